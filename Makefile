@@ -1,0 +1,59 @@
+# Every target works from a fresh clone: the first one makes .venv and installs what it needs.
+#   make demo    fit every linear classifier to handwritten digits, print the table, save model.kway
+#   make test    the tests (about a minute)          make slow    the long ones
+#   make check   lint, format, types, import rules   make bench   timings beside other libraries
+#   make clean   remove what the other targets left (not .venv)
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test slow check format bench clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit("kway needs Python 3.11 or later, $(PYTHON) is " + sys.version.split()[0] \
+		+ "; name another: make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.made
+	@echo "installing kway and what its tests need into $(VENV)"
+	@$(PIP) install -e '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: pyproject.toml $(VENV)/.dev
+	@echo "installing the libraries to compare with into $(VENV)"
+	@$(PIP) install -e '.[dev,bench]'
+	@touch $@
+
+demo: $(VENV)/.dev
+	$(BIN)/kway fit digits --out model.kway
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q
+
+slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -m slow
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.run
+
+clean:
+	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -f model.kway report.html
+	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +

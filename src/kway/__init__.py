@@ -1,0 +1,88 @@
+"""kway: K-way classification from ten classes to a billion.
+
+Every public name is imported on first use, so `import kway` costs a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {  # public name -> the module it lives in; a module's own name stands for the module
+    "CentroidClassifier": "kway.neighbors",
+    "ConformalClassifier": "kway.confidence",
+    "ExemplarClassifier": "kway.neighbors",
+    "Gaussian": "kway.search.metrics",
+    "Haversine": "kway.search.metrics",
+    "Laplacian": "kway.search.metrics",
+    "LeastSquaresClassifier": "kway.linear.named",
+    "LinearClassifier": "kway.linear.classifier",
+    "LogisticClassifier": "kway.linear.named",
+    "NeighborsClassifier": "kway.neighbors",
+    "OpenSetClassifier": "kway.confidence",
+    "PerceptronClassifier": "kway.linear.named",
+    "SVMClassifier": "kway.linear.named",
+    "SoftmaxClassifier": "kway.linear.named",
+    "TemperatureScaledClassifier": "kway.confidence",
+    "datasets": "kway.datasets",
+    "errors": "kway.errors",
+    "load": "kway.store",
+    "pairwise": "kway.search.pairwise",
+    "search": "kway.search",
+}
+
+__all__ = [
+    "CentroidClassifier",
+    "ConformalClassifier",
+    "ExemplarClassifier",
+    "Gaussian",
+    "Haversine",
+    "Laplacian",
+    "LeastSquaresClassifier",
+    "LinearClassifier",
+    "LogisticClassifier",
+    "NeighborsClassifier",
+    "OpenSetClassifier",
+    "PerceptronClassifier",
+    "SVMClassifier",
+    "SoftmaxClassifier",
+    "TemperatureScaledClassifier",
+    "__version__",
+    "datasets",
+    "errors",
+    "load",
+    "pairwise",
+    "search",
+]
+
+if TYPE_CHECKING:
+    from kway import datasets, errors, search
+    from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
+    from kway.linear.classifier import LinearClassifier
+    from kway.linear.named import (
+        LeastSquaresClassifier,
+        LogisticClassifier,
+        PerceptronClassifier,
+        SoftmaxClassifier,
+        SVMClassifier,
+    )
+    from kway.neighbors import CentroidClassifier, ExemplarClassifier, NeighborsClassifier
+    from kway.search.metrics import Gaussian, Haversine, Laplacian
+    from kway.search.pairwise import pairwise
+    from kway.store import load
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'kway' has no attribute {name!r}")
+    module = importlib.import_module(home)
+    value = module if home == f"kway.{name}" else getattr(module, name)
+    globals()[name] = value  # asked for once
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

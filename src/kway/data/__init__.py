@@ -1,0 +1,1 @@
+"""Data on its way in: the gate, labels, tables, embedded and synthetic sets."""

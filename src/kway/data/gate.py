@@ -1,0 +1,133 @@
+"""The gate: the only place that checks input. Behind it every array is finite, 2-D, of a known dtype and order.
+
+    X   numpy, lists, pandas or polars frames, scipy sparse, memory maps -> (n, d) C-contiguous array or CSR
+    y   (n,) labels of any one kind, or (n, K) soft targets              -> Labels(classes (K,), codes (n,))
+    w   None or (n,)                                                     -> (n,) weights, or None
+
+The input's float dtype is kept; float16 and integers become float32 (float64 where an integer would be rounded).
+scikit-learn's `validate_data` does the checking, so its messages are the ones that users and its checks know.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
+
+from kway.data.explain import explained, first_bad, refuse_masked
+from kway.data.labels import Labels, encode, encode_soft
+from kway.errors import InputError
+
+Rows = Any  # (n, d): NDArray[float32 | float64] or scipy CSR of the same
+
+_EXACT_IN_FLOAT32 = 2**24
+
+
+def rows(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> Rows:
+    """Checked (n, d) rows; `reset` at fit, where the number and names of features are learned."""
+    refuse_masked(X, "X")
+    try:
+        checked = validate_data(
+            estimator, X, reset=reset, dtype="numeric", order="C", accept_sparse="csr" if sparse else False
+        )
+        if checked.dtype == object:  # frames with columns of several kinds pass unconverted
+            checked = check_array(checked.astype(np.float64), input_name="X")
+    except (ValueError, np.exceptions.DTypePromotionError) as error:
+        raise explained(error, X) from error
+    return _floats(checked)
+
+
+def rows_and_labels(
+    estimator: Any, X: Any, y: Any, *, sparse: bool = True, soft: bool = False, reset: bool = True
+) -> tuple[Rows, Labels]:
+    """Checked rows with their labels; `soft` allows (n, K) distributions as targets."""
+    if y is None:
+        raise InputError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None; "
+            "pass one label a row: requires y"
+        )
+    X = rows(estimator, X, reset=reset, sparse=sparse)
+    labels = encode_soft(y) if soft and _is_soft(y) else encode(y)
+    if len(labels.codes) != X.shape[0]:
+        raise InputError(
+            f"Found input variables with inconsistent numbers of samples: X has {X.shape[0]} rows, "
+            f"y has {len(labels.codes)}; pass one label a row"
+        )
+    return X, labels
+
+
+def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
+    """Checked rows for functions that are not estimators (pairwise, indexes); one row may be 1-D; CSR if `sparse`."""
+    if sparse and sp.issparse(X):
+        return _plain_csr(X, name)
+    refuse_masked(X, name)
+    try:
+        array = X.toarray() if sp.issparse(X) else np.asarray(X)
+    except ValueError as error:
+        raise explained(error, X) from error
+    if array.ndim == 1 and array.size and array.dtype != object:
+        array = array[None, :]
+    if array.dtype == object or array.dtype.kind not in "fiub" or array.ndim != 2:
+        raise InputError(
+            f"{name} must be numbers of shape (rows, features), got dtype {array.dtype} and shape {array.shape}"
+        )
+    if array.dtype.kind == "f" and not _finite(array):
+        raise InputError(f"{name} contains NaN or infinity{first_bad(array)}; impute or drop such rows")
+    return _floats(np.ascontiguousarray(array))
+
+
+def _plain_csr(X: Any, name: str) -> Rows:
+    csr = sp.csr_matrix(X)
+    if not np.isfinite(csr.data).all():
+        raise InputError(f"{name} contains NaN or infinity; impute or drop such rows")
+    if not csr.has_canonical_format:
+        csr = csr.copy()  # the caller's matrix stays as it is
+        csr.sum_duplicates()
+    return _floats(csr)
+
+
+def weights(sample_weight: ArrayLike | None, X: Rows) -> NDArray | None:
+    """Checked sample weights (n,), or None where all count the same."""
+    if sample_weight is None:
+        return None
+    try:
+        checked = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+    except ValueError as error:
+        raise InputError(f"{str(error).rstrip('.!')}; give every row one finite weight >= 0") from error
+    if not checked.any():
+        raise InputError(
+            "sample_weight is zero for every row, so there is nothing to learn from; give some row a weight"
+        )
+    return checked
+
+
+def _floats(X: Rows) -> Rows:
+    if X.dtype.kind not in "fiub":
+        raise InputError(f"X must be numbers, got dtype {X.dtype}; encode it as numbers, or drop it")
+    if X.dtype in (np.float32, np.float64):
+        return X
+    if X.dtype.kind == "f":
+        return X.astype(np.float32 if X.dtype.itemsize <= 4 else np.float64)
+    return X.astype(np.float32 if _fits_float32(X) else np.float64)
+
+
+def _finite(array: NDArray) -> bool:
+    """One pass where all is well: a sum is finite only if every term is (it may also overflow, so look again)."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = array.sum(dtype=np.float64)
+    return bool(np.isfinite(total) or np.isfinite(array).all())
+
+
+def _fits_float32(X: Rows) -> bool:
+    values = X.data if sp.issparse(X) else X
+    if values.dtype.itemsize <= 2 or values.size == 0:
+        return True
+    return bool(values.min() > -_EXACT_IN_FLOAT32 and values.max() < _EXACT_IN_FLOAT32)
+
+
+def _is_soft(y: Any) -> bool:
+    shape = getattr(y, "shape", None) or np.shape(np.asarray(y, dtype=object))
+    return len(shape) == 2 and shape[1] > 1

@@ -1,0 +1,116 @@
+"""Labels: any one kind of value -> classes (K,) in order, codes (n,) int64 with y = classes[codes].
+
+Soft targets: rows (n, K) that are distributions; classes are then 0..K-1 and codes the argmax.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from kway.data.names import listing
+from kway.errors import InputError
+
+_SUM_SLACK = 1e-3  # rows of float16 distributions miss 1 by about this much
+
+
+class Labels(NamedTuple):
+    """classes (K,), codes (n,) int64, and for soft targets the distributions (n, K)."""
+
+    classes: NDArray
+    codes: NDArray[np.int64]
+    soft: NDArray | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+
+def encode(y: Any) -> Labels:
+    """Labels of one kind (numbers, bools, strings, ...) -> Labels.
+
+    >>> encode(["b", "a", "b"]).codes
+    array([1, 0, 1])
+    """
+    y = _column(y, warn=True)
+    try:
+        check_classification_targets(y)
+    except ValueError as error:
+        raise InputError(f"{str(error).rstrip('.')}; pass whole numbers or text as labels") from error
+    classes, codes = np.unique(y, return_inverse=True)
+    return Labels(classes, codes.astype(np.int64, copy=False))
+
+
+def encode_as(y: Any, classes: NDArray) -> NDArray[np.int64]:
+    """Codes of y among known classes; an unseen label is an error that names it."""
+    y = _column(y)
+    if _is_text(y) != _is_text(classes) or not len(classes):
+        unseen = np.ones(len(y), bool)  # text and numbers have no common order
+        place = np.zeros(len(y), np.int64)
+    else:
+        place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        unseen = classes[place] != y
+    if unseen.any():
+        names = listing(map(repr, np.unique(y[unseen])[:5].tolist()))
+        raise InputError(
+            f"y has labels that are not among the {len(classes)} known classes: {names}; "
+            "name every class in the first call (classes=...)"
+        )
+    return place.astype(np.int64, copy=False)
+
+
+def encode_soft(y: Any) -> Labels:
+    """(n, K) distributions -> Labels with classes 0..K-1 and codes their argmax."""
+    soft = np.asarray(y)
+    if soft.dtype.kind not in "fiub" or not np.isfinite(soft).all():
+        raise InputError(f"soft targets must be finite numbers of shape (n, K), got dtype {soft.dtype}")
+    soft = soft.astype(np.float64)
+    worst = np.abs(soft.sum(axis=1) - 1).max(initial=0.0)
+    if soft.min(initial=0.0) < 0 or worst > _SUM_SLACK:
+        raise InputError(
+            f"soft targets of shape {soft.shape} must be rows that are >= 0 and sum to 1 (worst sum is off by "
+            f"{worst:.3g}, smallest entry {soft.min(initial=0.0):.3g}); normalise them, or pass one label a row"
+        )
+    return Labels(np.arange(soft.shape[1]), soft.argmax(axis=1).astype(np.int64), soft)
+
+
+def _column(y: Any, warn: bool = False) -> NDArray:
+    """(n,) labels of one kind and without gaps, as text or numbers."""
+    if isinstance(y, (list, tuple)):
+        _refuse_mixed(y)  # before numpy turns ["a", 1] into text
+    try:
+        y = column_or_1d(np.asarray(y.tolist(), dtype=str) if _is_string_dtype(y) else y, warn=warn)
+    except ValueError as error:
+        raise InputError(f"{str(error).rstrip('.')}; pass one label a row, as a list or a 1-D array") from error
+    if y.dtype == object:
+        _refuse_mixed(y)
+        plain = np.asarray(y.tolist())
+        return plain if plain.dtype.kind in "iufb" and plain.ndim == 1 else y
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise InputError(
+            f"Input y contains NaN or infinity ({(~np.isfinite(y)).sum()} rows); drop these rows or label them"
+        )
+    return y
+
+
+def _is_string_dtype(y: Any) -> bool:
+    return isinstance(y, np.ndarray) and y.dtype.kind == "T"  # numpy's variable-width text, unknown to scikit-learn
+
+
+def _is_text(y: NDArray) -> bool:
+    return y.dtype.kind in "UO"
+
+
+def _refuse_mixed(y: Any) -> None:
+    kinds = {type(v) for v in y}
+    if type(None) in kinds or any(isinstance(v, float) and v != v for v in y):
+        raise InputError("Input y contains NaN or None; drop these rows or give them a label")
+    text = {kind for kind in kinds if issubclass(kind, str)}
+    if text and text != kinds:
+        names = " and ".join(sorted(kind.__name__ for kind in kinds))
+        raise InputError(f"y mixes {names}, which have no common order; convert the labels to one type")

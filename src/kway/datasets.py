@@ -1,0 +1,13 @@
+"""`kway.datasets`: data by name.
+
+load(name)          an embedded set, one of scikit-learn's, or a file NAME.npz / NAME.csv.gz in the folder $KWAY_DATA
+digits()            5,000 + 1,000 real handwritten digits, in the package
+names()             every name that `load` knows here
+separable, overlapping, outliers, many_classes      seeded synthetic sets
+"""
+
+from kway.data.catalog import digits, load, names
+from kway.data.dataset import Dataset
+from kway.data.synthetic import many_classes, outliers, overlapping, separable
+
+__all__ = ["Dataset", "digits", "load", "many_classes", "names", "outliers", "overlapping", "separable"]

@@ -1,0 +1,35 @@
+"""Every error kway raises on purpose.
+
+    KwayError
+    ├── InputError        (ValueError)   data that cannot be used: what, got, do
+    ├── CombinationError  (ValueError)   loss, penalty and solver (or metric and index) that cannot work together
+    ├── NotSeparableError (ValueError)   a hard margin was asked of data that no hyperplane separates
+    ├── BudgetError       (MemoryError)  the answer would not fit in memory; names the way that does
+    └── ModelFileError    (ValueError)   a model file that is foreign, damaged or too new
+
+Each is also the built-in error that scikit-learn users expect, so `except ValueError` keeps working.
+"""
+
+
+class KwayError(Exception):
+    """Base of all kway errors."""
+
+
+class InputError(KwayError, ValueError):
+    """Data that cannot be used as it is."""
+
+
+class CombinationError(KwayError, ValueError):
+    """Parts that cannot work together; the message lists what is missing."""
+
+
+class NotSeparableError(KwayError, ValueError):
+    """A hard margin does not exist for this data."""
+
+
+class BudgetError(KwayError, MemoryError):
+    """The answer asked for would not fit in the memory budget."""
+
+
+class ModelFileError(KwayError, ValueError):
+    """A model file that cannot be trusted or read."""

@@ -1,0 +1,133 @@
+"""The worker pool: order, errors, nesting, BLAS held to one thread and let go again, forked children."""
+
+import multiprocessing
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from threadpoolctl import threadpool_info
+
+from kway.compute import threads
+from kway.compute.threads import cores, pmap, shares, single_blas, spans, workers
+
+
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(), max_size=20), st.sampled_from([None, 1, 2, 3, -1, -2]))
+def test_results_come_in_order(items, n_jobs):
+    assert pmap(lambda v: v + 1, items, n_jobs) == [v + 1 for v in items]
+
+
+def test_an_error_comes_out_and_the_others_are_finished():
+    done = []
+
+    def work(i):
+        if i == 1:
+            raise KeyError("one")
+        time.sleep(0.01)
+        done.append(i)
+
+    with pytest.raises(KeyError, match="one"):
+        pmap(work, range(6), n_jobs=max(2, cores()))
+    assert sorted(done) == [0, 2, 3, 4, 5] or cores() == 1
+
+
+def test_work_inside_work_runs_where_it_stands():
+    def outer(_):
+        me = threading.get_ident()
+        return all(ident == me for ident in pmap(lambda _: threading.get_ident(), range(4))) and workers() == 1
+
+    assert cores() == 1 or all(pmap(outer, range(2 * cores())))
+
+
+def test_no_more_threads_than_asked_for():
+    if cores() < 2:
+        pytest.skip("one core")
+    seen = set()
+    pmap(lambda _: (seen.add(threading.get_ident()), time.sleep(0.002)), range(20), n_jobs=1)
+    assert len(seen) == 1
+
+
+def test_fewer_threads_than_cores_keep_the_order(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 4)  # so that 3 is fewer, on any machine
+    assert pmap(lambda v: v + 1, range(11), n_jobs=3) == list(range(1, 12))
+    with pytest.raises(KeyError):
+        pmap({0: 0}.__getitem__, range(5), n_jobs=2)
+
+
+def test_blas_has_one_thread_inside_and_its_own_number_after():
+    before = blas_threads()
+    inside = pmap(lambda _: blas_threads(), range(2))
+    assert all(n == 1 for numbers in inside for n in numbers)
+    assert blas_threads() == before
+
+
+def test_overlapping_guards_restore_blas():
+    before = blas_threads()
+    first, second = single_blas(), single_blas()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)  # out of order, as two threads may leave
+    assert set(blas_threads()) == {1}
+    second.__exit__(None, None, None)
+    assert blas_threads() == before
+
+
+def test_an_error_inside_the_guard_restores_blas():
+    before = blas_threads()
+    with pytest.raises(ZeroDivisionError):
+        pmap(lambda v: 1 // v, [0])
+    assert blas_threads() == before
+
+
+@pytest.mark.parametrize(
+    ("n_jobs", "expected"), [(None, cores()), (-1, cores()), (1, 1), (10_000, cores()), (-10_000, 1)]
+)
+def test_workers(n_jobs, expected):
+    assert workers(n_jobs) == expected
+
+
+def test_zero_workers_are_refused():
+    with pytest.raises(ValueError, match="n_jobs == 0"):
+        workers(0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 50), st.integers(1, 60))
+def test_spans_cover_in_order(n, size):
+    pieces = spans(n, size)
+    assert [i for piece in pieces for i in range(n)[piece]] == list(range(n))
+    assert all(0 < piece.stop - piece.start <= size for piece in pieces)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 50), st.integers(1, 4), st.integers(1, 20))
+def test_shares_cover_in_order(n, n_jobs, least):
+    pieces = shares(n, n_jobs, least)
+    assert [i for piece in pieces for i in range(n)[piece]] == list(range(n))
+    assert len(pieces) <= max(1, workers(n_jobs))
+    assert len(pieces) == 1 or all(piece.stop - piece.start >= least for piece in pieces)
+
+
+def _in_child(queue):
+    queue.put(sum(pmap(lambda v: float(np.ones((8, 8)).sum()) * v, range(4))))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_a_pool_of_its_own():
+    pmap(abs, range(8))  # the parent's pool exists
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    with single_blas():  # and it is forked while BLAS is held
+        child = context.Process(target=_in_child, args=(queue,))
+        child.start()
+    assert queue.get(timeout=60) == 64.0 * 6
+    child.join(60)
+    assert child.exitcode == 0
+    assert threads._pool is not None or cores() == 1
