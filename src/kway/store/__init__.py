@@ -1,0 +1,142 @@
+"""Model files: one file, no code in it, memory-mapped on load.
+
+save(estimator, path)     parameters, labels and fitted arrays -> a safetensors file with a JSON manifest
+load(path)                the estimator; its arrays are read-only views of the file
+info(path)                what the file holds, without building anything
+verify(path)              reads every byte and compares with the digest written at save
+
+container.py  the file: header, digests, tensors      values.py  parameters <-> JSON      arrays.py  strings <-> tensors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import kway
+from kway.errors import ModelFileError
+from kway.store import container
+from kway.store.arrays import pack_arrays, unpack_arrays
+from kway.store.container import TensorInfo, verify
+from kway.store.values import decode, decode_params, encode, encode_params, estimator_class
+
+__all__ = ["ModelInfo", "info", "load", "pack", "save", "unpack", "verify"]
+
+_LABELS, _FEATURES = "classes_", "feature_names_in_"  # arrays that every estimator has, kept by the store itself
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What a model file holds."""
+
+    path: str
+    class_name: str
+    params: dict[str, Any]
+    facts: dict[str, Any]
+    notes: dict[str, Any]
+    n_classes: int | None
+    n_features: int | None
+    format_version: int
+    kway_version: str
+    n_bytes: int
+    tensors: tuple[TensorInfo, ...]
+
+
+def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted estimator; `notes` are plain facts about it for people (`info` shows them, `load` ignores them).
+
+    The file appears only when it is complete; a model that was at `path` stays until then.
+    """
+    manifest, arrays = pack(estimator)
+    tensors, kinds = pack_arrays(arrays)
+    manifest |= {"kway_version": kway.__version__, "notes": encode(dict(notes or {}), "notes"), "kinds": kinds}
+    container.write(path, manifest, tensors)
+
+
+def load(path: str | Path, *, verify: bool = False) -> Any:
+    """The estimator in a model file. `verify` reads every byte and compares the digest first."""
+    if verify:
+        container.verify(path)
+    opened = container.read(path)
+    arrays = unpack_arrays(opened.tensors, opened.manifest.get("kinds"))
+    return unpack(opened.manifest, arrays)
+
+
+def info(path: str | Path) -> ModelInfo:
+    """Class, parameters, labels, versions and the table of tensors; arrays are not read."""
+    opened = container.read(path)
+    manifest, table = opened.manifest, opened.table
+    sizes = {t.name: t.shape for t in table}
+    offsets = sizes.get(f"{_LABELS}.offsets")
+    labels = sizes.get(_LABELS)
+    n_classes = offsets[0] - 1 if offsets else labels[0] if labels else None
+    return ModelInfo(
+        path=str(path),
+        class_name=str(manifest.get("class")),
+        params=decode(_dict(manifest, "params")),
+        facts=decode(_dict(manifest, "facts")),
+        notes=decode(_dict(manifest, "notes")),
+        n_classes=n_classes,
+        n_features=manifest.get("n_features"),
+        format_version=manifest["format_version"],
+        kway_version=str(manifest.get("kway_version")),
+        n_bytes=opened.n_bytes,
+        tensors=table,
+    )
+
+
+def pack(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
+    """A fitted estimator as JSON and arrays; an estimator around another packs that one into its own with this."""
+    name = type(estimator).__name__
+    known: Any = estimator_class(name)
+    if known is not type(estimator):
+        raise ModelFileError(f"{name} is not one of kway's classifiers, so it cannot be written to a model file")
+    if not hasattr(estimator, _LABELS):
+        raise ModelFileError(f"this {name} is not fitted, so there is nothing to save; call fit first")
+    facts, arrays = estimator._fitted()
+    clash = {_LABELS, _FEATURES} & set(arrays)
+    if clash:
+        raise ModelFileError(f"{name} packs {sorted(clash)}, which the store keeps itself")
+    manifest = {
+        "class": name,
+        "params": encode_params(estimator),
+        "facts": encode(facts, "facts"),
+        "n_features": encode(getattr(estimator, "n_features_in_", None), "n_features_in_"),
+    }
+    common = {key: np.asarray(getattr(estimator, key)) for key in (_LABELS, _FEATURES) if hasattr(estimator, key)}
+    return manifest, {**common, **arrays}
+
+
+def unpack(manifest: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> Any:
+    """Reverse of `pack`."""
+    name = str(manifest.get("class"))
+    estimator = decode_params(name, _dict(manifest, "params"))
+    own = dict(arrays)
+    if _LABELS not in own:
+        raise ModelFileError(f"the model file has no labels ({_LABELS}); it was not written by kway")
+    try:
+        estimator.classes_ = own.pop(_LABELS)
+        if manifest.get("n_features") is not None:
+            estimator.n_features_in_ = int(manifest["n_features"])
+        if _FEATURES in own:
+            estimator.feature_names_in_ = own.pop(_FEATURES)
+        estimator._restore(decode(_dict(manifest, "facts")), own)
+    except ModelFileError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise ModelFileError(
+            f"the model file does not hold what a {name} needs: {error!r}; save the model again"
+        ) from error
+    return estimator
+
+
+def _dict(manifest: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = manifest.get(key)
+    if not isinstance(value, dict):
+        raise ModelFileError(f"the manifest of the model file has no {key!r}; it was not written by kway")
+    return value

@@ -1,0 +1,246 @@
+"""The file: safetensors, with kway's manifest in its metadata.
+
+    8 bytes     length h of the header, little-endian
+    h bytes     JSON {"__metadata__": {"format": "kway", "manifest": JSON}, name: {dtype, shape, data_offsets}, ...}
+                padded with spaces so that the payload starts at a multiple of 64
+    the rest    the tensors, one after another, widest numbers first so that each is aligned
+
+The manifest carries two digests (SHA-256): of the header's own content, checked on every read, and of the payload,
+checked by `verify` since that must read all of it. The header has one spelling only (keys sorted, no spaces), so any
+altered byte of it is found. The safetensors library reads these files too; kway reads them itself because the
+library copies every tensor and accepts an altered header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.files import replacing
+from kway.errors import ModelFileError
+
+FORMAT, FORMAT_VERSION = "kway", 1
+
+_DTYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
+    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
+}  # fmt: skip
+_CODES = {np.dtype(v): k for k, v in _DTYPES.items()}
+_MOST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
+_ALIGN = 64
+_BLOCK = 1 << 24  # bytes written or hashed at a time
+_UNKNOWN = "0" * 64  # stands for a digest until it is known, and has its length
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One row of the header's table."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A checked file: manifest, table and read-only views of the tensors."""
+
+    manifest: dict[str, Any]
+    table: tuple[TensorInfo, ...]
+    tensors: dict[str, NDArray]
+    n_bytes: int
+
+
+def write(path: str | Path, manifest: Mapping[str, Any], tensors: Mapping[str, NDArray]) -> None:
+    """Stream the tensors to a file that appears when complete; arrays are copied a block at a time only."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise ModelFileError(f"no folder {path.parent} to write {path.name} in; make it first")
+    ordered = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    table = _table({name: tensors[name] for name in ordered})
+    full = {**manifest, "format": FORMAT, "format_version": FORMAT_VERSION}
+    with replacing(path) as draft, draft.open("wb") as out:
+        start = _header(full, table, _UNKNOWN)  # keeps the place: the digest has a fixed length
+        out.write(start)
+        digest = _stream(out, [tensors[name] for name in ordered])
+        header = _header(full, table, digest)
+        if len(header) != len(start):
+            raise AssertionError("the header changed its length with the digest")
+        out.seek(0)
+        out.write(header)
+
+
+def read(path: str | Path) -> Opened:
+    """Check the header and the length of the file, then map the tensors; the payload is not read."""
+    path = Path(path)
+    try:
+        n_bytes = path.stat().st_size
+        with path.open("rb") as file:
+            header = _read_header(file, n_bytes, path)
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from error
+    manifest, table = _parse(header, path)
+    start = 8 + len(header)
+    _check_layout(table, n_bytes - start, path)
+    raw = np.memmap(path, np.uint8, "r")
+    tensors = {t.name: _view(raw[start + t.start : start + t.end], t, path) for t in table}
+    return Opened(manifest, table, tensors, n_bytes)
+
+
+def verify(path: str | Path) -> None:
+    """Read every byte; ModelFileError unless the payload is the one that was saved."""
+    opened = read(path)
+    payload = max((t.end for t in opened.table), default=0)
+    with Path(path).open("rb") as file:
+        file.seek(opened.n_bytes - payload)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != opened.manifest.get("payload_sha256"):
+        raise ModelFileError(
+            f"{path} was altered after it was saved: its content does not match its digest; get it again"
+        )
+
+
+def _table(tensors: Mapping[str, NDArray]) -> tuple[TensorInfo, ...]:
+    rows, start = [], 0
+    for name, array in tensors.items():
+        code = _CODES.get(array.dtype.newbyteorder("<"))
+        if code is None:
+            raise ModelFileError(f"array {name!r} has dtype {array.dtype}, which model files do not hold")
+        rows.append(TensorInfo(name, code, array.shape, start, start + array.nbytes))
+        start += array.nbytes
+    return tuple(rows)
+
+
+def _stream(out: BinaryIO, arrays: list[NDArray]) -> str:
+    """Write the arrays' bytes in order; their digest."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        flat = array.reshape(-1)  # a copy only where the array is not contiguous
+        step = max(1, _BLOCK // array.dtype.itemsize)
+        for a in range(0, flat.size, step):
+            block = flat[a : a + step].astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+            digest.update(block)
+            out.write(block)
+    return digest.hexdigest()
+
+
+def _header(manifest: Mapping[str, Any], table: tuple[TensorInfo, ...], payload_digest: str) -> bytes:
+    """The 8 bytes of length and the header, with both digests in place."""
+    full = {**manifest, "payload_sha256": payload_digest}
+    full["header_sha256"] = _digest(full, table)
+    text = _canonical(_document(full, table))
+    text += b" " * (-(8 + len(text)) % _ALIGN)
+    if len(text) > _MOST_HEADER:
+        raise ModelFileError(
+            f"the parameters take {len(text):,} bytes, above the {_MOST_HEADER:,} that a header may have"
+        )
+    return len(text).to_bytes(8, "little") + text
+
+
+def _document(manifest: Mapping[str, Any], table: tuple[TensorInfo, ...]) -> dict[str, Any]:
+    rows = {t.name: {"dtype": t.dtype, "shape": list(t.shape), "data_offsets": [t.start, t.end]} for t in table}
+    return {"__metadata__": {"format": FORMAT, "manifest": _canonical(manifest).decode()}, **rows}
+
+
+def _digest(manifest: Mapping[str, Any], table: tuple[TensorInfo, ...]) -> str:
+    """Of the manifest (without this digest) and the table."""
+    content = {k: v for k, v in manifest.items() if k != "header_sha256"}
+    return hashlib.sha256(_canonical(_document(content, table))).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    """The one spelling of a JSON value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _read_header(file: BinaryIO, n_bytes: int, path: Path) -> bytes:
+    length = int.from_bytes(file.read(8), "little")
+    if n_bytes < 10 or not 2 <= length <= min(_MOST_HEADER, n_bytes - 8):
+        raise ModelFileError(
+            f"{path} is not a kway model file, or was cut short: its first bytes give no header length"
+        )
+    return file.read(length)
+
+
+def _parse(header: bytes, path: Path) -> tuple[dict[str, Any], tuple[TensorInfo, ...]]:
+    document = _json(header, path)
+    metadata = document.pop("__metadata__", None)
+    if (
+        not isinstance(metadata, dict)
+        or metadata.get("format") != FORMAT
+        or not isinstance(metadata.get("manifest"), str)
+    ):
+        raise ModelFileError(f"{path} is not a kway model file: its header has no kway manifest")
+    manifest = _json(metadata["manifest"].encode(), path)
+    version = manifest.get("format_version")
+    if not isinstance(version, int) or version < 1:
+        raise ModelFileError(f"{path} has no format version; it was altered or not written by kway")
+    if version > FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} has format {version}, written by kway {manifest.get('kway_version')}; this kway reads formats up "
+            f"to {FORMAT_VERSION}: upgrade kway"
+        )
+    table = tuple(sorted((_row(name, value, path) for name, value in document.items()), key=lambda t: (t.start, t.end)))
+    text = header.rstrip(b" ")
+    same = text == _canonical(_document(manifest, table)) and len(header) - len(text) < _ALIGN
+    if not same or manifest.get("header_sha256") != _digest(manifest, table):
+        raise ModelFileError(f"the header of {path} was altered after it was saved; get the file again")
+    return manifest, table
+
+
+def _json(text: bytes, path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(text.decode("ascii"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{path} is not a kway model file, or its header was altered: {error}") from error
+    if not isinstance(value, dict):
+        raise ModelFileError(f"{path} is not a kway model file: its header is not a JSON object")
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _row(name: str, value: Any, path: Path) -> TensorInfo:
+    try:
+        shape, (start, end), dtype = tuple(value["shape"]), value["data_offsets"], value["dtype"]
+        whole = all(type(v) is int and 0 <= v < 2**63 for v in (*shape, start, end))
+        fits = whole and dtype in _DTYPES and end - start == math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize
+    except (TypeError, KeyError, ValueError):
+        fits = False
+    if not fits:
+        raise ModelFileError(
+            f"the header of {path} describes tensor {name!r} in a way that makes no sense: {value!r:.200}"
+        )
+    return TensorInfo(name, dtype, shape, start, end)
+
+
+def _check_layout(table: tuple[TensorInfo, ...], payload: int, path: Path) -> None:
+    """Tensors follow each other without a gap and end with the file."""
+    place = 0
+    for t in table:
+        if t.start != place:
+            raise ModelFileError(f"the header of {path} places tensor {t.name!r} at {t.start}, expected {place}")
+        place = t.end
+    if payload < place:
+        raise ModelFileError(f"{path} was cut short: {payload:,} of {place:,} bytes of content are there; get it again")
+    if payload > place:
+        raise ModelFileError(f"{path} has {payload - place:,} bytes after its content; get it again")
+
+
+def _view(raw: NDArray[np.uint8], t: TensorInfo, path: Path) -> NDArray:
+    try:
+        return np.asarray(raw).view(_DTYPES[t.dtype]).reshape(t.shape)
+    except (ValueError, TypeError) as error:
+        raise ModelFileError(f"tensor {t.name!r} of {path} cannot be mapped: {error}") from error

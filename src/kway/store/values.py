@@ -1,0 +1,151 @@
+"""Parameters as JSON, and back, without ever running what a file says.
+
+    None, true, numbers, text                as they are; infinity and NaN as {"$": "float", "value": "inf"}
+    list, tuple, dict, small arrays          {"$": "tuple", "items": [...]}, {"$": "dict", "items": [[key, value], ...]}
+    parts: Gaussian(2.0), Landmarks(...)     {"$": "part", "module": "kway.search...", "name": ..., "values": {...}}
+    an unfitted kway classifier              {"$": "estimator", "class": ..., "params": {...}}
+
+A part is a frozen dataclass of kway's own: only modules under the packages in _PART_HOMES are ever imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+import reprlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import kway
+from kway.errors import ModelFileError
+
+_PART_HOMES = ("kway.search", "kway.linear", "kway.neighbors")
+_INTERNAL = {"FeaturedClassifier": "kway.featured", "Features": "kway.data.features"}  # stored, but not public names
+_MOST_ITEMS = 10_000  # an array parameter longer than this belongs into the fitted state
+
+
+def estimator_class(name: str) -> type | None:
+    """The kway classifier of that name (or one of _INTERNAL), None where there is none."""
+    if name in _INTERNAL:
+        return getattr(importlib.import_module(_INTERNAL[name]), name)
+    if name not in kway.__all__ or not name.endswith("Classifier"):
+        return None
+    found = getattr(kway, name)
+    return found if isinstance(found, type) else None
+
+
+def encode_params(estimator: Any) -> dict[str, Any]:
+    """Constructor parameters of an estimator, each encoded."""
+    name = type(estimator).__name__
+    params = estimator._stored_params() if hasattr(estimator, "_stored_params") else estimator.get_params(deep=False)
+    return {key: encode(value, f"{name}({key}=...)") for key, value in params.items()}
+
+
+def decode_params(name: str, params: dict[str, Any]) -> Any:
+    """A new, unfitted estimator of that class with those parameters."""
+    cls = estimator_class(name)
+    if cls is None:
+        raise ModelFileError(f"the model file is of class {name!r}, which this kway {kway.__version__} does not have")
+    values = {key: decode(value) for key, value in params.items()}
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise ModelFileError(
+            f"the parameters in the model file do not fit this kway {kway.__version__}: {error}"
+        ) from error
+
+
+def encode(value: Any, where: str) -> Any:
+    """A value as JSON; `where` names it in the error for one that cannot be stored."""
+    if value is None or isinstance(value, (bool, str)):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, (np.bool_, np.integer, np.floating)):
+        value = value.item()
+    if isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$": "float", "value": repr(value)}
+    if isinstance(value, (list, tuple)):
+        return {
+            "$": type(value).__name__ if type(value) is tuple else "list",
+            "items": [encode(v, where) for v in value],
+        }
+    if isinstance(value, dict):
+        return {"$": "dict", "items": [[encode(k, where), encode(v, where)] for k, v in value.items()]}
+    if isinstance(value, np.ndarray):
+        return _encode_array(value, where)
+    return _encode_object(value, where)
+
+
+def decode(value: Any) -> Any:
+    """Reverse of `encode`; anything unexpected is a ModelFileError."""
+    if not isinstance(value, dict):
+        return value
+    if "$" not in value:  # a plain table of the manifest itself
+        return {key: decode(v) for key, v in value.items()}
+    try:
+        return _DECODERS[value["$"]](value)
+    except ModelFileError:
+        raise  # it says more, and is a ValueError itself
+    except (KeyError, TypeError, ValueError, AttributeError, ImportError, RecursionError) as error:
+        raise ModelFileError(f"the model file holds what this kway cannot read: {reprlib.repr(value)}") from error
+
+
+def _encode_array(array: np.ndarray, where: str) -> dict[str, Any]:
+    if array.dtype.kind not in "fiubU" or array.size > _MOST_ITEMS:
+        raise ModelFileError(
+            f"{where} is an array of dtype {array.dtype} and {array.size:,} items; model files hold arrays of "
+            f"numbers or text as parameters up to {_MOST_ITEMS:,} items: pass a list of numbers"
+        )
+    return {"$": "array", "dtype": array.dtype.str, "items": encode(array.tolist(), where)}
+
+
+def _encode_object(value: Any, where: str) -> dict[str, Any]:
+    cls = type(value)
+    if estimator_class(cls.__name__) is cls:
+        return {"$": "estimator", "class": cls.__name__, "params": encode_params(value)}
+    if dataclasses.is_dataclass(value) and _is_home(cls.__module__):
+        fields = {f.name: encode(getattr(value, f.name), where) for f in dataclasses.fields(value) if f.init}
+        return {"$": "part", "module": cls.__module__, "name": cls.__name__, "values": fields}
+    advice = "use one of the names kway knows" if callable(value) else "use a number, text, or one of kway's own parts"
+    if isinstance(value, (np.random.RandomState, np.random.Generator)):
+        advice = "use a whole number as the seed"
+    raise ModelFileError(
+        f"{where} is a {cls.__module__}.{cls.__name__}, which cannot be stored in a file without code; {advice}, "
+        "or pickle the estimator instead"
+    )
+
+
+def _is_home(module: str) -> bool:
+    return any(module == home or module.startswith(home + ".") for home in _PART_HOMES)
+
+
+def _decode_part(value: dict[str, Any]) -> Any:
+    module, name = value["module"], value["name"]
+    if not _is_home(module):
+        raise ModelFileError(f"the model file names {module}.{name}, which is not one of kway's parts; do not trust it")
+    cls = getattr(importlib.import_module(module), name)
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls) and cls.__module__ == module):
+        raise ModelFileError(f"the model file names {module}.{name}, which is not one of kway's parts; do not trust it")
+    return cls(**{key: decode(v) for key, v in value["values"].items()})
+
+
+def _decode_array(value: dict[str, Any]) -> np.ndarray:
+    dtype = np.dtype(value["dtype"])
+    if dtype.kind not in "fiubU":
+        raise ValueError(dtype)
+    return np.array(decode(value["items"]), dtype)
+
+
+_DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "float": lambda value: {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[value["value"]],
+    "list": lambda value: [decode(v) for v in value["items"]],
+    "tuple": lambda value: tuple(decode(v) for v in value["items"]),
+    "dict": lambda value: {decode(k): decode(v) for k, v in value["items"]},
+    "array": _decode_array,
+    "part": _decode_part,
+    "estimator": lambda value: decode_params(value["class"], value["params"]),
+}
