@@ -1,0 +1,170 @@
+"""Search of landmark cells: groups of queries against the rows of one cell, one small matrix product a group.
+
+A row x is filtered twice before it is measured. With z the centred row, V an orthonormal basis, e_m(x) its first m
+coordinates followed by the norm of the rest:
+
+    ||e_m(q) - e_m(x)|| <= ||q - x||      and      e_m(q) . e_m(x) >= q . x       (Cauchy-Schwarz)
+
+so first a product of short sketches (m near 32), then a longer one (M near 128), rule out what cannot enter the heap.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kway.compute.kernels.distances import COSINE, DOT, EUCLIDEAN, HAVERSINE, MANHATTAN, distance, manhattan_tile
+from kway.compute.kernels.jit import BIG, kernel
+from kway.compute.kernels.topk import EMPTY, NOBODY, STRIP, push, sift, threshold
+
+
+@kernel
+def fill_sketches(p, squares, short, long):
+    """short (n, m + 1) and long (n, M + 1 or 0): the first coordinates of p (n, M) and the norm of what is left."""
+    m = short.shape[1] - 1
+    for i in range(len(p)):
+        total = 0.0
+        for j in range(m):
+            short[i, j] = p[i, j]
+            total += np.float64(p[i, j]) * p[i, j]
+        short[i, m] = np.sqrt(max(squares[i] - total, 0.0))
+        if long.shape[1] > 0:
+            for j in range(m):
+                long[i, j] = p[i, j]
+            for j in range(m, p.shape[1]):
+                long[i, j] = p[i, j]
+                total += np.float64(p[i, j]) * p[i, j]
+            long[i, p.shape[1]] = np.sqrt(max(squares[i] - total, 0.0))
+
+
+@kernel
+def chord(code, worst):
+    """Squared Euclidean distance, between the rows as they are sketched, of a distance under the metric."""
+    if code == COSINE:  # unit rows
+        return 2.0 * worst
+    if code == HAVERSINE:  # points on the unit sphere
+        return 4.0 * np.sin(0.5 * min(worst, np.pi)) ** 2
+    return worst * worst
+
+
+@kernel
+def cell_limit(code, worst, norm, reach, slack):
+    """Largest key of a row at distance <= worst."""
+    if code in (COSINE, HAVERSINE) and worst < EMPTY:
+        return threshold(EUCLIDEAN, np.sqrt(chord(code, worst)), norm, reach, slack, 0.0)
+    return threshold(code, worst, norm, reach, slack, 0.0)
+
+
+@kernel
+def may_enter(code, worst, q, x, blur):
+    """Whether the longer sketches (M + 1,) leave room for a distance <= worst."""
+    total = np.float32(0)
+    if code == DOT:
+        for j in range(len(q)):
+            total += q[j] * x[j]
+        return -total <= worst + blur
+    if worst >= EMPTY:
+        return True
+    for j in range(len(q)):
+        gap = q[j] - x[j]
+        total += gap * gap
+    return total <= chord(code, worst) * 1.0001 + blur
+
+
+@kernel
+def measured(code, query, row, step, centre, decoded):
+    """Distance to a row as it is kept: floats (no centre), or codes with their step."""
+    if len(centre) == 0:
+        return distance(code, query, row)
+    for j in range(len(row)):
+        decoded[j] = row[j] * step + centre[j]
+    return distance(code, query, decoded)
+
+
+@kernel
+def first_of_cell(code, line, offset, query, rows, steps, centre, decoded, names, heap_d, heap_i):
+    """Fill an empty heap with the k rows of smallest key, so that the filters are sharp from the start."""
+    k = min(len(heap_d), len(line))
+    keys, best = np.full(k, EMPTY), np.full(k, NOBODY)
+    sign = np.float32(1) if code == MANHATTAN else np.float32(-1)
+    for j in range(len(line)):
+        key = np.float64(sign * line[j] + offset[j])
+        if key < keys[0]:
+            sift(keys, best, key, j)
+    for i in range(k):
+        j = best[i]
+        step = steps[j] if len(steps) > 0 else np.float32(1)
+        push(heap_d, heap_i, measured(code, query, rows[j], step, centre, decoded), names[j])
+        line[j] = sign * BIG  # seen
+    return k
+
+
+@kernel
+def offer_cell(
+    code, line, offset, query, long_query, norm, reach, slack, long_rows, rows, steps, centre, decoded, names,
+    heap_d, heap_i,
+):  # fmt: skip
+    """Offer the rows of a cell to one heap; line (c,) the products of short sketches. Rows measured in full."""
+    count = 0
+    if heap_d[0] >= EMPTY:
+        count += first_of_cell(code, line, offset, query, rows, steps, centre, decoded, names, heap_d, heap_i)
+    sign = np.float32(1) if code == MANHATTAN else np.float32(-1)
+    blur = 1e-6 * (norm + reach) * (norm + reach)
+    limit = min(cell_limit(code, heap_d[0], norm, reach, slack), 0.5 * BIG)
+    for start in range(0, len(line), STRIP):
+        part, part_offset = line[start : start + STRIP], offset[start : start + STRIP]
+        low = sign * part[0] + part_offset[0]
+        for j in range(len(part)):
+            low = min(low, sign * part[j] + part_offset[j])
+        if low > limit:
+            continue
+        for j in range(start, start + len(part)):
+            if sign * line[j] + offset[j] > limit:
+                continue
+            if long_rows.shape[1] > 0 and not may_enter(code, heap_d[0], long_query, long_rows[j], blur):
+                continue
+            count += 1
+            step = steps[j] if len(steps) > 0 else np.float32(1)
+            if push(heap_d, heap_i, measured(code, query, rows[j], step, centre, decoded), names[j]):
+                limit = min(cell_limit(code, heap_d[0], norm, reach, slack), 0.5 * BIG)
+    return count
+
+
+@kernel
+def search_cells(
+    code, starts, cells, pairs, q_short, q_long, queries, norms, short, long, half, rows, steps, centre, names, offsets,
+    reach, slack, tile, distances, ids,
+):  # fmt: skip
+    """For each group g, the queries pairs[starts[g]:starts[g + 1]] against the rows of cells[g].
+
+    tile (any,) float32 is the room for products, at least the largest cell. Answers the rows measured in full.
+    """
+    count = 0
+    width = q_short.shape[1]
+    decoded = np.empty(rows.shape[1], np.float32)
+    gathered = np.empty((min(256, len(pairs)), width), np.float32)
+    for g in range(len(cells)):
+        lo, hi = offsets[cells[g]], offsets[cells[g] + 1]
+        c = hi - lo
+        if c == 0 or starts[g] == starts[g + 1]:
+            continue
+        step = max(1, min(256, len(tile) // c))
+        for a in range(starts[g], starts[g + 1], step):
+            which = pairs[a : min(a + step, starts[g + 1])]
+            m = len(which)
+            block = gathered[:m]
+            for i in range(m):
+                block[i] = q_short[which[i]]
+            products = tile[: m * c].reshape(m, c)
+            if code == MANHATTAN:
+                manhattan_tile(block, short[lo:hi], products)
+            elif m == 1:  # a matrix-vector product reads the cell once; the matrix product would copy it first
+                np.dot(short[lo:hi], block[0], products[0])
+            else:
+                np.dot(block, short[lo:hi].T, products)
+            for i in range(m):
+                w = which[i]
+                count += offer_cell(
+                    code, products[i], half[lo:hi], queries[w], q_long[w], norms[w], reach, slack, long[lo:hi],
+                    rows[lo:hi], steps[lo:hi], centre, decoded, names[lo:hi], distances[w], ids[w],
+                )  # fmt: skip
+    return count

@@ -1,0 +1,148 @@
+"""Rows and queries turned into what bounds are computed from: centred values, tail norms, signed sums, byte codes.
+
+Every step either never lengthens a distance (clipping to a box, norms of groups, signed sums) or is a rounding whose
+size is measured or bounded here and given back, so that the bounds stay true.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kway.compute.kernels.jit import kernel, strict_kernel
+
+
+@strict_kernel
+def _clip_row(block, i, centre, unit, limit, values):
+    """Strict, because a huge query times the unit may be infinite before it is clipped."""
+    for z in range(block.shape[1]):
+        value = (np.float64(block[i, z]) - centre[z]) * unit
+        values[i, z] = np.float32(limit if value > limit else (-limit if value < -limit else value))
+
+
+@kernel
+def place(block, centre, unit, limit, values, squares, sizes):
+    """values (b, d) float32 = clip((block - centre) * unit, +-limit), with their sums of squares and of sizes."""
+    for i in range(block.shape[0]):
+        _clip_row(block, i, centre, unit, limit, values)
+        square = size = 0.0
+        for z in range(block.shape[1]):
+            square += np.float64(values[i, z]) * np.float64(values[i, z])
+            size += abs(np.float64(values[i, z]))
+        squares[i] = square
+        sizes[i] = size
+
+
+@kernel
+def _norm_squared(matrix, i, first, last):
+    total = 0.0
+    for z in range(np.uint64(first), np.uint64(last)):
+        total += np.float64(matrix[np.uint64(i), z]) * np.float64(matrix[np.uint64(i), z])
+    return total
+
+
+@kernel
+def _copy(source, i, first, last, target, at):
+    """Loops here and below, because assigning slices takes numba seconds to compile."""
+    for z in range(first, last):
+        target[i, at + z - first] = source[i, z]
+
+
+@kernel
+def tails(lead, squares, few, some, near, whole, error, coarse, fine, slack):
+    """Leading coordinates and the norms of what they leave out, in two lengths.
+
+    lead (b, M) coordinates, squares (b,) |z|^2, few <= some <= M; whole: the M coordinates are all there are
+    coarse (b, few + 3): `few` coordinates, norms of the groups few..some, some..M, and of the rest
+    fine (b, w): `some` coordinates, at near - 1 the norm of all else; then coordinates some..M, the norm of the rest
+        (no columns at all where near = 0)
+    slack (b,): bounds |fine - the fine row of exact arithmetic|, where `error` |z| bounds that of the coordinates
+    """
+    most = lead.shape[1]
+    for i in range(lead.shape[0]):
+        first, second = _norm_squared(lead, i, few, some), _norm_squared(lead, i, some, most)
+        rest = 0.0 if whole else max(squares[i] - _norm_squared(lead, i, 0, few) - first - second, 0.0)
+        _copy(lead, i, 0, few, coarse, 0)
+        coarse[i, few] = np.sqrt(first)
+        coarse[i, few + 1] = np.sqrt(second)
+        coarse[i, few + 2] = np.sqrt(rest)
+        for z in range(fine.shape[1]):
+            fine[i, z] = 0
+        if near > 0:
+            _copy(lead, i, 0, some, fine, 0)
+            fine[i, near - 1] = np.sqrt(second + rest)
+        if fine.shape[1] > near:
+            _copy(lead, i, some, most, fine, near)
+            fine[i, near + most - some] = np.sqrt(rest)
+        # rest = |z|^2 - |lead|^2 is off by at most 2 error |z|^2 + error^2 |z|^2: what its root can be off by
+        off = 0.0
+        if not whole:
+            doubt = 2.1 * error * squares[i]
+            off = max(np.sqrt(rest) - np.sqrt(max(rest - doubt, 0.0)), np.sqrt(rest + doubt) - np.sqrt(rest))
+        slack[i] = np.sqrt(error * error * squares[i] + off * off)
+
+
+@kernel
+def signed_sums(values, columns, signs, size, sums):
+    """sums (b, groups): sum of signs * values over runs of `size` columns in the given order."""
+    d = columns.size
+    for i in range(values.shape[0]):
+        for g in range(sums.shape[1]):
+            total = 0.0
+            for z in range(g * size, min(d, (g + 1) * size)):
+                total += np.float64(signs[z] * values[i, columns[z]])
+            sums[i, g] = total
+
+
+@kernel
+def code_l2(coarse, members, step, codes, halves, errors):
+    """Codes (m, w) int8 = round(e / step) of e = clip(coarse[members]); halves |codes|^2/2, errors |e - step codes|."""
+    top = 127 * step
+    for r in range(members.size):
+        square, norm = 0.0, 0
+        for z in range(coarse.shape[1]):
+            value = max(min(np.float64(coarse[members[r], z]), top), -top)
+            code = np.int32(np.rint(value / step))
+            gap = value - code * step
+            square += gap * gap
+            norm += code * code
+            codes[r, z] = code
+        halves[r] = norm / 2
+        errors[r] = np.sqrt(square) * (1 + 1e-9)
+
+
+@kernel
+def code_l1(coarse, members, low, step, codes, errors):
+    """codes (m, w) uint8 = round(clip(coarse[members] - low) / step), errors sum |clip(coarse - low) - step codes|."""
+    top = 255 * step
+    for r in range(members.size):
+        size = 0.0
+        for z in range(coarse.shape[1]):
+            value = max(min(np.float64(coarse[members[r], z]) - low[z], top), 0.0)
+            code = np.int32(np.rint(value / step))
+            size += abs(value - code * step)
+            codes[r, z] = code
+        errors[r] = size * (1 + 1e-9)
+
+
+@kernel
+def nearness_l1(values, asked, first, distances):
+    """distances (a, n) float32: Manhattan distance of every `asked` row to rows `first`.. which `values` holds."""
+    for i in range(asked.shape[0]):
+        for j in range(values.shape[0]):
+            total = np.float32(0)
+            for z in range(np.uint64(0), np.uint64(values.shape[1])):
+                total += abs(asked[i, z] - values[j, z])
+            distances[i, first + j] = total
+
+
+@kernel
+def pair_up(order, left, right, n):
+    """mate (n,): greedy matching that takes the pairs (left, right) in the given order; -1 where nobody is left."""
+    mate = np.empty(n, np.int64)
+    for i in range(n):
+        mate[i] = -1
+    for o in order:
+        if mate[left[o]] < 0 and mate[right[o]] < 0:
+            mate[left[o]] = right[o]
+            mate[right[o]] = left[o]
+    return mate

@@ -1,0 +1,156 @@
+"""Scan of byte codes under Manhattan distance: sum of byte differences and compare, a bitmap comes out.
+
+    packed (blocks, words, 64) int64     eight codes 0..255 a word, the same word of 64 rows side by side
+    asked  (q, words) int64              the queries' codes; q is a multiple of QUERIES
+    tau    (q,) int64                    a row is marked where sum |q - x| < tau
+
+A tile is 3 queries x 64 rows (24 accumulators, with AVX-512BW's sum of absolute differences). Without it the same
+sums run in 16-bit lanes of ordinary vectors, which hold 128 words (so codes have at most MOST_DIMS dimensions).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from kway.compute.kernels.jit import kernel
+from kway.compute.kernels.lanes import I8, I16, I32, I64, Assembler, has
+
+QUERIES = 3  # queries a tile
+MOST_DIMS = 1024  # 1024 / 8 words x 2 bytes x 255 < 2^16
+
+_WORDS = ir.VectorType(I64, 8)
+_BYTES = ir.VectorType(I8, 64)
+_PAIRS = ir.VectorType(I16, 32)
+
+
+def byte_differences() -> bool:
+    """Whether kernels may use the 64-byte sum of absolute differences."""
+    return has("avx512f", "avx512bw")
+
+
+def _differences_sums(asm, x, asked, stride, words, queries):
+    """Sum |q - x| as [query][vector of 8 rows], eight vectors."""
+    b = asm.builder
+
+    def step(word, sums):
+        rows = [b.bitcast(asm.load(asm.at(asm.at(x, word, 512), v, 64), _WORDS, 8), _BYTES) for v in range(8)]
+        new = []
+        for r in range(queries):
+            eight = asm.load(asm.at(asm.at(asked, r, stride), word, 8), I64, 8)
+            spread = b.bitcast(asm.splat(eight, 8), _BYTES)
+            for v in range(8):
+                gaps = asm.call("llvm.x86.avx512.psad.bw.512", _WORDS, [rows[v], spread])
+                new.append(b.add(sums[8 * r + v], gaps))
+        return new
+
+    return asm.loop(words, [asm.same(_WORDS, 0)] * (8 * queries), step)
+
+
+def _pair_sums(asm, x, asked, stride, words, queries):
+    """The same sums in 16-bit lanes, 8 rows at a time."""
+    b, sums = asm.builder, [None] * (8 * queries)
+    for v in range(8):
+
+        def step(word, held, v=v):
+            rows, new = b.bitcast(asm.load(asm.at(asm.at(x, word, 512), v, 64), _WORDS, 8), _BYTES), []
+            for r in range(queries):
+                eight = asm.load(asm.at(asm.at(asked, r, stride), word, 8), I64, 8)
+                q = b.bitcast(asm.splat(eight, 8), _BYTES)
+                above = b.icmp_unsigned(">", rows, q)
+                gaps = b.bitcast(b.sub(b.select(above, rows, q), b.select(above, q, rows)), _PAIRS)
+                even, odd = b.and_(gaps, asm.same(_PAIRS, 255)), b.lshr(gaps, asm.same(_PAIRS, 8))
+                new.append(b.add(held[r], b.add(even, odd)))
+            return new
+
+        for r, total in enumerate(asm.loop(words, [asm.same(_PAIRS, 0)] * queries, step)):
+            sums[8 * r + v] = _four_lanes(asm, total)
+    return sums
+
+
+def _four_lanes(asm, total):
+    """Four 16-bit sums added into each row's 64-bit lane."""
+    b, wide = asm.builder, asm.builder.bitcast(total, _WORDS)
+    parts = [b.and_(b.lshr(wide, asm.same(_WORDS, 16 * i)), asm.same(_WORDS, 65535)) for i in range(4)]
+    return b.add(b.add(parts[0], parts[1]), b.add(parts[2], parts[3]))
+
+
+def _marks(sums_of):
+    def emit(context, builder, signature, arguments):
+        asm = Assembler(builder)
+        x, asked, tau, marks, stride, mark_stride, words = arguments
+        for i, total in enumerate(sums_of(asm, x, asked, stride, words, QUERIES)):
+            r, v = divmod(i, 8)
+            limit = asm.splat(asm.load(asm.at(tau, r, 8), I64, 8), 8)
+            bits = builder.bitcast(builder.icmp_signed("<", total, limit), I8)
+            asm.store(bits, asm.at(asm.at(marks, r, mark_stride), v, 1), 1)
+        return context.get_dummy_value()
+
+    return emit
+
+
+def _weights(sums_of):
+    def emit(context, builder, signature, arguments):
+        asm = Assembler(builder)
+        x, asked, values, words = arguments
+        eight = ir.VectorType(I32, 8)
+        for v, total in enumerate(sums_of(asm, x, asked, asm.number(0), words, 1)):
+            asm.store(builder.sub(asm.same(eight, 0), builder.trunc(total, eight)), asm.at(values, v, 32), 4)
+        return context.get_dummy_value()
+
+    return emit
+
+
+def _nothing(context, builder, signature, arguments):
+    return context.get_dummy_value()  # this CPU lacks the instruction, and the caller knows
+
+
+@intrinsic
+def _mark_bytes(typing_context, x, asked, tau, marks, stride, mark_stride, words):
+    emit = _marks(_differences_sums) if byte_differences() else _nothing
+    return types.void(*[types.uintp] * 4, *[types.intp] * 3), emit
+
+
+@intrinsic
+def _mark_pairs(typing_context, x, asked, tau, marks, stride, mark_stride, words):
+    return types.void(*[types.uintp] * 4, *[types.intp] * 3), _marks(_pair_sums)
+
+
+@intrinsic
+def _weigh_bytes(typing_context, x, asked, values, words):
+    emit = _weights(_differences_sums) if byte_differences() else _nothing
+    return types.void(*[types.uintp] * 3, types.intp), emit
+
+
+@intrinsic
+def _weigh_pairs(typing_context, x, asked, values, words):
+    return types.void(*[types.uintp] * 3, types.intp), _weights(_pair_sums)
+
+
+@kernel
+def scan_l1(packed, first, last, asked, tau, marks, fast):
+    """marks (q, blocks) uint64: bit j of marks[r, b - first] set where row j of block b may be near query r."""
+    words, stride, mark_stride = packed.shape[1], asked.strides[0], marks.strides[0]
+    for b in range(first, last):
+        x = np.uint64(packed.ctypes.data + b * packed.strides[0])
+        for r in range(0, asked.shape[0], QUERIES):
+            q = np.uint64(asked.ctypes.data + r * stride)
+            limit = np.uint64(tau.ctypes.data + 8 * r)
+            out = np.uint64(marks.ctypes.data + r * mark_stride + 8 * (b - first))
+            if fast:
+                _mark_bytes(x, q, limit, out, stride, mark_stride, words)
+            else:
+                _mark_pairs(x, q, limit, out, stride, mark_stride, words)
+
+
+@kernel
+def weigh_l1(packed, block, asked, r, values, fast):
+    """values (64,) int32 of query r against the rows of a block: minus the sum of differences, so larger is nearer."""
+    x = np.uint64(packed.ctypes.data + block * packed.strides[0])
+    q = np.uint64(asked.ctypes.data + r * asked.strides[0])
+    if fast:
+        _weigh_bytes(x, q, np.uint64(values.ctypes.data), packed.shape[1])
+    else:
+        _weigh_pairs(x, q, np.uint64(values.ctypes.data), packed.shape[1])

@@ -1,0 +1,76 @@
+"""Search: the k best rows of each query. Recipes, live indexes, metrics and distances."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_HOME = {
+    "Flat": "flat",
+    "Gaussian": "metrics",
+    "Haversine": "metrics",
+    "INDEXES": "auto",
+    "Index": "index",
+    "Int8": "stores",
+    "KDTree": "kdtree",
+    "LSH": "lsh",
+    "Landmarks": "landmarks",
+    "Laplacian": "metrics",
+    "METRICS": "metrics",
+    "Metric": "metrics",
+    "Neighbors": "index",
+    "Recipe": "live",
+    "TopK": "index",
+    "choose": "auto",
+    "pick_index": "auto",
+    "pick_metric": "metrics",
+    "restore": "auto",
+    "top_products": "blocks",
+}
+
+__all__ = [
+    "INDEXES",
+    "LSH",
+    "METRICS",
+    "Flat",
+    "Gaussian",
+    "Haversine",
+    "Index",
+    "Int8",
+    "KDTree",
+    "Landmarks",
+    "Laplacian",
+    "Metric",
+    "Neighbors",
+    "Recipe",
+    "TopK",
+    "choose",
+    "pick_index",
+    "pick_metric",
+    "restore",
+    "top_products",
+]
+
+if TYPE_CHECKING:
+    from kway.search.auto import INDEXES, choose, pick_index, restore
+    from kway.search.blocks import top_products
+    from kway.search.flat import Flat
+    from kway.search.index import Index, Neighbors, TopK
+    from kway.search.kdtree import KDTree
+    from kway.search.landmarks import Landmarks
+    from kway.search.live import Recipe
+    from kway.search.lsh import LSH
+    from kway.search.metrics import METRICS, Gaussian, Haversine, Laplacian, Metric, pick_metric
+    from kway.search.stores import Int8
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'kway.search' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"kway.search.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

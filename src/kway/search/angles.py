@@ -1,0 +1,62 @@
+"""Cosine through a certified Euclidean search of unit vectors: ||u - v||^2 = 2 (1 - cos), so the order is the same.
+
+The unit rows are rounded to float32, so what is found is confirmed on the rows as given (proof.py). A zero row stays at
+the origin, nearer to every query than its cosine distance of 1 says, so it is never missed; a zero query gets no proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.compute.threads import spans
+from kway.search.blocks import Segment, unit
+from kway.search.index import Neighbors
+from kway.search.proof import EXTRA, confirm
+
+ROUNDING = 4.0 * 2.0**-23  # how far two rounded unit vectors may lie from the true ones, generously
+
+
+@dataclass
+class Angles:
+    """A certified search over the unit rows of a segment."""
+
+    segment: Segment
+    certified: Any
+    touched: float = float("nan")
+
+    @staticmethod
+    def over(segment: Segment, certify: Callable[..., Any]) -> Angles | None:
+        """The search, or None where bounds would not pay."""
+        rows = segment.rows
+        units = np.empty(rows.shape, dtype=np.float32)
+        for part in spans(len(rows), max(64, 2**20 // rows.shape[1])):
+            units[part] = unit(rows[part].astype(np.float64))
+        certified = certify(units, "euclidean")
+        return None if certified is None else Angles(segment, certified)
+
+    @property
+    def why(self) -> str:
+        """What was chosen."""
+        return f"cosine through unit vectors; {self.certified.why}"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held beside the rows."""
+        return int(self.certified.nbytes)
+
+    def pays(self, k: int) -> bool:
+        """Whether this beats plain blocks for k neighbours."""
+        return bool(self.certified.pays(k + EXTRA))
+
+    def nearest(self, queries: NDArray, k: int, n_jobs: int | None = None) -> Neighbors:
+        """The k nearest by cosine distance, ids equal to brute force in float64."""
+        units = unit(queries.astype(np.float64)).astype(np.float32)
+        found = self.certified.nearest(units, min(len(self.segment.rows), k + EXTRA), n_jobs)
+        confirmed = confirm(self.segment, queries, Neighbors(*found), k, ROUNDING, n_jobs)
+        self.touched = float(self.certified.touched) + confirmed.measured / len(queries)
+        return confirmed.neighbors

@@ -1,0 +1,57 @@
+"""Which index: by name, by recipe, or chosen from the number of rows and columns and the metric.
+
+An approximate index is never chosen silently: `choose` only picks exact ones.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from kway.errors import InputError, ModelFileError
+from kway.search.flat import Flat
+from kway.search.kdtree import KDTree
+from kway.search.landmarks import Landmarks
+from kway.search.live import LiveIndex, Recipe
+from kway.search.lsh import LSH
+from kway.search.metrics import Metric
+
+INDEXES: dict[str, type[Recipe]] = {kind.name: kind for kind in (Flat, Landmarks, KDTree, LSH)}
+
+
+class Choice(NamedTuple):
+    """A recipe, and in one sentence why it was chosen."""
+
+    recipe: Recipe
+    why: str
+
+
+def choose(n: int, d: int, metric: Metric, sparse: bool = False) -> Choice:
+    """The exact index that fits n rows of d columns under a metric."""
+    small = {"euclidean": 8, "manhattan": 8, "haversine": 2}.get(metric.base, 0)
+    if not sparse and d <= small and n >= 2000:
+        return Choice(KDTree(), f"a KD-tree: {n:,} rows of only {d} columns, where a tree visits a few leaves")
+    return Choice(Flat(), "flat: exact for every metric, and bounds skip most rows where they can")
+
+
+def pick_index(index: str | Recipe, n: int, d: int, metric: Metric, sparse: bool = False) -> Choice:
+    """The recipe of a name ("auto" chooses), or the recipe itself."""
+    if isinstance(index, Recipe):
+        return Choice(index, "")
+    if index == "auto":
+        return choose(n, d, metric, sparse)
+    if isinstance(index, str) and index in INDEXES:
+        return Choice(INDEXES[index](), "")
+    near = difflib.get_close_matches(str(index).lower(), ["auto", *INDEXES], n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    raise InputError(f"unknown index {index!r}{hint} Known: 'auto', {', '.join(map(repr, INDEXES))}, or a recipe")
+
+
+def restore(facts: dict[str, Any], arrays: dict[str, NDArray]) -> LiveIndex:
+    """The live index whose `parts()` these are."""
+    name = facts.get("recipe", {}).get("index")
+    if name not in INDEXES:
+        raise ModelFileError(f"unknown index {name!r} in a model file; known: {', '.join(INDEXES)}")
+    return INDEXES[name].restore(facts, arrays)

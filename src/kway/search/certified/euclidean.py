@@ -1,0 +1,162 @@
+"""Euclidean bounds: e(x) = [leading principal coordinates, norms of what they leave out].
+
+With z = x - centre split into groups of orthonormal coordinates, and only the norm of a group known,
+    sum_g (|q_g| - |x_g|)^2 <= sum_g |q_g - x_g|^2 = |q - x|^2        (triangle inequality a group)
+so |e(q) - e(x)| <= |q - x|: coarse has `few` coordinates and three norms, fine has `some`, then all M. Where a fine
+part would be nearly as long as the row, there is none, and the rows themselves are next.
+
+Rounding, u = 2^-24: coordinates are sums of PIECE products added up piece by piece, each off by at most
+(PIECE + pieces + 2) u |v||z|, all M together by sqrt(M) times that; the axes are off by their flaw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.compute.kernels.jit import frozen
+from kway.compute.kernels.sketch import code_l2, tails
+from kway.compute.kernels.sweep_l2 import sweep_l2
+from kway.compute.kernels.tile_l2 import QUERIES
+from kway.compute.kernels.warm import warm_l2
+from kway.search.certified.axes import flaw, random_turn
+from kway.search.certified.cells import Cells
+from kway.search.certified.frame import ROUNDING, TINY, Frame
+from kway.search.certified.sketches import CHUNK, Panel, Shelf, Sketch, Tally, empty_sketch, packed_words, whole_blocks
+
+PIECE = 128  # products summed in one go: shorter sums, smaller rounding bound
+
+
+def product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """values (b, d) @ axes (d, M), the inner sums cut into pieces."""
+    total = values[:, :PIECE] @ axes[:PIECE]
+    for a in range(PIECE, len(axes), PIECE):
+        total += values[:, a : a + PIECE] @ axes[a : a + PIECE]
+    return total
+
+
+@dataclass(frozen=True)
+class EuclideanSpace:
+    """Sketches of rows by axes (d, M): few <= some <= M coordinates (some = 0: no fine), coarse centred and turned."""
+
+    frame: Frame
+    axes: NDArray[np.float32]
+    few: int
+    some: int
+    turn: NDArray[np.float32]
+    middle: NDArray[np.float32]
+    error: float  # of the coordinates, relative to |z|
+    turn_error: float  # of turning, relative to the vector turned
+
+    @property
+    def whole(self) -> bool:
+        """Whether the coordinates are all there are, so that nothing is left out."""
+        return self.axes.shape[0] == self.axes.shape[1]
+
+    @property
+    def near(self) -> int:
+        """Columns of fine that hold `some` coordinates and the norm of the rest, in whole cache lines; 0: no fine."""
+        return -(-(self.some + 1) // 16) * 16 if self.some else 0
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Columns of coarse and of fine."""
+        more = self.axes.shape[1] - self.some if self.some else 0
+        return self.few + 3, self.near + (-(-(more + 1) // 16) * 16 if more else 0)
+
+    def sketch(self, block: NDArray, into: Sketch) -> None:
+        """Sketch of block (b, d), written into arrays of b rows."""
+        placed = self.frame.place(block)
+        lead = product(placed.values, self.axes)  # (b, M)
+        raw = np.empty((len(block), self.few + 3), np.float32)
+        tails(
+            lead,
+            placed.squares,
+            self.few,
+            self.some or self.few,
+            self.near,
+            self.whole,
+            self.error,
+            raw,
+            into.fine,
+            into.slack,
+        )
+        raw -= self.middle
+        np.matmul(raw, self.turn, out=into.coarse)
+        into.slack[:] += TINY
+        length = np.sqrt(placed.squares) + float(np.linalg.norm(self.middle))  # bounds |raw|
+        into.coarse_slack[:] = into.slack + 1.01 * self.turn_error * length + TINY
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.axes.nbytes + self.turn.nbytes + self.middle.nbytes + self.frame.centre.nbytes
+
+
+def euclidean_space(
+    frame: Frame, axes: NDArray[np.float32], few: int, some: int, sample: NDArray, rng: np.random.Generator
+) -> EuclideanSpace:
+    """Space of the given axes (d, M), its coarse part centred on the sample (s, d), rows as they are."""
+    (d, most), width = axes.shape, few + 3
+    pieces = -(-d // PIECE)
+    error = (PIECE + pieces + 2) * ROUNDING * 1.01 * np.sqrt(most) * 1.01 + flaw(axes) + 6 * ROUNDING
+    turn = random_turn(width, rng)
+    turn_error = (width + 8) * ROUNDING * 1.01 * np.sqrt(width) + flaw(turn) + 8 * ROUNDING
+    plain = EuclideanSpace(
+        frame, frozen(axes), few, some, np.eye(width, dtype=np.float32), np.zeros(width, np.float32), error, turn_error
+    )
+    out = empty_sketch(len(sample), plain)
+    plain.sketch(sample, out)
+    return EuclideanSpace(frame, plain.axes, few, some, frozen(turn), frozen(out.coarse.mean(0)), error, turn_error)
+
+
+@dataclass(frozen=True)
+class EuclideanCodes:
+    """Rows in cell order as byte codes; see the tile for the layout. error: what coding hides of any row."""
+
+    packed: NDArray[np.int32]
+    bias: NDArray[np.int32]
+    step: float
+    error: float
+    near: int
+    margin: float
+
+    @classmethod
+    def of(cls, coarse: NDArray[np.float32], cells: Cells, space: EuclideanSpace) -> EuclideanCodes:
+        """Codes of coarse (n, w)."""
+        n, width = coarse.shape
+        peaks = np.abs(coarse).max(axis=1)
+        step = float(min(peaks.max(), 2 * np.quantile(peaks, 0.99)) or peaks.max() or 1.0) / 127
+        codes, halves, errors = whole_blocks(n, width, np.int8, 4), np.zeros(-(-n // 64) * 64), np.empty(n)
+        code_l2(frozen(coarse), cells.ids, step, codes, halves, errors)
+        packed = packed_words(codes.view(np.uint8) ^ 128, np.int32)  # x + 128: one side of the product is unsigned
+        bias = np.ceil(-halves).astype(np.int32).reshape(-1, 64)
+        margin = 1 + (space.widths[1] + 16) * 4 * ROUNDING
+        return cls(frozen(packed), frozen(bias), step, float(errors.max()), space.near, margin)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.packed.nbytes + self.bias.nbytes
+
+    def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> Tally:
+        """Exact lists for the panel's queries."""
+        members, m = panel.members, len(panel.members)
+        codes = np.zeros((-(-m // QUERIES) * QUERIES, 4 * self.packed.shape[1]), np.int8)
+        halves, errors = np.empty(m), np.empty(m)
+        code_l2(panel.coarse, members, self.step, codes, halves, errors)
+        words = codes.view(np.int32)
+        warm_l2(
+            self.packed, self.bias, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
+            panel.keep, panel.best, panel.found, fast,
+        )  # fmt: skip
+        base = halves + 128.0 * codes[:m].sum(axis=1, dtype=np.int64)
+        reach = (panel.reach[members] + errors) * (1 + 1e-9)
+        marked, visited = sweep_l2(
+            self.packed, self.bias, shelf.fine, shelf.ids, shelf.rows, self.near, self.step, shelf.unit, members, words,
+            base, reach, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin, panel.best,
+            panel.found, fast,
+        )  # fmt: skip
+        return Tally(marked, visited + m * panel.keep)

@@ -1,0 +1,108 @@
+"""Manhattan bounds: signed sums over groups of features.
+
+    sum_g |sum_{i in g} s_i (q_i - x_i)| <= sum_i |q_i - x_i|         for any groups and signs s = +-1
+coarse sums groups of `size` features, fine groups of a quarter of it (none where that is one feature: then the rows
+themselves are next). Sums are taken in float64, so only two roundings to float32 count: of the values and of the sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.compute.kernels.jit import frozen
+from kway.compute.kernels.sketch import code_l1, signed_sums
+from kway.compute.kernels.sweep_l1 import sweep_l1
+from kway.compute.kernels.tile_l1 import QUERIES
+from kway.compute.kernels.warm import warm_l1
+from kway.search.certified.cells import Cells
+from kway.search.certified.frame import ROUNDING, TINY, Frame
+from kway.search.certified.groups import Groups
+from kway.search.certified.sketches import CHUNK, Panel, Shelf, Sketch, Tally, packed_words, whole_blocks
+
+TAIL = 0.001  # of a column's values on either side that the codes' range need not hold
+
+
+@dataclass(frozen=True)
+class ManhattanSpace:
+    """Sketches of rows: sums over runs of `size` of the grouped columns."""
+
+    frame: Frame
+    groups: Groups
+    size: int
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Columns of coarse and of fine (in whole cache lines)."""
+        d, finer = len(self.groups.columns), self.size // 4
+        return -(-d // self.size), -(-d // (16 * finer)) * 16 if finer > 1 else 0
+
+    def sketch(self, block: NDArray, into: Sketch) -> None:
+        """Sketch of block (b, d), written into arrays of b rows."""
+        placed = self.frame.place(block)
+        signed_sums(placed.values, *self.groups, self.size, into.coarse)
+        if self.widths[1]:
+            signed_sums(placed.values, *self.groups, self.size // 4, into.fine)
+        into.slack[:] = 2.1 * ROUNDING * placed.sizes + TINY
+        into.coarse_slack[:] = into.slack
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.groups.columns.nbytes + self.groups.signs.nbytes + self.frame.centre.nbytes
+
+
+@dataclass(frozen=True)
+class ManhattanCodes:
+    """Rows in cell order as byte codes; see the tile for the layout. error: what coding hides of any row."""
+
+    packed: NDArray[np.int64]
+    low: NDArray[np.float64]
+    step: float
+    error: float
+    margin: float
+
+    @classmethod
+    def of(cls, coarse: NDArray[np.float32], cells: Cells, space: ManhattanSpace) -> ManhattanCodes:
+        """Codes of coarse (n, w)."""
+        n, width = coarse.shape
+        low, step = _range(coarse)
+        codes, errors = whole_blocks(n, width, np.uint8, 8), np.empty(n)
+        code_l1(frozen(coarse), cells.ids, low, step, codes, errors)
+        packed = packed_words(codes, np.int64)
+        margin = 1 + (space.widths[1] + 16) * 4 * ROUNDING
+        return cls(frozen(packed), low, step, float(errors.max()), margin)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.packed.nbytes + self.low.nbytes
+
+    def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> Tally:
+        """Exact lists for the panel's queries."""
+        members, m = panel.members, len(panel.members)
+        codes = np.zeros((-(-m // QUERIES) * QUERIES, 8 * self.packed.shape[1]), np.uint8)
+        errors = np.empty(m)
+        code_l1(panel.coarse, members, self.low, self.step, codes, errors)
+        words = codes.view(np.int64)
+        warm_l1(
+            self.packed, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries, panel.keep,
+            panel.best, panel.found, fast,
+        )  # fmt: skip
+        reach = (panel.reach[members] + errors) * (1 + 1e-9)
+        marked, visited = sweep_l1(
+            self.packed, shelf.fine, shelf.ids, shelf.rows, self.step, shelf.unit, members, words, reach, panel.slack,
+            panel.fine, panel.queries, panel.order, CHUNK, self.margin, panel.best, panel.found, fast,
+        )  # fmt: skip
+        return Tally(marked, visited + m * panel.keep)
+
+
+def _range(coarse: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
+    """low (w,) and the one step of all columns: 255 steps hold nearly all values of the widest column."""
+    sample = coarse[:: max(1, len(coarse) // 8192)]
+    low, high = np.quantile(sample, [TAIL, 1 - TAIL], axis=0)
+    if not (high > low).any():  # columns that are nearly always the same
+        low, high = sample.min(axis=0).astype(np.float64), sample.max(axis=0).astype(np.float64)
+    return frozen(low), float((high - low).max() or 1.0) / 255

@@ -1,0 +1,125 @@
+"""The search: sketch the queries, warm up in the nearest cells, sweep all codes, visit the few rows left.
+
+Exact: `ids` are the k smallest by (float64 distance of the stored values, then lower id).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.compute.kernels.jit import frozen
+from kway.compute.kernels.refine import FAR
+from kway.compute.threads import pmap, spans, workers
+from kway.search.certified.cells import Cells
+from kway.search.certified.sketches import BLOCK, CHUNK, Codes, Panel, Shelf, Sketch, Space, Tally, empty_sketch
+from kway.search.index import Neighbors
+
+GROUP = 16384  # queries sketched at a time: bounds the memory of a call
+PANEL = 240  # queries swept together: their codes stay in the L1 cache beside a block of rows
+PROBES = 2  # cells to warm up in; more did not help
+SPARE = 3  # rows visited beyond k to warm up
+
+
+class Certified:
+    """Exact neighbours with a bound for every row that was not looked at. Made by `certify`."""
+
+    def __init__(
+        self,
+        rows: NDArray,
+        space: Space,
+        cells: Cells,
+        codes: Codes,
+        sketch: Sketch,
+        unit: float,
+        root: bool,
+        fast: bool,
+        why: str,
+    ) -> None:
+        """sketch: of the rows, fine already in cell order. root: distances are roots of the kernels' values.
+
+        fast: with the CPU's own instructions, not the portable code."""
+        self._space, self._cells, self._codes, self.fast, self._root = space, cells, codes, fast, root
+        self._shelf = Shelf(rows, cells.ids, cells.start, frozen(sketch.fine), unit)
+        self._slack, self._coarse_slack = float(sketch.slack.max()), float(sketch.coarse_slack.max())
+        self._means = _chunk_means(sketch.coarse, cells.ids)  # (chunks, w)
+        self.why = why
+        self.touched = float("nan")  # rows a query of the last call whose full distance was computed
+        self.marked = float("nan")  # and those that passed the scan of codes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held besides the rows."""
+        return (
+            self._shelf.fine.nbytes + self._cells.nbytes + self._codes.nbytes + self._space.nbytes + self._means.nbytes
+        )
+
+    def pays(self, k: int) -> bool:
+        """Whether pruning is worth while for this k: the thresholds of a large part of all rows prune little."""
+        return k <= max(20, len(self._shelf.ids) // 50)
+
+    def nearest(self, queries: NDArray, k: int, n_jobs: int | None = None) -> Neighbors:
+        """The k <= n nearest rows of queries (q, d), which have the rows' dtype: ids and distances, (q, k) each."""
+        queries = frozen(queries)
+        best = np.full((len(queries), k), FAR)
+        found = np.full((len(queries), k), -1, np.int64)
+        tallies = []
+        for part in spans(len(queries), GROUP):
+            tallies += self._group(queries[part], best[part], found[part], n_jobs)
+        self.marked = sum(tally.marked for tally in tallies) / max(1, len(queries))
+        self.touched = sum(tally.visited for tally in tallies) / max(1, len(queries))
+        for i in np.flatnonzero(found[:, -1] < 0):  # distances beyond FAR
+            best[i], found[i] = self._brute(queries[i], k)
+        return Neighbors(found, np.sqrt(best) if self._root else best)
+
+    def _group(self, queries: NDArray, best: NDArray, found: NDArray, n_jobs: int | None) -> list[Tally]:
+        k, q = best.shape[1], len(queries)
+        sketch, near = self._sketch(queries, k, n_jobs)
+        order = np.argsort(near[:, 0], kind="stable").astype(np.int32)
+        slack = (sketch.slack + self._slack) * (1 + 1e-9)
+        reach = sketch.coarse_slack + self._coarse_slack + self._codes.error
+        coarse, fine, near = frozen(sketch.coarse), frozen(sketch.fine), frozen(near)
+
+        def work(part: slice) -> Tally:
+            members = frozen(order[part])
+            gap = self._means - coarse[members].mean(axis=0)
+            chunks = np.argsort(np.einsum("ij,ij->i", gap, gap))
+            panel = Panel(members, chunks, near, coarse, fine, slack, reach, queries, k + SPARE, best, found)
+            return self._codes.answer(self._shelf, panel, self.fast)
+
+        return pmap(work, _even_spans(q, PANEL, workers(n_jobs)), n_jobs)
+
+    def _sketch(self, queries: NDArray, k: int, n_jobs: int | None) -> tuple[Sketch, NDArray[np.int32]]:
+        """Sketches of the queries, and their nearest cells (q, probes), enough of them to hold about 2 k rows."""
+        q, cells = len(queries), len(self._cells.centres)
+        probes = min(cells, max(PROBES, -(-2 * k * cells // len(self._shelf.ids))))
+        near = np.empty((q, probes), np.int32)
+        out = empty_sketch(q, self._space)
+
+        def work(part: slice) -> None:
+            self._space.sketch(queries[part], out.part(part))
+            near[part] = self._cells.nearest(out.coarse[part], probes)
+
+        pmap(work, _even_spans(q, BLOCK, workers(n_jobs)), n_jobs)
+        return out, near
+
+    def _brute(self, query: NDArray, k: int) -> tuple[NDArray, NDArray]:
+        """Values and ids for one query with all rows, where distances leave the kernels' range."""
+        rows = self._shelf.rows
+        with np.errstate(over="ignore"):
+            gaps = np.abs(rows.astype(np.float64) - query.astype(np.float64))
+            values = (gaps * gaps if self._root else gaps).sum(axis=1)
+        ids = np.argsort(values, kind="stable")[:k]
+        return values[ids], ids
+
+
+def _even_spans(n: int, most: int, threads: int) -> list[slice]:
+    """Slices of at most `most`, as many as keep all threads busy to the end."""
+    rounds = -(-n // (most * threads))
+    parts = min(n, max(1, rounds * threads))
+    return spans(n, -(-n // parts)) if n else []
+
+
+def _chunk_means(coarse: NDArray[np.float32], ids: NDArray) -> NDArray[np.float32]:
+    """Mean of each chunk of rows in cell order."""
+    return np.array([coarse[ids[part]].mean(axis=0) for part in spans(len(ids), 64 * CHUNK)], np.float32)

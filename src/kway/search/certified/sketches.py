@@ -1,0 +1,144 @@
+"""What the two distances share: sketches of rows or queries, and codes of a panel of queries.
+
+A sketch never overstates: for any row x and query q, in units of the frame,
+    |coarse(q) - coarse(x)| <= |q - x| + coarse_slack(q) + coarse_slack(x)
+    |fine(q) - fine(x)|     <= |q - x| + slack(q) + slack(x)
+(norm and distance are both Euclidean or both Manhattan; the slacks hold every rounding in float32).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.compute.threads import pmap, spans
+
+CHUNK = 16  # blocks of 64 rows between two renewals of the thresholds
+BLOCK = 512  # rows sketched at a time: 512 x 784 floats fill the L2 cache
+
+
+class Sketch(NamedTuple):
+    """coarse (b, w) float32, fine (b, W) float32, slack (b,), coarse_slack (b,)."""
+
+    coarse: NDArray[np.float32]
+    fine: NDArray[np.float32]
+    slack: NDArray[np.float64]
+    coarse_slack: NDArray[np.float64]
+
+    def part(self, rows: slice) -> Sketch:
+        """These rows of it, the same memory."""
+        return Sketch(self.coarse[rows], self.fine[rows], self.slack[rows], self.coarse_slack[rows])
+
+
+class Space(Protocol):
+    """Turns rows or queries into sketches."""
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Columns of coarse and of fine."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+
+    def sketch(self, block: NDArray, into: Sketch) -> None:
+        """Sketch of block (b, d), written into arrays of b rows."""
+
+
+def empty_sketch(n: int, space: Space) -> Sketch:
+    """Room for the sketches of n rows."""
+    coarse, fine = space.widths
+    return Sketch(aligned(n, coarse), aligned(n, fine), np.empty(n), np.empty(n))
+
+
+def sketch_all(rows: NDArray, space: Space, n_jobs: int | None = None) -> Sketch:
+    """Sketch of every row."""
+    out = empty_sketch(len(rows), space)
+
+    def work(part: slice) -> None:
+        space.sketch(rows[part], out.part(part))
+
+    pmap(work, spans(len(rows), BLOCK), n_jobs)
+    return out
+
+
+def aligned(n: int, width: int) -> NDArray[np.float32]:
+    """Empty (n, width) float32 at a multiple of 64 bytes, so that a row of 16 columns is one cache line."""
+    raw = np.empty(n * width + 16, np.float32)
+    first = (-raw.ctypes.data % 64) // 4
+    return raw[first : first + n * width].reshape(n, width)
+
+
+def taken(matrix: NDArray[np.float32], ids: NDArray, n_jobs: int | None = None) -> NDArray[np.float32]:
+    """matrix[ids], aligned."""
+    out = aligned(len(ids), matrix.shape[1])
+
+    def work(part: slice) -> None:
+        np.take(matrix, ids[part], axis=0, out=out[part], mode="clip")
+
+    pmap(work, spans(len(ids), 8192), n_jobs)
+    return out
+
+
+def whole_blocks(n: int, width: int, dtype: type, each: int) -> NDArray:
+    """Zeros for n code rows, filled up to whole blocks of 64 rows and to whole words of `each` codes."""
+    return np.zeros((-(-n // 64) * 64, -(-width // each) * each), dtype)
+
+
+def packed_words(codes: NDArray, word: type) -> NDArray:
+    """(64 blocks, w) bytes -> (blocks, words, 64): the same word of 64 rows side by side."""
+    words: NDArray = codes.view(word)
+    return np.ascontiguousarray(words.reshape(-1, 64, words.shape[1]).transpose(0, 2, 1))
+
+
+class Shelf(NamedTuple):
+    """The index: rows (n, d) as given; ids (n,), start (c + 1,), fine (n, W) in cell order; unit of the frame."""
+
+    rows: NDArray
+    ids: NDArray[np.int32]
+    start: NDArray[np.int64]
+    fine: NDArray[np.float32]
+    unit: float
+
+
+class Panel(NamedTuple):
+    """Some queries that are searched together, and the lists of all; `near` (q, probes) are cells, `order` chunks.
+
+    slack, reach (q,): of query and rows together, for fine and for coarse; keep: rows visited to warm up.
+    """
+
+    members: NDArray[np.int32]
+    order: NDArray[np.int64]
+    near: NDArray[np.int32]
+    coarse: NDArray[np.float32]
+    fine: NDArray[np.float32]
+    slack: NDArray[np.float64]
+    reach: NDArray[np.float64]
+    queries: NDArray
+    keep: int
+    best: NDArray[np.float64]
+    found: NDArray[np.int64]
+
+
+class Tally(NamedTuple):
+    """Rows that passed the scan of codes, and rows whose full distance was computed."""
+
+    marked: int
+    visited: int
+
+
+class Codes(Protocol):
+    """Rows as byte codes, and the way to search them."""
+
+    @property
+    def error(self) -> float:
+        """What coding hides of any row."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+
+    def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> Tally:
+        """Exact lists for the panel's queries."""

@@ -1,0 +1,116 @@
+"""KDTree: exact search in few dimensions, on scipy's cKDTree.
+
+    euclidean, Gaussian    the rows, p = 2          cosine      unit rows, p = 2
+    manhattan, Laplacian   the rows, p = 1          haversine   unit 3-vectors, p = 2
+
+The tree works in float64 and leaves equal distances unordered, so a few neighbours more than asked are fetched and
+confirmed (proof.py): the answer is brute force's, ties by lower position. Added and removed rows rebuild the tree at
+the next search.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from kway.compute.threads import pmap, shares
+from kway.errors import InputError
+from kway.search.blocks import Segment, segment, sphere, unit
+from kway.search.ids import Ids
+from kway.search.index import Neighbors
+from kway.search.live import LiveIndex, Recipe, joined, without
+from kway.search.metrics import Metric
+from kway.search.proof import EXTRA, confirm
+
+ROUNDING = 1e-14  # of unit vectors in float64; other distances carry a relative error alone
+
+
+@dataclass(frozen=True)
+class KDTree(Recipe):
+    """A tree of boxes, each split along its widest side until `leaf_size` rows are left."""
+
+    leaf_size: int = 16
+
+    name = "kdtree"
+    bases = ("euclidean", "manhattan", "cosine", "haversine")
+
+    def __post_init__(self) -> None:
+        if self.leaf_size < 1:
+            raise InputError(f"leaf_size must be at least 1, got {self.leaf_size}")
+
+    def _live(self, rows: Any, metric: Metric, ids: Ids) -> KDTreeIndex:
+        return KDTreeIndex(self, metric, ids, rows)
+
+    def _revive(
+        self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
+    ) -> KDTreeIndex:
+        return KDTreeIndex(self, metric, ids, rows)
+
+
+class KDTreeIndex(LiveIndex):
+    """A live KD-tree."""
+
+    recipe: KDTree
+
+    def __init__(self, recipe: KDTree, metric: Metric, ids: Ids, rows: NDArray) -> None:
+        super().__init__(recipe, metric, ids, rows.shape[1])
+        self._rows = rows
+        self._tree: Any = None
+        self._segment: Segment | None = None
+        self.why_ = f"a KD-tree over {len(rows):,} rows of {rows.shape[1]} columns"
+        self._grow()
+
+    @property
+    def rows(self) -> NDArray:
+        """The rows (n_rows, d) in the order of their positions."""
+        return self._rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, rows included; the tree keeps its own float64 points."""
+        points = 0 if self._tree is None else self._tree.data.nbytes + self._tree.indices.nbytes
+        return int(self._rows.nbytes + points)
+
+    def _grow(self) -> tuple[Any, Segment]:
+        if self._tree is None or self._segment is None:
+            self._segment = segment(self._rows, self.metric.base)
+            self._tree = cKDTree(self._points(self._rows), leafsize=self.recipe.leaf_size)
+        return self._tree, self._segment
+
+    def _points(self, rows: NDArray) -> NDArray[np.float64]:
+        if self.metric.base == "haversine":
+            return sphere(rows)
+        exact = rows.astype(np.float64)
+        return unit(exact) if self.metric.base == "cosine" else exact
+
+    def _nearest(self, queries: NDArray, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
+        tree, scanned = self._grow()
+        points = self._points(queries)
+        p = 1.0 if self.metric.base == "manhattan" else 2.0
+        ranks = np.arange(1, min(self.n_rows, k + EXTRA) + 1)  # a list keeps the answer (q, k) for k = 1 too
+
+        def work(part: slice) -> Any:
+            return tree.query(points[part], k=ranks, p=p)
+
+        found = pmap(work, shares(len(points), n_jobs, least=256), n_jobs)
+        gaps = np.concatenate([gap for gap, _ in found])
+        ids = np.concatenate([at for _, at in found]).astype(np.int64)
+        rounding = ROUNDING if self.metric.base in ("cosine", "haversine") else 0.0
+        confirmed = confirm(scanned, queries, Neighbors(ids, gaps), k, rounding, n_jobs)
+        self._touched = confirmed.measured / len(queries)
+        return confirmed.neighbors
+
+    def _append(self, rows: NDArray) -> None:
+        self._rows = joined(self._rows, rows)
+        self._tree = None
+
+    def _drop(self, positions: NDArray[np.int64]) -> None:
+        self._rows = without(self._rows, positions)
+        self._tree = None
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        return {}, {"rows": self._rows}

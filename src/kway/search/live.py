@@ -1,0 +1,223 @@
+"""What every live index shares: input through the gate, ids, padding, and the parts of a model file.
+
+An index adds `_nearest(queries, k, n_jobs, probes) -> Neighbors of positions`, `_append(rows)`, `_drop(positions)`,
+and `_state() -> (facts, arrays)`. Positions are 0..n-1 in the order of the rows; ids are the caller's.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from kway.data.gate import plain_rows
+from kway.errors import CombinationError, InputError, ModelFileError
+from kway.search.ids import Ids
+from kway.search.index import Index, Neighbors
+from kway.search.metrics import Metric, from_facts, pick_metric
+from kway.search.stores import Int8
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to build an index; never changed by a fit. Each subclass names its live class and its metrics."""
+
+    name: ClassVar[str]
+    bases: ClassVar[tuple[str, ...]]  # base distances it can search
+    sparse: ClassVar[bool] = False
+    exact: ClassVar[bool] = True
+
+    def build(self, rows: ArrayLike, metric: str | Metric = "euclidean", ids: ArrayLike | None = None) -> LiveIndex:
+        """The live index over rows (n, d), n >= 1."""
+        picked = pick_metric(metric)
+        self.check(picked, sp.issparse(rows))
+        kept = plain_rows(rows, "rows", sparse=self.sparse)
+        if kept.shape[0] == 0 or kept.shape[1] == 0:
+            raise InputError(f"an index needs at least one row and one column, got shape {kept.shape}")
+        picked.check(kept.shape[1])
+        return self._live(picked.prepare(kept), picked, Ids.of(kept.shape[0], ids))
+
+    def check(self, metric: Metric, sparse: bool = False) -> None:
+        """Refuse what this index cannot search."""
+        if metric.base not in self.bases:
+            raise CombinationError(
+                f"{type(self).__name__} cannot search the metric {metric.name!r}; it knows {', '.join(self.bases)}"
+                " (and the kernels on them); Flat() searches every metric"
+            )
+        if sparse and not (self.sparse and metric.engine == "product"):
+            raise CombinationError(
+                f"{type(self).__name__} under {metric.name!r} needs dense rows, got a sparse matrix; pass "
+                "rows.toarray(), or use Flat() with 'euclidean', 'cosine' or 'dot', which take sparse rows"
+            )
+
+    @abstractmethod
+    def _live(self, rows: Any, metric: Metric, ids: Ids) -> LiveIndex:
+        """The live index over checked and prepared rows."""
+
+    @abstractmethod
+    def _revive(
+        self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
+    ) -> LiveIndex:
+        """The live index from its parts, without building again where the parts spare it."""
+
+    def facts(self) -> dict[str, Any]:
+        """JSON facts of the recipe."""
+        return {"index": self.name, **{f.name: _plain(getattr(self, f.name)) for f in fields(self)}}
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Recipe:
+        """The recipe that `facts()` described."""
+        given = {key: value for key, value in facts.items() if key != "index"}
+        if isinstance(given.get("store"), dict):
+            given["store"] = Int8(**given["store"])
+        return cls(**given)
+
+    @classmethod
+    def restore(cls, facts: dict[str, Any], arrays: dict[str, NDArray]) -> LiveIndex:
+        """The live index that `parts()` described; arrays may be memory-mapped and read-only."""
+        if facts.get("recipe", {}).get("index") != cls.name:
+            raise ModelFileError(f"these are the parts of {facts.get('recipe')!r}, not of {cls.__name__}")
+        recipe = cls.from_facts(facts["recipe"])
+        rows = _rows_from(facts, arrays)
+        ids = Ids(np.asarray(arrays["ids"])) if "ids" in arrays else Ids.of(facts["n_rows"], None)
+        return recipe._revive(rows, from_facts(facts["metric"]), ids, facts, arrays)
+
+
+class LiveIndex(Index):
+    """An index over rows with ids, under one metric."""
+
+    def __init__(self, recipe: Recipe, metric: Metric, ids: Ids, n_features: int) -> None:
+        self.recipe = recipe
+        self.metric = metric
+        self._ids = ids
+        self._n_features = n_features
+        self._touched = float("nan")
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that can be found now."""
+        return len(self._ids)
+
+    @property
+    def n_features(self) -> int:
+        """Columns of a row."""
+        return self._n_features
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """Ids of the rows, in the order of their positions."""
+        return self._ids.ids
+
+    @property
+    def touched_(self) -> float:
+        """Rows whose full distance the last search computed, a query (the mean)."""
+        return self._touched
+
+    def nearest(self, queries: ArrayLike, k: int, n_jobs: int | None = None, *, probes: int | None = None) -> Neighbors:
+        """The k nearest rows of each query; `probes` overrides the index's own for this call where it has any."""
+        checked = self._queries(queries)
+        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+            raise InputError(f"k must be a whole number of at least 1, got {k!r}")
+        q, n = checked.shape[0], self.n_rows
+        if n == 0 or q == 0:
+            return Neighbors(np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf))
+        found, distances = self._nearest(checked, min(int(k), n), n_jobs, probes)
+        ids = self._ids.names(found)
+        distances = self.metric.finish(distances)
+        return Neighbors(ids, distances) if k <= n else _padded(ids, distances, int(k))
+
+    def add(self, rows: ArrayLike, ids: ArrayLike | None = None) -> None:
+        """More rows; their ids go on from the largest unless given."""
+        checked = self._queries(rows, "rows")
+        self._ids.add(checked.shape[0], ids)
+        if checked.shape[0]:
+            self._append(checked)
+
+    def remove(self, ids: ArrayLike) -> int:
+        """Forget rows by id; how many there were."""
+        wanted = np.unique(np.atleast_1d(np.asarray(ids)).astype(np.int64))
+        positions = self._ids.find(wanted)
+        positions = np.sort(positions[positions >= 0])
+        if len(positions):
+            self._drop(positions)
+            self._ids.drop(positions)
+        return len(positions)
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        """JSON facts and arrays; `type(recipe).restore(facts, arrays)` reverses it."""
+        facts, arrays = self._state()
+        if not self._ids.plain:
+            arrays["ids"] = self.ids
+        facts |= {
+            "recipe": self.recipe.facts(),
+            "metric": self.metric.facts(),
+            "n_rows": self.n_rows,
+            "n_features": self.n_features,
+            "why": self.why_,
+        }
+        return facts, arrays
+
+    def _queries(self, queries: ArrayLike, name: str = "queries") -> Any:
+        checked = plain_rows(queries, name, sparse=self.recipe.sparse)
+        if checked.shape[1] != self.n_features:
+            raise InputError(
+                f"{name} have {checked.shape[1]} columns, but the index holds rows of {self.n_features}; pass the same"
+            )
+        return self.metric.prepare(checked)
+
+    @abstractmethod
+    def _nearest(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
+        """Positions and distances (q, k) of the nearest, k <= n_rows."""
+
+    @abstractmethod
+    def _append(self, rows: Any) -> None:
+        """Rows at the positions that follow."""
+
+    @abstractmethod
+    def _drop(self, positions: NDArray[np.int64]) -> None:
+        """Forget positions (sorted); the later ones move up."""
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        """Facts and arrays of the index itself."""
+
+
+def row_arrays(rows: Any) -> dict[str, NDArray]:
+    """Arrays that hold rows, dense or CSR, in a model file."""
+    if sp.issparse(rows):
+        return {"rows.data": rows.data, "rows.indices": rows.indices, "rows.indptr": rows.indptr}
+    return {"rows": rows}
+
+
+def joined(rows: Any, more: Any) -> Any:
+    """Rows followed by more rows, in the type that holds both."""
+    if sp.issparse(rows) or sp.issparse(more):
+        return sp.csr_matrix(sp.vstack([sp.csr_matrix(rows), sp.csr_matrix(more)]))
+    return np.concatenate([rows, more])
+
+
+def without(rows: Any, positions: NDArray[np.int64]) -> Any:
+    """Rows but those at positions."""
+    if sp.issparse(rows):
+        return rows[np.delete(np.arange(rows.shape[0]), positions)]
+    return np.delete(rows, positions, axis=0)
+
+
+def _rows_from(facts: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
+    if "rows.data" in arrays:
+        shape = (facts["n_rows"], facts["n_features"])
+        return sp.csr_matrix((arrays["rows.data"], arrays["rows.indices"], arrays["rows.indptr"]), shape=shape)
+    return np.asarray(arrays["rows"]) if "rows" in arrays else None
+
+
+def _padded(ids: NDArray, distances: NDArray, k: int) -> Neighbors:
+    more = ((0, 0), (0, k - ids.shape[1]))
+    return Neighbors(np.pad(ids, more, constant_values=-1), np.pad(distances, more, constant_values=np.inf))
+
+
+def _plain(value: Any) -> Any:
+    return asdict(value) if hasattr(value, "__dataclass_fields__") else value

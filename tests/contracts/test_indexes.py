@@ -1,0 +1,314 @@
+"""One battery over every index x metric x dtype: brute force in float64 is the oracle.
+
+Exact indexes must give its ids and distances; approximate ones must recall most of it. All must be sorted, free of
+duplicates, right about distances, and give -1 only where fewer than k rows exist.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.spatial.distance import cdist
+from sklearn.metrics.pairwise import cosine_distances, haversine_distances
+
+from kway.errors import CombinationError, InputError
+from kway.search import (
+    INDEXES,
+    LSH,
+    Flat,
+    Gaussian,
+    Haversine,
+    Int8,
+    KDTree,
+    Landmarks,
+    Laplacian,
+    pick_metric,
+    restore,
+)
+
+METRICS = ["euclidean", "manhattan", "cosine", "dot", "hamming", "haversine"]
+METRICS += [Haversine(degrees=True), Gaussian(2.0), Laplacian(3.0)]
+RECIPES = [Flat(), Flat(store=Int8()), Flat(store=Int8(rerank=False)), KDTree(), Landmarks(), LSH()]
+RECIPES += [Landmarks(store=Int8()), Landmarks(store=Int8(rerank=False))]
+
+
+def works(recipe, metric):
+    try:
+        recipe.check(pick_metric(metric))
+    except CombinationError:
+        return False
+    return True
+
+
+def label(recipe):
+    return f"{recipe.name}-{getattr(recipe, 'store', None)}"
+
+
+PAIRS = [pytest.param(r, m, id=f"{label(r)}-{m}") for r in RECIPES for m in METRICS if works(r, m)]
+pairs = pytest.mark.parametrize(("recipe", "metric"), PAIRS)
+
+
+def brute(queries, rows, metric):
+    """Float64 distances (q, n), by libraries that share nothing with kway."""
+    q, x = np.asarray(queries, dtype=np.float64), np.asarray(rows, dtype=np.float64)
+    picked = pick_metric(metric)
+    if picked.base == "haversine":
+        return (
+            haversine_distances(np.radians(q), np.radians(x)) * 6371.0088
+            if picked.degrees
+            else haversine_distances(q, x)
+        )
+    if picked.base == "cosine":
+        return cosine_distances(q, x)
+    if picked.base == "dot":
+        return -q @ x.T
+    return cdist(q, x, {"manhattan": "cityblock"}.get(picked.base, picked.base))
+
+
+def clustered(metric, n=500, d=12, q=40, seed=0):
+    """Rows in clusters, with duplicates and, beside haversine, a zero row; queries near them and some on them."""
+    rng = np.random.default_rng(seed)
+    base = pick_metric(metric).base
+    d = 2 if base == "haversine" else d
+    centres = rng.normal(size=(12, d)) * 3
+    rows = centres[rng.integers(12, size=n)] + rng.normal(size=(n, d))
+    queries = centres[rng.integers(12, size=q)] + rng.normal(size=(q, d))
+    if base == "hamming":
+        rows, queries = np.rint(rows), np.rint(queries)
+    if base == "haversine":
+        rows, queries = rows / 10, queries / 10
+    rows[n // 2 : n // 2 + 20] = rows[:20]
+    queries[:5] = rows[:5]
+    return rows, queries
+
+
+def agrees(found, distances, k):
+    """ids equal to brute force, but for rows whose distances agree to the last digits."""
+    best = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    near = np.take_along_axis(distances, best, axis=1)
+    mine = np.take_along_axis(distances, found.ids, axis=1)
+    np.testing.assert_allclose(mine, near, rtol=1e-9, atol=1e-9)
+    return (found.ids == best).mean()
+
+
+def is_exact(recipe):
+    return recipe.exact and not (getattr(recipe, "store", None) and not recipe.store.rerank)
+
+
+def measures_rows(recipe):
+    return not (getattr(recipe, "store", None) and not recipe.store.rerank)
+
+
+@pairs
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_answers_are_those_of_brute_force(recipe, metric, dtype):
+    rows, queries = (a.astype(dtype) for a in clustered(metric))
+    index = recipe.build(rows, metric)
+    found = index.nearest(queries, 6)
+    expected = brute(queries, rows, metric)
+    best = np.argsort(expected, axis=1, kind="stable")[:, :6]
+    if is_exact(recipe):
+        assert agrees(found, expected, 6) > 0.995
+    else:
+        recall = np.mean([len(set(a) & set(b)) / 6 for a, b in zip(found.ids, best)])
+        assert recall > 0.85
+    if measures_rows(recipe):
+        mine = np.take_along_axis(expected, found.ids, axis=1)
+        np.testing.assert_allclose(found.distances, mine, rtol=1e-7, atol=1e-7)
+    assert (np.diff(found.distances, axis=1) >= 0).all()
+    assert all(len(set(ids)) == 6 for ids in found.ids)
+    assert found.ids.dtype == np.int64
+    assert found.distances.dtype == np.float64
+    assert np.isfinite(index.touched_)
+    assert index.why_
+
+
+@pairs
+def test_search_scores_are_the_metrics(recipe, metric):
+    rows, queries = clustered(metric)
+    index = recipe.build(rows, metric)
+    scores, distances = index.search(queries, 4).scores, index.nearest(queries, 4).distances
+    np.testing.assert_array_equal(scores, pick_metric(metric).score(distances))
+    assert (np.diff(scores, axis=1) <= 0).all()
+
+
+@pairs
+def test_more_neighbours_than_rows(recipe, metric):
+    rows, queries = clustered(metric, n=50)
+    index = recipe.build(rows[:3], metric)
+    found = index.nearest(queries, 5)
+    assert (np.sort(found.ids[:, :3], axis=1) == np.arange(3)).all()
+    assert (found.ids[:, 3:] == -1).all()
+    assert np.isinf(found.distances[:, 3:]).all()
+    assert np.isneginf(index.search(queries, 5).scores[:, 3:]).all()
+
+
+@pairs
+def test_one_row_and_one_query(recipe, metric):
+    rows, queries = clustered(metric)
+    index = recipe.build(rows[:1], metric)
+    assert index.n_rows == 1
+    assert index.nearest(queries[0], 1).ids.tolist() == [[0]]
+    assert index.nearest(queries[:0], 2).ids.shape == (0, 2)
+
+
+@pairs
+def test_every_row_can_be_found(recipe, metric):
+    """A search that sees too few rows looks further before it gives up."""
+    rows, queries = clustered(metric, n=200)
+    ids = recipe.build(rows, metric).nearest(queries, 200).ids
+    assert (np.sort(ids, axis=1) == np.arange(200)).all()
+
+
+@pairs
+def test_ids_of_the_caller(recipe, metric):
+    rows, queries = clustered(metric)
+    names = np.random.default_rng(1).permutation(len(rows)) * 7 + 10**12
+    plain, named = recipe.build(rows, metric), recipe.build(rows, metric, ids=names)
+    np.testing.assert_array_equal(named.nearest(queries, 4).ids, names[plain.nearest(queries, 4).ids])
+
+
+@pairs
+def test_add_then_remove(recipe, metric):
+    rows, queries = clustered(metric)
+    index = recipe.build(rows[:450], metric)
+    index.add(rows[450:])
+    assert index.n_rows == 500
+    assert index.remove([3, 400, 460, 999]) == 3
+    found = index.nearest(queries, 5)
+    kept = np.delete(np.arange(500), [3, 400, 460])
+    assert np.isin(found.ids, kept).all()
+    expected = brute(queries, rows, metric)
+    expected[:, [3, 400, 460]] = np.inf
+    best = np.argsort(expected, axis=1, kind="stable")[:, :5]
+    share = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(found.ids, best)])
+    assert share > (0.995 if is_exact(recipe) else 0.85)
+    with pytest.raises(InputError, match="already"):
+        index.add(rows[:1], ids=[7])
+    assert index.remove(index.ids) == 497
+    assert index.nearest(queries, 2).ids.tolist() == [[-1, -1]] * len(queries)
+    again = restore(*index.parts())
+    for emptied in (index, again):
+        emptied.add(rows[:40], ids=np.arange(40))
+        assert (emptied.nearest(rows[:40], 1).ids[:, 0] == np.arange(40)).mean() > (0.9 if metric != "dot" else 0.05)
+
+
+@pairs
+def test_parts_restore_read_only(recipe, metric):
+    rows, queries = clustered(metric)
+    index = recipe.build(rows, metric, ids=np.arange(500)[::-1])
+    facts, arrays = index.parts()
+    for array in arrays.values():
+        array.flags.writeable = False
+    again = restore(facts, arrays)
+    assert type(again) is type(index)
+    assert again.metric == index.metric
+    assert again.recipe == index.recipe
+    before, after = index.nearest(queries, 5), again.nearest(queries, 5)
+    np.testing.assert_array_equal(before.ids, after.ids)
+    np.testing.assert_allclose(before.distances, after.distances, rtol=1e-6)
+
+
+@pairs
+def test_indexes_pickle(recipe, metric):
+    rows, queries = clustered(metric)
+    index = recipe.build(rows, metric)
+    again = pickle.loads(pickle.dumps(index))
+    np.testing.assert_array_equal(again.nearest(queries, 5).ids, index.nearest(queries, 5).ids)
+
+
+@pairs
+def test_threads_do_not_change_the_answer(recipe, metric):
+    rows, queries = clustered(metric)
+    index = recipe.build(rows, metric)
+    one, all_of_them = index.nearest(queries, 5, n_jobs=1), index.nearest(queries, 5)
+    np.testing.assert_array_equal(one.ids, all_of_them.ids)
+    singles = np.concatenate([index.nearest(q, 5).ids for q in queries])
+    np.testing.assert_array_equal(singles, all_of_them.ids)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=label)
+def test_number_types_and_layouts(recipe):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 256, size=(300, 10)).astype(np.uint8)
+    queries = rng.integers(0, 256, size=(20, 10)).astype(np.uint8)
+    expected = recipe.build(rows.astype(np.float64)).nearest(queries, 4)
+    for given in (rows, rows.astype(np.float16), np.asfortranarray(rows), np.repeat(rows, 2, axis=1)[:, ::2]):
+        found = recipe.build(given).nearest(queries.astype(given.dtype), 4)
+        if measures_rows(recipe):
+            np.testing.assert_array_equal(found.ids, expected.ids)
+            np.testing.assert_allclose(found.distances, expected.distances)
+        assert found.ids.shape == (20, 4)
+
+
+@pytest.mark.parametrize("recipe", [r for r in RECIPES if "cosine" in r.bases], ids=label)
+def test_zero_vectors_under_cosine(recipe):
+    rows, queries = clustered("cosine")
+    rows[7] = 0
+    queries[3] = 0
+    index = recipe.build(rows, "cosine")
+    found = index.nearest(queries, 4)
+    assert np.isfinite(found.distances).all()
+    np.testing.assert_array_equal(found.distances[3], 1.0)
+    if is_exact(recipe):
+        assert found.ids[3].tolist() == [0, 1, 2, 3]
+    everything = index.nearest(queries[:3], 500)
+    if measures_rows(recipe):
+        assert (everything.distances[everything.ids == 7] == 1.0).all()
+
+
+@pytest.mark.parametrize("recipe", [r for r in RECIPES if is_exact(r)], ids=label)
+def test_ties_go_to_the_lower_position(recipe):
+    rows = np.tile(np.arange(6.0)[:, None] % 3, (200, 2))  # three distinct points, 400 copies of each
+    found = recipe.build(rows).nearest([[0.0, 0.0], [2.0, 2.0]], 5)
+    assert found.ids.tolist() == [[0, 3, 6, 9, 12], [2, 5, 8, 11, 14]]
+
+
+@pytest.mark.parametrize("name", list(INDEXES))
+def test_bad_input_is_refused(name):
+    recipe = INDEXES[name]()
+    with pytest.raises(InputError, match="at least one row"):
+        recipe.build(np.empty((0, 3)))
+    with pytest.raises(InputError, match="NaN"):
+        recipe.build([[np.nan, 1.0]])
+    with pytest.raises(InputError, match="more than once"):
+        recipe.build(np.eye(3), ids=[1, 1, 2])
+    with pytest.raises(InputError, match="whole numbers"):
+        recipe.build(np.eye(3), ids=[0.5, 1, 2])
+    index = recipe.build(np.eye(3))
+    with pytest.raises(InputError, match="columns"):
+        index.nearest(np.eye(2), 1)
+    with pytest.raises(InputError, match="k must be"):
+        index.nearest(np.eye(3), 0)
+    with pytest.raises(InputError, match="2 columns"):
+        Flat().build(np.eye(3), "haversine")
+
+
+@pytest.mark.parametrize("recipe", [KDTree(), Landmarks(), LSH()], ids=label)
+def test_impossible_combinations_say_so(recipe):
+    with pytest.raises(CombinationError, match="hamming"):
+        recipe.build(np.eye(3), "hamming")
+    with pytest.raises(CombinationError, match="sparse"):
+        recipe.build(sp.csr_matrix(np.eye(3)))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "dot", Gaussian(1.0)], ids=str)
+def test_sparse_rows(metric):
+    rows = sp.random(400, 60, density=0.1, format="csr", random_state=0)
+    queries = sp.random(30, 60, density=0.1, format="csr", random_state=1)
+    index = Flat().build(rows, metric)
+    expected = brute(queries.toarray(), rows.toarray(), metric)
+    for given in (queries, queries.toarray()):
+        assert agrees(index.nearest(given, 5), expected, 5) > 0.9  # cosine has many ties at 1, ulps apart
+    dense = Flat().build(rows.toarray(), metric)
+    np.testing.assert_allclose(dense.nearest(queries, 5).distances, index.nearest(queries, 5).distances, atol=1e-12)
+    index.add(rows[:3])
+    assert index.remove([400]) == 1
+    assert index.n_rows == 402
+    again = restore(*index.parts())
+    np.testing.assert_array_equal(again.nearest(queries, 5).ids, index.nearest(queries, 5).ids)
+    with pytest.raises(CombinationError, match="dense rows"):
+        Flat().build(rows, "manhattan")

@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+from kway.search import blocks
+from kway.search.blocks import empty_heaps, segment, top_products
+
+
+def brute(queries, rows, base):
+    q, x = queries.astype(np.float64), rows.astype(np.float64)
+    return -q @ x.T if base == "dot" else cdist(q, x, {"manhattan": "cityblock"}.get(base, base))
+
+
+def adversarial(kind, rng, n=700, d=16):
+    """Data that defeats a careless bound."""
+    rows = rng.normal(size=(n, d))
+    if kind == "duplicates":
+        rows = rows[rng.integers(5, size=n)]
+    elif kind == "offset":
+        rows = rows * 1e-2 + 1e4
+    elif kind == "tiny":
+        rows *= 1e-18
+    elif kind == "huge":
+        rows *= 1e17
+    elif kind == "outlier":
+        rows[3] *= 1e7
+    elif kind == "line":
+        rows[:, 1:] *= 1e-5
+    elif kind == "integers":
+        rows = np.rint(rows)
+    return rows
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    kind=st.sampled_from(["plain", "duplicates", "offset", "tiny", "huge", "outlier", "line", "integers"]),
+    base=st.sampled_from(["euclidean", "manhattan", "dot", "hamming"]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    k=st.sampled_from([1, 4, 50]),
+    seed=st.integers(0, 1000),
+)
+def test_scans_equal_brute_force(kind, base, dtype, k, seed):
+    rng = np.random.default_rng(seed)
+    rows = adversarial(kind, rng).astype(dtype)
+    queries = np.concatenate([rows[:4], adversarial(kind, rng)[:9].astype(dtype)])
+    heaps = empty_heaps(len(queries), k)
+    segment(rows, base).scan(queries, heaps)
+    ids, distances = heaps.neighbors()
+    expected = brute(queries, rows, base)
+    best = np.sort(expected, axis=1)[:, :k]
+    size = np.abs(expected).max(axis=1, keepdims=True)
+    np.testing.assert_allclose(
+        distances, best, rtol=1e-12, atol=1e-14 * size.max() if base == "dot" else 1e-14 * best.max()
+    )
+    tied = np.diff(np.sort(expected, axis=1)[:, : k + 1], axis=1) <= 1e-12 * size
+    sure = ~tied.any(axis=1)
+    np.testing.assert_array_equal(ids[sure], np.argsort(expected, axis=1, kind="stable")[sure, :k])
+    if kind in ("integers", "duplicates") and base != "dot":  # equal rows, equal distances: ties to the lower position
+        np.testing.assert_array_equal(
+            ids, np.lexsort((np.tile(np.arange(len(rows)), (len(queries), 1)), expected))[:, :k]
+        )
+
+
+def test_few_queries_share_out_the_rows():
+    rng = np.random.default_rng(0)
+    rows, queries = rng.normal(size=(9000, 5)), rng.normal(size=(1, 5))
+    heaps = empty_heaps(1, 9)
+    measured = segment(rows, "euclidean").scan(queries, heaps)
+    assert heaps.neighbors().ids[0].tolist() == np.argsort(cdist(queries, rows)[0])[:9].tolist()
+    assert measured < 900
+
+
+def test_tiles_do_not_change_the_answer(monkeypatch):
+    rng = np.random.default_rng(0)
+    rows, queries = rng.normal(size=(3000, 5)).astype(np.float32), rng.normal(size=(300, 5)).astype(np.float32)
+    answers = []
+    for tile in (2**10, 2**19):
+        monkeypatch.setattr(blocks, "TILE", tile)
+        heaps = empty_heaps(300, 7)
+        segment(rows, "euclidean").scan(queries, heaps)
+        answers.append(heaps.neighbors())
+    np.testing.assert_array_equal(answers[0].ids, answers[1].ids)
+    np.testing.assert_array_equal(answers[0].distances, answers[1].distances)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_top_products_against_the_full_matrix(sparse, dtype):
+    rng = np.random.default_rng(0)
+    W, X = rng.normal(size=(2500, 30)).astype(dtype), rng.normal(size=(70, 30)).astype(dtype)
+    bias, scale = rng.normal(size=2500).astype(dtype), rng.uniform(0.5, 2, size=2500).astype(dtype)
+    found = top_products(sp.csr_matrix(X) if sparse else X, W, 5, scale=scale, offset=bias)
+    full = scale * (X @ W.T) + bias
+    assert found.scores.dtype == dtype
+    np.testing.assert_allclose(found.scores, -np.sort(-full, axis=1)[:, :5], rtol=1e-4)
+    np.testing.assert_allclose(np.take_along_axis(full, found.ids, axis=1), found.scores, rtol=1e-4)
+
+
+def test_top_products_ties_and_padding():
+    found = top_products(np.ones((2, 3)), np.ones((4, 3)), 6)
+    assert found.ids.tolist() == [[0, 1, 2, 3, -1, -1]] * 2
+    assert np.isneginf(found.scores[:, 4:]).all()

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from kway.search import Flat, Int8, restore
+
+
+def structured(n, seed=0, d=64):
+    """Rows of few directions, where bounds can rule out most of them."""
+    rng = np.random.default_rng(seed)
+    basis = np.random.default_rng(5).normal(size=(6, d))
+    return (rng.normal(size=(n, 6)) @ basis + 0.01 * rng.normal(size=(n, d))).astype(np.float32)
+
+
+def brute(queries, rows, metric, k):
+    distances = cdist(queries.astype(float), rows.astype(float), {"manhattan": "cityblock"}.get(metric, metric))
+    return np.argsort(distances, axis=1, kind="stable")[:, :k]
+
+
+@pytest.fixture(scope="module", params=["euclidean", "manhattan", "cosine"])
+def certified(request):
+    rows = structured(20_000)
+    index = Flat().build(rows, request.param)
+    assert index._certified is not None, index.why_
+    return index, rows, request.param
+
+
+def test_certified_search_is_brute_force(certified):
+    index, rows, metric = certified
+    queries = np.concatenate([structured(60, seed=1), rows[:20]])
+    np.testing.assert_array_equal(index.nearest(queries, 5).ids, brute(queries, rows, metric, 5))
+    assert index.touched_ < 2000
+    np.testing.assert_array_equal(index.nearest(queries[:2], 20_000).ids[:, :50], brute(queries[:2], rows, metric, 50))
+
+
+def test_added_and_removed_rows_beside_the_certified_ones(certified):
+    index, rows, metric = certified
+    index = restore(*index.parts())
+    more, queries = structured(300, seed=2), structured(40, seed=1)
+    index.add(more)
+    first = index.nearest(queries, 5).ids
+    both = np.concatenate([rows, more])
+    np.testing.assert_array_equal(first, brute(queries, both, metric, 5))
+    gone = np.unique(np.concatenate([first[:10, 0], [20_005]]))
+    assert index.remove(gone) == len(gone)
+    assert index._certified is not None  # a few are left out of the answers, nothing is built again
+    left = np.delete(np.arange(len(both)), gone)
+    np.testing.assert_array_equal(index.nearest(queries, 5).ids, left[brute(queries, both[left], metric, 5)])
+    index.remove(left[:200])
+    left = left[200:]
+    np.testing.assert_array_equal(index.nearest(queries, 5).ids, left[brute(queries, both[left], metric, 5)])
+    assert index.rows.shape == (len(left), 64)
+
+
+def test_duplicates_defeat_no_proof_under_cosine():
+    rows = np.repeat(structured(500), 20, axis=0)
+    found = Flat().build(rows, "cosine").nearest(rows[:200:20], 25)
+    np.testing.assert_array_equal(found.ids[:, :20], np.arange(200).reshape(10, 20))
+    np.testing.assert_array_equal(found.distances[:, :20], 0.0)
+
+
+def test_bytes_are_a_quarter():
+    rows = structured(3000)
+    assert Flat(store=Int8(rerank=False)).build(rows).nbytes < 0.3 * rows.nbytes + 4 * 3 * 3000
+    assert "approximate" in Flat(store=Int8(rerank=False)).build(rows).why_
+    assert "exact" in Flat(store=Int8()).build(rows).why_
+
+
+def test_added_rows_in_many_small_steps():
+    rows, queries = structured(800), structured(20, seed=1)
+    index = Flat().build(rows[:100])
+    for start in range(100, 800, 37):
+        index.add(rows[start : start + 37])
+    np.testing.assert_array_equal(index.nearest(queries, 5).ids, brute(queries, rows, "euclidean", 5))

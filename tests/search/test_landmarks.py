@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+
+from kway.search import Flat, Landmarks
+from kway.search.sketch import learn
+
+
+def images(n, seed=0, d=300):
+    """Rows near a curved surface of few dimensions, in many columns."""
+    rng = np.random.default_rng(seed)
+    basis = np.random.default_rng(5).normal(size=(12, d))
+    z = rng.normal(size=(n, 12)) * np.linspace(4, 0.5, 12)
+    return (np.tanh(z @ basis / 8) + 0.05 * rng.normal(size=(n, d))).astype(np.float32)
+
+
+def recall(found, exact):
+    return np.mean([len(set(a) & set(b)) / exact.ids.shape[1] for a, b in zip(found.ids, exact.ids)])
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "dot", "manhattan"])
+def test_recall_grows_with_probes_to_everything(metric):
+    rows, queries = images(4000), images(200, seed=1)
+    index, exact = Landmarks(seed=1).build(rows, metric), Flat().build(rows, metric).nearest(queries, 5)
+    recalls = [recall(index.nearest(queries, 5, probes=p), exact) for p in (1, 4, 16, index.n_landmarks)]
+    assert recalls == sorted(recalls)
+    assert recalls[2] > 0.95
+    assert recalls[3] == 1.0  # every cell probed: the filters may not lose a single neighbour
+
+
+def test_filters_spare_most_rows():
+    rows, queries = images(4000), images(100, seed=1)
+    index = Landmarks().build(rows)
+    index.nearest(queries, 5, probes=index.n_landmarks)
+    assert index.touched_ < 200
+
+
+def test_cells_partition_the_rows():
+    rows = images(1000)
+    index = Landmarks(n_landmarks=20).build(rows)
+    assert index.cells_.shape == (1000,)
+    assert index.landmarks_.shape == (20, 300)
+    near = ((rows[:50, None] - index.landmarks_[None]) ** 2).sum(-1).argmin(1)
+    assert (near == index.cells_[:50]).mean() > 0.9  # assigned among the leading coordinates
+
+
+def test_probes_may_be_set_on_the_live_index():
+    rows, queries = images(2000), images(50, seed=1)
+    index = Landmarks(probes=1).build(rows)
+    assert index.probes == 1
+    few = index.nearest(queries, 5, probes=9).ids
+    index.probes = 9
+    np.testing.assert_array_equal(index.nearest(queries, 5).ids, few)
+    facts, arrays = index.parts()
+    assert Landmarks.restore(facts, arrays).probes == 9
+
+
+def test_one_probe_widens_until_k_rows_are_found():
+    rows, queries = images(500), images(30, seed=1)
+    index = Landmarks(n_landmarks=100, probes=1).build(rows)
+    found = index.nearest(queries, 60)
+    assert (found.ids >= 0).all()
+    assert all(len(set(ids)) == 60 for ids in found.ids)
+
+
+def test_growing_places_the_landmarks_anew():
+    rows = images(3000)
+    index = Landmarks().build(rows[:500])
+    before = index.n_landmarks
+    index.add(rows[500:])
+    assert index.n_landmarks > before
+    assert recall(index.nearest(rows[:100], 5), Flat().build(rows).nearest(rows[:100], 5)) > 0.95
+
+
+@pytest.mark.parametrize("d", [20, 100, 300])
+def test_sketches_never_overstate(d):
+    rows = images(600, d=d) + 3.0
+    sketch = learn(rows, centred=True, seed=0)
+    short, long, norms = sketch.of(rows)
+    pairs = np.random.default_rng(0).integers(600, size=(2, 500))
+    true = np.linalg.norm(rows[pairs[0]].astype(float) - rows[pairs[1]], axis=1)
+    for e in (short, long) if long.shape[1] else (short,):
+        assert (np.linalg.norm(e[pairs[0]] - e[pairs[1]], axis=1) <= true * (1 + 1e-4) + 1e-4).all()
+    np.testing.assert_allclose(norms, np.linalg.norm(rows - sketch.mean, axis=1), rtol=1e-6)
+
+
+def test_far_from_the_origin():
+    rows, queries = images(2000) + 1000.0, images(100, seed=1) + 1000.0
+    index, exact = Landmarks().build(rows), Flat().build(rows).nearest(queries, 5)
+    assert recall(index.nearest(queries, 5), exact) > 0.95
+    assert (index.nearest(rows[:200], 1).distances == 0).all()

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from kway.errors import InputError
+from kway.search import LSH, Flat
+
+
+def clusters(n, seed=0, d=20):
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(9).normal(size=(100, d)) * 2
+    return (centres[rng.integers(100, size=n)] + 0.5 * rng.normal(size=(n, d))).astype(np.float32)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "manhattan", "dot"])
+def test_recall_grows_with_probes_and_rows_are_spared(metric):
+    rows, queries = clusters(8000), clusters(100, seed=1)
+    index, exact = LSH().build(rows, metric), Flat().build(rows, metric).nearest(queries, 5)
+    recalls, touched = [], []
+    for probes in (1, 32, 256):
+        found = index.nearest(queries, 5, probes=probes)
+        recalls.append(np.mean([len(set(a) & set(b)) / 5 for a, b in zip(found.ids, exact.ids)]))
+        touched.append(index.touched_)
+    assert recalls == sorted(recalls)
+    assert recalls[1] > (0.5 if metric == "dot" else 0.8)  # the added coordinate hides the others under dot
+    assert touched[0] < touched[1] < touched[2] < 8000
+    assert touched[1] < 4000
+
+
+def test_near_rows_share_more_buckets_than_far_ones():
+    rows = clusters(2000)
+    index = LSH(n_tables=30, n_bits=6, probes=1).build(rows, "cosine")
+    near, far = rows[:50] + 0.01, -rows[:50]
+    hashed = index._hashed(index._project(rows[:50], query=False))
+    share = [(index._hashed(index._project(x, query=False)) == hashed).mean() for x in (near, far)]
+    assert share[0] > 0.95
+    assert share[1] < 0.05
+
+
+def test_parameters_are_checked():
+    with pytest.raises(InputError, match="n_bits"):
+        LSH(n_bits=63)
+    with pytest.raises(InputError, match="probes"):
+        LSH(probes=0)
+
+
+def test_one_bucket_for_all_is_still_right():
+    rows = np.ones((300, 4))
+    rows[7] = 2.0
+    assert LSH().build(rows).nearest([[2.0] * 4], 2).ids.tolist() == [[7, 0]]

@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+
+from kway.errors import CombinationError, InputError
+from kway.search.metrics import METRICS, Gaussian, Haversine, Laplacian, from_facts, pick_metric
+
+EVERY = [*METRICS.values(), Haversine(degrees=True), Gaussian(0.5), Laplacian(2.0)]
+
+
+@pytest.mark.parametrize("metric", EVERY, ids=str)
+def test_scores_fall_as_distances_grow(metric):
+    scores = metric.score(np.array([0.0, 0.1, 0.5, 1.0]))
+    assert (np.diff(scores) < 0).all()
+    assert not np.signbit(scores[0])
+
+
+@pytest.mark.parametrize("metric", EVERY, ids=str)
+def test_facts_survive(metric):
+    assert from_facts(metric.facts()) == metric
+
+
+@pytest.mark.parametrize("name", ["euclidean", "manhattan", "hamming", "haversine"])
+def test_plain_distances_have_no_similarity(name):
+    with pytest.raises(CombinationError, match=r"Gaussian\(sigma\)"):
+        METRICS[name].log_similarity(np.array([1.0]))
+
+
+def test_log_similarities():
+    d = np.array([0.0, 1.0, 100.0])
+    np.testing.assert_allclose(Gaussian(0.5).log_similarity(d), [0, -4, -40000])  # exp(-40000) is 0: votes need the log
+    np.testing.assert_allclose(Laplacian(0.5).log_similarity(d), [0, -2, -200])
+    np.testing.assert_allclose(
+        METRICS["cosine"].log_similarity(np.array([0.5, 1.0, 1.5])), [np.log(0.5), -np.inf, -np.inf]
+    )
+    np.testing.assert_allclose(METRICS["dot"].log_similarity(np.array([-3.0, 2.0])), [np.log(3.0), -np.inf])
+
+
+def test_kernel_scores_are_their_similarity():
+    np.testing.assert_allclose(Gaussian(2.0).score(np.array([3.0])), np.exp(-9 / 4))
+    np.testing.assert_allclose(Laplacian(2.0).score(np.array([3.0])), np.exp(-3 / 2))
+
+
+def test_unknown_names_get_a_suggestion():
+    with pytest.raises(InputError, match="did you mean 'manhattan'"):
+        pick_metric("manhatan")
+    with pytest.raises(InputError, match="Known: 'manhattan'"):
+        pick_metric(3)
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, np.nan, np.inf])
+def test_width_must_be_positive(sigma):
+    with pytest.raises(InputError, match="positive width"):
+        Gaussian(sigma)
