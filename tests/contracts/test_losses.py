@@ -1,0 +1,142 @@
+"""One battery over every registered loss, in both forms: gradient, convexity, reference values, overflow."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit, logsumexp
+from scipy.special import softmax as scipy_softmax
+
+from kway.linear.losses import LOSSES, Targets
+
+FORMS = [
+    pytest.param(form, scores, id=f"{form.name}-{scores}")
+    for forms in LOSSES.values()
+    for form, scores in ((forms.columns, 1), (forms.columns, 4), (forms.joint, 4))
+]
+
+
+def problem(n_scores, rows=40, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(rows, n_scores)) * 2, rng.integers(0, max(2, n_scores), rows)
+
+
+def reference(form, scores, codes):
+    """The formulas of the documents, in float64, one line each."""
+    rows = np.arange(len(scores))
+    R = scores.shape[1]
+    if form.joint:
+        own = scores[rows, codes]
+        others = np.delete(scores, 0, 1) if R == 1 else np.array([np.delete(f, y) for f, y in zip(scores, codes)])
+        Y, p = np.eye(R)[codes], scipy_softmax(scores, axis=1)
+        return {
+            "softmax": lambda: logsumexp(scores, axis=1) - own,
+            "joint hinge": lambda: np.maximum(0, 1 + others - own[:, None]).sum(1),
+            "joint perceptron": lambda: np.maximum(0, others - own[:, None]).sum(1),
+            "squared one-hot": lambda: ((Y - scores) ** 2).sum(1),
+            "softmax-squared": lambda: ((Y - p) ** 2).sum(1),
+            "softmax-absolute": lambda: np.abs(Y - p).sum(1),
+        }[form.name]()
+    signs = np.where(codes == 1, 1, -1)[:, None] if R == 1 else 2 * np.eye(R)[codes] - 1
+    t = signs * scores
+    return {
+        "logistic": lambda: np.log1p(np.exp(-t)),
+        "hinge": lambda: np.maximum(0, 1 - t),
+        "perceptron": lambda: np.maximum(0, -t),
+        "squared": lambda: (1 - t) ** 2,
+        "sigmoid-squared": lambda: 2 * expit(-t) ** 2,
+        "sigmoid-absolute": lambda: 2 * expit(-t),
+    }[form.name]().sum(1)
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_value_is_the_documents_formula(form, n_scores):
+    scores, codes = problem(n_scores)
+    value, _ = form.value_gradient(scores, Targets(codes))
+    np.testing.assert_allclose(value, reference(form, scores, codes), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_gradient_is_the_slope_of_the_value(form, n_scores):
+    scores, codes = problem(n_scores, seed=1)
+    _, gradient = form.value_gradient(scores, Targets(codes))
+    for c in range(n_scores):
+        step = np.zeros(n_scores)
+        step[c] = 1e-6
+        up, _ = form.value_gradient(scores + step, Targets(codes))
+        down, _ = form.value_gradient(scores - step, Targets(codes))
+        np.testing.assert_allclose(gradient[:, c], (up - down) / 2e-6, atol=2e-8)
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_smoothed_form_lies_below_by_at_most_its_lift(form, n_scores):
+    if form.smooth or form.margin == 0:
+        assert form.smooth or "perceptron" in form.name
+        return
+    scores, codes = problem(n_scores, seed=2)
+    sharp, _ = form.value_gradient(scores, Targets(codes))
+    for width in (1.0, 0.1):
+        soft, gradient = form.smoothed(width).value_gradient(scores, Targets(codes))
+        assert (sharp - soft).min() >= 0
+        assert (sharp - soft).max() <= form.lift(width, n_scores) + 1e-12
+        up, _ = form.smoothed(width).value_gradient(scores + 1e-7, Targets(codes))
+        np.testing.assert_allclose((up - soft) / 1e-7, gradient.sum(1), atol=1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), share=st.floats(0, 1))
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_convex_losses_lie_below_their_chords(form, n_scores, seed, share):
+    a, codes = problem(n_scores, 8, seed)
+    b, _ = problem(n_scores, 8, seed + 1)
+    at = lambda f: form.value_gradient(f, Targets(codes))[0]  # noqa: E731
+    if form.convex:
+        assert (at(share * a + (1 - share) * b) <= share * at(a) + (1 - share) * at(b) + 1e-9).all()
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_overflow_at_any_score(form, n_scores, dtype):
+    scores = np.full((3, n_scores), 1e15, dtype)
+    scores[1] *= -1
+    scores[2, 0] = -1e15
+    value, gradient = form.value_gradient(scores, Targets(np.array([0, 1, 1])))
+    assert np.isfinite(value).all()
+    assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_soft_targets_of_certainty_are_hard_targets(form, n_scores):
+    if not form.soft_targets:
+        return
+    scores, codes = problem(n_scores, seed=3)
+    Y = (codes[:, None] == 1).astype(float) if n_scores == 1 else np.eye(n_scores)[codes]
+    hard, soft = form.value_gradient(scores, Targets(codes)), form.value_gradient(scores, Targets(codes, Y))
+    np.testing.assert_allclose(hard[0], soft[0], rtol=1e-12)
+    np.testing.assert_allclose(hard[1], soft[1], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_gradient_may_be_written_over_the_scores(form, n_scores):
+    scores, codes = problem(n_scores, seed=4)
+    value, gradient = form.value_gradient(scores.copy(), Targets(codes))
+    over = scores.copy()
+    again, same = form.value_gradient(over, Targets(codes), over)
+    assert same is over
+    np.testing.assert_array_equal(value, again)
+    np.testing.assert_array_equal(gradient, over)
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_curvatures_are_the_diagonal_of_the_hessian_where_convex_and_smooth(form, n_scores):
+    if not form.convex or form.margin == 0:
+        return
+    form = form if form.smooth else form.smoothed(0.5)
+    scores, codes = problem(n_scores, seed=5)
+    diagonal = form.curvatures(scores, Targets(codes))
+    assert diagonal.min() >= 0
+    for c in range(n_scores):
+        step = np.zeros(n_scores)
+        step[c] = 1e-6
+        slopes = [form.value_gradient(scores + s * step, Targets(codes))[1][:, c] for s in (1, -1)]
+        np.testing.assert_allclose(diagonal[:, c], (slopes[0] - slopes[1]) / 2e-6, atol=1e-6)

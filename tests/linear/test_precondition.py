@@ -1,0 +1,114 @@
+"""Preconditioners against dense inverses of the Hessian's main part, and on matrices that cannot be inverted."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from kway.linear import precondition
+from kway.linear.factors import Diagonal, centred
+from kway.linear.losses import LOSSES, Targets, softmax
+from kway.linear.objective import Objective
+from kway.linear.penalties import Penalty
+from kway.linear.precondition import moments, newton, quick_moments, safe_inverse, sample_rows
+
+RIDGE = 0.05
+
+
+def problem(n=300, d=7, R=4, dtype=np.float64, form="joint", ridge=RIDGE, **kwargs) -> Objective:
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((n, d)) * np.geomspace(0.1, 10, d)).astype(dtype)
+    return Objective(X, Targets(rng.integers(0, R, n)), R, LOSSES["softmax"]._asdict()[form], Penalty(ridge), **kwargs)
+
+
+def gram(objective, weight=None):
+    X = np.column_stack((objective.X, np.ones(objective.n))) if objective.fit_intercept else objective.X
+    return X.T @ (X * (1.0 if weight is None else weight[:, None])) / objective.n
+
+
+def ridged(A, objective):
+    out = A + objective.penalty.ridge * np.eye(len(A))
+    if objective.fit_intercept:
+        out[-1, -1] -= objective.penalty.ridge
+    return out
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_shared_is_the_inverse_at_zero(fit_intercept, weighted):
+    weight = np.random.default_rng(1).random(300) * 2 if weighted else None
+    objective = problem(fit_intercept=fit_intercept, weight=weight)
+    gradient = np.random.default_rng(2).standard_normal((4, 8))
+    found = moments(objective).shared()(gradient)
+    D = 7 + fit_intercept
+    expected = np.linalg.solve(ridged(gram(objective, weight) / 4, objective), gradient[:, :D].T).T
+    np.testing.assert_allclose(found[:, :D], expected, rtol=1e-6)
+    assert fit_intercept or not found[:, -1].any()
+
+
+def test_per_class_weighs_rows_by_their_curvature():
+    objective = problem(form="columns")
+    theta = np.random.default_rng(3).standard_normal((4, 8)) * 0.3
+    gradient = np.random.default_rng(2).standard_normal((4, 8))
+    known = moments(objective)
+    found = known.per_class(objective, theta, n_drawn=10**9)(gradient)
+    p = 1 / (1 + np.exp(-(objective.X @ theta[:, :-1].T + theta[:, -1])))
+    for k in range(4):
+        h = p[:, k] * (1 - p[:, k])
+        A = 0.9 * gram(objective, h) + 0.1 * h.mean() * gram(objective)
+        np.testing.assert_allclose(found[k], np.linalg.solve(ridged(A, objective), gradient[k]), rtol=1e-6)
+
+
+def test_newton_is_the_inverse_hessian():
+    objective = problem()
+    theta = centred(np.random.default_rng(3).standard_normal((4, 8)) * 0.2)
+    gradient = centred(np.random.default_rng(2).standard_normal((4, 8)))
+    step = newton(objective, theta)(gradient)
+    h = 1e-6
+    _, up = objective.value_gradient(theta + h * step)
+    _, down = objective.value_gradient(theta - h * step)
+    np.testing.assert_allclose((up - down) / (2 * h), gradient, atol=1e-5)  # Hessian times step
+
+
+def test_newton_weighs_rows():
+    objective = problem(weight=np.random.default_rng(1).random(300) * 2)
+    assert softmax(np.zeros((1, 4)))[0, 0] == 0.25
+    step = newton(objective, objective.zeros())(centred(np.eye(4, 8)))
+    _, up = objective.value_gradient(1e-6 * step)
+    _, down = objective.value_gradient(-1e-6 * step)
+    np.testing.assert_allclose((up - down) / 2e-6, centred(np.eye(4, 8)), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_singular_matrices_do_not_raise(dtype):
+    A = np.ones((6, 6), dtype, order="F")
+    assert np.isfinite(np.triu(safe_inverse(A, np.zeros(6)))).all()
+    assert np.isfinite(np.triu(safe_inverse(np.zeros((6, 6), dtype, order="F"), np.zeros(6)))).all()
+    indefinite = np.asfortranarray(-np.ones((3, 3)) + 1.5 * np.eye(3)).astype(dtype, order="F")
+    assert np.isfinite(np.triu(safe_inverse(indefinite, np.zeros(3)))).all()
+
+
+def test_wide_sparse_rows_get_a_diagonal(monkeypatch):
+    objective = problem(form="columns")
+    dense = moments(objective)
+    monkeypatch.setattr(precondition, "MOST_SPARSE_FEATURES", 3)
+    sparse = Objective(sp.csr_matrix(objective.X), objective.targets, 4, objective.loss, objective.penalty)
+    known = moments(sparse)
+    factor = known.shared()
+    assert isinstance(factor, Diagonal)
+    np.testing.assert_allclose(known.gram, np.diag(dense.gram), rtol=1e-12)
+    np.testing.assert_allclose(factor(np.ones((4, 8)))[0, :-1], 1 / (np.diag(dense.gram)[:-1] / 4 + RIDGE), rtol=1e-12)
+    assert not known.affords_per_class(sparse, 10)
+
+
+def test_a_sample_keeps_each_features_mean_square():
+    objective = problem(n=4000, R=2)
+    X = objective.X.copy()
+    X[:, 3] = 0
+    X[17, 3] = 100.0  # a feature that a sample will miss
+    objective = Objective(X, objective.targets, 2, objective.loss, objective.penalty)
+    sample = sample_rows(objective)
+    assert sample is not None
+    assert sample.n == 8 * 7 + 1000
+    quick = moments(sample, precondition.mean_squares(objective))
+    assert quick.gram[3, 3] >= 100.0**2 / 4000 * 0.999
+    assert quick_moments(objective, None).gram[3, 3] == pytest.approx(100.0**2 / 4000)
