@@ -1,0 +1,211 @@
+"""CentroidClassifier: one mean a class; the nearest mean decides. Rows are class means, so K may be huge.
+
+    euclidean   mu_c = mean of the rows of c         z_c = -||x - mu_c||^2 / (2 s^2)   s^2 = mean squared deviation / d
+    cosine      mu_c = mean of the unit rows of c    z_c = kappa cos(x, mu_c)          kappa from the mean resultant R
+
+p = softmax(z): classes that are round clouds of one common width (Gaussian, or von Mises-Fisher on the sphere) with
+equal priors. Means and widths are kept as running sums, so partial_fit is as good as one fit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import logsumexp, softmax
+from sklearn.utils.validation import check_is_fitted
+
+from kway.base import Classifier, labels_of, refuse_above_budget
+from kway.compute.threads import spans
+from kway.data import gate
+from kway.errors import CombinationError
+from kway.neighbors import training
+from kway.search.blocks import top_products, unit
+from kway.search.index import TopK
+
+_TABLE = 2**23  # scores of a block of queries against all classes held at once, to normalise probabilities
+_METRICS = ("euclidean", "cosine")
+
+
+class CentroidClassifier(Classifier):
+    """The nearest class mean.
+
+    Parameters
+    ----------
+    metric : "euclidean" | "cosine".
+    n_jobs : threads; None is all cores.
+
+    Attributes: `centroids_` (K, d) class means, `weights_` (K,) rows a class, `scale_` of the scores z.
+
+    >>> model = CentroidClassifier().fit([[0.0], [1.0], [4.0], [5.0]], ["a", "a", "b", "b"])
+    >>> model.predict([[1.9], [3.0]]).tolist()
+    ['a', 'b']
+    """
+
+    def __init__(self, metric: str = "euclidean", n_jobs: int | None = None) -> None:
+        self.metric = metric
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CentroidClassifier:
+        """Learn the mean of each class."""
+        self.__dict__.pop("weights_", None)
+        return self.partial_fit(X, y, None, sample_weight)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> CentroidClassifier:
+        """Take more rows into the means; new classes may come at any time."""
+        if self.metric not in _METRICS:
+            raise CombinationError(
+                f"CentroidClassifier knows the metrics {', '.join(map(repr, _METRICS))}, got {self.metric!r}: those "
+                "whose best centre is a mean; NeighborsClassifier takes every metric"
+            )
+        first = not hasattr(self, "weights_")
+        X, labels = gate.rows_and_labels(self, X, y, reset=first)
+        w = gate.weights(sample_weight, X)
+        known = labels.classes[:0] if first else self.classes_
+        if first and classes is not None:
+            known = training.named_classes(classes)
+        merged = training.merge_classes(known, labels, fixed=classes is not None)
+        if first:
+            self._start(len(merged.classes), X)
+        else:
+            self._move(merged)
+        self.classes_ = merged.classes
+        self._take(unit(X) if self.metric == "cosine" else X, merged.codes, np.ones(X.shape[0]) if w is None else w)
+        return self
+
+    def _start(self, n_classes: int, X: Any) -> None:
+        self.weights_ = np.zeros(n_classes)
+        self._means = np.zeros((n_classes, X.shape[1]))
+        self._spread = 0.0  # weighted sum of squared deviations from the class means
+        self._dtype = X.dtype
+
+    def _move(self, merged: training.Merged) -> None:
+        """Make room where new classes came."""
+        if len(merged.classes) == len(self.weights_):
+            return
+        weights, means = np.zeros(len(merged.classes)), np.zeros((len(merged.classes), self._means.shape[1]))
+        weights[merged.moved], means[merged.moved] = self.weights_, self._means
+        self.weights_, self._means = weights, means
+
+    def _take(self, X: Any, codes: NDArray[np.int64], w: NDArray) -> None:
+        """Merge the means and the spread of a batch into those so far (Chan's update: no cancellation)."""
+        present, place = np.unique(codes, return_inverse=True)
+        added = np.bincount(place, w).astype(np.float64)  # (c,)
+        member = sp.csr_matrix((w.astype(np.float64), (place, np.arange(len(w)))), shape=(len(present), len(w)))
+        sums = member @ X  # (c, d) float64
+        sums = sums.toarray() if sp.issparse(sums) else sums
+        means = sums / np.maximum(added, 1e-300)[:, None]
+        before = self.weights_[present]
+        share = added / np.maximum(before + added, 1e-300)
+        step = means - self._means[present]
+        within = _spread(X, means, place, w) + float(np.sum(before * share * np.einsum("ij,ij->i", step, step)))
+        self._means[present] += share[:, None] * step
+        self.weights_[present] += added
+        self._spread += within
+        self._publish()
+
+    def _publish(self) -> None:
+        self.centroids_ = self._means.astype(self._dtype)
+        total, d = self.weights_.sum(), self._means.shape[1]
+        if self.metric == "cosine":
+            lengths = np.linalg.norm(self._means, axis=1)
+            resultant = min(float(self.weights_ @ lengths / total), 1 - 1e-6)
+            self.scale_ = resultant * (d - resultant**2) / (1 - resultant**2)  # Banerjee's estimate of kappa
+            return
+        size = float(np.mean(np.square(self._means - self._centre())))
+        # where every row lies at its mean the width is rounding, not zero
+        self.scale_ = 1.0 / max(self._spread / (total * d), 1e-12 * size, 1e-30)
+
+    def _centre(self) -> NDArray[np.float64]:
+        """What rows and means are shifted by, so that a common offset costs no digits (d,); cosine has none."""
+        if self.metric == "cosine":
+            return np.zeros(self._means.shape[1])
+        return self.weights_ @ self._means / self.weights_.sum()
+
+    # ---- z_c = scale_ * (x . m_c + o_c - the same for all classes), m_c the shifted means
+
+    def _lines(self, sparse: bool) -> tuple[NDArray, NDArray]:
+        """Rows m (K, d) and offsets o (K,); the offset carries the shift where a sparse query cannot.
+
+        A class without rows cannot win.
+        """
+        centre = self._centre()
+        rows = self._means - centre
+        squares = np.einsum("ij,ij->i", rows, rows)  # (K,)
+        if self.metric == "cosine":
+            rows, offset = rows / np.sqrt(np.maximum(squares, 1e-300))[:, None], np.zeros(len(rows))
+        else:
+            offset = -0.5 * squares - (rows @ centre if sparse else 0.0)
+        return rows.astype(self._dtype), np.where(self.weights_ > 0, offset, -1e30).astype(self._dtype)
+
+    def _queries(self, X: Any) -> Any:
+        check_is_fitted(self, "weights_")
+        X = gate.rows(self, X, reset=False)
+        if self.metric == "cosine":
+            return unit(X).astype(X.dtype)
+        return X if sp.issparse(X) else (X - self._centre()).astype(X.dtype)
+
+    def _top(self, X: Any, k: int) -> TopK:
+        rows, offset = self._lines(sp.issparse(X))
+        return top_products(X, rows, k, offset=offset, n_jobs=self.n_jobs)
+
+    def _scores(self, X: Any) -> NDArray:
+        """z (q, K), up to what a query adds to all classes alike."""
+        rows, offset = self._lines(sp.issparse(X))
+        return self.scale_ * (np.asarray(X @ rows.T) + offset)
+
+    def predict(self, X: Any) -> NDArray:
+        """Labels (q,)."""
+        winners = self._top(self._queries(X), 1).ids[:, 0]
+        return self.classes_[winners]
+
+    def decision_function(self, X: Any) -> NDArray:
+        """z (q, K), the largest of each row set to 0; of two classes, the second's less the first's (q,)."""
+        X = self._queries(X)
+        refuse_above_budget(X.shape[0], len(self.classes_), X.dtype.itemsize, "decision_function")
+        z = self._scores(X)
+        return z[:, 1] - z[:, 0] if z.shape[1] == 2 else z - z.max(axis=1, keepdims=True)
+
+    def predict_proba(self, X: Any) -> NDArray:
+        """softmax(z) (q, K)."""
+        X = self._queries(X)
+        refuse_above_budget(X.shape[0], len(self.classes_), X.dtype.itemsize, "predict_proba")
+        return softmax(self._scores(X), axis=1)
+
+    def predict_topk(self, X: Any, k: int) -> TopK:
+        """The k best labels and their probabilities, best first; scores of all classes are held a block at a time."""
+        X = self._queries(X)
+        ids, products = self._top(X, k)
+        z = self.scale_ * products.astype(np.float64)
+        totals = [
+            logsumexp(self._scores(X[part]), axis=1) for part in spans(X.shape[0], max(1, _TABLE // len(self.classes_)))
+        ]
+        scores = np.where(ids >= 0, np.exp(np.minimum(0.0, z - np.concatenate(totals)[:, None])), -np.inf)
+        return TopK(labels_of(self.classes_, ids), scores)
+
+    def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        check_is_fitted(self, "weights_")
+        facts = {"spread": self._spread, "dtype": str(self._dtype)}
+        return facts, {"means": self._means, "weights": self.weights_}
+
+    def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        self._spread, self._dtype = float(facts["spread"]), np.dtype(facts["dtype"])
+        self._means, self.weights_ = np.array(arrays["means"]), np.array(arrays["weights"])
+        self._publish()
+
+
+def _spread(X: Any, means: NDArray, place: NDArray[np.int64], w: NDArray) -> float:
+    """Weighted sum of the squared distances of rows (n, d) to the means (c, d) of their classes."""
+    total = 0.0
+    for part in spans(X.shape[0], 4096):
+        rows = X[part].toarray() if sp.issparse(X) else X[part]
+        gap = rows - means[place[part]]
+        total += float(w[part] @ np.einsum("ij,ij->i", gap, gap))
+    return total

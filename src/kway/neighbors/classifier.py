@@ -1,0 +1,384 @@
+"""NeighborsClassifier: the labels of the k nearest rows vote.
+
+score rows:   distances of the query to the training rows (n, d) under the metric
+keep the k:   the index, exact or with a promise
+vote:         share(c) = sum of the weights of the voters of class c / sum of all    -> never n x K
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from kway.base import Classifier, labels_of, refuse_above_budget
+from kway.compute.threads import spans
+from kway.data import gate
+from kway.errors import InputError
+from kway.neighbors import promise as promises
+from kway.neighbors import training
+from kway.neighbors.training import Training
+from kway.neighbors.votes import Tally, count_votes, dense, fill, padded, pick_ties, pick_vote, prior_order, shares_of
+from kway.search.auto import pick_index, restore
+from kway.search.index import Index, Neighbors, TopK
+from kway.search.metrics import Metric, pick_metric
+
+_TOP = 5  # classes that `explain` lists
+_VOTERS = 2**20  # voters (queries times k) held at a time: 8 MB an array
+
+Answer = TypeVar("Answer")
+
+
+class Explanation(NamedTuple):
+    """One prediction a row, and who made it; (q,) and (q, k) arrays, nearest voter first."""
+
+    labels: NDArray  # (q,) as `predict`
+    classes: NDArray  # (q, m) the best classes, winner first
+    probabilities: NDArray  # (q, m) their shares of the vote
+    voters: NDArray[np.int64]  # (q, k) rows of the training data, -1 where there was none
+    voter_labels: NDArray  # (q, k)
+    weights: NDArray[np.float64]  # (q, k) share of the vote that each voter cast
+    distances: NDArray  # (q, k)
+    runner_up: NDArray  # (q,) the second class
+    gap: NDArray[np.float64]  # (q,) by how much of the vote it was beaten
+
+
+class Voters(NamedTuple):
+    """Training rows (q, k), nearest first, -1 where there is none, and their shares of the vote (q, k)."""
+
+    rows: NDArray[np.int64]
+    shares: NDArray[np.float64]
+
+
+class Ballot(NamedTuple):
+    """Voters of each query: ids, class codes (-1: does not vote), shares of the vote and distances, (q, k) each."""
+
+    ids: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    distances: NDArray
+
+
+class NeighborsClassifier(Classifier):
+    """k nearest neighbours with any metric, any index and any vote.
+
+    Parameters
+    ----------
+    n_neighbors : rows that vote.
+    weights : "uniform" | "distance" (1/d; exact matches take all) | "similarity" (of the metric, clipped at 0) |
+        function of the distances (q, k).
+    metric : "manhattan" | "euclidean" | "cosine" | "dot" | "haversine" | "hamming" | Gaussian(sigma) | Laplacian(sigma)
+        | Haversine(degrees=True).
+    index : "auto" | "flat" | "landmarks" | "kdtree" | "lsh" | a recipe of `kway.search`. `index_.why_` says why.
+    ties : "nearest" (the class whose nearest voter is nearest) | "smallest" (label) | "prior" (most frequent class).
+    max_distance : rows farther than this do not vote.
+    class_weight : None | "balanced" | {label: weight}; multiplies the votes.
+    device : "cpu".
+    n_jobs : threads; None is all cores.
+    outlier_label : the answer for a query without any row within max_distance; None: an error.
+    promise : `kway.neighbors.Target`, what an approximate index with probes="auto" must promise; None: votes that
+        agree with those of exact search on 99.8 % of queries, at 95 % confidence. `promise_` is what was promised.
+
+    A sample weight w counts a row as w rows: the nearest vote until n_neighbors rows are full, the last in part.
+
+    >>> model = NeighborsClassifier(n_neighbors=3).fit([[0.0], [1.0], [4.0], [5.0]], ["a", "a", "b", "b"])
+    >>> model.predict([[0.4], [4.6]])
+    array(['a', 'b'], dtype='<U1')
+    >>> model.explain([[4.6]]).voters
+    array([[3, 2, 1]])
+    """
+
+    index_: Index
+    promise_: promises.Promise | None
+
+    def __init__(
+        self,
+        n_neighbors: int = 5,
+        weights: Any = "uniform",
+        metric: str | Metric = "euclidean",
+        index: Any = "auto",
+        ties: str = "nearest",
+        max_distance: float | None = None,
+        class_weight: Any = None,
+        device: str = "cpu",
+        n_jobs: int | None = None,
+        outlier_label: Any = None,
+        promise: promises.Target | None = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.weights = weights
+        self.metric = metric
+        self.index = index
+        self.ties = ties
+        self.max_distance = max_distance
+        self.class_weight = class_weight
+        self.device = device
+        self.n_jobs = n_jobs
+        self.outlier_label = outlier_label
+        self.promise = promise
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse()
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NeighborsClassifier:
+        """Learn rows X (n, d) with labels y (n,); a row of sample weight w counts as w rows."""
+        self._check_parameters()
+        X, labels = gate.rows_and_labels(self, X, y, sparse=self._takes_sparse())
+        self.classes_ = labels.classes
+        self._training = Training.of(X, labels.codes, gate.weights(sample_weight, X), labels.n_classes)
+        self._training.check_weights(self.n_neighbors)
+        self._build()
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> NeighborsClassifier:
+        """Add rows; the same as fitting all rows at once. New classes may come at any time, unless `classes` named all.
+
+        Where a promise was made, the index is built and the promise made again when the rows have grown by a tenth.
+        """
+        if not hasattr(self, "index_"):
+            if classes is None:
+                return self.fit(X, y, sample_weight)
+            first = training.named_classes(classes)
+        else:
+            first = self.classes_
+        self._check_parameters()
+        X, labels = gate.rows_and_labels(self, X, y, sparse=self._takes_sparse(), reset=not hasattr(self, "index_"))
+        given = gate.weights(sample_weight, X)
+        merged = training.merge_classes(first, labels, fixed=classes is not None)
+        if not hasattr(self, "index_"):
+            self.classes_ = merged.classes
+            self._training = Training.of(X, merged.codes, given, len(merged.classes))
+            self._build()
+        else:
+            self._add(X, merged, given)
+        return self
+
+    def _add(self, X: Any, merged: training.Merged, given: NDArray | None) -> None:
+        first = self._training.n_rows
+        if given is not None and (given == 0).any() and self._training.blocks is None:  # the index will not have all
+            self._training = replace(self._training, blocks=(self._training.rows(self.index_),))
+        self._training = self._training.extended(X, merged, given)
+        self.classes_ = merged.classes
+        voting = np.arange(X.shape[0]) if given is None else np.flatnonzero(given > 0)
+        why = self.index_.why_
+        self.index_.add(X[voting], ids=first + voting)
+        self.index_.why_ = why  # the choice was made at the first fit
+        self._weigh_classes()
+        made = self.promise_
+        if made is not None and self.index_.n_rows > 1.1 * made.n_rows:
+            self._build()
+
+    def _build(self) -> None:
+        rows, ids = self._training.voting_rows(getattr(self, "index_", None))
+        choice = pick_index(self.index, rows.shape[0], rows.shape[1], pick_metric(self.metric), sp.issparse(rows))
+        self.index_ = choice.recipe.build(rows, metric=self.metric, ids=ids)
+        if choice.why:
+            self.index_.why_ = f"{choice.why}; {self.index_.why_}" if self.index_.why_ else choice.why
+        self._weigh_classes()
+        self.promise_ = None
+        if not choice.recipe.exact and getattr(choice.recipe, "probes", None) == "auto":
+            self._promise(rows, ids)
+        self._training = self._training.kept_by(self.index_)
+
+    def _promise(self, rows: Any, ids: NDArray[np.int64] | None) -> None:
+        """Tune the probes of the approximate index until its votes can be promised, or take the exact index instead."""
+        made = promises.make(self.index_, rows, ids, self.n_neighbors, self._winners, self.promise, self.n_jobs)
+        self.index_, self.promise_ = made.index, made.promise
+
+    def _winners(self, found: Neighbors) -> NDArray[np.int64]:
+        return self._count(self._ballot(found)).classes[:, 0]
+
+    def _weigh_classes(self) -> None:
+        counts = self._training.counts
+        self._class_votes = training.class_votes(self.class_weight, self.classes_, counts)
+        self._rank = pick_ties(self.ties, counts)
+
+    # ---- one search, then votes
+
+    def _rows(self, X: Any) -> Any:
+        check_is_fitted(self, "index_")
+        return gate.rows(self, X, reset=False, sparse=self._takes_sparse())
+
+    def _find(self, X: Any) -> Neighbors:
+        """As many nearest as it takes to fill k rows: exactly k where no row counts for less than one."""
+        k, heavy = self.n_neighbors, self._training.weights
+        found = self.index_.nearest(X, k, self.n_jobs)
+        if heavy is None or heavy[heavy > 0].min() >= 1:
+            return found
+        while k < self.index_.n_rows and fill(self._training.weights_of(found.ids), self.n_neighbors).short > 0:
+            k = min(2 * k, self.index_.n_rows)
+            found = self.index_.nearest(X, k, self.n_jobs)
+        return found
+
+    def _ballot(self, found: Neighbors) -> Ballot:
+        """Who votes, for what, with which share."""
+        votes = pick_vote(self.weights).weigh(found.distances, self.index_.metric)  # (q, k)
+        if self._training.weights is not None:
+            parts = fill(self._training.weights_of(found.ids), self.n_neighbors).parts
+            votes, voting = votes * parts, (found.ids >= 0) & (parts > 0)
+        else:
+            voting = found.ids >= 0
+        if self.max_distance is not None:
+            voting &= found.distances <= self.max_distance
+        codes = np.where(voting, self._training.codes[np.maximum(found.ids, 0)], -1)
+        if self._class_votes is not None:
+            votes = votes * self._class_votes[np.maximum(codes, 0)]
+        return Ballot(found.ids, codes, shares_of(votes, voting), found.distances)
+
+    def _count(self, ballot: Ballot) -> Tally:
+        return count_votes(ballot.codes, ballot.shares, self._rank)
+
+    def _each(self, X: Any, answer: Callable[[Ballot], Answer]) -> list[Answer]:
+        """Answers to blocks of queries: what lies between the search and the answer stays small at any number."""
+        blocks = spans(X.shape[0], max(1, _VOTERS // self.n_neighbors))
+        return [answer(self._ballot(self._find(X[block] if len(blocks) > 1 else X))) for block in blocks]
+
+    def _labels(self, classes: NDArray[np.int64]) -> NDArray:
+        """Labels of winners (q,); -1, where nobody voted, is the outlier label."""
+        lost = classes < 0
+        if not lost.any():
+            return self.classes_[classes]
+        if self.outlier_label is None:
+            raise InputError(
+                f"No neighbors found for test samples {np.flatnonzero(lost)[:5].tolist()} (of {lost.sum()} in all) "
+                f"within max_distance={self.max_distance}; give an outlier_label, or a larger max_distance"
+            )
+        labels = self.classes_[np.maximum(classes, 0)].astype(_common_kind(self.classes_, self.outlier_label))
+        labels[lost] = self.outlier_label
+        return labels
+
+    # ---- answers
+
+    def predict(self, X: Any) -> NDArray:
+        """Labels (q,)."""
+        return self._labels(np.concatenate(self._each(self._rows(X), lambda b: self._count(b).classes[:, 0].copy())))
+
+    def predict_proba(self, X: Any) -> NDArray:
+        """Shares of the vote (q, K); a row without voters is zero, unless the outlier label is a class."""
+        X = self._rows(X)
+        refuse_above_budget(X.shape[0], len(self.classes_), X.dtype.itemsize, "predict_proba")
+        return np.concatenate(self._each(X, lambda ballot: self._shares(self._count(ballot), X.dtype)))
+
+    def _shares(self, votes: Tally, dtype: Any) -> NDArray:
+        table = dense(votes, len(self.classes_), dtype)
+        lost = votes.classes[:, 0] < 0
+        if lost.any():
+            self._labels(votes.classes[:, 0])  # raises where there is no outlier label
+            table[np.ix_(lost, self.classes_ == self.outlier_label)] = 1
+        return table
+
+    def decision_function(self, X: Any) -> NDArray:
+        """Shares of the vote (q, K); of two classes, the second's less the first's (q,)."""
+        table = self.predict_proba(X)
+        return table[:, 1] - table[:, 0] if table.shape[1] == 2 else table
+
+    def predict_topk(self, X: Any, k: int) -> TopK:
+        """The k best labels of each row and their shares of the vote, best first, without an n x K array.
+
+        Classes that got no vote follow with share 0, the most frequent first.
+        """
+        order = prior_order(self._training.counts)
+        best = self._each(self._rows(X), lambda ballot: padded(self._count(ballot), k, order))
+        classes, shares = (np.concatenate(parts) for parts in zip(*best))
+        return TopK(labels_of(self.classes_, classes), np.where(classes >= 0, shares, -np.inf))
+
+    def explain(self, X: Any) -> Explanation:
+        """Label, probabilities, voters with their weights and distances, and the runner-up, from one search."""
+        ballot = self._ballot(self._find(self._rows(X)))
+        votes = self._count(ballot)
+        best = padded(votes, min(max(2, _TOP), max(2, len(self.classes_))), prior_order(self._training.counts))
+        voters = np.where(ballot.codes >= 0, ballot.ids, -1)
+        return Explanation(
+            labels=self._labels(votes.classes[:, 0]),
+            classes=labels_of(self.classes_, best.classes),
+            probabilities=best.shares,
+            voters=voters,
+            voter_labels=labels_of(self.classes_, ballot.codes),
+            weights=ballot.shares,
+            distances=np.where(voters >= 0, ballot.distances, np.inf),
+            runner_up=labels_of(self.classes_, best.classes[:, 1]),
+            gap=best.shares[:, 0] - best.shares[:, 1],
+        )
+
+    def voters(self, X: Any) -> Voters:
+        """Training rows that vote on each query, nearest first, and the share of the vote that each casts, (q, k)."""
+        ballot = self._ballot(self._find(self._rows(X)))
+        return Voters(np.where(ballot.codes >= 0, ballot.ids, -1), ballot.shares)
+
+    def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
+        """(distances, indices) (q, k) of the nearest training rows; X None: of the training rows without themselves."""
+        check_is_fitted(self, "index_")
+        k = self.n_neighbors if n_neighbors is None else n_neighbors
+        most = self.index_.n_rows - (X is None)
+        if not isinstance(k, int | np.integer) or not 1 <= k <= most:
+            raise InputError(
+                f"Expected n_neighbors <= n_samples_fit and at least 1, but n_neighbors = {k}, n_samples_fit = {most}"
+                f"{' others' if X is None else ''}; ask for fewer"
+            )
+        if X is None:
+            own = np.arange(self._training.n_rows)
+            found = training.without_self(
+                self.index_.nearest(self._training.rows(self.index_), k + 1, self.n_jobs), own
+            )
+        else:
+            found = self.index_.nearest(self._rows(X), k, self.n_jobs)
+        return (found.distances, found.ids) if return_distance else found.ids
+
+    def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> Any:
+        """CSR (q, n): 1 ("connectivity") or the distance ("distance") at each query's nearest training rows."""
+        if mode not in ("connectivity", "distance"):
+            raise InputError(f"mode must be 'connectivity' or 'distance', got {mode!r}")
+        distances, ids = self.kneighbors(X, n_neighbors)
+        values = np.ones(ids.size) if mode == "connectivity" else distances.ravel()
+        starts = np.arange(0, ids.size + 1, ids.shape[1])
+        return sp.csr_matrix((values, ids.ravel(), starts), shape=(len(ids), self._training.n_rows))
+
+    # ---- checks and model files
+
+    def _takes_sparse(self) -> bool:
+        """Product metrics take sparse rows; an unknown metric is refused in fit, not here."""
+        try:
+            takes = getattr(self.index, "sparse", self.index in ("auto", "flat"))
+            return bool(takes and pick_metric(self.metric).engine == "product")
+        except InputError:
+            return False
+
+    def _check_parameters(self) -> None:
+        """Refuse what cannot work before any data is looked at."""
+        k, far, metric = self.n_neighbors, self.max_distance, pick_metric(self.metric)
+        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+            raise InputError(f"n_neighbors must be a whole number of at least 1, got {k!r}")
+        if far is not None and not far > (-np.inf if metric.base == "dot" else 0):
+            raise InputError(f"max_distance must be None or positive, got {far!r}")
+        if self.device != "cpu":
+            raise InputError(f"device must be 'cpu' for {type(self).__name__}, got {self.device!r}")
+        pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # a metric without what the vote needs
+        pick_ties(self.ties, np.ones(1))
+
+    def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        check_is_fitted(self, "index_")
+        facts, arrays = self.index_.parts()
+        state = self._training.arrays() | {f"index.{name}": array for name, array in arrays.items()}
+        return {"index": facts, "promise": self.promise_ and asdict(self.promise_)}, state
+
+    def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        parts = {name.removeprefix("index."): array for name, array in arrays.items() if name.startswith("index.")}
+        self.index_ = restore(facts["index"], parts)
+        self.index_.why_ = facts["index"]["why"]
+        self.promise_ = facts["promise"] and promises.Promise(**facts["promise"])
+        self._training = Training.from_arrays(arrays, self.index_.n_features, len(self.classes_))
+        self._weigh_classes()
+
+
+def _common_kind(classes: NDArray, label: Any) -> np.dtype:
+    """A dtype that holds the classes and one more label: numbers with numbers, text with text, else objects."""
+    kinds = {classes.dtype.kind, np.asarray(label).dtype.kind}
+    alike = len(kinds) == 1 or kinds <= set("iufb")
+    return np.result_type(classes.dtype, np.asarray(label).dtype) if alike else np.dtype(object)

@@ -1,0 +1,130 @@
+"""Every k, every vote and every fold of a kNN classifier from ONE search.
+
+Each row asks for its nearest among all rows, once, for a few more than k_max; rows of its own fold are struck from
+the list, and what is left are its nearest outside the fold, in order. Where too few are left the row asks again for
+more. The votes of k = 1..k_max come from one pass over that list. Leave-one-out is a fold a row.
+
+    accuracy (folds, votes, k_max), log_loss likewise
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.compute.kernels.every_k import every_k
+from kway.compute.threads import pmap, shares, spans
+from kway.data.gate import Rows
+from kway.errors import InputError
+from kway.neighbors.votes import pick_ties, pick_vote
+from kway.search.auto import choose
+from kway.search.index import Neighbors
+from kway.search.metrics import Metric, pick_metric
+
+GROUP = 8192  # rows asked for at a time, so that memory does not grow with n
+LEAST_SHARE = 1e-6  # what log loss counts where nobody voted for the right class
+
+
+class Best(NamedTuple):
+    """The best k and vote of a sweep, and their mean accuracy over the folds."""
+
+    n_neighbors: int
+    weights: str
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Scores of every k = 1..k_max (last axis) and vote (middle axis) on every fold (first axis)."""
+
+    votes: tuple[str, ...]
+    accuracy: NDArray[np.float64]  # (folds, votes, k_max)
+    log_loss: NDArray[np.float64]  # (folds, votes, k_max)
+
+    @property
+    def best(self) -> Best:
+        """Highest mean accuracy; among equals the vote named first, then the smallest k."""
+        mean = self.accuracy.mean(axis=0)  # (votes, k_max)
+        vote, k = np.unravel_index(int(mean.argmax()), mean.shape)
+        return Best(int(k) + 1, self.votes[vote], float(mean[vote, k]))
+
+    def records(self) -> list[dict[str, Any]]:
+        """One plain record a vote, k and fold."""
+        return [
+            {"weights": vote, "n_neighbors": k + 1, "fold": fold, "accuracy": float(self.accuracy[fold, v, k]),
+             "log_loss": float(self.log_loss[fold, v, k])}
+            for fold in range(self.accuracy.shape[0]) for v, vote in enumerate(self.votes)
+            for k in range(self.accuracy.shape[2])
+        ]  # fmt: skip
+
+
+def sweep(
+    X: Rows,
+    codes: NDArray[np.int64],
+    folds: NDArray[np.int64] | None,
+    k_max: int = 50,
+    votes: tuple[str, ...] = ("uniform", "distance"),
+    metric: str | Metric = "euclidean",
+    ties: str = "nearest",
+    n_jobs: int | None = None,
+) -> Sweep:
+    """Score k = 1..k_max under each vote on each fold; folds (n,) numbers 0..F-1, None leaves one out at a time."""
+    metric, own_fold = pick_metric(metric), np.arange(X.shape[0]) if folds is None else np.asarray(folds)
+    outside = X.shape[0] - np.bincount(own_fold).max()
+    if not 1 <= k_max <= outside:
+        raise InputError(f"k_max must be between 1 and the {outside} rows outside the largest fold, got {k_max}")
+    ids, distances = neighbors_outside(X, own_fold, k_max, metric, n_jobs)
+    rank = pick_ties(ties, np.bincount(codes))
+    groups = np.zeros(len(own_fold), np.int64) if folds is None else own_fold
+    right, loss = [], []
+    for vote in votes:
+        hits, losses = _votes_of_every_k(codes, ids, pick_vote(vote).weigh(distances, metric), rank, n_jobs)
+        right.append(_mean_by_fold(hits, groups))
+        loss.append(_mean_by_fold(losses, groups))
+    return Sweep(tuple(votes), np.stack(right, axis=1), np.stack(loss, axis=1))
+
+
+def neighbors_outside(
+    X: Rows, folds: NDArray[np.int64], k: int, metric: Metric, n_jobs: int | None = None
+) -> Neighbors:
+    """The k nearest of each row among the rows of other folds, nearest first: (n, k)."""
+    n, d = X.shape
+    index = choose(n, d, metric, sp.issparse(X)).recipe.build(X, metric)
+    ids, distances = np.empty((n, k), np.int64), np.empty((n, k))
+    share = np.bincount(folds).max() / n
+    wanted = min(n, int(1.2 * (k + 1) / (1 - share)) + 8)
+    for group in spans(n, GROUP):
+        rows = np.arange(group.start, group.stop)
+        ask = wanted
+        while len(rows):
+            found = index.nearest(X[rows], ask, n_jobs)
+            outside = folds[found.ids] != folds[rows][:, None]  # (m, ask)
+            place = np.cumsum(outside, axis=1)
+            done = place[:, -1] >= k
+            keep = outside & (place <= k)
+            keep[~done] = False
+            ids[rows[done]] = found.ids[keep].reshape(-1, k)
+            distances[rows[done]] = found.distances[keep].reshape(-1, k)
+            rows, ask = rows[~done], min(n, 2 * ask)
+    return Neighbors(ids, distances)
+
+
+def _votes_of_every_k(
+    codes: NDArray, ids: NDArray, weights: NDArray, rank: NDArray, n_jobs: int | None
+) -> tuple[NDArray, NDArray]:
+    """Whether each row is right (n, k), and its log loss (n, k), for every k."""
+    winners, own_shares = np.empty(ids.shape, np.int64), np.empty(ids.shape)
+
+    def part(s: slice) -> None:
+        every_k(codes[ids[s]], weights[s], rank, codes[s], winners[s], own_shares[s])
+
+    pmap(part, shares(len(ids), n_jobs), n_jobs)
+    return winners == codes[:, None], -np.log(np.maximum(own_shares, LEAST_SHARE))
+
+
+def _mean_by_fold(values: NDArray, folds: NDArray) -> NDArray:
+    return np.stack([values[folds == f].mean(axis=0) for f in range(folds.max() + 1)])  # (folds, k)

@@ -1,0 +1,172 @@
+"""What a neighbours classifier keeps of its training data beside the index: codes and weights.
+
+codes (n,)     class of every row ever given, so that ids are positions in the caller's data
+weights (n,)   how many rows each counts for, None where all count for one; rows of weight 0 are not in the index
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.data.labels import Labels, encode_as
+from kway.errors import InputError
+from kway.search.index import Neighbors
+from kway.search.live import row_arrays
+
+
+class Merged(NamedTuple):
+    """Classes (K,) after more rows came, codes (m,) of those rows, and the new code of each old class."""
+
+    classes: NDArray
+    codes: NDArray[np.int64]
+    moved: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Training:
+    """Codes (n,) and weights (n,) or None of all rows, rows a class (K,), and the rows in blocks (m, d) as they came.
+
+    The blocks are None where the index keeps the same rows in the same order: nothing is held twice.
+    """
+
+    blocks: tuple[Any, ...] | None
+    codes: NDArray[np.int64]
+    weights: NDArray[np.float64] | None
+    counts: NDArray[np.float64]
+
+    @staticmethod
+    def of(rows: Any, codes: NDArray[np.int64], weights: NDArray | None, n_classes: int) -> Training:
+        """From one block of rows."""
+        weights = None if weights is None or (weights == 1).all() else weights.astype(np.float64)
+        counts = np.bincount(codes, weights, n_classes).astype(np.float64)
+        return Training((rows,), codes, weights, counts)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows ever given, those of weight 0 included."""
+        return len(self.codes)
+
+    def rows(self, index: Any = None) -> Any:
+        """All rows (n, d), from the index where that keeps them."""
+        if self.blocks is None:
+            return index.rows
+        if len(self.blocks) == 1:
+            return self.blocks[0]
+        return sp.csr_matrix(sp.vstack(self.blocks)) if sp.issparse(self.blocks[0]) else np.concatenate(self.blocks)
+
+    @property
+    def all_vote(self) -> bool:
+        """Whether no row has weight 0."""
+        return self.weights is None or bool((self.weights > 0).all())
+
+    def voting_rows(self, index: Any = None) -> tuple[Any, NDArray[np.int64] | None]:
+        """Rows that may vote and their positions (None: all)."""
+        if self.all_vote:
+            return self.rows(index), None
+        ids = np.flatnonzero(self.weights > 0)  # type: ignore[operator]
+        return self.rows(index)[ids], ids
+
+    def kept_by(self, index: Any) -> Training:
+        """Without the rows where the index has them as they came: not in radians, not as codes, none left out."""
+        same = self.all_vote and index.metric.engine != "haversine" and getattr(index.recipe, "store", None) is None
+        return replace(self, blocks=None) if same else self
+
+    def arrays(self) -> dict[str, NDArray]:
+        """What a model file keeps beside the index."""
+        weights = {} if self.weights is None else {"weights": self.weights}
+        return {"codes": self.codes} | weights | ({} if self.blocks is None else row_arrays(self.rows()))
+
+    @staticmethod
+    def from_arrays(arrays: dict[str, NDArray], n_features: int, n_classes: int) -> Training:
+        """Reverse of `arrays`."""
+        codes, weights = arrays["codes"], arrays.get("weights")
+        rows = _rows_from(arrays, len(codes), n_features)
+        counts = np.bincount(codes, weights, n_classes).astype(np.float64)
+        return Training(None if rows is None else (rows,), codes, weights, counts)
+
+    def weights_of(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Row weights of found ids (q, k); 0 where nothing was found."""
+        weights = np.ones(self.n_rows) if self.weights is None else self.weights
+        return np.where(ids >= 0, weights[np.maximum(ids, 0)], 0.0)
+
+    def extended(self, rows: Any, merged: Merged, weights: NDArray | None) -> Training:
+        """With more rows behind."""
+        codes = np.concatenate([merged.moved[self.codes], merged.codes])
+        both = None
+        if self.weights is not None or weights is not None:
+            new = np.ones(len(merged.codes)) if weights is None else weights
+            both = np.concatenate([np.ones(self.n_rows) if self.weights is None else self.weights, new])
+        counts = np.bincount(codes, both, len(merged.classes)).astype(np.float64)
+        blocks = None if self.blocks is None else (*self.blocks, rows)
+        return Training(blocks, codes, both, counts)
+
+    def check_weights(self, k: int) -> None:
+        """Refuse weights that are shares rather than counts: with a sum of 1, every row would have to vote."""
+        if self.weights is None:
+            return
+        total, voting = float(self.weights.sum()), int((self.weights > 0).sum())
+        if total < min(k, voting) * (1 - 1e-6):
+            raise InputError(
+                f"sample_weight sums to {total:.4g} over {voting} rows, too little to fill n_neighbors={k}: a weight "
+                f"counts a row as that many rows; multiply the weights by {voting / total:.4g} so that their mean is 1"
+            )
+
+
+def named_classes(classes: Any) -> NDArray:
+    """The classes that a first partial_fit names, in order."""
+    named = np.unique(np.asarray(classes))
+    if named.ndim != 1 or not len(named):
+        raise InputError(f"classes must be a list of labels, got shape {np.shape(classes)}")
+    return named
+
+
+def merge_classes(known: NDArray, labels: Labels, fixed: bool) -> Merged:
+    """Classes known before and those of new labels; `fixed` refuses labels that are not known."""
+    if fixed or (len(labels.classes) and np.isin(labels.classes, known).all()):
+        return Merged(known, encode_as(labels.classes, known)[labels.codes], np.arange(len(known)))
+    classes = np.unique(np.concatenate([known, labels.classes]))
+    return Merged(classes, encode_as(labels.classes, classes)[labels.codes], encode_as(known, classes))
+
+
+def class_votes(class_weight: Any, classes: NDArray, counts: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """What a vote for each class counts (K,), None where all count the same.
+
+    "balanced" is n / (K * rows of the class), as in scikit-learn.
+    """
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise InputError(f"class_weight must be None, 'balanced' or a dict, got {class_weight!r}")
+        return np.where(counts > 0, counts.sum() / (len(counts) * np.maximum(counts, 1e-300)), 0.0)
+    if not isinstance(class_weight, dict):
+        raise InputError(f"class_weight must be None, 'balanced' or a dict, got {type(class_weight).__name__}")
+    votes = np.ones(len(classes))
+    for label, weight in class_weight.items():
+        if not (np.isfinite(weight) and weight >= 0):
+            raise InputError(f"class_weight of {label!r} is {weight!r}; give a number >= 0")
+        votes[classes == label] = weight
+    return votes
+
+
+def without_self(found: Neighbors, own: NDArray[np.int64]) -> Neighbors:
+    """(q, k + 1) nearest of rows of the index -> the (q, k) nearest others; own (q,) are the rows' ids.
+
+    A row that more than k others coincide with may not be among its own nearest: then the last goes.
+    """
+    q, k = found.ids.shape[0], found.ids.shape[1] - 1
+    is_self = found.ids == own[:, None]
+    is_self[~is_self.any(axis=1), -1] = True
+    return Neighbors(found.ids[~is_self].reshape(q, k), found.distances[~is_self].reshape(q, k))
+
+
+def _rows_from(arrays: dict[str, NDArray], n: int, d: int) -> Any:
+    """Rows (n, d) out of the arrays of `row_arrays`, None where they are not among them."""
+    if "rows.data" in arrays:
+        return sp.csr_matrix((arrays["rows.data"], arrays["rows.indices"], arrays["rows.indptr"]), shape=(n, d))
+    return arrays.get("rows")

@@ -1,0 +1,140 @@
+"""Transfer: neighbours hand over more than a label. Any payload a row comes back, with the row it came from.
+
+    "nearest"    the payload of the nearest row
+    "medoid"     the payload closest to the others': argmin_i sum_j w_j distance(p_i, p_j)
+    "mean"       sum_j w_j p_j for arrays; no single row is its source
+    "majority"   the payload with the most weight behind it; its source is the nearest row that has it
+
+Weights w (q, k) are those of the classifier's votes, or equal ones where an index is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.errors import CombinationError, InputError
+from kway.neighbors.classifier import NeighborsClassifier
+from kway.search.index import Index
+
+
+class Transferred(NamedTuple):
+    """What each query was given: payloads (q,), the rows they came from, and everybody who was asked.
+
+    sources (q,) is -1 where the payload is no single row's (a mean) or no row was near enough (payload None).
+    """
+
+    payloads: list[Any]
+    sources: NDArray[np.int64]  # (q,)
+    rows: NDArray[np.int64]  # (q, k) nearest first, -1 where there was none
+    weights: NDArray[np.float64]  # (q, k), sum 1
+
+
+class _Chosen(NamedTuple):
+    payload: Any
+    place: int  # among the voters, -1 where it is none of theirs
+
+
+Distance = Callable[[Any, Any], float]
+Rule = Callable[[list[Any], NDArray[np.float64], Distance | None], _Chosen]
+
+
+def transfer(
+    source: NeighborsClassifier | Index,
+    queries: Any,
+    payloads: Sequence[Any],
+    rule: str = "nearest",
+    k: int = 5,
+    distance: Distance | None = None,
+) -> Transferred:
+    """Give each query the payload that its neighbours agree on.
+
+    `payloads[i]` belongs to row i of the data that `source` was built on. A classifier brings its own k and weights;
+    `k` is for an index. `distance(p, q)` compares payloads for "medoid"; arrays have the Euclidean one by themselves.
+
+    >>> model = NeighborsClassifier(n_neighbors=2).fit([[0.0], [1.0], [9.0]], ["a", "a", "b"])
+    >>> given = transfer(model, [[0.9]], ["a cat", "a dog", "a ship"])
+    >>> given.payloads, given.sources
+    (['a dog'], array([1]))
+    """
+    if rule not in RULES:
+        raise InputError(f"unknown rule {rule!r}; use one of {', '.join(map(repr, RULES))}")
+    rows, weights = _voters(source, queries, k)
+    n = int(rows.max(initial=-1)) + 1
+    if len(payloads) < n:
+        raise InputError(f"{len(payloads)} payloads for at least {n} rows; pass one payload for every row")
+    chosen = [_ask(payloads, ids, w, RULES[rule], distance) for ids, w in zip(rows, weights)]
+    sources = np.array([ids[c.place] if c.place >= 0 else -1 for ids, c in zip(rows, chosen)], dtype=np.int64)
+    return Transferred([c.payload for c in chosen], sources, rows, weights)
+
+
+def _voters(source: Any, queries: Any, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    if isinstance(source, NeighborsClassifier):
+        return source.voters(queries)
+    rows = source.nearest(queries, k).ids
+    found = (rows >= 0).astype(np.float64)
+    return rows, found / np.maximum(found.sum(axis=1, keepdims=True), 1.0)
+
+
+def _ask(
+    payloads: Sequence[Any], ids: NDArray[np.int64], weights: NDArray[np.float64], rule: Rule, distance: Distance | None
+) -> _Chosen:
+    places = np.flatnonzero((ids >= 0) & (weights > 0))
+    if not len(places):
+        return _Chosen(None, -1)
+    chosen = rule([payloads[i] for i in ids[places]], weights[places], distance)
+    return _Chosen(chosen.payload, int(places[chosen.place]) if chosen.place >= 0 else -1)
+
+
+def _nearest(theirs: list[Any], weights: NDArray[np.float64], distance: Distance | None) -> _Chosen:
+    return _Chosen(theirs[0], 0)
+
+
+def _medoid(theirs: list[Any], weights: NDArray[np.float64], distance: Distance | None) -> _Chosen:
+    measure = distance or _array_distance
+    costs = [sum(w * measure(p, q) for q, w in zip(theirs, weights)) for p in theirs]
+    place = int(np.argmin(costs))  # the nearest of equals
+    return _Chosen(theirs[place], place)
+
+
+def _mean(theirs: list[Any], weights: NDArray[np.float64], distance: Distance | None) -> _Chosen:
+    arrays = [_numbers(p, "mean") for p in theirs]
+    if len({a.shape for a in arrays}) > 1:
+        raise CombinationError(
+            f"rule='mean' needs payloads of one shape, got {sorted({a.shape for a in arrays})}; use 'medoid'"
+        )
+    return _Chosen(np.tensordot(weights, np.stack(arrays), 1)[()], -1)
+
+
+def _majority(theirs: list[Any], weights: NDArray[np.float64], distance: Distance | None) -> _Chosen:
+    totals: dict[Any, float] = {}
+    for payload, weight in zip(theirs, weights):
+        try:
+            totals[payload] = totals.get(payload, 0.0) + float(weight)
+        except TypeError as error:
+            raise CombinationError(
+                f"rule='majority' needs payloads that can be equal (text, numbers, tuples), got "
+                f"{type(payload).__name__}; use 'medoid' or 'nearest'"
+            ) from error
+    place = theirs.index(max(totals, key=lambda p: totals[p]))  # the first of equals, whose voter is the nearest
+    return _Chosen(theirs[place], place)
+
+
+RULES: dict[str, Rule] = {"nearest": _nearest, "medoid": _medoid, "mean": _mean, "majority": _majority}
+
+
+def _array_distance(p: Any, q: Any) -> float:
+    return float(np.linalg.norm(_numbers(p, "medoid") - _numbers(q, "medoid")))
+
+
+def _numbers(payload: Any, rule: str) -> NDArray[np.float64]:
+    array = np.asarray(payload)
+    if array.dtype.kind not in "fiub":
+        more = "give distance=, a function of two payloads, or " if rule == "medoid" else ""
+        raise CombinationError(
+            f"rule={rule!r} needs payloads of numbers, got {type(payload).__name__}; {more}use 'majority' or 'nearest'"
+        )
+    return array.astype(np.float64)

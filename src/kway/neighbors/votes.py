@@ -1,0 +1,201 @@
+"""Votes: the labels of the k nearest (q, k) and their distances -> classes voted for, best first. Never q x K.
+
+    "uniform"      every voter the same
+    "distance"     1 / d; voters at distance 0 take all
+    "similarity"   sim(x_i, x') of the metric, clipped at 0 and normalised in log space, so that no kernel underflows
+    callable       weights = f(distances), (q, k) -> (q, k)
+
+Only the proportions within a row matter. Where every vote of a row is zero, its voters count the same.
+A sample weight w makes a row count as w rows: the nearest rows vote until k of them are full, the last in part, which
+is what copies of the row would do. Class weights multiply the votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.compute.kernels.votes import complete, fill_weight, tally
+from kway.errors import CombinationError, InputError
+from kway.search.metrics import Metric
+
+
+class Vote(Protocol):
+    """How much each neighbour's vote counts."""
+
+    def weigh(self, distances: NDArray, metric: Metric) -> NDArray[np.float64]:
+        """Weights (q, k) >= 0 of voters at these distances (q, k), inf where there is none."""
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Every voter the same."""
+
+    def weigh(self, distances: NDArray, metric: Metric) -> NDArray[np.float64]:
+        """Ones."""
+        return np.isfinite(distances).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class InverseDistance:
+    """1 / d, as the share of the nearest voter's: d_min / d cannot overflow."""
+
+    def weigh(self, distances: NDArray, metric: Metric) -> NDArray[np.float64]:
+        """d_min / d, and where d_min is 0, one for the voters at 0 and nothing for the others."""
+        if metric.base == "dot":
+            raise CombinationError(
+                "weights='distance' needs distances >= 0, and those of the metric 'dot' can be negative; "
+                "use weights='similarity', or metric='cosine'"
+            )
+        d = distances.astype(np.float64)  # (q, k)
+        least = d.min(axis=1, keepdims=True, initial=np.inf)  # (q, 1)
+        at_zero = (d == 0).astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(least > 0, np.where(np.isfinite(d), least / d, 0.0), at_zero)
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """The metric's own similarity, exp(log sim - largest log sim of the row)."""
+
+    def weigh(self, distances: NDArray, metric: Metric) -> NDArray[np.float64]:
+        """Shares of the most similar voter's similarity."""
+        found = np.isfinite(distances)
+        logs = np.full(distances.shape, -np.inf)
+        logs[found] = metric.log_similarity(distances[found].astype(np.float64))
+        most = logs.max(axis=1, keepdims=True, initial=-np.inf)  # (q, 1)
+        return np.exp(logs - np.where(np.isfinite(most), most, 0.0))
+
+
+@dataclass(frozen=True)
+class Custom:
+    """A function of the distances."""
+
+    function: Callable[[NDArray], Any]
+
+    def weigh(self, distances: NDArray, metric: Metric) -> NDArray[np.float64]:
+        """f(distances), checked; voters that do not exist weigh nothing."""
+        weights = np.asarray(self.function(distances), dtype=np.float64)
+        if weights.shape != distances.shape:
+            raise InputError(
+                f"weights(distances) gave shape {weights.shape} for distances of shape {distances.shape}; "
+                "give one weight for each distance"
+            )
+        weights = np.where(np.isfinite(distances), weights, 0.0)
+        if not np.isfinite(weights).all() or (weights < 0).any():
+            raise InputError("weights(distances) gave a negative or infinite weight; give weights >= 0")
+        return weights
+
+
+VOTES: dict[str, Vote] = {"uniform": Uniform(), "distance": InverseDistance(), "similarity": Similarity()}
+
+
+def pick_vote(weights: Any) -> Vote:
+    """The vote of a name, or of a function of the distances."""
+    if callable(weights):
+        return Custom(weights)
+    if isinstance(weights, str) and weights in VOTES:
+        return VOTES[weights]
+    known = ", ".join(map(repr, VOTES))
+    raise InputError(f"unknown weights {weights!r}; use one of {known}, or a function of the distances")
+
+
+def _by_meeting(counts: NDArray) -> NDArray[np.int64]:
+    return np.zeros(0, np.int64)
+
+
+def _by_label(counts: NDArray) -> NDArray[np.int64]:
+    return np.arange(len(counts))
+
+
+def _by_prior(counts: NDArray) -> NDArray[np.int64]:
+    rank = np.empty(len(counts), np.int64)
+    rank[prior_order(counts)] = np.arange(len(counts))
+    return rank
+
+
+TIES: dict[str, Callable[[NDArray], NDArray[np.int64]]] = {
+    "nearest": _by_meeting,  # among tied classes, the one whose nearest voter is nearest
+    "smallest": _by_label,  # the smallest label
+    "prior": _by_prior,  # the most frequent class in training
+}
+
+
+def pick_ties(ties: Any, counts: NDArray) -> NDArray[np.int64]:
+    """Rank of every class (K,), lower wins a tie; empty where the nearest voter decides. counts (K,) in training."""
+    if not isinstance(ties, str) or ties not in TIES:
+        raise InputError(f"unknown ties {ties!r}; use one of {', '.join(map(repr, TIES))}")
+    return TIES[ties](counts)
+
+
+def prior_order(counts: NDArray) -> NDArray[np.int64]:
+    """Classes from the most to the least frequent, equals in the order of their labels."""
+    return np.argsort(-np.asarray(counts, np.float64), kind="stable")
+
+
+class Tally(NamedTuple):
+    """Classes voted for (q, m), best first, -1 where fewer were, and their shares of the vote (q, m)."""
+
+    classes: NDArray[np.int64]
+    shares: NDArray[np.float64]
+
+
+def count_votes(codes: NDArray[np.int64], weights: NDArray[np.float64], rank: NDArray[np.int64]) -> Tally:
+    """Add up the weights (q, k) of the voters' class codes (q, k), -1 where nobody votes.
+
+    >>> count_votes(np.array([[2, 0, 0]]), np.array([[1.0, 1.0, 1.0]]), np.zeros(0, np.int64)).classes
+    array([[ 0,  2, -1]])
+    """
+    codes = np.ascontiguousarray(codes, dtype=np.int64)
+    classes, totals = np.empty_like(codes), np.empty(codes.shape)
+    tally(codes, np.ascontiguousarray(weights, dtype=np.float64), rank, classes, totals)
+    return Tally(classes, totals / _nonzero(totals.sum(axis=1, keepdims=True)))
+
+
+def shares_of(weights: NDArray[np.float64], voting: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Weights (q, k) that sum to 1 in each row; where all are zero, the voters count the same."""
+    weights = np.where(voting, weights, 0.0)
+    totals = weights.sum(axis=1, keepdims=True)
+    weights = np.where(totals > 0, weights, voting.astype(np.float64))
+    return weights / _nonzero(weights.sum(axis=1, keepdims=True))
+
+
+class Filled(NamedTuple):
+    """The part of each voter that counts (q, k), and the most that any query is still short of k full rows."""
+
+    parts: NDArray[np.float64]
+    short: float
+
+
+def fill(row_weights: NDArray[np.float64], k: int) -> Filled:
+    """Voters of weights (q, m), nearest first, taken until k rows are full."""
+    parts = np.empty_like(row_weights)
+    return Filled(parts, float(fill_weight(row_weights, float(k), parts)))
+
+
+def padded(votes: Tally, k: int, order: NDArray[np.int64]) -> Tally:
+    """The k best classes: those voted for, then, at share 0, the others in the given order (K,)."""
+    q, m = votes.classes.shape
+    classes, shares = np.full((q, k), -1, np.int64), np.zeros((q, k))
+    classes[:, :m], shares[:, :m] = votes.classes[:, :k], votes.shares[:, :k]
+    complete(classes, shares, order, min(m, k))
+    return Tally(classes, shares)
+
+
+def dense(votes: Tally, n_classes: int, dtype: Any) -> NDArray:
+    """Shares as a (q, K) array whose argmax is the winner: one that won a tie stands a rounding above the others."""
+    table = np.zeros((len(votes.classes), n_classes), dtype)
+    rows, columns = np.nonzero(votes.classes >= 0)
+    table[rows, votes.classes[rows, columns]] = votes.shares[rows, columns]
+    rivals = votes.shares[:, 1:].max(axis=1, initial=0.0).astype(dtype)  # (q,)
+    tied = np.flatnonzero((votes.shares[:, 0].astype(dtype) <= rivals) & (rivals > 0))
+    table[tied, votes.classes[tied, 0]] = np.nextafter(rivals[tied], np.asarray(2.0, dtype))
+    return table
+
+
+def _nonzero(totals: NDArray) -> NDArray:
+    return np.where(totals > 0, totals, 1.0)

@@ -1,0 +1,113 @@
+"""CentroidClassifier against scikit-learn's NearestCentroid and its own definition."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import NearestCentroid
+from sklearn.utils.estimator_checks import check_estimator
+
+import kway
+from kway.errors import CombinationError
+from kway.neighbors import CentroidClassifier
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return train_test_split(X, y, random_state=0, stratify=y)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_scikit_learns_own_checks(metric):
+    results = check_estimator(CentroidClassifier(metric), on_fail=None, on_skip=None)
+    assert [r["check_name"] for r in results if r["status"] == "failed"] == []
+
+
+def test_the_same_means_and_answers_as_scikit_learn(digits):
+    X, Q, y, _ = digits
+    X, Q = X[:, X.std(axis=0) > 1], Q[:, X.std(axis=0) > 1]  # scikit-learn warns of columns that do not vary
+    ours, theirs = CentroidClassifier().fit(X, y), NearestCentroid().fit(X, y)
+    np.testing.assert_allclose(ours.centroids_, theirs.centroids_, atol=1e-12)
+    np.testing.assert_array_equal(ours.predict(Q), theirs.predict(Q))
+
+
+def test_cosine_means_are_of_unit_rows(digits):
+    X, Q, y, _ = digits
+    model = CentroidClassifier("cosine").fit(X, y)
+    units = X / np.linalg.norm(X, axis=1, keepdims=True)
+    means = np.stack([units[y == c].mean(axis=0) for c in range(10)])
+    np.testing.assert_allclose(model.centroids_, means, atol=1e-12)
+    cosines = Q @ means.T / np.linalg.norm(means, axis=1)
+    np.testing.assert_array_equal(model.predict(Q), cosines.argmax(axis=1))
+
+
+def test_probabilities_are_those_of_round_clouds(digits):
+    X, Q, y, _ = digits
+    model = CentroidClassifier().fit(X, y)
+    width = np.mean(np.square(X - model.centroids_[y]))
+    z = -np.square(Q[:, None] - model.centroids_).sum(axis=2) / (2 * width)
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(model.predict_proba(Q), p / p.sum(axis=1, keepdims=True), atol=1e-9)
+    labels, scores = model.predict_topk(Q, 3)
+    np.testing.assert_allclose(scores, np.sort(model.predict_proba(Q), axis=1)[:, :-4:-1], atol=1e-9)
+    np.testing.assert_array_equal(labels[:, 0], model.predict(Q))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_taken_in_parts_are_as_good_as_at_once(digits, metric, dtype):
+    X, Q, y, _ = digits
+    X, Q = X.astype(dtype), Q.astype(dtype)
+    grown = CentroidClassifier(metric)
+    for part in np.array_split(np.argsort(y, kind="stable"), 7):
+        grown.partial_fit(X[part], y[part])
+    whole = CentroidClassifier(metric).fit(X, y)
+    np.testing.assert_allclose(grown.centroids_, whole.centroids_, rtol=1e-5, atol=1e-6)
+    assert grown.scale_ == pytest.approx(whole.scale_, rel=1e-9)
+    np.testing.assert_allclose(grown.predict_proba(Q), whole.predict_proba(Q), atol=1e-5)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_sparse_rows_answer_as_dense_ones(digits, metric):
+    X, Q, y, _ = digits
+    dense = CentroidClassifier(metric).fit(X, y)
+    sparse = CentroidClassifier(metric).fit(sp.csr_matrix(X), y)
+    np.testing.assert_allclose(dense.predict_proba(Q), sparse.predict_proba(sp.csr_matrix(Q)), atol=1e-9)
+
+
+def test_a_large_common_offset_costs_no_digits(digits):
+    X, Q, y, _ = digits
+    near = CentroidClassifier().fit(X.astype(np.float32), y).predict(Q.astype(np.float32))
+    far = CentroidClassifier().fit((X + 4096).astype(np.float32), y).predict((Q + 4096).astype(np.float32))
+    np.testing.assert_array_equal(near, far)
+
+
+def test_a_class_named_without_rows_never_wins():
+    model = CentroidClassifier().partial_fit([[1.0], [2.0]], ["a", "b"], classes=["a", "b", "c"])
+    assert set(model.predict([[0.0], [5.0], [-100.0]])) == {"a", "b"}
+    assert model.predict_proba([[0.0]])[0, 2] == 0
+
+
+def test_other_metrics_are_refused():
+    with pytest.raises(CombinationError, match="mean"):
+        CentroidClassifier("manhattan").fit([[0.0], [1.0]], [0, 1])
+
+
+def test_a_model_file_gives_the_same_answers_and_goes_on_learning(digits, tmp_path):
+    X, Q, y, yq = digits
+    model = CentroidClassifier().fit(X, y)
+    model.save(tmp_path / "model.kway")
+    again = kway.load(tmp_path / "model.kway")
+    np.testing.assert_array_equal(again.predict_proba(Q), model.predict_proba(Q))
+    np.testing.assert_allclose(again.partial_fit(Q, yq).centroids_, model.partial_fit(Q, yq).centroids_)
+
+
+def test_many_classes_by_top_k():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(20_000, 8)).astype(np.float32)
+    model = CentroidClassifier().fit(np.repeat(centres, 2, axis=0), np.repeat(np.arange(20_000), 2))
+    labels, scores = model.predict_topk(centres[:500], 3)
+    np.testing.assert_array_equal(labels[:, 0], np.arange(500))
+    assert (np.diff(scores, axis=1) <= 0).all()

@@ -1,0 +1,232 @@
+"""Promises: the bound is exact, the search for probes keeps its confidence, and real queries keep the promise."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom, binomtest
+
+import kway
+from kway.errors import InputError
+from kway.neighbors import NeighborsClassifier, Target
+from kway.neighbors.promise import ladder, lower_bound, make, search_probes
+from kway.neighbors.training import without_self
+
+DATA = os.environ.get("KWAY_DATA")
+
+
+@pytest.mark.parametrize(("right", "n"), [(1497, 1497), (1496, 1497), (3996, 4000), (0, 10), (5, 10)])
+def test_the_bound_is_clopper_and_pearsons(right, n):
+    bound = lower_bound(right, n, 0.95)
+    low = binomtest(right, n, alternative="greater").proportion_ci(0.95, method="exact").low
+    assert bound == pytest.approx(low, abs=1e-10)
+    if right:
+        assert binom.sf(right - 1, n, bound) == pytest.approx(0.05)
+
+
+def test_the_default_needs_about_1500_queries_without_a_disagreement():
+    need = Target().least_queries
+    assert need == 1497
+    assert lower_bound(need, need, 0.95) >= 0.998 > lower_bound(need - 1, need - 1, 0.95)
+
+
+class Simulated:
+    """Queries each of which agrees from some number of probes on; the true agreement is known."""
+
+    def __init__(self, rng, n, hardness):
+        self.n = n
+        self.needs = rng.exponential(hardness, n)
+
+    def disagreements(self, probes):
+        self.last = probes
+        return int((self.needs > probes).sum())
+
+    def pays(self):
+        return self.last <= 32
+
+
+def test_promises_are_broken_no_more_often_than_the_confidence_says():
+    target = Target(agreement=0.99, confidence=0.9, n_queries=1000, n_pilot=200)
+    rng = np.random.default_rng(0)
+    broken = made = 0
+    for _ in range(600):
+        hardness = 2.0
+        found = search_probes(
+            ladder(64), Simulated(rng, target.n_pilot, hardness), Simulated(rng, target.n_queries, hardness), target
+        )
+        if found.probes is not None:
+            made += 1
+            broken += np.exp(-found.probes / hardness) > 1 - target.agreement  # P(a new query disagrees)
+    assert made > 400  # it does promise
+    assert broken <= binom.ppf(0.999, 600, 1 - target.confidence)
+
+
+def test_probes_go_down_to_the_last_that_passes():
+    rng = np.random.default_rng(1)
+    sample = Simulated(rng, 1000, 2.0)
+    sample.needs[:] = 5.0  # all agree from 6 probes on, none before
+    found = search_probes(ladder(64), Simulated(rng, 200, 2.0), sample, Target(0.99, 0.9))
+    assert found.probes == 6
+
+
+def test_probes_that_cost_more_than_exact_search_are_not_promised():
+    rng = np.random.default_rng(2)
+    found = search_probes(ladder(64), Simulated(rng, 200, 30.0), Simulated(rng, 1000, 30.0), Target(0.99, 0.9))
+    assert found.probes is None
+    assert found.disagreements > 0
+
+
+def test_hashes_that_miss_too_much_give_way_to_exact_search():
+    X, y, Q, _ = real_digits()
+    model = NeighborsClassifier(index="lsh", promise=Target(0.99)).fit(X, y)
+    exact = NeighborsClassifier(index="flat").fit(X, y)
+    assert (model.predict(Q) == exact.predict(Q)).mean() > 0.985
+    assert model.promise_.exact == (model.index_.recipe == kway.search.Flat())
+
+
+def test_too_few_rows_stay_exact_and_say_so():
+    X, y, _, _ = real_digits()
+    model = NeighborsClassifier(index=kway.search.Landmarks()).fit(X[:1200], y[:1200])
+    assert model.promise_.exact
+    assert "1,497" in str(model.promise_)
+    assert "stays exact" in model.index_.why_
+    plain = NeighborsClassifier(index="flat").fit(X[:1200], y[:1200])
+    np.testing.assert_array_equal(model.kneighbors(X[1200:1300])[1], plain.kneighbors(X[1200:1300])[1])
+
+
+@pytest.mark.parametrize("of", ["votes", "recall"])
+def test_a_promise_on_real_digits(of):
+    X, y, Q, _ = real_digits()
+    target = Target(agreement=0.99, of=of)
+    model = NeighborsClassifier(index="landmarks", promise=target).fit(X, y)
+    made = model.promise_
+    assert not made.exact
+    assert made.bound >= 0.99
+    assert model.index_.probes == made.probes < model.index_.n_landmarks
+    assert f"{made.probes} probes" in str(made)
+    exact = NeighborsClassifier(index="flat").fit(X, y)
+    if of == "votes":
+        assert (model.predict(Q) == exact.predict(Q)).mean() > 0.985
+    else:
+        ours, theirs = model.kneighbors(Q)[1], exact.kneighbors(Q)[1]
+        assert np.mean([np.isin(a, b).mean() for a, b in zip(ours, theirs)]) > 0.985
+
+
+def test_fewer_probes_are_promised_where_less_is_asked():
+    X, y, _, _ = real_digits()
+    probes = [
+        NeighborsClassifier(index="landmarks", promise=Target(agreement=a)).fit(X, y).promise_.probes
+        for a in (0.9, 0.99)
+    ]
+    assert probes[0] < probes[1]
+
+
+def test_probes_that_were_given_are_kept_without_a_promise():
+    X, y, _, _ = real_digits()
+    model = NeighborsClassifier(index=kway.search.Landmarks(probes=3)).fit(X, y)
+    assert model.promise_ is None
+    assert model.index_.probes == 3
+
+
+def test_queries_of_ones_own_can_be_asked():
+    X, y, Q, _ = real_digits()
+    index = kway.search.Landmarks().build(X)
+    made = make(index, X, None, 5, lambda found: y[found.ids[:, 0]], Target(0.95), queries=Q)
+    assert made.index is index
+    assert made.promise.n_queries == 800
+
+
+def test_a_promise_is_made_again_when_the_rows_have_grown(tmp_path):
+    X, y, _, _ = real_digits()
+    model = NeighborsClassifier(index="landmarks", promise=Target(0.95, n_pilot=100)).fit(X[:60], y[:60])
+    assert model.promise_.exact  # too few rows to promise anything
+    model.partial_fit(X[60:2000], y[60:2000])
+    first = model.promise_
+    assert not first.exact
+    model.partial_fit(X[2000:2100], y[2000:2100])
+    assert model.promise_ is first
+    assert model.index_.n_rows == 2100
+    model.partial_fit(X[2100:3000], y[2100:3000])
+    assert model.promise_.n_rows == 3000
+    model.save(tmp_path / "model.kway")
+    assert kway.load(tmp_path / "model.kway").promise_ == model.promise_
+
+
+class Drawn:
+    """Real queries whose agreement at every step is known, drawn from a population."""
+
+    def __init__(self, right, steps, rows):
+        self.n, self.right, self.steps = len(rows), right[rows], steps
+
+    def disagreements(self, probes):
+        return int((~self.right[:, self.steps.index(probes)]).sum())
+
+    def pays(self):
+        return True
+
+
+def test_promises_on_real_digits_hold_on_the_whole_by_repetition():
+    """400 promises on samples of real digits; how often the whole population falls short is what was said."""
+    X, y, _, _ = real_digits()
+    X, y = X[:3000], y[:3000]
+    model = NeighborsClassifier(index=kway.search.Landmarks(probes=1)).fit(X, y)
+    exact = NeighborsClassifier(index="flat").fit(X, y)
+    own = np.arange(len(y))
+    truth = exact._winners(without_self(exact.index_.nearest(X, 6), own))
+    steps = ladder(model.index_.n_landmarks // 2)
+    answers = [model._winners(without_self(model.index_.nearest(X, 6, probes=p), own)) for p in steps]
+    right = np.column_stack([answer == truth for answer in answers])  # (n, steps)
+    population = right.mean(axis=0)
+    target, rng = Target(0.985, 0.9), np.random.default_rng(0)
+    made = broken = 0
+    for _ in range(400):
+        rows = rng.permutation(len(y))
+        found = search_probes(steps, Drawn(right, steps, rows[:200]), Drawn(right, steps, rows[200:900]), target)
+        if found.probes is not None:
+            made += 1
+            broken += population[steps.index(found.probes)] < target.agreement
+    assert made > 200
+    assert broken <= binom.ppf(0.999, 400, 0.1)
+
+
+@pytest.mark.parametrize("bad", [{"agreement": 1.0}, {"confidence": 0.0}, {"of": "luck"}])
+def test_bad_targets_are_refused(bad):
+    with pytest.raises(InputError):
+        Target(**bad)
+
+
+def real_digits():
+    data = kway.datasets.digits()
+    return tuple(
+        np.asarray(a, np.float32) if a.ndim == 2 else a for a in (data.x_train, data.y_train, data.x_test, data.y_test)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA, reason="needs KWAY_DATA")
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_the_default_promise_holds_on_unseen_queries(name):
+    X, y, Q, _ = full(name)
+    exact = NeighborsClassifier(index="flat").fit(X, y)
+    truth = exact.predict(Q)
+    agreements = []
+    for seed in range(3):
+        model = NeighborsClassifier(index=kway.search.Landmarks(seed=seed), promise=Target(seed=seed)).fit(X, y)
+        agreements.append((model.predict(Q) == truth).mean())
+    assert min(agreements) >= 0.998, agreements
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA, reason="needs KWAY_DATA")
+def test_mnist_accuracy_by_tie_rule():
+    X, y, Q, yq = full("mnist")
+    model = NeighborsClassifier(5).fit(X, y)
+    assert model.score(Q, yq) == pytest.approx(0.9693, abs=1e-9)
+    assert NeighborsClassifier(5, ties="smallest").fit(X, y).score(Q, yq) == pytest.approx(0.9688, abs=1e-9)
+
+
+def full(name):
+    z = np.load(Path(DATA) / f"{name}.npz")
+    rows = [z[k].reshape(len(z[k]), -1).astype(np.float32) / 255 for k in ("x_train", "x_test")]
+    return rows[0], z["y_train"].astype(int), rows[1], z["y_test"].astype(int)
