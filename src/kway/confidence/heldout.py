@@ -1,0 +1,132 @@
+"""Rows that the estimator has not learned from, which is where every promise comes from.
+
+    cv = 0.2        a share: that part of the rows, drawn at random, is held out
+    cv = 5          folds: every row is held out once, by the estimator that learned from the other folds
+    cv = splitter   scikit-learn's, or pairs (learn, held) of row numbers, where rows in random order would be too easy
+    cv = "prefit"   the estimator has been fitted before, on other rows: all rows given are held out
+
+A class never loses its last row to the held-out part: of a class of which all rows were drawn, one goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+
+from kway.compute.threads import spans
+from kway.errors import InputError
+
+ENTRIES = 2**22  # numbers of a (rows, classes) table that are held at once
+
+
+class Split(NamedTuple):
+    """Positions of the rows to learn from, and of those held out."""
+
+    learn: NDArray[np.int64]
+    held: NDArray[np.int64]
+
+
+def take(X: Any, rows: NDArray[np.int64]) -> Any:
+    """These rows of an array, a sparse matrix, a frame or a list."""
+    return _safe_indexing(X, rows)
+
+
+def blocks(X: Any, n: int, n_columns: int) -> Iterator[Any]:
+    """X in blocks of rows, each with at most ENTRIES numbers in a table of that many columns."""
+    parts = spans(n, max(1, ENTRIES // max(1, n_columns)))
+    if len(parts) <= 1:
+        yield X
+        return
+    for part in parts:
+        yield take(X, np.arange(part.start, part.stop))
+
+
+def is_share(cv: Any) -> bool:
+    """Whether cv is a share of the rows."""
+    return isinstance(cv, float | np.floating) and bool(0 < cv < 1)
+
+
+def is_folds(cv: Any) -> bool:
+    """Whether cv is a number of folds."""
+    return isinstance(cv, int | np.integer) and not isinstance(cv, bool) and bool(cv >= 2)
+
+
+def is_explicit(cv: Any) -> bool:
+    """Whether cv is a splitter, or a list of pairs."""
+    return isinstance(cv, list | tuple) or (hasattr(cv, "split") and not isinstance(cv, str))
+
+
+def check_cv(cv: Any, folds: bool) -> None:
+    """Refuse a cv that means nothing; `folds` says whether more than one split is allowed."""
+    if is_share(cv) or is_explicit(cv) or (isinstance(cv, str) and cv == "prefit") or (folds and is_folds(cv)):
+        return
+    ways = "a number of folds >= 2, " if folds else ""
+    raise InputError(
+        f"cv must be {ways}a share of the rows between 0 and 1, a splitter, pairs (learn, held) of row numbers, "
+        f"or 'prefit'; got {cv!r}"
+    )
+
+
+def splits(cv: Any, X: Any, codes: NDArray[np.int64], rng: np.random.RandomState) -> list[Split]:
+    """The splits that cv stands for, those without a held-out row left out."""
+    if is_share(cv):
+        found = [hold_out(codes, float(cv), rng)]
+    elif is_folds(cv):
+        found = folds(codes, int(cv), rng)
+    else:
+        given = cv.split(X, codes) if hasattr(cv, "split") else cv
+        found = [Split(_numbers(learn, len(codes)), _numbers(held, len(codes))) for learn, held in given]
+    return [split for split in found if len(split.held)]
+
+
+def one_split(cv: Any, X: Any, codes: NDArray[np.int64], rng: np.random.RandomState) -> Split:
+    """The one split that cv stands for; where no row can be held out, all are learned from."""
+    found = splits(cv, X, codes, rng)
+    if len(found) > 1:
+        raise InputError(f"cv gives {len(found)} splits; a promise rests on one: pass a share, or one pair of rows")
+    return found[0] if found else Split(np.arange(len(codes)), np.empty(0, np.int64))
+
+
+def check_learned(codes: NDArray[np.int64], split: Split, classes: NDArray) -> None:
+    """Refuse a split that leaves a class without rows to learn from."""
+    missing = np.setdiff1d(codes, codes[split.learn])
+    if len(missing):
+        raise InputError(
+            f"cv leaves {len(missing)} classes without a row to learn from, such as {classes[missing].tolist()[0]!r}; "
+            "keep a row of each"
+        )
+
+
+def _numbers(rows: Any, n: int) -> NDArray[np.int64]:
+    """Row numbers of a list of them, or of a mask (n,)."""
+    rows = np.asarray(rows)
+    rows = np.flatnonzero(rows) if rows.dtype == bool and rows.shape == (n,) else rows.astype(np.int64)
+    if len(rows) and not (rows.min() >= 0 and rows.max() < n):
+        raise InputError(f"cv names rows outside 0..{n - 1}: {rows.min()} to {rows.max()}")
+    return rows
+
+
+def hold_out(codes: NDArray[np.int64], share: float, rng: np.random.RandomState) -> Split:
+    """A share of the rows at random (not stratified: that would break the exchangeability that promises rest on)."""
+    order = rng.permutation(len(codes))
+    n_held = round(share * len(codes))
+    held, learn = order[:n_held], order[n_held:]
+    missing = np.setdiff1d(codes[held], codes[learn])
+    _, first = np.unique(codes[held], return_index=True)
+    back = first[np.isin(codes[held][first], missing)]  # one row of each class that nothing was left of
+    return Split(np.sort(np.concatenate([learn, held[back]])), np.sort(np.delete(held, back)))
+
+
+def folds(codes: NDArray[np.int64], n_folds: int, rng: np.random.RandomState) -> list[Split]:
+    """Each class dealt over the folds in turn; the only row of a class is always learned from."""
+    order = rng.permutation(len(codes))
+    order = order[np.argsort(codes[order], kind="stable")]  # class by class, shuffled within
+    fold = np.empty(len(codes), np.int64)
+    fold[order] = np.arange(len(codes)) % n_folds
+    counts = np.bincount(codes)
+    fold[counts[codes] < 2] = -1
+    return [Split(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)]

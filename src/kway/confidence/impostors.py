@@ -1,0 +1,183 @@
+"""How many impostors get in: classes are left out in turn, and their rows play the unknown.
+
+    for each group of classes: fit without it, set the threshold on held-out rows of the others, then
+    accepted = rows of the group with a score at or above the threshold
+    AUROC    = P(a known row scores above an impostor), ties count half
+    bound    = Clopper-Pearson: the a with P(Binomial(n, a) <= accepted) = 1 - confidence
+
+All of this happens inside the rows that the final estimator learns from, so the rows that set its threshold stay
+unseen and the false-reject rate stays exact. Rows of one class are alike, so the bound is about rows drawn from
+impostors like the classes left out, together; `worst_share` shows how much classes differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+from kway.confidence import heldout
+from kway.confidence.scores import Scorer
+from kway.data.labels import Labels
+
+CONFIDENCE = 0.95
+GIVEN, LEFT_OUT = "rows labelled unknown", "classes left out"
+_SHARE = 0.25  # of the known rows, held out to set the threshold in each trial
+_MOST_ROWS = 4000  # known and impostor rows scored a trial: five groups bound a share within one in a hundred
+_ROUNDING = 1e-9
+
+
+class Trial(NamedTuple):
+    """One score in one trial: known (m,) and impostor (i,) scores, the impostors' classes (i,), the threshold."""
+
+    known: NDArray[np.float64]
+    impostors: NDArray[np.float64]
+    classes: NDArray
+    threshold: float
+
+
+@dataclass(frozen=True)
+class FalseAccepts:
+    """What one score did against impostors; `bound` holds with `confidence` for impostors like these."""
+
+    score: str
+    impostors: str  # "classes left out" | "rows labelled unknown"
+    auroc: float
+    accepted: int
+    n_impostors: int
+    bound: float
+    confidence: float
+    worst_class: Any
+    worst_share: float
+
+    @property
+    def share(self) -> float:
+        """Share of the impostors that got in."""
+        return self.accepted / self.n_impostors if self.n_impostors else math.nan
+
+    def __str__(self) -> str:
+        return (
+            f"{self.share:.1%} of {self.n_impostors:,} impostors ({self.impostors}) were accepted, at most "
+            f"{self.bound:.1%} at {self.confidence:.4g} confidence (AUROC {self.auroc:.3f} by {self.score})"
+        )
+
+
+Learn = Callable[[Any, Labels], Any]  # rows, labels -> a fitted estimator
+Bind = Callable[[list[str], Any, Any], list[Scorer]]  # scores, estimator, its training rows -> a Scorer each
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything a trial needs: rows X with labels, how to fit, how to score, which scores, the false-reject rate."""
+
+    X: Any
+    labels: Labels
+    learn: Learn
+    bind: Bind
+    names: list[str]
+    rate: float
+    rng: np.random.RandomState
+
+    def class_groups(self, n_groups: int) -> list[NDArray[np.int64]]:
+        """Codes to leave out together; at least two classes always stay."""
+        width = self.labels.n_classes
+        n_groups = min(n_groups, width)
+        if width < 3 or n_groups < 1:
+            return []
+        n_groups = max(n_groups, -(-width // (width - 2)))  # a group leaves two classes at least
+        return [np.sort(part) for part in np.array_split(self.rng.permutation(width), n_groups) if len(part)]
+
+    def leave_out(self, group: NDArray[np.int64]) -> list[Trial]:
+        """One trial a score: the group's rows are the impostors."""
+        out = np.isin(self.labels.codes, group)
+        impostors = np.flatnonzero(out)
+        shown = self.labels.classes[self.labels.codes[impostors]]
+        return self.against(np.flatnonzero(~out), heldout.take(self.X, impostors), shown)
+
+    def _some(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """As many of the rows as a trial scores."""
+        return rows if len(rows) <= _MOST_ROWS else np.sort(self.rng.permutation(rows)[:_MOST_ROWS])
+
+    def against(self, known: NDArray[np.int64], X_out: Any, shown: NDArray) -> list[Trial]:
+        """One trial a score: fit on a part of the known rows, the threshold from the rest, then these impostors."""
+        split = heldout.hold_out(self.labels.codes[known], _SHARE, self.rng)
+        learn, held = known[split.learn], known[split.held]
+        X_in = heldout.take(self.X, learn)
+        present, codes = np.unique(self.labels.codes[learn], return_inverse=True)
+        estimator = self.learn(X_in, Labels(self.labels.classes[present], codes))
+        X_held, n_out = heldout.take(self.X, self._some(held)), len(shown)
+        if n_out > _MOST_ROWS:
+            some = self._some(np.arange(n_out))
+            X_out, shown = heldout.take(X_out, some), shown[some]
+        trials = []
+        for score in self.bind(self.names, estimator, X_in):
+            inside = score(X_held) if len(held) else np.empty(0)
+            trials.append(Trial(inside, score(X_out), shown, reject_threshold(inside, self.rate)))
+        return trials
+
+
+def run(study: Study, n_groups: int, given: Any, n_given: int, unknown: Any) -> tuple[FalseAccepts, ...]:
+    """One report a score, best AUROC first: against the given impostors where there are any, else by classes."""
+    everyone = np.arange(len(study.labels.codes))
+    if n_given:
+        rounds = [study.against(everyone, given, np.full(n_given, unknown))]
+    else:
+        rounds = [study.leave_out(group) for group in study.class_groups(n_groups)]
+    if not rounds:
+        return ()
+    kind = GIVEN if n_given else LEFT_OUT
+    # the best of several is chosen by the same trials: the bounds hold for all of them at once
+    confidence = 1 - (1 - CONFIDENCE) / len(study.names)
+    reports = [summary(name, kind, [trials[i] for trials in rounds], confidence) for i, name in enumerate(study.names)]
+    return tuple(sorted(reports, key=lambda report: -report.auroc))
+
+
+def summary(name: str, kind: str, trials: list[Trial], confidence: float) -> FalseAccepts:
+    """The trials of one score, together."""
+    accepted = np.concatenate([trial.impostors >= trial.threshold for trial in trials])
+    shown, place = np.unique(np.concatenate([trial.classes for trial in trials]), return_inverse=True)
+    shares = np.bincount(place, accepted) / np.bincount(place)
+    worst = int(shares.argmax())
+    count, n = int(accepted.sum()), len(accepted)
+    areas = [auroc(trial.known, trial.impostors) for trial in trials]
+    area = float(np.mean(areas))
+    label = shown[worst].item() if isinstance(shown[worst], np.generic) else shown[worst]
+    bound = upper_bound(count, n, confidence)
+    return FalseAccepts(name, kind, area, count, n, bound, confidence, label, float(shares[worst]))
+
+
+def reject_threshold(known: NDArray[np.float64], rate: float) -> float:
+    """The floor((m + 1) rate)-th smallest of m known scores: a new one is below it with chance `rate` at most.
+
+    >>> reject_threshold(np.arange(99.0), 0.01), reject_threshold(np.arange(98.0), 0.01)
+    (0.0, -inf)
+    """
+    rank = math.floor((len(known) + 1) * rate + _ROUNDING)
+    return float(np.partition(known, rank - 1)[rank - 1]) if rank >= 1 else -math.inf
+
+
+def auroc(known: NDArray, impostors: NDArray) -> float:
+    """P(known > impostor) + P(equal) / 2 (Mann and Whitney).
+
+    >>> auroc(np.array([2.0, 3.0]), np.array([1.0, 2.0]))
+    0.875
+    """
+    if not len(known) or not len(impostors):
+        return 0.5
+    below = np.sort(impostors)
+    beaten = np.searchsorted(below, known, "left") + np.searchsorted(below, known, "right")  # twice, ties once
+    return float(beaten.mean() / 2 / len(impostors))
+
+
+def upper_bound(count: int, n: int, confidence: float) -> float:
+    """Clopper-Pearson: the smallest share that would show at most this many only with chance 1 - confidence.
+
+    >>> round(upper_bound(0, 59, 0.95), 3)
+    0.05
+    """
+    return float(betaincinv(count + 1, n - count, confidence)) if count < n else 1.0

@@ -1,0 +1,192 @@
+"""TemperatureScaledClassifier: p = softmax(z / T), one number T > 0 learned on held-out rows; the answer never changes.
+
+z are the estimator's log-scores (logscores.py), T minimises their log loss (sharpness.py). T > 1 softens an estimator
+that is too sure, T < 1 sharpens one that is not sure enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+from kway.base import refuse_above_budget
+from kway.confidence import heldout
+from kway.confidence.heldout import ENTRIES, Split
+from kway.confidence.logscores import SCORES, LogScores, pick_source, raw, smoothing_of
+from kway.confidence.ranking import best_columns
+from kway.confidence.reliability import Reliability, reliability_of
+from kway.confidence.sharpness import TemperatureFit, best_temperature
+from kway.confidence.wrapper import Given, Wrapper
+from kway.data.labels import Labels
+from kway.search.index import TopK
+
+_MOST = 4 * ENTRIES  # scores of held-out rows kept at once; one number needs few rows, so more are sampled
+_PROBED = 200  # rows that tell where log-scores come from
+_BINS = 15
+
+
+class TemperatureScaledClassifier(Wrapper):
+    """Probabilities that mean what they say, for any classifier with scores or probabilities.
+
+    Parameters
+    ----------
+    estimator : any classifier; None is `SoftmaxClassifier()`. One without `predict_proba` (a support vector machine)
+        gets probabilities from its scores.
+    cv : 5 (folds: each row is scored by an estimator that did not learn from it), a share such as 0.2 (that part of
+        the rows is held out), a splitter or pairs (learn, held) of row numbers, or "prefit" (the estimator is fitted;
+        all rows given are held out). Unless prefit, `estimator_` is fitted on all rows.
+    random_state : seed of what is held out; None is 0.
+
+    Attributes
+    ----------
+    temperature_, temperature_fit_ (the certificate: slopes of opposite sign around 1 / T), estimator_, source_ (where
+    the log-scores come from); on the held-out rows, before (the estimator's own probabilities, softmax of its scores
+    where it has none) and after: log_loss_before_, log_loss_after_, ece_before_, ece_after_, reliability_before_,
+    reliability_after_ (NaN or None where no row could be held out).
+
+    Probabilities are computed and returned in float64.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = TemperatureScaledClassifier(random_state=0).fit(X, y)
+    >>> model.temperature_fit_.certified, model.log_loss_after_ <= model.log_loss_before_
+    (True, True)
+    """
+
+    reliability_before_: Reliability | None
+    reliability_after_: Reliability | None
+
+    def __init__(self, estimator: Any = None, cv: Any = 5, random_state: Any = None) -> None:
+        self.estimator = estimator
+        self.cv = cv
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> TemperatureScaledClassifier:
+        """Learn the estimator from X (n, d) and y (n,), and T from rows that it did not see."""
+        heldout.check_cv(self.cv, folds=True)
+        given = self._given(X, y)
+        fitted = self._prefit() if self._is_prefit() else self._learn(*given)
+        self._adopt(fitted)
+        n = len(given.labels.codes)
+        rng = self._rng()
+        probed = rng.permutation(n)[:_PROBED]
+        source = pick_source(fitted, heldout.take(given.X, np.sort(probed)))
+        values, codes = self._held_out(given, source, rng)
+        smoothing = 0.0 if source == SCORES else smoothing_of(values, codes)
+        self._log_scores = LogScores(source, smoothing)
+        self.source_ = source
+        z = values if source == SCORES else self._log_scores.smooth(values)
+        stated = softmax(values, axis=1) if source == SCORES else values
+        stated_at_all = hasattr(fitted, "predict_proba")
+        self.temperature_fit_ = best_temperature(z, codes, most_if_right=1.0 if stated_at_all else np.inf)
+        self.temperature_ = self.temperature_fit_.temperature
+        self.log_loss_before_, self.reliability_before_ = _report(stated, codes)
+        self.log_loss_after_, self.reliability_after_ = _report(softmax(z / self.temperature_, axis=1), codes)
+        return self
+
+    def _held_out(self, given: Given, source: str, rng: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Scores or probabilities (m, K) of held-out rows, and their classes (m,)."""
+        codes, width = given.labels.codes, len(given.labels.classes)
+        values, own = [np.empty((0, width))], [codes[:0]]
+        splits = self._splits(given, rng)
+        most = max(1, _MOST // width // max(1, len(splits)))
+        for learn, held in splits:
+            if len(held) > most:
+                held = np.sort(rng.permutation(held)[:most])
+            estimator = self.estimator_
+            if not self._is_prefit():
+                labels = Labels(given.labels.classes, codes[learn])
+                estimator = self._learn(heldout.take(given.X, learn), labels)
+            values.append(raw(estimator, heldout.take(given.X, held), source, len(held)))
+            own.append(codes[held])
+        return np.concatenate(values), np.concatenate(own)
+
+    def _splits(self, given: Given, rng: Any) -> list[Split]:
+        codes = given.labels.codes
+        if self._is_prefit():
+            return [Split(np.empty(0, np.int64), np.arange(len(codes)))]
+        splits = heldout.splits(self.cv, given.X, codes, rng)
+        for split in splits:
+            heldout.check_learned(codes, split, given.labels.classes)
+        return splits
+
+    @property
+    def ece_before_(self) -> float:
+        """Expected calibration error of the estimator's own probabilities on the held-out rows."""
+        return _error(self.reliability_before_)
+
+    @property
+    def ece_after_(self) -> float:
+        """Expected calibration error at temperature_ on the held-out rows."""
+        return _error(self.reliability_after_)
+
+    # ---- answers
+
+    def _scaled(self, X: Any) -> NDArray[np.float64]:
+        return self._log_scores(self.estimator_, X) / self.temperature_
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """softmax(z / T) (n, K)."""
+        check_is_fitted(self, "estimator_")
+        refuse_above_budget(_num_samples(X), len(self.classes_), 8, "predict_proba")
+        return softmax(self._scaled(X), axis=1)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """z / T (n, K); of two classes, the second's less the first's (n,)."""
+        check_is_fitted(self, "estimator_")
+        refuse_above_budget(_num_samples(X), len(self.classes_), 8, "decision_function")
+        z = self._scaled(X)
+        return z[:, 1] - z[:, 0] if z.shape[1] == 2 else z
+
+    def predict_topk(self, X: Any, k: int = 5) -> TopK:
+        """The k best labels of each row and their probabilities, best first; z is held a block of rows at a time."""
+        check_is_fitted(self, "estimator_")
+        width = len(self.classes_)
+        k = min(k, width)
+        ids, scores = [], []
+        for block in heldout.blocks(X, _num_samples(X), width):
+            p = softmax(self._scaled(block), axis=1)
+            best = best_columns(p, k)
+            ids.append(best)
+            scores.append(np.take_along_axis(p, best, axis=1))
+        return TopK(self.classes_[np.concatenate(ids)], np.concatenate(scores))
+
+    # ---- model files
+
+    def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        facts: dict[str, Any] = {"losses": [self.log_loss_before_, self.log_loss_after_]}
+        facts |= {"fit": asdict(self.temperature_fit_), "scores": asdict(self._log_scores)}
+        arrays: dict[str, NDArray] = {}
+        for when in ("before", "after"):
+            shape = getattr(self, f"reliability_{when}_")
+            if shape is not None:
+                arrays |= {f"{when}.{field}": value for field, value in shape._asdict().items()}
+        return facts, arrays
+
+    def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        self.log_loss_before_, self.log_loss_after_ = facts["losses"]
+        self.temperature_fit_ = TemperatureFit(**facts["fit"])
+        self.temperature_ = self.temperature_fit_.temperature
+        self._log_scores = LogScores(**facts["scores"])
+        self.source_ = self._log_scores.source
+        for when in ("before", "after"):
+            kept = f"{when}.edges" in arrays
+            shape = Reliability(*(arrays[f"{when}.{field}"] for field in Reliability._fields)) if kept else None
+            setattr(self, f"reliability_{when}_", shape)
+
+
+def _report(p: NDArray[np.float64], codes: NDArray[np.int64]) -> tuple[float, Reliability | None]:
+    """Log loss and reliability of probabilities (m, K); a probability of 0 counts as the smallest step from 1."""
+    if not len(p):
+        return np.nan, None
+    own = np.maximum(p[np.arange(len(p)), codes], np.finfo(np.float64).eps)
+    return float(-np.log(own).mean()), reliability_of(p.max(axis=1), p.argmax(axis=1) == codes, _BINS)
+
+
+def _error(shape: Reliability | None) -> float:
+    return np.nan if shape is None else shape.error
