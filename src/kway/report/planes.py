@@ -1,0 +1,212 @@
+"""Linear classifiers and any others, in the plane.
+
+decision_lines       two classes: the line w.x + b = 0 of each fitted model, a panel a scene (with and without outliers)
+linear_boundaries    K classes: the regions of each fitted linear model and the exact segments between its classes
+projected_regions    any classifier in d dimensions, on the plane of the two principal components of its data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+
+from kway.errors import InputError
+from kway.report import style
+from kway.report.regions import draw_regions, grid_over
+
+_BLOCK = 1 << 22  # numbers of the grid's rows made at a time: 32 MB
+
+
+class Scene(NamedTuple):
+    """A panel: data (n, 2) with two classes, and fitted linear models by name."""
+
+    title: str
+    X: NDArray
+    y: NDArray
+    models: Mapping[str, Any]
+
+
+class ClassRows(NamedTuple):
+    """One row of weights W (K, d) and one bias b (K,) a class: the largest W x + b is the answer."""
+
+    weights: NDArray
+    biases: NDArray
+
+
+def class_rows(model: Any) -> ClassRows:
+    """The rows of a fitted linear model, also where it keeps one row: two classes, or regression on the class number.
+
+    Rounding f to the nearest of 0..K-1 is choosing the largest 2 c f - c^2, which is linear in x.
+    """
+    w, b = np.asarray(model.coef_, float), np.atleast_1d(np.asarray(model.intercept_, float))
+    if len(w) > 1:
+        return ClassRows(w, b)
+    if getattr(model, "targets", "") == "number":
+        c = np.arange(len(model.classes_), dtype=float)
+        return ClassRows(2 * c[:, None] * w, 2 * c * b - c**2)
+    return ClassRows(np.vstack([-w, w]) / 2, np.concatenate([-b, b]) / 2)
+
+
+class Segment(NamedTuple):
+    """Where classes `first` and `second` are level and no class is above them: the two ends (2, 2)."""
+
+    first: int
+    second: int
+    ends: NDArray
+
+
+def boundary_segments(rows: ClassRows, extent: tuple[float, float, float, float]) -> list[Segment]:
+    """Segments between the regions of K linear scores in the plane, inside extent (left, right, bottom, top).
+
+    On the line f_a = f_b, p + t u, every other class c and every side of the box leaves t an interval.
+    """
+    left, right, bottom, top = extent
+    sides = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]]), np.array([-left, right, -bottom, top])
+    found = []
+    for a in range(len(rows.biases)):
+        for b in range(a + 1, len(rows.biases)):
+            normal, offset = rows.weights[a] - rows.weights[b], rows.biases[a] - rows.biases[b]
+            if not normal.any():
+                continue
+            p, u = -offset * normal / (normal @ normal), np.array([-normal[1], normal[0]])
+            others = np.delete(np.arange(len(rows.biases)), [a, b])
+            planes = np.vstack([rows.weights[a] - rows.weights[others], sides[0]])
+            t = _interval(planes @ u, planes @ p + np.append(rows.biases[a] - rows.biases[others], sides[1]))
+            if t is not None:
+                found.append(Segment(a, b, p + np.outer(t, u)))
+    return found
+
+
+def _interval(slopes: NDArray, heights: NDArray) -> tuple[float, float] | None:
+    """All t with slopes * t + heights >= 0."""
+    level = np.abs(slopes) < 1e-15
+    if (heights[level] < 0).any():
+        return None
+    roots = -heights[~level] / slopes[~level]
+    low = float(roots[slopes[~level] > 0].max(initial=-np.inf))
+    high = float(roots[slopes[~level] < 0].min(initial=np.inf))
+    return (low, high) if low < high else None
+
+
+def decision_lines(scenes: Sequence[Scene], title: str = "") -> Figure:
+    """A panel a scene: points of two classes and the line of each fitted linear model, on one scale for all."""
+    whole = np.concatenate([np.asarray(scene.X, float) for scene in scenes])
+    extent = grid_over(whole, 2).extent
+    names = list(dict.fromkeys(name for scene in scenes for name in scene.models))
+    looks = dict(zip(names, zip((style.INK, *style.PALETTE[2:]), ("-", (0, (5, 2)), (0, (1, 1.2)), "-.", ":"))))
+    figure = style.figure(height=0.95 + (style.WIDTH - 0.4) / max(len(scenes), 2))
+    for axes, scene in zip(figure.subplots(1, len(scenes), squeeze=False)[0], scenes):
+        _points(axes, np.asarray(scene.X, float), np.asarray(scene.y))
+        for name, model in scene.models.items():
+            colour, dashes = looks[name]
+            for segment in boundary_segments(class_rows(model), extent):
+                axes.plot(*segment.ends.T, color=colour, linestyle=dashes, linewidth=1.8, label=name, zorder=4)
+        axes.set(xlim=extent[:2], ylim=extent[2:], aspect="equal")
+        style.bare(axes, scene.title, style.LABEL)
+    _line_legend(figure, looks)
+    if title:
+        style.headline(figure, title)
+    return figure
+
+
+def _points(axes: Any, X: NDArray, y: NDArray) -> None:
+    classes = np.unique(y)
+    for c, colour in enumerate(style.class_colours(len(classes))):
+        rows = X[y == classes[c]]
+        axes.scatter(*rows.T, s=15, c=colour, marker=style.class_marker(c), edgecolors="white", linewidths=0.4)
+
+
+def _line_legend(figure: Figure, looks: Mapping[str, tuple[str, Any]]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=c, linestyle=d, linewidth=1.8, label=name) for name, (c, d) in looks.items()]
+    figure.legend(handles=handles, loc="outside lower left", ncols=4, frameon=False, fontsize=style.SMALL)
+
+
+def linear_boundaries(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, title: str = "") -> Figure:
+    """The same data (n, 2) under each fitted linear model: regions, the segments between classes, and the score."""
+    rows, labels = np.asarray(X, float), np.asarray(y)
+    columns = min(3, len(models))
+    lines = -(-len(models) // columns)
+    figure = style.figure(height=0.9 + lines * ((style.WIDTH - 0.3) / columns + 0.2))
+    grid = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axes in grid[len(models) :]:
+        axes.set_visible(False)
+    extent = grid_over(rows, 2).extent
+    for axes, (name, model) in zip(grid, models.items()):
+        draw_regions(axes, model, rows, labels, 200)
+        for segment in boundary_segments(class_rows(model), extent):
+            axes.plot(*segment.ends.T, color=style.INK, linewidth=1.2, zorder=2)
+        right = np.mean(model.predict(rows) == labels)
+        style.bare(axes, f"{name}: {right:.1%} right", style.SMALL)
+    style.class_legend(figure, np.unique(labels))
+    if title:
+        style.headline(figure, title)
+    return figure
+
+
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """A classifier of d features as one of the plane mean + z @ axes: z (n, 2), axes (2, d)."""
+
+    model: Any
+    mean: NDArray
+    axes: NDArray
+    share: NDArray  # of the variance, on each axis
+
+    @property
+    def classes_(self) -> NDArray:
+        """The model's classes."""
+        return np.asarray(self.model.classes_)
+
+    def project(self, X: NDArray) -> NDArray:
+        """(n, d) -> (n, 2)."""
+        return (np.asarray(X, float) - self.mean) @ self.axes.T
+
+    def predict(self, points: NDArray) -> NDArray:
+        """The model's labels at points (n, 2) of the plane, a block at a time."""
+        step = max(_BLOCK // len(self.mean), 1)
+        starts = range(0, len(points), step)
+        return np.concatenate([self.model.predict(self.mean + points[a : a + step] @ self.axes) for a in starts])
+
+
+def principal_slice(model: Any, X: ArrayLike) -> Slice:
+    """The plane through the mean of X (n, d) along its two principal components."""
+    rows = np.asarray(X, float)
+    if rows.ndim != 2 or rows.shape[1] < 2:
+        raise InputError(f"two principal components need rows of at least 2 columns, got shape {rows.shape}")
+    mean = rows.mean(axis=0)
+    centred = rows - mean
+    values, vectors = np.linalg.eigh(centred.T @ centred)  # ascending
+    axes = vectors[:, :-3:-1].T  # (2, d)
+    axes *= np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])[:, None]  # the same way up every time
+    return Slice(model, mean, axes, values[:-3:-1] / max(values.sum(), 1e-300))
+
+
+def projected_regions(
+    model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 240, most: int = 1000
+) -> Figure:
+    """What a classifier of any number of features answers on the plane of the two principal components of X.
+
+    The plane is one slice through the mean; rows are shown by their shadow on it, so a row may lie on another class's
+    colour and still be right. At most `most` rows are drawn, at even steps.
+    """
+    plane = principal_slice(model, X)
+    step = -(-len(np.asarray(y)) // most)
+    rows, labels = plane.project(np.asarray(X)[::step]), np.asarray(y)[::step]
+    figure = style.figure(5.2, 5.9)
+    axes = figure.subplots()
+    draw_regions(axes, plane, rows, labels, resolution)
+    style.bare(axes)
+    for axis, share, name in zip((axes.xaxis, axes.yaxis), plane.share, ("first", "second")):
+        words = f"{name} principal component, {share:.0%} of the variance"
+        axis.set_label_text(words, fontsize=style.LABEL, color=style.INK)
+    style.class_legend(figure, plane.classes_)
+    note = "a slice through the mean; rows are shown by their shadow on it" if plane.axes.shape[1] > 2 else ""
+    style.headline(figure, title or f"{type(model).__name__} on two principal components", note)
+    return figure

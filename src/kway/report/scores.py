@@ -1,0 +1,163 @@
+"""How good, and how sure: the leaderboard of models, and whether probabilities mean what they say.
+
+leaderboard   mean and standard deviation of a score over folds, the best on top
+reliability   accuracy against confidence in bins, above the histogram of confidence
+              ECE = sum_b (n_b / n) |accuracy_b - confidence_b|
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+
+from kway.errors import InputError
+from kway.report import style
+
+
+def leaderboard(
+    names: ArrayLike,
+    means: ArrayLike,
+    stds: ArrayLike | None = None,
+    score_name: str = "accuracy",
+    baseline: float | None = None,
+    title: str = "Leaderboard",
+    most: int = 20,
+) -> Figure:
+    """A bar a model, the best on top, with its standard deviation; `baseline` is the score of always guessing.
+
+    Where every score is close to the best, the axis starts above zero so that they can be told apart, and its label
+    says so. At most `most` models are drawn.
+    """
+    values = np.asarray(means, float)
+    spread = np.zeros_like(values) if stds is None else np.asarray(stds, float)
+    order = np.argsort(-values, kind="stable")[:most]
+    values, spread = values[order], spread[order]
+    labels = [style.shorten(np.asarray(names, object)[i], 34) for i in order]
+    figure = style.figure(height=1.15 + 0.3 * max(len(values), 2))
+    axes = style.dress(figure.subplots(), title, score_name, "", grid="x")
+    if not len(values):
+        style.say_empty(axes, "no model was compared")
+        return figure
+    start = _axis_start(values, spread)
+    rows = np.arange(len(values))
+    colours = [style.ACCENT, *[style.tint(style.ACCENT, 0.45)] * (len(values) - 1)]
+    axes.barh(rows, values - start, left=start, height=0.62, color=colours, zorder=2)
+    axes.errorbar(values, rows, xerr=spread, fmt="none", ecolor=style.INK, elinewidth=1, capsize=2.5, zorder=3)
+    _written(axes, rows, values, spread, stds is not None)
+    axes.set_yticks(rows, labels)
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    words = [score_name if start <= 0 else f"{score_name} (the axis starts at {start:g})"]
+    if baseline is not None:
+        seen = baseline > start
+        words.append(f"{'dashed: ' if seen else ''}always guessing, {baseline:.3g}")
+        if seen:
+            axes.axvline(baseline, color=style.CONTRAST, linewidth=1.2, linestyle=(0, (4, 3)), zorder=4)
+    axes.set_xlabel("; ".join(words))
+    return figure
+
+
+def _axis_start(values: NDArray, spread: NDArray) -> float:
+    """0, or where all bars would look the same, a round number below the lowest one."""
+    lowest, highest = float((values - spread).min()), float((values + spread).max())
+    if lowest < 0.75 * highest:
+        return min(0.0, lowest)
+    room = max(highest - lowest, 1e-3 * highest) * 1.5
+    step = 10.0 ** np.floor(np.log10(room))
+    return float(np.round(max(0.0, np.floor((lowest - room / 2) / step) * step), 12))
+
+
+def _written(axes: Any, rows: NDArray, values: NDArray, spread: NDArray, with_spread: bool) -> None:
+    for row, value, std in zip(rows, values, spread):
+        text = f"{value:.3f} ± {std:.3f}" if with_spread else f"{value:.3f}"
+        axes.annotate(
+            text, (value + std, row), xytext=(6, 0), textcoords="offset points", va="center", fontsize=style.SMALL,
+            color=style.INK, annotation_clip=False,
+        )  # fmt: skip
+    # room for the words, whose width does not depend on the scale
+    left, right = axes.get_xlim()
+    axes.set_xlim(left, right + 0.24 * (right - left))
+    if values.max() <= 1:  # a share: there is nothing beyond 1
+        axes.set_xticks([tick for tick in axes.get_xticks() if left - 1e-9 <= tick <= 1 + 1e-9])
+
+
+class Reliability(NamedTuple):
+    """Bins of confidence: edges (B + 1,), counts (B,), mean confidence and accuracy (B,; NaN in empty bins), ECE."""
+
+    edges: NDArray
+    counts: NDArray[np.int64]
+    confidence: NDArray
+    accuracy: NDArray
+    ece: float
+
+
+def reliability_bins(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> Reliability:
+    """Confidence (n,) of the predicted class and whether it was right (n,), in bins of equal width over [0, 1].
+
+    >>> reliability_bins([0.9, 0.9, 0.6, 0.6], [1, 1, 1, 0], bins=10).ece
+    0.1
+    """
+    p, right = np.asarray(confidence, float), np.asarray(correct, float)
+    if p.shape != right.shape or p.ndim != 1:
+        raise InputError(f"confidence and correct must have one value a row, got shapes {p.shape} and {right.shape}")
+    edges = np.linspace(0, 1, bins + 1)
+    place = np.clip(np.searchsorted(edges, p, side="left") - 1, 0, bins - 1)  # a bin is (low, high]
+    counts = np.bincount(place, minlength=bins)
+    filled = np.where(counts > 0, counts, np.nan)
+    mean = np.bincount(place, p, bins) / filled
+    accuracy = np.bincount(place, right, bins) / filled
+    gaps = np.abs(np.nan_to_num(accuracy - mean))
+    ece = float(gaps @ counts / max(len(p), 1))
+    return Reliability(edges, counts, mean, accuracy, round(ece, 12))
+
+
+def reliability(
+    confidence: ArrayLike, correct: ArrayLike, bins: int = 15, title: str = "Is the confidence deserved?"
+) -> Figure:
+    """Accuracy against confidence with 95 % intervals (Wilson), the histogram of confidence below, and the ECE."""
+    table = reliability_bins(confidence, correct, bins)
+    figure = style.figure(width=5.2, height=5.6)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3.4, 1])
+    style.dress(upper, title, "", "accuracy")
+    style.dress(lower, "", "confidence: probability of the predicted class", "rows", grid="y")
+    upper.plot([0, 1], [0, 1], color=style.MUTED, linewidth=1, linestyle=(0, (4, 3)), label="perfect calibration")
+    known = table.counts > 0
+    low, high = wilson(table.accuracy[known] * table.counts[known], table.counts[known])
+    x, y = table.confidence[known], table.accuracy[known]
+    upper.vlines(
+        x, np.minimum(x, y), np.maximum(x, y), color=style.tint(style.CONTRAST, 0.55), linewidth=5, label="gap"
+    )
+    upper.errorbar(
+        x, y, [y - low, high - y], fmt="o-", color=style.ACCENT, markersize=5, linewidth=1.2, elinewidth=1,
+        capsize=2, clip_on=False, label="model, 95 % interval",
+    )  # fmt: skip
+    upper.set(xlim=(0, 1), ylim=(0, 1.02))
+    upper.text(
+        0.97,
+        0.06,
+        f"ECE = {table.ece:.3f}",
+        transform=upper.transAxes,
+        ha="right",
+        fontsize=style.TITLE,
+        color=style.INK,
+    )
+    style.legend_above(upper)
+    width = np.diff(table.edges)
+    lower.bar(table.edges[:-1], table.counts, width=width, align="edge", color=style.tint(style.ACCENT, 0.6),
+              edgecolor="white", linewidth=0.8)  # fmt: skip
+    return figure
+
+
+def wilson(right: NDArray, n: NDArray, z: float = 1.959964) -> tuple[NDArray, NDArray]:
+    """Wilson score interval of a share, right of n: lower and upper ends.
+
+    >>> [round(float(v), 3) for v in wilson(np.array(9.0), np.array(10))]
+    [0.596, 0.982]
+    """
+    p = right / n
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return np.minimum(centre - half, p), np.maximum(centre + half, p)

@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+
+from kway.errors import InputError
+from kway.report.altered import alterations, as_colour, same_distance
+from kway.report.images import Mistake, weight_templates, worst_mistakes
+from kway.report.style import ACCENT, CONTRAST, FAINT
+
+RNG = np.random.default_rng(0)
+
+
+def panels(figure):
+    return [axes for axes in figure.axes if axes.images and axes.get_visible()]
+
+
+def test_templates_are_the_rows_on_one_scale():
+    coef = RNG.normal(size=(10, 48)) * np.arange(1, 11)[:, None]
+    shown = panels(weight_templates(coef, (8, 6)))
+    np.testing.assert_array_equal([axes.images[0].get_array() for axes in shown], coef.reshape(10, 8, 6))
+    limits = {axes.images[0].get_clim() for axes in shown}
+    assert len(limits) == 1
+    low, high = limits.pop()
+    assert low == -high == -np.quantile(np.abs(coef), 0.995)
+
+
+def test_two_classes_have_one_template():
+    (axes,) = panels(weight_templates(np.ones((1, 4)), (2, 2), ["cat", "dog"]))
+    assert axes.get_title() == "dog against cat"
+
+
+def test_colour_templates_are_grey_where_weights_are_zero():
+    coef = np.zeros((3, 12))
+    coef[0, 0] = 1
+    first, second, _ = (axes.images[0].get_array() for axes in panels(weight_templates(coef, (2, 2, 3))))
+    assert first[0, 0].tolist() == [1, 0.5, 0.5]
+    assert (second == 0.5).all()
+
+
+def test_many_templates_are_cut_and_it_is_said():
+    figure = weight_templates(RNG.normal(size=(150, 16)), (4, 4))
+    assert len(panels(figure)) == 40
+    assert any("the first 40 of 150" in t.get_text() for t in figure.texts)
+
+
+def test_templates_of_another_size_are_refused():
+    with pytest.raises(InputError, match="12 features, an image of shape"):
+        weight_templates(np.ones((3, 12)), (4, 4))
+    with pytest.raises(InputError, match="2 labels were given for 3 rows"):
+        weight_templates(np.ones((3, 12)), (4, 3), ["a", "b"])
+
+
+def mistake(neighbors, query, labels=(7, 1, 4)):
+    return Mistake(query, true=1, predicted=7, neighbors=neighbors, neighbor_labels=labels, distances=[0.5, 1, 2])
+
+
+def test_a_mistake_is_the_query_and_its_neighbours_framed_by_side():
+    query, near = RNG.random(16), RNG.random((3, 16))
+    shown = panels(worst_mistakes([mistake(near, query)], (4, 4)))
+    np.testing.assert_array_equal([axes.images[0].get_array().ravel() for axes in shown], [query, *near])
+    from matplotlib.colors import to_hex
+
+    assert [to_hex(axes.spines["left"].get_edgecolor()) for axes in shown[1:]] == [CONTRAST, ACCENT, FAINT]
+    assert [axes.get_title() for axes in shown[1:]] == ["7 (0.5)", "1 (1)", "4 (2)"]
+
+
+def test_fewer_neighbours_in_one_line_leave_their_places_empty():
+    lines = [mistake(RNG.random((3, 16)), RNG.random(16)), mistake(RNG.random((1, 16)), RNG.random(16), labels=(7,))]
+    assert len(panels(worst_mistakes(lines, (4, 4)))) == 4 + 2
+
+
+def test_texts_are_written():
+    figure = worst_mistakes([mistake(["pay a bill", "call me", "x"], "who are you")])
+    words = [t.get_text() for t in figure.axes[0].texts]
+    assert words[0] == "is 1, was called 7"
+    assert {"who are you", "pay a bill  (0.5)", "call me  (1)"} <= set(words)
+
+
+def test_rows_that_are_neither_images_nor_texts_are_written_as_numbers():
+    words = [t.get_text() for t in worst_mistakes([mistake(np.eye(3), np.array([5.1, 0.25, 3]))]).axes[0].texts]
+    assert {"5.1, 0.25, 3", "1, 0, 0  (0.5)"} <= set(words)
+
+
+def test_no_mistakes_is_said():
+    assert "no mistakes" in worst_mistakes([]).axes[0].texts[0].get_text()
+
+
+DIGIT = np.zeros((28, 28))
+DIGIT[6:22, 10:14] = 1
+DIGIT[6:10, 10:20] = 0.7
+
+
+@pytest.mark.parametrize("image", [DIGIT, 1 - DIGIT, RNG.random((16, 20, 3)), (DIGIT * 255).astype(np.uint8)])
+@pytest.mark.parametrize("pixels", [1, 2])
+def test_three_alterations_at_exactly_the_same_distance(image, pixels):
+    x = as_colour(image)
+    made = alterations(image, pixels)
+    assert [one.name for one in made] == ["boxed", "shifted", "tinted"]
+    distances = [np.linalg.norm(one.image - x) for one in made]
+    assert distances[0] > 0
+    np.testing.assert_allclose(distances, distances[0], rtol=1e-12)
+    assert all(one.image.min() >= -1e-12 and one.image.max() <= 1 + 1e-12 for one in made)
+
+
+def test_the_distances_are_shown():
+    figure = same_distance(DIGIT, 1, other=DIGIT * 0.9, other_name="a seven")
+    labels = [axes.get_xlabel() for axes in figure.axes]
+    assert labels[0] == "distance 0.000"
+    assert labels[1] == labels[2] == labels[3] != labels[4]
+    assert figure.axes[4].get_title() == "a seven"
+    assert any("nearer" in t.get_text() for t in figure.texts)
+
+
+def test_images_that_cannot_be_altered_are_refused():
+    with pytest.raises(InputError, match="does not change"):
+        alterations(np.zeros((5, 5)))
+    with pytest.raises(InputError, match=r"\(h, w\) or \(h, w, 3\)"):
+        as_colour(np.zeros((5, 5, 2)))
