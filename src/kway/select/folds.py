@@ -1,0 +1,93 @@
+"""Splits: which rows are the test (touched once, at the end), and in which fold each other row is validated.
+
+    plain    stratified by class, seeded
+    group    rows of one group stay together, in the test as in a fold
+    order    the last rows are the test, the last of the rest the one validation fold: nothing learns from its future
+
+Folds are numbers (n,): a model for fold f learns from the rows outside f and is scored on those inside; -1 is never
+scored, only learned from.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, StratifiedKFold, StratifiedShuffleSplit
+
+from kway.errors import InputError
+
+
+class Split(NamedTuple):
+    """Row numbers to learn from and to test on."""
+
+    train: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+
+def split_test(
+    codes: NDArray[np.int64], share: float = 0.2, groups: Any = None, order: Any = None, seed: int = 0
+) -> Split:
+    """The test rows: about `share` of all."""
+    n = len(codes)
+    if groups is not None and order is not None:
+        raise InputError("groups and order were both given; a split keeps groups together or keeps time, not both")
+    if order is not None:
+        line = np.argsort(np.asarray(order), kind="stable")
+        cut = n - max(1, round(share * n))
+        return Split(np.sort(line[:cut]), np.sort(line[cut:]))
+    if groups is not None:
+        parts = max(2, round(1 / share))
+        train, test = next(iter(_by_group(parts, seed).split(np.zeros((n, 1)), codes, np.asarray(groups))))
+        return Split(train, test)
+    return _stratified(codes, share, seed)
+
+
+def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> Split:
+    """By class; classes of a single row all go to training, for a row cannot be both learned from and tested on."""
+    counts = np.bincount(codes)
+    single = counts[codes] < 2
+    many = np.flatnonzero(~single)
+    if len(many) == 0:
+        raise InputError("every class has a single row, so nothing can be held out; give classes two rows or more")
+    present = len(np.unique(codes[many]))
+    size = min(max(round(share * len(codes)), present), len(many) - present)
+    draw = StratifiedShuffleSplit(1, test_size=size, random_state=seed)
+    train, test = next(iter(draw.split(many, codes[many])))
+    return Split(np.sort(np.concatenate([many[train], np.flatnonzero(single)])), np.sort(many[test]))
+
+
+def fold_numbers(
+    codes: NDArray[np.int64], n_folds: int = 5, groups: Any = None, order: Any = None, seed: int = 0
+) -> NDArray[np.int64]:
+    """The fold of each row (n,)."""
+    n = len(codes)
+    if order is not None:
+        line = np.argsort(np.asarray(order), kind="stable")
+        numbers = np.full(n, -1, np.int64)
+        numbers[line[n - max(1, n // n_folds) :]] = 0
+        return numbers
+    if groups is not None:
+        parts = min(n_folds, len(np.unique(groups)))
+        splits = _by_group(parts, seed).split(np.zeros((n, 1)), codes, np.asarray(groups))
+    else:
+        splits = _spread(codes, n_folds, seed)
+    numbers = np.empty(n, np.int64)
+    for number, (_, inside) in enumerate(splits):
+        numbers[inside] = number
+    return numbers
+
+
+def _spread(codes: NDArray[np.int64], n_folds: int, seed: int) -> Any:
+    """Stratified folds; classes with fewer rows than folds are spread as far as they go, without a warning a class."""
+    if np.bincount(codes)[codes].min() >= n_folds:
+        return StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(codes, codes)
+    rng = np.random.default_rng(seed)
+    shuffled = rng.permutation(len(codes))
+    by_class = shuffled[np.argsort(codes[shuffled], kind="stable")]  # rows of a class in a run, at random inside
+    return [(None, by_class[number::n_folds]) for number in range(n_folds)]
+
+
+def _by_group(parts: int, seed: int) -> Any:
+    return StratifiedGroupKFold(parts, shuffle=True, random_state=seed) if parts > 1 else GroupKFold(2)
