@@ -1,0 +1,1 @@
+"""The measurements by target: T1 exact neighbours, ... each a function (rounds, quick) -> rows of the table."""

@@ -1,0 +1,133 @@
+"""T4: linear classifiers at the same objective: a peer runs with growing iteration limits until it is as low."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import scipy.special
+
+import kway
+from benchmarks import datasets
+from benchmarks.models import sklearn_linear as peers
+from benchmarks.race import Row
+
+STEPS = (10, 20, 40, 80, 160, 320, 640, 1280)
+CLOSE = 1.001  # objectives within this factor count as equal
+
+
+def softmax_objective(model, X, y, alpha, penalty="l2"):
+    """Mean cross-entropy plus penalty of any model with coef_ and intercept_, in float64."""
+    W, b = np.asarray(model.coef_, np.float64), np.asarray(model.intercept_, np.float64)
+    codes = np.searchsorted(model.classes_, y)
+    total = 0.0
+    for a in range(0, len(X), 10_000):
+        Z = X[a : a + 10_000].astype(np.float64) @ W.T + b
+        total += float((scipy.special.logsumexp(Z, axis=1) - Z[np.arange(len(Z)), codes[a : a + 10_000]]).sum())
+    return total / len(X) + alpha * (np.abs(W).sum() if penalty == "l1" else (W * W).sum() / 2)
+
+
+def hinge_objective(model, X, y, alpha):
+    """One-vs-all hinge without a bias: sum over classes of mean hinge plus alpha / 2 ||w||^2."""
+    W = np.asarray(model.coef_, np.float64)
+    margins = (X.astype(np.float64) @ W.T) * (2.0 * (y[:, None] == model.classes_) - 1)
+    return float(np.maximum(0, 1 - margins).sum(1).mean() + alpha / 2 * (W * W).sum())
+
+
+def timed(run):
+    start = time.perf_counter()
+    model = run()
+    return time.perf_counter() - start, model
+
+
+def against(target, job, data, name, ours, theirs, objective, least, rounds):
+    """kway's median over the rounds, and the peer at the first limit where it is as low."""
+    ours()  # compiles
+    runs = [timed(ours) for _ in range(rounds)]
+    value = objective(runs[-1][1])
+    spent, reached, steps = np.inf, np.inf, 0
+    for steps in STEPS:
+        spent, model = timed(lambda steps=steps: theirs(steps))
+        reached = objective(model)
+        if reached <= value * CLOSE or spent > 150:
+            break
+    again = [timed(ours)[0], timed(lambda: theirs(steps))[0]]  # interleaved once more
+    ours_all, theirs_all = [*(r[0] for r in runs), again[0]], [spent, again[1]]
+    quality = f"objective {value:.5f} against {reached:.5f} ({steps} iterations)"
+    return Row(target, job, data.name, name, float(np.median(ours_all)), float(np.median(theirs_all)), least, quality,
+               reached <= value * CLOSE, {"kway": ours_all, name: theirs_all})  # fmt: skip
+
+
+def softmax_rows(target, data, alpha, floors, rounds):
+    """Softmax L2 against both builds of scikit-learn."""
+    job, rows = f"softmax, alpha {alpha:g}", []
+    for (name, theirs), least in zip(
+        ((peers.NAME, peers.softmax), (peers.INTEL, peers.softmax_intel)), floors, strict=True
+    ):
+        rows.append(
+            against(
+                target,
+                job,
+                data,
+                name,
+                lambda: kway.SoftmaxClassifier(alpha=alpha).fit(data.X, data.y),
+                lambda n, theirs=theirs: theirs(data.X, data.y, alpha, n),
+                lambda m: softmax_objective(m, data.X, data.y, alpha),
+                least,
+                rounds,
+            )
+        )
+    return rows
+
+
+def t4(rounds: int, quick: bool) -> list[Row]:
+    """Softmax on MNIST."""
+    return softmax_rows("T4", datasets.images("mnist"), 1e-4, (20, 8), rounds)
+
+
+def t4b(rounds: int, quick: bool) -> list[Row]:
+    """Softmax on embeddings and letters."""
+    rows = softmax_rows("T4b", datasets.embeddings("banking77"), 1e-4, (8, 4), rounds)
+    rows += softmax_rows("T4b", datasets.embeddings("clinc150"), 1e-4, (5, 2.5), rounds)
+    return rows + softmax_rows("T4b", datasets.letter(), 1e-4, (8, 2), rounds)
+
+
+def t4c(rounds: int, quick: bool) -> list[Row]:
+    """L1 on 20,000 rows of MNIST."""
+    data, alpha = datasets.some(datasets.images("mnist"), 3000 if quick else 20_000), 1e-3
+    return [
+        against(
+            "T4c",
+            f"softmax L1, alpha {alpha:g}",
+            data,
+            peers.SAGA,
+            lambda: kway.SoftmaxClassifier("l1", alpha).fit(data.X, data.y),
+            lambda n: peers.softmax_l1(data.X, data.y, alpha, n),
+            lambda m: softmax_objective(m, data.X, data.y, alpha, "l1"),
+            40,
+            rounds,
+        )
+    ]
+
+
+def t4d(rounds: int, quick: bool) -> list[Row]:
+    """One-vs-all SVM."""
+    rows = []
+    for data, alpha in ((datasets.images("mnist"), 1e-4), (datasets.letter(), 1e-4)):
+        data = datasets.some(data, 10_000) if quick else data
+        rows.append(
+            against(
+                "T4d",
+                f"one-vs-all hinge, alpha {alpha:g}",
+                data,
+                peers.SVC,
+                lambda data=data, alpha=alpha: kway.SVMClassifier(
+                    alpha=alpha, multiclass="one-vs-all", fit_intercept=False
+                ).fit(data.X, data.y),
+                lambda n, data=data, alpha=alpha: peers.svm(data.X, data.y, alpha, n),
+                lambda m, data=data, alpha=alpha: hinge_objective(m, data.X, data.y, alpha),
+                3,
+                rounds,
+            )
+        )
+    return rows

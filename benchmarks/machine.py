@@ -1,0 +1,35 @@
+"""Facts about the machine and the versions, saved with every result."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+PACKAGES = ["kway", "numpy", "scipy", "scikit-learn", "numba", "faiss-cpu", "hnswlib", "scikit-learn-intelex"]
+
+
+def facts() -> dict[str, object]:
+    """CPU, cores, memory, system, versions."""
+    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    names = [line.split(":", 1)[1].strip() for line in info.splitlines() if line.startswith("model name")]
+    flags = next((line for line in info.splitlines() if line.startswith("flags")), "")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cpu": names[0] if names else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "avx512_vnni": "avx512_vnni" in flags,
+        "memory_gib": round(memory, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in PACKAGES},
+    }
+
+
+def version(package: str) -> str | None:
+    """Installed version, or None."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""Peers, one small file each: their best sensible settings, two threads, never crippled."""

@@ -1,0 +1,21 @@
+"""faiss: exact search by brute force."""
+
+import faiss
+import numpy as np
+
+NAME = "faiss Flat"
+
+
+def exact(X, k, metric="euclidean", threads=2):
+    """A function queries -> ids (q, k)."""
+    faiss.omp_set_num_threads(threads)
+    if metric == "manhattan":
+        return lambda Q: faiss.knn(Q, X, k, metric=faiss.METRIC_L1)[1]
+    if metric == "cosine":
+        rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+        index = faiss.IndexFlatIP(X.shape[1])
+        index.add(rows)
+        return lambda Q: index.search(Q / np.linalg.norm(Q, axis=1, keepdims=True), k)[1]
+    index = faiss.IndexFlatL2(X.shape[1])
+    index.add(X)
+    return lambda Q: index.search(Q, k)[1]

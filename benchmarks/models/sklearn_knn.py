@@ -1,0 +1,20 @@
+"""scikit-learn and its Intel build: brute-force neighbours."""
+
+from sklearn.neighbors import NearestNeighbors
+
+NAME = "scikit-learn"
+INTEL = "scikit-learn-intelex"
+
+
+def exact(X, k, metric="euclidean"):
+    """A function queries -> ids (q, k), two threads."""
+    model = NearestNeighbors(n_neighbors=k, algorithm="brute", metric=metric, n_jobs=2).fit(X)
+    return lambda Q: model.kneighbors(Q, return_distance=False)
+
+
+def exact_intel(X, k):
+    """The same through oneDAL."""
+    from sklearnex.neighbors import NearestNeighbors as Intel
+
+    model = Intel(n_neighbors=k, algorithm="brute", n_jobs=2).fit(X)
+    return lambda Q: model.kneighbors(Q, return_distance=False)

@@ -1,0 +1,82 @@
+"""The command line, `kway fit DATA` and so on: each verb is a function that parses, calls and prints.
+
+Exit codes: 0 done, 1 failed (one line on stderr says why), 2 bad usage. With --json a verb prints exactly one JSON
+object on stdout. Nothing heavy is imported until a verb runs, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from typing import Annotated
+
+import typer
+
+import kway
+from kway.cli import data, evaluate, fit, info, neighbors, predict
+
+app = typer.Typer(
+    name="kway",
+    help="K-way classification from ten classes to a billion.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(fit.fit)
+app.command()(predict.predict)
+app.command()(evaluate.evaluate)
+app.command()(info.info)
+app.command()(neighbors.neighbors)
+app.command("post-office")(neighbors.post_office)
+app.add_typer(data.app, name="data")
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and leave."""
+    if wanted:
+        typer.echo(f"kway {kway.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """K-way classification from ten classes to a billion."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; the exit code."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _brief_warning  # put back on leaving
+        try:
+            app(args=arguments)
+        except SystemExit as leaving:
+            return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        except Exception as error:  # a person at a terminal wants the sentence, not the stack
+            if os.environ.get("KWAY_TRACEBACK"):
+                traceback.print_exc()
+            print(f"error: {_one_line(error)}", file=sys.stderr)
+            return 1
+    return 0
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _one_line(error: Exception) -> str:
+    from kway.errors import KwayError
+
+    text = " ".join(str(error).split())
+    known = isinstance(error, (KwayError, OSError))
+    return text if text and known else f"{type(error).__name__}: {text} (KWAY_TRACEBACK=1 shows where)"
+
+
+def _brief_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)

@@ -1,0 +1,5 @@
+"""`python -m kway.cli`."""
+
+from kway.cli import main
+
+main()

@@ -1,0 +1,47 @@
+"""`kway info MODEL`: what a model file holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kway.cli.output import Json, emit_json, plain, say, show_table
+
+if TYPE_CHECKING:
+    from kway.store import ModelInfo
+
+
+def info(
+    model: Annotated[str, typer.Argument(help="A model file.")],
+    verify: Annotated[bool, typer.Option("--verify", help="Read every byte and check the digest.")] = False,
+    json: Json = False,
+) -> None:
+    """Show the class, parameters, labels and arrays of a model file."""
+    from kway import store
+
+    held = store.info(model)
+    if verify:
+        store.verify(model)
+    if json:
+        values = {k: v for k, v in vars(held).items() if k != "tensors"}
+        emit_json({**values, "tensors": [vars(t) for t in held.tensors], "verified": verify or None})
+    else:
+        show(held, verify)
+
+
+def show(held: ModelInfo, verified: bool) -> None:
+    """The same for people."""
+    say(f"[bold]{held.class_name}[/], {held.n_classes:,} classes, {held.n_features:,} features, {held.n_bytes:,} bytes")
+    say(f"written by kway {held.kway_version}, format {held.format_version}{', content verified' if verified else ''}")
+    notes = {k: v for k, v in held.notes.items() if v is not None}
+    for title, values in (("Notes", notes), ("Parameters", held.params), ("Facts", held.facts)):
+        if values:
+            show_table(title, ("name", "value"), [(k, _short(v)) for k, v in values.items()])
+    rows = [(t.name, t.dtype, " x ".join(map(str, t.shape)) or "scalar", f"{t.end - t.start:,}") for t in held.tensors]
+    show_table("Arrays", ("name", "dtype", "shape", "bytes"), rows)
+
+
+def _short(value: object, most: int = 60) -> str:
+    text = str(plain(value))
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,59 @@
+"""`kway predict MODEL DATA`: labels, the k best labels, or probabilities, one line a row."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kway.cli.output import Json, emit_json, safe, say
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def predict(
+    model: Annotated[str, typer.Argument(help="A model file.")],
+    data: Annotated[str, typer.Argument(help="A file or a known set (of which the test rows are taken).")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="csv, csv.gz or parquet; else stdout.")] = None,
+    topk: Annotated[int | None, typer.Option("--topk", min=1, help="The K best labels and their scores.")] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="The probability of every class.")] = False,
+    target: Annotated[str | None, typer.Option("--target", "-t", help="A column to leave out.", metavar="COL")] = None,
+    json: Json = False,
+) -> None:
+    """Predict the label of every row of DATA."""
+    from kway.cli.rows import ready
+    from kway.data.writing import write_columns, write_csv
+
+    fitted, rows = ready(model, data, target, needs_labels=False)
+    columns = predictions(fitted, rows.X, topk, proba)
+    n = len(columns["prediction"])
+    if out is not None:
+        write_columns(columns, out)
+    if json:
+        emit_json({"rows": n, "out": str(out)} if out else {"rows": n, "predictions": columns})
+    elif out is None:
+        write_csv(columns, sys.stdout.buffer)
+    else:
+        say(f"Wrote {n:,} predictions to {safe(out)}.")
+
+
+def predictions(model: Any, X: Any, topk: int | None, proba: bool) -> dict[str, NDArray]:
+    """Columns of the answer: `prediction`, then label_1, score_1, ... and p_CLASS as asked for."""
+    from kway.errors import InputError
+
+    if proba and not hasattr(model, "predict_proba"):
+        raise InputError(f"{type(model).__name__} has no probabilities; leave out --proba, or use --topk for scores")
+    columns: dict[str, NDArray] = {}
+    if topk is not None:
+        labels, scores = model.predict_topk(X, min(topk, len(model.classes_)))  # (n, k) each
+        columns["prediction"] = labels[:, 0]
+        for j in range(labels.shape[1]):
+            columns[f"label_{j + 1}"], columns[f"score_{j + 1}"] = labels[:, j], scores[:, j]
+    if proba:
+        p = model.predict_proba(X)  # (n, K)
+        columns.setdefault("prediction", model.classes_[p.argmax(axis=1)])
+        columns |= {f"p_{label}": p[:, j] for j, label in enumerate(model.classes_.tolist())}
+    return columns or {"prediction": model.predict(X)}
