@@ -20,7 +20,6 @@ from kway.data.gate import Rows
 from kway.linear import interior
 
 Floats = NDArray[np.float64]
-NO_LIMIT = (-kernels.HUGE, kernels.HUGE)
 SWEEPS = 20  # a round: then the scores of all rows say which to visit next
 TINY = 3e6  # products of an interior point step up to which they come first,
 CHEAP = 1e9  # up to which they follow when sweeps have slowed down,
@@ -119,22 +118,13 @@ class Machine:
         p, chosen = self.problem, self._movable()
         X = p.X if len(chosen) == len(p.y) else p.X[chosen]
         rows, y, square, upper, a = kernel_rows(X), p.y[chosen], p.square[chosen], p.upper[chosen], self.a[chosen]
-        order, limits, first = np.arange(len(chosen)), NO_LIMIT, 0.0
-        s = float(self.a @ p.y)
-        for sweep in range(max(SWEEPS, len(p.y) // max(1, len(chosen)))):
-            kernels.shuffle(order, self.state)
-            self.passes += len(order) / len(p.y)
-            s, kept, low, high = kernels.sweep(
-                rows, y, square, upper, a, self.w, s, self.centre, self.stiffness, order, limits
-            )
-            self.sweeps += 1
-            self.centre += self.stiffness * s
-            self.spread = max(0.0, high - low)
-            first = self.spread if sweep == 0 else first
-            order = order[:kept]
-            if self.spread <= 0.1 * first or kept == 0:
-                break
-            limits = (low if low < 0 else -kernels.HUGE, high if high > 0 else kernels.HUGE)
+        most = max(SWEEPS, len(p.y) // max(1, len(chosen)))
+        _, self.centre, count, visits, self.spread = kernels.sweeps(
+            rows, y, square, upper, a, self.w, float(self.a @ p.y), self.centre, self.stiffness,
+            np.arange(len(chosen)), self.state, most,
+        )  # fmt: skip
+        self.sweeps += count
+        self.passes += visits / len(p.y)
         self.a[chosen] = a
 
     def _movable(self) -> NDArray[np.int64]:

@@ -129,3 +129,28 @@ def sweep(rows, y, square, upper, a, w, s, centre, stiffness, order, limits):
             row_add(rows, i, step, w)
             s += step
     return s, kept, low, high
+
+
+@kernel
+def sweeps(rows, y, square, upper, a, w, s, centre, stiffness, order, state, most):
+    """Up to `most` sweeps, until the range of projected gradients is a tenth of the first's.
+
+    Returns s, the centre, how many sweeps and how many visits to rows there were, and the last range: one call, for
+    a call a sweep from two threads costs more in handing over than in work.
+    """
+    active, visits, count = len(order), 0, 0
+    first, spread = 0.0, 0.0
+    limits = (-HUGE, HUGE)
+    while count < most and active > 0:
+        shuffle(order[:active], state)
+        visits += active
+        s, active, low, high = sweep(rows, y, square, upper, a, w, s, centre, stiffness, order[:active], limits)
+        count += 1
+        centre += stiffness * s
+        spread = max(0.0, high - low)
+        if count == 1:
+            first = spread
+        if spread <= 0.1 * first:
+            break
+        limits = (low if low < 0 else -HUGE, high if high > 0 else HUGE)
+    return s, centre, count, visits, spread
