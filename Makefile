@@ -1,5 +1,5 @@
 # Every target works from a fresh clone: the first one makes .venv and installs what it needs.
-#   make demo    fit every linear classifier to handwritten digits, print the table, save model.kway
+#   make demo    kway fit digits: compare families, keep the best, write model.kway and report.html (half a minute)
 #   make test    the tests (about a minute)          make slow    the long ones
 #   make check   lint, format, types, import rules   make bench   timings beside other libraries
 #   make clean   remove what the other targets left (not .venv)

@@ -26,11 +26,13 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "SVMClassifier": "kway.linear.named",
     "SoftmaxClassifier": "kway.linear.named",
     "TemperatureScaledClassifier": "kway.confidence",
+    "compare": "kway.select.compare",
     "datasets": "kway.datasets",
     "errors": "kway.errors",
     "load": "kway.store",
     "pairwise": "kway.search.pairwise",
     "search": "kway.search",
+    "tune": "kway.select.tune",
 }
 
 __all__ = [
@@ -50,11 +52,13 @@ __all__ = [
     "SoftmaxClassifier",
     "TemperatureScaledClassifier",
     "__version__",
+    "compare",
     "datasets",
     "errors",
     "load",
     "pairwise",
     "search",
+    "tune",
 ]
 
 if TYPE_CHECKING:
@@ -71,6 +75,8 @@ if TYPE_CHECKING:
     from kway.neighbors import CentroidClassifier, ExemplarClassifier, NeighborsClassifier
     from kway.search.metrics import Gaussian, Haversine, Laplacian
     from kway.search.pairwise import pairwise
+    from kway.select.compare import compare
+    from kway.select.tune import tune
     from kway.store import load
 
 

@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,6 +21,14 @@ def plain_place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KWAY_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "160")
+
+
+@pytest.fixture(autouse=True)
+def no_page(monkeypatch):
+    """The page takes seconds to draw and has tests of its own."""
+    from kway.report import page
+
+    monkeypatch.setattr(page, "write_page", lambda path, *_: open(path, "w").close())
 
 
 @pytest.fixture
@@ -75,17 +84,44 @@ def test_fit_compares_saves_and_tests(answer, tmp_path):
 
 def test_the_best_is_the_best_on_rows_held_out(answer):
     result = answer("fit", "wine")
-    done = {m["model"]: m["accuracy"] for m in result["models"] if m["accuracy"] is not None}
+    done = {m["model"]: m["accuracy"] for m in result["models"] if not m["note"]}
     assert done[result["best"]] == max(done.values())
+    assert result["models"][0]["model"] == result["best"]
+    for costs in ("fit_seconds", "predict_seconds", "bytes"):
+        assert result["models"][0][costs] > 0
+
+
+def test_the_test_is_told_in_full(answer):
+    result = answer("fit", "digits8x8", "--model", "neighbors,centroid")
+    test = result["test"]
+    assert 0 < test["low"] < test["accuracy"] < test["high"] < 1
+    assert test["accuracy"] <= test["top5"] <= 1
+    assert abs(test["macro_f1"] - test["accuracy"]) < 0.05
+    assert 0 < test["log_loss"] < 1
+    assert 0 < test["ece"] < 0.2
+    assert sum(c["rows"] for c in test["classes"]) == test["rows"]
+    assert result["baselines"]["majority class"] < 0.15 < result["baselines"]["straw man"] < test["accuracy"]
+    runner = result["runner_up"]
+    assert runner["model"] == "centroid"
+    difference = runner["test"]["only_first"] - runner["test"]["only_second"]
+    assert difference == round(test["rows"] * (test["accuracy"] - runner["accuracy"]))
+    assert runner["test"]["p_value"] < 0.05
+
+
+def inner(path="model.kway"):
+    """The classifier inside the features and the temperature."""
+    model = kway.load(path)
+    assert type(model).__name__ == "FeaturedClassifier"
+    assert type(model.estimator_).__name__ == "TemperatureScaledClassifier"
+    return model.estimator_.estimator_
 
 
 def test_alpha_is_chosen_on_rows_held_out_unless_given(answer):
     chosen = answer("fit", "wine", "--model", "softmax")
+    assert inner().alpha == chosen["setting"]["alpha"]
     given = answer("fit", "wine", "--model", "softmax", "--alpha", 0.5)
-    assert chosen["compared"]
-    assert not given["compared"]
-    assert given["models"][0]["alpha"] == 0.5
-    assert kway.load("model.kway").alpha == 0.5
+    assert given["models"][0]["setting"] == {"alpha": 0.5}
+    assert inner().alpha == 0.5
 
 
 def test_the_choice_does_not_change_with_the_units(answer):
@@ -95,7 +131,6 @@ def test_the_choice_does_not_change_with_the_units(answer):
     a, b = (answer("fit", name, "--model", "softmax") for name in ("cm.npz", "um.npz"))
     assert a["models"][0]["accuracy"] == b["models"][0]["accuracy"]
     assert a["test"]["accuracy"] == b["test"]["accuracy"]
-    assert b["models"][0]["alpha"] == pytest.approx(1e8 * a["models"][0]["alpha"])
 
 
 def test_a_model_that_cannot_be_fitted_is_left_out(cli, answer, monkeypatch):
@@ -104,35 +139,49 @@ def test_a_model_that_cannot_be_fitted_is_left_out(cli, answer, monkeypatch):
     def refuse(*_):
         raise CombinationError("it cannot be [so]")
 
-    monkeypatch.setattr(kway.SVMClassifier, "fit", refuse)
-    svm = next(m for m in answer("fit", "iris")["models"] if m["model"] == "svm")
-    assert svm["accuracy"] is None
-    assert svm["problem"] == "it cannot be [so]"
-    assert "svm was left out: it cannot be [so]" in cli("fit", "iris")[1]
-    code, out, err = cli("fit", "iris", "--model", "svm")
+    monkeypatch.setattr(kway.CentroidClassifier, "fit", refuse)
+    result = answer("fit", "iris", "--model", "centroid,softmax")
+    assert [m["model"] for m in result["models"]] == ["softmax"]
+    assert result["notes"] == ["centroid was left out: it cannot be [so]"]
+    assert "centroid was left out: it cannot be [so]" in cli("fit", "iris", "--model", "centroid,softmax")[1]
+    code, out, err = cli("fit", "iris", "--model", "centroid", "--out", "none.kway")
     assert (code, out) == (1, "")
-    assert "no model could be fitted; svm: it cannot be [so]" in err
+    assert "no model could be fitted; centroid: it cannot be [so]" in err
+    assert not Path("none.kway").exists()
 
 
-def test_a_class_that_only_the_test_rows_have(answer):
+def test_a_class_that_only_the_test_rows_have(cli):
     data = kway.datasets.load("iris")
     some = data.y_train < 2
     np.savez("t.npz", x_train=data.x_train[some], y_train=data.y_train[some], x_test=data.x_test, y_test=data.y_test)
-    test = answer("fit", "t.npz", "--model", "softmax", "--alpha", 0.01)["test"]
-    assert test["accuracy"] <= 2 / 3 + 1e-9
-    assert test["log_loss"] > 5  # a third of the rows has no probability at all
+    code, _, err = cli("fit", "t.npz", "--model", "softmax")
+    assert code == 1
+    assert "labels that training never saw: '2'" in err or "labels that training never saw: 2" in err
 
 
-def test_sparse_rows_have_the_scale_of_dense_ones():
-    import scipy.sparse as sp
+def test_compare_leaves_the_test_rows_alone_and_writes_nothing(answer, cli, tmp_path):
+    result = answer("compare", "iris", "--model", "softmax,centroid")
+    assert {m["model"] for m in result["models"]} == {"softmax", "centroid"}
+    assert "test" not in result
+    assert not list(tmp_path.iterdir())
+    assert "softmax" in cli("compare", "iris", "--model", "softmax")[1]
 
-    from kway.cli.job import candidates
 
-    x = kway.datasets.digits().x_train[:50]
-    assert candidates("softmax", None, sp.csr_matrix(x)) == pytest.approx(candidates("softmax", None, x))
-    assert candidates("softmax", 0.5, x) == [0.5]
-    assert candidates("perceptron", 0.5, x) == candidates("centroid", None, x) == [None]
-    assert candidates("softmax", None, np.zeros((3, 2)))[0] > 0
+def test_a_budget_cuts_the_comparison(answer, cli):
+    result = answer("fit", "iris", "--budget", "0.000001s")
+    assert not result["finished"]
+    assert len(result["models"]) == 1
+    assert "cut short" in result["notes"][0]
+    code, _, err = cli("fit", "iris", "--budget", "soon")
+    assert code == 1
+    assert "--budget must be a time such as 60s" in err
+
+
+def test_the_names_of_models_are_those_of_the_families():
+    from kway.cli.models import MODELS
+    from kway.select.families import FAMILIES, STRAW_MAN
+
+    assert set(MODELS) == {*FAMILIES, STRAW_MAN.name}
 
 
 def test_fit_is_the_same_for_the_same_seed(answer):
@@ -150,18 +199,14 @@ def test_every_model_by_name(answer, model):
     assert answer("evaluate", "model.kway", "iris")["accuracy"] == result["test"]["accuracy"]
 
 
-def test_alpha_reaches_the_model(answer):
-    answer("fit", "iris", "--model", "softmax", "--alpha", 0.25)
-    assert kway.load("model.kway").alpha == 0.25
-
-
 def test_text_for_people(cli):
     code, out, _ = cli("fit", "iris")
     assert code == 0
     assert "iris: 120 train and 30 test rows, 4 features, 3 classes" in out
     assert "softmax" in out
     assert "Best:" in out
-    assert "Saved model.kway" in out
+    assert "95 % interval" in out
+    assert "Saved model.kway and report.html" in out
 
 
 def test_the_whole_way_through_files(iris, answer, cli):
@@ -210,7 +255,7 @@ def test_a_model_without_names_of_columns_takes_them_in_order(answer, cli):
     answer("data", "export", "digits", "--out", "d.csv", "--part", "test")
     code, _, err = cli("predict", "model.kway", "d.csv")
     assert code == 1
-    assert "785 features" in err
+    assert "785" in err
     assert answer("predict", "model.kway", "d.csv", "--target", "target")["rows"] == 1000
     assert answer("evaluate", "model.kway", "d.csv", "-t", "target") == answer("evaluate", "model.kway", "digits")
 
@@ -262,7 +307,7 @@ def test_evaluate_names_the_classes(iris, answer, cli):
 
 def test_info(iris, answer, cli):
     held = answer("info", "model.kway", "--verify")
-    assert held["class_name"] == "SoftmaxClassifier"
+    assert held["class_name"] == "FeaturedClassifier"
     assert held["verified"] is True
     assert (held["n_classes"], held["n_features"]) == (3, 4)
     assert held["notes"]["target"] == "species"
@@ -299,13 +344,15 @@ def test_data_export_of_one_part(answer):
 
 FAILURES = [
     (["fit", "irsi"], "did you mean 'iris'"),
-    (["fit", "iris.csv"], "name the column that holds them with --target|not numbers: species"),
+    (["fit", "iris.csv"], "name the column that holds them with --target; its columns are"),
+    (["fit", "iris.csv", "--target", "species", "--group", "specie"], "did you mean 'species'"),
+    (["fit", "iris.csv", "--target", "species", "--report", "no/r.html"], "no folder no"),
     (["fit", "iris.csv", "--target", "spices"], "did you mean 'species'"),
     (["fit", "iris", "--model", "softmaxx"], "no model 'softmaxx' .did you mean 'softmax'"),
     (["fit", "iris", "--out", "no/m.kway"], "no folder no"),
     (["predict", "nothing.kway", "iris"], "nothing.kway cannot be read: No such file"),
     (["predict", "iris.csv", "iris"], "not a kway model file"),
-    (["predict", "model.kway", "digits"], "features"),
+    (["predict", "model.kway", "digits"], "pass one with columns sepal length"),
     (["predict", "model.kway", "iris.csv", "-o", "o.xlsx"], "must end in .csv"),
     (["data", "export", "iris", "--out", "o.csv", "--part", "half"], "no part 'half'"),
 ]
@@ -332,8 +379,14 @@ def test_bad_usage(cli, arguments):
     assert "Usage" in out + err
 
 
+def test_a_model_without_probabilities_gets_them_by_temperature(cli, answer):
+    assert answer("fit", "iris", "--model", "svm")["test"]["log_loss"] < 1
+    assert cli("predict", "model.kway", "iris", "--proba")[0] == 0
+
+
 def test_no_probabilities(cli):
-    assert cli("fit", "iris", "--model", "svm")[0] == 0
+    data = kway.datasets.load("iris")
+    kway.SVMClassifier().fit(data.x_train, data.y_train).save("model.kway")
     code, _, err = cli("predict", "model.kway", "iris", "--proba")
     assert code == 1
     assert "has no probabilities" in err
@@ -349,9 +402,9 @@ def test_version_and_help_as_a_process():
 
 
 def test_an_unexpected_error_is_one_line_too(cli, monkeypatch):
-    from kway.data import source
+    from kway.select import split
 
-    monkeypatch.setattr(source, "read", lambda *_: 1 // 0)
+    monkeypatch.setattr(split, "read_raw", lambda *_, **__: 1 // 0)
     code, out, err = cli("fit", "iris")
     assert (code, out) == (1, "")
     assert err.startswith("error: ZeroDivisionError")
@@ -376,9 +429,9 @@ def test_values_that_json_cannot_say():
 def test_warnings_are_one_line(cli, monkeypatch):
     import warnings
 
-    from kway.data import source
+    from kway.select import split
 
-    read = source.read
+    read = split.read_raw
 
     def warn(*arguments, **options):
         with warnings.catch_warnings():
@@ -386,7 +439,7 @@ def test_warnings_are_one_line(cli, monkeypatch):
             warnings.warn("mind\nthe gap", UserWarning, stacklevel=2)
         return read(*arguments, **options)
 
-    monkeypatch.setattr(source, "read", warn)
+    monkeypatch.setattr(split, "read_raw", warn)
     code, _, err = cli("fit", "iris", "--model", "centroid")
     assert code == 0
     assert err == "warning: mind the gap\n"

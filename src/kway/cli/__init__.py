@@ -25,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(fit.fit)
+app.command()(fit.compare)
 app.command()(predict.predict)
 app.command()(evaluate.evaluate)
 app.command()(info.info)

@@ -1,7 +1,8 @@
-"""`kway fit DATA --target COL`: train, choose, test, save."""
+"""`kway fit DATA --target COL`: compare, choose, calibrate, test, save, report; `kway compare` stops at the choice."""
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,117 +10,165 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kway.cli.models import ALL, MODELS, pick_models
-from kway.cli.output import Json, Target, emit_json, number, safe, say, show_table
+from kway.cli.output import Json, Target, emit_json
+from kway.cli.progress import live, seconds
+from kway.cli.shown import show_comparison, show_fit
 
 if TYPE_CHECKING:
-    from kway.cli.job import Fitted
-    from kway.data.dataset import Dataset
+    from kway.select.job import Outcome, Wishes
+    from kway.select.split import Parts
 
-MODEL_HELP = f"{', '.join(MODELS)}, or {ALL}: every linear one, the best kept."
+MODEL_HELP = f"{', '.join(MODELS)}, several with commas between, or {ALL} but the last."
+
+Data = Annotated[
+    str, typer.Argument(help="A file (csv, csv.gz, parquet, npz, libsvm), a folder of images or parquet, a known set.")
+]
+Model = Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)]
+Alpha = Annotated[float | None, typer.Option("--alpha", min=0.0, help="Weight of the penalty; else chosen.")]
+Budget = Annotated[str | None, typer.Option("--budget", help="Time for comparing: 60s, 2m, 1h.", metavar="TIME")]
+Group = Annotated[str | None, typer.Option("--group", help="Column whose groups are never split.", metavar="COL")]
+Order = Annotated[str | None, typer.Option("--order", help="Column of time: the last rows test.", metavar="COL")]
+Embed = Annotated[str | None, typer.Option("--embed", help="Sentence-transformers model for text columns.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything drawn at random.")]
 
 
 def fit(
-    data: Annotated[str, typer.Argument(help="A file (csv, csv.gz, parquet, npz, libsvm) or a known set.")],
+    data: Data,
     target: Target = None,
-    model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = ALL,
+    model: Model = ALL,
     out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write.")] = Path("model.kway"),
+    report: Annotated[Path, typer.Option("--report", help="The page to write.")] = Path("report.html"),
+    figures: Annotated[Path | None, typer.Option("--figures", help="Folder for each figure as svg and png.")] = None,
     test: Annotated[str | None, typer.Option("--test", help="File to test on; else a fifth of the rows.")] = None,
-    alpha: Annotated[float | None, typer.Option("--alpha", min=0.0, help="Weight of the penalty; else chosen.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of everything drawn at random.")] = 0,
+    alpha: Alpha = None,
+    budget: Budget = None,
+    group: Group = None,
+    order: Order = None,
+    embed: Embed = None,
+    skip_bad: SkipBad = False,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Fit models to DATA, keep the best, test it once on untouched rows and save it."""
-    from kway.cli.job import fit_best
+    """Compare classifiers on DATA, keep the best, test it once on untouched rows, save it and write a report."""
     from kway.data.writing import refuse_missing_folder
+    from kway.select.job import run_job
 
     started = time.perf_counter()
-    names = pick_models(model)
-    refuse_missing_folder(out)
-    rows = read(data, target, test, seed)
-    fitted = fit_best(names, rows, alpha, seed)
-    save(fitted, rows, out, target)
-    result = summary(fitted, rows, out, time.perf_counter() - started)
+    for path in (out, report):
+        refuse_missing_folder(path)
+    wishes = _wishes(model, alpha, budget, seed, embed)
+    with live() as told:
+        parts = _parts(data, target, test, group, order, seed, skip_bad)
+        found = run_job(parts, wishes, told)
+        if told is not None:
+            told("writing the report", 1, 1)
+        write(found, wishes, out, report, figures, target)
+    result = summary(found, out, report, time.perf_counter() - started)
     if json:
         emit_json(result)
     else:
-        show(result)
+        show_fit(result)
 
 
-def read(data: str, target: str | None, test: str | None, seed: int) -> Dataset:
-    """DATA with a test part: the file given, the set's own, or a stratified fifth of the rows."""
-    from dataclasses import replace
+def compare(
+    data: Data,
+    target: Target = None,
+    model: Model = ALL,
+    alpha: Alpha = None,
+    budget: Budget = None,
+    group: Group = None,
+    order: Order = None,
+    embed: Embed = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Compare classifiers on DATA by cross-validation; nothing is saved, the test rows stay untouched."""
+    from kway.select.job import compare_parts
 
-    from kway.data import source
+    started = time.perf_counter()
+    with live() as told:
+        parts = _parts(data, target, None, group, order, seed, False)
+        chosen = compare_parts(parts, _wishes(model, alpha, budget, seed, embed), told)
+    found = chosen.comparison
+    result = {
+        "best": found.best.model,
+        "models": found.records(),
+        "finished": found.finished,
+        "notes": list(chosen.notes),
+        "seconds": time.perf_counter() - started,
+        "data": _about(parts, chosen.features.n_features_out_, len(found.classes)),
+    }
+    if json:
+        emit_json(result)
+    else:
+        show_comparison(result)
 
-    rows = source.labelled(source.read(data, target), target)
-    if test is None:
-        return rows.split(seed)
-    assert rows.y_train is not None
-    text = rows.y_train.dtype.kind in "UO"
-    other = source.read(test, target, rows.feature_names or None, rows.x_train.shape[1], text_labels=text)
-    other = source.labelled(other, target)
-    return replace(rows, x_test=other.x_train, y_test=other.y_train)
 
-
-def save(fitted: Fitted, rows: Dataset, out: Path, target: str | None) -> None:
-    """The model file, with the names of the columns so that `predict` finds them in any order."""
-    import numpy as np
-
+def write(found: Outcome, wishes: Wishes, out: Path, report: Path, figures: Path | None, target: str | None) -> None:
+    """The model file and the page; each appears only when it is complete."""
     from kway import store
+    from kway.report.page import write_page
 
-    if rows.feature_names:
-        fitted.estimator.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
-    notes = {"data": rows.name, "target": target, "model": fitted.best, "test_accuracy": fitted.test.accuracy}
-    store.save(fitted.estimator, out, notes=notes)
+    line = found.best.standing
+    notes = {
+        "data": found.parts.name,
+        "target": target,
+        "model": line.model,
+        "setting": dict(line.setting),
+        "test_accuracy": found.judged.scores.accuracy,
+    }
+    store.save(found.model, out, notes=notes)
+    write_page(report, found, wishes, _command(), figures)
 
 
-def summary(fitted: Fitted, rows: Dataset, out: Path, seconds: float) -> dict[str, Any]:
+def summary(found: Outcome, out: Path, report: Path, seconds: float) -> dict[str, Any]:
     """What `--json` prints."""
-    import dataclasses
-
+    runner = found.runner_up
     return {
-        "best": fitted.best,
-        "test": dataclasses.asdict(fitted.test),
-        "models": [dataclasses.asdict(t) for t in fitted.trials],
-        "compared": fitted.compared,
+        "best": found.best.standing.model,
+        "setting": dict(found.best.standing.setting),
+        "test": vars(found.judged.scores),
+        "models": [line.record() for line in found.lines],
+        "baselines": found.baselines,
+        "runner_up": None if runner is None else {**vars(runner), "test": vars(runner.test)},
+        "temperature": found.temperature,
+        "finished": found.comparison.finished,
+        "notes": list(found.notes),
         "seconds": seconds,
+        "stages": found.seconds,
         "model": str(out),
-        "data": {
-            "name": rows.name,
-            "train_rows": rows.x_train.shape[0],
-            "test_rows": rows.x_test.shape[0],
-            "features": rows.x_train.shape[1],
-            "classes": len(fitted.estimator.classes_),
-        },
+        "report": str(report),
+        "data": _about(found.parts, found.X.shape[1], len(found.model.classes_)),
     }
 
 
-def show(result: dict[str, Any]) -> None:
-    """The same for people."""
-    about, trials, test = result["data"], result["models"], result["test"]
-    say(
-        f"[bold]{safe(about['name'])}[/]: {about['train_rows']:,} train and {about['test_rows']:,} test rows, "
-        f"{about['features']:,} features, {about['classes']:,} classes"
-    )
-    ordered = sorted(trials, key=lambda t: -1.0 if t["accuracy"] is None else -t["accuracy"])
-    best = next(i for i, t in enumerate(ordered) if t["model"] == result["best"])
-    show_table(
-        "Models, on a fifth of the train rows held out" if result["compared"] else "Model, on the test rows",
-        ("model", "accuracy", "log loss", "alpha", "fit seconds"),
-        [_line(t) for t in ordered],
-        best if len(trials) > 1 else None,
-    )
-    for t in trials:
-        if t["problem"]:
-            say(f"{t['model']} was left out: {safe(t['problem'])}")
-    loss = "" if test["log_loss"] is None else f", log loss {test['log_loss']:.4f}"
-    if result["compared"]:
-        say(f"Best: [bold green]{result['best']}[/], refitted on all train rows.")
-    say(f"Test accuracy [bold]{test['accuracy']:.4f}[/]{loss} on {test['rows']:,} untouched rows.")
-    out = safe(result["model"])
-    say(f"Saved {out} ({result['seconds']:.1f} s in all). Next: kway predict {out} DATA")
+def _about(parts: Parts, n_features: int, n_classes: int) -> dict[str, Any]:
+    return {
+        "name": parts.name,
+        "train_rows": parts.n,
+        "test_rows": len(parts.test_y),
+        "test_part": parts.how,
+        "features": n_features,
+        "classes": n_classes,
+    }
 
 
-def _line(trial: dict[str, Any]) -> tuple[str, ...]:
-    alpha = "–" if trial["alpha"] is None else f"{trial['alpha']:.2g}"
-    return trial["model"], number(trial["accuracy"]), number(trial["log_loss"]), alpha, number(trial["seconds"], 2)
+def _parts(
+    data: str, target: str | None, test: str | None, group: str | None, order: str | None, seed: int, skip_bad: bool
+) -> Parts:
+    from kway.select.split import read_parts
+
+    return read_parts(data, target, test, group, order, seed, skip_bad)
+
+
+def _wishes(model: str, alpha: float | None, budget: str | None, seed: int, embed: str | None) -> Wishes:
+    from kway.select.job import Wishes
+
+    return Wishes(pick_models(model), alpha, seconds(budget), seed, embed=embed)
+
+
+def _command() -> str:
+    import shlex
+
+    return shlex.join(["kway", *sys.argv[1:]])

@@ -21,7 +21,9 @@ def neighbors(
     from kway.cli.rows import ready
     from kway.errors import InputError
 
-    fitted, found = ready(model, data, None, needs_labels=False)
+    whole, found = ready(model, data, None, needs_labels=False)
+    X = whole.numbers(found.X) if hasattr(whole, "numbers") else found.X
+    fitted = _innermost(whole)
     if not hasattr(fitted, "explain") or not hasattr(fitted, "kneighbors"):
         raise InputError(
             f"{model} is a {type(fitted).__name__}, which has no neighbours; fit one with --model neighbors"
@@ -29,12 +31,19 @@ def neighbors(
     if k is not None:
         fitted.set_params(n_neighbors=k)
     promise = None if k is not None or fitted.promise_ is None else str(fitted.promise_)  # made for the model's own k
-    listed = [about(told) for told in _told(fitted, found.X if rows is None else found.X[:rows])]
+    listed = [about(told) for told in _told(fitted, X if rows is None else X[:rows])]
     if json:
         emit_json({"index": fitted.index_.why_, "promise": promise, "rows": listed})
         return
     columns = ("row", "prediction", "share", "runner-up", "gap", "neighbours: row label (distance, weight)")
     show_table(f"Neighbours ({fitted.index_.why_})", columns, [_line(i, row) for i, row in enumerate(listed)])
+
+
+def _innermost(model: Any) -> Any:
+    """The classifier that answers, without the features and the temperature around it."""
+    while hasattr(model, "estimator_"):
+        model = model.estimator_
+    return model
 
 
 def _told(model: Any, X: Any) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 class Rows(NamedTuple):
-    """X (n, d) and, where the data has labels, y (n,)."""
+    """X, as the model takes it (n rows), and, where the data has labels, y (n,)."""
 
     X: Any
     y: NDArray | None
@@ -24,18 +24,46 @@ class Ready(NamedTuple):
 def ready(path: str, data: str, target: str | None, needs_labels: bool) -> Ready:
     """The model and the rows it asks for; of a set with a test part, the test rows."""
     from kway import store
-    from kway.data import source
+    from kway.featured import FeaturedClassifier
 
     model = store.load(path)
     if needs_labels:
         target = target or store.info(path).notes.get("target")
+    if isinstance(model, FeaturedClassifier):
+        return Ready(model, _raw_rows(model, data, target, needs_labels))
     names = _forget_names(model)
-    found = source.read(data, target, names, model.n_features_in_, text_labels=model.classes_.dtype.kind in "UO")
+    return Ready(model, _number_rows(model, names, data, target, needs_labels))
+
+
+def _raw_rows(model: Any, data: str, target: str | None, needs_labels: bool) -> Rows:
+    """Rows as they are in the file; the model's own features turn them into numbers."""
+    from kway.data.frames import is_table
+    from kway.data.raw import read_raw
+    from kway.select.split import labels_of
+
+    text = model.classes_.dtype.kind in "UO"
+    like = model.features_.wanted(text)
+    found = read_raw(data, target if needs_labels else None, like=like)
+    if is_table(found.rows) and not model.features_.is_table_:
+        return _number_rows(model, None, data, target, needs_labels)  # columns in order
+    if needs_labels:
+        labels_of(found)
+    if found.test_rows is not None:
+        return Rows(found.test_rows, found.test_y)
+    return Rows(found.rows, found.y)
+
+
+def _number_rows(model: Any, names: list[str] | None, data: str, target: str | None, needs_labels: bool) -> Rows:
+    """Rows of numbers for a model without features of its own."""
+    from kway.data import source
+
+    text = model.classes_.dtype.kind in "UO"
+    found = source.read(data, target, names, model.n_features_in_, text_labels=text)
     if needs_labels:
         source.labelled(found, target)
     if found.x_test is not None:
-        return Ready(model, Rows(found.x_test, found.y_test))
-    return Ready(model, Rows(found.x_train, found.y_train))
+        return Rows(found.x_test, found.y_test)
+    return Rows(found.x_train, found.y_train)
 
 
 def _forget_names(model: Any) -> list[str] | None:

@@ -191,7 +191,7 @@ class Watch:
         """Gain of the last third of the iterations, relative to the objective."""
         value, iteration = self.history[-1], len(self.history) - 1
         scale = max(abs(value), 1e-300)
-        window = iteration // 3 + 2
+        window = iteration // 3 + 1
         if stuck:  # what a far preconditioner promises is no excess that anybody could gain
             gained = self.history[max(0, iteration - window)] - value
             return max(min(promised, gained) / scale, rounding(self.objective.X.dtype)) if value > 0 else 0.0

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import InputError
 from kway.report import style
+from kway.select.judge import wilson
 
 
 def leaderboard(
@@ -72,7 +73,7 @@ def _axis_start(values: NDArray, spread: NDArray) -> float:
 
 def _written(axes: Any, rows: NDArray, values: NDArray, spread: NDArray, with_spread: bool) -> None:
     for row, value, std in zip(rows, values, spread):
-        text = f"{value:.3f} ± {std:.3f}" if with_spread else f"{value:.3f}"
+        text = f"{value:.3f} ± {std:.3f}" if with_spread and std > 0 else f"{value:.3f}"
         axes.annotate(
             text, (value + std, row), xytext=(6, 0), textcoords="offset points", va="center", fontsize=style.SMALL,
             color=style.INK, annotation_clip=False,
@@ -149,15 +150,3 @@ def reliability(
     lower.bar(table.edges[:-1], table.counts, width=width, align="edge", color=style.tint(style.ACCENT, 0.6),
               edgecolor="white", linewidth=0.8)  # fmt: skip
     return figure
-
-
-def wilson(right: NDArray, n: NDArray, z: float = 1.959964) -> tuple[NDArray, NDArray]:
-    """Wilson score interval of a share, right of n: lower and upper ends.
-
-    >>> [round(float(v), 3) for v in wilson(np.array(9.0), np.array(10))]
-    [0.596, 0.982]
-    """
-    p = right / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return np.minimum(centre - half, p), np.maximum(centre + half, p)

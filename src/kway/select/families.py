@@ -1,6 +1,7 @@
 """Families of classifiers, each scored over all its settings on the same folds, sharing what can be shared.
 
-linear       a loss over a path of alphas (kway.linear.path)
+linear       a loss over a path of alphas (kway.linear.path), given as shares of the mean square |x|^2 of a row: they
+             then mean the same whatever the features are measured in
 neighbours   a metric over every k and vote from one search (kway.neighbors.sweep)
 centroid     one fit a fold
 
@@ -23,17 +24,25 @@ from kway.linear.losses import LOSSES
 from kway.linear.path import LEAST_PROBABILITY, alpha_path
 from kway.neighbors.sweep import sweep
 
-ALPHAS = tuple(float(f"{a:.3g}") for a in np.logspace(-1, -6, 11))
-FEW_ALPHAS = (1e-2, 1e-3, 1e-4, 1e-5)
+SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
+FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
 MOST_NEIGHBORS = 50
+HEAVY = 0.1  # seconds of one pass over the rows above which alphas far from the best are not run on every fold
 
 
 class Data(NamedTuple):
-    """What every family is scored on: rows (n, d), codes (n,), folds (n,)."""
+    """What every family is scored on: rows (n, d), codes (n,), folds (n,); `kept` holds what a later scan can use."""
 
     X: Rows
     codes: NDArray[np.int64]
     folds: NDArray[np.int64]
+    kept: dict[str, Any]
+
+    def pass_seconds(self) -> float:
+        """About what one gradient of a linear loss over all rows and classes takes, on two cores of 2023."""
+        width = int(self.codes.max()) + 1
+        work = self.X.nnz * width / 3e8 if hasattr(self.X, "nnz") else self.X.size * width / 3e10
+        return float(work + 40 * self.X.shape[1] * width / 1e9)  # the solver keeps 40 vectors of d K numbers
 
 
 @dataclass(frozen=True)
@@ -56,8 +65,9 @@ class Scan:
 
     @property
     def best(self) -> int:
-        """The setting of the highest mean accuracy over the folds that were run; among equals the lower log loss."""
-        mean = _means(self.accuracy)
+        """The setting of the highest mean accuracy, of those run on most folds; among equals the lower log loss."""
+        run = np.isfinite(self.accuracy).sum(axis=0)
+        mean = np.where(run == run.max(), _means(self.accuracy), -np.inf)
         loss = np.nan_to_num(_means(self.log_loss), nan=np.inf)
         return int(np.lexsort((loss, -mean))[0])
 
@@ -65,7 +75,10 @@ class Scan:
 class Family(Protocol):
     """A kind of classifier with a grid of settings."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What the leaderboard calls it."""
+        ...
 
     def scan(self, data: Data, which: list[int], stop: Callable[[], bool]) -> Scan:
         """Score every setting on the folds `which`."""
@@ -83,17 +96,31 @@ class Linear:
     name: str
     estimator: str
     loss: str
-    alphas: tuple[float, ...] = ALPHAS
+    shares: tuple[float, ...] = SHARES
     params: dict[str, Any] = field(default_factory=dict)
+    alphas: tuple[float, ...] = ()  # instead of shares
 
     def scan(self, data: Data, which: list[int], stop: Callable[[], bool]) -> Scan:
         """Every alpha, strong to weak, with warm starts and one preconditioner."""
         begun = time.perf_counter()
         binary = data.codes.max() == 1 or self.params.get("multiclass") == "one-vs-all"
         form = LOSSES[self.loss].columns if binary else LOSSES[self.loss].joint
-        found = alpha_path(data.X, data.codes, form, self.alphas, data.folds, which, stop=stop)
-        settings = [{"alpha": alpha} for alpha in self.alphas]
-        return Scan(settings, found.accuracy, found.log_loss, time.perf_counter() - begun)
+        alphas = self.alphas or tuple(float(f"{share * mean_square(data.X):.2g}") for share in self.shares)
+        own = self._worth(data, len(alphas))
+        found = alpha_path(data.X, data.codes, form, [alphas[i] for i in own], data.folds, which, stop=stop)
+        scores = np.full((2, len(which), len(alphas)), np.nan)
+        scores[:, :, own] = found.accuracy, found.log_loss
+        settings = [{"alpha": alpha} for alpha in alphas]
+        scan = Scan(settings, scores[0], scores[1], time.perf_counter() - begun)
+        data.kept.setdefault(self.name, scan)
+        return scan
+
+    def _worth(self, data: Data, n: int) -> list[int]:
+        """Alphas to run: all, or where a fit takes long only those around the best of the first scan."""
+        first = data.kept.get(self.name)
+        if first is None or data.pass_seconds() < HEAVY:
+            return list(range(n))
+        return list(range(max(0, first.best - 2), min(n, first.best + 3)))
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """The estimator of an alpha."""
@@ -109,11 +136,13 @@ class Neighbors:
     votes: tuple[str, ...] = ("uniform", "distance")
 
     def scan(self, data: Data, which: list[int], stop: Callable[[], bool]) -> Scan:
-        """Every k and vote from one search; folds not asked for cost next to nothing and are left out."""
+        """Every k and vote of every fold from one search, kept for the folds that are asked for later."""
         begun = time.perf_counter()
-        outside = int(data.X.shape[0] - np.bincount(data.folds[data.folds >= 0]).max())
-        k_max = min(MOST_NEIGHBORS, outside)
-        found = sweep(data.X, data.codes, data.folds, k_max, self.votes, self.metric)
+        folds = np.where(data.folds < 0, data.folds.max() + 1, data.folds)  # never asked for, but asked by the others
+        k_max = min(MOST_NEIGHBORS, int(len(folds) - np.bincount(folds).max()))
+        if self.name not in data.kept:
+            data.kept[self.name] = sweep(data.X, data.codes, folds, k_max, self.votes, self.metric)
+        found = data.kept[self.name]
         settings = [{"weights": vote, "n_neighbors": k + 1} for vote in self.votes for k in range(k_max)]
         flat = lambda scores: scores.reshape(scores.shape[0], -1)[which]  # noqa: E731
         return Scan(settings, flat(found.accuracy), flat(found.log_loss), time.perf_counter() - begun)
@@ -151,6 +180,14 @@ class Plain:
         return model.set_params(random_state=seed) if "random_state" in model.get_params() else model
 
 
+def mean_square(X: Rows) -> float:
+    """Mean of |x|^2 over some 10,000 rows; 1 where that is no scale."""
+    some = X[:: max(1, X.shape[0] // 10_000)]
+    values = some.data if hasattr(some, "tocsr") else some
+    mean = float(np.square(values, dtype=np.float64).sum() / max(1, some.shape[0]))
+    return mean if np.isfinite(mean) and mean > 0 else 1.0
+
+
 def scores_of(model: Any, X: Rows, codes: NDArray) -> tuple[float, float]:
     """Accuracy, and log loss where the model has probabilities (nan otherwise), on rows it has not seen."""
     accuracy = float(np.mean(model.predict(X) == codes))
@@ -179,9 +216,11 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         Neighbors("neighbors-cosine", "cosine"),
         Neighbors("neighbors-manhattan", "manhattan"),
         Plain("centroid", "CentroidClassifier", ({"metric": "euclidean"}, {"metric": "cosine"})),
-        Linear("least-squares", "LeastSquaresClassifier", "squared", FEW_ALPHAS),
-        Linear("logistic", "LogisticClassifier", "logistic", FEW_ALPHAS, {"multiclass": "one-vs-all"}),
-        Linear("svm", "SVMClassifier", "hinge", FEW_ALPHAS),
+        Linear("least-squares", "LeastSquaresClassifier", "squared", FEW_SHARES),
+        Linear("logistic", "LogisticClassifier", "logistic", FEW_SHARES, {"multiclass": "one-vs-all"}),
         Plain("perceptron", "PerceptronClassifier", ({},)),
+        Linear("svm", "SVMClassifier", "hinge", FEW_SHARES),  # the slowest, so that a budget spares the others
     )
 }
+ALIKE = ("least-squares", "logistic", "perceptron", "svm")  # as softmax, with a line between classes: seldom better
+STRAW_MAN = Plain("least-squares-number", "LeastSquaresClassifier", ({"targets": "number"},))  # by name only

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, StratifiedShuffleSplit
 
 from kway.errors import InputError
 
@@ -38,6 +38,7 @@ def split_test(
         cut = n - max(1, round(share * n))
         return Split(np.sort(line[:cut]), np.sort(line[cut:]))
     if groups is not None:
+        _refuse_one_group(groups)
         parts = max(2, round(1 / share))
         train, test = next(iter(_by_group(parts, seed).split(np.zeros((n, 1)), codes, np.asarray(groups))))
         return Split(train, test)
@@ -69,6 +70,7 @@ def fold_numbers(
         numbers[line[n - max(1, n // n_folds) :]] = 0
         return numbers
     if groups is not None:
+        _refuse_one_group(groups)
         parts = min(n_folds, len(np.unique(groups)))
         splits = _by_group(parts, seed).split(np.zeros((n, 1)), codes, np.asarray(groups))
     else:
@@ -90,4 +92,9 @@ def _spread(codes: NDArray[np.int64], n_folds: int, seed: int) -> Any:
 
 
 def _by_group(parts: int, seed: int) -> Any:
-    return StratifiedGroupKFold(parts, shuffle=True, random_state=seed) if parts > 1 else GroupKFold(2)
+    return StratifiedGroupKFold(parts, shuffle=True, random_state=seed)
+
+
+def _refuse_one_group(groups: Any) -> None:
+    if len(np.unique(np.asarray(groups))) < 2:
+        raise InputError("all rows are of one group, so none can be held out; give groups that differ, or none")

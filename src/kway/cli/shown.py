@@ -1,0 +1,74 @@
+"""What `kway fit` and `kway compare` say to people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kway.cli.output import number, safe, say, show_table
+
+
+def show_fit(result: dict[str, Any]) -> None:
+    """The leaderboard, the test once, and where the files are."""
+    show_comparison(result)
+    test = result["test"]
+    loss = "" if test["log_loss"] is None else f", log loss {test['log_loss']:.4f}"
+    how = f" ({safe(_setting(result['setting']))})" if result["setting"] else ""
+    say(f"Best: [bold green]{result['best']}[/]{how}, refitted on all train rows.")
+    say(
+        f"Test accuracy [bold]{test['accuracy']:.4f}[/] (95 % interval {test['low']:.4f} to {test['high']:.4f}){loss} "
+        f"on {test['rows']:,} untouched rows ({safe(result['data']['test_part'])})."
+    )
+    say("Beside it: " + ", ".join(f"{safe(name)} {value:.4f}" for name, value in result["baselines"].items()) + ".")
+    if result["runner_up"] is not None:
+        say(_runner_up(result["runner_up"]))
+    out = safe(result["model"])
+    say(f"Saved {out} and {safe(result['report'])} ({result['seconds']:.1f} s in all). Next: kway predict {out} DATA")
+
+
+def show_comparison(result: dict[str, Any]) -> None:
+    """What the data is, the leaderboard and the notes."""
+    about, models = result["data"], result["models"]
+    say(
+        f"[bold]{safe(about['name'])}[/]: {about['train_rows']:,} train and {about['test_rows']:,} test rows, "
+        f"{about['features']:,} features, {about['classes']:,} classes"
+    )
+    columns = ("model", "accuracy", "log loss", "setting", "fit s", "µs a row", "size")
+    show_table("Models, by cross-validation on train rows", columns, [_line(m) for m in models], 0)
+    for model in models:
+        if model["note"]:
+            say(f"{model['model']}: {safe(model['note'])}.")
+    for note in result["notes"]:
+        say(f"Note: {safe(note)}.")
+
+
+def _runner_up(runner: dict[str, Any]) -> str:
+    test = runner["test"]
+    verdict = "more than luck" if test["p_value"] < 0.05 else "no more than luck could give"
+    return (
+        f"Runner-up {runner['model']}: {runner['accuracy']:.4f}; only one of the two is right on "
+        f"{test['only_first']} + {test['only_second']} rows, {verdict} (McNemar, p = {test['p_value']:.2g})."
+    )
+
+
+def _line(model: dict[str, Any]) -> tuple[str, ...]:
+    spread = f" ± {model['std']:.3f}" if len(model["fold_accuracy"]) > 1 else ""
+    asked, size = model.get("predict_seconds"), model.get("bytes")
+    return (
+        model["model"],
+        number(model["accuracy"], 3) + spread,
+        number(model["log_loss"], 3),
+        _setting(model["setting"]),
+        number(model.get("fit_seconds"), 2),
+        "–" if asked is None else f"{1e6 * asked:.1f}",
+        "–" if size is None else _size(size),
+    )
+
+
+def _setting(setting: dict[str, Any]) -> str:
+    from kway.select.compare import in_words
+
+    return in_words(setting)
+
+
+def _size(n: int) -> str:
+    return f"{n / 1e6:,.1f} MB" if n >= 1e6 else f"{n / 1e3:,.1f} kB"

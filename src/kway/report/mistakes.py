@@ -1,0 +1,94 @@
+"""The test rows of which a model was surest and wrong, with their nearest training rows, as images or in words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.frames import is_table, take
+from kway.neighbors import NeighborsClassifier
+from kway.report.images import Mistake
+from kway.select.job import Outcome
+
+SHOWN, NEIGHBORS = 6, 4
+_COLUMNS, _LETTERS = 6, 90  # of a row in words
+
+
+def find_mistakes(found: Outcome, most: int = SHOWN, k: int = NEIGHBORS) -> list[Mistake]:
+    """The `most` wrong rows of highest confidence (the first ones where the model has none), the surest first."""
+    y, predicted = found.parts.test_y, found.judged.predicted
+    wrong = np.flatnonzero(predicted != y)
+    if found.judged.confidence is not None:
+        wrong = wrong[np.argsort(-found.judged.confidence[wrong], kind="stable")]
+    wrong = wrong[:most]
+    distances, near = _nearest(found, found.test_X[wrong], min(k, found.parts.n))
+    queries, around = _shown(found, wrong, near)
+    sure = found.judged.confidence
+    return [
+        Mistake(
+            queries[i],
+            y[row],
+            predicted[row],
+            around[i],
+            found.parts.y[near[i]].tolist(),
+            distances[i].tolist(),
+            None if sure is None else float(sure[row]),
+        )
+        for i, row in enumerate(wrong)
+    ]
+
+
+def picture_shape(found: Outcome) -> tuple[int, ...] | None:
+    """(h, w) or (h, w, 3) where the rows are images: known to be, or bytes that fill a square."""
+    form = found.parts.image
+    rows = found.parts.rows
+    if form is not None:
+        shape: tuple[int, ...] = (form.height, form.width) if form.channels == 1 else tuple(form)
+        return shape if found.X.shape[1] == math.prod(shape) else None
+    side = math.isqrt(rows.shape[1]) if getattr(rows, "dtype", None) == np.uint8 else 0
+    return (side, side) if side >= 8 and side * side == rows.shape[1] == found.X.shape[1] else None
+
+
+def _nearest(found: Outcome, queries: Any, k: int) -> tuple[NDArray, NDArray]:
+    """Distances and row numbers (m, k) of the nearest training rows, in the winner's metric where it has one."""
+    model = found.best.model
+    if not hasattr(model, "kneighbors"):
+        model = NeighborsClassifier(k).fit(found.X, found.parts.y)
+    distances, rows = model.kneighbors(queries, k)
+    return np.asarray(distances), np.asarray(rows)
+
+
+def _shown(found: Outcome, wrong: NDArray, near: NDArray) -> tuple[Any, Any]:
+    """Queries and neighbours as they are drawn: pixels (m, d) and (m, k, d), or words."""
+    train, test = found.parts.rows, found.parts.test_rows
+    if picture_shape(found) is not None:
+        return test[wrong], train[near]
+    asked = in_words(take(test, wrong))
+    flat = in_words(take(train, near.ravel()))
+    return asked, [flat[i * near.shape[1] : (i + 1) * near.shape[1]] for i in range(len(wrong))]
+
+
+def in_words(rows: Any) -> list[str]:
+    """A line a row: its text where the table is one column, else its first columns."""
+    if is_table(rows):
+        columns = {name: rows.column(name).to_pylist() for name in rows.column_names[:_COLUMNS]}
+        if rows.num_columns == 1:
+            return [_short(str(v)) for v in next(iter(columns.values()))]
+        more = ", ..." if rows.num_columns > _COLUMNS else ""
+        lines = zip(*columns.values())
+        return [_short(", ".join(f"{n} {_value(v)}" for n, v in zip(columns, line))) + more for line in lines]
+    some = rows[:, :_COLUMNS]
+    dense = some.toarray() if hasattr(some, "toarray") else np.asarray(some)
+    more = ", ..." if rows.shape[1] > _COLUMNS else ""
+    return [", ".join(_value(v) for v in line) + more for line in dense.tolist()]
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."

@@ -1,0 +1,96 @@
+"""The report of a job as one HTML page that needs nothing else: styles and figures inside, no script, no network."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import kway
+from kway.data.files import replacing
+from kway.data.writing import refuse_missing_folder
+from kway.report.export import save, to_svg
+from kway.report.pictures import Picture, pictures
+from kway.select.compare import in_words
+from kway.select.job import Outcome, Wishes
+
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
+_OPEN_CLASSES = 20  # classes up to which their table is open
+
+
+def write_page(
+    path: str | Path, found: Outcome, wishes: Wishes, command: str = "", folder: str | Path | None = None
+) -> None:
+    """Write the page, complete or not at all; each figure also as svg and png into `folder` where one is given."""
+    drawn = list(pictures(found))
+    text = page(found, wishes, drawn, command)
+    with replacing(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+    if folder is not None:
+        save_figures(drawn, Path(folder))
+
+
+def save_figures(drawn: list[Picture], folder: Path) -> None:
+    """NAME.svg and NAME.png of every figure."""
+    refuse_missing_folder(folder)
+    folder.mkdir(exist_ok=True)
+    for picture in drawn:
+        if picture.figure is not None:
+            for ending in (".svg", ".png"):
+                save(picture.figure, folder / f"{picture.name}{ending}")
+
+
+def page(found: Outcome, wishes: Wishes, drawn: list[Picture], command: str = "") -> str:
+    """The page as text."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    # everything that came with the data is escaped; only the figures, which are ours, go in as they are
+    shelf = Environment(
+        loader=PackageLoader("kway.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    shelf.filters |= {"percent": _percent, "size": _size, "setting": in_words, "figure": _figure}
+    return shelf.get_template("report.html").render(**facts(found, wishes, drawn, command))
+
+
+def facts(found: Outcome, wishes: Wishes, drawn: list[Picture], command: str) -> dict[str, Any]:
+    """What the template is filled with."""
+    return {
+        "found": found,
+        "parts": found.parts,
+        "test": found.judged.scores,
+        "best": found.best.standing,
+        "lines": found.lines,
+        "classes": sorted(found.judged.scores.classes, key=lambda c: c["f1"]),
+        "open_classes": len(found.model.classes_) <= _OPEN_CLASSES,
+        "n_classes": len(found.model.classes_),
+        "features": found.model.features_.explain(),
+        "pictures": drawn,
+        "runner_up": found.runner_up,
+        "command": command,
+        "seed": wishes.seed,
+        "budget": wishes.budget,
+        "versions": {
+            "kway": kway.__version__,
+            "Python": platform.python_version(),
+            **{n: version(n) for n in _LIBRARIES},
+        },
+    }
+
+
+def _figure(picture: Picture) -> Any:
+    from markupsafe import Markup
+
+    assert picture.figure is not None
+    return Markup(to_svg(picture.figure, picture.title))
+
+
+def _percent(share: float | None, digits: int = 1) -> str:
+    return "–" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def _size(n: int | None) -> str:
+    if n is None:
+        return "–"
+    return f"{n / 1e6:,.1f} MB" if n >= 1e6 else f"{n / 1e3:,.1f} kB"

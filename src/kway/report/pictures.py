@@ -1,0 +1,187 @@
+"""The figures of a job's report: which ones its outcome allows, each with a sentence on how to read it.
+
+A figure that cannot be drawn is left out with the reason: the model and the rest of the page do not suffer for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from kway.data.labels import encode_as
+from kway.report import figures
+from kway.report.mistakes import find_mistakes, picture_shape
+from kway.select.families import Linear, Neighbors
+from kway.select.finals import Line
+from kway.select.job import Outcome
+
+MOST_FEATURES = 1500  # of principal components: their matrix is d x d
+MOST_CLASSES = 60  # whose regions can still be told apart
+SLICE_ROWS = 4000
+
+
+class Picture(NamedTuple):
+    """A figure with its title and how to read it; `figure` None where it could not be drawn, `text` then says why."""
+
+    name: str
+    title: str
+    text: str
+    figure: Figure | None
+
+
+def pictures(found: Outcome) -> Iterator[Picture]:
+    """Every figure that this outcome allows, in the order of the page."""
+    for name, draw in _DRAWN.items():
+        try:
+            picture = draw(found)
+        except Exception as error:  # a picture is not worth losing the report for
+            picture = Picture(name, name.replace("-", " "), f"could not be drawn: {error}", None)
+        if picture is not None:
+            yield picture
+
+
+def _leaderboard(found: Outcome) -> Picture:
+    lines = [line.standing for line in found.lines]
+    figure = figures.leaderboard(
+        [s.model for s in lines],
+        [s.accuracy for s in lines],
+        [s.std for s in lines],
+        baseline=found.baselines["majority class"],
+        title="Accuracy by cross-validation",
+    )
+    text = "Mean over the folds, with one standard deviation; a family without one was stopped after its first fold."
+    return Picture("leaderboard", "Leaderboard", text, figure)
+
+
+def _neighbours_curve(found: Outcome) -> Picture | None:
+    line = _first(found, Neighbors)
+    if line is None:
+        return None
+    setting, scan = line.standing.setting, found.comparison.scans[line.standing.model]
+    vote = setting["weights"]
+    own = [i for i, s in enumerate(scan.settings) if s["weights"] == vote]
+    figure = figures.cross_validation(
+        [scan.settings[i]["n_neighbors"] for i in own],
+        scan.accuracy[:, own].T,
+        chosen=setting["n_neighbors"],
+        name="k",
+        title=f"{line.standing.model}, {vote} vote",
+    )
+    text = (
+        "How many neighbours should vote: a dot is the accuracy on one held-out fold, the line goes through the means. "
+        "Every k and vote comes from one search."
+    )
+    return Picture("neighbours", "Choosing k", text, figure)
+
+
+def _alpha_curve(found: Outcome) -> Picture | None:
+    line = _first(found, Linear)
+    if line is None or len(found.comparison.scans[line.standing.model].settings) < 2:
+        return None
+    scan = found.comparison.scans[line.standing.model]
+    run = np.flatnonzero(np.isfinite(scan.accuracy).all(axis=0))
+    figure = figures.cross_validation(
+        [scan.settings[i]["alpha"] for i in run],
+        scan.accuracy[:, run].T,
+        chosen=line.standing.setting["alpha"],
+        name="alpha",
+        log=True,
+        title=line.standing.model,
+    )
+    text = (
+        "How strongly weights are held back: too little (left) fits the noise, too much (right) cannot fit the classes."
+    )
+    return Picture("alpha", "Choosing the penalty", text, figure)
+
+
+def _confusion(found: Outcome) -> Picture:
+    classes = np.asarray(found.model.classes_)
+    true, called = encode_as(found.parts.test_y, classes), encode_as(found.judged.predicted, classes)
+    counts = np.zeros((len(classes), len(classes)), np.int64)
+    np.add.at(counts, (true, called), 1)
+    figure = figures.confusion_matrix(counts, classes, title="Test rows")
+    return Picture(
+        "confusion",
+        "What is taken for what",
+        "True classes down, predicted classes across; blue is right, orange is wrong.",
+        figure,
+    )
+
+
+def _reliability(found: Outcome) -> Picture | None:
+    confidence = found.judged.confidence
+    if confidence is None:
+        return None
+    figure = figures.reliability(confidence, found.judged.predicted == found.parts.test_y)
+    text = "Of the test rows with a confidence near x, what share is right? On the dashed line the two agree."
+    if found.temperature is not None:
+        text += f" Probabilities were calibrated with temperature {found.temperature:.3g} on rows held out of training."
+    return Picture("reliability", "Can the probabilities be believed?", text, figure)
+
+
+def _regions(found: Outcome) -> Picture | None:
+    X = found.X
+    if hasattr(X, "tocsr") or not 2 <= X.shape[1] <= MOST_FEATURES or len(found.model.classes_) > MOST_CLASSES:
+        return None
+    step = -(-X.shape[0] // SLICE_ROWS)
+    # points of the plane lie far from all rows, where a neighbour search skips little: 15 s for 160^2 on 16,000 rows
+    fine = 160 if isinstance(found.comparison.families[found.best.standing.model], Linear) or step == 1 else 80
+    figure = figures.projected_regions(
+        found.best.model, X[::step], found.parts.y[::step], found.best.standing.model, resolution=fine, most=600
+    )
+    text = "The plane of the two principal components of the training rows, painted with the model's answers."
+    return Picture("regions", "Decision regions", text, figure)
+
+
+def _templates(found: Outcome) -> Picture | None:
+    shape, line = picture_shape(found), _first(found, Linear)
+    if shape is None or line is None or line.model is None:
+        return None
+    figure = figures.weight_templates(line.model.coef_, shape, found.model.classes_)
+    text = f"The weights of {line.standing.model} as images: orange pixels speak for a class, blue ones against it."
+    return Picture("templates", "What each class looks for", text, figure)
+
+
+def _mistakes(found: Outcome) -> Picture | None:
+    if bool((found.judged.predicted == found.parts.test_y).all()):
+        return None
+    figure = figures.worst_mistakes(find_mistakes(found), picture_shape(found), "")
+    text = (
+        "The test rows of which the model was surest and wrong, with the training rows nearest to them: blue labels "
+        "are the true class, orange ones the class predicted. Neighbours of the true class point to the model, "
+        "neighbours of the other to the data (or to a wrong label)."
+    )
+    return Picture("mistakes", "Worst mistakes and their nearest neighbours", text, figure)
+
+
+def _history(found: Outcome) -> Picture | None:
+    line = _first(found, Linear)
+    history: NDArray = np.asarray(getattr(line.model, "history_", ()) if line is not None else ())
+    if line is None or len(history) < 2:
+        return None
+    figure = figures.history({line.standing.model: history}, title="")
+    text = f"The objective of {line.standing.model} as its solver went along, on all training rows."
+    return Picture("history", "Learning", text, figure)
+
+
+def _first(found: Outcome, kind: type) -> Line | None:
+    """The best line of a kind of family."""
+    families = found.comparison.families
+    return next((line for line in found.lines if isinstance(families[line.standing.model], kind)), None)
+
+
+_DRAWN: dict[str, Callable[[Outcome], Picture | None]] = {
+    "leaderboard": _leaderboard,
+    "neighbours": _neighbours_curve,
+    "alpha": _alpha_curve,
+    "confusion": _confusion,
+    "reliability": _reliability,
+    "regions": _regions,
+    "templates": _templates,
+    "mistakes": _mistakes,
+    "history": _history,
+}

@@ -1,0 +1,84 @@
+"""The leaderboard's models fitted on all training rows: what they take to fit, to ask and to keep.
+
+The best and the runner-up are always fitted; the others while their estimated time is small and the budget lasts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.gate import Rows
+from kway.errors import InputError, KwayError
+from kway.select.compare import Comparison, Standing
+
+WORTH = 10.0  # estimated seconds that a fit of a loser may take, only to be timed
+ASKED = 1000  # rows predicted to time a prediction
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the leaderboard with the model fitted on all training rows; None where it was not."""
+
+    standing: Standing
+    model: Any = None
+    fit_seconds: float | None = None
+    predict_seconds: float | None = None  # a row
+    n_bytes: int | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Plain values."""
+        costs = {"fit_seconds": self.fit_seconds, "predict_seconds": self.predict_seconds, "bytes": self.n_bytes}
+        return {**self.standing.record(), **costs}
+
+
+def fit_lines(
+    found: Comparison, X: Rows, y: NDArray, seed: int, up: Callable[[], bool], told: Callable[[str], None]
+) -> list[Line]:
+    """The leaderboard, best first; a model that cannot be fitted goes to the end with the reason."""
+    lines: list[Line] = []
+    failed: list[Line] = []
+    for standing in found.standings:
+        needed = len([line for line in lines if line.model is not None]) < 2
+        if not needed and (up() or _estimate(found, standing) > WORTH):
+            lines.append(Line(standing))
+            continue
+        told(f"{standing.model}: all training rows")
+        try:
+            lines.append(_fitted(found.estimator(standing, seed), standing, X, y))
+        except KwayError as error:
+            failed.append(Line(replace(standing, note=f"could not be fitted: {error}")))
+    if not lines or lines[0].model is None:
+        raise InputError(f"no model could be fitted; {failed[0].standing.model}: {failed[0].standing.note}")
+    return lines + failed
+
+
+def _estimate(found: Comparison, standing: Standing) -> float:
+    """Seconds of one fit, from those of the scan, in which every setting of a path was fitted on every fold."""
+    scan = found.scans[standing.model]
+    if "n_neighbors" in standing.setting:  # one search served all
+        return scan.seconds / len(scan.accuracy)
+    return scan.seconds / max(1, int(np.isfinite(scan.accuracy).sum()))
+
+
+def _fitted(estimator: Any, standing: Standing, X: Rows, y: NDArray) -> Line:
+    begun = time.perf_counter()
+    model = estimator.fit(X, y)
+    fit_seconds = time.perf_counter() - begun
+    some = X[: min(ASKED, X.shape[0])]
+    model.predict(some[:8])  # kernels compiled, index warm
+    begun = time.perf_counter()
+    model.predict(some)
+    return Line(standing, model, fit_seconds, (time.perf_counter() - begun) / some.shape[0], size_of(model))
+
+
+def size_of(model: Any) -> int:
+    """Bytes of the arrays that a model file would hold."""
+    from kway.store import pack
+
+    return int(sum(np.asarray(array).nbytes for array in pack(model)[1].values()))

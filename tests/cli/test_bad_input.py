@@ -1,0 +1,84 @@
+"""Bad input to `kway fit`: one clear line, exit code 1, and nothing half-written."""
+
+import numpy as np
+import pytest
+
+from kway.cli import run
+
+
+def rows(n=60, **columns):
+    """Lines of a csv file with a column x that tells the class y, and more columns (functions of the row number)."""
+    head = ["x", *columns, "y"]
+    lines = [[f"{i % 3 + i / 1000:.3f}", *(str(make(i)) for make in columns.values()), "abc"[i % 3]] for i in range(n)]
+    return "\n".join(",".join(line) for line in [head, *lines]) + "\n"
+
+
+FAILURES = {
+    "wrong target": (rows(), ["--target", "yy"], "did you mean 'y'"),
+    "empty file": ("", ["--target", "y"], "empty"),
+    "header only": ("x,y\n", ["--target", "y"], "no rows"),
+    "duplicate header": (rows().replace("x,y", "y,y", 1), ["--target", "y"], "more than one column named y"),
+    "target of ids": ("x,y\n" + "".join(f"{i},id{i}\n" for i in range(30)), ["--target", "y"], "another label in each"),
+    "one class": ("x,y\n" + "1,a\n2,a\n" * 10, ["--target", "y"], "one class only"),
+    "a measure": ("x,y\n" + "".join(f"{i},{i % 7}.5\n" for i in range(30)), ["--target", "y"], "fractions such as"),
+    "wrong group": (rows(), ["--target", "y", "--group", "who"], "who"),
+    "group and order": (
+        rows(g=lambda i: i % 5, t=lambda i: i), ["--target", "y", "--group", "g", "--order", "t"], "both given",
+    ),
+    "one group": (rows(g=lambda i: 1), ["--target", "y", "--group", "g"], "of one group"),
+    "wrong model": (rows(), ["--target", "y", "--model", "forest"], "no model 'forest'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_fit_fails_with_one_line(name, tmp_path, monkeypatch, capfd):
+    text, options, message = FAILURES[name]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(text)
+    assert run(["fit", "t.csv", *options]) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert [f.name for f in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_a_label_never_seen(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(rows())
+    (tmp_path / "test.csv").write_text("x,y\n1,zebra\n2,a\n")
+    assert run(["fit", "t.csv", "--target", "y", "--test", "test.csv"]) == 1
+    assert "labels that training never saw: 'zebra'" in capfd.readouterr().err
+    assert not (tmp_path / "model.kway").exists()
+
+
+def test_an_unreadable_image(tmp_path, monkeypatch, capfd):
+    pillow = pytest.importorskip("PIL.Image")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for kind, level in (("dark", 40), ("light", 200)):
+        (tmp_path / "images" / kind).mkdir(parents=True)
+        for i in range(12):
+            pixels = rng.integers(level - 30, level + 30, (8, 8)).astype(np.uint8)
+            pillow.fromarray(pixels).save(tmp_path / "images" / kind / f"{i}.png")
+    (tmp_path / "images" / "dark" / "broken.png").write_bytes(b"not an image")
+    assert run(["fit", "images", "--model", "centroid"]) == 1
+    assert "broken.png" in capfd.readouterr().err
+    assert run(["fit", "images", "--model", "centroid", "--skip-bad"]) == 0
+    assert (tmp_path / "report.html").read_text().endswith("</html>\n") or (tmp_path / "report.html").stat().st_size
+    assert "Test accuracy 1.0000" in capfd.readouterr().out
+
+
+def test_odd_columns_are_dealt_with_and_told(tmp_path, monkeypatch, capfd):
+    """An id, an empty column, mixed types and a class of one row do not stop the job."""
+    monkeypatch.chdir(tmp_path)
+    text = rows(id=lambda i: f"r{i:04d}", empty=lambda i: "", mixed=lambda i: i if i % 4 else "n/a")
+    (tmp_path / "t.csv").write_text(text + "5,r9999,,7,lonely\n")
+    assert run(["fit", "t.csv", "--target", "y", "--model", "softmax,centroid"]) == 0
+    assert "1 classes have one row only (lonely)" in capfd.readouterr().out
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("dropped: ") >= 2
+    assert run(["predict", "model.kway", "t.csv"]) == 0
+    assert run(["neighbors", "model.kway", "t.csv"]) == 1
+    assert "has no neighbours" in capfd.readouterr().err

@@ -1,0 +1,116 @@
+"""The page: whole, self-contained, escaped, with the figures that the outcome allows."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from kway.report.mistakes import find_mistakes, in_words, picture_shape
+from kway.report.page import write_page
+from kway.report.pictures import pictures
+from kway.select.job import Wishes, run_job
+from kway.select.split import read_parts
+
+WISHES = Wishes(["softmax", "neighbors", "centroid"])
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    import kway
+
+    data = kway.datasets.load("digits")
+    path = tmp_path_factory.mktemp("page") / "some.npz"
+    np.savez(path, x_train=data.x_train[:400], y_train=data.y_train[:400], x_test=data.x_test[:150],
+             y_test=data.y_test[:150])  # fmt: skip
+    return run_job(read_parts(str(path)), WISHES)
+
+
+class Reader(HTMLParser):
+    """Tags that must be closed, and every address."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.addresses, self.ids = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        self.addresses += [v for k, v in attrs if k in ("href", "src", "xlink:href")]
+        self.ids += [v for k, v in attrs if k == "id" and tag == "section"]  # figures name parts by their content
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_nothing_else(digits, tmp_path):
+    write_page(tmp_path / "r.html", digits, WISHES, "kway fit digits", tmp_path / "figures")
+    text = (tmp_path / "r.html").read_text()
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    assert all(a.startswith(("#", "data:")) for a in reader.addresses)
+    assert len(reader.ids) == len(set(reader.ids))
+    linked = set(re.findall('<a href="#(.*?)"', text))
+    assert linked == set(reader.ids)
+    assert "<script" not in text
+    assert f"{100 * digits.judged.scores.accuracy:.1f} %" in text
+    assert "kway fit digits" in text
+    assert "could not be drawn" not in text
+    names = {"leaderboard", "neighbours", "alpha", "confusion", "reliability", "regions", "templates", "mistakes",
+             "history"}  # fmt: skip
+    assert {f.name for f in (tmp_path / "figures").iterdir()} == {f"{n}{e}" for n in names for e in (".svg", ".png")}
+
+
+def test_mistakes_are_the_surest_with_their_nearest_rows(digits):
+    assert picture_shape(digits) == (28, 28)
+    found = find_mistakes(digits, most=3, k=2)
+    wrong = digits.judged.predicted != digits.parts.test_y
+    assert found[0].confidence == pytest.approx(digits.judged.confidence[wrong].max())
+    assert [m.confidence for m in found] == sorted((m.confidence for m in found), reverse=True)
+    for mistake in found:
+        assert mistake.true != mistake.predicted
+        assert mistake.neighbors.shape == (2, 784)
+
+
+def test_words_from_the_data_are_escaped(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["x,text,<b>y"]
+    for i in range(120):
+        label = "<i>" if i % 2 else "a&b"
+        lines.append(f"{i % 2 + rng.normal() / 2:.3f},some <u>words</u> {i % 7},{label}")
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    found = run_job(read_parts(str(tmp_path / "t.csv"), "<b>y"), Wishes(["softmax"]))
+    write_page(tmp_path / "r.html", found, WISHES, "kway fit '<script>'")
+    text = (tmp_path / "r.html").read_text()
+    for bad in ("<i>", "<u>", "<script>", "<b>"):
+        assert bad not in text
+    assert "&lt;i&gt;" in text
+
+
+def test_a_figure_that_fails_is_left_out_with_the_reason(digits, monkeypatch):
+    from kway.report import figures
+
+    def fail(*_, **__):
+        raise ValueError("no ink")
+
+    monkeypatch.setattr(figures, "confusion_matrix", fail)
+    drawn = {p.name: p for p in pictures(digits)}
+    assert drawn["confusion"].figure is None
+    assert "no ink" in drawn["confusion"].text
+    assert drawn["leaderboard"].figure is not None
+
+
+def test_nothing_half_written(digits, tmp_path, monkeypatch):
+    from kway.report import page
+
+    (tmp_path / "r.html").write_text("old")
+    monkeypatch.setattr(page, "facts", lambda *_: {})
+    with pytest.raises(Exception, match="undefined"):
+        write_page(tmp_path / "r.html", digits, WISHES)
+    assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("r.html", "old")]
+
+
+def test_rows_in_words():
+    assert in_words(np.array([[1.0, 2.5]])) == ["1, 2.5"]
+    assert re.fullmatch(r"0, 0, 0, 0, 0, 0, \.\.\.", in_words(np.zeros((1, 9)))[0])

@@ -1,0 +1,116 @@
+"""The job on tables of every kind of column: test rows untouched, groups and order kept, the best saved and told."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+import kway
+from kway.errors import InputError
+from kway.select.compare import compare
+from kway.select.families import Data, Linear
+from kway.select.job import Wishes, compare_parts, families_of, run_job
+from kway.select.split import read_parts
+
+
+def write(path, n=240, seed=0, **more):
+    """A table with a telling number, a telling word, a gap and noise; the label is one of three."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    columns = {
+        "size": np.where(rng.random(n) < 0.1, np.nan, y + rng.normal(scale=0.6, size=n)),
+        "colour": np.array(["red", "green", "blue"])[np.where(rng.random(n) < 0.8, y, rng.integers(0, 3, n))],
+        "noise": rng.normal(size=n),
+        "kind": np.array(["ant", "bee", "cat"])[y],
+        **{name: make(rng, y) for name, make in more.items()},
+    }
+    table = pa.table({k: pa.array(v.tolist(), from_pandas=True) for k, v in columns.items()})
+    pa.csv.write_csv(table, path)
+    return table
+
+
+def test_a_table_end_to_end(tmp_path):
+    write(tmp_path / "t.csv")
+    parts = read_parts(str(tmp_path / "t.csv"), "kind")
+    assert (parts.n, len(parts.test_y)) == (192, 48)
+    found = run_job(parts, Wishes(["softmax", "neighbors", "centroid"]))
+    scores = found.judged.scores
+    assert scores.accuracy > 0.8 > found.baselines["majority class"] + 0.2
+    assert scores.low < scores.accuracy < scores.high
+    assert found.runner_up is not None
+    assert found.temperature > 0
+    assert found.best.standing.accuracy == max(line.standing.accuracy for line in found.lines if not line.standing.note)
+    found.model.save(tmp_path / "m.kway")
+    again = kway.load(tmp_path / "m.kway").predict(parts.test_rows)
+    assert np.mean(again == parts.test_y) == scores.accuracy
+
+
+def test_nothing_is_learned_from_test_rows(tmp_path):
+    """Other test rows change the test, and neither the features nor the choice."""
+    write(tmp_path / "t.csv")
+    write(tmp_path / "a.csv", 60, seed=1)
+    write(tmp_path / "b.csv", 60, seed=2)
+    wishes = Wishes(["softmax", "centroid"])
+    a, b = (run_job(read_parts(str(tmp_path / "t.csv"), "kind", str(tmp_path / f)), wishes) for f in ("a.csv", "b.csv"))
+    assert a.comparison.records()[0]["fold_accuracy"] == b.comparison.records()[0]["fold_accuracy"]
+    np.testing.assert_array_equal(a.X, b.X)
+    assert a.temperature == b.temperature
+    assert a.judged.scores.rows == 60
+    np.testing.assert_array_equal(a.model.predict(b.parts.test_rows), b.judged.predicted)
+
+
+def test_groups_and_order_are_kept(tmp_path):
+    write(tmp_path / "t.csv", who=lambda rng, y: rng.integers(0, 30, len(y)), day=lambda rng, y: np.arange(len(y)))
+    path = str(tmp_path / "t.csv")
+    parts = read_parts(path, "kind", group="who")
+    assert "who" not in parts.rows.column_names
+    found = run_job(parts, Wishes(["softmax", "neighbors"]))
+    folds = found.comparison.folds
+    assert all(len(set(folds[parts.groups == g])) == 1 for g in np.unique(parts.groups))
+    parts = read_parts(path, "kind", order="day")
+    assert parts.how == "the last fifth of the rows in order"
+    found = run_job(parts, Wishes(["neighbors", "softmax", "centroid"]))
+    assert set(found.comparison.folds) == {-1, 0}
+    assert parts.order[found.comparison.folds == 0].min() > parts.order[found.comparison.folds == -1].max()
+    assert found.judged.scores.accuracy > 0.7
+
+
+def test_alpha_and_families_as_wished():
+    assert families_of(Wishes()) is None
+    (family,) = families_of(Wishes(["softmax"], alpha=0.3))
+    assert family.alphas == (0.3,)
+    parts = read_parts("iris")
+    found = compare_parts(parts, Wishes(["softmax"], alpha=0.3)).comparison
+    assert found.best.setting == {"alpha": 0.3}
+
+
+def test_one_group_cannot_be_split(tmp_path):
+    write(tmp_path / "t.csv", who=lambda rng, y: np.zeros(len(y), int))
+    with pytest.raises(InputError, match="all rows are of one group"):
+        read_parts(str(tmp_path / "t.csv"), "kind", group="who")
+
+
+def test_costly_rows_leave_out_what_softmax_stands_for(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 4)), np.repeat([0, 1, 2], 40)
+    X[np.arange(120), y] += 2
+    monkeypatch.setattr(Data, "pass_seconds", lambda self: 9.0)
+    found = compare(X, y, n_folds=3, curves=True)
+    assert "svm" in found.problems
+    assert "ask by name" in found.problems["svm"]
+    scan = found.scans["softmax"]
+    run = np.isfinite(scan.accuracy).sum(axis=0)
+    assert run.max() == 3
+    assert 3 <= (run == 3).sum() <= 5
+    assert run[scan.best] == 3
+
+
+def test_alphas_follow_the_units():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 3)), np.repeat([0, 1, 2], 30)
+    family = Linear("softmax", "SoftmaxClassifier", "softmax")
+    folds = np.arange(90) % 3
+    one, other = (family.scan(Data(X * u, y, folds, {}), [0], lambda: False) for u in (1.0, 1000.0))
+    for a, b in zip(one.settings, other.settings):
+        assert b["alpha"] == pytest.approx(1e6 * a["alpha"])
+    np.testing.assert_allclose(one.accuracy, other.accuracy, atol=0.04)
