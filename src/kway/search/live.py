@@ -125,10 +125,37 @@ class LiveIndex(Index):
         q, n = checked.shape[0], self.n_rows
         if n == 0 or q == 0:
             return Neighbors(np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf))
-        found, distances = self._nearest(checked, min(int(k), n), n_jobs, probes)
+        found, distances = self._tied_by_position(checked, min(int(k), n), n_jobs, probes)
         ids = self._ids.names(found)
         distances = self.metric.finish(distances)
         return Neighbors(ids, distances) if k <= n else _padded(ids, distances, int(k))
+
+    def _tied_by_position(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
+        """The k nearest, where distances that are equal in the queries' own precision count as ties.
+
+        Pixels divided by 255 make sums that are equal on paper and differ in the eighth digit: in float32 they are
+        ties, which go to the lower position, and not to the row whose rounding came out smaller. One neighbour more
+        tells whether a tie crosses the end of the list; queries where it does ask again for more.
+        """
+        if queries.dtype != np.float32:
+            return self._nearest(queries, k, n_jobs, probes)
+        ask, rows = min(k + 1, self.n_rows), np.arange(queries.shape[0])
+        found, distances = self._nearest(queries, ask, n_jobs, probes)
+        touched, ids, best = self._touched, found[:, :k].copy(), distances[:, :k].copy()
+        while True:
+            rounded = distances.astype(np.float32)
+            tied = (rounded[:, 1:] == rounded[:, :-1]).any(axis=1)
+            rows, found, rounded = rows[tied], found[tied], rounded[tied]
+            order = np.lexsort((found, rounded), axis=1)[:, :k]
+            ids[rows] = np.take_along_axis(found, order, axis=1)
+            crosses = (rounded[:, -1] == rounded[:, k - 1]) & np.isfinite(rounded[:, -1])
+            rows = rows[crosses]
+            if len(rows) == 0 or ask == self.n_rows:
+                break
+            ask = min(2 * ask + 8, self.n_rows)
+            found, distances = self._nearest(queries[rows], ask, n_jobs, probes)
+        self._touched = touched
+        return Neighbors(ids, best)
 
     def add(self, rows: ArrayLike, ids: ArrayLike | None = None) -> None:
         """More rows; their ids go on from the largest unless given."""
