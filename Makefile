@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: the first one makes .venv and installs what it needs.
 #   make demo    kway fit digits: compare families, keep the best, write model.kway and report.html (half a minute)
-#   make test    the tests (about a minute)          make slow    the long ones
+#   make test    the tests (five minutes)            make slow    the long ones
 #   make check   lint, format, types, import rules   make bench   timings beside other libraries
 #   make clean   remove what the other targets left (not .venv)
 

@@ -5,7 +5,8 @@
     index.search(queries, k) -> TopK(ids, scores)       (q, k) each, best first, higher is better, -1 pads
     index.nearest(queries, k) -> Neighbors(ids, distances)   the same answer as distances, lower is better, inf pads
 
-Ties are ordered by the lower position of the row. Ids are positions 0..n-1 unless the caller gave others.
+Ties are ordered by the lower position of the row; for float32 queries, distances that are equal in float32 are ties.
+Ids are positions 0..n-1 unless the caller gave others.
 """
 
 from __future__ import annotations
