@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.svm import SVC, LinearSVC
 
+from kway.compute.kernels import rounded as kernels
 from kway.errors import CombinationError, NotSeparableError
-from kway.linear import dual, margin, separable
+from kway.linear import dual, margin, rounded, separable
 from kway.linear.dual import Dual
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.margin import best_bias
@@ -43,12 +44,16 @@ def overlapping(n=200, d=4, seed=0):
     return X, (X[:, 0] - 2 + 0.7 * rng.normal(size=n) > 0.5).astype(np.int64)
 
 
-@pytest.fixture(params=["interior points", "sweeps", "rough start"])
+@pytest.fixture(params=["interior points", "sweeps", "rough start", "newton", "newton on a part first"])
 def way(request, monkeypatch):
-    """The solver's three ways, which the size of a problem chooses between."""
+    """The solver's ways, which the size of a problem chooses between."""
     if request.param != "interior points":
         monkeypatch.setattr(margin, "TINY", 0)
         monkeypatch.setattr(margin, "SLOW", 400)
+    if not request.param.startswith("newton"):
+        monkeypatch.setattr(rounded, "NARROW", 0)
+    if request.param == "newton on a part first":
+        monkeypatch.setattr(rounded, "LEAST", 10)
     if request.param == "rough start":
         monkeypatch.setattr(dual, "MANY", 0)
     return request.param
@@ -150,6 +155,53 @@ def test_a_loss_or_penalty_it_cannot_work_with_is_refused():
     ):
         with pytest.raises(CombinationError, match="dual"):
             check(Dual(), loss, penalty)
+
+
+# ---------------------------------------------------------------- Newton's method on the rounded hinge
+
+
+def rounded_value(theta, X, y, upper, half):
+    gap = 1 - y * (X @ theta[:-1] + theta[-1])
+    inside = np.abs(gap) < half
+    phi = np.where(inside, (gap + half) ** 2 / (4 * half), np.maximum(gap, 0))
+    return theta[:-1] @ theta[:-1] / 2 + upper @ phi
+
+
+@pytest.mark.parametrize("n", [40, 1100])
+def test_a_pass_gives_value_gradient_and_hessian(n):
+    rng = np.random.default_rng(n)
+    X, y, upper = rng.normal(size=(n, 3)), rng.choice([-1.0, 1.0], n), rng.uniform(0, 2, n)
+    theta, half, h = rng.normal(size=4), 0.4, 1e-4
+    pulls, hessian, moved = np.empty((2, 4)), np.empty((4, 4)), np.empty((2, 4))
+    gap = lambda t: 1 - y * (X @ t[:-1] + t[-1])  # noqa: E731
+    value = lambda t: rounded_value(t, X, y, upper, half)  # noqa: E731
+    hinge, bump, _ = kernels.look(X, y, upper, gap(theta), half, pulls, hessian)
+    assert theta[:-1] @ theta[:-1] / 2 + hinge + bump == pytest.approx(value(theta), rel=1e-12)
+    assert theta[:-1] @ theta[:-1] / 2 + hinge == pytest.approx(rounded_value(theta, X, y, upper, 1e-12), rel=1e-9)
+    gradient = np.append(theta[:-1], 0) - pulls.sum(axis=0)
+    steps = h * np.eye(4)
+    np.testing.assert_allclose(gradient, [(value(theta + s) - value(theta - s)) / (2 * h) for s in steps], rtol=1e-3)
+    along = theta + 1e-7 * rng.normal(size=4)
+    kernels.look(X, y, upper, gap(along), half, moved, np.empty((4, 4)))
+    expected = -(moved - pulls).sum(axis=0)
+    np.testing.assert_allclose(hessian @ (along - theta), expected, rtol=1e-3, atol=1e-9 * np.abs(pulls).sum())
+    step = -np.linalg.solve(hessian + np.diag([1.0, 1, 1, 0]), gradient) * 3
+    t = kernels.step_length(theta, step, gap(theta), y * (X @ step[:-1] + step[-1]), upper, half)
+    slope = lambda t: (value(theta + (t + h) * step) - value(theta + (t - h) * step)) / (2 * h)  # noqa: E731
+    assert abs(slope(t)) <= 0.11 * abs(slope(0))
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("ridge", [1e-2, 1e-4, 1e-6])
+def test_newton_alone_reaches_the_usual_tolerance(fit_intercept, ridge, monkeypatch):
+    """With a class that no plane can tell from the others: its rows lie among theirs."""
+    monkeypatch.setattr(margin, "TINY", 0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 6)).astype(np.float32) + 1
+    y = np.where(rng.random(20_000) < 0.05, 2, (X[:, 0] + rng.normal(size=20_000) > 1).astype(np.int64))
+    machines = dual.start(problem(X, y, ridge, fit_intercept), Control(1000, 1e-3))
+    assert [machine.sweeps for machine in machines] == [0, 0, 0]
+    assert all(machine.gap <= 0.5e-3 * machine.best.value for machine in machines)
 
 
 @settings(deadline=None, max_examples=40)

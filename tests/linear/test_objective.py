@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kway.linear import sparse_rows
 from kway.linear.losses import LOSSES, Loss, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
@@ -92,7 +93,10 @@ def test_float32_ways_agree_with_float64(loss, R, d, weighted):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("form", ["columns", "joint"])
-def test_sparse_rows_agree_with_dense(dtype, form):
+@pytest.mark.parametrize("run_rows", [7, 1024])  # in several runs of rows, and in one
+def test_sparse_rows_agree_with_dense(dtype, form, run_rows, monkeypatch):
+    monkeypatch.setattr(sparse_rows, "FEWEST_ROWS", run_rows)
+    monkeypatch.setattr(sparse_rows, "MOST_SLOPES", 5 * run_rows)
     objective = problem(getattr(LOSSES["softmax"], form), dtype=dtype)
     X = np.where(np.random.default_rng(3).random(objective.X.shape) < 0.2, objective.X, 0).astype(dtype)
     dense = Objective(X, objective.targets, 5, objective.loss, objective.penalty)

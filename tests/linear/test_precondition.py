@@ -1,10 +1,13 @@
 """Preconditioners against dense inverses of the Hessian's main part, and on matrices that cannot be inverted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from kway.linear import precondition
+from kway.linear.curvature import mean_squares
 from kway.linear.factors import Diagonal, centred
 from kway.linear.losses import LOSSES, Targets, softmax
 from kway.linear.objective import Objective
@@ -97,7 +100,21 @@ def test_wide_sparse_rows_get_a_diagonal(monkeypatch):
     assert isinstance(factor, Diagonal)
     np.testing.assert_allclose(known.gram, np.diag(dense.gram), rtol=1e-12)
     np.testing.assert_allclose(factor(np.ones((4, 8)))[0, :-1], 1 / (np.diag(dense.gram)[:-1] / 4 + RIDGE), rtol=1e-12)
-    assert not known.affords_per_class(sparse, 10)
+    assert known.affords_per_class(sparse, 10)
+
+
+def test_diagonals_of_each_class_are_those_of_the_hessian(monkeypatch):
+    weight = np.random.default_rng(1).random(300) * 2
+    objective = problem(form="columns", weight=weight)
+    objective = replace(objective, X=sp.csr_matrix(objective.X))
+    monkeypatch.setattr(precondition, "MOST_SPARSE_FEATURES", 5)
+    monkeypatch.setattr(precondition, "MIXED", 0.0)
+    theta = np.random.default_rng(3).standard_normal((4, 8)) * 0.3
+    found = moments(objective).per_class(objective, theta, 10)(np.ones((4, 8)))
+    X = np.column_stack((objective.X.toarray(), np.ones(300)))
+    p = 1 / (1 + np.exp(-X @ theta.T))  # (n, R)
+    expected = (p * (1 - p) * weight[:, None]).T @ X**2 / 300 + RIDGE * (np.arange(8) < 7)
+    np.testing.assert_allclose(found, 1 / expected, rtol=1e-9)
 
 
 def test_a_sample_keeps_each_features_mean_square():
@@ -109,6 +126,6 @@ def test_a_sample_keeps_each_features_mean_square():
     sample = sample_rows(objective)
     assert sample is not None
     assert sample.n == 8 * 7 + 1000
-    quick = moments(sample, precondition.mean_squares(objective))
+    quick = moments(sample, mean_squares(objective)[0])
     assert quick.gram[3, 3] >= 100.0**2 / 4000 * 0.999
     assert quick_moments(objective, None).gram[3, 3] == pytest.approx(100.0**2 / 4000)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, spans
 from kway.data.gate import Rows
+from kway.data.stored import row_blocks
 from kway.linear.losses import Loss, sigmoid, softmax
 from kway.linear.objective import Objective
 from kway.search.blocks import top_products
@@ -42,7 +43,7 @@ def scores(X: Rows, W: NDArray, b: NDArray, n_jobs: int | None = None) -> NDArra
     def block(rows: slice) -> None:
         np.add(np.asarray(X[rows] @ W.T), b, out=out[rows])
 
-    pmap(block, spans(X.shape[0], max(16, BLOCK // len(b))), n_jobs)
+    pmap(block, row_blocks(X, max(16, BLOCK // len(b))), n_jobs)
     return out
 
 
@@ -98,7 +99,7 @@ def _log_normaliser(X: Rows, W: NDArray, b: NDArray, loss: Loss, temperature: fl
             peak = f.max(axis=1)
             out[rows] = np.logaddexp(out[rows], peak + np.log(np.exp(f - peak[:, None]).sum(axis=1)))
 
-    pmap(block, spans(X.shape[0], max(16, BLOCK // wide)), n_jobs)
+    pmap(block, row_blocks(X, max(16, BLOCK // wide)), n_jobs)
     return out
 
 

@@ -284,7 +284,7 @@ class LinearClassifier(Classifier):
 
     def _checked(self, X: Any) -> gate.Rows:
         check_is_fitted(self)
-        return gate.rows(self, X, reset=False)
+        return gate.rows(self, X, reset=False, blocks=True)
 
     # ---------------------------------------------------------------- model files
 

@@ -29,7 +29,7 @@ class Diagonal:
         """gradient (R, d + 1) / curvature."""
         out = np.zeros_like(gradient)
         D = self.curvature.shape[1]
-        out[:, :D] = gradient[:, :D] / self.curvature
+        np.divide(gradient[:, :D], self.curvature, out=out[:, :D])
         return out
 
 

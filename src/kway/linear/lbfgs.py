@@ -33,13 +33,14 @@ from kway.linear.precondition import (
     quick_moments,
     sample_rows,
 )
-from kway.linear.quasi_newton import Point, descend, rounding
+from kway.linear.quasi_newton import Pairs, Point, descend, rounding
 from kway.linear.smoothing import solve_smoothed
 from kway.linear.solver import Control, Solution
 
 SMALL = 1 << 20  # products of one pass over the rows: under a millisecond
 SAMPLE_STEPS = 30
 SAMPLE_TOL = 6e-3
+CHEAP = 2  # gradients
 SLOW = 15  # iterations on the sample, after which classes get factors of their own
 
 SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
@@ -60,14 +61,30 @@ class LBFGS:
             return solve_smoothed(objective, theta, control, solve_smooth)
 
 
-def solve_smooth(objective: Objective, theta: NDArray, control: Control, known: Moments | None = None) -> Solution:
-    """The four stages; `known` moments, of another loss over the same rows, save the first."""
+@dataclass
+class Legacy:
+    """What a problem leaves to the next that is much like it, of the same rows under another alpha say."""
+
+    pairs: Pairs
+    slow: bool = True  # whether factors for each class are worth their price from the start
+
+
+def solve_smooth(
+    objective: Objective,
+    theta: NDArray,
+    control: Control,
+    known: Moments | None = None,
+    legacy: Legacy | None = None,
+) -> Solution:
+    """The four stages; `known` moments, of another loss over the same rows, save the first, a `legacy` some steps."""
+    theta = objective.laid_out(theta)
     small = objective.n * (objective.d + 1) * objective.n_scores <= SMALL
-    start = _start(objective, theta, known, sampled=not small)
+    legacy = Legacy(Pairs(objective.n_jobs)) if legacy is None else legacy
+    start = _start(objective, theta, known, not small, legacy.slow)
     watch = Watch(objective, control, 1e-3 * rounding(theta.dtype) if small else control.tol)
     point = Point.at(objective, start.theta)
     watch.begin(point)
-    for step in descend(objective, point, start.factor, _refactor(start, objective, watch)):
+    for step in descend(objective, point, start.factor, _refactor(start, objective, watch, legacy), legacy.pairs):
         point = step.point
         if watch.done(point, step.promised, step.stuck):
             break
@@ -83,12 +100,12 @@ class Start:
     factor: Factor
 
 
-def _start(objective: Objective, theta: NDArray, known: Moments | None, sampled: bool) -> Start:
+def _start(objective: Objective, theta: NDArray, known: Moments | None, sampled: bool, slow: bool) -> Start:
     """Stages 1 to 3."""
     sample = sample_rows(objective) if sampled else None
     found = replace(known, objective=objective) if known else quick_moments(objective, sample)
     if theta.any() and (known or sample is None):
-        return Start(theta, found, _warm_factor(found, objective, theta))
+        return Start(theta, found, _warm_factor(found, objective, theta, slow))
     factor = found.shared()
     if sample is None or (theta.any() and sample.value(theta) < 0.7 * sample.value(np.zeros_like(theta))):
         return Start(theta, found, factor)
@@ -99,10 +116,11 @@ def _start(objective: Objective, theta: NDArray, known: Moments | None, sampled:
     return Start(theta, found, factor)
 
 
-def _warm_factor(found: Moments, objective: Objective, theta: NDArray) -> Factor:
-    """Factors of each class where theta already says something."""
+def _warm_factor(found: Moments, objective: Objective, theta: NDArray, slow: bool) -> Factor:
+    """Factors of each class, as theta already says something, where they are cheap or the way is `slow`."""
     n_drawn = _drawn(objective)
-    if theta.any() and found.affords_per_class(objective, n_drawn):
+    cheap = found.cost_per_class(objective, n_drawn) <= CHEAP
+    if (slow or cheap) and found.affords_per_class(objective, n_drawn):
         return found.per_class(objective, theta, n_drawn)
     return found.shared()
 
@@ -122,12 +140,14 @@ def _on_sample(sample: Objective, theta: NDArray, factor: Factor) -> tuple[NDArr
     return theta, used
 
 
-def _refactor(start: Start, objective: Objective, watch: Watch) -> Callable[[int, Point], Factor | None]:
+def _refactor(
+    start: Start, objective: Objective, watch: Watch, legacy: Legacy
+) -> Callable[[int, Point], Factor | None]:
     """A new factor after as many iterations as it costs, then after twice, four times, ... while the optimum is far."""
     D, n_drawn = objective.d + 1, _drawn(objective)
     by_class = start.moments.affords_per_class(objective, n_drawn)
     whole = affords_newton(objective)
-    class_due = max(4, D * (min(n_drawn, objective.n) + D) // (4 * objective.n))
+    class_due = max(4, int(start.moments.cost_per_class(objective, n_drawn)))
     whole_due = max(4, objective.n_scores * D // 10)  # measured: P parameters cost about P / 5 gradients
 
     def factor(iteration: int, point: Point) -> Factor | None:
@@ -141,6 +161,7 @@ def _refactor(start: Start, objective: Objective, watch: Watch) -> Callable[[int
         if by_class and not watch.exact and iteration >= class_due:
             class_due *= 2
             if far:
+                legacy.slow = True
                 return start.moments.per_class(objective, point.theta, n_drawn)
         return None
 
@@ -190,7 +211,7 @@ class Watch:
     def _estimate(self, promised: float, stuck: bool) -> float:
         """Gain of the last third of the iterations, relative to the objective."""
         value, iteration = self.history[-1], len(self.history) - 1
-        scale = max(abs(value), 1e-300)
+        scale = max(abs(value), self.control.least, 1e-300)
         window = iteration // 3 + 1
         if stuck:  # what a far preconditioner promises is no excess that anybody could gain
             gained = self.history[max(0, iteration - window)] - value

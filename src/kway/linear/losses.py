@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from kway.compute.kernels import losses as kernels
 
 _NO_SOFT = np.empty((0, 0), np.float32)
+OWN = -1  # the kind of a loss written in Python: no kernel knows it, solvers call its `value_gradient`
 
 
 class Targets(NamedTuple):
@@ -37,7 +38,7 @@ class Targets(NamedTuple):
 
 @dataclass(frozen=True)
 class Loss:
-    """One form of a loss; `kind` is its number in the kernels."""
+    """One form of a loss; `kind` is its number in the kernels, OWN where a subclass gives `value_gradient` itself."""
 
     name: str
     kind: int
@@ -49,6 +50,11 @@ class Loss:
     margin: float = 1.0
     width: float = 0.0  # over which a jump of the gradient is smoothed
     curvature: float = 1.0  # of one score at zero; joint softmax: over K
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the kernels that do not call back into Python can compute it."""
+        return self.kind != OWN
 
     def value_gradient(
         self, scores: NDArray, targets: Targets, gradient: NDArray | None = None

@@ -63,6 +63,7 @@ class Machine:
     w: Floats = field(init=False)
     scores: Floats = field(init=False)  # x_i . w when last judged (n,)
     best: Plane = field(init=False)
+    b: float = 0.0  # the best bias for those scores; that of `best` belongs to another w
     lower: float = 0.0  # best dual value
     centre: float = 0.0
     passes: float = 0.0  # visits to rows, over the number of rows
@@ -102,14 +103,10 @@ class Machine:
         self.passes += 1  # over all rows, to judge the result
 
     def _prefers_interior(self) -> bool:
-        cost = self._products(len(self.usable))
+        cost = products(len(self.usable), self.problem.d)
         if cost <= TINY or self.sweeps < SLOW:
             return cost <= TINY
-        return cost <= CHEAP or (self.sweeps >= LATE and self._products(len(self._undecided())) <= MOST)
-
-    def _products(self, rows: int) -> float:
-        """Of one interior point step."""
-        return float(rows) * self.problem.d * min(rows, self.problem.d)
+        return cost <= CHEAP or (self.sweeps >= LATE and products(len(self._undecided()), self.problem.d) <= MOST)
 
     # ---------------------------------------------------------------- coordinate descent
 
@@ -130,7 +127,7 @@ class Machine:
     def _movable(self) -> NDArray[np.int64]:
         """Rows inside their box, or at a wall and pulled away from it, or within reach of the last gradients."""
         p, rows = self.problem, self.usable
-        slope = p.y[rows] * (self.scores[rows] + self.best.b) - 1
+        slope = p.y[rows] * (self.scores[rows] + self.b) - 1
         a, reach = self.a[rows], min(1.0, self.spread)
         rests = ((a <= 0) & (slope > reach)) | ((a >= p.upper[rows]) & (slope < -reach))
         return rows if rests.all() else rows[~rests]
@@ -157,10 +154,10 @@ class Machine:
     def _undecided(self) -> NDArray[np.int64]:
         """All usable rows if they are few, else the free ones and as many again by their distance to the margin."""
         p, rows = self.problem, self.usable
-        if self._products(len(rows)) <= TINY:
+        if products(len(rows), p.d) <= TINY:
             return rows
         free = (self.a[rows] > 0) & (self.a[rows] < p.upper[rows])
-        away = np.where(free, -1.0, np.abs(1 - p.y[rows] * (self.scores[rows] + self.best.b)))
+        away = np.where(free, -1.0, np.abs(1 - p.y[rows] * (self.scores[rows] + self.b)))
         most = 2 * int(free.sum()) + 2 * p.d + 200
         return np.sort(rows[np.argsort(away, kind="stable")[:most]])
 
@@ -186,6 +183,7 @@ class Machine:
         """The primal value at w, from the scores x_i . w."""
         self.scores = scores
         plane = self._hard_plane() if self.problem.hard else self._soft_plane()
+        self.b = plane.b
         if plane.value < self.best.value or not np.isfinite(self.best.value):
             self.best = plane
 
@@ -205,6 +203,11 @@ class Machine:
         if reach <= 0:
             return Plane(self.w.copy(), b, np.inf)
         return Plane(self.w / reach, b / reach, float(self.w @ self.w) / (2 * reach * reach))
+
+
+def products(rows: int, d: int) -> float:
+    """Of numbers, in one interior point step."""
+    return float(rows) * d * min(rows, d)
 
 
 def best_bias(turns: Floats, y: Floats, weight: Floats) -> float:

@@ -19,15 +19,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.kernels.coordinate import descend
-from kway.compute.threads import pmap, shares, spans
+from kway.compute.threads import pmap
 from kway.data.gate import Rows
+from kway.linear.curvature import curvatures, mean_squares, weighted
 from kway.linear.losses import Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
+from kway.linear.precondition import quick_moments, sample_rows
 
 MOST_FEATURES = 3000  # a metric of 3000 x 3000 float32 is 36 MB a column of scores
 MOST_ENTRIES = 1 << 28  # of all metrics together: 1 GB of float32
-FIRST = 8  # rows a feature in the plain Gram matrix, which is made once
 SAMPLE = 2  # rows a feature in a class's first sampled Gram matrix; each later one takes twice as many
 PLAIN = 0.2  # share of the unweighted Gram in a sampled one: a direction the sample missed would get a huge step
 JITTER = 1e-4  # relative; keeps a float32 Gram matrix positive
@@ -120,25 +121,20 @@ class Models:
         if not np.any(theta[:, :-1]) and o.loss.width == 0:  # every row bends alike: one matrix serves all columns
             h = o.loss.curvatures(theta[:, -1][None], Targets(np.zeros(1, np.int64)))[0]
             return self._gram([_positive(self.plain * v) for v in np.maximum(h, h.dtype.type(1e-10))])
-        h = curvatures(o, theta)  # (n, R)
+        h = curvatures(o, theta)  # (R, n)
         seeds = self.rng.integers(0, 2**63, o.n_scores)
         wanted = SAMPLE * D * 2 ** max(0, self.built - 2) + 1000
         if 2 * wanted >= o.n and o.loss.width == 0:  # a rounded hinge is flat on most rows: it is mixed below
-            return self._gram(pmap(lambda k: self._exact(h[:, k]), range(o.n_scores), o.n_jobs))
-        squares = mean_squares(o, h)  # (R, D)
+            return self._gram(pmap(lambda k: self._exact(h[k]), range(o.n_scores), o.n_jobs))
+        squares = _diagonals(o, h)  # (R, d + 1)
         draw = partial(self._sampled, wanted=wanted)
-        return self._gram(pmap(lambda k: draw(h[:, k], squares[k], seed=int(seeds[k])), range(o.n_scores), o.n_jobs))
+        return self._gram(pmap(lambda k: draw(h[k], squares[k], seed=int(seeds[k])), range(o.n_scores), o.n_jobs))
 
     @cached_property
     def plain(self) -> NDArray:
         """[X 1]' diag(sample weights) [X 1] / n, from some rows where there are many."""
-        o = self.objective
-        rows = self.rng.permutation(o.n)[: FIRST * o.d + 1000] if o.n > FIRST * o.d + 1000 else np.arange(o.n)
-        parts = [rows[part] for part in shares(len(rows), o.n_jobs, least=256)]
-        weight = np.ones(o.n, o.X.dtype) if o.weight is None else o.weight
-        grams = pmap(lambda part: _weighted_gram(o.X[part], weight[part], o.fit_intercept), parts, o.n_jobs)
-        squares = mean_squares(o, weight[:, None])[0]
-        return _lifted(sum(grams[1:], grams[0]) / o.X.dtype.type(len(rows)), squares)
+        upper = quick_moments(self.objective, sample_rows(self.objective)).gram
+        return np.ascontiguousarray(np.triu(upper) + np.triu(upper, 1).T, self.objective.X.dtype)
 
     def _gram(self, blocks: list[NDArray]) -> Gram:
         coupled = self.objective.loss.joint and self.objective.loss.curvature != 2.0  # ||Y - f||^2 couples no classes
@@ -157,36 +153,9 @@ class Models:
         return _positive(_lifted(M, squares))
 
 
-def mean_squares(objective: Objective, h: NDArray) -> NDArray:
-    """mean_i h_ik x_ij^2, the true diagonals (R, d + 1)."""
-    X, n = objective.X, objective.n
-    parts = pmap(lambda rows: _squares_product(X[rows], h[rows]), spans(n, 1024), objective.n_jobs)
-    diagonal = np.empty((h.shape[1], objective.d + 1), h.dtype)
-    diagonal[:, :-1] = sum(parts[1:], parts[0]) / h.dtype.type(n)
-    diagonal[:, -1] = h.mean(axis=0)
-    return diagonal
-
-
-def curvatures(objective: Objective, theta: NDArray) -> NDArray:
-    """Weighted curvature of every row in every score (n, R)."""
-    h = np.empty((objective.n, objective.n_scores), theta.dtype)
-
-    def block(rows: slice) -> None:
-        h[rows] = objective.loss.curvatures(objective.scores(theta, rows), objective.block_targets(rows))
-        if objective.weight is not None:
-            h[rows] *= objective.weight[rows, None]
-
-    pmap(block, spans(objective.n, 4096), objective.n_jobs)
-    return h
-
-
 def _weighted_gram(X: NDArray, weight: NDArray, bias: bool) -> NDArray:
     """[X 1]' diag(weight) [X 1], (D, D)."""
-    root = np.sqrt(weight)[:, None]
-    rows = np.empty((len(X), X.shape[1] + bias), X.dtype)
-    np.multiply(X, root, out=rows[:, : X.shape[1]])
-    if bias:
-        rows[:, -1:] = root
+    rows = weighted(X, np.sqrt(weight), X.dtype, bias)
     return rows.T @ rows
 
 
@@ -206,20 +175,20 @@ def _positive(M: NDArray) -> NDArray:
     return np.ascontiguousarray(M)
 
 
+def _diagonals(objective: Objective, h: NDArray) -> NDArray:
+    """mean_i h_ki x_ij^2 and, for the bias, mean_i h_ki: (R, d + 1)."""
+    return np.hstack((mean_squares(objective, h), h.mean(axis=1, keepdims=True)))
+
+
 def _diagonal(objective: Objective, h: NDArray, rng: np.random.Generator) -> Diagonal:
     """Mean h_k x_j^2; the scale at which it bounds the Hessian from the power method on some rows."""
-    X, n, diagonal = objective.X, objective.n, mean_squares(objective, h)
+    X, n, diagonal = objective.X, objective.n, _diagonals(objective, h)
     floor = np.maximum(diagonal.mean(axis=1, keepdims=True), 1e-10)
     diagonal = np.where(diagonal > 1e-10 * floor, diagonal, floor)
     some = rng.permutation(n)[:2000]
-    k = int(np.argmax(h.mean(axis=0)))
-    top = _largest_ratio(X[np.sort(some)], h[np.sort(some), k], diagonal[k, :-1], rng)
+    k = int(np.argmax(h.mean(axis=1)))
+    top = _largest_ratio(X[np.sort(some)], h[k, np.sort(some)], diagonal[k, :-1], rng)
     return Diagonal(diagonal, max(1.0, top))
-
-
-def _squares_product(X: Rows, h: NDArray) -> NDArray:
-    """h' (X * X), (R, d)."""
-    return np.asarray((X.multiply(X).T @ h).T) if sp.issparse(X) else h.T @ (X * X)
 
 
 def _largest_ratio(X: Rows, h: NDArray, diagonal: NDArray, rng: np.random.Generator) -> float:

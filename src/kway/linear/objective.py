@@ -2,12 +2,13 @@
 
 R is 1 for two classes (class 0 has score 0) and K otherwise. Rows are read in blocks, once for scores and gradient
 both: a block's scores (m, R) turn into its slopes in place and are multiplied with the block again. Three ways: a
-fused kernel (float32, at most 16 scores a row), BLAS, and kernels for CSR rows; each worker takes a share of the rows.
+fused kernel (float32, at most 16 scores a row), BLAS, and for CSR rows a kernel that the transpose serves as well.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,12 +16,12 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels import fused
 from kway.compute.kernels import losses as kinds
-from kway.compute.kernels.csr import csr_gradient, csr_scores
 from kway.compute.kernels.product_tiles import tile_height, wide
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
 from kway.linear.losses import Loss, Targets
 from kway.linear.penalties import Penalty
+from kway.linear.sparse_rows import Run, add_scores, runs
 
 # measured over 16 to 4000 features, 5 to 150 scores: blocks of about a million values, at most 2048 rows, are within
 # 5 % of the best; smaller ones lose to the overhead of BLAS, larger ones to the cache
@@ -44,6 +45,7 @@ class Objective:
     weight: NDArray | None = None
     n_jobs: int | None = None
     calls: list[int] = field(default_factory=lambda: [0], compare=False)  # passes over the rows so far
+    turned: list[Any] = field(default_factory=list, compare=False, repr=False)  # X and its runs, where X is CSR
 
     @property
     def n(self) -> int:
@@ -57,7 +59,11 @@ class Objective:
 
     def zeros(self) -> NDArray:
         """theta = 0."""
-        return np.zeros((self.n_scores, self.d + 1), self.X.dtype)
+        return self.laid_out(np.zeros((self.n_scores, self.d + 1), self.X.dtype))
+
+    def laid_out(self, theta: NDArray) -> NDArray:
+        """theta as the products read it: for CSR rows a feature's weights lie together (Fortran's order)."""
+        return np.asarray(theta, order="F" if sp.issparse(self.X) else "C")
 
     def with_loss(self, loss: Loss) -> Objective:
         """The same problem under another loss."""
@@ -69,21 +75,19 @@ class Objective:
         weight = None if self.weight is None else self.weight[chosen]
         if weight is not None:
             weight = weight / weight.mean()
-        return replace(self, X=self.X[chosen], targets=Targets(self.targets.codes[chosen], soft), weight=weight)
+        targets = Targets(self.targets.codes[chosen], soft)
+        return replace(self, X=self.X[chosen], targets=targets, weight=weight, turned=[])
 
     def value(self, theta: NDArray) -> float:
         """F(theta), every part of the penalty included."""
+        theta = self.laid_out(theta)
         total = sum(pmap(lambda s: self._block_value(theta, s), self._blocks(), self.n_jobs))
         return total / self.n + self.penalty.value(theta[:, :-1])
 
     def value_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
         """The smooth part, mean loss + ridge / 2 ||W||^2, with its gradient (R, d + 1)."""
         self.calls[0] += 1
-        parts = pmap(lambda s: self._share_gradient(theta, s), shares(self.n, self.n_jobs, least=256), self.n_jobs)
-        total, gradient = parts[0]
-        for value, more in parts[1:]:
-            total += value
-            gradient += more
+        total, gradient = self._sparse_gradient(theta) if sp.issparse(self.X) else self._dense_gradient(theta)
         gradient /= gradient.dtype.type(self.n)
         ridge = self.penalty.ridge
         if ridge:
@@ -94,9 +98,17 @@ class Objective:
 
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
         """f = X W^T + b of some rows (m, R)."""
-        scores = np.asarray(self.X[rows] @ theta[:, :-1].T)
-        scores += theta[:, -1]
+        scores = np.empty((len(range(*rows.indices(self.n))), len(theta)), theta.dtype)
+        self._fill_scores(theta, rows, scores)
         return scores
+
+    def _fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
+        if sp.issparse(self.X):
+            scores[:] = theta[:, -1]
+            add_scores(self.X, rows, np.ascontiguousarray(theta[:, :-1].T), scores)
+        else:
+            np.matmul(self.X[rows], theta[:, :-1].T, out=scores)
+            scores += theta[:, -1]
 
     def block_targets(self, rows: slice) -> Targets:
         """Targets of some rows."""
@@ -114,17 +126,21 @@ class Objective:
         value, _ = self.loss.value_gradient(self.scores(theta, rows), self.block_targets(rows))
         return float(value.sum() if self.weight is None else value @ self.weight[rows])
 
-    def _share_gradient(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
-        """Sum of losses and of gradients over one worker's share of the rows."""
-        if sp.issparse(self.X):
-            return self._sparse_share(theta, share)
-        return self._fused_share(theta, share) if self._fusible else self._dense_share(theta, share)
+    def _dense_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
+        """Sum of losses and of gradients, a share of the rows a worker."""
+        share = self._fused_share if self._fusible else self._blas_share
+        parts = pmap(lambda s: share(theta, s), shares(self.n, self.n_jobs, least=256), self.n_jobs)
+        total, gradient = parts[0]
+        for value, more in parts[1:]:
+            total += value
+            gradient += more
+        return total, gradient
 
     @property
     def _fusible(self) -> bool:
         """Whether rows can be read once, by the fused kernel: it wins where a row is long and has few scores."""
         X = self.X
-        few = self.n_scores <= fused.MOST and self.d >= FUSED_FEATURES
+        few = self.n_scores <= fused.MOST and self.d >= FUSED_FEATURES and self.loss.compiled
         return few and X.dtype == np.float32 and X.strides[1] == 4 and self.targets.soft is None and wide()
 
     def _fused_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
@@ -143,7 +159,7 @@ class Objective:
             total = fused.fused_losses(self.loss.kind, self.loss.margin, self.loss.width, *work, *into)
         return total, np.column_stack((products[:, :d], sums[:R]))
 
-    def _dense_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
+    def _blas_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
         W, bias = np.ascontiguousarray(theta[:, :-1]), theta[:, -1].copy()
         total, gradient, product = 0.0, np.zeros_like(theta), np.empty_like(W)
         buffer = np.empty((self._block_rows, self.n_scores), theta.dtype)
@@ -157,21 +173,32 @@ class Objective:
             gradient[:, -1] += scores.sum(axis=0)
         return total, gradient
 
-    def _sparse_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
-        X = self.X
-        columns = np.ascontiguousarray(theta[:, :-1].T)  # (d, R): a feature's weights lie together
-        sums = np.zeros_like(columns)
-        total, bias, gradient = 0.0, theta[:, -1].copy(), np.empty_like(theta)
-        gradient[:, -1] = 0
-        buffer = np.empty((self._block_rows, self.n_scores), theta.dtype)
-        for rows in _within(share, self._block_rows):
-            scores = buffer[: rows.stop - rows.start]
-            csr_scores(X.data, X.indices, X.indptr, rows.start, columns, bias, scores)
-            total += self._slopes(scores, rows)
-            csr_gradient(X.data, X.indices, X.indptr, rows.start, scores, sums)
-            gradient[:, -1] += scores.sum(axis=0)
-        gradient[:, :-1] = sums.T
+    def _sparse_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
+        """Sum of losses and of gradients over CSR rows; theta and the gradient column by column in memory."""
+        theta = self.laid_out(theta)
+        gradient = np.zeros_like(theta)
+        total = 0.0
+        for run in self._runs():
+            first = run.rows.start
+            slopes = np.empty((run.rows.stop - first, self.n_scores), theta.dtype)
+
+            def block(rows: slice, first: int = first, slopes: NDArray = slopes) -> float:
+                here = slopes[rows.start - first : rows.stop - first]
+                self._fill_scores(theta, rows, here)
+                return self._slopes(here, rows)
+
+            parts = shares(len(slopes), self.n_jobs, least=64)
+            total += sum(pmap(block, [slice(first + s.start, first + s.stop) for s in parts], self.n_jobs))
+            run.add_product(slopes, gradient.T[:-1], self.n_jobs)
+            gradient[:, -1] += slopes.sum(axis=0)
         return total, gradient
+
+    def _runs(self) -> list[Run]:
+        """Runs of the CSR rows, made once; `replace` hands them on, rows that are others have others."""
+        if not self.turned or self.turned[0] is not self.X:
+            self.turned[:] = [self.X, list(runs(self.X, self.n_scores, self.n_jobs))]
+        found: list[Run] = self.turned[1]
+        return found
 
     def _slopes(self, scores: NDArray, rows: slice) -> float:
         """Scores turned into weighted slopes in place; the sum of the weighted losses."""

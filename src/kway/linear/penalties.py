@@ -36,7 +36,7 @@ class Penalty:
 
     def value(self, W: NDArray) -> float:
         """R(W)."""
-        flat = W.ravel()
+        flat = W.ravel(order="K")  # no copy, in whatever order W lies
         squares = float(np.dot(flat, flat)) if self.ridge else 0.0
         return self.ridge / 2 * squares + (
             self.lasso * float(np.abs(flat).sum(dtype=np.float64)) if self.lasso else 0.0

@@ -3,7 +3,7 @@
     shared      c X'X / n + ridge I, one for all scores; c = the loss's curvature at zero (joint softmax: 1 / R)
     per class   X' diag(h_k) X / n + ridge I for each score k, h_k the loss's curvature at the current theta
     newton      the whole Hessian of a joint softmax, (R D) x (R D), where that is small
-    diagonal    the diagonal of `shared`, where a d x d matrix is too large or X is sparse and wide
+    diagonal    the diagonals of these two, where a d x d matrix is too large or X is sparse and wide
 
 X stands for [X 1] where there is a bias. A Gram matrix may come from a sample of rows; each feature's mean square is
 then that of all rows (a rare feature that the sample missed would otherwise get a step of 1 / ridge). Matrices are
@@ -22,6 +22,7 @@ from kway.compute.kernels import losses as kinds
 from kway.compute.lapack import add_gram, invert
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
+from kway.linear.curvature import BLOCK_ROWS, curvatures, mean_squares, weighted
 from kway.linear.factors import Centred, Diagonal, Factor, PerClass, Shared, Whole, shift_free
 from kway.linear.losses import softmax
 from kway.linear.objective import Objective
@@ -33,7 +34,6 @@ DOUBLE_FEATURES = 128  # up to here float64 costs nothing that matters
 MOST_WHOLE = 600  # parameters of a model whose whole Hessian is factored: 3 MB, a few hundredths of a second
 DEAR = 60  # gradients that matrices for each class may cost, counted in operations; theirs run twice as fast
 MIXED = 0.1  # share of the shared matrix in one of a class: no direction is without curvature
-BLOCK_ROWS = 2048
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,9 @@ class Moments:
 
     def per_class(self, rows: Objective, theta: NDArray, n_drawn: int) -> Factor:
         """One for each score from about n_drawn of `rows`, drawn in proportion to their curvature at theta."""
-        weights = curvature_rows(rows, theta)  # (R, n)
+        weights = curvatures(rows, theta)  # (R, n)
+        if not self.dense:
+            return self._class_diagonals(rows, weights)
         scale = 1.0 / rows.n
 
         def one(k: int) -> NDArray:
@@ -67,17 +69,32 @@ class Moments:
             drawn = np.flatnonzero(np.random.default_rng(k).random(rows.n) < chance)
             A = self.gram * self.gram.dtype.type(MIXED * float(h.mean()))
             root = np.sqrt((1 - MIXED) * h[drawn] / np.maximum(chance[drawn], 1e-30))
-            add_gram(A, _augmented(rows.X[drawn], root, self.gram.dtype, rows.fit_intercept), scale)
+            add_gram(A, weighted(rows.X[drawn], root, self.gram.dtype, rows.fit_intercept), scale)
             return safe_inverse(A, _ridges(rows))
 
         found = PerClass(pmap(one, range(rows.n_scores), rows.n_jobs), rows.n_jobs)
         return Centred(found) if shift_free(rows) else found
 
+    def _class_diagonals(self, rows: Objective, weights: NDArray) -> Factor:
+        """Mean h_ki x_ij^2 + ridge for each score, from all rows: one pass over them."""
+        mass = weights.mean(axis=1, keepdims=True)  # (R, 1)
+        diagonal = rows.laid_out(mass * (MIXED * self.gram))
+        diagonal[:, : rows.d] += (1 - MIXED) * mean_squares(rows, weights)
+        diagonal[:, rows.d :] += (1 - MIXED) * mass
+        found = Diagonal(_positive(diagonal + _ridges(rows)).astype(weights.dtype))
+        return Centred(found) if shift_free(rows) else found
+
+    def cost_per_class(self, rows: Objective, n_drawn: int) -> float:
+        """What `per_class` costs, in gradients over all rows."""
+        if not self.dense:
+            return 1.0
+        D = len(self.gram)
+        return D * (min(n_drawn, rows.n) + D) / (4 * max(rows.n, self.objective.n))
+
     def affords_per_class(self, rows: Objective, n_drawn: int) -> bool:
         """Whether one matrix a score stays within memory and costs less than some tens of gradients."""
-        D = len(self.gram)
-        within = self.dense and rows.n_scores * self.gram.nbytes <= MOST_BYTES
-        return within and D * (min(n_drawn, rows.n) + D) <= 4 * DEAR * max(rows.n, self.objective.n)
+        within = not self.dense or rows.n_scores * self.gram.nbytes <= MOST_BYTES
+        return within and self.cost_per_class(rows, n_drawn) <= DEAR
 
 
 def newton(objective: Objective, theta: NDArray) -> Factor:
@@ -95,7 +112,7 @@ def newton(objective: Objective, theta: NDArray) -> Factor:
             rows = slice(share.start + s.start, share.start + s.stop)
             p = softmax(objective.scores(theta, rows).astype(np.float64))  # (m, R)
             root = None if objective.weight is None else np.sqrt(objective.weight[rows])
-            x = _augmented(objective.X[rows], root, np.dtype(np.float64), objective.fit_intercept)  # (m, D)
+            x = weighted(objective.X[rows], root, np.dtype(np.float64), objective.fit_intercept)  # (m, D)
             add_gram(A, (p[:, :, None] * x[:, None, :]).reshape(len(x), R * D), -1.0 / n)
             for k in range(R):
                 block = slice(k * D, (k + 1) * D)
@@ -119,7 +136,7 @@ def moments(objective: Objective, squares: NDArray | None = None) -> Moments:
     """Weighted second moments of the objective's rows; `squares` (d,) are the features' mean squares over all rows."""
     X, weight, n = objective.X, objective.weight, objective.n
     if not factorable(X):
-        diagonal = mean_squares(objective) if squares is None else squares
+        diagonal = mean_squares(objective)[0] if squares is None else squares
         return Moments(np.append(diagonal, 1.0) if objective.fit_intercept else diagonal, objective)
     dtype = np.dtype(np.float64) if objective.d <= DOUBLE_FEATURES else X.dtype
 
@@ -129,7 +146,7 @@ def moments(objective: Objective, squares: NDArray | None = None) -> Moments:
         for s in spans(share.stop - share.start, BLOCK_ROWS):
             rows = slice(share.start + s.start, share.start + s.stop)
             root = None if weight is None else np.sqrt(weight[rows])
-            add_gram(A, _augmented(X[rows], root, dtype, objective.fit_intercept), 1.0 / n)
+            add_gram(A, weighted(X[rows], root, dtype, objective.fit_intercept), 1.0 / n)
         return A
 
     parts = pmap(part, shares(n, objective.n_jobs, least=256), objective.n_jobs)
@@ -154,7 +171,7 @@ def quick_moments(objective: Objective, sample: Objective | None) -> Moments:
     """Moments of all rows where they cost little, d / (4 R) gradients, else of the sample."""
     if sample is None or objective.d <= 12 * objective.n_scores or not factorable(objective.X):
         return moments(objective)
-    return moments(sample, mean_squares(objective))
+    return moments(sample, mean_squares(objective)[0])
 
 
 def factorable(X: Rows) -> bool:
@@ -162,37 +179,11 @@ def factorable(X: Rows) -> bool:
     return bool(X.shape[1] <= (MOST_SPARSE_FEATURES if sp.issparse(X) else MOST_FEATURES))
 
 
-def mean_squares(objective: Objective) -> NDArray:
-    """Weighted mean of x_j^2 over all rows (d,)."""
-
-    def part(share: slice) -> NDArray:
-        X, weight = objective.X[share], None if objective.weight is None else objective.weight[share]
-        if sp.issparse(X):
-            squares = X.multiply(X)
-            return np.asarray(squares.sum(axis=0) if weight is None else squares.T @ weight).ravel()
-        return np.einsum("ij,ij->j", X, X) if weight is None else np.einsum("ij,ij,i->j", X, X, weight)
-
-    total: NDArray = np.sum(pmap(part, shares(objective.n, objective.n_jobs, least=256), objective.n_jobs), axis=0)
-    return total / total.dtype.type(objective.n)
-
-
 def curvature_at_zero(objective: Objective) -> float:
     """Second derivative of the loss by one score at theta = 0."""
     loss = objective.loss
     probability = loss.kind in (kinds.SOFTMAX, kinds.SOFTMAX_SQUARED, kinds.SOFTMAX_ABSOLUTE)
     return loss.curvature / (objective.n_scores if probability else 1)
-
-
-def curvature_rows(objective: Objective, theta: NDArray) -> NDArray:
-    """Weighted second derivatives at theta, (R, n)."""
-    out = np.empty((objective.n_scores, objective.n), theta.dtype)
-
-    def part(rows: slice) -> None:
-        h = objective.loss.curvatures(objective.scores(theta, rows), objective.block_targets(rows))
-        out[:, rows] = (h if objective.weight is None else h * objective.weight[rows, None]).T
-
-    pmap(part, spans(objective.n, BLOCK_ROWS), objective.n_jobs)
-    return out
 
 
 def safe_inverse(A: NDArray, ridge: NDArray, floor: float = 1e-12) -> NDArray:
@@ -226,15 +217,3 @@ def _ridges(objective: Objective) -> NDArray:
     if objective.fit_intercept:
         ridge[-1] = 0
     return ridge
-
-
-def _augmented(X: Rows, root: NDArray | None, dtype: np.dtype, bias: bool) -> NDArray:
-    """diag(root) [X 1], dense."""
-    X = X.toarray() if sp.issparse(X) else X
-    out = np.empty((len(X), X.shape[1] + bias), dtype)
-    out[:, : X.shape[1]] = X
-    if bias:
-        out[:, -1] = 1
-    if root is not None:
-        out *= root[:, None].astype(dtype)
-    return out

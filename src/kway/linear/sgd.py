@@ -73,11 +73,12 @@ class _Run:
         order = rng.permutation(rows) if self.solver.sampling == "epochs" else rng.choice(rows, len(rows))
         schedule = pick_schedule(self.control.learning_rate)
         first = schedule.eta or _first_rate(objective, self.distinct, batch)
+        step = self._single if batch == 1 and objective.loss.compiled else self._batches
         total = 0.0
         for chunk in spans(len(order), max(batch, -(-len(order) // CHUNKS) // batch * batch)):
             steps = np.arange(chunk.start, chunk.stop, batch) / len(order)
             eta = _rates(schedule, number + steps, first, self.control.max_iter)
-            total += (self._single if batch == 1 else self._batches)(order[chunk], eta)
+            total += step(order[chunk], eta)
             if mean is not None:
                 mean.add(self.theta)
         return total / len(order)

@@ -16,12 +16,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.linear import joint_newton
 from kway.linear.losses import Loss
 from kway.linear.objective import Objective
 from kway.linear.precondition import Moments, quick_moments, sample_rows
 from kway.linear.solver import Control, Solution
 
-FIRST = 2.0  # at theta = 0 every gap is 1: the widest kink that still sees them
+FIRST = 2.02  # at theta = 0 every gap is 1: just inside the kink, so that the first steps see curvature
 SHRINK = 5.0
 NARROWEST = 1e-6
 ROUGH = 1e-2  # tolerance of the problems on the way
@@ -30,12 +31,12 @@ SolveSmooth = Callable[[Objective, NDArray, Control, Moments], Solution]
 
 
 def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve: SolveSmooth) -> Solution:
-    """Minimise a hinge with `solve`, which minimises smooth problems."""
+    """Minimise a hinge with `solve`, which minimises smooth problems; a small joint one with full Hessians first."""
     known, width, history = quick_moments(objective, sample_rows(objective)), FIRST, []
     best, left = Solution(theta, 0, False, np.inf), control.max_iter
     while True:
         smooth = objective.with_loss(centred_kink(objective.loss, width))
-        found = solve(smooth, best.theta, _rough(control, left, best.miss), known)
+        found = _solve(smooth, best.theta, _rough(control, left, best.miss), known, solve)
         history += found.history
         left -= found.n_iter
         value = objective.value(found.theta)
@@ -46,6 +47,16 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
         width /= SHRINK
     converged = best.miss <= control.tol or value <= 0
     return replace(best, converged=converged, advice="" if converged else found.advice or "raise max_iter or tol")
+
+
+def _solve(smooth: Objective, theta: NDArray, control: Control, known: Moments, solve: SolveSmooth) -> Solution:
+    if not joint_newton.pays(smooth):
+        return solve(smooth, theta, control, known)
+    found = joint_newton.solve_newton(smooth, theta, control)
+    if found.converged:
+        return found
+    other = solve(smooth, found.theta, control, known)
+    return replace(other, n_iter=found.n_iter + other.n_iter, history=found.history + other.history)
 
 
 def centred_kink(loss: Loss, width: float) -> Loss:

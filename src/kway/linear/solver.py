@@ -31,6 +31,7 @@ class Control:
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     progress: Callable[[int, float], bool] | None = None  # (iteration, objective) -> stop now?
     validate: Callable[[NDArray], bool] | None = None  # theta -> stop early?
+    least: float = 0.0  # an objective below this counts as this much where tol is relative to it
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,18 @@ from kway.compute.kernels.topk import EMPTY, NOBODY, STRIP, push, sift, threshol
 
 
 @kernel
+def centre_rows(rows, mean, z, squares):
+    """z (n, d) float32 = rows - mean, squares (n,) of their lengths: one pass, where numpy would make three."""
+    for i in range(len(rows)):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            value = np.float64(rows[i, j]) - mean[j]
+            z[i, j] = np.float32(value)
+            total += value * value
+        squares[i] = total
+
+
+@kernel
 def fill_sketches(p, squares, short, long):
     """short (n, m + 1) and long (n, M + 1 or 0): the first coordinates of p (n, M) and the norm of what is left."""
     m = short.shape[1] - 1
@@ -34,6 +46,21 @@ def fill_sketches(p, squares, short, long):
                 long[i, j] = p[i, j]
                 total += np.float64(p[i, j]) * p[i, j]
             long[i, p.shape[1]] = np.sqrt(max(squares[i] - total, 0.0))
+
+
+@kernel
+def cell_radii(short, landmarks, offsets):
+    """Largest distance (c,) of a row in a cell to its landmark (m,), both by the coordinates short (n, m + 1) holds."""
+    c, m = landmarks.shape
+    radii = np.zeros(c, np.float32)
+    for g in range(c):
+        for i in range(offsets[g], offsets[g + 1]):
+            total = np.float32(0)
+            for j in range(m):
+                gap = short[i, j] - landmarks[g, j]
+                total += gap * gap
+            radii[g] = max(radii[g], np.sqrt(total))
+    return radii
 
 
 @kernel

@@ -1,32 +1,33 @@
-"""The two products of a linear model over CSR rows, R scores at a time.
+"""Products of CSR rows with a dense matrix, a row's sum at a time.
 
-scores (m, R) = rows W^T + b, weights laid out (d, R);    sums (d, R) += rows^T slopes
+out (m, R) += rows dense, dense (d, R): a feature's R weights lie together. Both products of a linear model are this
+one: scores from the rows, and the gradient from the rows of the transposed matrix, whose sums need no lock and no
+second buffer. Four entries at once read and write a sum a quarter as often: 15,000 texts of 100 entries, 151 scores,
+two threads: 12 ms against 22 ms one entry at a time (10 ms with all of a sum in registers, which is not worth it).
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from kway.compute.kernels.jit import kernel
 
 
 @kernel
-def csr_scores(data, indices, indptr, first, weights, bias, scores):
-    """Scores of the rows first, first + 1, ... as many as `scores` has."""
-    for i in range(scores.shape[0]):
-        row = scores[i]
-        for c in range(row.size):
-            row[c] = bias[c]
-        for j in range(indptr[first + i], indptr[first + i + 1]):
-            value, feature = data[j], weights[indices[j]]
-            for c in range(row.size):
-                row[c] += value * feature[c]
-
-
-@kernel
-def csr_gradient(data, indices, indptr, first, slopes, sums):
-    """sums += rows^T slopes over the same rows."""
-    for i in range(slopes.shape[0]):
-        row = slopes[i]
-        for j in range(indptr[first + i], indptr[first + i + 1]):
-            value, feature = data[j], sums[indices[j]]
-            for c in range(row.size):
-                feature[c] += value * row[c]
+def csr_product(data, indices, indptr, first, dense, out):
+    """out += the rows first, first + 1, ... as many as `out` has, times dense."""
+    width = np.uint64(out.shape[1])
+    for i in range(out.shape[0]):
+        row = out[i]
+        j, end = np.int64(indptr[first + i]), np.int64(indptr[first + i + 1])
+        while j + 4 <= end:
+            v0, v1, v2, v3 = data[j], data[j + 1], data[j + 2], data[j + 3]
+            f0, f1, f2, f3 = dense[indices[j]], dense[indices[j + 1]], dense[indices[j + 2]], dense[indices[j + 3]]
+            for c in range(width):
+                row[c] += (v0 * f0[c] + v1 * f1[c]) + (v2 * f2[c] + v3 * f3[c])
+            j += 4
+        while j < end:
+            v0, f0 = data[j], dense[indices[j]]
+            for c in range(width):
+                row[c] += v0 * f0[c]
+            j += 1
