@@ -72,7 +72,9 @@ def test_every_exemplar_is_at_its_minimum(alpha):
 def test_the_shared_start_is_better_than_none():
     problem = small_problem()
     own = np.arange(300)
-    assert (problem.gradient(problem.start, own)[1] < problem.gradient(0 * problem.start, own)[1]).mean() > 0.95
+    assert (
+        problem.gradient(problem.shared.start, own)[1] < problem.gradient(0 * problem.shared.start, own)[1]
+    ).mean() > 0.95
 
 
 def test_folds_spread_every_class():

@@ -12,6 +12,7 @@ from kway.errors import InputError
 from kway.neighbors import NeighborsClassifier, Target
 from kway.neighbors.promise import ladder, lower_bound, make, search_probes
 from kway.neighbors.training import without_self
+from kway.neighbors.trials import Asked, InOneSearch, OneByOne, Outcome
 
 DATA = os.environ.get("KWAY_DATA")
 
@@ -38,12 +39,8 @@ class Simulated:
         self.n = n
         self.needs = rng.exponential(hardness, n)
 
-    def disagreements(self, probes):
-        self.last = probes
-        return int((self.needs > probes).sum())
-
-    def pays(self):
-        return self.last <= 32
+    def ask(self, probes):
+        return Outcome(int((self.needs > probes).sum()), pays=probes <= 32)
 
 
 def test_promises_are_broken_no_more_often_than_the_confidence_says():
@@ -153,17 +150,29 @@ def test_a_promise_is_made_again_when_the_rows_have_grown(tmp_path):
     assert kway.load(tmp_path / "model.kway").promise_ == model.promise_
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_one_search_answers_as_many_searches_do(own):
+    X, _, Q, _ = real_digits()
+    X, asked = X[:2000], Asked(X[:300] if own else Q[:300], np.arange(300) if own else None, 5, None)
+    index, steps, some = kway.search.Landmarks().build(X), [1, 3, 12], slice(100, 250)
+    at_once = InOneSearch.of(index, asked, steps)
+    exact = kway.search.Flat().build(X)
+    apart = OneByOne(asked.others(exact.nearest(asked.queries, asked.most)), index, asked)
+    np.testing.assert_array_equal(at_once.truth.ids, apart.truth.ids)
+    for probes in steps:
+        np.testing.assert_array_equal(at_once.at(probes, some).found.ids, apart.at(probes, some).found.ids)
+    if own:
+        assert (at_once.truth.ids != np.arange(300)[:, None]).all()
+
+
 class Drawn:
     """Real queries whose agreement at every step is known, drawn from a population."""
 
     def __init__(self, right, steps, rows):
         self.n, self.right, self.steps = len(rows), right[rows], steps
 
-    def disagreements(self, probes):
-        return int((~self.right[:, self.steps.index(probes)]).sum())
-
-    def pays(self):
-        return True
+    def ask(self, probes):
+        return Outcome(int((~self.right[:, self.steps.index(probes)]).sum()), pays=True)
 
 
 def test_promises_on_real_digits_hold_on_the_whole_by_repetition():

@@ -5,6 +5,7 @@
     w   None or (n,)                                                     -> (n,) weights, or None
 
 The input's float dtype is kept; float16 and integers become float32 (float64 where an integer would be rounded).
+Queries that are answered block by block are converted block by block too (`blocks=True`, kway.data.stored).
 scikit-learn's `validate_data` does the checking, so its messages are the ones that users and its checks know.
 """
 
@@ -15,10 +16,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
 from kway.data.explain import explained, first_bad, refuse_masked
 from kway.data.labels import Labels, encode, encode_soft
+from kway.data.stored import Stored, row_blocks
 from kway.errors import InputError
 
 Rows = Any  # (n, d): NDArray[float32 | float64] or scipy CSR of the same
@@ -26,10 +29,15 @@ Rows = Any  # (n, d): NDArray[float32 | float64] or scipy CSR of the same
 _EXACT_IN_FLOAT32 = 2**24
 
 
-def rows(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> Rows:
-    """Checked (n, d) rows; `reset` at fit, where the number and names of features are learned."""
+def rows(estimator: Any, X: Any, *, reset: bool, sparse: bool = True, blocks: bool = False) -> Rows:
+    """Checked (n, d) rows; `reset` at fit, where the number and names of features are learned.
+
+    With `blocks` the caller reads them by slices, and an array that is not ready to use may come back as `Stored`.
+    """
     refuse_masked(X, "X")
     try:
+        if blocks and _needs_copy(X):
+            return _stored(estimator, X, reset)
         checked = validate_data(
             estimator, X, reset=reset, dtype="numeric", order="C", accept_sparse="csr" if sparse else False
         )
@@ -38,6 +46,22 @@ def rows(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> Rows:
     except (ValueError, np.exceptions.DTypePromotionError) as error:
         raise explained(error, X) from error
     return _floats(checked)
+
+
+def _needs_copy(X: Any) -> bool:
+    """Whether X is an array of numbers that would have to be copied to be floats in C order."""
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub":
+        return False
+    return not (X.dtype in (np.float32, np.float64) and X.flags.c_contiguous)
+
+
+def _stored(estimator: Any, X: NDArray, reset: bool) -> Stored:
+    """The array itself, checked a block at a time: a test for NaN makes arrays as large as what it is given."""
+    validate_data(estimator, X, reset=reset, dtype=None, ensure_all_finite=False)
+    if X.dtype.kind == "f":
+        for part in row_blocks(X):
+            assert_all_finite(X[part], estimator_name=type(estimator).__name__, input_name="X")
+    return Stored(np.asarray(X), _float_type(X))
 
 
 def rows_and_labels(
@@ -107,18 +131,20 @@ def weights(sample_weight: ArrayLike | None, X: Rows) -> NDArray | None:
 def _floats(X: Rows) -> Rows:
     if X.dtype.kind not in "fiub":
         raise InputError(f"X must be numbers, got dtype {X.dtype}; encode it as numbers, or drop it")
-    if X.dtype in (np.float32, np.float64):
-        return X
-    if X.dtype.kind == "f":
-        return X.astype(np.float32 if X.dtype.itemsize <= 4 else np.float64)
-    return X.astype(np.float32 if _fits_float32(X) else np.float64)
+    return X if X.dtype in (np.float32, np.float64) else X.astype(_float_type(X))
+
+
+def _float_type(X: Rows) -> np.dtype:
+    """The float dtype that X is worked with in."""
+    narrow = X.dtype.itemsize <= 4 if X.dtype.kind == "f" else _fits_float32(X)
+    return np.dtype(np.float32 if narrow else np.float64)
 
 
 def _finite(array: NDArray) -> bool:
     """One pass where all is well: a sum is finite only if every term is (it may also overflow, so look again)."""
     with np.errstate(invalid="ignore", over="ignore"):
         total = array.sum(dtype=np.float64)
-    return bool(np.isfinite(total) or np.isfinite(array).all())
+    return bool(np.isfinite(total)) or all(bool(np.isfinite(array[part]).all()) for part in row_blocks(array))
 
 
 def _fits_float32(X: Rows) -> bool:

@@ -9,6 +9,7 @@ equal priors. Means and widths are kept as running sums, so partial_fit is as go
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from kway.base import Classifier, labels_of, refuse_above_budget
 from kway.compute.threads import spans
 from kway.data import gate
+from kway.data.stored import joined, row_blocks
 from kway.errors import CombinationError
 from kway.neighbors import training
 from kway.search.blocks import top_products, unit
@@ -145,12 +147,19 @@ class CentroidClassifier(Classifier):
             offset = -0.5 * squares - (rows @ centre if sparse else 0.0)
         return rows.astype(self._dtype), np.where(self.weights_ > 0, offset, -1e30).astype(self._dtype)
 
-    def _queries(self, X: Any) -> Any:
+    def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "weights_")
-        X = gate.rows(self, X, reset=False)
-        if self.metric == "cosine":
-            return unit(X).astype(X.dtype)
-        return X if sp.issparse(X) else (X - self._centre()).astype(X.dtype)
+        return gate.rows(self, X, reset=False, blocks=True)
+
+    def _queries(self, X: Any, most: int | None = None) -> Iterator[Any]:
+        """Blocks of queries, shifted by the centre or of unit length."""
+        centre = self._centre()
+        for block in row_blocks(X, most):
+            rows = X[block]
+            if self.metric == "cosine":
+                yield unit(rows).astype(rows.dtype)
+            else:
+                yield rows if sp.issparse(rows) else (rows - centre).astype(rows.dtype)
 
     def _top(self, X: Any, k: int) -> TopK:
         rows, offset = self._lines(sp.issparse(X))
@@ -161,34 +170,41 @@ class CentroidClassifier(Classifier):
         rows, offset = self._lines(sp.issparse(X))
         return self.scale_ * (np.asarray(X @ rows.T) + offset)
 
+    def _table(self, X: Any, what: str, answer: Callable[[NDArray], NDArray]) -> NDArray:
+        """(q, K) or (q,) answers from the scores z of blocks of queries."""
+        X = self._rows(X)
+        refuse_above_budget(X.shape[0], len(self.classes_), X.dtype.itemsize, what)
+        blocks = self._queries(X, max(1, _TABLE // len(self.classes_)))
+        return joined(X.shape[0], (answer(self._scores(block)) for block in blocks))
+
     def predict(self, X: Any) -> NDArray:
         """Labels (q,)."""
-        winners = self._top(self._queries(X), 1).ids[:, 0]
+        X = self._rows(X)
+        winners = joined(X.shape[0], (self._top(block, 1).ids[:, 0] for block in self._queries(X)))
         return self.classes_[winners]
 
     def decision_function(self, X: Any) -> NDArray:
         """z (q, K), the largest of each row set to 0; of two classes, the second's less the first's (q,)."""
-        X = self._queries(X)
-        refuse_above_budget(X.shape[0], len(self.classes_), X.dtype.itemsize, "decision_function")
-        z = self._scores(X)
-        return z[:, 1] - z[:, 0] if z.shape[1] == 2 else z - z.max(axis=1, keepdims=True)
+        return self._table(
+            X, "decision_function", lambda z: z[:, 1] - z[:, 0] if z.shape[1] == 2 else z - z.max(axis=1, keepdims=True)
+        )
 
     def predict_proba(self, X: Any) -> NDArray:
         """softmax(z) (q, K)."""
-        X = self._queries(X)
-        refuse_above_budget(X.shape[0], len(self.classes_), X.dtype.itemsize, "predict_proba")
-        return softmax(self._scores(X), axis=1)
+        return self._table(X, "predict_proba", lambda z: softmax(z, axis=1))
 
     def predict_topk(self, X: Any, k: int) -> TopK:
         """The k best labels and their probabilities, best first; scores of all classes are held a block at a time."""
-        X = self._queries(X)
-        ids, products = self._top(X, k)
-        z = self.scale_ * products.astype(np.float64)
-        totals = [
-            logsumexp(self._scores(X[part]), axis=1) for part in spans(X.shape[0], max(1, _TABLE // len(self.classes_)))
-        ]
-        scores = np.where(ids >= 0, np.exp(np.minimum(0.0, z - np.concatenate(totals)[:, None])), -np.inf)
+        blocks = self._queries(self._rows(X), max(1, _TABLE // len(self.classes_)))
+        ids, scores = (np.concatenate(parts) for parts in zip(*(self._best(block, k) for block in blocks)))
         return TopK(labels_of(self.classes_, ids), scores)
+
+    def _best(self, queries: Any, k: int) -> TopK:
+        """The k best class numbers of a block and their probabilities, -1 and -inf where there are fewer."""
+        ids, products = self._top(queries, k)
+        totals = logsumexp(self._scores(queries), axis=1)
+        z = self.scale_ * products.astype(np.float64)
+        return TopK(ids, np.where(ids >= 0, np.exp(np.minimum(0.0, z - totals[:, None])), -np.inf))
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "weights_")

@@ -7,7 +7,7 @@ vote:         share(c) = sum of the weights of the voters of class c / sum of al
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base import Classifier, labels_of, refuse_above_budget
-from kway.compute.threads import spans
 from kway.data import gate
+from kway.data.stored import joined, row_blocks
 from kway.errors import InputError
 from kway.neighbors import promise as promises
 from kway.neighbors import training
@@ -204,7 +204,7 @@ class NeighborsClassifier(Classifier):
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "index_")
-        return gate.rows(self, X, reset=False, sparse=self._takes_sparse())
+        return gate.rows(self, X, reset=False, sparse=self._takes_sparse(), blocks=True)
 
     def _find(self, X: Any) -> Neighbors:
         """As many nearest as it takes to fill k rows: exactly k where no row counts for less than one."""
@@ -235,10 +235,13 @@ class NeighborsClassifier(Classifier):
     def _count(self, ballot: Ballot) -> Tally:
         return count_votes(ballot.codes, ballot.shares, self._rank)
 
-    def _each(self, X: Any, answer: Callable[[Ballot], Answer]) -> list[Answer]:
+    def _each(self, X: Any, answer: Callable[[Ballot], Answer]) -> Iterator[Answer]:
         """Answers to blocks of queries: what lies between the search and the answer stays small at any number."""
-        blocks = spans(X.shape[0], max(1, _VOTERS // self.n_neighbors))
-        return [answer(self._ballot(self._find(X[block] if len(blocks) > 1 else X))) for block in blocks]
+        return (answer(self._ballot(self._find(X[block]))) for block in row_blocks(X, _VOTERS // self.n_neighbors))
+
+    def _whole(self, X: Any) -> Ballot:
+        """The ballot of all queries, where it is the answer."""
+        return Ballot(*(np.concatenate(parts) for parts in zip(*self._each(X, lambda ballot: ballot))))
 
     def _labels(self, classes: NDArray[np.int64]) -> NDArray:
         """Labels of winners (q,); -1, where nobody voted, is the outlier label."""
@@ -258,13 +261,14 @@ class NeighborsClassifier(Classifier):
 
     def predict(self, X: Any) -> NDArray:
         """Labels (q,)."""
-        return self._labels(np.concatenate(self._each(self._rows(X), lambda b: self._count(b).classes[:, 0].copy())))
+        X = self._rows(X)
+        return self._labels(joined(X.shape[0], self._each(X, lambda ballot: self._count(ballot).classes[:, 0])))
 
     def predict_proba(self, X: Any) -> NDArray:
         """Shares of the vote (q, K); a row without voters is zero, unless the outlier label is a class."""
         X = self._rows(X)
         refuse_above_budget(X.shape[0], len(self.classes_), X.dtype.itemsize, "predict_proba")
-        return np.concatenate(self._each(X, lambda ballot: self._shares(self._count(ballot), X.dtype)))
+        return joined(X.shape[0], self._each(X, lambda ballot: self._shares(self._count(ballot), X.dtype)))
 
     def _shares(self, votes: Tally, dtype: Any) -> NDArray:
         table = dense(votes, len(self.classes_), dtype)
@@ -291,7 +295,7 @@ class NeighborsClassifier(Classifier):
 
     def explain(self, X: Any) -> Explanation:
         """Label, probabilities, voters with their weights and distances, and the runner-up, from one search."""
-        ballot = self._ballot(self._find(self._rows(X)))
+        ballot = self._whole(self._rows(X))
         votes = self._count(ballot)
         best = padded(votes, min(max(2, _TOP), max(2, len(self.classes_))), prior_order(self._training.counts))
         voters = np.where(ballot.codes >= 0, ballot.ids, -1)
@@ -309,7 +313,7 @@ class NeighborsClassifier(Classifier):
 
     def voters(self, X: Any) -> Voters:
         """Training rows that vote on each query, nearest first, and the share of the vote that each casts, (q, k)."""
-        ballot = self._ballot(self._find(self._rows(X)))
+        ballot = self._whole(self._rows(X))
         return Voters(np.where(ballot.codes >= 0, ballot.ids, -1), ballot.shares)
 
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
@@ -328,7 +332,9 @@ class NeighborsClassifier(Classifier):
                 self.index_.nearest(self._training.rows(self.index_), k + 1, self.n_jobs), own
             )
         else:
-            found = self.index_.nearest(self._rows(X), k, self.n_jobs)
+            rows = self._rows(X)
+            parts = [self.index_.nearest(rows[block], k, self.n_jobs) for block in row_blocks(rows, _VOTERS // k)]
+            found = Neighbors(*map(np.concatenate, zip(*parts)))
         return (found.distances, found.ids) if return_distance else found.ids
 
     def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> Any:

@@ -1,9 +1,9 @@
 """The training of exemplars: blocks of linear SVMs, one a row, solved together.
 
-start   least squares with every negative active: (M + alpha I + positive x_i x_i') w_i = positive x_i - mean, where
-        M, the second moment of all rows, is factored once for all exemplars
-steps   Nesterov's, of length 1 / L_i with L_i = alpha + positive ||x_i||^2 + largest eigenvalue of M * n / m_i;
-        an exemplar whose step points uphill loses its momentum
+start   least squares with every negative active: P_i w_i = positive x_i - mean, P_i = M + alpha I + positive x_i x_i',
+        where M, the second moment of all rows, is factored once for all exemplars
+steps   Nesterov's in the metric P_i, of length m_i / n: the Hessian, in which only the negatives with f > -1 count, is
+        at most n / m_i P_i; an exemplar whose step points uphill loses its momentum
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kway.compute.kernels.exemplars import platt, squared_hinge
 
 N_FOLDS = 4  # a quarter of the negatives is kept for calibration
 _NEWTON = 30  # steps of a calibration at most
-_LOOK = 10  # steps between two looks at the objective
+_LOOK = 4  # steps between two looks at the objective
 
 
 class Solved(NamedTuple):
@@ -41,19 +41,15 @@ class Problem:
     folds: NDArray[np.int64]
     alpha: float
     positive: float
-    start: NDArray  # (n, d + 1)
-    largest: float  # eigenvalue of the second moment
+    shared: Shared
     negatives: NDArray[np.float64]  # (n,) how many each exemplar has
 
     @staticmethod
     def of(rows: NDArray, codes: NDArray[np.int64], alpha: float, positive: float) -> Problem:
         """The shared work: folds, second moment, its factor, and the start of every exemplar."""
         folds = folds_of(codes)
-        moment = (rows.T @ rows).astype(np.float64) / len(rows)
-        last = len(moment) - 1
-        largest = float(eigh(moment, eigvals_only=True, subset_by_index=(last, last))[0])
-        start = _least_squares(rows, moment, alpha, positive).astype(rows.dtype)
-        return Problem(rows, codes, folds, alpha, positive, start, largest, _count_negatives(codes, folds))
+        shared = Shared.of(rows, alpha, positive)
+        return Problem(rows, codes, folds, alpha, positive, shared, _count_negatives(codes, folds))
 
     def solve(self, block: slice, max_iter: int, tol: float) -> Solved:
         """Train and calibrate the exemplars of some rows."""
@@ -74,15 +70,13 @@ class Problem:
 
     def _descend(self, own: NDArray[np.int64], max_iter: int, tol: float) -> tuple[NDArray, NDArray[np.float64], int]:
         rows = self.rows[own]
-        lengths = np.einsum("ij,ij->i", rows, rows)
-        crowding = len(self.rows) / np.maximum(self.negatives[own], 1.0)
-        step = (1.0 / (self.alpha + self.positive * lengths + self.largest * crowding)).astype(rows.dtype)[:, None]
-        weights = ahead = self.start[own]
+        step = (np.maximum(self.negatives[own], 1.0) / len(self.rows)).astype(rows.dtype)[:, None]
+        weights = ahead = self.shared.start[own]
         momentum = np.ones((len(own), 1), rows.dtype)
         before = np.full(len(own), np.inf)
         for i in range(1, max_iter + 1):
             slope, objectives = self.gradient(ahead, own)
-            new = ahead - step * slope
+            new = ahead - step * self.shared.solve(slope, own, rows)
             uphill = np.einsum("ij,ij->i", slope, new - weights) > 0
             momentum[uphill] = 1.0
             following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
@@ -93,6 +87,45 @@ class Problem:
                     break
                 before = np.minimum(before, objectives)
         return weights, self.gradient(weights, own)[1], i
+
+
+@dataclass(frozen=True)
+class Shared:
+    """P^-1 (d + 1, d + 1) of P = M + alpha I, pulled (n, d + 1) = P^-1 x_i, gain (n,) and the start (n, d + 1).
+
+    (P + positive x x')^-1 v = u - gain (x . u) P^-1 x with u = P^-1 v and gain = positive / (1 + positive x . P^-1 x)
+    (Sherman-Morrison), so one inverse serves every exemplar.
+    """
+
+    inverse: NDArray
+    pulled: NDArray
+    gain: NDArray
+    start: NDArray
+
+    @staticmethod
+    def of(rows: NDArray, alpha: float, positive: float) -> Shared:
+        """From the rows (n, d + 1), in their type."""
+        moment = (rows.T @ rows).astype(np.float64) / len(rows)
+        inverse = cho_solve(cho_factor(moment + alpha * np.eye(len(moment))), np.eye(len(moment)))
+        pulled = rows @ inverse  # (n, d + 1)
+        gain = positive / (1.0 + positive * np.einsum("ij,ij->i", rows, pulled))
+        right = positive * pulled - rows.mean(axis=0, dtype=np.float64) @ inverse  # P^-1 (positive x_i - mean)
+        start = right - (gain * np.einsum("ij,ij->i", rows, right))[:, None] * pulled
+        return Shared(*(array.astype(rows.dtype) for array in (inverse, pulled, gain, start)))
+
+    def solve(self, slope: NDArray, own: NDArray[np.int64], rows: NDArray) -> NDArray:
+        """P_i^-1 slope_i of exemplars `own`; slope and their rows (m, d + 1)."""
+        u = slope @ self.inverse
+        return u - (self.gain[own] * np.einsum("ij,ij->i", rows, u))[:, None] * self.pulled[own]
+
+
+def leading_axes(rows: NDArray, least: float) -> NDArray:
+    """Principal directions (d, r) of centred rows (n, d) along which their mean square is above `least`; one at least.
+
+    Along the others a weight is held to nothing by a penalty that is far stronger than what rows differ by.
+    """
+    values, axes = eigh(rows.T @ rows / len(rows))  # ascending
+    return np.ascontiguousarray(axes[:, min(int(np.count_nonzero(values <= least)), len(values) - 1) :])
 
 
 def folds_of(codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -107,13 +140,3 @@ def _count_negatives(codes: NDArray[np.int64], folds: NDArray[np.int64]) -> NDAr
     table = np.zeros((codes.max() + 1, N_FOLDS))
     np.add.at(table, (codes, folds), 1.0)
     return len(codes) - table.sum(axis=1)[codes] - table.sum(axis=0)[folds] + table[codes, folds]
-
-
-def _least_squares(rows: NDArray, moment: NDArray, alpha: float, positive: float) -> NDArray[np.float64]:
-    """The start (n, d + 1) by one factor and a rank-one correction an exemplar (Sherman-Morrison)."""
-    factor = cho_factor(moment + alpha * np.eye(len(moment)))
-    pulled = cho_solve(factor, rows.T.astype(np.float64)).T  # (n, d + 1) P^-1 x_i
-    middle = cho_solve(factor, rows.mean(axis=0, dtype=np.float64))  # (d + 1,) P^-1 mean
-    right = positive * pulled - middle  # P^-1 (positive x_i - mean)
-    share = positive * np.einsum("ij,ij->i", rows, right) / (1.0 + positive * np.einsum("ij,ij->i", rows, pulled))
-    return right - share[:, None] * pulled

@@ -6,7 +6,7 @@
 All exemplars are trained together (esvm.py): one matrix product a step gives the scores of a block of exemplars on
 every row, one more their gradients, and one factor shared by all gives the start. Rows of other classes in i's own
 fold are held out: on them, and on the rows of i's class, which exemplar i never trains on, a sigmoid(slope_i f_i +
-offset_i) is fitted, which makes the scores comparable.
+offset_i) is fitted, which makes the scores comparable. Only those with a high f_i count, where exemplar i would vote.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from sklearn.utils.validation import check_is_fitted
 from kway.base import Classifier, labels_of, refuse_above_budget
 from kway.compute.threads import pmap, spans
 from kway.data import gate
+from kway.data.stored import row_blocks
 from kway.errors import BudgetError, InputError
 from kway.neighbors.classifier import Voters
-from kway.neighbors.esvm import Problem
+from kway.neighbors.esvm import Problem, leading_axes
 from kway.neighbors.votes import Tally, count_votes, dense, padded, pick_ties, prior_order, shares_of
 from kway.search.blocks import top_products
 from kway.search.index import TopK
 
 MOST_ROWS = 6000  # the work grows as the square of the rows
+_NEGLIGIBLE = 0.01  # of alpha: mean squares that are left out; 515 of the 784 axes of MNIST images stay
 _BLOCK = 256  # exemplars trained together: their scores on all rows stay in cache
 
 
@@ -35,13 +37,14 @@ class ExemplarClassifier(Classifier):
     """Exemplar-SVM for up to some thousands of rows.
 
     Each exemplar is a linear classifier, so this is for spaces in which linear classifiers do well: on 8 x 8 digits it
-    comes close to nearest neighbours, on raw MNIST pixels it stays well behind them. Its worth is the payload: every
-    training row says, with a calibrated probability, whether a query is like itself.
+    comes close to nearest neighbours, on the pixels of 5,000 MNIST images it reaches 0.916 where they reach 0.935. Its
+    worth is the payload: every training row says, with a calibrated probability, whether a query is like itself.
 
     Parameters
     ----------
     n_exemplars : exemplars that vote on a query, each with its calibrated probability.
-    alpha : weight of the penalty, on rows centred and scaled to mean squared length 1.
+    alpha : weight of the penalty, on rows centred and scaled to mean squared length 1; less takes more steps (on MNIST
+        images 1e-2 is a third of the time and 0.02 less accurate, 3e-4 twice the time and 0.01 more).
     positive : weight of the exemplar itself against all its negatives together (1).
     max_iter, tol : steps at most, and the relative fall of the objective at which a block of exemplars stops.
     n_jobs : threads; None is all cores.
@@ -54,7 +57,7 @@ class ExemplarClassifier(Classifier):
     def __init__(
         self,
         n_exemplars: int = 5,
-        alpha: float = 1e-2,
+        alpha: float = 1e-3,
         positive: float = 0.1,
         max_iter: int = 100,
         tol: float = 1e-3,
@@ -91,13 +94,15 @@ class ExemplarClassifier(Classifier):
         return scaled
 
     def _train(self, rows: NDArray) -> None:
-        """Every exemplar's weights and calibration."""
-        problem = Problem.of(rows, self._codes, self.alpha, self.positive)
+        """Every exemplar's weights and calibration, found among the leading principal axes."""
+        axes = leading_axes(rows[:, :-1], _NEGLIGIBLE * self.alpha)  # (d, r)
+        turned = np.column_stack([rows[:, :-1] @ axes, rows[:, -1]])  # (n, r + 1)
+        problem = Problem.of(turned, self._codes, self.alpha, self.positive)
         parts = pmap(lambda block: problem.solve(block, self.max_iter, self.tol), spans(len(rows), _BLOCK), self.n_jobs)
-        weights = np.concatenate([part.weights for part in parts])  # (n, d + 1)
+        weights = np.concatenate([part.weights for part in parts])  # (n, r + 1)
         slopes, offsets = (np.concatenate([getattr(part, name) for part in parts]) for name in ("slopes", "offsets"))
         self.n_iter_ = max(part.n_iter for part in parts)
-        self.exemplars_ = (slopes[:, None] * weights[:, :-1]).astype(rows.dtype)
+        self.exemplars_ = (slopes[:, None] * weights[:, :-1] @ axes.T).astype(rows.dtype)  # (n, d)
         self.offsets_ = (slopes * weights[:, -1] + offsets).astype(rows.dtype)
 
     # ---- the best exemplars vote
@@ -105,9 +110,11 @@ class ExemplarClassifier(Classifier):
     def _best(self, X: Any) -> TopK:
         """The best exemplars (q, k) and their logits of "same class"."""
         check_is_fitted(self, "exemplars_")
-        X = self._scaled(gate.rows(self, X, reset=False, sparse=False))[:, :-1]
+        X = gate.rows(self, X, reset=False, sparse=False, blocks=True)
         k = min(self.n_exemplars, len(self.exemplars_))
-        return top_products(X, self.exemplars_, k, offset=self.offsets_, n_jobs=self.n_jobs)
+        scaled = (self._scaled(X[block])[:, :-1] for block in row_blocks(X))
+        found = [top_products(rows, self.exemplars_, k, offset=self.offsets_, n_jobs=self.n_jobs) for rows in scaled]
+        return TopK(*map(np.concatenate, zip(*found)))
 
     def _ballot(self, X: Any) -> Voters:
         ids, logits = self._best(X)

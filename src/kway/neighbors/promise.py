@@ -7,29 +7,25 @@
 Trying many p on one sample and keeping the best would break the confidence, so the order of the tests is fixed before
 the sample is seen: a pilot on other rows picks where to start, and from there p goes down until a test fails
 (fixed-sequence testing: a false promise needs the first false p of the sequence to pass, which happens with
-probability 1 - confidence at most, whatever the length of the sequence). Where the sample cannot carry the promise
+probability 1 - confidence at most, whatever the length of the sequence). One search of all cells, nearest first, gives
+the votes of every p on the way and the exact ones at its end (trials.py). Where the sample cannot carry the promise
 (0.998 at 95 % needs 1,497 queries without one disagreement) the exact index takes over.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from kway.errors import InputError
-from kway.neighbors.training import without_self
-from kway.search.index import Neighbors
+from kway.neighbors.trials import Asked, Trial, Trials, Vote, answers_of, judge, most_probes
 
-_MOST_BUCKETS = 64  # probes a hash table
 _ABOVE = 2  # steps, about twice the probes: a pilot of 1,000 without a disagreement leaves room for 3 in 1,000
-_DEAR = 0.1  # share of the rows measured a query beyond which scanning all of them, in order, costs less
-Vote = Callable[[Neighbors], NDArray[np.int64]]  # the k nearest of each query -> the winning class (q,)
 
 
 @dataclass(frozen=True)
@@ -151,27 +147,26 @@ def make(
     from kway.search import Flat
 
     target = target or Target()
-    exact = Flat().build(rows, metric=index.metric, ids=ids)
-    names = (np.arange(rows.shape[0]) if ids is None else ids) if queries is None else None
     asked = rows if queries is None else queries
-    n = asked.shape[0]
-    drawn = np.random.default_rng(target.seed).permutation(n)
-    n_pilot = max(0, min(target.n_pilot, n - target.least_queries, n // 5))
-    pilot, sample = drawn[:n_pilot], drawn[n_pilot : n_pilot + target.n_queries]
-    if len(sample) < target.least_queries or n_pilot == 0:
-        return _stay_exact(exact, target, len(sample), 0, 0.0)
-
-    def trials(some: NDArray[np.int64]) -> Trials:
-        own = None if names is None else names[some]
-        truth = _others(exact, asked[some], own, k, n_jobs)
-        return Trials(index, asked[some], own, k, _judge(target.of, truth, vote, target.seed), n_jobs)
-
-    found = search_probes(ladder(_most_probes(index)), trials(pilot), trials(sample), target)
-    if found.probes is None:
-        return _stay_exact(exact, target, found.n_queries, found.disagreements, found.bound)
-    index.probes = found.probes
+    drawn = np.random.default_rng(target.seed).permutation(asked.shape[0])
+    n_pilot = max(0, min(target.n_pilot, len(drawn) - target.least_queries, len(drawn) // 5))
+    drawn = drawn[: n_pilot + target.n_queries]
+    if len(drawn) - n_pilot < target.least_queries or n_pilot == 0:
+        found = Found(len(drawn) - n_pilot, 0, 0.0, None)
+    else:
+        own = None if queries is not None else (drawn if ids is None else ids[drawn])
+        steps = ladder(most_probes(index))
+        answers = answers_of(index, rows, ids, Asked(asked[drawn], own, k, n_jobs), steps)
+        agrees = judge(target.of, answers.truth, vote, target.seed)
+        pilot, sample = slice(0, n_pilot), slice(n_pilot, len(drawn))
+        found = search_probes(steps, Trials(answers, agrees, pilot), Trials(answers, agrees, sample), target)
     promise = Promise(target.agreement, target.confidence, target.of, **found._asdict(), n_rows=rows.shape[0])
-    index.why_ = f"{index.why_}; {promise}" if index.why_ else str(promise)
+    if found.probes is None:
+        index = Flat().build(rows, metric=index.metric, ids=ids)
+        index.why_ = f"Flat: {promise}"
+    else:
+        index.probes = found.probes
+        index.why_ = f"{index.why_}; {promise}" if index.why_ else str(promise)
     return Made(index, promise)
 
 
@@ -184,20 +179,6 @@ class Found(NamedTuple):
     probes: int | None
 
 
-class Trial(Protocol):
-    """Queries that can be asked with any number of probes."""
-
-    @property
-    def n(self) -> int:
-        """Queries."""
-
-    def disagreements(self, probes: int) -> int:
-        """Queries on which this many probes answer otherwise than exact search."""
-
-    def pays(self) -> bool:
-        """Whether the last search was still cheaper than exact search would be."""
-
-
 def search_probes(steps: list[int], pilot: Trial, sample: Trial, target: Target) -> Found:
     """Start above where the pilot stops disagreeing, and go down while the sample passes; they share no query."""
     starts = _pilot(steps, pilot, target)
@@ -205,7 +186,7 @@ def search_probes(steps: list[int], pilot: Trial, sample: Trial, target: Target)
         return Found(pilot.n, starts.disagreements, 0.0, None)
     best = None
     for p in reversed(starts.steps):
-        wrong = sample.disagreements(p)
+        wrong = sample.ask(p).disagreements
         bound = lower_bound(sample.n - wrong, sample.n, target.confidence)
         if bound < target.agreement:
             return best or Found(sample.n, wrong, bound, None)
@@ -224,65 +205,9 @@ def _pilot(steps: list[int], pilot: Trial, target: Target) -> _Start:
     """Steps up to two above the first that looks good; none where it gets too dear or too many before that."""
     wrong = 0
     for i, p in enumerate(steps):
-        wrong = pilot.disagreements(p)
-        if not pilot.pays():
+        wrong, pays = pilot.ask(p)
+        if not pays:
             return _Start([], wrong)
         if wrong <= 0.25 * (1 - target.agreement) * pilot.n:
             return _Start(steps[: i + 1 + _ABOVE], wrong)
     return _Start([], wrong)
-
-
-@dataclass(frozen=True)
-class Trials:
-    """Queries and how to tell whether an answer agrees with that of exact search."""
-
-    index: Any
-    queries: Any  # (m, d)
-    own: NDArray[np.int64] | None  # (m,) the ids of the queries where they are rows of the index
-    k: int
-    agrees: Callable[[Neighbors], NDArray[np.bool_]]
-    n_jobs: int | None
-
-    @property
-    def n(self) -> int:
-        """Queries."""
-        return int(self.queries.shape[0])
-
-    def disagreements(self, probes: int) -> int:
-        """Queries on which this many probes answer otherwise than exact search."""
-        found = _others(self.index, self.queries, self.own, self.k, self.n_jobs, probes=probes)
-        return self.n - int(np.count_nonzero(self.agrees(found)))
-
-    def pays(self) -> bool:
-        """Whether the last search was still cheaper than exact search would be."""
-        return bool(self.index.touched_ <= _DEAR * self.index.n_rows)
-
-
-def _most_probes(index: Any) -> int:
-    """Half of the cells of landmarks, beyond which exact search is cheaper; of hash tables, some dozen buckets."""
-    return max(1, index.n_landmarks // 2) if hasattr(index, "n_landmarks") else _MOST_BUCKETS
-
-
-def _others(index: Any, queries: Any, own: NDArray | None, k: int, n_jobs: int | None, **options: Any) -> Neighbors:
-    """The k nearest of each query that are not the query itself."""
-    if own is None:
-        return index.nearest(queries, k, n_jobs, **options)
-    return without_self(index.nearest(queries, k + 1, n_jobs, **options), own)
-
-
-def _judge(of: str, truth: Neighbors, vote: Vote, seed: int) -> Callable[[Neighbors], NDArray[np.bool_]]:
-    if of == "votes":
-        winners = vote(truth)
-        return lambda found: vote(found) == winners
-    # one true neighbour a query, drawn at random: independent trials whose mean is the recall, so the bound is exact
-    column = np.random.default_rng(seed).integers(0, np.maximum(1, (truth.ids >= 0).sum(axis=1)))
-    wanted = truth.ids[np.arange(len(column)), column]
-    return lambda found: (found.ids == wanted[:, None]).any(axis=1)
-
-
-def _stay_exact(exact: Any, target: Target, n_queries: int, disagreements: int, bound: float) -> Made:
-    promise = Promise(
-        target.agreement, target.confidence, target.of, n_queries, disagreements, bound, None, exact.n_rows
-    )
-    exact.why_ = f"Flat: {promise}"
-    return Made(exact, promise)

@@ -17,6 +17,7 @@ from kway.data.labels import Labels, encode_as
 from kway.errors import InputError
 from kway.search.index import Neighbors
 from kway.search.live import row_arrays
+from kway.search.metrics import Metric
 
 
 class Merged(NamedTuple):
@@ -72,8 +73,9 @@ class Training:
         return self.rows(index)[ids], ids
 
     def kept_by(self, index: Any) -> Training:
-        """Without the rows where the index has them as they came: not in radians, not as codes, none left out."""
-        same = self.all_vote and index.metric.engine != "haversine" and getattr(index.recipe, "store", None) is None
+        """Without the rows where the index has them as they came: not in other units, not as codes, none left out."""
+        as_given = type(index.metric).prepare is Metric.prepare
+        same = self.all_vote and as_given and getattr(index.recipe, "store", None) is None
         return replace(self, blocks=None) if same else self
 
     def arrays(self) -> dict[str, NDArray]:

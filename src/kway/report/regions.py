@@ -43,11 +43,13 @@ def grid_over(X: NDArray, resolution: int = 400, margin: float = 0.06) -> Grid:
 def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 400) -> Any:
     """The answer of a fitted classifier everywhere around its 2-D data."""
     X, y = _plane(X), np.asarray(y)
-    figure = style.figure(5.2, 5.6)
+    figure = style.figure(5.2, 5.9)
     axes = figure.subplots()
     draw_regions(axes, model, X, y, resolution)
-    style.bare(axes, title, style.TITLE)
-    _legend(figure, model.classes_)
+    style.bare(axes)
+    style.class_legend(figure, model.classes_)
+    if title:
+        style.headline(figure, title)
     return figure
 
 
@@ -62,14 +64,15 @@ def neighbor_regions(
     from kway.neighbors import NeighborsClassifier
 
     X, y = _plane(X), np.asarray(y)
-    figure = style.figure(3.2 * len(ks), 3.4 * len(metrics) + 0.4)
+    figure = style.figure(height=0.7 + len(metrics) * ((style.WIDTH - 0.3) / len(ks) + 0.2))
     table = figure.subplots(len(metrics), len(ks), squeeze=False)
     for row, metric in zip(table, metrics):
         for axes, k in zip(row, ks):
             model = NeighborsClassifier(k, metric=metric).fit(X, y)
             draw_regions(axes, model, X, y, resolution)
-            style.bare(axes, f"k = {k}, {_NAMES.get(metric, metric)}", style.TITLE)
-    _legend(figure, np.unique(y))
+            style.bare(axes, f"k = {k}, {_NAMES.get(metric, metric)}", style.LABEL)
+    style.class_legend(figure, np.unique(y))
+    style.headline(figure, "The answer of the k nearest rows, everywhere in the plane")
     return figure
 
 
@@ -88,7 +91,7 @@ def draw_regions(axes: Any, model: Any, X: NDArray, y: NDArray, resolution: int)
         if own.any() and not own.all():
             axes.contour(own, levels=[0.5], colors=[colours[c]], linewidths=0.9, extent=grid.extent)
         axes.scatter(
-            *rows.T, s=17, c=colours[c], marker=style.class_marker(c), edgecolors="white", linewidths=0.5, zorder=3
+            *rows.T, s=13, c=colours[c], marker=style.class_marker(c), edgecolors="white", linewidths=0.5, zorder=3
         )
 
 
@@ -113,7 +116,7 @@ def landmark_cells(
     nearest = _unit(grid.points) @ _unit(marks).T  # (h * w, c) cosines of angles
     owner = nearest.argmax(axis=1).reshape(grid.shape)
     shades = _shades(owner, len(marks))
-    figure = style.figure(11.0, 6.2)
+    figure = style.figure(height=4.1)
     axes = figure.subplots()
     looked = np.zeros(len(marks), bool)
     if query is not None:
@@ -122,20 +125,17 @@ def landmark_cells(
     _draw_places(axes, places, index.cells_, shades, looked, query is not None)
     _draw_marks(axes, marks, query, box)
     seen = looked[index.cells_].sum()
-    asked = f"; the query looks into {probes} cells: {seen:,} places" if query is not None else ""
-    style.bare(axes, f"{len(places):,} places in the cells of {len(marks)} landmarks{asked}", 13)
+    asked = f"the query looks into {probes} cells: {seen:,} places" if query is not None else ""
+    style.bare(axes)
+    style.headline(figure, f"{len(places):,} places in the cells of {len(marks)} landmarks", asked)
     return figure
 
 
 def _draw_cells(axes: Any, grid: Grid, owner: NDArray, looked: NDArray[np.bool_]) -> None:
     """Borders of the cells; those that are looked into filled."""
     if looked.any():
-        axes.contourf(
-            looked[owner].astype(float),
-            levels=[0.5, 1.5],
-            colors=[style.tint(style.PALETTE[1], 0.35)],
-            extent=grid.extent,
-        )
+        shade = style.tint(style.PALETTE[1], 0.35)
+        axes.contourf(looked[owner].astype(float), levels=[0.5, 1.5], colors=[shade], extent=grid.extent)
     edges = np.zeros(owner.shape, bool)
     edges[:-1] |= owner[:-1] != owner[1:]
     edges[:, :-1] |= owner[:, :-1] != owner[:, 1:]
@@ -150,36 +150,17 @@ def _draw_places(
     for s, shade in enumerate(_SHADES):
         for inside in (False, True):
             some = (shades[cells] == s) & (looked[cells] == inside)
-            size, alpha = (3.0, 0.95) if inside else (1.6, 0.45 if faint else 0.7)
+            size, alpha = (1.5, 0.95) if inside else (0.8, 0.45 if faint else 0.7)
             axes.scatter(places[some, 1], places[some, 0], s=size, c=shade, alpha=alpha, linewidths=0, zorder=2)
 
 
 def _draw_marks(axes: Any, marks: NDArray, query: tuple[float, float] | None, box: tuple[float, ...]) -> None:
     west, east, south, north = box
-    axes.scatter(
-        marks[:, 1],
-        marks[:, 0],
-        s=30,
-        c=style.INK,
-        marker="o",
-        edgecolors="white",
-        linewidths=1.0,
-        zorder=4,
-        label="landmark",
-    )
+    look: dict[str, Any] = {"edgecolors": "white", "zorder": 4}
+    axes.scatter(marks[:, 1], marks[:, 0], s=14, c=style.INK, linewidths=0.7, label="landmark", **look)
     if query is not None:
-        axes.scatter(
-            query[1],
-            query[0],
-            s=230,
-            c=style.CONTRAST,
-            marker="*",
-            edgecolors="white",
-            linewidths=1.2,
-            zorder=5,
-            label="query",
-        )
-    style.legend(axes, loc="lower left", fontsize=style.TITLE)
+        axes.scatter(query[1], query[0], s=130, c=style.CONTRAST, marker="*", linewidths=0.9, label="query", **look)
+    style.legend(axes, loc="lower left")
     axes.set_xlim(west, east)
     axes.set_ylim(south, north)
     axes.set_aspect(1.0 / np.cos(np.radians((south + north) / 2)))
@@ -225,16 +206,3 @@ def _plane(X: ArrayLike) -> NDArray:
             f"a picture of regions needs rows of 2 columns, got shape {array.shape}; choose or project two"
         )
     return array
-
-
-def _legend(figure: Any, classes: NDArray) -> None:
-    from matplotlib.lines import Line2D
-
-    look: dict[str, Any] = {"linestyle": "", "markersize": 7, "markeredgecolor": "white"}
-    handles = [
-        Line2D([], [], color=shade, marker=style.class_marker(c), label=style.shorten(name), **look)
-        for c, (shade, name) in enumerate(zip(style.class_colours(len(classes)), style.names_of(classes, len(classes))))
-    ]
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=min(8, len(handles)), frameon=False, fontsize=style.LABEL
-    )

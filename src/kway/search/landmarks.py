@@ -10,13 +10,14 @@ search that saw fewer than k rows probes more cells before it gives up.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from kway.compute.kernels.cells import search_cells
+from kway.compute.kernels.cells import cell_radii, search_cells
 from kway.compute.kernels.distances import CODES, KEY
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY, offer, settle
@@ -28,12 +29,14 @@ from kway.search.index import Neighbors
 from kway.search.kmeans import assign, kmeans
 from kway.search.live import LiveIndex, Recipe, joined, without
 from kway.search.metrics import Metric
+from kway.search.pairs import Groups, by_cell, one_by_one, too_far
 from kway.search.sketch import Sketch, Sketched, learn, sample
 from kway.search.stores import Coded, Int8, coded, coded_from
 
 PROBES = 24  # until tuned: a recall near 0.996 on images with 2 sqrt(n) cells
 GROWN = 2.0  # times the rows it was trained on, after which the landmarks are placed anew
 FEW = 8  # queries answered without the pool
+ORDERED = 2**22  # cells that are ordered together: 48 MB
 TILE = 2**17  # products of one group: 512 kB
 
 
@@ -75,6 +78,13 @@ class Landmarks(Recipe):
         index = LandmarksIndex(self, metric, ids, kept, arrays=arrays, length=facts["length"], trained=facts["trained"])
         index.probes = facts["probes"]
         return index
+
+
+class Probed(NamedTuple):
+    """What a search with some number of probes found, and how many rows it measured a query (the mean)."""
+
+    found: Neighbors
+    touched: float
 
 
 class LandmarksIndex(LiveIndex):
@@ -119,6 +129,11 @@ class LandmarksIndex(LiveIndex):
         return self._rows.take(back) if isinstance(self._rows, Coded) else self._rows[back]
 
     @property
+    def measures_rows(self) -> bool:
+        """Whether distances are those of the rows as they came, and not of their codes."""
+        return not isinstance(self._rows, Coded)
+
+    @property
     def cells_(self) -> NDArray[np.int64]:
         """The cell (n_rows,) of each row, in the order of their positions."""
         cells = np.empty(self.n_rows, dtype=np.int64)
@@ -150,6 +165,9 @@ class LandmarksIndex(LiveIndex):
         """Order everything by cell: rows, their positions (`_names`), sketches, half squares."""
         order = np.argsort(cells, kind="stable")
         self._rows: Any  # (n, d) or Coded
+        self._radii: (
+            NDArray | None
+        )  # (c,) how far the rows of a cell lie from its landmark, where that bounds distances
         self._names = frozen(order.astype(np.int64))
         self._offsets = frozen(np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=self.n_landmarks))]))
         self._rows = rows.take(order) if isinstance(rows, Coded) else frozen(_gathered(rows, order))
@@ -157,13 +175,14 @@ class LandmarksIndex(LiveIndex):
         if base == "manhattan":  # the scan is the distance itself
             moved = self._rows if rows.dtype == np.float32 else (self._rows - self._sketch.mean).astype(np.float32)
             self._short, self._long = frozen(moved), frozen(np.empty((len(moved), 0), dtype=np.float32))
-            self._half, self._reach = frozen(np.zeros(len(moved), dtype=np.float32)), 0.0
+            self._half, self._reach, self._radii = frozen(np.zeros(len(moved), dtype=np.float32)), 0.0, None
         else:
             ready = self._sketched(rows) if sketched is None else sketched
             self._short, self._long = frozen(_gathered(ready.short, order)), frozen(_gathered(ready.long, order))
             norms = ready.norms[order]
             half = np.zeros_like(norms) if base == "dot" else 0.5 * norms**2
             self._half, self._reach = frozen(half.astype(np.float32)), float(norms.max(initial=0.0))
+            self._radii = None if base == "dot" else cell_radii(self._short, self._landmarks, self._offsets)
         codes = isinstance(self._rows, Coded)
         none = np.empty(0, dtype=np.float32)
         steps, centre = (self._rows.scale, self._rows.centre) if codes else (none, none)
@@ -202,22 +221,65 @@ class LandmarksIndex(LiveIndex):
         if len(queries) <= FEW:
             measured = self._search(queries, heaps, wanted)
         else:
-            most = min(4096, max(256, 2**24 // (8 * queries.shape[1])), -(-len(queries) // workers(n_jobs)))
-            blocks = spans(len(queries), most)
+            blocks = spans(len(queries), self._block(len(queries), n_jobs))
             measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), wanted), blocks, n_jobs))
         self._touched = measured / len(queries)
         return heaps.neighbors()
+
+    def nearest_by_probes(
+        self, queries: ArrayLike, k: int, steps: Sequence[int], n_jobs: int | None = None
+    ) -> list[Probed]:
+        """What `nearest` finds with each of `steps` probes (ascending), from one search; all cells: the exact answer.
+
+        A step looks only into the cells that the steps before it have not seen, so all together cost what the last
+        one alone would.
+        """
+        checked = self._queries(queries)
+        q, ask = len(checked), self._asked(checked, k)
+        kept = [empty_heaps(q, ask) for _ in steps]
+        blocks = spans(q, min(self._block(q, n_jobs), max(64, ORDERED // self.n_landmarks)))
+        work = pmap(lambda b: self._widen(checked[b], [heaps.part(b) for heaps in kept], steps), blocks, n_jobs)
+        probed = []
+        for step, heaps, touched in zip(steps, kept, np.sum(work, axis=0) / q):
+            found = heaps.neighbors()
+            short = np.flatnonzero(found.ids[:, -1] < 0)
+            if len(short):  # these would have looked further
+                found.ids[short], found.distances[short] = self._nearest(checked[short], ask, n_jobs, step)
+            probed.append(Probed(self._named(checked, found, k, n_jobs, step), float(touched)))
+        return probed
+
+    def _widen(self, queries: NDArray, kept: list[Heaps], steps: Sequence[int]) -> list[int]:
+        """Look into more and more cells and keep the heaps of every step; rows measured up to each."""
+        exact = frozen(queries.astype(np.float64))
+        sketched = self._sketch.of(self._space(exact))
+        keys = self._landmark_keys[1] - sketched.short[:, :-1] @ self._landmarks.T  # (q, c)
+        cells = np.argsort(keys, axis=1, kind="stable")
+        keys = np.take_along_axis(keys, cells, axis=1)
+        heaps, measured = empty_heaps(len(queries), kept[0].ids.shape[1]), 0
+        done, touched = 0, []
+        for step, copy in zip(steps, kept):
+            ring = slice(done, step)
+            measured += self._look(exact, sketched, heaps, self._groups(cells[:, ring], keys[:, ring], sketched, heaps))
+            copy.distances[:], copy.ids[:] = heaps
+            touched.append(measured)
+            done = step
+        return touched
+
+    def _block(self, q: int, n_jobs: int | None) -> int:
+        """Queries searched together."""
+        return min(4096, max(256, 2**24 // (8 * self.n_features)), -(-q // workers(n_jobs)))
 
     def _search(self, queries: NDArray, heaps: Heaps, probes: int) -> int:
         """A block of queries; those that saw fewer than k rows probe four times as many cells."""
         exact = frozen(queries.astype(np.float64))
         sketched = self._sketch.of(self._space(exact))
-        cells = self._probe(sketched, probes)  # (q, probes), nearest first
+        keys, cells = self._probe(sketched, probes)  # (q, probes), nearest first
         if len(queries) <= FEW:
-            measured = self._look(exact, sketched, heaps, *_one_by_one(cells))
+            measured = self._look(exact, sketched, heaps, one_by_one(cells))
         else:  # the nearest cell first: it makes the k-th distance small, and the filters sharp
-            measured = self._look(exact, sketched, heaps, *_by_cell(cells[:, :1], self.n_landmarks))
-            measured += self._look(exact, sketched, heaps, *_by_cell(cells[:, 1:], self.n_landmarks))
+            measured = self._look(exact, sketched, heaps, by_cell(cells[:, :1], self.n_landmarks))
+            others = self._groups(cells[:, 1:], keys[:, 1:], sketched, heaps)
+            measured += self._look(exact, sketched, heaps, others)
         short = heaps.distances[:, 0] >= EMPTY
         if probes < self.n_landmarks and short.any():
             where = np.flatnonzero(short)
@@ -226,8 +288,18 @@ class LandmarksIndex(LiveIndex):
             heaps.distances[where], heaps.ids[where] = again
         return measured
 
-    def _probe(self, sketched: Sketched, probes: int) -> NDArray[np.int64]:
-        """The nearest cells (q, probes) of each query, nearest first."""
+    def _groups(self, cells: NDArray[np.int64], keys: NDArray, sketched: Sketched, heaps: Heaps) -> Groups:
+        """The queries of each of their cells (q, p), keys (q, p), but for cells that hold nothing near enough."""
+        if self._radii is None:
+            return by_cell(cells, self.n_landmarks)
+        lead = sketched.short[:, :-1]
+        gaps = 2.0 * keys + np.einsum("ij,ij->i", lead, lead)[:, None]  # (q, p) squared, to the landmarks
+        blur = 1e-5 * (sketched.norms + self._reach) ** 2
+        far = too_far(gaps, self._radii[cells], heaps.distances[:, 0], blur, self.metric.base)
+        return by_cell(np.where(far, self.n_landmarks, cells), self.n_landmarks)
+
+    def _probe(self, sketched: Sketched, probes: int) -> Heaps:
+        """Keys and names (q, probes) of the nearest cells of each query, nearest first."""
         q = len(sketched.short)
         products = sketched.short[:, :-1] @ self._landmarks.T  # (q, c)
         scale, offset, names = self._landmark_keys
@@ -237,12 +309,11 @@ class LandmarksIndex(LiveIndex):
             nothing, still = frozen(np.empty((q, 0))), np.zeros(q)
         offer(KEY, products, scale, offset, nothing, nothing, names, np.arange(q), still, 0.0, 0.0, 0.0, *heaps)
         settle(*heaps)
-        return heaps.ids
+        return heaps
 
-    def _look(
-        self, exact: NDArray, sketched: Sketched, heaps: Heaps, starts: NDArray, cells: NDArray, pairs: NDArray
-    ) -> int:
+    def _look(self, exact: NDArray, sketched: Sketched, heaps: Heaps, groups: Groups) -> int:
         """Offer the rows of cells to groups of queries; rows measured in full."""
+        starts, cells, pairs = groups
         if not len(pairs):
             return 0
         short = sketched.short
@@ -298,18 +369,3 @@ def _gathered(rows: NDArray, order: NDArray) -> NDArray:
 
     pmap(work, shares(len(order), least=1024))
     return out
-
-
-def _one_by_one(cells: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """Groups of one (query, cell) pair each, nearest cells first: starts, cells, pairs."""
-    q, probes = cells.shape
-    return np.arange(q * probes + 1), cells.ravel(), np.repeat(np.arange(q), probes)
-
-
-def _by_cell(cells: NDArray, n_cells: int) -> tuple[NDArray, NDArray, NDArray]:
-    """Groups of the pairs of each cell: starts, cells, pairs."""
-    flat = cells.ravel()
-    narrow = flat.astype(np.uint16) if n_cells < 2**16 else flat  # 16 bits sort by radix, five times faster
-    pairs = np.argsort(narrow, kind="stable") // max(1, cells.shape[1])
-    starts = np.concatenate([[0], np.cumsum(np.bincount(flat, minlength=n_cells))])
-    return starts, np.arange(n_cells), pairs

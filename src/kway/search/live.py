@@ -125,35 +125,44 @@ class LiveIndex(Index):
         q, n = checked.shape[0], self.n_rows
         if n == 0 or q == 0:
             return Neighbors(np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf))
-        found, distances = self._tied_by_position(checked, min(int(k), n), n_jobs, probes)
-        ids = self._ids.names(found)
-        distances = self.metric.finish(distances)
-        return Neighbors(ids, distances) if k <= n else _padded(ids, distances, int(k))
+        found = self._nearest(checked, self._asked(checked, k), n_jobs, probes)
+        return self._named(checked, found, int(k), n_jobs, probes)
 
-    def _tied_by_position(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
-        """The k nearest, where distances that are equal in the queries' own precision count as ties.
+    def _asked(self, queries: Any, k: int) -> int:
+        """Neighbours to ask for, where k are wanted: one more where ties have to be seen."""
+        return min(k + (queries.dtype == np.float32), self.n_rows)
+
+    def _named(self, queries: Any, found: Neighbors, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
+        """The k nearest as the caller knows them, from the positions found: ties settled, ids for positions, padded."""
+        positions, distances = self._tied_by_position(queries, found, min(k, self.n_rows), n_jobs, probes)
+        ids, distances = self._ids.names(positions), self.metric.finish(distances)
+        return Neighbors(ids, distances) if k <= self.n_rows else _padded(ids, distances, k)
+
+    def _tied_by_position(
+        self, queries: Any, found: Neighbors, k: int, n_jobs: int | None, probes: int | None
+    ) -> Neighbors:
+        """The k nearest of those found, where distances that are equal in the queries' own precision count as ties.
 
         Pixels divided by 255 make sums that are equal on paper and differ in the eighth digit: in float32 they are
         ties, which go to the lower position, and not to the row whose rounding came out smaller. One neighbour more
         tells whether a tie crosses the end of the list; queries where it does ask again for more.
         """
         if queries.dtype != np.float32:
-            return self._nearest(queries, k, n_jobs, probes)
-        ask, rows = min(k + 1, self.n_rows), np.arange(queries.shape[0])
-        found, distances = self._nearest(queries, ask, n_jobs, probes)
-        touched, ids, best = self._touched, found[:, :k].copy(), distances[:, :k].copy()
+            return found
+        (positions, distances), rows = found, np.arange(queries.shape[0])
+        ask, touched, ids, best = positions.shape[1], self._touched, positions[:, :k].copy(), distances[:, :k].copy()
         while True:
             rounded = distances.astype(np.float32)
             tied = (rounded[:, 1:] == rounded[:, :-1]).any(axis=1)
-            rows, found, rounded = rows[tied], found[tied], rounded[tied]
-            order = np.lexsort((found, rounded), axis=1)[:, :k]
-            ids[rows] = np.take_along_axis(found, order, axis=1)
+            rows, positions, rounded = rows[tied], positions[tied], rounded[tied]
+            order = np.lexsort((positions, rounded), axis=1)[:, :k]
+            ids[rows] = np.take_along_axis(positions, order, axis=1)
             crosses = (rounded[:, -1] == rounded[:, k - 1]) & np.isfinite(rounded[:, -1])
             rows = rows[crosses]
             if len(rows) == 0 or ask == self.n_rows:
                 break
             ask = min(2 * ask + 8, self.n_rows)
-            found, distances = self._nearest(queries[rows], ask, n_jobs, probes)
+            positions, distances = self._nearest(queries[rows], ask, n_jobs, probes)
         self._touched = touched
         return Neighbors(ids, best)
 

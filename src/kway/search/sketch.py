@@ -16,12 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.cells import fill_sketches
+from kway.compute.kernels.cells import centre_rows, fill_sketches
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import single_blas
 
 SAMPLE = 4096  # rows, or six for each column, that the directions are learned from
-SMALL = 64  # columns up to which a row is its own sketch, and the longest short one
+SMALL = 24  # columns up to which a row is its own sketch
+SHORT = 64  # the longest short one
+SHARE = 0.95  # of a row's bytes that its short sketch, position and half square take: an index is within twice its rows
 ENERGY = 0.85  # of the variance that the short sketch should hold
 LONG = 192  # on images 48 to 96 short and 128 to 256 long coordinates take the same time within a tenth
 
@@ -44,9 +46,8 @@ class Sketch:
 
     def of(self, rows: NDArray) -> Sketched:
         """Sketches of rows (n, d)."""
-        exact = rows - self.mean  # (n, d) float64
-        squares = np.einsum("ij,ij->i", exact, exact)
-        z, width = exact.astype(np.float32), self.basis.shape[1]
+        z, squares, width = np.empty(rows.shape, np.float32), np.empty(len(rows)), self.basis.shape[1]
+        centre_rows(frozen(rows), frozen(self.mean), z, squares)
         p = z @ self.basis if width else z  # (n, M)
         short = np.empty((len(z), self.length + 1), dtype=np.float32)
         long = np.empty((len(z), width + 1 if width > self.length else 0), dtype=np.float32)
@@ -70,11 +71,11 @@ def learn(rows: NDArray, centred: bool, seed: int) -> Sketch:
         return Sketch(mean, np.empty((d, 0), dtype=np.float32), d)
     z = (exact - mean).astype(np.float32)
     spread = (z.T @ z).astype(np.float64)  # (d, d)
-    most = LONG if d >= 1.5 * LONG else SMALL
+    most = LONG if d >= 1.5 * LONG else min(SHORT, int(SHARE * d) - 4)
     values, vectors = _leading(spread, most, np.random.default_rng(seed))
     held = np.cumsum(values) / max(np.trace(spread), 1e-300)
-    length = next((m for m in (16, 24, 32, 48) if held[m - 1] >= ENERGY), SMALL)
-    kept = most if most > SMALL else length
+    length = next((m for m in (16, 24, 32, 48) if m <= most and held[m - 1] >= ENERGY), min(SHORT, most))
+    kept = most if most > SHORT else length
     return Sketch(mean, frozen(vectors[:, :kept].astype(np.float32)), length)
 
 

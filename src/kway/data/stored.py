@@ -1,0 +1,60 @@
+"""Rows that stay as they are stored: queries read block by block, so that no second copy of all of them is made.
+
+A million images of 784 bytes are 0.8 GB as they lie in a file and 3 GB as float32. Answers need a block at a time.
+
+    Stored(values (n, d), dtype)[block] -> (m, d) C-contiguous floats
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+BLOCK_BYTES = 2**26  # of a block as float64; a few blocks may be held at once
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Checked rows in the caller's memory, of any number type and order; a slice or positions give them as floats."""
+
+    values: NDArray  # (n, d) integers, float16, or floats that are not C-contiguous; perhaps a memory map
+    dtype: np.dtype  # float32 or float64: what a slice has
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        n, d = self.values.shape
+        return n, d
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, where: Any) -> NDArray:
+        return np.ascontiguousarray(self.values[where], dtype=self.dtype)
+
+
+def row_blocks(rows: Any, most: int | None = None) -> list[slice]:
+    """Slices that cover the rows (n, d), dense or CSR, each of at most `most` rows and BLOCK_BYTES as float64."""
+    n, d = rows.shape
+    values = max(1, rows.nnz // max(1, n) if sp.issparse(rows) else d)  # a row
+    size = max(1, min(BLOCK_BYTES // (8 * values), n if most is None else most))
+    return [slice(start, min(n, start + size)) for start in range(0, n, size)]
+
+
+def joined(n: int, blocks: Iterable[NDArray]) -> NDArray:
+    """Blocks, n rows in all, one behind the other as they come: never two copies of the whole."""
+    parts = iter(blocks)
+    first = next(parts)
+    if len(first) == n:
+        return first
+    out, filled = np.empty((n, *first.shape[1:]), first.dtype), len(first)
+    out[:filled] = first
+    for part in parts:
+        out[filled : filled + len(part)] = part
+        filled += len(part)
+    return out
