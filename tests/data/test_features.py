@@ -221,10 +221,22 @@ def test_bad_rows_at_transform(frame):
         features.transform(frame.rename(columns={"age": "agge"}))
     with pytest.raises(InputError, match="column 'age' was numbers in training, but says 'old' in 1 rows"):
         features.transform({"age": ["old", "3"], "colour": ["red", "red"]})
-    with pytest.raises(InputError, match="fit was given a table"):
+    with pytest.raises(InputError, match=r"of which 'colour' is a category.*columns age, colour"):
         features.transform(np.zeros((2, 2)))
     with pytest.raises(InputError, match="fit was given a matrix"):
         Features().fit(np.eye(3)).transform(frame)
+
+
+def test_a_matrix_stands_for_a_table_of_numbers():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "row": np.arange(60), "b": rng.integers(0, 9, 60)})
+    features = Features().fit(frame)
+    assert [r["kind"] for r in features.explain()] == ["number", "id", "number"]
+    np.testing.assert_array_equal(features.transform(frame.to_numpy()), features.transform(frame))
+    with pytest.raises(InputError, match="table of 3 columns, and this matrix has 2; pass a table with columns a, row"):
+        features.transform(frame[["a", "b"]].to_numpy())
+    with pytest.raises(InputError, match="this is a csr_matrix; pass a table"):
+        features.transform(sp.csr_matrix(frame.to_numpy()))
 
 
 def test_words_are_gaps_where_they_were_in_training():

@@ -3,7 +3,7 @@
 import io
 import sys
 
-from kway.data.progress import track
+from kway.data.progress import track, watched
 
 
 class Terminal(io.StringIO):
@@ -24,3 +24,16 @@ def test_a_terminal_sees_a_bar(monkeypatch):
     seen = len(screen.getvalue())
     assert list(track(iter(range(5)), "counting", 5)) == list(range(5))  # too short for a bar
     assert len(screen.getvalue()) == seen
+
+
+def test_a_watcher_is_told_in_place_of_a_bar(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    told = []
+    with watched(lambda *news: told.append(news)):
+        assert list(track("abc", "spelling", 3)) == ["a", "b", "c"]
+    assert told == [("spelling", 0, 3), ("spelling", 1, 3), ("spelling", 2, 3)]
+    assert screen.getvalue() == ""
+    assert list(track("abc", "spelling", 3, worth=2)) == ["a", "b", "c"]
+    assert len(told) == 3
+    assert "spelling" in screen.getvalue()

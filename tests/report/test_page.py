@@ -1,6 +1,7 @@
 """The page: whole, self-contained, escaped, with the figures that the outcome allows."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from kway.report.mistakes import find_mistakes, in_words, picture_shape
 from kway.report.page import write_page
-from kway.report.pictures import pictures
+from kway.report.pictures import _drawn_folds, pictures
 from kway.select.job import Wishes, run_job
 from kway.select.split import read_parts
 
@@ -54,7 +55,8 @@ def test_the_page_is_whole_and_needs_nothing_else(digits, tmp_path):
     linked = set(re.findall('<a href="#(.*?)"', text))
     assert linked == set(reader.ids)
     assert "<script" not in text
-    assert f"{100 * digits.judged.scores.accuracy:.1f} %" in text
+    assert f"{100 * digits.judged.scores.accuracy:.1f}\N{NO-BREAK SPACE}%" in text
+    assert "the folds of the comparison share them" in text
     assert "kway fit digits" in text
     assert "could not be drawn" not in text
     names = {"leaderboard", "neighbours", "alpha", "confusion", "reliability", "regions", "templates", "mistakes",
@@ -99,6 +101,21 @@ def test_a_figure_that_fails_is_left_out_with_the_reason(digits, monkeypatch):
     assert drawn["confusion"].figure is None
     assert "no ink" in drawn["confusion"].text
     assert drawn["leaderboard"].figure is not None
+
+
+def test_a_spent_budget_leaves_out_what_is_slow_to_draw(digits):
+    drawn = {p.name: p for p in pictures(replace(digits, hurried=True))}
+    assert drawn["regions"].figure is None
+    assert "budget" in drawn["regions"].text
+    assert drawn["mistakes"].figure is not None
+
+
+def test_the_picture_of_alphas_is_of_folds_and_settings_run_with_each_other():
+    nan = np.nan
+    folds, run = _drawn_folds(np.array([[0.1, 0.2, 0.3, nan], [nan, 0.2, 0.4, nan]]))
+    assert (folds.tolist(), run.tolist()) == ([0, 1], [1, 2])
+    folds, run = _drawn_folds(np.array([[0.1, 0.2, 0.3, nan], [nan, 0.2, nan, nan]]))
+    assert (folds.tolist(), run.tolist()) == ([0], [0, 1, 2])
 
 
 def test_nothing_half_written(digits, tmp_path, monkeypatch):

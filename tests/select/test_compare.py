@@ -6,9 +6,11 @@ from sklearn.datasets import load_digits, make_classification
 from sklearn.model_selection import cross_val_score
 
 from kway.errors import InputError
+from kway.select.clock import Clock
 from kway.select.compare import compare
-from kway.select.families import FAMILIES
+from kway.select.families import FAMILIES, Linear
 from kway.select.folds import fold_numbers, split_test
+from kway.select.scans import Data
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,7 @@ def test_every_family_runs_on_two_and_on_three_classes():
         X, y = make_classification(150, 6, n_informative=4, n_redundant=0, n_classes=classes, random_state=0)
         found = compare(X, y, n_folds=3)
         assert {line.model for line in found.standings} == set(FAMILIES)
+        assert found.idle == {}
         assert found.estimator().fit(X, y).score(X, y) > 0.6
 
 
@@ -63,17 +66,19 @@ def test_a_budget_cuts_the_work_but_keeps_what_was_scored(digits):
 def test_ctrl_c_keeps_the_best_so_far(digits):
     X, y = digits
 
-    def told(what, done, steps):
-        if done == 2:
+    def told(news):
+        if news.what.startswith("softmax"):
+            assert [score.folds for score in news.scores] == [1, 1]
             raise KeyboardInterrupt
 
     found = compare(X, y, ["centroid", "neighbors", "softmax"], told=told)
     assert not found.finished
     assert {line.model for line in found.standings} == {"centroid", "neighbors"}
+    assert found.problems == {"softmax": "the time was up"}
 
 
 def test_unknown_family_lists_the_known():
-    with pytest.raises(InputError, match="softmax, neighbors"):
+    with pytest.raises(InputError, match="centroid, softmax, neighbors"):
         compare([[0.0], [1.0]], [0, 1], ["forest"])
 
 
@@ -103,3 +108,14 @@ def test_splits_are_stratified_seeded_and_keep_single_rows_for_training():
     assert np.bincount(folds[codes < 3]).min() >= 19
     with pytest.raises(InputError, match="single row"):
         split_test(np.arange(4))
+
+
+def test_no_fold_learns_from_the_rows_it_is_scored_on():
+    """With hardly a penalty a start from another fold's weights, which have seen these rows, shows in the score."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 600)), rng.integers(0, 4, 300)
+    family = Linear("softmax", "SoftmaxClassifier", "softmax", alphas=(1e-7,))
+    data = Data(X, y, np.arange(300) % 5, {})
+    together = family.scan(data, [0, 1, 2, 3, 4], Clock()).accuracy
+    alone = [family.scan(data._replace(kept={}), [fold], Clock()).accuracy[0] for fold in range(5)]
+    np.testing.assert_array_equal(together, alone)

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 import kway
-from kway.cli import data, evaluate, fit, info, neighbors, predict
+from kway.cli import bench, data, evaluate, fit, info, neighbors, predict
 
 app = typer.Typer(
     name="kway",
@@ -31,6 +31,7 @@ app.command()(evaluate.evaluate)
 app.command()(info.info)
 app.command()(neighbors.neighbors)
 app.command("post-office")(neighbors.post_office)
+app.command()(bench.bench)
 app.add_typer(data.app, name="data")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kway.cli.output import Json, Target, emit_json, number, safe, say, show_table
+from kway.cli.output import Json, Moved, Target, emit_json, number, safe, say, show_table
 
 _MOST_CLASSES = 20  # lines of the table for people
 
@@ -15,13 +15,14 @@ def evaluate(
     model: Annotated[str, typer.Argument(help="A model file.")],
     data: Annotated[str, typer.Argument(help="A file or a known set (of which the test rows are taken).")],
     target: Target = None,
+    embed: Moved = None,
     json: Json = False,
 ) -> None:
     """Compare predictions with the labels in DATA."""
     from kway.cli.rows import ready
     from kway.select.judge import judge
 
-    fitted, rows = ready(model, data, target, needs_labels=True)
+    fitted, rows = ready(model, data, target, needs_labels=True, embed=embed)
     assert rows.y is not None
     scores = judge(fitted, rows.X, rows.y).scores
     classes = scores.classes

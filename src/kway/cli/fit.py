@@ -25,7 +25,7 @@ Data = Annotated[
 ]
 Model = Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)]
 Alpha = Annotated[float | None, typer.Option("--alpha", min=0.0, help="Weight of the penalty; else chosen.")]
-Budget = Annotated[str | None, typer.Option("--budget", help="Time for comparing: 60s, 2m, 1h.", metavar="TIME")]
+Budget = Annotated[str | None, typer.Option("--budget", help="Time for the whole job: 60s, 2m, 1h.", metavar="TIME")]
 Group = Annotated[str | None, typer.Option("--group", help="Column whose groups are never split.", metavar="COL")]
 Order = Annotated[str | None, typer.Option("--order", help="Column of time: the last rows test.", metavar="COL")]
 Embed = Annotated[str | None, typer.Option("--embed", help="Sentence-transformers model for text columns.")]
@@ -52,6 +52,7 @@ def fit(
 ) -> None:
     """Compare classifiers on DATA, keep the best, test it once on untouched rows, save it and write a report."""
     from kway.data.writing import refuse_missing_folder
+    from kway.select.clock import News
     from kway.select.job import run_job
 
     started = time.perf_counter()
@@ -60,9 +61,9 @@ def fit(
     wishes = _wishes(model, alpha, budget, seed, embed)
     with live() as told:
         parts = _parts(data, target, test, group, order, seed, skip_bad)
-        found = run_job(parts, wishes, told)
+        found = run_job(parts, wishes, told, started)
         if told is not None:
-            told("writing the report", 1, 1)
+            told(News("writing the report"))
         write(found, wishes, out, report, figures, target)
     result = summary(found, out, report, time.perf_counter() - started)
     if json:
@@ -84,20 +85,23 @@ def compare(
     json: Json = False,
 ) -> None:
     """Compare classifiers on DATA by cross-validation; nothing is saved, the test rows stay untouched."""
+    from kway.select.clock import Clock
     from kway.select.job import compare_parts
 
     started = time.perf_counter()
+    wishes = _wishes(model, alpha, budget, seed, embed)
     with live() as told:
         parts = _parts(data, target, None, group, order, seed, False)
-        chosen = compare_parts(parts, _wishes(model, alpha, budget, seed, embed), told)
+        chosen = compare_parts(parts, wishes, told, Clock(wishes.budget, started))
     found = chosen.comparison
     result = {
         "best": found.best.model,
         "models": found.records(),
         "finished": found.finished,
+        "idle": dict(found.idle),
         "notes": list(chosen.notes),
         "seconds": time.perf_counter() - started,
-        "data": _about(parts, chosen.features.n_features_out_, len(found.classes)),
+        "data": _about(parts, chosen.whole.X.shape[1], len(found.classes)),
     }
     if json:
         emit_json(result)
@@ -117,6 +121,7 @@ def write(found: Outcome, wishes: Wishes, out: Path, report: Path, figures: Path
         "model": line.model,
         "setting": dict(line.setting),
         "test_accuracy": found.judged.scores.accuracy,
+        "embed": str(embed) if (embed := getattr(found.model.features_, "embed_", None)) else None,
     }
     store.save(found.model, out, notes=notes)
     write_page(report, found, wishes, _command(), figures)
@@ -134,6 +139,7 @@ def summary(found: Outcome, out: Path, report: Path, seconds: float) -> dict[str
         "runner_up": None if runner is None else {**vars(runner), "test": vars(runner.test)},
         "temperature": found.temperature,
         "finished": found.comparison.finished,
+        "idle": dict(found.comparison.idle),
         "notes": list(found.notes),
         "seconds": seconds,
         "stages": found.seconds,

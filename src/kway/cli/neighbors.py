@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kway.cli.output import Json, emit_json, safe, say, show_table
+from kway.cli.output import Json, Moved, emit_json, safe, say, show_table
 
 
 def neighbors(
@@ -15,13 +15,14 @@ def neighbors(
     data: Annotated[str, typer.Argument(help="A file or a known set (of which the test rows are taken).")],
     k: Annotated[int | None, typer.Option("--k", "-k", min=1, help="Neighbours that vote; else the model's.")] = None,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Only the first so many rows.")] = None,
+    embed: Moved = None,
     json: Json = False,
 ) -> None:
     """List the neighbours of every row of DATA: their rows, labels, distances and weights."""
     from kway.cli.rows import ready
     from kway.errors import InputError
 
-    whole, found = ready(model, data, None, needs_labels=False)
+    whole, found = ready(model, data, None, needs_labels=False, embed=embed)
     X = whole.numbers(found.X) if hasattr(whole, "numbers") else found.X
     fitted = _innermost(whole)
     if not hasattr(fitted, "explain") or not hasattr(fitted, "kneighbors"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway.cli.output import Json, emit_json, safe, say
+from kway.cli.output import Json, Moved, emit_json, safe, say
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,13 +21,14 @@ def predict(
     topk: Annotated[int | None, typer.Option("--topk", min=1, help="The K best labels and their scores.")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="The probability of every class.")] = False,
     target: Annotated[str | None, typer.Option("--target", "-t", help="A column to leave out.", metavar="COL")] = None,
+    embed: Moved = None,
     json: Json = False,
 ) -> None:
     """Predict the label of every row of DATA."""
     from kway.cli.rows import ready
     from kway.data.writing import write_columns, write_csv
 
-    fitted, rows = ready(model, data, target, needs_labels=False)
+    fitted, rows = ready(model, data, target, needs_labels=False, embed=embed)
     columns = predictions(fitted, rows.X, topk, proba)
     n = len(columns["prediction"])
     if out is not None:

@@ -1,33 +1,67 @@
-"""The live view of a job: what runs now, how far it is, how long it has taken; on a terminal's stderr only."""
+"""The live view of a job on a terminal's stderr: what runs now, how far it is, and the leaderboard so far.
+
+⠹ softmax: fold 1, fit 3 of 11 ━━━━━━━╸━━━━━━━━━━━━━━━━ 0:00:12
+  neighbors-manhattan  0.9517  5 folds
+  neighbors            0.9474  5 folds
+  Ctrl-C keeps the best so far
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from kway.errors import InputError
 
+if TYPE_CHECKING:
+    from kway.select.clock import News, Score, Told
+
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_SHOWN = 5  # families of the leaderboard
+_WIDTH = 44  # letters of "neighbors-manhattan-no-text: folds 2 to 5"
 
 
 @contextmanager
-def live() -> Iterator[Callable[[str, int, int], None] | None]:
-    """A function told what runs now and the steps done of all; None where nobody is watching."""
+def live() -> Iterator[Told | None]:
+    """A function told the news of the job; None where nobody is watching."""
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
+    from rich.console import Console, Group
+    from rich.live import Live
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading (Ctrl-C keeps the best so far)", total=None)
+    from kway.data.progress import watched
+    from kway.select.clock import News
 
-        def told(what: str, done: int, steps: int) -> None:
-            bar.update(task, description=what, completed=done, total=steps)
+    console = Console(stderr=True)
+    what = TextColumn("{task.description}", table_column=Column(min_width=_WIDTH))  # the bar stays where it is
+    columns = (SpinnerColumn(), what, BarColumn(24), TimeElapsedColumn())
+    bar = Progress(*columns, console=console)
+    task = bar.add_task("reading", total=None)
+    with Live(bar, console=console, transient=True) as screen:
 
-        yield told
+        def told(news: News) -> None:
+            bar.update(task, description=news.what, completed=news.done, total=news.steps)
+            screen.update(Group(bar, _board(news.scores)) if news.scores else bar)
+
+        with watched(lambda what, done, steps: told(News(what, done, steps))):
+            yield told
+
+
+def _board(scores: tuple[Score, ...]) -> Any:
+    """The best families so far."""
+    from rich.console import Group
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for place, score in enumerate(scores[:_SHOWN]):
+        folds = "1 fold" if score.folds == 1 else f"{score.folds} folds"
+        table.add_row(f"  {score.model}", f"{score.accuracy:.4f}", folds, style="bold" if place == 0 else "dim")
+    return Group(table, "  [dim]Ctrl-C keeps the best so far[/]")
 
 
 def seconds(text: str | None) -> float | None:

@@ -37,6 +37,8 @@ def show_comparison(result: dict[str, Any]) -> None:
     for model in models:
         if model["note"]:
             say(f"{model['model']}: {safe(model['note'])}.")
+    for model, why in result["idle"].items():
+        say(f"{model}: not run, {safe(why)}.")
     for note in result["notes"]:
         say(f"Note: {safe(note)}.")
 

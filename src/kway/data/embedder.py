@@ -55,7 +55,8 @@ class Embedder:
         cache = VectorsCache(_cache_key(self.identity))
         known = cache.get(distinct)
         wanted = [text for text in distinct if text not in known]
-        for chunk in track(list(_chunks(wanted)), f"embedding {len(wanted):,} texts", len(wanted) // _CHUNK + 1):
+        chunks = list(_chunks(wanted))
+        for chunk in track(chunks, f"embedding {len(wanted):,} texts", len(chunks), worth=2):
             vectors = self._encode(chunk)
             cache.put(chunk, vectors)
             known |= dict(zip(chunk, vectors))

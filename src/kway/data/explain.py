@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kway.data.names import listing
+from kway.data.stored import row_blocks
 from kway.errors import InputError
 
 _NOT_NUMBERS = ("could not convert", "arrays of bytes/strings", "not supported between")
@@ -38,14 +39,20 @@ def explained(error: Exception, X: Any) -> InputError:
 def first_bad(X: Any) -> str:
     """Where the first value that is not finite stands, where that can be told."""
     try:
-        bad = ~np.isfinite(np.asarray(X, dtype=np.float64))
+        values = X if isinstance(X, np.ndarray) and X.dtype.kind == "f" else np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
         return ""
-    if bad.ndim != 2 or not bad.any():
+    if values.ndim != 2 or not values.size:
         return ""
-    row, column = np.unravel_index(int(bad.argmax()), bad.shape)
+    row, column, count = 0, 0, 0
+    for part in row_blocks(values):
+        bad = ~np.isfinite(values[part])
+        if not count and bad.any():
+            row, column = divmod(int(bad.argmax()), bad.shape[1])
+            row += part.start
+        count += int(bad.sum())
     names = list(getattr(X, "columns", []))
-    return f", first in row {row}, column {names[column] if names else column} ({int(bad.sum())} values)"
+    return f", first in row {row}, column {names[column] if names else column} ({count} values)" if count else ""
 
 
 def refuse_masked(X: Any, name: str) -> None:

@@ -125,10 +125,7 @@ class Features(TransformerMixin, BaseEstimator):
         return rows
 
     def _wanted_columns(self, X: Any) -> Any:
-        if not is_table(X):
-            names = listing(self.feature_names_in_)
-            raise InputError(f"fit was given a table, and this is a {type(X).__name__}; pass one with columns {names}")
-        table = as_table(X)
+        table = as_table(X) if is_table(X) else self._as_the_table_of_fit(X)
         used = dict.fromkeys(r.column for r in self.records_ if r.used)
         missing = [c for c in used if c not in table.column_names]
         if missing:
@@ -138,6 +135,24 @@ class Features(TransformerMixin, BaseEstimator):
                 f"its columns are {listing(table.column_names)}"
             )
         return table
+
+    def _as_the_table_of_fit(self, X: Any) -> Any:
+        """A matrix as a table, where its columns can only be those of fit in their order: all numbers, as many."""
+        import pyarrow as pa
+
+        names = [str(name) for name in self.feature_names_in_]
+        instead = f"pass a table with columns {listing(names)}"
+        odd = [r for r in self.records_ if r.used and r.kind not in ("number", "true/false")]
+        if odd or sp.issparse(X) or not hasattr(X, "ndim"):
+            why = f", of which {odd[0].column!r} is a {odd[0].kind}" if odd else ""
+            raise InputError(f"fit was given a table{why}, and this is a {type(X).__name__}; {instead}")
+        matrix = _matrix(X)
+        if matrix.shape[1] != len(names):
+            raise InputError(
+                f"fit was given a table of {len(names)} columns, and this matrix has {matrix.shape[1]}; {instead}, "
+                "or a matrix of these in this order"
+            )
+        return pa.table({name: matrix[:, j] for j, name in enumerate(names)})
 
     # ---- embeddings
 

@@ -111,7 +111,7 @@ def cost(
     """Cost curves on two logarithmic axes, a panel a kind of cost: {"seconds": {"kway": ..., "other": ...}, ...}.
 
     A curve through at least two points carries its exponent b, the least-squares slope of log cost over log n:
-    cost ~ n^b. Missing measurements are NaN.
+    cost ~ n^b, the size being called by the last word of `size_name`. Missing measurements are NaN.
     """
     n = np.asarray(sizes, float)
     figure = style.figure(height=3.9 if len(panels) < 2 else 3.6)
@@ -123,7 +123,8 @@ def cost(
         axes.set_xscale("log")
         axes.set_yscale("log")
         for name, values in curves.items():
-            _cost_curve(axes, n, np.asarray(values, float), name, colours[name], names.index(name))
+            label = _with_exponent(name, size_name.split()[-1], exponent(n, values))
+            _cost_curve(axes, n, np.asarray(values, float), label, colours[name], names.index(name))
         style.powers(axes.xaxis)
         style.powers(axes.yaxis)
         style.legend_above(axes, columns=2 if len(panels) < 2 else 1)
@@ -131,9 +132,16 @@ def cost(
     return figure
 
 
-def _cost_curve(axes: Any, n: NDArray, values: NDArray, name: str, colour: str, code: int) -> None:
-    slope = exponent(n, values)
-    label = name if slope is None else f"{name}:  n^{slope:.2f}"
+def _with_exponent(name: str, size: str, slope: float | None) -> str:
+    """The name of a curve with its exponent, of the size's own letter.
+
+    >>> _with_exponent("weights", "K", 1.0), _with_exponent("lists", "K", -1e-17)
+    ('weights:  K^1.00', 'lists:  K^0.00')
+    """
+    return name if slope is None else f"{name}:  {size}^{round(slope, 2) + 0.0:.2f}"
+
+
+def _cost_curve(axes: Any, n: NDArray, values: NDArray, label: str, colour: str, code: int) -> None:
     axes.plot(
         n, values, color=colour, linewidth=1.6, marker=style.class_marker(code), markersize=4.5,
         markeredgecolor="white", markeredgewidth=0.5, label=label,

@@ -37,8 +37,11 @@ def losses_by_margin(low: float = -3.0, high: float = 3.0, n_classes: int = 10) 
               label=f"cross-entropy, {n_classes} classes")  # fmt: skip
     axes.axvline(0, color=style.FAINT, linewidth=1, zorder=1)
     axes.set(xlim=(low, high), ylim=(-0.08, 4.2))
-    for x, side, words in ((0, "right", "wrong  "), (0, "left", "  right")):
-        axes.text(x, 4.05, words, ha=side, va="top", fontsize=style.SMALL, color=style.MUTED)
+    for away, side, words in ((-6, "right", "wrong"), (6, "left", "right")):  # spaces would be lost in an svg
+        axes.annotate(
+            words, (0, 4.05), xytext=(away, 0), textcoords="offset points", ha=side, va="top", fontsize=style.SMALL,
+            color=style.MUTED,
+        )  # fmt: skip
     style.legend_above(axes, columns=3)
     return figure
 

@@ -62,6 +62,7 @@ def facts(found: Outcome, wishes: Wishes, drawn: list[Picture], command: str) ->
         "test": found.judged.scores,
         "best": found.best.standing,
         "lines": found.lines,
+        "idle": found.comparison.idle,
         "classes": sorted(found.judged.scores.classes, key=lambda c: c["f1"]),
         "open_classes": len(found.model.classes_) <= _OPEN_CLASSES,
         "n_classes": len(found.model.classes_),
@@ -87,7 +88,7 @@ def _figure(picture: Picture) -> Any:
 
 
 def _percent(share: float | None, digits: int = 1) -> str:
-    return "–" if share is None else f"{100 * share:.{digits}f} %"
+    return "–" if share is None else f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
 def _size(n: int | None) -> str:

@@ -83,10 +83,12 @@ def _alpha_curve(found: Outcome) -> Picture | None:
     if line is None or len(found.comparison.scans[line.standing.model].settings) < 2:
         return None
     scan = found.comparison.scans[line.standing.model]
-    run = np.flatnonzero(np.isfinite(scan.accuracy).all(axis=0))
+    folds, run = _drawn_folds(scan.accuracy)
+    if len(run) < 2:
+        return None
     figure = figures.cross_validation(
         [scan.settings[i]["alpha"] for i in run],
-        scan.accuracy[:, run].T,
+        scan.accuracy[np.ix_(folds, run)].T,
         chosen=line.standing.setting["alpha"],
         name="alpha",
         log=True,
@@ -96,6 +98,18 @@ def _alpha_curve(found: Outcome) -> Picture | None:
         "How strongly weights are held back: too little (left) fits the noise, too much (right) cannot fit the classes."
     )
     return Picture("alpha", "Choosing the penalty", text, figure)
+
+
+def _drawn_folds(accuracy: NDArray) -> tuple[NDArray, NDArray]:
+    """Folds and settings that were all run with each other: every fold where it has several settings, else the first.
+
+    Where fits are slow only the settings beside the best go through every fold.
+    """
+    run = np.isfinite(accuracy)  # (folds, settings)
+    every = np.flatnonzero(run.all(axis=0))
+    if len(every) > 1:
+        return np.arange(len(accuracy)), every
+    return np.arange(1), np.flatnonzero(run[0])
 
 
 def _confusion(found: Outcome) -> Picture:
@@ -125,6 +139,8 @@ def _reliability(found: Outcome) -> Picture | None:
 
 def _regions(found: Outcome) -> Picture | None:
     X = found.X
+    if found.hurried:
+        return Picture("regions", "Decision regions", "Left out, as the budget was spent.", None)
     if hasattr(X, "tocsr") or not 2 <= X.shape[1] <= MOST_FEATURES or len(found.model.classes_) > MOST_CLASSES:
         return None
     step = -(-X.shape[0] // SLICE_ROWS)

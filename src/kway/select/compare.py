@@ -5,15 +5,17 @@
               leader's by more than three standard errors of a difference and three points; with `curves` also for
               the best linear and the best neighbours family, so that their cross-validation can be drawn
 
+Without a budget each of the two stages of a family ends after two minutes (a sixth of it for those that are much as
+softmax is), unless the families were named.
+
 What a family shares (one search, one Gram matrix, warm starts) is in kway.select.families. The budget and Ctrl-C end
-the work between fits; what was scored until then is kept.
+the work between fits; what was scored until then is kept, and what was not is told.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,12 +24,16 @@ from numpy.typing import NDArray
 from kway.data.gate import Rows, plain_rows
 from kway.data.labels import encode
 from kway.errors import InputError, KwayError
-from kway.select.families import ALIKE, FAMILIES, HEAVY, STRAW_MAN, Data, Family, Linear, Neighbors, Scan
+from kway.select.clock import Clock, News, Score, Told
+from kway.select.families import ALIKE, FAMILIES, STRAW_MAN, Family, Linear, Neighbors
 from kway.select.folds import fold_numbers
+from kway.select.scans import Data, Scan
 
+TOO_LATE = "the time was up"
+STOPPED = "stopped"  # how the note of a clear loser begins
+PATIENCE = 120.0  # seconds a family may take on the first fold, and again on the others, where nobody said more
+SLOW = 5.0  # seconds of the first fold from which a family is run on the others only if it may win
 HOPELESS = 0.03  # accuracy below the leader's on fold 0, beyond the noise, at which a family is not run further
-
-Told = Callable[[str, int, int], None]  # (what runs now, steps done, steps in all)
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,7 @@ class Comparison:
     finished: bool = True  # False where the budget or Ctrl-C cut it short
     families: dict[str, Family] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)  # families that could not be scored, and why
+    idle: dict[str, str] = field(default_factory=dict)  # families not worth running on such rows, and why
 
     @property
     def best(self) -> Standing:
@@ -80,6 +87,17 @@ class Comparison:
         """An unfitted estimator of a line, by default the best."""
         line = standing or self.best
         return self.families[line.model].make(line.setting, seed)
+
+    def joined(self, other: Comparison) -> Comparison:
+        """This comparison and that of other families on the same folds."""
+        return replace(
+            self,
+            standings=_ranked([*self.standings, *other.standings]),
+            scans={**self.scans, **other.scans},
+            finished=self.finished and other.finished,
+            families={**self.families, **other.families},
+            problems={**self.problems, **other.problems},
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """One plain record a line."""
@@ -99,12 +117,12 @@ def compare(
     n_folds: int = 5,
     groups: Any = None,
     order: Any = None,
-    budget: float | None = None,
+    budget: float | Clock | None = None,
     seed: int = 0,
     told: Told | None = None,
     curves: bool = False,
 ) -> Comparison:
-    """Score the families named (all by default) on rows X (n, d) with labels y (n,); `budget` in seconds.
+    """Score the families named (all by default) on rows X (n, d) with labels y (n,); `budget` in seconds, or a clock.
 
     `groups` (n,) keeps rows together, `order` (n,) validates on the last rows. `told` hears what runs now.
 
@@ -115,21 +133,32 @@ def compare(
     labels = encode(y)
     n_folds = max(2, min(n_folds, len(labels.codes)))
     data = Data(_rows(X), labels.codes, fold_numbers(labels.codes, n_folds, groups, order, seed), {})
-    chosen, left_out = _worth(_pick(families), data) if families is None else (_pick(families), {})
-    clock = _Clock(budget)
-    work = _Work(data, clock, told, len(chosen))
-    work.problems.update(left_out)
+    clock = budget if isinstance(budget, Clock) else Clock(budget)
+    chosen = _pick(families)
+    idle = {f.name: why for f in chosen if (why := f.idle(data))} if families is None else {}
+    known = {family.name: family for family in chosen if family.name not in idle}
+    patience = PATIENCE if families is None and clock.budget is None else None
+    work = _Work(data, known, clock, told, patience)
     try:
-        _first_fold(work, chosen)
-        _other_folds(work, {f.name: f for f in chosen}, curves)
+        _first_fold(work)
+        _other_folds(work, curves)
     except KeyboardInterrupt:
-        clock.cut = True
+        clock.interrupted = clock.cut = True
+    finally:
+        clock.heard = None
     if not work.scans:
         raise InputError(_nothing(work.problems))
     lines = [_standing(name, scan, work.notes.get(name, "")) for name, scan in work.scans.items()]
-    lines.sort(key=lambda s: (bool(s.note), -s.accuracy, np.inf if s.log_loss is None else s.log_loss))
-    known = {family.name: family for family in chosen}
-    return Comparison(lines, work.scans, data.folds, labels.classes, not clock.cut, known, work.problems)
+    not_run = {name: TOO_LATE for name in known if name not in work.scans and name not in work.problems}
+    problems = {**work.problems, **not_run}
+    return Comparison(_ranked(lines), work.scans, data.folds, labels.classes, not clock.cut, known, problems, idle)
+
+
+def _ranked(lines: Iterable[Standing]) -> list[Standing]:
+    """By accuracy, then by log loss; but the first is one that was not stopped as a loser."""
+    ordered = sorted(lines, key=lambda s: (-s.accuracy, np.inf if s.log_loss is None else s.log_loss))
+    first = next((line for line in ordered if not line.note.startswith(STOPPED)), ordered[0])
+    return [first, *(line for line in ordered if line is not first)]
 
 
 def _nothing(problems: dict[str, str]) -> str:
@@ -138,87 +167,116 @@ def _nothing(problems: dict[str, str]) -> str:
     return "no model could be fitted; " + "; ".join(f"{name}: {why}" for name, why in problems.items())
 
 
-@dataclass
-class _Clock:
-    """Whether time is up."""
-
-    budget: float | None
-    begun: float = 0.0
-    cut: bool = False
-
-    def __post_init__(self) -> None:
-        self.begun = time.perf_counter()
-
-    def up(self) -> bool:
-        """Asked between fits."""
-        self.cut = self.cut or (self.budget is not None and time.perf_counter() - self.begun > self.budget)
-        return self.cut
-
-
 class _Work:
     """The comparison under way."""
 
-    def __init__(self, data: Data, clock: _Clock, told: Told | None, n_families: int) -> None:
-        self.data, self.clock = data, clock
-        self._told, self._steps, self._done = told, 2 * n_families, 0
+    def __init__(
+        self, data: Data, families: dict[str, Family], clock: Clock, told: Told | None, patience: float | None
+    ) -> None:
+        self.data, self.families, self.clock, self.patience = data, families, clock, patience
+        self._told, self._done = told, 0
         self.scans: dict[str, Scan] = {}
         self.notes: dict[str, str] = {}
         self.problems: dict[str, str] = {}
 
-    def run(self, family: Family, which: list[int], what: str) -> Scan | None:
-        """A scan, or None where the time was up before any of it was done."""
-        if self.clock.up() and self.scans:
-            return None
-        if self._told is not None:
-            self._told(f"{family.name}: {what}", self._done, self._steps)
-        first = not self.scans  # however small the budget, something is scored
-        found = family.scan(self.data, which, (lambda: False) if first else self.clock.up)
+    def run(self, name: str, which: list[int], what: str, part: float = 1.0) -> None:
+        """Score a family on these folds, as far as this part of the time left goes."""
+        self._say(f"{name}: {what}", 0.0)
+        self.clock.heard = lambda done, fits: self._say(f"{name}: {what}, fit {done + 1} of {fits}", done / fits)
+        clock = self._time_of(name, part)
+        found = self.families[name].scan(self.data, which, clock)
+        if clock.cut:
+            over = TOO_LATE if self.patience is None else f"{clock.budget:.0f} s were over; give it a --budget"
+            self.notes[name] = f"not every setting was run: {over}"
+            self.clock.cut = self.patience is None
         self._done += 1
-        return found if np.isfinite(found.accuracy).any() else None
+        if np.isfinite(found.accuracy).any():
+            self.scans[name] = self.scans[name].joined(found) if name in self.scans else found
+            self.clock.keep(self.scans[self.line()[0]].fit_seconds)
+
+    def _time_of(self, name: str, part: float) -> Clock:
+        """The clock of a step; something is scored in any case, however little time there is."""
+        if self.patience is not None:
+            return Clock(self.patience / (6 if name in ALIKE else 1), heard=self.clock.heard)
+        return self.clock.share(part) if self.scans else Clock(heard=self.clock.heard)
 
     def skip(self) -> None:
         """A step that is not needed."""
         self._done += 1
 
+    def line(self) -> list[str]:
+        """Families by their best accuracy on the first fold."""
+        return sorted(self.scans, key=lambda name: -self.first(name))
 
-def _first_fold(work: _Work, chosen: list[Family]) -> None:
-    for family in chosen:
-        try:
-            found = work.run(family, [0], "fold 1")
-        except KwayError as error:
-            work.problems[family.name] = str(error)
+    def first(self, name: str) -> float:
+        """A family's best accuracy on the first fold."""
+        return float(np.nanmax(self.scans[name].accuracy[0]))
+
+    def _say(self, what: str, part: float) -> None:
+        if self._told is not None:
+            scores = sorted((_score(name, scan) for name, scan in self.scans.items()), key=lambda s: -s.accuracy)
+            self._told(News(what, self._done + part, 2 * len(self.families), tuple(scores)))
+
+
+def _first_fold(work: _Work) -> None:
+    for name in work.families:
+        if work.scans and work.clock.up():
+            work.problems[name] = TOO_LATE
             continue
-        if found is not None:
-            work.scans[family.name] = found
+        try:
+            work.run(name, [0], "fold 1", part=0.5)  # the first must not leave nothing to the others
+        except KwayError as error:
+            work.problems[name] = str(error)
+            continue
+        if name not in work.scans:
+            late = work.notes.pop(name, TOO_LATE)
+            work.problems[name] = TOO_LATE if TOO_LATE in late else late
 
 
-def _other_folds(work: _Work, families: dict[str, Family], curves: bool) -> None:
+def _other_folds(work: _Work, curves: bool) -> None:
     rest = list(range(1, int(work.data.folds.max()) + 1))
     if not rest or not work.scans:
         return
     held = int((work.data.folds == 0).sum())
-    lead = max(float(np.nanmax(scan.accuracy[0])) for scan in work.scans.values())
-    noise = 3 * np.sqrt(2 * max(lead * (1 - lead), 1 / held) / held)
-    line = sorted(work.scans, key=lambda n: -float(np.nanmax(work.scans[n].accuracy[0])))
-    drawn = _drawn(line, families) if curves else set()
+    line = work.line()
+    lead = work.first(line[0])
+    far = max(HOPELESS, 3 * float(np.sqrt(2 * max(lead * (1 - lead), 1 / held) / held)))
+    drawn = _drawn(work, line) if curves else set()
     for name in line:
-        own = float(np.nanmax(work.scans[name].accuracy[0]))
-        if own < lead - max(HOPELESS, float(noise)) and name not in drawn:
-            work.notes[name] = f"stopped after fold 1 of {len(rest) + 1}: {own:.3f} against {lead:.3f}"
+        why = _hopeless(work, name, lead, far)
+        if why and name not in drawn:
+            work.notes[name] = f"{STOPPED} after fold 1 of {len(rest) + 1}: {why}"
             work.skip()
             continue
-        more = work.run(families[name], rest, f"folds 2 to {len(rest) + 1}")
-        if more is not None:
-            work.scans[name] = work.scans[name].joined(more)
-        elif work.clock.cut:
-            work.notes[name] = "the time was up after fold 1"
+        swept = isinstance(work.families[name], Neighbors)  # its one search has served every fold already
+        if swept or not work.clock.up():
+            work.run(name, rest, f"folds 2 to {len(rest) + 1}")
+        run = int(np.isfinite(work.scans[name].accuracy[:, work.scans[name].best]).sum())
+        if run <= len(rest) and (work.patience is None or name not in work.notes):
+            work.notes[name] = f"the time was up after {run} of {len(rest) + 1} folds"
 
 
-def _drawn(line: list[str], families: dict[str, Family]) -> set[str]:
-    """The best linear and the best neighbours family of a line that has the best first; a slow one is not worth it."""
-    kinds = (Linear, Neighbors)
-    best = [next((n for n in line if isinstance(families[n], kind) and n != "svm"), None) for kind in kinds]
-    return {name for name in best if name is not None}
+def _hopeless(work: _Work, name: str, lead: float, far: float) -> str:
+    """Why a family is not run on more folds; "" where it is."""
+    own, scan = work.first(name), work.scans[name]
+    if own < lead - far:
+        return f"{own:.3f} against {lead:.3f}"
+    if name in ALIKE and "softmax" in work.scans and scan.seconds > SLOW and own <= work.first("softmax"):
+        return f"{own:.3f}, no better than softmax, and slow"
+    return ""
+
+
+def _drawn(work: _Work, line: list[str]) -> set[str]:
+    """The best linear family that is quick, and the best neighbours, of a line that has the best first."""
+    linear = [n for n in line if isinstance(work.families[n], Linear) and work.scans[n].seconds < SLOW]
+    near = [n for n in line if isinstance(work.families[n], Neighbors)]  # searched already
+    return {*linear[:1], *near[:1]}
+
+
+def _score(name: str, scan: Scan) -> Score:
+    scores = scan.accuracy[:, scan.best]
+    scores = scores[np.isfinite(scores)]
+    return Score(name, float(scores.mean()), len(scores))
 
 
 def _standing(name: str, scan: Scan, note: str) -> Standing:
@@ -240,15 +298,6 @@ def _pick(families: Iterable[str | Family] | None) -> list[Family]:
     if unknown or not given:
         raise InputError(f"families must be among {', '.join(FAMILIES)}; got {', '.join(map(str, unknown)) or 'none'}")
     return [known[name] if isinstance(name, str) else name for name in given]
-
-
-def _worth(families: list[Family], data: Data) -> tuple[list[Family], dict[str, str]]:
-    """The families to run unless asked for by name, and why the others are not."""
-    seconds = data.pass_seconds()
-    if seconds < HEAVY:
-        return families, {}
-    why = f"one pass over the rows takes about {seconds:.1f} s, and softmax stands for the linear ones; ask by name"
-    return [f for f in families if f.name not in ALIKE], dict.fromkeys(ALIKE, why)
 
 
 def _rows(X: Any) -> Rows:

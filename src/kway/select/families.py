@@ -6,70 +6,35 @@ neighbours   a metric over every k and vote from one search (kway.neighbors.swee
 centroid     one fit a fold
 
 Scan: accuracy and log loss (folds, settings)
+
+A family says itself when it is not worth running unless it is asked for by name (`idle`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 import kway
-from kway.data.gate import Rows
 from kway.linear.losses import LOSSES
-from kway.linear.path import LEAST_PROBABILITY, alpha_path
+from kway.linear.path import alpha_path
 from kway.neighbors.sweep import sweep
+from kway.select.clock import Clock
+from kway.select.scans import Data, Scan, mean_square, scores_of
 
 SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
 MOST_NEIGHBORS = 50
-HEAVY = 0.1  # seconds of one pass over the rows above which alphas far from the best are not run on every fold
-
-
-class Data(NamedTuple):
-    """What every family is scored on: rows (n, d), codes (n,), folds (n,); `kept` holds what a later scan can use."""
-
-    X: Rows
-    codes: NDArray[np.int64]
-    folds: NDArray[np.int64]
-    kept: dict[str, Any]
-
-    def pass_seconds(self) -> float:
-        """About what one gradient of a linear loss over all rows and classes takes, on two cores of 2023."""
-        width = int(self.codes.max()) + 1
-        work = self.X.nnz * width / 3e8 if hasattr(self.X, "nnz") else self.X.size * width / 3e10
-        return float(work + 40 * self.X.shape[1] * width / 1e9)  # the solver keeps 40 vectors of d K numbers
-
-
-@dataclass(frozen=True)
-class Scan:
-    """Settings of a family with their scores, (folds, settings), nan where a fold was not run."""
-
-    settings: list[dict[str, Any]]
-    accuracy: NDArray[np.float64]
-    log_loss: NDArray[np.float64]
-    seconds: float  # of the whole scan
-
-    def joined(self, other: Scan) -> Scan:
-        """This scan and another of the same settings on more folds."""
-        return Scan(
-            self.settings,
-            np.vstack([self.accuracy, other.accuracy]),
-            np.vstack([self.log_loss, other.log_loss]),
-            self.seconds + other.seconds,
-        )
-
-    @property
-    def best(self) -> int:
-        """The setting of the highest mean accuracy, of those run on most folds; among equals the lower log loss."""
-        run = np.isfinite(self.accuracy).sum(axis=0)
-        mean = np.where(run == run.max(), _means(self.accuracy), -np.inf)
-        loss = np.nan_to_num(_means(self.log_loss), nan=np.inf)
-        return int(np.lexsort((loss, -mean))[0])
+HEAVY = 0.1  # seconds of one pass over the rows above which only alphas near the best are run
+FIRST = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
+COLD = 2.0  # a fit from nothing against one from the alpha before it
+PROBED = 256  # rows that are asked first where all might take too long, to tell how long
+LONG = 1e11  # values compared with values from which that may be
 
 
 class Family(Protocol):
@@ -80,8 +45,12 @@ class Family(Protocol):
         """What the leaderboard calls it."""
         ...
 
-    def scan(self, data: Data, which: list[int], stop: Callable[[], bool]) -> Scan:
-        """Score every setting on the folds `which`."""
+    def scan(self, data: Data, which: list[int], clock: Clock) -> Scan:
+        """Score every setting on the folds `which`, as far as the clock allows."""
+        ...
+
+    def idle(self, data: Data) -> str:
+        """Why it is not worth running on these rows unless asked for by name; "" where it is."""
         ...
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
@@ -100,27 +69,51 @@ class Linear:
     params: dict[str, Any] = field(default_factory=dict)
     alphas: tuple[float, ...] = ()  # instead of shares
 
-    def scan(self, data: Data, which: list[int], stop: Callable[[], bool]) -> Scan:
+    def scan(self, data: Data, which: list[int], clock: Clock) -> Scan:
         """Every alpha, strong to weak, with warm starts and one preconditioner."""
         begun = time.perf_counter()
         binary = data.codes.max() == 1 or self.params.get("multiclass") == "one-vs-all"
         form = LOSSES[self.loss].columns if binary else LOSSES[self.loss].joint
         alphas = self.alphas or tuple(float(f"{share * mean_square(data.X):.2g}") for share in self.shares)
-        own = self._worth(data, len(alphas))
-        found = alpha_path(data.X, data.codes, form, [alphas[i] for i in own], data.folds, which, stop=stop)
-        scores = np.full((2, len(which), len(alphas)), np.nan)
-        scores[:, :, own] = found.accuracy, found.log_loss
-        settings = [{"alpha": alpha} for alpha in alphas]
-        scan = Scan(settings, scores[0], scores[1], time.perf_counter() - begun)
+        accuracy, loss, seconds = np.full((3, len(which), len(alphas)), np.nan)
+        for own in self._pieces(data, accuracy):
+            stop = clock.pace(len(own) * len(which))
+            for row, fold in enumerate(which):  # one by one: a start from another fold has learned from these rows
+                path = alpha_path(data.X, data.codes, form, [alphas[i] for i in own], data.folds, [fold], stop=stop)
+                accuracy[row, own], loss[row, own], seconds[row, own] = path.accuracy, path.log_loss, path.seconds
+            if clock.up():
+                break
+        run = np.isfinite(seconds)
+        one = COLD * float(seconds[run].mean()) if run.any() else 0.0
+        scan = Scan([{"alpha": alpha} for alpha in alphas], accuracy, loss, time.perf_counter() - begun, one)
         data.kept.setdefault(self.name, scan)
         return scan
 
-    def _worth(self, data: Data, n: int) -> list[int]:
-        """Alphas to run: all, or where a fit takes long only those around the best of the first scan."""
-        first = data.kept.get(self.name)
-        if first is None or data.pass_seconds() < HEAVY:
-            return list(range(n))
-        return list(range(max(0, first.best - 2), min(n, first.best + 3)))
+    def _pieces(self, data: Data, accuracy: NDArray) -> Iterator[list[int]]:
+        """Alphas to run together, by place: all, or where a fit takes long a few in the middle, and then two more at
+        a time while the best lies at an end; on later folds the best of the first and those beside it."""
+        n, first = accuracy.shape[1], data.kept.get(self.name)
+        if data.pass_seconds() < HEAVY or n < FIRST[1]:
+            yield list(range(n))
+            return
+        if first is not None:
+            yield list(range(max(0, first.best - 1), min(n, first.best + 2)))
+            return
+        low, high = FIRST
+        yield list(range(low, high))
+        while True:
+            best = int(np.nanargmax(accuracy[0]))
+            if best == low > 0:
+                low, piece = max(0, low - 2), range(max(0, low - 2), low)
+            elif best == high - 1 < n - 1:
+                high, piece = min(n, high + 2), range(high, min(n, high + 2))
+            else:
+                return
+            yield list(piece)
+
+    def idle(self, data: Data) -> str:
+        """Softmax stands for the others where a fit is slow."""
+        return _stood_for(self.name, data)
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """The estimator of an alpha."""
@@ -135,17 +128,39 @@ class Neighbors:
     metric: str
     votes: tuple[str, ...] = ("uniform", "distance")
 
-    def scan(self, data: Data, which: list[int], stop: Callable[[], bool]) -> Scan:
+    def scan(self, data: Data, which: list[int], clock: Clock) -> Scan:
         """Every k and vote of every fold from one search, kept for the folds that are asked for later."""
         begun = time.perf_counter()
         folds = np.where(data.folds < 0, data.folds.max() + 1, data.folds)  # never asked for, but asked by the others
         k_max = min(MOST_NEIGHBORS, int(len(folds) - np.bincount(folds).max()))
+        settings = [{"weights": vote, "n_neighbors": k + 1} for vote in self.votes for k in range(k_max)]
         if self.name not in data.kept:
+            if data.pairs() > LONG and clock.up(self._estimate(data, k_max)):
+                nothing = np.full((len(which), len(settings)), np.nan)
+                return Scan(settings, nothing, nothing, time.perf_counter() - begun)
             data.kept[self.name] = sweep(data.X, data.codes, folds, k_max, self.votes, self.metric)
         found = data.kept[self.name]
-        settings = [{"weights": vote, "n_neighbors": k + 1} for vote in self.votes for k in range(k_max)]
         flat = lambda scores: scores.reshape(scores.shape[0], -1)[which]  # noqa: E731
-        return Scan(settings, flat(found.accuracy), flat(found.log_loss), time.perf_counter() - begun)
+        seconds = time.perf_counter() - begun
+        return Scan(settings, flat(found.accuracy), flat(found.log_loss), seconds, seconds / 4)
+
+    def _estimate(self, data: Data, k_max: int) -> float:
+        """Seconds of the search, from that of a few rows."""
+        n = data.X.shape[0]
+        model = kway.NeighborsClassifier(metric=self.metric).fit(data.X, data.codes)
+        asked = data.X[:: max(1, n // PROBED)]
+        model.kneighbors(asked[:8], k_max)  # compiled
+        begun = time.perf_counter()
+        model.kneighbors(asked, k_max)
+        return (time.perf_counter() - begun) * n / asked.shape[0]
+
+    def idle(self, data: Data) -> str:
+        """Where metrics agree on who is near one is enough, and L1 says little of sparse rows."""
+        if self.metric == "euclidean" and data.unit:
+            return "rows have length 1, and the nearest by distance are then the nearest by cosine"
+        if self.metric == "manhattan" and data.sparse:
+            return "L1 between sparse rows counts the columns that only one has: slow, and seldom right"
+        return ""
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """The estimator of a k and a vote."""
@@ -160,11 +175,12 @@ class Plain:
     estimator: str
     settings: tuple[dict[str, Any], ...] = ({},)
 
-    def scan(self, data: Data, which: list[int], stop: Callable[[], bool]) -> Scan:
+    def scan(self, data: Data, which: list[int], clock: Clock) -> Scan:
         """A fit a setting and fold."""
         begun = time.perf_counter()
         accuracy = np.full((len(which), len(self.settings)), np.nan)
         loss = accuracy.copy()
+        stop = clock.pace(accuracy.size)
         for row, fold in enumerate(which):
             inside = data.folds == fold
             for column, setting in enumerate(self.settings):
@@ -172,7 +188,12 @@ class Plain:
                     break
                 model = self.make(setting, 0).fit(data.X[~inside], data.codes[~inside])
                 accuracy[row, column], loss[row, column] = scores_of(model, data.X[inside], data.codes[inside])
-        return Scan(list(self.settings), accuracy, loss, time.perf_counter() - begun)
+        seconds = time.perf_counter() - begun
+        return Scan(list(self.settings), accuracy, loss, seconds, seconds / max(1, int(np.isfinite(accuracy).sum())))
+
+    def idle(self, data: Data) -> str:
+        """The perceptron is a linear one too."""
+        return _stood_for(self.name, data)
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """The estimator of a setting."""
@@ -180,46 +201,27 @@ class Plain:
         return model.set_params(random_state=seed) if "random_state" in model.get_params() else model
 
 
-def mean_square(X: Rows) -> float:
-    """Mean of |x|^2 over some 10,000 rows; 1 where that is no scale."""
-    some = X[:: max(1, X.shape[0] // 10_000)]
-    values = some.data if hasattr(some, "tocsr") else some
-    mean = float(np.square(values, dtype=np.float64).sum() / max(1, some.shape[0]))
-    return mean if np.isfinite(mean) and mean > 0 else 1.0
-
-
-def scores_of(model: Any, X: Rows, codes: NDArray) -> tuple[float, float]:
-    """Accuracy, and log loss where the model has probabilities (nan otherwise), on rows it has not seen."""
-    accuracy = float(np.mean(model.predict(X) == codes))
-    if not hasattr(model, "predict_proba"):
-        return accuracy, np.nan
-    p = model.predict_proba(X)
-    place = np.searchsorted(model.classes_, codes)
-    place = np.minimum(place, len(model.classes_) - 1)
-    known = model.classes_[place] == codes
-    own = np.where(known, p[np.arange(len(codes)), place], 0.0)
-    return accuracy, float(-np.log(np.maximum(own, LEAST_PROBABILITY)).mean())
-
-
-def _means(scores: NDArray) -> NDArray:
-    """Mean over the folds that were run; nan where none was."""
-    run = np.isfinite(scores)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(run, scores, 0).sum(axis=0) / run.sum(axis=0)
+def _stood_for(name: str, data: Data) -> str:
+    """Why a linear family gives way to softmax on these rows; "" where it does not."""
+    seconds = data.pass_seconds()
+    if name not in ALIKE or seconds < HEAVY:
+        return ""
+    return f"one pass over the rows takes about {seconds:.1f} s, and softmax stands for the linear ones; ask by name"
 
 
 FAMILIES: dict[str, Any] = {  # name -> Family
     family.name: family
     for family in (
+        # those that most often win first and the slowest last, so that a budget cuts what is missed least
+        Plain("centroid", "CentroidClassifier", ({"metric": "euclidean"}, {"metric": "cosine"})),
         Linear("softmax", "SoftmaxClassifier", "softmax"),
         Neighbors("neighbors", "euclidean"),
         Neighbors("neighbors-cosine", "cosine"),
         Neighbors("neighbors-manhattan", "manhattan"),
-        Plain("centroid", "CentroidClassifier", ({"metric": "euclidean"}, {"metric": "cosine"})),
         Linear("least-squares", "LeastSquaresClassifier", "squared", FEW_SHARES),
         Linear("logistic", "LogisticClassifier", "logistic", FEW_SHARES, {"multiclass": "one-vs-all"}),
         Plain("perceptron", "PerceptronClassifier", ({},)),
-        Linear("svm", "SVMClassifier", "hinge", FEW_SHARES),  # the slowest, so that a budget spares the others
+        Linear("svm", "SVMClassifier", "hinge", FEW_SHARES),
     )
 }
 ALIKE = ("least-squares", "logistic", "perceptron", "svm")  # as softmax, with a line between classes: seldom better

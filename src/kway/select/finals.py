@@ -1,6 +1,6 @@
 """The leaderboard's models fitted on all training rows: what they take to fit, to ask and to keep.
 
-The best and the runner-up are always fitted; the others while their estimated time is small and the budget lasts.
+The best is always fitted; the runner-up while the budget lasts, the others if they are quick besides.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kway.data.gate import Rows
 from kway.errors import InputError, KwayError
+from kway.select.clock import Clock
 from kway.select.compare import Comparison, Standing
 
 WORTH = 10.0  # estimated seconds that a fit of a loser may take, only to be timed
@@ -38,32 +39,33 @@ class Line:
 
 
 def fit_lines(
-    found: Comparison, X: Rows, y: NDArray, seed: int, up: Callable[[], bool], told: Callable[[str], None]
+    found: Comparison,
+    rows_of: Callable[[str], Rows],
+    y: NDArray,
+    seed: int,
+    clock: Clock,
+    told: Callable[[str], None],
 ) -> list[Line]:
-    """The leaderboard, best first; a model that cannot be fitted goes to the end with the reason."""
+    """The leaderboard, best first, each fitted on the rows of its family; one that cannot be goes to the end."""
     lines: list[Line] = []
     failed: list[Line] = []
     for standing in found.standings:
-        needed = len([line for line in lines if line.model is not None]) < 2
-        if not needed and (up() or _estimate(found, standing) > WORTH):
+        seconds = found.scans[standing.model].fit_seconds
+        n_fitted = sum(line.model is not None for line in lines)
+        if n_fitted and (clock.up(seconds) or (n_fitted > 1 and seconds > WORTH)):
             lines.append(Line(standing))
             continue
         told(f"{standing.model}: all training rows")
         try:
-            lines.append(_fitted(found.estimator(standing, seed), standing, X, y))
+            lines.append(_fitted(found.estimator(standing, seed), standing, rows_of(standing.model), y))
         except KwayError as error:
             failed.append(Line(replace(standing, note=f"could not be fitted: {error}")))
+            continue
+        if n_fitted == 0:
+            clock.keep(lines[-1].fit_seconds or 0.0)
     if not lines or lines[0].model is None:
         raise InputError(f"no model could be fitted; {failed[0].standing.model}: {failed[0].standing.note}")
     return lines + failed
-
-
-def _estimate(found: Comparison, standing: Standing) -> float:
-    """Seconds of one fit, from those of the scan, in which every setting of a path was fitted on every fold."""
-    scan = found.scans[standing.model]
-    if "n_neighbors" in standing.setting:  # one search served all
-        return scan.seconds / len(scan.accuracy)
-    return scan.seconds / max(1, int(np.isfinite(scan.accuracy).sum()))
 
 
 def _fitted(estimator: Any, standing: Standing, X: Rows, y: NDArray) -> Line:

@@ -1,12 +1,15 @@
 """The main job: rows -> features -> families compared -> the best refitted and calibrated -> tested once.
 
 Test rows are transformed and predicted at the very end; nothing is chosen by them.
+
+A budget is for the whole job. Seconds for the end (refit, calibration, test, page) are put aside from what fits of
+the leader have taken; the comparison gets the rest, and the notes say what was cut.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,22 +17,26 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kway.confidence import TemperatureScaledClassifier
+from kway.confidence import TemperatureScaledClassifier, heldout
+from kway.confidence.heldout import Split
 from kway.data.features import Features
 from kway.data.labels import encode
 from kway.data.names import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier
-from kway.select.compare import Comparison, compare
+from kway.select.clock import Clock, News, Told
+from kway.select.compare import TOO_LATE, Comparison, compare
 from kway.select.families import FAMILIES, STRAW_MAN, Family, Linear
 from kway.select.finals import Line, fit_lines
 from kway.select.judge import Judged, McNemar, judge, mcnemar
 from kway.select.split import Parts
+from kway.select.views import NO_TEXT, View, families_without_text, without_text
 
-CROSS_FITTED = 5.0  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
+FOLDS = 5  # of the calibration, as a rule
+CROSS_FITTED = 1.0  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
+MANY = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
+PAGE = 4.0  # seconds that test and page take at least
 STRAW_WIDTH = 3000  # features up to which the straw man, a dense solve, is worth fitting
-
-Told = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class Outcome:
     temperature: float | None
     notes: tuple[str, ...]
     seconds: dict[str, float]  # of the stages
+    hurried: bool = False  # the budget is spent: the page leaves out what is slow to draw
 
     @property
     def best(self) -> Line:
@@ -80,49 +88,80 @@ class Outcome:
 class Compared:
     """The job up to the choice."""
 
-    features: Features
-    X: Any
+    whole: View
+    no_text: View | None
     comparison: Comparison
     notes: tuple[str, ...]
 
+    def view(self, model: str) -> View:
+        """The rows as this family of the leaderboard was given them."""
+        return self.no_text if self.no_text is not None and model.endswith(NO_TEXT) else self.whole
 
-def compare_parts(parts: Parts, wishes: Wishes, told: Told | None = None) -> Compared:
+
+def compare_parts(parts: Parts, wishes: Wishes, told: Told | None = None, clock: Clock | None = None) -> Compared:
     """Features learned from the training rows, and the families compared on them."""
+    clock = clock or Clock(wishes.budget)
     features = Features(embed=wishes.embed, image=parts.image)
-    X = features.fit_transform(parts.rows)
-    found = compare(
-        X, parts.y, families_of(wishes), wishes.n_folds, parts.groups, parts.order, wishes.budget, wishes.seed, told,
-        curves=True,
-    )  # fmt: skip
-    cut = () if found.finished else ("the comparison was cut short; the best until then was kept",)
-    reasons = dict.fromkeys(found.problems.values())
-    names = {why: listing(n for n, w in found.problems.items() if w == why) for why in reasons}
-    left_out = tuple(f"{names[why]} was left out: {why}" for why in reasons)
-    return Compared(features, X, found, (*parts.notes, *cut, *left_out))
+    whole = View(features, features.fit_transform(parts.rows))
+    run = lambda X, families: compare(  # noqa: E731
+        X, parts.y, families, wishes.n_folds, parts.groups, parts.order, clock, wishes.seed, told, curves=True
+    )
+    found = run(whole.X, families_of(wishes))
+    no_text = without_text(features, parts.rows) if wishes.families is None and not clock.up() else None
+    if no_text is not None:
+        found = found.joined(run(no_text.X, families_without_text()))
+    notes = (*parts.notes, *_cut_notes(found, clock), *_left_out(found.problems))
+    return Compared(whole, no_text, found, notes)
 
 
-def run_job(parts: Parts, wishes: Wishes, told: Told | None = None) -> Outcome:
-    """Compare, refit, calibrate, test once."""
-    clock = _Clock()
-    chosen = compare_parts(parts, wishes, told)
-    clock.lap("compare")
-    say = (lambda what: None) if told is None else (lambda what: told(what, 1, 1))
-    spent = lambda: wishes.budget is not None and clock.total() > wishes.budget  # noqa: E731
-    lines = fit_lines(chosen.comparison, chosen.X, parts.y, wishes.seed, spent, say)
-    clock.lap("refit")
+def _cut_notes(found: Comparison, clock: Clock) -> tuple[str, ...]:
+    """What the budget or Ctrl-C cut, in words."""
+    if found.finished:
+        return ()
+    why = "Ctrl-C" if clock.interrupted else f"the budget of {clock.budget:g} s"
+    late = [name for name, reason in found.problems.items() if reason == TOO_LATE]
+    short = [line.model for line in found.standings if TOO_LATE in line.note]
+    told = f"{why} cut the comparison short; the best until then was kept"
+    told += f"; not run: {listing(late)}" if late else ""
+    return (told + (f"; not with every setting or fold: {listing(short)}" if short else ""),)
+
+
+def _left_out(problems: dict[str, str]) -> tuple[str, ...]:
+    reasons = [why for why in dict.fromkeys(problems.values()) if why != TOO_LATE]
+    names = {why: listing(n for n, w in problems.items() if w == why) for why in reasons}
+    return tuple(f"{names[why]} was left out: {why}" for why in reasons)
+
+
+def run_job(parts: Parts, wishes: Wishes, told: Told | None = None, begun: float | None = None) -> Outcome:
+    """Compare, refit, calibrate, test once; the budget counts from `begun` (time.perf_counter()), by default now."""
+    laps = _Laps()
+    clock = Clock(wishes.budget, laps.begun if begun is None else begun, _ending)
+    chosen = compare_parts(parts, wishes, told, clock)
+    laps.lap("compare")
+    say = (lambda what: None) if told is None else (lambda what: told(News(what)))
+    lines = fit_lines(chosen.comparison, lambda model: chosen.view(model).X, parts.y, wishes.seed, clock, say)
+    features, X = chosen.view(lines[0].standing.model)
+    laps.lap("refit")
     say("calibrating")
-    calibrated, trouble = calibrate(lines[0], chosen, parts, wishes)
-    clock.lap("calibrate")
+    calibrated, trouble = calibrate(lines[0], X, chosen.comparison.folds, parts, wishes.seed, clock)
+    laps.lap("calibrate")
     say("testing")
-    test_X = chosen.features.transform(parts.test_rows)
+    test_X = features.transform(parts.test_rows)
     judged = judge(calibrated, test_X, parts.test_y)
-    runner_up = _runner_up(lines, judged, test_X, parts.test_y)
-    baselines = _baselines(chosen.X, test_X, parts)
-    clock.lap("test")
+    runner_up = _runner_up(lines, judged, chosen, parts, test_X)
+    baselines = _baselines(X, test_X, parts)
+    laps.lap("test")
+    clock.reserve = PAGE
     return Outcome(
-        parts, chosen.X, test_X, chosen.comparison, lines, FeaturedClassifier.of(chosen.features, calibrated), judged,
-        baselines, runner_up, getattr(calibrated, "temperature_", None), (*chosen.notes, *trouble), clock.laps,
+        parts, X, test_X, chosen.comparison, lines, FeaturedClassifier.of(features, calibrated), judged,
+        baselines, runner_up, getattr(calibrated, "temperature_", None), (*chosen.notes, *trouble), laps.seconds,
+        hurried=clock.up(),
     )  # fmt: skip
+
+
+def _ending(fit_seconds: float) -> float:
+    """Seconds from the choice to the page: a fit on all rows, one on four fifths of them for the temperature."""
+    return 1.8 * fit_seconds + PAGE
 
 
 def families_of(wishes: Wishes) -> list[str | Family] | None:
@@ -136,27 +175,52 @@ def families_of(wishes: Wishes) -> list[str | Family] | None:
     return [replace(f, alphas=(wishes.alpha,)) if isinstance(f, Linear) else f for f in chosen]
 
 
-def calibrate(line: Line, chosen: Compared, parts: Parts, wishes: Wishes) -> tuple[Any, tuple[str, ...]]:
+def calibrate(
+    line: Line, X: Any, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock
+) -> tuple[Any, tuple[str, ...]]:
     """The winner with a temperature learned on rows it did not see, and a note where that cannot be done."""
-    plain = line.model
-    cv: Any = 5
-    if parts.groups is not None or parts.order is not None:
-        folds = chosen.comparison.folds
-        cv = [(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
-    elif (line.fit_seconds or 0.0) > CROSS_FITTED:
-        cv = 0.2
+    cv = _held_out(line, folds, parts, seed, clock)
     try:
-        return TemperatureScaledClassifier(clone(plain), cv, wishes.seed).fit(chosen.X, parts.y), ()
+        if cv != FOLDS and len(cv) == 1:
+            return _scaled_once(line.model, X, parts.y, cv[0], seed), ()
+        scaled = TemperatureScaledClassifier(clone(line.model), cv, seed).fit(X, parts.y)
+        return (scaled if cv == FOLDS else _forget_rows(scaled)), ()
     except (KwayError, AttributeError) as error:
-        return plain, (f"probabilities are not calibrated: {error}",)
+        return line.model, (f"probabilities are not calibrated: {error}",)
 
 
-def _runner_up(lines: list[Line], judged: Judged, X: Any, y: NDArray) -> RunnerUp | None:
+def _held_out(line: Line, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock) -> Any:
+    """`cv` of the calibration: five folds, or one split where fits are slow and rows many; pairs keep groups, order."""
+    clock.reserve = PAGE
+    seconds = line.fit_seconds or 0.0
+    once = clock.up(FOLDS * seconds) or (seconds > CROSS_FITTED and parts.n > MANY)
+    if parts.order is not None or parts.groups is not None:  # rows drawn at random would be too easy
+        pairs = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
+        return pairs[:1] if once else pairs
+    return [heldout.hold_out(encode(parts.y).codes, 0.2, np.random.RandomState(seed))] if once else FOLDS
+
+
+def _forget_rows(scaled: Any) -> Any:
+    """Row numbers of this training set have no place in the parameters of a model file."""
+    return scaled.set_params(cv="prefit", estimator=scaled.estimator_)
+
+
+def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any:
+    """The fitted model with the temperature that a fit of it on part of the rows needs on the others: one fit only."""
+    part = clone(model).fit(heldout.take(X, split.learn), y[split.learn])
+    scaled = TemperatureScaledClassifier(part, "prefit", seed)
+    scaled.fit(heldout.take(X, split.held), y[split.held])
+    scaled._adopt(model)
+    return _forget_rows(scaled)
+
+
+def _runner_up(lines: list[Line], judged: Judged, chosen: Compared, parts: Parts, test_X: Any) -> RunnerUp | None:
     other = next((line for line in lines[1:] if line.model is not None), None)
     if other is None:
         return None
-    right = other.model.predict(X) == y
-    return RunnerUp(other.standing.model, float(right.mean()), mcnemar(judged.predicted == y, right))
+    own, best = chosen.view(other.standing.model), chosen.view(lines[0].standing.model)
+    right = other.model.predict(test_X if own is best else own.features.transform(parts.test_rows)) == parts.test_y
+    return RunnerUp(other.standing.model, float(right.mean()), mcnemar(judged.predicted == parts.test_y, right))
 
 
 def _baselines(X: Any, test_X: Any, parts: Parts) -> dict[str, float]:
@@ -170,16 +234,13 @@ def _baselines(X: Any, test_X: Any, parts: Parts) -> dict[str, float]:
     return found
 
 
-class _Clock:
+class _Laps:
     """Seconds of the stages."""
 
     def __init__(self) -> None:
         self.begun = self.last = time.perf_counter()
-        self.laps: dict[str, float] = {}
+        self.seconds: dict[str, float] = {}
 
     def lap(self, name: str) -> None:
         now = time.perf_counter()
-        self.laps[name], self.last = now - self.last, now
-
-    def total(self) -> float:
-        return time.perf_counter() - self.begun
+        self.seconds[name], self.last = now - self.last, now

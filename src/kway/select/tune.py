@@ -16,7 +16,8 @@ from kway.linear.classifier import LinearClassifier
 from kway.linear.named import LeastSquaresClassifier, PerceptronClassifier
 from kway.neighbors import NeighborsClassifier
 from kway.select.compare import Standing, compare
-from kway.select.families import FAMILIES, Family, Linear, Neighbors, Scan
+from kway.select.families import FAMILIES, Family, Linear, Neighbors
+from kway.select.scans import Scan
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,74 @@
+"""`kway bench`: timings beside other libraries; `kway bench ladder`: what vectorising is worth."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import kway
+from kway.cli.output import Json, emit_json, safe, say
+
+Targets = Annotated[list[str] | None, typer.Argument(help="What to measure: T1, T4b, ... or ladder; else every T.")]
+Only = Annotated[list[str] | None, typer.Option("--only", help="The same as naming it: --only T1.", metavar="TARGET")]
+
+
+def bench(
+    targets: Targets = None,
+    only: Only = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small data, two rounds: under two minutes.")] = False,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Runs of each contestant, interleaved.")] = 5,
+    memory: Annotated[
+        bool, typer.Option("--memory/--no-memory", help="Also the peak memory, each contestant in its own process.")
+    ] = True,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results.", metavar="FOLDER")] = None,
+    json: Json = False,
+) -> None:
+    """Measure kway beside other libraries on the same work, in interleaved rounds."""
+    from kway.errors import InputError
+
+    suite = home()
+    run, datasets = (importlib.import_module(f"{suite}.{name}") for name in ("run", "datasets"))
+    wanted = [*(targets or []), *(only or [])] or [name for name in run.JOBS if name not in run.BY_NAME_ONLY]
+    unknown = [name for name in wanted if name not in {*run.JOBS, "ladder"}]
+    if unknown:
+        raise InputError(f"nothing to measure is called {unknown[0]!r}; there are {', '.join(run.JOBS)} and ladder")
+    real = datasets.folder() is not None
+    if not real and not json:
+        say("KWAY_DATA is not set: embedded and synthetic data stand in.")
+    folder = out or (run.RESULTS if real and not quick else None)
+    plan = run.Plan(rounds, quick, memory)
+    measured = run.run(wanted, plan, folder, tell=(lambda _: None) if json else _show)
+    if json:
+        emit_json({"results": measured})
+    elif folder is None:
+        say("Nothing was saved: --out FOLDER saves, and so does a full run on real data from a checkout.")
+    else:
+        say(f"Saved to {safe(folder)}.")
+    if any("error" in record for record in measured):
+        raise typer.Exit(1)
+
+
+def home() -> str:
+    """The package that holds the benchmarks: kway's own where it was installed from a wheel, else the checkout's."""
+    from kway.errors import InputError
+
+    if (Path(kway.__file__).parent / "benchmarks" / "run.py").is_file():
+        return "kway.benchmarks"
+    checkout = Path(kway.__file__).parents[2]
+    if not (checkout / "benchmarks" / "run.py").is_file():
+        raise InputError(f"the benchmarks are neither in kway's package nor in {checkout}; install kway again")
+    if str(checkout) not in sys.path:
+        sys.path.insert(0, str(checkout))
+    return "benchmarks"
+
+
+def _show(what: Any) -> None:
+    """A table, or a line as it is."""
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() else 200  # a file has no edge
+    Console(highlight=False, width=wide).print(safe(what) if isinstance(what, str) else what)

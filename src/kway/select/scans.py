@@ -1,0 +1,103 @@
+"""What families are scored on, and their scores: accuracy and log loss (folds, settings), nan where not run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.gate import Rows
+from kway.linear.path import LEAST_PROBABILITY
+
+
+class Data(NamedTuple):
+    """What every family is scored on: rows (n, d), codes (n,), folds (n,); `kept` holds what a later scan can use."""
+
+    X: Rows
+    codes: NDArray[np.int64]
+    folds: NDArray[np.int64]
+    kept: dict[str, Any]
+
+    def pass_seconds(self) -> float:
+        """About what one gradient of a linear loss over all rows and classes takes, on two cores of 2023."""
+        width = int(self.codes.max()) + 1
+        work = self.X.nnz * width / 3e8 if hasattr(self.X, "nnz") else self.X.size * width / 3e10
+        return float(work + 40 * self.X.shape[1] * width / 1e9)  # the solver keeps 40 vectors of d K numbers
+
+    def pairs(self) -> float:
+        """Values that a search of all rows among all rows compares; those of sparse rows are ten times as slow."""
+        values = 10 * self.X.nnz if self.sparse else self.X.size
+        return float(self.X.shape[0]) * float(values)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the rows are CSR."""
+        return hasattr(self.X, "tocsr")
+
+    @property
+    def unit(self) -> bool:
+        """Whether rows have length 1, but for a few: hashed text and most embeddings."""
+        if "unit" not in self.kept:
+            some = self.X[:: max(1, self.X.shape[0] // 2000)]
+            squares = some.multiply(some).sum(axis=1) if self.sparse else np.square(some, dtype=np.float64).sum(axis=1)
+            self.kept["unit"] = bool((np.abs(np.sqrt(np.asarray(squares)) - 1) < 0.01).mean() > 0.99)
+        return bool(self.kept["unit"])
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Settings of a family with their scores, (folds, settings), nan where a fold was not run."""
+
+    settings: list[dict[str, Any]]
+    accuracy: NDArray[np.float64]
+    log_loss: NDArray[np.float64]
+    seconds: float  # of the whole scan
+    fit_seconds: float = 0.0  # about what one fit on all rows will take
+
+    def joined(self, other: Scan) -> Scan:
+        """This scan and another of the same settings on more folds."""
+        return Scan(
+            self.settings,
+            np.vstack([self.accuracy, other.accuracy]),
+            np.vstack([self.log_loss, other.log_loss]),
+            self.seconds + other.seconds,
+            max(self.fit_seconds, other.fit_seconds),
+        )
+
+    @property
+    def best(self) -> int:
+        """The setting of the highest mean accuracy, of those run on most folds; among equals the lower log loss."""
+        run = np.isfinite(self.accuracy).sum(axis=0)
+        mean = np.where(run == run.max(), _means(self.accuracy), -np.inf)
+        loss = np.nan_to_num(_means(self.log_loss), nan=np.inf)
+        return int(np.lexsort((loss, -mean))[0])
+
+
+def mean_square(X: Rows) -> float:
+    """Mean of |x|^2 over some 10,000 rows; 1 where that is no scale."""
+    some = X[:: max(1, X.shape[0] // 10_000)]
+    values = some.data if hasattr(some, "tocsr") else some
+    mean = float(np.square(values, dtype=np.float64).sum() / max(1, some.shape[0]))
+    return mean if np.isfinite(mean) and mean > 0 else 1.0
+
+
+def scores_of(model: Any, X: Rows, codes: NDArray) -> tuple[float, float]:
+    """Accuracy, and log loss where the model has probabilities (nan otherwise), on rows it has not seen."""
+    accuracy = float(np.mean(model.predict(X) == codes))
+    if not hasattr(model, "predict_proba"):
+        return accuracy, np.nan
+    p = model.predict_proba(X)
+    place = np.searchsorted(model.classes_, codes)
+    place = np.minimum(place, len(model.classes_) - 1)
+    known = model.classes_[place] == codes
+    own = np.where(known, p[np.arange(len(codes)), place], 0.0)
+    return accuracy, float(-np.log(np.maximum(own, LEAST_PROBABILITY)).mean())
+
+
+def _means(scores: NDArray) -> NDArray:
+    """Mean over the folds that were run; nan where none was."""
+    run = np.isfinite(scores)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(run, scores, 0).sum(axis=0) / run.sum(axis=0)

@@ -1,0 +1,68 @@
+"""The command line as people and scripts use it: run in an empty folder, output and exit codes caught."""
+
+import csv
+import json
+
+import pytest
+
+from kway.cli import run
+
+
+@pytest.fixture(autouse=True)
+def plain_place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KWAY_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+@pytest.fixture(autouse=True)
+def no_page(monkeypatch):
+    """The page takes seconds to draw and has tests of its own."""
+    from kway.report import page
+
+    monkeypatch.setattr(page, "write_page", lambda path, *_: open(path, "w").close())
+
+
+@pytest.fixture
+def cli(capfd):
+    """Run a command line; its exit code, stdout and stderr."""
+
+    def call(*arguments):
+        code = run([str(a) for a in arguments])
+        return code, *capfd.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def answer(cli):
+    """Run a command line that must succeed with --json; the one object it prints."""
+
+    def call(*arguments):
+        code, out, err = cli(*arguments, "--json")
+        assert code == 0, err
+        assert out.count("\n") == 1
+        return json.loads(out)
+
+    return call
+
+
+@pytest.fixture
+def iris(cli, tmp_path):
+    """iris.csv, its target in the column `species`, and a model fitted to it."""
+    assert cli("data", "export", "iris", "--out", "iris.csv")[0] == 0
+    path = tmp_path / "iris.csv"
+    path.write_text(path.read_text().replace('"target"', '"species"', 1))
+    assert cli("fit", "iris.csv", "--target", "species", "--model", "softmax")[0] == 0
+    return path
+
+
+@pytest.fixture
+def read_csv():
+    """Rows of a csv file as dictionaries."""
+
+    def read(path):
+        with open(path, newline="") as file:
+            return list(csv.DictReader(file))
+
+    return read

@@ -1,0 +1,33 @@
+"""`kway evaluate`: labels known against labels predicted."""
+
+import pytest
+
+
+def test_labels_that_look_like_numbers_in_one_file_only(answer, cli):
+    def write(name, labels):
+        with open(name, "w") as file:
+            file.write("x,y\n" + "".join(f"{i % 3}.5,{labels[i % len(labels)]}\n" for i in range(30)))
+
+    write("train.csv", ["1", "2", "other"])
+    write("some.csv", ["1", "2", "1"])
+    result = answer("fit", "train.csv", "-t", "y", "--test", "some.csv", "--model", "centroid")
+    assert result["test"]["accuracy"] == pytest.approx(2 / 3)
+    assert answer("evaluate", "model.kway", "some.csv")["accuracy"] == pytest.approx(2 / 3)
+    answer("fit", "some.csv", "-t", "y", "--model", "centroid")
+    code, _, err = cli("evaluate", "model.kway", "train.csv")
+    assert code == 1
+    assert "the labels are text such as" in err
+
+
+def test_evaluate_names_the_classes(iris, answer, cli):
+    result = answer("evaluate", "model.kway", "iris.csv")
+    assert [c["class"] for c in result["classes"]] == ["setosa", "versicolor", "virginica"]
+    assert sum(c["rows"] * c["recall"] for c in result["classes"]) == pytest.approx(150 * result["accuracy"])
+    assert "worst first" in cli("evaluate", "model.kway", "iris.csv")[1]
+
+
+def test_names_with_brackets_are_not_taken_for_markup(iris, cli, tmp_path):
+    iris.rename(tmp_path / "[bold]iris.csv")
+    code, out, _ = cli("evaluate", "model.kway", "[bold]iris.csv")
+    assert code == 0
+    assert "[bold]iris.csv" in out

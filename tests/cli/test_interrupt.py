@@ -1,0 +1,70 @@
+"""Ctrl-C in a real terminal: the process that a person stops keeps the best so far, and leaves no half-written file."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 60.0  # seconds until the live view must have shown what is waited for
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="a terminal is a posix thing")
+
+
+def start(*arguments):
+    """A child with a terminal as its stderr, as the live view needs; the child and our end of the terminal."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "kway.cli", *arguments]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    return child, ours
+
+
+def read_until(ours, words, child):
+    """What the terminal showed until `words` were on it (until the child ended where words are None)."""
+    seen, begun = "", time.monotonic()
+    while words is None or words not in seen:
+        try:
+            seen += os.read(ours, 65536).decode(errors="replace")
+        except BlockingIOError:
+            if child.poll() is not None:
+                break
+            assert time.monotonic() - begun < PATIENCE, seen[-2000:]
+            time.sleep(0.01)
+        except OSError:  # the other end is closed
+            break
+    return seen
+
+
+def test_ctrl_c_keeps_the_best_so_far():
+    child, ours = start("fit", "digits", "--json")
+    seen = read_until(ours, "manhattan: fold 1", child)
+    assert "Ctrl-C keeps the best so far" in seen
+    child.send_signal(signal.SIGINT)
+    read_until(ours, None, child)
+    out, _ = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 0
+    found = json.loads(out)
+    assert found["finished"] is False
+    assert found["best"] in {"softmax", "neighbors", "neighbors-cosine"}
+    assert found["test"]["accuracy"] > 0.85
+    assert found["notes"][0].startswith("Ctrl-C cut the comparison short")
+    assert "svm" in found["notes"][0]
+    assert Path("model.kway").exists()
+    assert Path("report.html").stat().st_size > 10_000
+
+
+def test_ctrl_c_before_anything_was_scored_leaves_nothing():
+    child, ours = start("fit", "digits")
+    read_until(ours, "reading", child)
+    child.send_signal(signal.SIGINT)
+    read_until(ours, None, child)
+    child.communicate(timeout=PATIENCE)
+    assert child.returncode == 128 + signal.SIGINT
+    assert not os.listdir()

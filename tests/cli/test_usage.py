@@ -1,0 +1,91 @@
+"""Exit codes, one line on stderr, and what JSON cannot say."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import kway
+
+FAILURES = [
+    (["fit", "irsi"], "did you mean 'iris'"),
+    (["fit", "iris.csv"], "name the column that holds them with --target; its columns are"),
+    (["fit", "iris.csv", "--target", "species", "--group", "specie"], "did you mean 'species'"),
+    (["fit", "iris.csv", "--target", "species", "--report", "no/r.html"], "no folder no"),
+    (["fit", "iris.csv", "--target", "spices"], "did you mean 'species'"),
+    (["fit", "iris", "--model", "softmaxx"], "no model 'softmaxx' .did you mean 'softmax'"),
+    (["fit", "iris", "--out", "no/m.kway"], "no folder no"),
+    (["predict", "nothing.kway", "iris"], "nothing.kway cannot be read: No such file"),
+    (["predict", "iris.csv", "iris"], "not a kway model file"),
+    (["predict", "model.kway", "digits"], "this matrix has 784; pass a table with columns sepal length"),
+    (["predict", "model.kway", "iris.csv", "-o", "o.xlsx"], "must end in .csv"),
+    (["data", "export", "iris", "--out", "o.csv", "--part", "half"], "no part 'half'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), FAILURES, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_failures_are_one_line_on_stderr(iris, cli, arguments, message):
+    import re
+
+    code, out, err = cli(*arguments)
+    assert code == 1
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert re.search(message, err)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["fit"], ["fitt"], ["fit", "iris", "--colour"], ["fit", "iris", "--seed", "x"], ["predict", "m"], []]
+)
+def test_bad_usage(cli, arguments):
+    code, out, err = cli(*arguments)
+    assert code == 2
+    assert "Usage" in out + err
+
+
+def test_version_and_help_as_a_process():
+    done = subprocess.run([sys.executable, "-m", "kway.cli", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"kway {kway.__version__}\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "kway.cli", "fit", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "--target" in done.stdout
+
+
+def test_an_unexpected_error_is_one_line_too(cli, monkeypatch):
+    from kway.select import split
+
+    monkeypatch.setattr(split, "read_raw", lambda *_, **__: 1 // 0)
+    code, out, err = cli("fit", "iris")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ZeroDivisionError")
+    monkeypatch.setenv("KWAY_TRACEBACK", "1")
+    assert "Traceback" in cli("fit", "iris")[2]
+
+
+def test_values_that_json_cannot_say():
+    from kway.cli.output import plain
+
+    given = {"a": np.float32(1.5), "b": [np.inf, np.nan], 3: (np.array([1, 2]), kway.Gaussian(2.0)), "c": len}
+    assert plain(given) == {"a": 1.5, "b": [None, None], "3": [[1, 2], repr(kway.Gaussian(2.0))], "c": str(len)}
+
+
+def test_warnings_are_one_line(cli, monkeypatch):
+    import warnings
+
+    from kway.select import split
+
+    read = split.read_raw
+
+    def warn(*arguments, **options):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("mind\nthe gap", UserWarning, stacklevel=2)
+        return read(*arguments, **options)
+
+    monkeypatch.setattr(split, "read_raw", warn)
+    code, _, err = cli("fit", "iris", "--model", "centroid")
+    assert code == 0
+    assert err == "warning: mind the gap\n"

@@ -1,0 +1,130 @@
+"""The clock of a job: pieces of work that do not fit are not begun, and the end of the job keeps its time."""
+
+import time
+
+import numpy as np
+import pytest
+
+from kway.select.clock import Clock
+from kway.select.compare import compare
+from kway.select.families import Neighbors, Plain
+from kway.select.scans import Data, Scan
+
+STEP = 0.02  # seconds of a fit of Slow
+
+
+class Slow(Plain):
+    """A family whose fits take STEP each and are all alike."""
+
+    def scan(self, data, which, clock):
+        scores = np.full((len(which), 10), np.nan)
+        stop = clock.pace(scores.size)
+        for at in np.ndindex(scores.shape):
+            if stop():
+                break
+            time.sleep(STEP)
+            scores[at] = 0.5
+        return Scan([{"i": i} for i in range(10)], scores, scores, 1.0, STEP)
+
+
+def test_without_a_budget_the_time_is_never_up():
+    clock = Clock()
+    assert not clock.up(1e9)
+    assert not clock.cut
+    clock.interrupted = True
+    assert clock.up()
+
+
+def test_a_piece_that_does_not_fit_is_refused_and_a_smaller_one_is_not():
+    clock = Clock(100.0, ending=lambda fit: 10 * fit)
+    assert not clock.up(50)
+    clock.keep(6.0)
+    assert clock.reserve == 60
+    assert clock.up(50)
+    assert clock.cut
+    assert not clock.up(30)
+
+
+def test_the_pace_is_that_of_the_last_fit():
+    clock = Clock(1.0)
+    heard = []
+    clock.heard = lambda done, fits: heard.append((done, fits))
+    stop = clock.pace(7)
+    assert not stop()
+    time.sleep(0.4)
+    assert not stop()
+    time.sleep(0.4)
+    assert stop()  # 0.2 s are left, and a fit takes 0.4
+    assert heard == [(0, 7), (1, 7), (2, 7)]
+
+
+def test_the_comparison_leaves_time_for_the_end():
+    X, y = np.arange(40.0)[:, None], np.arange(40) % 2
+    clock = Clock(1.0, ending=lambda fit: 30 * fit)
+    families = [Slow(name, "CentroidClassifier") for name in ("a", "b", "c", "d", "e")]
+    found = compare(X, y, families, budget=clock)
+    assert 0.2 < clock.spent() < 1.0 - 30 * STEP + 3 * STEP
+    assert not found.finished
+    assert {line.model for line in found.standings} | set(found.problems) == set("abcde")
+    assert all("the time was up" in line.note for line in found.standings)
+
+
+def test_a_search_that_would_take_too_long_is_not_begun(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 8)), rng.integers(0, 2, 3000)
+    monkeypatch.setattr(Data, "pairs", lambda _: 1e12)
+    monkeypatch.setattr(Neighbors, "_estimate", lambda *_: 1e6)
+    found = compare(X, y, ["centroid", "neighbors"], budget=3600)
+    assert found.problems == {"neighbors": "the time was up"}
+    assert not found.finished
+    found = compare(X, y)
+    assert "60 s were over" in found.problems["neighbors"]
+    assert found.finished  # as far as anybody asked for
+
+
+def test_the_estimate_of_a_search_is_near_what_it_takes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 40)).astype(np.float32)
+    data = Data(X, rng.integers(0, 3, 6000), np.arange(6000) % 5, {})
+    family = Neighbors("neighbors", "euclidean")
+    family.scan(data, [0], Clock())  # compiled
+    data.kept.clear()
+    told = family._estimate(data, 50)
+    took = family.scan(data, [0], Clock()).seconds
+    assert took / 10 < told < 10 * took
+
+
+def test_metrics_that_agree_are_not_all_run():
+    from kway.select.families import FAMILIES
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 8))
+    y, folds = np.arange(50) % 2, np.arange(50) % 5
+    plain = Data(X, y, folds, {})
+    unit = Data(X / np.linalg.norm(X, axis=1, keepdims=True), y, folds, {})
+    assert FAMILIES["neighbors"].idle(plain) == ""
+    assert "length 1" in FAMILIES["neighbors"].idle(unit)
+    found = compare(unit.X, y)
+    assert "neighbors" in found.idle
+    assert "neighbors" not in {line.model for line in found.standings}
+    assert compare(unit.X, y, ["neighbors"]).best.model == "neighbors"  # asked for by name
+    from scipy.sparse import csr_matrix
+
+    assert "sparse" in FAMILIES["neighbors-manhattan"].idle(Data(csr_matrix(X), y, folds, {}))
+
+
+@pytest.mark.parametrize("budget", [None, 1e-9])
+def test_the_temperature_of_one_split_belongs_to_the_model_of_all_rows(budget, tmp_path):
+    """Where time is short one fit on part of the rows gives the temperature; the model saved is that of all rows."""
+    import kway
+    from kway.select.job import Wishes, run_job
+    from kway.select.split import read_parts
+
+    found = run_job(read_parts("wine"), Wishes(["softmax"], alpha=0.01, budget=budget))
+    alone = kway.SoftmaxClassifier(alpha=0.01, random_state=0).fit(found.X, found.parts.y)
+    np.testing.assert_allclose(found.model.estimator_.estimator_.coef_, alone.coef_, rtol=1e-5, atol=1e-6)
+    assert 0.1 < found.temperature < 10
+    assert found.hurried == (budget is not None)
+    found.model.save(tmp_path / "m.kway")
+    again = kway.load(tmp_path / "m.kway").predict_proba(found.parts.test_rows)
+    np.testing.assert_allclose(again, found.model.predict_proba(found.parts.test_rows))
