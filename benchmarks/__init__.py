@@ -1,1 +1,1 @@
-"""Side-by-side measurements of kway and its peers: `python -m benchmarks.run [--only T4] [--quick]`."""
+"""Side-by-side measurements of kway and its peers: `kway bench [--quick] [T4 ...]`, `kway bench ladder`."""

@@ -1,4 +1,7 @@
-"""Data of the benchmarks, found through KWAY_DATA; without it embedded or synthetic rows stand in, and it is said."""
+"""Data of the benchmarks, found through KWAY_DATA; without it embedded or synthetic rows stand in, and it is said.
+
+A quick run cuts every set (`limit`), so that no job has to know about it.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,45 @@ def folder() -> Path | None:
     return Path(found) if found and Path(found).is_dir() else None
 
 
+class Limit(NamedTuple):
+    """At most so many rows and queries of any set."""
+
+    rows: int
+    queries: int
+
+
+_limit: Limit | None = None
+
+
+def limit(most: Limit | None) -> None:
+    """From here on every set is cut to `most` (None: not at all), which a quick run asks for."""
+    global _limit
+    _limit = most
+
+
+def limited() -> bool:
+    """Whether this is a quick run."""
+    return _limit is not None
+
+
+def _cut(data: Data) -> Data:
+    if _limit is None or (len(data.X) <= _limit.rows and len(data.Q) <= _limit.queries):
+        return data
+    few = some(data, min(len(data.X), _limit.rows))
+    return few._replace(Q=data.Q[: _limit.queries], yq=data.yq[: _limit.queries])
+
+
+def _of(name: str, X: np.ndarray, y: np.ndarray, Q: np.ndarray, yq: np.ndarray, largest: int) -> Data:
+    """Rows of whole numbers up to `largest`, as float32 in [0, 1]."""
+    X, Q = (a.reshape(len(a), -1).astype(np.float32) / largest for a in (X, Q))
+    return _cut(Data(name, X, y.astype(int), Q, yq.astype(int)))
+
+
 def stand_in(name: str) -> Data:
     """The embedded digits under another name."""
     digits = kway.datasets.load("digits")
-    flat = lambda a: a.reshape(len(a), -1).astype(np.float32) / 255  # noqa: E731
     label = f"digits (embedded, in place of {name})"
-    return Data(label, flat(digits.x_train), digits.y_train.astype(int), flat(digits.x_test), digits.y_test.astype(int))
+    return _of(label, digits.x_train, digits.y_train, digits.x_test, digits.y_test, 255)
 
 
 def images(name: str) -> Data:
@@ -40,8 +76,7 @@ def images(name: str) -> Data:
     if folder() is None:
         return stand_in(name)
     z = np.load(folder() / f"{name}.npz")
-    flat = lambda a: a.reshape(len(a), -1).astype(np.float32) / 255  # noqa: E731
-    return Data(name, flat(z["x_train"]), z["y_train"].astype(int), flat(z["x_test"]), z["y_test"].astype(int))
+    return _of(name, z["x_train"], z["y_train"], z["x_test"], z["y_test"], 255)
 
 
 def embeddings(name: str) -> Data:
@@ -50,7 +85,7 @@ def embeddings(name: str) -> Data:
         return stand_in(name)
     z = np.load(folder() / f"{name}_minilm.npz")
     x, y, split = z["x"].astype(np.float32), z["y"].astype(int), z["split"]
-    return Data(name, x[split == "train"], y[split == "train"], x[split == "test"], y[split == "test"])
+    return _cut(Data(name, x[split == "train"], y[split == "train"], x[split == "test"], y[split == "test"]))
 
 
 def glove() -> Data:
@@ -59,7 +94,7 @@ def glove() -> Data:
         return stand_in("glove100")
     z = np.load(folder() / "glove100_25k.npz")
     base, queries = z["x_base"].astype(np.float32), z["x_query"].astype(np.float32)
-    return Data("glove100", base, np.arange(len(base)) % 100, queries, np.arange(len(queries)) % 100)
+    return _cut(Data("glove100", base, np.arange(len(base)) % 100, queries, np.arange(len(queries)) % 100))
 
 
 def letter() -> Data:
@@ -67,17 +102,18 @@ def letter() -> Data:
     if folder() is None:
         return stand_in("letter")
     z = np.load(folder() / "letter.npz")
-    scale = lambda a: a.astype(np.float32) / 15  # noqa: E731
-    return Data("letter", scale(z["x_train"]), z["y_train"].astype(int), scale(z["x_test"]), z["y_test"].astype(int))
+    return _of("letter", z["x_train"], z["y_train"], z["x_test"], z["y_test"], 15)
 
 
 def some(data: Data, n: int) -> Data:
     """The first n training rows."""
-    return Data(f"{data.name} {n:,} rows", data.X[:n], data.y[:n], data.Q, data.yq)
+    return data if len(data.X) <= n else Data(f"{data.name} {n:,} rows", data.X[:n], data.y[:n], data.Q, data.yq)
 
 
 def smooth_clusters(n: int, d: int = 64, q: int = 2000, seed: int = 0) -> Data:
     """Rows with structure, as real data has: low-dimensional clusters of unequal size, plus noise."""
+    if _limit is not None:
+        n, q = min(n, 20 * _limit.rows), min(q, _limit.queries)
     rng = np.random.default_rng(seed)
     n_clusters, inner = 2000, 12
     centres = rng.standard_normal((n_clusters, d)).astype(np.float32) * 2

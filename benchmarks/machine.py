@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from importlib import metadata
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def facts() -> dict[str, object]:
     flags = next((line for line in info.splitlines() if line.startswith("flags")), "")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
+        "date": time.strftime("%Y-%m-%d"),
         "cpu": names[0] if names else platform.processor(),
         "cores": len(os.sched_getaffinity(0)),
         "avx512_vnni": "avx512_vnni" in flags,

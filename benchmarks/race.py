@@ -1,13 +1,53 @@
-"""Honest timing: contestants interleaved (A B A B ...), the medians and the spread, quality beside the time."""
+"""Honest timing: contestants interleaved (A B A B ...), the medians and the spread, quality beside the time.
+
+    timings = race({"kway": ours, "peer": theirs}, rounds)     each runs once a round, in turn
+    row("T1", job, data, "peer", timings, 15, quality)         one line of the table
+    absent("T1", job, data, error, 15)                         the line of a peer that is not installed
+    steps = settled("steps", search)                           what a job finds out before its race
+
+The same job runs again in a process of its own for each contestant (`child.py`): `race` then runs that one alone, once,
+and notes its working memory. The others' answers, and what `settled` found, are those of the timed pass.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
+from .models import NotInstalled
+from .peak import working_megabytes
+
 PAUSE = 0.5  # seconds between runs: OpenMP's threads spin for up to 0.2 s and would be charged to whoever comes next
+SHORT_PAUSE = 0.2  # of a quick run
+
+
+@dataclass
+class Pass:
+    """What a job's races are run for: times (alone is None), or the memory of one contestant."""
+
+    alone: str | None = None
+    pause: float = PAUSE
+    folder: Path | None = None  # where the timed pass leaves its answers for the others
+    settled: dict[str, Any] = field(default_factory=dict)  # JSON values by "number of the race, name"
+    races: dict[int, list[str]] = field(default_factory=dict)  # contestants by the number of the race
+    megabytes: dict[int, float] = field(default_factory=dict)  # of the one alone, by the number of the race
+
+
+_current = Pass()
+
+
+def begin(new: Pass) -> Pass:
+    """Start a pass over one target's job."""
+    global _current
+    _current = new
+    return new
 
 
 @dataclass
@@ -16,36 +56,40 @@ class Timing:
 
     seconds: list[float] = field(default_factory=list)
     answer: Any = None
+    race: int | None = None  # the number of its race within the job
 
     @property
     def median(self) -> float:
-        ordered = sorted(self.seconds)
-        middle = len(ordered) // 2
-        return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+        return median(self.seconds)
 
 
 @dataclass
 class Row:
-    """One line of the table: kway against one peer on one job."""
+    """One line of the table: kway against one peer, or against a limit, on one job."""
 
     target: str
     job: str
     data: str
     peer: str
-    kway_seconds: float
+    kway_seconds: float  # or what `unit` says
     peer_seconds: float
     least: float | None  # the ratio aimed at; None: for information
     quality: str  # of both answers, so that no ratio is quoted where the quality differs
     equal: bool = True  # whether the qualities allow the ratio
     rounds: dict[str, list[float]] = field(default_factory=dict)
+    unit: str = "s"  # "MB" where memory, "slope" where the exponent of a cost curve stands in place of seconds
+    race: int | None = None
+    memory: dict[str, float] = field(default_factory=dict)  # MB of working memory by contestant
+    missing: str = ""  # the package that is not installed: nothing was measured
+    points: dict[str, Any] = field(default_factory=dict)  # what the plots need
 
     @property
     def ratio(self) -> float:
-        return self.peer_seconds / self.kway_seconds
+        return self.peer_seconds / self.kway_seconds if self.kway_seconds else float("inf")
 
     @property
     def holds(self) -> bool:
-        return self.equal and (self.least is None or self.ratio >= self.least)
+        return self.equal and not self.missing and (self.least is None or self.ratio >= self.least)
 
     def record(self) -> dict[str, Any]:
         return {**asdict(self), "ratio": round(self.ratio, 2), "holds": self.holds}
@@ -53,15 +97,57 @@ class Row:
 
 def race(contestants: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Timing]:
     """Run all contestants in turn, `rounds` times."""
-    timings = {name: Timing() for name in contestants}
+    number = len(_current.races)
+    _current.races[number] = list(contestants)
+    if _current.alone is not None:
+        return _alone(contestants, number)
+    timings = {name: Timing(race=number) for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():
-            time.sleep(PAUSE)
+            time.sleep(_current.pause)
             start = time.perf_counter()
             answer = run()
             timings[name].seconds.append(time.perf_counter() - start)
             timings[name].answer = answer
+    if _current.folder is not None:
+        for place, t in enumerate(timings.values()):
+            np.savez(_answers(number, place), allow_pickle=False, **_arrays(t.answer))
     return timings
+
+
+def _alone(contestants: dict[str, Callable[[], Any]], number: int) -> dict[str, Timing]:
+    """One contestant, once; the others are answered for by the timed pass, as the job goes on to compare them."""
+    answers = {name: _again(_answers(number, place)) for place, name in enumerate(contestants)}
+    runs = contestants.get(_current.alone or "")
+    if runs is not None:
+        answers[_current.alone or ""], _current.megabytes[number] = working_megabytes(runs)
+    return {name: Timing([1.0], answer, number) for name, answer in answers.items()}
+
+
+def _answers(number: int, place: int) -> Path:
+    assert _current.folder is not None
+    return _current.folder / f"answer-{number}-{place}.npz"
+
+
+def _arrays(answer: Any) -> dict[str, np.ndarray]:
+    """What a job compares of an answer: the array itself, or those among the attributes of a model."""
+    if isinstance(answer, np.ndarray | int | float):
+        return {"array": np.asarray(answer)}
+    return {name: value for name, value in vars(answer).items() if isinstance(value, np.ndarray)}
+
+
+def _again(path: Path) -> Any:
+    with np.load(path, allow_pickle=False) as file:
+        found = dict(file)
+    return found["array"] if "array" in found else SimpleNamespace(**found)
+
+
+def settled(name: str, find: Callable[[], Any]) -> Any:
+    """What `find` says (a JSON value) before the next race; a memory pass is told what the timed pass found."""
+    key = f"{len(_current.races)} {name}"
+    if key not in _current.settled:
+        _current.settled[key] = find()
+    return _current.settled[key]
 
 
 def row(
@@ -77,4 +163,10 @@ def row(
     """The line of `peer` against "kway" in a race."""
     ours, theirs = timings["kway"], timings[peer]
     rounds = {"kway": ours.seconds, peer: theirs.seconds}
-    return Row(target, job, data, peer, ours.median, theirs.median, least, quality, equal, rounds)
+    return Row(target, job, data, peer, ours.median, theirs.median, least, quality, equal, rounds, race=ours.race)
+
+
+def absent(target: str, job: str, data: str, peer: str, error: NotInstalled, least: float | None = None) -> Row:
+    """The line of a peer that is not installed: named, not skipped."""
+    said = f"not installed (pip install {error.package})"
+    return Row(target, job, data, peer, float("nan"), float("nan"), least, said, False, missing=error.package)

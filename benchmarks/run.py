@@ -1,23 +1,22 @@
-"""Run the measurements, print the table, write benchmarks/results/<target>.json.
+"""The runner behind `kway bench`: measure target by target, print a table each, save a JSON file each.
 
-python -m benchmarks.run               every target
-python -m benchmarks.run --only T4     one or several
-python -m benchmarks.run --quick       fewer rounds and rows
+One target's failure is reported and the others go on; what was measured before it is already saved.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
-import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks import datasets, machine
+from . import child, datasets, machine, race, records
+from .models import NotInstalled
+from .race import Row
 
 JOBS = {
     "T1": "neighbors.t1",
@@ -29,63 +28,103 @@ JOBS = {
     "T4b": "linear.t4b",
     "T4c": "linear.t4c",
     "T4d": "linear.t4d",
+    "T5": "tuning.t5",
+    "T6": "tuning.t6",
     "T7": "neighbors.t7",
     "T8": "start.t8",
+    "T9": "memory.t9",
+    "T10": "curves.t10",
+    "frontier": "frontier.frontier",
+    "JOB": "main_job.main_job",
 }
-RESULTS = Path(__file__).parent / "results"
+BY_NAME_ONLY = ("JOB",)  # an hour, and a page of its own: measured only when named, as is the ladder
+CHECKOUT = Path(__file__).parents[1]
+RESULTS = records.FOLDER if (CHECKOUT / "pyproject.toml").is_file() else None  # an installed package is not written to
+QUICK = datasets.Limit(rows=1500, queries=500)
 
 
-def run(target: str, rounds: int, quick: bool) -> list:
-    """Rows of one target."""
+@dataclass(frozen=True)
+class Plan:
+    """How to measure."""
+
+    rounds: int = 5
+    quick: bool = False
+    memory: bool = True  # a second pass, each contestant in a process of its own
+
+
+def job(target: str) -> Callable[[int, bool], list[Row]]:
+    """The function (rounds, quick) -> rows of one target."""
     module, name = JOBS[target].split(".")
-    return getattr(importlib.import_module(f"benchmarks.jobs.{module}"), name)(rounds, quick)
+    return getattr(importlib.import_module(f".jobs.{module}", __package__), name)
 
 
-def table(rows: list) -> Table:
-    """What people read: ratio peer / kway beside what was aimed at and the quality of both."""
-    out = Table(title="peer / kway, medians; more is better")
-    for column in ("id", "job", "data", "peer", "kway s", "peer s", "ratio", "aim", "quality", ""):
-        out.add_column(column, justify="right" if column in ("kway s", "peer s", "ratio", "aim") else "left")
-    for r in rows:
-        aim = "" if r.least is None else f"{r.least:g}x"
-        mark = "[green]holds" if r.holds else "[red]short" if r.equal else "[red]quality differs"
-        seconds = f"{r.kway_seconds:.4g}", f"{r.peer_seconds:.4g}"
-        out.add_row(r.target, r.job, r.data, r.peer, *seconds, f"{r.ratio:.1f}x", aim, r.quality, mark)
-    return out
+def measure(target: str, plan: Plan) -> dict[str, Any]:
+    """The record of one target: rows, machine, seconds; `error` in place of rows where it failed."""
+    start = time.perf_counter()
+    record: dict[str, Any] = {"target": target, "quick": plan.quick, "machine": machine.facts(), "rows": []}
+    datasets.limit(QUICK if plan.quick else None)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            record |= _passes(target, plan, Path(folder))
+    except NotInstalled as error:  # a peer that the job cannot do without
+        record["rows"] = [race.absent(target, "all of it", "-", error.package, error).record()]
+    except Exception as error:  # whatever it is, the other targets can still be measured
+        record["error"] = f"{type(error).__name__}: {error}"
+    finally:
+        datasets.limit(None)
+    return record | {"seconds": round(time.perf_counter() - start, 1)}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=sorted(JOBS), default=list(JOBS))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--no-save", action="store_true", help="print only")
-    chosen = parser.parse_args(arguments)
-    console = Console(width=180)
-    if datasets.folder() is None:
-        console.print("KWAY_DATA is not set: embedded and synthetic data stand in, and nothing is saved")
-    everything = []
-    for target in chosen.only:
-        start = time.perf_counter()
+def _passes(target: str, plan: Plan, folder: Path) -> dict[str, Any]:
+    """The rows of the timed pass, with the memory of every contestant where wanted."""
+    memory = plan.memory and not plan.quick
+    pause = race.SHORT_PAUSE if plan.quick else race.PAUSE
+    now = race.begin(race.Pass(pause=pause, folder=folder if memory else None))
+    rows = job(target)(2 if plan.quick else plan.rounds, plan.quick)
+    if plan.quick or datasets.folder() is None:  # what is aimed at holds for the real data in full
+        rows = [replace(r, least=None) if r.unit == "s" and r.peer != "limit" else r for r in rows]
+    added = _memory(target, plan, folder, now, rows) if memory and now.races else {}
+    return {"rows": [r.record() for r in rows], **added}
+
+
+def _memory(target: str, plan: Plan, folder: Path, now: race.Pass, rows: list[Row]) -> dict[str, Any]:
+    """Write each contestant's working memory into its rows; the seconds of compiling, and what went wrong."""
+    (folder / "settled.json").write_text(json.dumps(now.settled))
+    added: dict[str, Any] = {}
+    for contestant in dict.fromkeys(name for names in now.races.values() for name in names):
         try:
-            rows = run(target, 2 if chosen.quick else chosen.rounds, chosen.quick)
-        except ModuleNotFoundError as missing:
-            console.print(
-                f"[yellow]{target}: not measured, {missing.name} is not installed (pip install kway\\[bench])"
-            )
+            said = child.measure(target, contestant, folder, plan.rounds)
+        except RuntimeError as error:  # the times stand without it
+            added.setdefault("notes", []).append(str(error))
             continue
-        everything += rows
-        console.print(table(rows))
-        if datasets.folder() is not None and not chosen.quick and not chosen.no_save:
-            record = {"target": target, "seconds": round(time.perf_counter() - start, 1), "machine": machine.facts(),
-                      "rows": [r.record() for r in rows]}  # fmt: skip
-            RESULTS.mkdir(exist_ok=True)
-            (RESULTS / f"{target}.json").write_text(json.dumps(record, indent=1) + "\n")
-    short = [r for r in everything if not r.holds]
-    console.print(f"{len(everything) - len(short)} of {len(everything)} rows hold")
-    return 0
+        if contestant == "kway":
+            added["jit_seconds"] = said["jit_seconds"]
+        for r in rows:
+            used = said["megabytes"].get(str(r.race))
+            if used is not None and contestant in ("kway", r.peer):
+                r.memory[contestant] = round(used, 1)
+    return added
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def run(targets: Iterable[str], plan: Plan, out: Path | None, tell: Callable[[Any], None]) -> list[dict[str, Any]]:
+    """Measure all, saving each at once; `tell` gets lines and tables for people."""
+    measured = []
+    for target in targets:
+        record, table = _ladder(plan) if target == "ladder" else (measure(target, plan), records.table)
+        measured.append(record)
+        if "error" in record:
+            tell(f"{target}: failed after {record['seconds']} s: {record['error']}")
+            continue
+        if out is not None:
+            records.save(record, out)
+        tell(table(record))
+        for note in record.get("notes", []):
+            tell(f"{target}: {note}")
+    return measured
+
+
+def _ladder(plan: Plan) -> tuple[dict[str, Any], Callable[[dict[str, Any]], Any]]:
+    """The vectorisation ladder has rungs where the others have peers."""
+    from .ladder import record
+
+    return record.measure(plan.quick), record.table

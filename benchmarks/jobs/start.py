@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from benchmarks.race import Row
+from ..race import Row
 
 
 def seconds(code: list[str], rounds: int, env: dict[str, str] | None = None) -> list[float]:

@@ -1,13 +1,15 @@
 """faiss: exact search by brute force."""
 
-import faiss
 import numpy as np
+
+from . import need
 
 NAME = "faiss Flat"
 
 
 def exact(X, k, metric="euclidean", threads=2):
     """A function queries -> ids (q, k)."""
+    faiss = need("faiss")
     faiss.omp_set_num_threads(threads)
     if metric == "manhattan":
         return lambda Q: faiss.knn(Q, X, k, metric=faiss.METRIC_L1)[1]
@@ -19,3 +21,8 @@ def exact(X, k, metric="euclidean", threads=2):
     index = faiss.IndexFlatL2(X.shape[1])
     index.add(X)
     return lambda Q: index.search(Q, k)[1]
+
+
+def threads(n):
+    """All of faiss on so many threads."""
+    need("faiss").omp_set_num_threads(n)

@@ -1,13 +1,13 @@
 """hnswlib: a navigable small-world graph."""
 
-import hnswlib
+from . import need
 
 NAME = "hnswlib"
 
 
 def build(X, M=16, ef_construction=200, threads=2, seed=0):
     """The index; `set_ef` is the caller's."""
-    index = hnswlib.Index("l2", X.shape[1])
+    index = need("hnswlib").Index("l2", X.shape[1])
     index.init_index(len(X), M=M, ef_construction=ef_construction, random_seed=seed)
     index.set_num_threads(threads)
     index.add_items(X)

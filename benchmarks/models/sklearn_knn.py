@@ -2,6 +2,8 @@
 
 from sklearn.neighbors import NearestNeighbors
 
+from . import need
+
 NAME = "scikit-learn"
 INTEL = "scikit-learn-intelex"
 
@@ -14,7 +16,7 @@ def exact(X, k, metric="euclidean"):
 
 def exact_intel(X, k):
     """The same through oneDAL."""
-    from sklearnex.neighbors import NearestNeighbors as Intel
+    Intel = need("sklearnex.neighbors").NearestNeighbors
 
     model = Intel(n_neighbors=k, algorithm="brute", n_jobs=2).fit(X)
     return lambda Q: model.kneighbors(Q, return_distance=False)

@@ -3,12 +3,16 @@
 import warnings
 
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.svm import LinearSVC
+
+from . import need
 
 NAME = "LogisticRegression(lbfgs)"
 SAGA = "LogisticRegression(saga)"
 INTEL = "intelex LogisticRegression"
+NEWTON = "LogisticRegression(newton-cholesky)"
+SGD = "SGDClassifier(log_loss)"
 SVC = "LinearSVC(hinge)"
 
 
@@ -19,9 +23,20 @@ def softmax(X, y, alpha, iterations):
 
 def softmax_intel(X, y, alpha, iterations):
     """The same through oneDAL."""
-    from sklearnex.linear_model import LogisticRegression as Intel
+    Intel = need("sklearnex.linear_model").LogisticRegression
 
     return _quiet(Intel(C=1 / (len(X) * alpha), max_iter=iterations, tol=1e-8), X, y)
+
+
+def softmax_newton(X, y, alpha, iterations):
+    """The whole Hessian, (K d)^2 numbers in float64."""
+    model = LogisticRegression(solver="newton-cholesky", C=1 / (len(X) * alpha), max_iter=iterations, tol=1e-8)
+    return _quiet(model, X, y)
+
+
+def logistic_sgd(X, y, alpha):
+    """One logistic problem a class by stochastic gradients, with its own stopping rule, on two threads."""
+    return _quiet(SGDClassifier(loss="log_loss", alpha=alpha, n_jobs=2, random_state=0), X, y)
 
 
 def softmax_l1(X, y, alpha, iterations):

@@ -1,0 +1,94 @@
+"""The README's table, made from the records: its lines cannot say what was not measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .race import Row
+from .records import FOLDER, figure_text, load, short
+
+BEGIN, END = "<!-- this table is made by python -m benchmarks.render -->\n\n", "\n<!-- end of the table -->\n"
+HEAD = ("| job | data | kway | peer | ratio |", "|---|---|---|---|---|")
+BRIEF = {
+    "scikit-learn-intelex": "its Intel build",
+    "intelex LogisticRegression": "its Intel build",
+    "LogisticRegression(lbfgs)": "scikit-learn",
+    "LogisticRegression(saga)": "saga",
+    "LinearSVC(hinge)": "LinearSVC",
+    "GridSearchCV(KNeighborsClassifier)": "GridSearchCV",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """Rows of one target, job and set that stand in one line."""
+
+    job: str
+    data: str
+    target: str
+    where: str  # how the set's name in the records begins
+    work: str = ""  # what the job's name in the records contains
+
+
+LINES = (
+    Line("exact L2, all test rows, k = 5", "MNIST, 60,000 x 784", "T1", "mnist"),
+    Line("", "Fashion-MNIST", "T1b", "fashion_mnist"),
+    Line("", "Omniglot, 1,623 classes", "T1b", "omniglot"),
+    Line("", "CLINC150 embeddings", "T1b", "clinc150"),
+    Line("", "Banking77 embeddings", "T1b", "banking77"),
+    Line("", "GloVe, 100 features", "T1b", "glove"),
+    Line("exact L1, 1,000 queries", "MNIST", "T2", "mnist"),
+    Line("exact cosine", "CLINC150 embeddings", "T2b", "clinc150"),
+    Line("", "Banking77 embeddings", "T2b", "banking77"),
+    Line("approximate, votes as exact on 99.8 %", "MNIST", "T3", "mnist", "approximate"),
+    Line("one query, median", "MNIST", "T7", "mnist", "p50"),
+    Line("softmax, alpha 1e-4, same objective", "MNIST", "T4", "mnist"),
+    Line("", "Banking77 embeddings", "T4b", "banking77"),
+    Line("", "CLINC150 embeddings", "T4b", "clinc150"),
+    Line("", "letter", "T4b", "letter"),
+    Line("softmax, L1 penalty", "MNIST, 20,000 rows", "T4c", "mnist"),
+    Line("one-vs-all SVM", "MNIST", "T4d", "mnist"),
+    Line("", "letter", "T4d", "letter", "alpha 0.0001"),
+    Line("softmax, 10 alphas x 5 folds", "MNIST, 20,000 rows", "T5", "mnist"),
+    Line("", "Banking77 embeddings", "T5", "banking77"),
+    Line("k = 1..50 x 3 votes x 5 folds", "MNIST, 20,000 rows", "T6", "mnist"),
+)
+
+
+def table(folder: Path = FOLDER) -> list[str]:
+    """The lines, head included; what was not measured, or not at the same quality, is left out."""
+    lines = list(HEAD)
+    said = ""  # a job named once serves the lines below it
+    for line in LINES:
+        said = line.job or said
+        rows = found(line, folder)
+        if rows:
+            first = said if not any(said == text.split(" | ")[0][2:] for text in lines) else ""
+            lines.append(_line(first, line.data, rows))
+    return lines
+
+
+def found(line: Line, folder: Path = FOLDER) -> list[Row]:
+    """The rows that a line is made of."""
+    record = load(line.target, folder) or {"rows": []}
+    return [
+        r
+        for r in record["rows"]
+        if r.data.startswith(line.where) and line.work in r.job and r.equal and not r.missing and r.peer != "limit"
+    ]
+
+
+def _line(job: str, data: str, rows: list[Row]) -> str:
+    """One line: kway's time (the same race, or several), each peer with its time, and the ratios."""
+    times = sorted(r.kway_seconds for r in rows)
+    ours = figure_text(times[len(times) // 2], "s")  # each peer has a race of its own, so kway may have several times
+    theirs = ", ".join(f"{BRIEF.get(r.peer, r.peer)} {figure_text(r.peer_seconds, 's')}" for r in rows)
+    return f"| {job} | {data} | {ours} | {theirs} | {', '.join(f'{short(r.ratio)}x' for r in rows)} |"
+
+
+def put(text: str, folder: Path = FOLDER) -> str:
+    """The README with the table of today between its two marks."""
+    before, rest = text.split(BEGIN, 1)
+    _, after = rest.split(END, 1)
+    return before + BEGIN + "\n".join(table(folder)) + "\n" + END + after

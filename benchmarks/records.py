@@ -1,0 +1,139 @@
+"""Results as files: benchmarks/results/<target>.json, one record a target, and how its rows read.
+
+    {"target": "T1", "seconds": 71.4, "jit_seconds": 14.2, "machine": {...}, "rows": [{...}, ...]}
+
+A row is `race.Row` plus its ratio and whether it holds. Files from before a field existed have it at its default.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .race import Row
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FOLDER = Path(__file__).parent / "results"
+
+
+def save(record: dict[str, Any], folder: Path) -> Path:
+    """Write the record of one target; NaN (nothing measured) becomes null."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{record['target']}.json"
+    path.write_text(json.dumps(_plain(record), indent=1, allow_nan=False) + "\n")
+    return path
+
+
+def load(target: str, folder: Path = FOLDER) -> dict[str, Any] | None:
+    """The record of one target, its rows as Row; None where it was not measured."""
+    path = folder / f"{target}.json"
+    if not path.exists():
+        return None
+    record = json.loads(path.read_text())
+    return {**record, "rows": [row_of(r) for r in record["rows"]]} if "rows" in record else record
+
+
+def row_of(saved: dict[str, Any]) -> Row:
+    """A row as it was when it was measured."""
+    known = {f.name for f in fields(Row)}
+    values = {name: value for name, value in saved.items() if name in known}
+    for name in ("kway_seconds", "peer_seconds"):
+        values[name] = math.nan if values[name] is None else values[name]
+    return Row(**values)
+
+
+def ratios(row: Row) -> list[float]:
+    """peer / kway of each round: the two ran one after the other, so that a slow spell of the machine hit both."""
+    ours, theirs = row.rounds.get("kway", []), row.rounds.get(row.peer, [])
+    return [b / a for a, b in zip(ours, theirs)]
+
+
+def ratio_text(row: Row) -> str:
+    """The ratio with the spread over the rounds: 21x (19-24)."""
+    if math.isnan(row.ratio) or row.unit != "s" or row.peer == "limit":
+        return ""
+    seen = ratios(row)
+    text = f"{short(row.ratio)}x"
+    return text if len(seen) < 2 else f"{text} ({short(min(seen))}-{short(max(seen))})"
+
+
+def figure_text(value: float, unit: str) -> str:
+    """A time, a number of MB or a slope, in three digits."""
+    if math.isnan(value):
+        return ""
+    if unit == "slope":
+        return f"{value:.2f}"
+    return f"{short(value)} {unit}" if unit != "s" or value >= 0.0995 else f"{short(value * 1000)} ms"
+
+
+def short(value: float) -> str:
+    """Two digits, more where they are whole.
+
+    >>> short(0.2566), short(0.3), short(4.0), short(20.89), short(755.3)
+    ('0.26', '0.30', '4.0', '21', '755')
+    """
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"
+
+
+def memory_text(row: Row) -> str:
+    """MB of kway and of the peer."""
+    both = [row.memory.get("kway"), row.memory.get(row.peer)]
+    return "" if None in both else " / ".join(short(v) for v in both if v is not None)
+
+
+def verdict(row: Row) -> str:
+    """Whether what was aimed at holds."""
+    if row.missing:
+        return "not installed"
+    if not row.equal:
+        return "quality differs" if row.unit == "s" else "short"
+    return ("holds" if row.holds else "short") if row.least is not None or row.unit != "s" else ""
+
+
+def aim_text(row: Row) -> str:
+    """What was aimed at."""
+    if row.least is None:
+        return ""
+    return f"{row.least:g}x" if row.unit == "s" and row.peer != "limit" else ""
+
+
+COLUMNS = ("id", "job", "data", "peer", "kway", "of the peer", "ratio", "aim", "quality", "MB", "")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row of the table as text, in the order of COLUMNS."""
+    ours, theirs = figure_text(row.kway_seconds, row.unit), figure_text(row.peer_seconds, row.unit)
+    return (row.target, row.job, row.data, row.peer, ours, theirs, ratio_text(row), aim_text(row), row.quality,
+            memory_text(row), verdict(row))  # fmt: skip
+
+
+def table(record: dict[str, Any]) -> Table:
+    """The table of one target on a terminal."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    jit = record.get("jit_seconds")
+    compiled = "" if jit is None else f", kernels compiled in {short(jit)} s apart"
+    out = Table(title=f"{record['target']}: peer / kway, medians; {record['seconds']} s in all{compiled}")
+    for column in COLUMNS:
+        out.add_column(column, justify="right" if column in ("kway", "of the peer", "ratio", "aim", "MB") else "left")
+    for saved in record["rows"]:
+        row = row_of(saved)
+        style = "green" if row.holds else "yellow" if row.missing else "red"
+        out.add_row(*map(escape, cells(row)[:-1]), f"[{style}]{verdict(row)}")
+    return out
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,141 @@
+"""python -m benchmarks.render: docs/benchmarks/index.md, docs/ladder.md, their figures and the README's table, from
+benchmarks/results/*.json. Nothing on those pages is written by hand, so that no figure differs from what was measured.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import plots, readme
+from .records import COLUMNS, FOLDER, cells, load, short, verdict
+from .run import CHECKOUT, JOBS
+
+# why a row is short of what was aimed at; said only while it is
+WHY = {
+    "T3": "Fitting landmarks includes the promise: their probes are tuned on held-out queries whose exact neighbours "
+    "are searched first.",
+    "T9": "Beside the rows landmarks keep sketches, ids and the landmarks themselves; with 64 features these are "
+    "together a little larger than the rows, with the 784 of an image they are smaller.",
+    "T10": "The sketch of exact search scans 253 of 256 features but 381 of 512: of 20,000 rows about 2,000 survive it "
+    "where 38 did, and the step costs more than theory's.",
+}
+
+
+def write(docs: Path, folder: Path = FOLDER) -> list[Path]:
+    """Both pages and their figures."""
+    from kway.report import export
+
+    records = measured(folder)
+    images = docs / "images" / "bench"
+    images.mkdir(parents=True, exist_ok=True)
+    written = [export.save(figure, images / name) for name, figure in plots.drawn(records).items()]
+    page = docs / "benchmarks" / "index.md"
+    page.parent.mkdir(exist_ok=True)
+    page.write_text(text(records))
+    ladder = load("ladder", folder)
+    if ladder is not None:
+        from .ladder import page as ladder_page
+
+        ladder_page.write(ladder, docs)
+        written.append(docs / "ladder.md")
+    return [*written, page]
+
+
+def measured(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
+    """The records there are, in the order of the targets."""
+    found = {target: load(target, folder) for target in JOBS}
+    return {target: record for target, record in found.items() if record is not None}
+
+
+def text(records: dict[str, dict[str, Any]]) -> str:
+    """The page."""
+    rows = [r for target, record in records.items() if target != "frontier" for r in record["rows"]]
+    parts = [OPENING, _pictures(records), "## Every row\n", _table(rows), _short(rows), _measured(records)]
+    return "\n".join(parts)
+
+
+OPENING = """# Benchmarks
+
+kway beside the libraries people use today: the same work, the same machine, the same quality of the answer. A ratio
+is *peer / kway*: how many times longer the peer takes. [The main job](main_job.md) has a page of its own, and so has
+[the vectorisation ladder](../ladder.md). `kway bench` measures all of this again, `kway bench --quick` a small part in
+under two minutes.
+"""
+
+
+def _pictures(records: dict[str, dict[str, Any]]) -> str:
+    said = ["![Times faster than each peer](../images/bench/ratios.svg)\n"]
+    if "frontier" in records:
+        said.append("Speed is worth little without quality. Each line is one library over its settings:\n")
+        said.append("![Time against quality](../images/bench/frontier.svg)\n")
+    if "T10" in records:
+        said.append("How the cost grows with the data; dotted, the slope that theory allows (T10 in the table):\n")
+        said.append("![Time and memory against n, d and K](../images/bench/curves.svg)\n")
+    return "\n".join(said)
+
+
+def _table(rows: list) -> str:
+    head = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    lines = ["| " + " | ".join(cell.replace("|", "/") for cell in cells(r)) + " |" for r in rows]
+    return "\n".join([*head, *lines]) + "\n"
+
+
+def _short(rows: list) -> str:
+    """What is not as hoped, and why."""
+    bad = [r for r in rows if not r.holds and not r.missing]
+    if not bad:
+        return "Every row is as hoped.\n"
+    said = ["## What falls short\n"]
+    for target in dict.fromkeys(r.target for r in bad):
+        named = "; ".join(f"{r.job} on {r.data} against {r.peer}: {_shortfall(r)}" for r in bad if r.target == target)
+        said.append(f"- **{target}** {named}. {WHY.get(target, '')}".rstrip())
+    return "\n".join(said) + "\n"
+
+
+def _shortfall(row: Any) -> str:
+    if row.unit != "s" or not row.equal:
+        return f"{verdict(row)} ({row.quality})"
+    return f"{short(row.ratio)}x where {row.least:g}x was aimed at"
+
+
+def _measured(records: dict[str, dict[str, Any]]) -> str:
+    first = next(iter(records.values()))["machine"] if records else {}
+    versions = ", ".join(f"{name} {v}" for name, v in first.get("versions", {}).items() if v)
+    vnni = "AVX-512 VNNI," if first.get("avx512_vnni") else "no AVX-512 VNNI,"
+    on = f"; {first['date']}" if "date" in first else ""
+    total = sum(record["seconds"] for record in records.values())
+    jit = [
+        f"{target} {short(record['jit_seconds'])} s" for target, record in records.items() if record.get("jit_seconds")
+    ]
+    compiled = f" On the first run ever they take, by target: {', '.join(jit)}." if jit else ""
+    return f"""## How it was measured
+
+- kway and the peers run in turn, A B A B, in one process; the table has medians, and the spread of the ratio over the
+  rounds in brackets. Between two runs there is half a second of rest: threads of OpenMP go on spinning for a while.
+- Two threads each. Peers at their best sensible settings; where a solver stops early, it gets more iterations until
+  its objective is as low as kway's.
+- The quality of both answers is computed before a ratio is quoted; where it differs, the row says so and has no claim.
+- kway's kernels are compiled before the clock starts.{compiled}
+- MB: the peak of resident memory during the timed call less what was resident before it, kway / peer, each in a
+  process of its own.
+- The machine: {first.get("cpu", "?")}, {first.get("cores", "?")} cores, {vnni}
+  {first.get("memory_gib", "?")} GiB, {first.get("system", "?")}, Python {first.get("python", "?")}; {versions}{on}.
+- All of it takes {total / 60:.0f} minutes; the records are in `benchmarks/results`.
+"""
+
+
+def main() -> int:
+    """Write all of it in the checkout."""
+    for path in write(CHECKOUT / "docs"):
+        print(path.relative_to(CHECKOUT))
+    page = CHECKOUT / "README.md"
+    if readme.BEGIN in page.read_text():
+        page.write_text(readme.put(page.read_text()))
+        print("README.md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

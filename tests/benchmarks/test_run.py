@@ -1,0 +1,79 @@
+"""The runner: every target has a job, one failure does not stop the others, results are saved one by one."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import datasets, race, records, run
+from benchmarks.jobs import curves, memory
+from kway.cli import run as kway
+
+
+@pytest.fixture
+def jobs(monkeypatch):
+    def good(rounds, quick):
+        return [race.Row("T0", "job", "data", "peer", 1.0, 3.0, 2, f"{rounds} rounds, {len(datasets.letter().X)} rows")]
+
+    def bad(rounds, quick):
+        raise RuntimeError("out of luck")
+
+    found = {"T0": good, "T1": bad, "T2": good}
+    monkeypatch.setattr(run, "JOBS", dict.fromkeys(found, ""))
+    monkeypatch.setattr(run, "job", found.get)
+    monkeypatch.delenv("KWAY_DATA", raising=False)
+
+
+@pytest.mark.parametrize("target", list(run.JOBS))
+def test_every_target_has_a_job(target):
+    assert callable(run.job(target))
+
+
+def test_one_failure_does_not_stop_the_others(jobs, tmp_path):
+    told = []
+    measured = run.run(run.JOBS, run.Plan(quick=True), tmp_path, told.append)
+    assert [r["target"] for r in measured] == ["T0", "T1", "T2"]
+    assert "out of luck" in measured[1]["error"]
+    assert "T1: failed" in told[1]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["T0.json", "T2.json"]
+
+
+def test_a_quick_run_is_small_and_aims_at_nothing(jobs):
+    row = run.measure("T0", run.Plan(quick=True))["rows"][0]
+    assert row["quality"] == f"2 rounds, {run.QUICK.rows} rows"
+    assert row["least"] is None
+    assert not datasets.limited()
+
+
+def test_the_command(jobs, tmp_path, capsys):
+    assert kway(["bench", "--quick", "--only", "T0", "T2", "--json", "--out", str(tmp_path)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [r["target"] for r in said["results"]] == ["T2", "T0"]
+    assert (tmp_path / "T0.json").exists()
+    assert kway(["bench", "--quick", "T1"]) == 1
+    assert kway(["bench", "T99"]) == 1
+    assert "there are T0, T1, T2 and ladder" in capsys.readouterr().err
+
+
+def test_old_records_still_read():
+    for path in records.FOLDER.glob("T*.json"):
+        record = records.load(path.stem)
+        assert record["rows"]
+        assert all(len(records.cells(r)) == len(records.COLUMNS) for r in record["rows"])
+
+
+def test_a_cliff_is_seen():
+    sizes = (1000, 2000, 4000, 8000)
+    straight = curves.shape(sizes, [0.1, 0.2, 0.4, 0.8], 1.0)
+    assert straight == curves.Shape(1.0, 1.0)
+    cliff = curves.shape(sizes, [0.1, 0.2, 0.8, 1.6], 1.0)
+    assert cliff.worst_step == pytest.approx(2.0)
+    assert curves.shape(sizes, [0.1, 0.4, 1.6, 6.4], 1.0).slope == pytest.approx(2.0)
+
+
+def test_the_many_class_model_answers_like_its_weights():
+    rng = np.random.default_rng(0)
+    model = memory.linear(50, 8, rng)
+    Q = rng.standard_normal((20, 8)).astype(np.float32)
+    labels = model.predict_topk(Q, 5).ids
+    np.testing.assert_array_equal(labels, np.argsort(-(Q @ model.coef_.T), axis=1)[:, :5])
