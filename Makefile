@@ -2,6 +2,7 @@
 #   make demo    kway fit digits: compare families, keep the best, write model.kway and report.html (half a minute)
 #   make test    the tests (five minutes)            make slow    the long ones
 #   make check   lint, format, types, import rules   make bench   timings beside other libraries
+#   make docs    the site, into site/: every link checked, every code block run (two minutes)
 #   make clean   remove what the other targets left (not .venv)
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check format bench clean
+.PHONY: help demo test slow check format bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -29,6 +30,11 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/.made
 $(VENV)/.bench: pyproject.toml $(VENV)/.dev
 	@echo "installing the libraries to compare with into $(VENV)"
 	@$(PIP) install -e '.[dev,bench]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml $(VENV)/.dev
+	@echo "installing what builds the site into $(VENV)"
+	@$(PIP) install -e '.[dev,docs]'
 	@touch $@
 
 demo: $(VENV)/.dev
@@ -51,7 +57,12 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/kway bench
+
+# NO_MKDOCS_2_WARNING: the theme advertises its successor on every build
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m pytest -q -m pages
 
 clean:
 	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

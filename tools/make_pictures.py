@@ -1,21 +1,76 @@
-"""Draw the pictures of the README into docs/images: python tools/make_pictures.py"""
+"""Draw the pictures of the README and the lessons into docs/images.
+
+    python tools/make_pictures.py                   all of them
+    python tools/make_pictures.py losses folds      those of these names
+
+Every picture is drawn by kway.report from seeded data, so the same picture comes out again.
+"""
 
 from __future__ import annotations
 
+import io
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-import kway
+from pictures import confidence, linear, neighbours, steps
+from PIL import Image
+
 from kway.report import figures
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
+COLOURS = 128  # of a png: flat regions and grey images need no more, and it halves the file
+
+PICTURES: dict[str, Callable[[], Any]] = {  # file under docs/images -> what draws it
+    "regions.png": neighbours.regions,
+    "lessons/outliers.svg": linear.outliers,
+    "lessons/softmax-sigmoid.svg": linear.softmax_and_sigmoid,
+    "lessons/losses.svg": figures.losses_by_margin,
+    "lessons/margin.svg": linear.margin,
+    "lessons/alpha.svg": linear.alpha,
+    "lessons/templates-l2.png": linear.templates_l2,
+    "lessons/templates-l1.png": linear.templates_l1,
+    "lessons/batches.svg": steps.batches,
+    "lessons/schedules.svg": steps.schedules,
+    "lessons/separable.svg": steps.separable,
+    "lessons/voters.png": neighbours.voters,
+    "lessons/same-distance.png": neighbours.same_distance,
+    "lessons/folds.svg": neighbours.folds,
+    "lessons/cells.png": neighbours.cells,
+    "lessons/temperature.svg": confidence.temperature,
+    "lessons/reliability.svg": confidence.reliability,
+    "lessons/smoothing.svg": confidence.smoothing,
+    "lessons/many-classes.svg": confidence.many_classes,
+}
 
 
-def main() -> None:
-    """Regions of k = 1, 3, 15 neighbours under L2 and L1 on three overlapping classes."""
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    data = kway.datasets.overlapping(300, n_classes=3, seed=4)
-    figures.save(figures.neighbor_regions(data.x_train, data.y_train), IMAGES / "regions.png")
+def draw(name: str, folder: Path = IMAGES) -> Path:
+    """Draw one picture of the list into its place under `folder`."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figures.save(PICTURES[name](), path)
+    if path.suffix == ".png":
+        _few_colours(path)
+    return path
+
+
+def _few_colours(path: Path) -> None:
+    out = io.BytesIO()
+    with Image.open(path) as image:
+        image.convert("RGB").quantize(COLOURS).save(out, "png", optimize=True)
+    path.write_bytes(out.getvalue())
+
+
+def main(wanted: Sequence[str]) -> None:
+    """Draw the pictures of these names (without folder and ending), or all."""
+    known = {Path(name).stem for name in PICTURES}
+    if unknown := sorted(set(wanted) - known):
+        sys.exit(f"no picture is called {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+    for name in PICTURES:
+        if not wanted or Path(name).stem in wanted:
+            print(draw(name))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,0 +1,123 @@
+"""What the pages show works: each page is one program, run from its top to its end in an empty folder.
+
+    ```python   runs; all such blocks of a page share their names; warnings are errors
+    ```text     directly after a block that runs: what it printed ("..." stands for anything, spaces do not count)
+    ```bash     runs, with `kway` on the PATH
+
+A block under the line `<!-- not run -->` is left alone. New pages are found by themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kway.linear.losses import LOSSES
+from kway.neighbors import VOTES
+from kway.search import INDEXES, METRICS
+
+pytestmark = pytest.mark.pages
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+FENCE = re.compile(
+    r"(?P<skip>^ *<!-- not run -->\n+)?^(?P<pad> *)```(?P<lang>[^\n]*)\n(?P<body>.*?)^(?P=pad)```$",
+    re.MULTILINE | re.DOTALL,
+)
+LANGUAGES = {"python", "bash", "text", "json", "toml", "make", "html"}
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+class Block(NamedTuple):
+    """A fenced block that runs, and what the page says it prints (None: nothing is said)."""
+
+    language: str
+    source: str
+    line: int
+    printed: str | None
+
+
+def blocks(text: str) -> list[Block]:
+    """The blocks of a page that run."""
+    found: list[Block] = []
+    end = None  # of the last block, if it runs
+    for fence in FENCE.finditer(text):
+        language, body = fence["lang"], textwrap.dedent(fence["body"])
+        line = text[: fence.start("body")].count("\n")
+        assert language in LANGUAGES, f"line {line}: ```{language} is not one of {sorted(LANGUAGES)}"
+        directly = end is not None and not text[end : fence.start()].strip()
+        end = None
+        if fence["skip"]:
+            continue
+        if language == "text" and directly:
+            found[-1] = found[-1]._replace(printed=body)
+        elif language in ("python", "bash"):
+            found.append(Block(language, body, line, None))
+            end = fence.end()
+    return found
+
+
+def run_python(block: Block, page: Path, names: dict) -> str:
+    code = compile("\n" * block.line + block.source, str(page), "exec")  # tracebacks name the page's own lines
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code, names)
+    return out.getvalue()
+
+
+def run_bash(block: Block, page: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block.source], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{page}:{block.line}\n{block.source}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def _tables_as_before():
+    """A page that adds a part to one of kway's tables adds it for itself only."""
+    before = [(table, dict(table)) for table in (INDEXES, LOSSES, METRICS, VOTES)]
+    yield
+    for table, entries in before:
+        table.clear()
+        table.update(entries)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT / "docs").with_suffix("")))
+def test_every_block_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KWAY_DATA", raising=False)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "COLUMNS": "100"}
+    names: dict = {"__name__": "__main__"}
+    for block in blocks(page.read_text()):
+        run = {"python": lambda b: run_python(b, page, names), "bash": lambda b: run_bash(b, page, environment)}
+        printed = run[block.language](block)
+        if block.printed is not None:
+            same = doctest.OutputChecker().check_output(block.printed, printed, FLAGS)
+            assert same, f"{page}:{block.line} shows\n{block.printed}\nbut it printed\n{printed}"
+
+
+def test_a_page_that_lies_is_caught():
+    text = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n\n<!-- not run -->\n```bash\nrm -rf x\n```\n"
+    (block,) = blocks(text)
+    assert block == Block("python", "print(1 + 1)\n", 1, "3\n")
+    printed = run_python(block, Path("page.md"), {})
+    assert not doctest.OutputChecker().check_output(block.printed, printed, FLAGS)
+
+
+def test_text_that_follows_prose_is_nobodys_output():
+    (block,) = blocks("```python\nx = 1\n```\n\nA file:\n\n```text\na,b\n```\n")
+    assert block.printed is None
+    with pytest.raises(AssertionError, match="notest"):
+        blocks("```bash notest\nls\n```\n")

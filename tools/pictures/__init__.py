@@ -1,0 +1,1 @@
+"""What the pictures of the lessons show: one function a picture, each returns a matplotlib Figure."""

@@ -1,0 +1,49 @@
+"""Pictures of the lessons about confidence and about many classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import kway
+from kway.report import figures
+from pictures.linear import digits
+
+
+def _test() -> tuple[Any, Any]:
+    data = kway.datasets.digits()
+    return (data.x_test / 255).astype(np.float32), data.y_test
+
+
+def temperature() -> Any:
+    """Five scores at five temperatures."""
+    return figures.temperature([2.0, 1.0, 0.1, -1.0, 0.5], labels=["cat", "dog", "ship", "car", "bird"])
+
+
+def reliability() -> Any:
+    """A softmax with little penalty: surer than it is right."""
+    X, y = digits(1000)
+    rows, truth = _test()
+    p = kway.SoftmaxClassifier(alpha=1e-5).fit(X, y).predict_proba(rows)
+    return figures.reliability(p.max(axis=1), p.argmax(axis=1) == truth, bins=10)
+
+
+def smoothing() -> Any:
+    """Targets of three values of eps, and the mean answer of models trained on them to test images of a 3."""
+    X, y = digits(2000)
+    rows, truth = _test()
+    eps = (0.0, 0.1, 0.3)
+    models = [kway.SoftmaxClassifier(alpha=1e-4, label_smoothing=e).fit(X, y) for e in eps]
+    return figures.label_smoothing(eps, [m.predict_proba(rows[truth == 3]).mean(axis=0) for m in models], 3)
+
+
+def many_classes() -> Any:
+    """Bytes against the number of classes: 1,000 features, answers to 10,000 rows, float32 and 8-byte ids."""
+    classes = np.logspace(1, 9, 9)
+    curves = {
+        "weights, 1,000 features": 4 * 1000 * classes,
+        "probabilities of 10,000 rows": 4 * 10_000 * classes,
+        "the 5 best of 10,000 rows": np.full(9, (4 + 8) * 5 * 10_000.0),
+    }
+    return figures.cost(classes, {"bytes": curves}, "classes K", "Memory against the number of classes")

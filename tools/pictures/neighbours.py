@@ -1,0 +1,62 @@
+"""Pictures of the lessons about neighbours: regions, voters, folds, landmarks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import kway
+from kway.data.post_offices import embedded
+from kway.neighbors.post_office import HOBOKEN
+from kway.report import figures
+from pictures.linear import digits
+
+
+def regions() -> Any:
+    """k = 1, 3, 15 neighbours under L2 and L1 on three overlapping classes."""
+    data = kway.datasets.overlapping(300, n_classes=3, seed=4)
+    return figures.neighbor_regions(data.x_train, data.y_train)
+
+
+def voters() -> Any:
+    """Three mistakes of five neighbours with those who voted."""
+    X, y = digits(2000)
+    test = kway.datasets.digits()
+    rows = (test.x_test / 255).astype(np.float32)
+    model = kway.NeighborsClassifier(5, weights="distance").fit(X, y)
+    wrong = np.flatnonzero(model.predict(rows) != test.y_test)[:3]
+    told = model.explain(rows[wrong])
+    near, sure = X[told.voters], told.probabilities[:, 0]  # (3, 5, d) and (3,)
+    columns = rows[wrong], test.y_test[wrong], told.labels, near, told.voter_labels, told.distances, sure
+    mistakes = [figures.Mistake(*values) for values in zip(*columns)]
+    return figures.worst_mistakes(mistakes, (28, 28), "Three mistakes, and who voted")
+
+
+def same_distance() -> Any:
+    """A digit boxed, shifted and tinted at one L2 distance, and the nearest digit of another class."""
+    X, y = digits(2000)
+    row = _with_near_stranger(X, y)
+    gaps = kway.pairwise(X[[row]], X)[0]
+    other = int(np.flatnonzero(y != y[row])[gaps[y != y[row]].argmin()])
+    return figures.same_distance(X[row].reshape(28, 28), 1, X[other].reshape(28, 28), f"a {y[other]}")
+
+
+def _with_near_stranger(X: Any, y: Any) -> int:
+    """The digit that has another class nearest, among the first of the set."""
+    gaps = kway.pairwise(X[:200], X)
+    return int(np.where(y[:200, None] == y, np.inf, gaps).min(axis=1).argmin())
+
+
+def folds() -> Any:
+    """Accuracy of k = 1..25 on five folds."""
+    found = kway.tune(kway.NeighborsClassifier(), *digits(2000))
+    plain = [s for s, setting in enumerate(found.scan.settings) if setting["weights"] == "uniform"][:25]
+    k = [found.scan.settings[s]["n_neighbors"] for s in plain]
+    scores = found.scan.accuracy[:, plain].T
+    return figures.cross_validation(k, scores, k[int(scores.mean(axis=1).argmax())])
+
+
+def cells() -> Any:
+    """Post offices of the north-east in the cells of landmarks, and the four cells that the query looks into."""
+    return figures.landmark_cells(embedded().points, 250, HOBOKEN, box=(-81.0, -69.0, 38.0, 44.0))

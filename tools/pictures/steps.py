@@ -1,0 +1,57 @@
+"""Pictures of the lesson about gradient descent: objective over epochs."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+import kway
+from kway.linear.schedules import Constant, Cosine, Decay
+from kway.linear.sgd import SGD
+from kway.report import figures
+from pictures.linear import digits
+
+EPOCHS = 24  # a constant rate gains nothing after that, and fit would stop
+
+
+def _history(**settings: Any) -> Any:
+    """Objective after each of EPOCHS epochs; that it has not converged by then is the point."""
+    model = kway.SoftmaxClassifier(alpha=1e-3, tol=1e-9, max_iter=EPOCHS, random_state=0, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.asarray(model.fit(*digits()).history_)
+
+
+def batches() -> Any:
+    """The objective for batches of 1, 10, 100 and all rows."""
+    curves = {f"batch of {b}": _history(solver="sgd", batch_size=b) for b in (1, 10, 100)}
+    curves["all rows"] = _history(solver="gradient")[1:]  # its history starts before the first step
+    return figures.history(curves, "epoch", "objective", first=1, title="Softmax on 1,000 digits")
+
+
+def schedules() -> Any:
+    """How far above the minimum, for a constant rate, two that fall, and the average of iterates."""
+    best = kway.SoftmaxClassifier(alpha=1e-3, tol=1e-7).fit(*digits()).objective_
+    ways: dict[str, dict[str, Any]] = {
+        "constant": {"solver": "sgd", "learning_rate": Constant(0.1)},
+        "decay": {"solver": "sgd", "learning_rate": Decay(0.1)},
+        "cosine": {"solver": "sgd", "learning_rate": Cosine(0.1)},
+        "constant, averaged": {"solver": SGD(average=True), "learning_rate": Constant(0.1)},
+    }
+    curves = {name: _history(**settings) - best for name, settings in ways.items()}
+    return figures.history(curves, "epoch", "objective above the minimum", first=1, title="Rates from eta = 0.1")
+
+
+def separable() -> Any:
+    """Length of w on separable rows: without a penalty it grows for ever."""
+    data = kway.datasets.separable(200, n_classes=2, seed=0)
+    curves = {"no penalty": 0.0, "alpha = 0.0001": 1e-4, "alpha = 0.001": 1e-3}
+    drawn = {name: _lengths(data, alpha) for name, alpha in curves.items()}
+    return figures.history(drawn, "epoch", "length of w", first=1, title="Logistic regression on separable rows")
+
+
+def _lengths(data: Any, alpha: float) -> list[float]:
+    model = kway.LogisticClassifier(alpha=alpha, learning_rate="constant", random_state=0)
+    return [float(np.linalg.norm(model.partial_fit(data.x_train, data.y_train).coef_)) for _ in range(400)]

@@ -1,0 +1,18 @@
+"""A mkdocs hook: a page that would fetch anything from another server when it is read fails the build."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+
+_FETCHED = re.compile(r'<(?:script|img|iframe|link rel="(?:stylesheet|preconnect|icon)")[^>]*?="(https?://[^"]+)"')
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Look at the finished page."""
+    found = _FETCHED.findall(output)
+    if found:
+        raise PluginError(f"{page.file.src_uri} fetches {', '.join(found)}; keep a copy under docs/ instead")
+    return output
