@@ -14,10 +14,6 @@ from .run import CHECKOUT, JOBS
 
 # why a row is short of what was aimed at; said only while it is
 WHY = {
-    "T3": "Fitting landmarks includes the promise: their probes are tuned on held-out queries whose exact neighbours "
-    "are searched first.",
-    "T9": "Beside the rows landmarks keep sketches, ids and the landmarks themselves; with 64 features these are "
-    "together a little larger than the rows, with the 784 of an image they are smaller.",
     "T10": "The sketch of exact search scans 253 of 256 features but 381 of 512: of 20,000 rows about 2,000 survive it "
     "where 38 did, and the step costs more than theory's.",
 }

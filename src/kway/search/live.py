@@ -150,10 +150,14 @@ class LiveIndex(Index):
         if queries.dtype != np.float32:
             return found
         (positions, distances), rows = found, np.arange(queries.shape[0])
-        ask, touched, ids, best = positions.shape[1], self._touched, positions[:, :k].copy(), distances[:, :k].copy()
+        ask, touched, ids, best = positions.shape[1], self._touched, positions[:, :k], distances[:, :k]
+        rounded = distances.astype(np.float32)
+        tied = rounded[:, 1:] == rounded[:, :-1]
+        if not tied.any():  # as a rule
+            return Neighbors(ids, best)
+        ids = ids.copy()
         while True:
-            rounded = distances.astype(np.float32)
-            tied = (rounded[:, 1:] == rounded[:, :-1]).any(axis=1)
+            tied = tied.any(axis=1)
             rows, positions, rounded = rows[tied], positions[tied], rounded[tied]
             order = np.lexsort((positions, rounded), axis=1)[:, :k]
             ids[rows] = np.take_along_axis(positions, order, axis=1)
@@ -163,6 +167,8 @@ class LiveIndex(Index):
                 break
             ask = min(2 * ask + 8, self.n_rows)
             positions, distances = self._nearest(queries[rows], ask, n_jobs, probes)
+            rounded = distances.astype(np.float32)
+            tied = rounded[:, 1:] == rounded[:, :-1]
         self._touched = touched
         return Neighbors(ids, best)
 
