@@ -37,9 +37,9 @@ class ExemplarClassifier(Classifier):
     """Exemplar-SVM for up to some thousands of rows.
 
     Each exemplar is a linear classifier, so this is for spaces in which linear classifiers do well: on 8 x 8 digits it
-    comes close to nearest neighbours; learned from the pixels of 5,000 MNIST images it gets 0.904 of 4,000 others right,
-    they 0.918. Its worth is the payload: every training row says, with a calibrated probability, whether a query is
-    like itself.
+    comes close to nearest neighbours; learned from the pixels of 5,000 MNIST images it gets 0.904 of 4,000 others
+    right, they 0.918. Its worth is the payload: every training row says, with a calibrated probability, whether a query
+    is like itself.
 
     Parameters
     ----------
