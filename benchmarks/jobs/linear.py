@@ -103,7 +103,16 @@ def sgd_row(target, data, alpha):
     timings = race(contestants, 1)
     ours, theirs = (accuracy(timings[name].answer, data) for name in contestants)
     quality = f"test accuracy {ours:.4f} against {theirs:.4f}"
-    return row(target, f"softmax, alpha {alpha:g}", data.name, peers.SGD, timings, None, quality, bool(ours >= theirs))
+    return row(
+        target,
+        f"linear fit by accuracy, alpha {alpha:g}",
+        data.name,
+        peers.SGD,
+        timings,
+        None,
+        quality,
+        bool(ours >= theirs),
+    )
 
 
 def t4(rounds: int, quick: bool) -> list[Row]:

@@ -165,9 +165,7 @@ class LandmarksIndex(LiveIndex):
         """Order everything by cell: rows, their positions (`_names`), sketches, half squares."""
         order = np.argsort(cells, kind="stable")
         self._rows: Any  # (n, d) or Coded
-        self._radii: (
-            NDArray | None
-        )  # (c,) how far the rows of a cell lie from its landmark, where that bounds distances
+        self._radii: NDArray | None  # (c,) from a landmark to its farthest row, where that bounds distances
         self._names = frozen(order.astype(np.int64))
         self._offsets = frozen(np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=self.n_landmarks))]))
         self._rows = rows.take(order) if isinstance(rows, Coded) else frozen(_gathered(rows, order))

@@ -70,7 +70,7 @@ class Linear:
     alphas: tuple[float, ...] = ()  # instead of shares
 
     def scan(self, data: Data, which: list[int], clock: Clock) -> Scan:
-        """Every alpha, strong to weak, with warm starts and one preconditioner."""
+        """Every alpha, strong to weak, with warm starts."""
         begun = time.perf_counter()
         binary = data.codes.max() == 1 or self.params.get("multiclass") == "one-vs-all"
         form = LOSSES[self.loss].columns if binary else LOSSES[self.loss].joint
@@ -78,7 +78,7 @@ class Linear:
         accuracy, loss, seconds = np.full((3, len(which), len(alphas)), np.nan)
         for own in self._pieces(data, accuracy):
             stop = clock.pace(len(own) * len(which))
-            for row, fold in enumerate(which):  # one by one: a start from another fold has learned from these rows
+            for row, fold in enumerate(which):  # one by one: a cut leaves out folds, not the weak alphas of all
                 path = alpha_path(data.X, data.codes, form, [alphas[i] for i in own], data.folds, [fold], stop=stop)
                 accuracy[row, own], loss[row, own], seconds[row, own] = path.accuracy, path.log_loss, path.seconds
             if clock.up():
