@@ -129,7 +129,8 @@ def logistic(plan: Plan, parts: Parts) -> Entry:
         model.fit(parts.X, parts.y)
     seconds = time.perf_counter() - begun
     count = plan.strengths if isinstance(plan.strengths, int) else len(plan.strengths)
-    setting = f"C {np.ravel(model.C_)[0]:.3g} of {count}, {plan.folds} folds, {plan.iterations} iterations at most"
+    chosen = f"C {np.ravel(model.C_)[0]:.3g} of {count} tried"
+    setting = f"{chosen}, {plan.folds} folds, {plan.iterations} iterations at most"
     return entry("LogisticRegressionCV", model.score(parts.Q, parts.yq), len(parts.yq), seconds, setting)
 
 
@@ -144,7 +145,7 @@ def neighbors(plan: Plan, parts: Parts) -> Entry:
     model.fit(parts.X, parts.y)
     seconds = time.perf_counter() - begun
     best = model.best_params_
-    setting = f"k {best['n_neighbors']} of {len(plan.ks)}, {best['weights']}"
+    setting = f"k {best['n_neighbors']} of {len(plan.ks)} tried, {best['weights']}"
     return entry("KNeighborsClassifier", model.score(parts.Q, parts.yq), len(parts.yq), seconds, setting)
 
 

@@ -79,7 +79,7 @@ def _neighbours_curve(found: Outcome) -> Picture | None:
 
 
 def _alpha_curve(found: Outcome) -> Picture | None:
-    line = _first(found, Linear)
+    line = _most_folds(found, Linear)
     if line is None or len(found.comparison.scans[line.standing.model].settings) < 2:
         return None
     scan = found.comparison.scans[line.standing.model]
@@ -188,6 +188,13 @@ def _first(found: Outcome, kind: type) -> Line | None:
     """The best line of a kind of family."""
     families = found.comparison.families
     return next((line for line in found.lines if isinstance(families[line.standing.model], kind)), None)
+
+
+def _most_folds(found: Outcome, kind: type) -> Line | None:
+    """The line of a kind that was run on most folds, the better first: one stopped early shows no spread."""
+    families = found.comparison.families
+    own = [line for line in found.lines if isinstance(families[line.standing.model], kind)]
+    return max(own, key=lambda line: len(line.standing.fold_accuracy), default=None)
 
 
 _DRAWN: dict[str, Callable[[Outcome], Picture | None]] = {
