@@ -5,7 +5,7 @@
 30,000 places are in the package; with KWAY_DATA set, all 41,914 are used. The map goes to post_office.png.
 """
 
-from kway.data.post_offices import post_offices
+from kway.data.datasets.post_offices import post_offices
 from kway.neighbors.post_office import HOBOKEN, ask
 from kway.report.regions import landmark_cells
 

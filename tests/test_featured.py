@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 import kway
 from kway import store
-from kway.data.features import Features
+from kway.data.features.features import Features
 from kway.errors import InputError, ModelFileError
 from kway.featured import FeaturedClassifier
 

@@ -6,8 +6,8 @@ names()             every name that `load` knows here
 separable, overlapping, outliers, many_classes      seeded synthetic sets
 """
 
-from kway.data.catalog import digits, load, names
-from kway.data.dataset import Dataset
-from kway.data.synthetic import many_classes, outliers, overlapping, separable
+from kway.data.datasets.catalog import digits, load, names
+from kway.data.datasets.dataset import Dataset
+from kway.data.datasets.synthetic import many_classes, outliers, overlapping, separable
 
 __all__ = ["Dataset", "digits", "load", "many_classes", "names", "outliers", "overlapping", "separable"]

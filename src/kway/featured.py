@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base import Classifier
-from kway.data.features import Features
+from kway.data.features.features import Features
 from kway.errors import ModelFileError
 from kway.search.index import TopK
 

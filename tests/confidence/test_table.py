@@ -3,7 +3,7 @@ import pytest
 
 import kway
 from kway.confidence.table import openset_table, table_text
-from kway.data.catalog import folder
+from kway.data.datasets.catalog import folder
 from kway.errors import InputError
 
 

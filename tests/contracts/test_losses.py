@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, logsumexp
 from scipy.special import softmax as scipy_softmax
 
-from kway.linear.losses import LOSSES, Targets
+from kway.linear.losses.loss import LOSSES, Targets
 
 FORMS = [
     pytest.param(form, scores, id=f"{form.name}-{scores}")

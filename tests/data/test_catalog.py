@@ -11,7 +11,7 @@ import pytest
 
 import kway
 from kway import datasets
-from kway.data import catalog
+from kway.data.datasets import catalog
 from kway.errors import InputError
 
 FOLDER = os.environ.get("KWAY_DATA", "")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kway.data.dataset import Dataset, stratified
+from kway.data.datasets.dataset import Dataset, stratified
 from kway.errors import InputError
 
 

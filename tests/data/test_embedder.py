@@ -11,11 +11,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from kway.data import embedder as module
-from kway.data.arrow import read_arrow
-from kway.data.embedder import Identity, check_same, folder_digest, open_embedder, reopen
-from kway.data.features import Features
-from kway.data.vectors_cache import VectorsCache, cache_folder, text_key
+from kway.data.features import embedder as module
+from kway.data.features.embedder import Identity, check_same, folder_digest, open_embedder, reopen
+from kway.data.features.features import Features
+from kway.data.features.vectors_cache import VectorsCache, cache_folder, text_key
+from kway.data.sources.arrow import read_arrow
 from kway.errors import InputError
 
 WIDTH = 6

@@ -13,8 +13,8 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
-from kway.data.features import Features
-from kway.data.text import hash_text, learn_text
+from kway.data.features.features import Features
+from kway.data.features.text import hash_text, learn_text
 from kway.errors import InputError
 
 N = 300

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kway.data.images import Form
-from kway.data.raw import read_raw
+from kway.data.sources.images import Form
+from kway.data.sources.labelled import read_raw
 from kway.errors import InputError
 
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kway.data.kinds import judge, rare_below
+from kway.data.features.column_types import judge, rare_below
 
 RNG = np.random.default_rng(0)
 N = 400

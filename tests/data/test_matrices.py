@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
-from kway.data.features import Features
-from kway.data.numbers import moments
+from kway.data.features.features import Features
+from kway.data.features.numbers import moments
 from kway.errors import InputError
 
 RNG = np.random.default_rng(0)

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kway.data.features import Features
-from kway.data.raw import check_known, check_labels, read_raw
+from kway.data.features.features import Features
+from kway.data.sources.labelled import check_known, check_labels, read_raw
 from kway.errors import InputError
 
 CSV = "age,town,day,kind\n" + "".join(

@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
-from kway.data import source, tables, writing
-from kway.data.files import replacing
+from kway.data.atomic import replacing
+from kway.data.sources import numeric as source
+from kway.data.sources import tables, writing
 from kway.errors import InputError
 
 CSV = "width,height,kind\n1.5,2,ant\n2.5,3,bee\n3.5,4,ant\n"

@@ -11,9 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 import kway
 from kway import LeastSquaresClassifier, LinearClassifier, LogisticClassifier, SoftmaxClassifier, SVMClassifier
 from kway.errors import BudgetError, InputError
-from kway.linear.least_squares import least_squares
-from kway.linear.schedules import Constant, Cosine, Decay, pick_schedule
-from kway.linear.sgd import SGD
+from kway.linear.solvers.least_squares import least_squares
+from kway.linear.solvers.schedules import Constant, Cosine, Decay, pick_schedule
+from kway.linear.solvers.sgd import SGD
 
 
 def blobs(n=300, classes=4, seed=0, spread=2.0):

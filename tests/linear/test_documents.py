@@ -6,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kway import LeastSquaresClassifier, LogisticClassifier, PerceptronClassifier, SoftmaxClassifier
 from kway.linear.classifier import LinearClassifier
-from kway.linear.losses import LOSSES, Targets, sigmoid, softmax
+from kway.linear.losses.loss import LOSSES, Targets, sigmoid, softmax
 from kway.linear.named import round_to_class
 
 
@@ -97,7 +97,7 @@ def test_temperature_of_the_estimator_is_that_of_its_probabilities():
 
 def test_label_smoothing_targets():
     from kway.data.labels import encode
-    from kway.linear.setup import soft_targets
+    from kway.linear.problem import soft_targets
 
     Y = soft_targets(encode([0, 1, 2, 3, 4]), 0.1, np.float64)
     np.testing.assert_allclose(np.diag(Y), 0.9)

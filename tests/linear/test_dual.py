@@ -10,14 +10,16 @@ from sklearn.svm import SVC, LinearSVC
 
 from kway.compute.kernels import rounded as kernels
 from kway.errors import CombinationError, NotSeparableError
-from kway.linear import dual, margin, rounded, separable
-from kway.linear.dual import Dual
-from kway.linear.losses import LOSSES, Targets
-from kway.linear.margin import best_bias
-from kway.linear.objective import Objective
+from kway.linear.losses.loss import LOSSES, Targets
+from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.separable import least_violation
-from kway.linear.solver import Control, check
+from kway.linear.solvers.base import Control, check
+from kway.linear.solvers.svm import dual, separable
+from kway.linear.solvers.svm import machine as margin
+from kway.linear.solvers.svm import newton_one_vs_all as rounded
+from kway.linear.solvers.svm.dual import Dual
+from kway.linear.solvers.svm.machine import best_bias
+from kway.linear.solvers.svm.separable import least_violation
 
 HINGE = LOSSES["hinge"].columns
 

@@ -10,12 +10,12 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from kway.linear import lbfgs
-from kway.linear.lbfgs import LBFGS
-from kway.linear.losses import LOSSES, Targets
-from kway.linear.objective import Objective
+from kway.linear.losses.loss import LOSSES, Targets
+from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solver import Control, check
+from kway.linear.solvers import lbfgs
+from kway.linear.solvers.base import Control, check
+from kway.linear.solvers.lbfgs import LBFGS
 
 SMOOTH = [form for forms in LOSSES.values() for form in forms if form.smooth and form.convex]
 

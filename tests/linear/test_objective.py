@@ -8,9 +8,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kway.linear import sparse_rows
-from kway.linear.losses import LOSSES, Loss, Targets
-from kway.linear.objective import Objective
+from kway.linear.losses.loss import LOSSES, Loss, Targets
+from kway.linear.objective import sparse_rows
+from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 
 FORMS = [form for forms in LOSSES.values() for form in forms if form.margin]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kway import LinearClassifier
-from kway.linear.losses import LOSSES, OWN, Forms, Loss, sigmoid, softmax
+from kway.linear.losses.loss import LOSSES, OWN, Forms, Loss, sigmoid, softmax
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from kway.linear import precondition
-from kway.linear.curvature import mean_squares
-from kway.linear.factors import Diagonal, centred
-from kway.linear.losses import LOSSES, Targets, softmax
-from kway.linear.objective import Objective
+from kway.linear.losses.loss import LOSSES, Targets, softmax
+from kway.linear.objective.curvature import mean_squares
+from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.precondition import moments, newton, quick_moments, safe_inverse, sample_rows
+from kway.linear.solvers.preconditioners import moments as precondition
+from kway.linear.solvers.preconditioners.factors import Diagonal, centred
+from kway.linear.solvers.preconditioners.moments import moments, newton, quick_moments, safe_inverse, sample_rows
 
 RIDGE = 0.05
 

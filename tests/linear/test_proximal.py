@@ -13,12 +13,12 @@ from sklearn.linear_model import LogisticRegression
 
 from kway import datasets
 from kway.compute.kernels.coordinate import descend
-from kway.linear import metric
-from kway.linear.losses import LOSSES, Targets
-from kway.linear.objective import Objective
+from kway.linear.losses.loss import LOSSES, Targets
+from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.proximal import Proximal, Run, gap
-from kway.linear.solver import Control
+from kway.linear.solvers.base import Control
+from kway.linear.solvers.preconditioners import local_models as metric
+from kway.linear.solvers.proximal import Proximal, Run, gap
 
 SMOOTH = [name for name, forms in LOSSES.items() if forms.joint.smooth and name != "logistic"]
 

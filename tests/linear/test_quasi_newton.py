@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from kway.linear import quasi_newton
-from kway.linear.quasi_newton import Pairs, Point
+from kway.linear.solvers import quasi_newton
+from kway.linear.solvers.quasi_newton import Pairs, Point
 
 R, D = 3, 5
 

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import kway
 from kway.errors import BudgetError, InputError
 from kway.neighbors import ExemplarClassifier
-from kway.neighbors.esvm import N_FOLDS, Problem, folds_of
+from kway.neighbors.exemplar_svm import N_FOLDS, Problem, folds_of
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from kway.cli import neighbors as cli
-from kway.data.post_offices import embedded, post_offices
+from kway.data.datasets.post_offices import embedded, post_offices
 from kway.neighbors import NeighborsClassifier
 from kway.neighbors.post_office import HOBOKEN, ask
 from kway.search import KDTree, Landmarks

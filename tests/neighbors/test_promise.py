@@ -11,7 +11,7 @@ import kway
 from kway.errors import InputError
 from kway.neighbors import NeighborsClassifier, Target
 from kway.neighbors.promise import ladder, lower_bound, make, search_probes
-from kway.neighbors.training import without_self
+from kway.neighbors.training_rows import without_self
 from kway.neighbors.trials import Asked, InOneSearch, OneByOne, Outcome
 
 DATA = os.environ.get("KWAY_DATA")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kway.data.post_offices import embedded
+from kway.data.datasets.post_offices import embedded
 from kway.errors import InputError
 from kway.neighbors import CentroidClassifier, NeighborsClassifier
 from kway.report.regions import decision_regions, grid_over, landmark_cells, neighbor_regions

@@ -1,6 +1,6 @@
 import numpy as np
 
-from kway.search.stores import code_errors, coded, coded_from
+from kway.search.stores.int8 import code_errors, coded, coded_from
 
 
 def rows(n=200, d=9):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import kway
-from kway.data.post_offices import embedded
+from kway.data.datasets.post_offices import embedded
 from kway.neighbors.post_office import HOBOKEN
 from kway.report import figures
 from pictures.linear import digits

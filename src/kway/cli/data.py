@@ -10,7 +10,7 @@ import typer
 from kway.cli.output import Json, emit_json, safe, say, show_table
 
 if TYPE_CHECKING:
-    from kway.data.dataset import Dataset
+    from kway.data.datasets.dataset import Dataset
 
 app = typer.Typer(help="Known data sets: list them, or write one to a file.", no_args_is_help=True)
 
@@ -18,7 +18,7 @@ app = typer.Typer(help="Known data sets: list them, or write one to a file.", no
 @app.command("list")
 def list_sets(json: Json = False) -> None:
     """List the sets that DATA can name here."""
-    from kway.data import catalog
+    from kway.data.datasets import catalog
 
     sets = [_about(name, catalog.load(name)) for name in catalog.names()]
     if json:
@@ -37,8 +37,8 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a set to a file, the label in the column `target`."""
-    from kway.data import source
-    from kway.data.writing import write_columns, write_npz
+    from kway.data.sources import numeric as source
+    from kway.data.sources.writing import write_columns, write_npz
 
     data = source.read(name)
     if out.name.lower().endswith(".npz"):

@@ -19,7 +19,7 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Compare predictions with the labels in DATA."""
-    from kway.cli.rows import ready
+    from kway.cli.model_rows import ready
     from kway.select.judge import judge
 
     fitted, rows = ready(model, data, target, needs_labels=True, embed=embed)

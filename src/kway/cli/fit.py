@@ -12,7 +12,7 @@ import typer
 from kway.cli.models import ALL, MODELS, pick_models
 from kway.cli.output import Json, Target, emit_json
 from kway.cli.progress import live, seconds
-from kway.cli.shown import show_comparison, show_fit
+from kway.cli.summary import show_comparison, show_fit
 
 if TYPE_CHECKING:
     from kway.select.job import Outcome, Wishes
@@ -51,7 +51,7 @@ def fit(
     json: Json = False,
 ) -> None:
     """Compare classifiers on DATA, keep the best, test it once on untouched rows, save it and write a report."""
-    from kway.data.writing import refuse_missing_folder
+    from kway.data.sources.writing import refuse_missing_folder
     from kway.select.clock import News
     from kway.select.job import run_job
 

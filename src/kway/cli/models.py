@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kway.data.names import listing, nearest
+from kway.data.suggest import listing, nearest
 from kway.errors import InputError
 
 # Written out so that --help need not load the families; tests hold it equal to theirs.

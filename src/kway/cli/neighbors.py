@@ -19,7 +19,7 @@ def neighbors(
     json: Json = False,
 ) -> None:
     """List the neighbours of every row of DATA: their rows, labels, distances and weights."""
-    from kway.cli.rows import ready
+    from kway.cli.model_rows import ready
     from kway.errors import InputError
 
     whole, found = ready(model, data, None, needs_labels=False, embed=embed)
@@ -80,7 +80,7 @@ def post_office(
     json: Json = False,
 ) -> None:
     """Find the US post office nearest to a point, by every index, and see how many places each had to measure."""
-    from kway.data.post_offices import post_offices
+    from kway.data.datasets.post_offices import post_offices
     from kway.neighbors.post_office import ask
 
     offices = post_offices()

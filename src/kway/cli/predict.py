@@ -25,8 +25,8 @@ def predict(
     json: Json = False,
 ) -> None:
     """Predict the label of every row of DATA."""
-    from kway.cli.rows import ready
-    from kway.data.writing import write_columns, write_csv
+    from kway.cli.model_rows import ready
+    from kway.data.sources.writing import write_columns, write_csv
 
     fitted, rows = ready(model, data, target, needs_labels=False, embed=embed)
     columns = predictions(fitted, rows.X, topk, proba)

@@ -5,7 +5,7 @@
     w   None or (n,)                                                     -> (n,) weights, or None
 
 The input's float dtype is kept; float16 and integers become float32 (float64 where an integer would be rounded).
-Queries that are answered block by block are converted block by block too (`blocks=True`, kway.data.stored).
+Queries that are answered block by block are converted block by block too (`blocks=True`, kway.data.row_blocks).
 scikit-learn's `validate_data` does the checking, so its messages are the ones that users and its checks know.
 """
 
@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
-from kway.data.explain import explained, first_bad, refuse_masked
 from kway.data.labels import Labels, encode, encode_soft
-from kway.data.stored import Stored, row_blocks
+from kway.data.messages import explained, first_bad, refuse_masked
+from kway.data.row_blocks import Stored, row_blocks
 from kway.errors import InputError
 
 Rows = Any  # (n, d): NDArray[float32 | float64] or scipy CSR of the same

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from kway.data.names import listing
+from kway.data.suggest import listing
 from kway.errors import InputError
 
 _SUM_SLACK = 1e-3  # rows of float16 distributions miss 1 by about this much

@@ -24,15 +24,16 @@ from kway.compute.kernels import losses as kinds
 from kway.data import gate
 from kway.data.labels import Labels, encode_as
 from kway.errors import InputError
-from kway.linear import answers, setup
-from kway.linear.distinct import condensed
-from kway.linear.losses import LOSSES, Loss, Targets
-from kway.linear.objective import Objective
+from kway.linear import answers
+from kway.linear import problem as setup
+from kway.linear.losses.loss import LOSSES, Loss, Targets
+from kway.linear.objective.distinct_rows import condensed
+from kway.linear.objective.objective import Objective
 from kway.linear.penalties import pick_penalty
-from kway.linear.progress import shown
-from kway.linear.sgd import SGD
-from kway.linear.solver import Control, Solution
-from kway.linear.solvers import pick_solver
+from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.registry import pick_solver
+from kway.linear.solvers.sgd import SGD
+from kway.linear.solvers.watching import shown
 from kway.search.index import TopK
 
 

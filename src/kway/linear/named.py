@@ -9,10 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from kway.data import gate
 from kway.errors import CombinationError, InputError
-from kway.linear import answers, setup
+from kway.linear import answers
+from kway.linear import problem as setup
 from kway.linear.classifier import LinearClassifier
-from kway.linear.least_squares import least_squares
 from kway.linear.penalties import pick_penalty
+from kway.linear.solvers.least_squares import least_squares
 from kway.search.index import TopK
 
 

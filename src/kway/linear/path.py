@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 from kway.compute.threads import single_blas, spans
 from kway.data.gate import Rows
 from kway.linear import answers
-from kway.linear.lbfgs import Legacy, solve_smooth
-from kway.linear.losses import Loss, Targets
-from kway.linear.objective import Objective
+from kway.linear.losses.loss import Loss, Targets
+from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.precondition import Moments, quick_moments, sample_rows
-from kway.linear.quasi_newton import Pairs
-from kway.linear.solver import Control
-from kway.linear.solvers import auto
+from kway.linear.solvers.base import Control
+from kway.linear.solvers.lbfgs import Legacy, solve_smooth
+from kway.linear.solvers.preconditioners.moments import Moments, quick_moments, sample_rows
+from kway.linear.solvers.quasi_newton import Pairs
+from kway.linear.solvers.registry import auto
 
 LEAST_PROBABILITY = 1e-6  # what log loss counts at least, as for votes
 # of the objective at theta = 0: below that, tol is relative to it. Where alpha is so weak that hardly any loss is left,

@@ -21,9 +21,9 @@ from sklearn.utils.validation import check_is_fitted
 from kway.base import Classifier, labels_of, refuse_above_budget
 from kway.compute.threads import spans
 from kway.data import gate
-from kway.data.stored import joined, row_blocks
+from kway.data.row_blocks import joined, row_blocks
 from kway.errors import CombinationError
-from kway.neighbors import training
+from kway.neighbors import training_rows as training
 from kway.search.blocks import top_products, unit
 from kway.search.index import TopK
 

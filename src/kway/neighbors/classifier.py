@@ -18,11 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway.base import Classifier, labels_of, refuse_above_budget
 from kway.data import gate
-from kway.data.stored import joined, row_blocks
+from kway.data.row_blocks import joined, row_blocks
 from kway.errors import InputError
 from kway.neighbors import promise as promises
-from kway.neighbors import training
-from kway.neighbors.training import Training
+from kway.neighbors import training_rows as training
+from kway.neighbors.training_rows import Training
 from kway.neighbors.votes import Tally, count_votes, dense, fill, padded, pick_ties, pick_vote, prior_order, shares_of
 from kway.search.auto import pick_index, restore
 from kway.search.index import Index, Neighbors, TopK

@@ -20,10 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 from kway.base import Classifier, labels_of, refuse_above_budget
 from kway.compute.threads import pmap, spans
 from kway.data import gate
-from kway.data.stored import row_blocks
+from kway.data.row_blocks import row_blocks
 from kway.errors import BudgetError, InputError
 from kway.neighbors.classifier import Voters
-from kway.neighbors.esvm import Problem, leading_axes
+from kway.neighbors.exemplar_svm import Problem, leading_axes
 from kway.neighbors.votes import Tally, count_votes, dense, padded, pick_ties, prior_order, shares_of
 from kway.search.blocks import top_products
 from kway.search.index import TopK

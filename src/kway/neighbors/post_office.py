@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kway.data.post_offices import PostOffices
+from kway.data.datasets.post_offices import PostOffices
 from kway.search.auto import INDEXES
 from kway.search.live import Recipe
 from kway.search.metrics import Haversine

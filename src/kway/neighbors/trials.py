@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.neighbors.training import without_self
+from kway.neighbors.training_rows import without_self
 from kway.search.index import Neighbors
 
 _MOST_BUCKETS = 64  # probes a hash table

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.frames import is_table, take
+from kway.data.sources.frames import is_table, take
 from kway.neighbors import NeighborsClassifier
 from kway.report.images import Mistake
 from kway.select.job import Outcome

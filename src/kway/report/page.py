@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import kway
-from kway.data.files import replacing
-from kway.data.writing import refuse_missing_folder
+from kway.data.atomic import replacing
+from kway.data.sources.writing import refuse_missing_folder
 from kway.report.export import save, to_svg
 from kway.report.pictures import Picture, pictures
 from kway.select.compare import in_words

@@ -11,7 +11,7 @@ _HOME = {
     "Haversine": "metrics",
     "INDEXES": "auto",
     "Index": "index",
-    "Int8": "stores",
+    "Int8": "stores.int8",
     "KDTree": "kdtree",
     "LSH": "lsh",
     "Landmarks": "landmarks",
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from kway.search.live import Recipe
     from kway.search.lsh import LSH
     from kway.search.metrics import METRICS, Gaussian, Haversine, Laplacian, Metric, pick_metric
-    from kway.search.stores import Int8
+    from kway.search.stores.int8 import Int8
 
 
 def __getattr__(name: str) -> Any:

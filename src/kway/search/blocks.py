@@ -28,7 +28,7 @@ from kway.compute.kernels.sparse import offer_csr
 from kway.compute.kernels.topk import EMPTY, NOBODY, merge, offer, settle
 from kway.compute.threads import pmap, shares, spans, workers
 from kway.search.index import Neighbors, TopK
-from kway.search.stores import Coded, Int8, code_errors, coded
+from kway.search.stores.int8 import Coded, Int8, code_errors, coded
 
 TILE = 2**19  # keys in a tile: 2 MB in float32, about the second cache
 COPY_BYTES = 2**23  # rows or queries converted for one tile

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.topk import merge
 from kway.errors import CombinationError
-from kway.search.angles import Angles
 from kway.search.blocks import Heaps, Segment, empty_heaps, segment
+from kway.search.certified.angles import Angles
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
 from kway.search.live import LiveIndex, Recipe, joined, row_arrays, without
 from kway.search.metrics import Metric
-from kway.search.stores import Coded, Int8, coded, coded_from
+from kway.search.stores.int8 import Coded, Int8, coded, coded_from
 
 TAIL = 0.2  # share of added rows at which building again pays
 MOST_DEAD = 64  # removed rows that a search may ask for in vain
@@ -180,7 +180,7 @@ def _certified(main: Segment, metric: Metric) -> tuple[Any, str]:
         return None, f"flat over int8 codes, {exact}"
     if sp.issparse(main.rows) or not len(main.rows) or metric.base not in ("euclidean", "manhattan", "cosine"):
         return None, f"flat in blocks: no bound spares rows under {metric.name!r} of {_kind(main.rows)} rows"
-    from kway.search.certified import certify  # compiled kernels: loaded only where they are used
+    from kway.search.certified import certify
 
     found = Angles.over(main, certify) if metric.base == "cosine" else certify(main.rows, metric.base)
     return found, "flat in blocks: bounds would not pay" if found is None else str(found.why)

@@ -31,7 +31,7 @@ from kway.search.live import LiveIndex, Recipe, joined, without
 from kway.search.metrics import Metric
 from kway.search.pairs import Groups, by_cell, one_by_one, too_far
 from kway.search.sketch import Sketch, Sketched, learn, sample
-from kway.search.stores import Coded, Int8, coded, coded_from
+from kway.search.stores.int8 import Coded, Int8, coded, coded_from
 
 PROBES = 24  # until tuned: a recall near 0.996 on images with 2 sqrt(n) cells
 GROWN = 2.0  # times the rows it was trained on, after which the landmarks are placed anew

@@ -19,7 +19,7 @@ from kway.errors import CombinationError, InputError, ModelFileError
 from kway.search.ids import Ids
 from kway.search.index import Index, Neighbors
 from kway.search.metrics import Metric, from_facts, pick_metric
-from kway.search.stores import Int8
+from kway.search.stores.int8 import Int8
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from sklearn.base import clone
 
 from kway.confidence import TemperatureScaledClassifier, heldout
 from kway.confidence.heldout import Split
-from kway.data.features import Features
+from kway.data.features.features import Features
 from kway.data.labels import encode
-from kway.data.names import listing
+from kway.data.suggest import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier
 from kway.select.clock import Clock, News, Told

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.frames import n_rows, take
-from kway.data.images import Form
 from kway.data.labels import encode
-from kway.data.names import listing
-from kway.data.raw import Raw, check_known, check_labels, read_raw
+from kway.data.sources.frames import n_rows, take
+from kway.data.sources.images import Form
+from kway.data.sources.labelled import Raw, check_known, check_labels, read_raw
+from kway.data.suggest import listing
 from kway.errors import InputError
 from kway.select.folds import split_test
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kway.data.features import Features
+from kway.data.features.features import Features
 from kway.select.families import FAMILIES, Neighbors
 
 NO_TEXT = "-no-text"  # ending of the names of families that are given rows without text

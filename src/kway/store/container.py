@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.files import replacing
+from kway.data.atomic import replacing
 from kway.errors import ModelFileError
 
 FORMAT, FORMAT_VERSION = "kway", 1

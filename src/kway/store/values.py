@@ -2,10 +2,11 @@
 
     None, true, numbers, text                as they are; infinity and NaN as {"$": "float", "value": "inf"}
     list, tuple, dict, small arrays          {"$": "tuple", "items": [...]}, {"$": "dict", "items": [[key, value], ...]}
-    parts: Gaussian(2.0), Landmarks(...)     {"$": "part", "module": "kway.search...", "name": ..., "values": {...}}
+    parts: Gaussian(2.0), Landmarks(...)     {"$": "part", "module": "kway.search", "name": ..., "values": {...}}
     an unfitted kway classifier              {"$": "estimator", "class": ..., "params": {...}}
 
-A part is a frozen dataclass of kway's own: only modules under the packages in _PART_HOMES are ever imported.
+A part is a frozen dataclass listed in _PARTS by its room and name, so a file outlives a move of its module, and
+nothing that is not listed is ever imported. (0.1.0 wrote the full module, `kway.search.metrics`: its room counts.)
 """
 
 from __future__ import annotations
@@ -22,8 +23,35 @@ import numpy as np
 import kway
 from kway.errors import ModelFileError
 
-_PART_HOMES = ("kway.search", "kway.linear", "kway.neighbors")
-_INTERNAL = {"FeaturedClassifier": "kway.featured", "Features": "kway.data.features"}  # stored, but not public names
+_PARTS = {  # room -> name -> module of the room
+    "kway.search": {
+        "Flat": "flat",
+        "Landmarks": "landmarks",
+        "KDTree": "kdtree",
+        "LSH": "lsh",
+        "Int8": "stores.int8",
+        **dict.fromkeys(
+            ("Euclidean", "Manhattan", "Cosine", "Dot", "Hamming", "Haversine", "Gaussian", "Laplacian"), "metrics"
+        ),
+    },
+    "kway.linear": {
+        "LBFGS": "solvers.lbfgs",
+        "Proximal": "solvers.proximal",
+        "Dual": "solvers.svm.dual",
+        "GradientDescent": "solvers.gradient_descent",
+        "LeastSquares": "solvers.least_squares",
+        "SGD": "solvers.sgd",
+        **dict.fromkeys(("Constant", "Decay", "Cosine"), "solvers.schedules"),
+    },
+    "kway.neighbors": {
+        **dict.fromkeys(("Uniform", "InverseDistance", "Similarity"), "votes"),
+        "Target": "promise",
+    },
+}
+_INTERNAL = {
+    "FeaturedClassifier": "kway.featured",
+    "Features": "kway.data.features.features",
+}  # stored, but not public names
 _MOST_ITEMS = 10_000  # an array parameter longer than this belongs into the fitted state
 
 
@@ -107,9 +135,9 @@ def _encode_object(value: Any, where: str) -> dict[str, Any]:
     cls = type(value)
     if estimator_class(cls.__name__) is cls:
         return {"$": "estimator", "class": cls.__name__, "params": encode_params(value)}
-    if dataclasses.is_dataclass(value) and _is_home(cls.__module__):
+    if dataclasses.is_dataclass(value) and _part(cls.__module__, cls.__name__) is cls:
         fields = {f.name: encode(getattr(value, f.name), where) for f in dataclasses.fields(value) if f.init}
-        return {"$": "part", "module": cls.__module__, "name": cls.__name__, "values": fields}
+        return {"$": "part", "module": _room(cls.__module__), "name": cls.__name__, "values": fields}
     advice = "use one of the names kway knows" if callable(value) else "use a number, text, or one of kway's own parts"
     if isinstance(value, (np.random.RandomState, np.random.Generator)):
         advice = "use a whole number as the seed"
@@ -119,16 +147,21 @@ def _encode_object(value: Any, where: str) -> dict[str, Any]:
     )
 
 
-def _is_home(module: str) -> bool:
-    return any(module == home or module.startswith(home + ".") for home in _PART_HOMES)
+def _room(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
+def _part(module: str, name: str) -> type | None:
+    """The part of that name in the room of that module, None where none is listed."""
+    room = _room(module)
+    home = _PARTS.get(room, {}).get(name)
+    return None if home is None else getattr(importlib.import_module(f"{room}.{home}"), name)
 
 
 def _decode_part(value: dict[str, Any]) -> Any:
     module, name = value["module"], value["name"]
-    if not _is_home(module):
-        raise ModelFileError(f"the model file names {module}.{name}, which is not one of kway's parts; do not trust it")
-    cls = getattr(importlib.import_module(module), name)
-    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls) and cls.__module__ == module):
+    cls = _part(module, name)
+    if cls is None:
         raise ModelFileError(f"the model file names {module}.{name}, which is not one of kway's parts; do not trust it")
     return cls(**{key: decode(v) for key, v in value["values"].items()})
 

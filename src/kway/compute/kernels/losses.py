@@ -21,7 +21,7 @@ from numba.extending import overload
 from kway.compute.kernels.jit import kernel, strict_kernel
 from kway.compute.kernels.product_tiles import float_of_bits
 
-# what the kernels below switch on; the names are those of kway.linear.losses
+# what the kernels below switch on; the names are those of kway.linear.losses.loss
 SQUARED, LOGISTIC, PERCEPTRON, HINGE, SIGMOID_SQUARED, SIGMOID_ABSOLUTE = 0, 1, 2, 3, 4, 5
 SOFTMAX, SOFTMAX_SQUARED, SOFTMAX_ABSOLUTE, ONE_HOT, MULTI_HINGE = 10, 11, 12, 13, 14
 

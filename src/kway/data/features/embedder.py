@@ -1,0 +1,212 @@
+"""Embeddings: texts -> unit vectors (n, d) by a sentence-transformers model, computed once and kept on disk.
+
+    open_embedder("all-MiniLM-L6-v2")   a name on the hub or in its cache, identified by its revision
+    open_embedder("models/mine")        a folder, identified by the digest of its files
+    open_embedder(function)             any Python function of texts (or images), identified by its name only
+
+The identity goes into the model file; `check_same` refuses another model at predict. torch is loaded only when a text
+is met whose vector is not kept yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.features.vectors_cache import VectorsCache
+from kway.data.progress import track
+from kway.errors import InputError
+
+Embed = Callable[[Any], Any]
+
+_CHUNK = 256  # texts between two writes to the cache: an interrupted run loses no more
+INSTALL = "pip install 'kway[embed]'"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What made the vectors: kind is "hub", "folder" or "function"; revision a commit or a digest, "" of a function."""
+
+    kind: str
+    name: str
+    revision: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.kind}{', ' + self.revision[:12] if self.revision else ''})"
+
+
+class Embedder:
+    """A sentence-transformers model in a folder; the vectors are of unit length."""
+
+    def __init__(self, identity: Identity, folder: Path) -> None:
+        self.identity = identity
+        self.folder = folder
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, d); each distinct text is computed once, ever."""
+        distinct = list(dict.fromkeys(texts))
+        cache = VectorsCache(_cache_key(self.identity))
+        known = cache.get(distinct)
+        wanted = [text for text in distinct if text not in known]
+        chunks = list(_chunks(wanted))
+        for chunk in track(chunks, f"embedding {len(wanted):,} texts", len(chunks), worth=2):
+            vectors = self._encode(chunk)
+            cache.put(chunk, vectors)
+            known |= dict(zip(chunk, vectors))
+        return np.stack([known[text] for text in texts]) if texts else np.zeros((0, self._width), np.float32)
+
+    def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = self._model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(vectors, np.float32)
+
+    @cached_property
+    def _model(self) -> Any:
+        library = _library()
+        _hush()
+        return library.SentenceTransformer(str(self.folder))
+
+    @property
+    def _width(self) -> int:
+        return self._encode(["."]).shape[1]
+
+
+class FunctionEmbedder:
+    """Any Python function of a list of texts, or of an array of images, that gives one vector each."""
+
+    def __init__(self, function: Embed) -> None:
+        module = getattr(function, "__module__", "")
+        name = getattr(function, "__qualname__", type(function).__name__)
+        self.identity = Identity("function", f"{module}.{name}", "")
+        self.function = function
+
+    def __call__(self, inputs: Any) -> NDArray[np.float32]:
+        """(n, d), checked."""
+        vectors = np.asarray(self.function(inputs))
+        if vectors.ndim != 2 or len(vectors) != len(inputs) or vectors.dtype.kind not in "fiu":
+            raise InputError(
+                f"embed={self.identity.name} gave dtype {vectors.dtype} and shape {vectors.shape} for {len(inputs)} "
+                "inputs; it must give one row of numbers an input"
+            )
+        return vectors.astype(np.float32, copy=False)
+
+
+AnyEmbedder = Embedder | FunctionEmbedder
+
+
+def open_embedder(spec: str | Path | Embed) -> AnyEmbedder:
+    """The embedder that a name, a folder or a function stands for."""
+    if callable(spec):
+        return FunctionEmbedder(spec)
+    if Path(spec).is_dir():
+        folder = Path(spec).resolve()  # found again from any working folder
+        return Embedder(Identity("folder", str(folder), folder_digest(folder)), folder)
+    name = str(spec)
+    if name.startswith((".", "/", "~")):
+        raise InputError(f"no folder {name} with an embedding model; give a folder, or a name on the hub")
+    folder = _hub_folder(name)
+    return Embedder(Identity("hub", name, folder.name), folder)
+
+
+def reopen(identity: Identity) -> AnyEmbedder:
+    """The embedder a saved model was trained with, or an error that says what is missing."""
+    if identity.kind == "function":
+        raise InputError(
+            f"this model embeds its input with the Python function {identity.name}, which a model file cannot hold; "
+            "give it again: model.features_.use_embed(function)"
+        )
+    if identity.kind == "folder" and not Path(identity.name).is_dir():
+        raise InputError(
+            f"this model embeds text with {identity}, and that folder is not here; name its new place with --embed"
+        )
+    return check_same(open_embedder(identity.name), identity)
+
+
+def check_same(embedder: AnyEmbedder, identity: Identity) -> AnyEmbedder:
+    """The embedder, or an error where it is not the one of the model file; folders may have moved."""
+    ours = embedder.identity
+    same = ours.revision == identity.revision and (identity.kind != "function" or ours.kind == "function")
+    if not same:
+        raise InputError(
+            f"this model embeds its input with {identity}, got {ours}; vectors of another model mean something else: "
+            "use the same one, or fit again"
+        )
+    return embedder
+
+
+def folder_digest(folder: Path) -> str:
+    """SHA-256 of every file of a folder and its name, hidden ones left out."""
+    digest = hashlib.sha256()
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
+    if not files:
+        raise InputError(f"folder {folder} is empty; give the folder of an embedding model")
+    for path in files:
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _cache_key(identity: Identity) -> str:
+    return hashlib.sha256(f"{identity.kind} {identity.revision} unit".encode()).hexdigest()[:24]
+
+
+def _chunks(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Runs of texts of about the same length, so that little is padded."""
+    ordered = sorted(texts, key=len)
+    return (ordered[a : a + _CHUNK] for a in range(0, len(ordered), _CHUNK))
+
+
+def _library() -> Any:
+    try:
+        import sentence_transformers
+    except ImportError as error:
+        raise InputError(f"embeddings need sentence-transformers ({error}); install it: {INSTALL}") from error
+    return sentence_transformers
+
+
+def _hush() -> None:
+    """No bar of transformers' own while weights are read: it goes to stderr even where that is a file."""
+    try:
+        from transformers.utils.logging import disable_progress_bar
+    except ImportError:
+        return
+    disable_progress_bar()
+
+
+def _hub_folder(name: str) -> Path:
+    """The folder of a hub model in the local cache, whose name is the revision; downloaded where it is not there."""
+    folder = _in_hub_cache(name)
+    if folder is None:
+        try:
+            _library().SentenceTransformer(name)  # fetches what it needs, and no more
+        except InputError:
+            raise
+        except Exception as error:  # each version of the hub client has its own
+            first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+            raise InputError(
+                f"embedding model {name!r} is not on this machine and could not be fetched: {first}"
+            ) from error
+        folder = _in_hub_cache(name)
+    if folder is None:
+        raise InputError(f"embedding model {name!r} was loaded, but not from the hub's cache; give its folder instead")
+    return folder
+
+
+def _in_hub_cache(name: str) -> Path | None:
+    _library()
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    for repository in [name] if "/" in name else [f"sentence-transformers/{name}", name]:
+        try:
+            return Path(snapshot_download(repository, local_files_only=True))
+        except (LocalEntryNotFoundError, HFValidationError):
+            continue
+    return None

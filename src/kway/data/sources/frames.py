@@ -1,0 +1,79 @@
+"""Tables of any make as one kind: pandas, polars, dicts of columns -> pyarrow Table with unique text names.
+
+rows of a table, an array or a sparse matrix are counted and taken by the same two functions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.suggest import listing
+from kway.errors import InputError
+
+
+def is_table(X: Any) -> bool:
+    """Whether X has named columns: a pyarrow Table, a pandas or polars frame, a dict of columns."""
+    return isinstance(X, Mapping) or hasattr(X, "column_names") or (hasattr(X, "columns") and hasattr(X, "dtypes"))
+
+
+def as_table(X: Any, name: str = "the table") -> Any:
+    """X as a pyarrow Table; a column of mixed Python objects becomes text, column by column."""
+    import pyarrow as pa
+
+    if isinstance(X, pa.Table):
+        refuse_repeated([str(c) for c in X.column_names], name)
+        return X
+    if isinstance(X, Mapping):
+        columns = {str(c): _array(values) for c, values in X.items()}
+    elif hasattr(X, "to_arrow"):  # polars
+        return X.to_arrow()
+    else:
+        names = [str(c) for c in X.columns]
+        refuse_repeated(names, name)
+        columns = {c: _array(X.iloc[:, j]) for j, c in enumerate(names)}
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) > 1:
+        raise InputError(f"{name} has columns of {listing(sorted(lengths))} rows; give every column as many")
+    return pa.table(columns)
+
+
+def refuse_repeated(columns: list[str], name: str) -> None:
+    """A header that names two columns alike leaves open which one is meant."""
+    repeated = sorted({c for c in columns if columns.count(c) > 1}) if len(set(columns)) < len(columns) else []
+    if repeated:
+        raise InputError(f"{name} has more than one column named {listing(repeated)}; give each its own name")
+
+
+def n_rows(X: Any) -> int:
+    """Rows of a table, array or sparse matrix."""
+    if isinstance(X, Mapping):
+        return len(next(iter(X.values()), ()))
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def take(X: Any, rows: NDArray) -> Any:
+    """Those rows of a table, array or sparse matrix; `rows` are numbers or a mask (n,)."""
+    if not is_table(X):
+        return X[rows]
+    places = np.flatnonzero(rows) if rows.dtype == bool else rows
+    return as_table(X).take(places)
+
+
+def _array(values: Any) -> Any:
+    """One column; text of every value where Arrow finds no one type for them."""
+    import pyarrow as pa
+
+    try:
+        if isinstance(values, np.ndarray) and values.dtype.kind in "UOT":
+            values = values.tolist()
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return pa.array([None if _is_gap(v) else str(v) for v in values], pa.large_string())
+
+
+def _is_gap(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and value != value)

@@ -1,0 +1,157 @@
+"""Folders of images: one sub-folder a class -> rows (n, height * width * channels) of bytes, labels, file names.
+
+form    (height, width, channels): of the data where one size is shared by most images, else 32 x 32;
+        grey (1 channel) where every image sampled is grey, else RGB (3)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.progress import track
+from kway.data.suggest import listing
+from kway.errors import InputError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+_SIDE = 32  # height and width where the images have no common size
+_LARGEST = 128  # a common side above this is brought down: raw pixels of large photographs help no classifier here
+_SAMPLE = 200  # images opened to choose the form
+
+
+class Form(NamedTuple):
+    """What every image is brought to."""
+
+    height: int
+    width: int
+    channels: int
+
+    def __str__(self) -> str:
+        return f"{self.height} x {self.width} {'grey' if self.channels == 1 else 'RGB'}"
+
+
+class Images(NamedTuple):
+    """rows (n, d) uint8, labels (n,), the files, the form, and notes on what was done."""
+
+    rows: NDArray[np.uint8]
+    labels: NDArray[np.str_]
+    files: tuple[str, ...]
+    form: Form
+    notes: tuple[str, ...]
+
+
+def class_folders(folder: Path) -> list[Path]:
+    """Sub-folders that hold images."""
+    return [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and _files(sub)]
+
+
+def read_images(folder: Path, form: Form | None = None, skip_bad: bool = False) -> Images:
+    """Every image of every sub-folder, which names its class. `form` as in training; else chosen from the data."""
+    files = [(path, sub.name) for sub in class_folders(folder) for path in _files(sub)]
+    if not files:
+        raise InputError(f"{folder} has no sub-folder with images ({listing(SUFFIXES)}); make one sub-folder a class")
+    return _read([p for p, _ in files], [label for _, label in files], form, skip_bad)
+
+
+def read_loose_images(folder: Path, form: Form | None = None, skip_bad: bool = False) -> Images:
+    """Images of a folder without classes, for predictions; labels are empty."""
+    files = _files(folder)
+    return _read(files, [""] * len(files), form, skip_bad)
+
+
+def loose_images(folder: Path) -> bool:
+    """Whether the folder itself holds images."""
+    return bool(_files(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+
+
+def _read(files: list[Path], labels: list[str], form: Form | None, skip_bad: bool) -> Images:
+    notes: list[str] = []
+    if form is None:
+        form, note = choose_form(files, skip_bad)
+        notes.append(note)
+    rows = np.empty((len(files), form.height * form.width * form.channels), np.uint8)
+    good = np.ones(len(files), bool)
+    for i, path in track(enumerate(files), f"reading {len(files):,} images", len(files)):
+        try:
+            rows[i] = pixels(path, form)
+        except InputError:
+            if not skip_bad:
+                raise
+            good[i] = False
+    if not good.all():
+        notes.append(f"{int((~good).sum())} unreadable images skipped: {listing(_bad_names(files, good), 5)}")
+    if not good.any():
+        raise InputError(f"none of the {len(files)} images can be read")
+    kept = tuple(str(f) for f, ok in zip(files, good) if ok)
+    return Images(rows[good], np.array(labels)[good], kept, form, tuple(notes))
+
+
+def choose_form(files: Sequence[Path], skip_bad: bool = False) -> tuple[Form, str]:
+    """The form of these images and the reason, from a sample spread over all of them."""
+    sizes: Counter[tuple[int, int]] = Counter()
+    grey = True
+    sample = files[:: max(1, len(files) // _SAMPLE)]
+    for path in sample:
+        try:
+            with _open(path) as image:
+                sizes[image.height, image.width] += 1
+                grey = grey and _is_grey(image)
+        except InputError:
+            if not skip_bad:
+                raise
+    (height, width), count = sizes.most_common(1)[0] if sizes else ((_SIDE, _SIDE), 0)
+    common = count > len(sample) / 2
+    if not common or max(height, width) > _LARGEST:
+        why = "no common size" if not common else f"common size {height} x {width} is large"
+        return Form(_SIDE, _SIDE, 1 if grey else 3), f"images resized to {Form(_SIDE, _SIDE, 1 if grey else 3)} ({why})"
+    form = Form(height, width, 1 if grey else 3)
+    what = "all sampled images have it" if count == len(sample) else "the most common size; others resized"
+    return form, f"images read as {form} ({what})"
+
+
+def pixels(path: Path, form: Form) -> NDArray[np.uint8]:
+    """One image in that form, as a row (d,)."""
+    with _open(path) as image:
+        try:
+            flat = image.convert("L" if form.channels == 1 else "RGB")
+            if flat.size != (form.width, form.height):
+                flat = flat.resize((form.width, form.height))
+            return np.asarray(flat, np.uint8).reshape(-1)
+        except Exception as error:  # Pillow decodes late, and each format has its own errors
+            raise _unreadable(path, error) from error
+
+
+def _open(path: Path) -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise InputError(f"images need the package pillow ({error}); install it: pip install 'kway[images]'") from error
+    try:
+        return Image.open(path)
+    except Exception as error:
+        raise _unreadable(path, error) from error
+
+
+def _is_grey(image: Any) -> bool:
+    if image.mode in ("1", "L", "LA", "I", "I;16", "F"):
+        return True
+    small = np.asarray(image.convert("RGB").resize((64, 64)), np.int16)
+    return bool((small.max(axis=2) - small.min(axis=2)).max() <= 4)  # JPEG rounds grey by a level or two
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(f"image {path} cannot be read ({reason}); remove or repair it, or skip such files: --skip-bad")
+
+
+def _bad_names(files: Sequence[Path], good: NDArray[np.bool_]) -> list[str]:
+    return [f.name for f, ok in zip(files, good) if not ok]

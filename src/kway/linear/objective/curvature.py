@@ -1,0 +1,60 @@
+"""What Hessians of a linear model are made of, for preconditioners and for the models of proximal steps.
+
+curvatures     h (R, n): sample weight times the second derivative of each row's loss by each score
+mean_squares   mean_i h_ki x_ij^2, (R, d): the diagonals
+weighted       diag(root) [X 1], (n, D) dense: its Gram matrix is [X 1]' diag(root^2) [X 1]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.compute.threads import pmap, shares, spans
+from kway.data.gate import Rows
+from kway.linear.objective.objective import Objective
+
+BLOCK_ROWS = 2048
+
+
+def curvatures(objective: Objective, theta: NDArray) -> NDArray:
+    """Weighted second derivatives at theta, (R, n)."""
+    out = np.empty((objective.n_scores, objective.n), theta.dtype)
+
+    def part(rows: slice) -> None:
+        h = objective.loss.curvatures(objective.scores(theta, rows), objective.block_targets(rows))
+        out[:, rows] = (h if objective.weight is None else h * objective.weight[rows, None]).T
+
+    pmap(part, spans(objective.n, BLOCK_ROWS), objective.n_jobs)
+    return out
+
+
+def mean_squares(objective: Objective, h: NDArray | None = None) -> NDArray:
+    """mean_i h_ki x_ij^2, (R, d); without h (R, n) the sample weights stand for it, (1, d)."""
+    if h is None and objective.weight is not None:
+        h = objective.weight[None, :]
+
+    def part(share: slice) -> NDArray:
+        X = objective.X[share]
+        if sp.issparse(X):
+            squares = X.multiply(X)
+            return np.asarray(squares.sum(axis=0)) if h is None else np.asarray((squares.T @ h[:, share].T).T)
+        if h is None:
+            return np.einsum("ij,ij->j", X, X)[None, :]
+        return sum(h[:, share][:, rows] @ np.square(X[rows]) for rows in spans(len(X), BLOCK_ROWS))
+
+    total: NDArray = np.sum(pmap(part, shares(objective.n, objective.n_jobs, least=256), objective.n_jobs), axis=0)
+    return total / total.dtype.type(objective.n)
+
+
+def weighted(X: Rows, root: NDArray | None, dtype: np.dtype, bias: bool) -> NDArray:
+    """diag(root) [X 1], dense, (n, D)."""
+    X = X.toarray() if sp.issparse(X) else X
+    out = np.empty((len(X), X.shape[1] + bias), dtype)
+    out[:, : X.shape[1]] = X
+    if bias:
+        out[:, -1] = 1
+    if root is not None:
+        out *= root[:, None].astype(dtype)
+    return out

@@ -1,0 +1,74 @@
+"""Distinct rows: equal rows with equal targets are one row, their weights added, in an order made from values alone.
+
+A weight of 2 then is exactly a row given twice, and nothing that follows depends on how the rows were arranged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.compute.kernels.sgd import row_keys
+from kway.data.gate import Rows
+from kway.linear.losses.loss import Targets
+from kway.linear.objective.objective import Objective
+
+SMALL = 1 << 20  # numbers in X up to which a fit condenses its rows first: a few milliseconds
+
+
+class Distinct(NamedTuple):
+    """One row of each group of equal rows, and the groups' weights (n,) at those rows, mean 1 over them."""
+
+    rows: NDArray[np.int64]
+    weight: NDArray
+
+
+def condensed(objective: Objective) -> Objective:
+    """The same objective on distinct rows; a large one as it is: there the sorting would cost more than it gives."""
+    if objective.X.shape[0] * objective.X.shape[1] > SMALL:
+        return objective
+    rows, weight = distinct_rows(objective)
+    soft = objective.targets.soft
+    chosen = weight[rows]
+    return replace(
+        objective,
+        X=objective.X[rows],
+        targets=Targets(objective.targets.codes[rows], None if soft is None else soft[rows]),
+        weight=None if (chosen == 1).all() else chosen,
+    )
+
+
+def distinct_rows(objective: Objective) -> Distinct:
+    """Groups of equal rows, found by sorting a key of their values."""
+    X, codes, soft = objective.X, objective.targets.codes, objective.targets.soft
+    keys = _keys(X)
+    extra = codes if soft is None else soft @ np.arange(1.0, soft.shape[1] + 1)
+    order = np.lexsort((keys, extra))
+    start = np.ones(len(order), bool)
+    alike = (np.diff(keys[order]) == 0) & (np.diff(extra[order]) == 0)
+    for at in np.flatnonzero(alike):
+        start[at + 1] = not _equal(X, soft, order[at], order[at + 1])
+    weight = np.ones(len(order)) if objective.weight is None else objective.weight.astype(np.float64)
+    groups = np.add.reduceat(weight[order], np.flatnonzero(start))
+    rows = order[start]
+    full = np.zeros(len(order), X.dtype)
+    full[rows] = groups / groups.mean()
+    return Distinct(rows[groups > 0], full)
+
+
+def _keys(X: Rows) -> NDArray[np.float64]:
+    direction = np.random.default_rng(0).standard_normal(X.shape[1])
+    if sp.issparse(X):
+        return np.asarray(X @ direction)
+    keys = np.empty(X.shape[0])
+    row_keys(X, direction, keys)
+    return keys
+
+
+def _equal(X: Rows, soft: NDArray | None, a: int, b: int) -> bool:
+    same = (X[a] != X[b]).nnz == 0 if sp.issparse(X) else np.array_equal(X[a], X[b])
+    return bool(same) and (soft is None or np.array_equal(soft[a], soft[b]))

@@ -1,0 +1,218 @@
+"""The objective: F(theta) = alpha R(W) + mean_i w_i loss(f_i, y_i), f = X W^T + b, theta = [W b] of shape (R, d + 1).
+
+R is 1 for two classes (class 0 has score 0) and K otherwise. Rows are read in blocks, once for scores and gradient
+both: a block's scores (m, R) turn into its slopes in place and are multiplied with the block again. Three ways: a
+fused kernel (float32, at most 16 scores a row), BLAS, and for CSR rows a kernel that the transpose serves as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.compute.kernels import fused
+from kway.compute.kernels import losses as kinds
+from kway.compute.kernels.product_tiles import tile_height, wide
+from kway.compute.threads import pmap, shares, spans
+from kway.data.gate import Rows
+from kway.linear.losses.loss import Loss, Targets
+from kway.linear.objective.sparse_rows import Run, add_scores, runs
+from kway.linear.penalties import Penalty
+
+# measured over 16 to 4000 features, 5 to 150 scores: blocks of about a million values, at most 2048 rows, are within
+# 5 % of the best; smaller ones lose to the overhead of BLAS, larger ones to the cache
+BLOCK_VALUES = 1 << 20
+MOST_ROWS = 2048
+FUSED_FEATURES = 48  # with fewer the sums across lanes weigh more than the products
+
+_NO_WEIGHT = np.empty(0, np.float32)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """alpha R(W) + weighted mean loss; weights (n,) have mean 1 or are None."""
+
+    X: Rows  # (n, d)
+    targets: Targets  # codes (n,), soft (n, R) or None
+    n_scores: int  # R
+    loss: Loss
+    penalty: Penalty  # alpha included
+    fit_intercept: bool = True
+    weight: NDArray | None = None
+    n_jobs: int | None = None
+    calls: list[int] = field(default_factory=lambda: [0], compare=False)  # passes over the rows so far
+    turned: list[Any] = field(default_factory=list, compare=False, repr=False)  # X and its runs, where X is CSR
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        """Features."""
+        return int(self.X.shape[1])
+
+    def zeros(self) -> NDArray:
+        """theta = 0."""
+        return self.laid_out(np.zeros((self.n_scores, self.d + 1), self.X.dtype))
+
+    def laid_out(self, theta: NDArray) -> NDArray:
+        """theta as the products read it: for CSR rows a feature's weights lie together (Fortran's order)."""
+        return np.asarray(theta, order="F" if sp.issparse(self.X) else "C")
+
+    def with_loss(self, loss: Loss) -> Objective:
+        """The same problem under another loss."""
+        return replace(self, loss=loss)
+
+    def rows(self, chosen: NDArray | slice) -> Objective:
+        """The same problem on some of the rows (the mean then is theirs)."""
+        soft = None if self.targets.soft is None else self.targets.soft[chosen]
+        weight = None if self.weight is None else self.weight[chosen]
+        if weight is not None:
+            weight = weight / weight.mean()
+        targets = Targets(self.targets.codes[chosen], soft)
+        return replace(self, X=self.X[chosen], targets=targets, weight=weight, turned=[])
+
+    def value(self, theta: NDArray) -> float:
+        """F(theta), every part of the penalty included."""
+        theta = self.laid_out(theta)
+        total = sum(pmap(lambda s: self._block_value(theta, s), self._blocks(), self.n_jobs))
+        return total / self.n + self.penalty.value(theta[:, :-1])
+
+    def value_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
+        """The smooth part, mean loss + ridge / 2 ||W||^2, with its gradient (R, d + 1)."""
+        self.calls[0] += 1
+        total, gradient = self._sparse_gradient(theta) if sp.issparse(self.X) else self._dense_gradient(theta)
+        gradient /= gradient.dtype.type(self.n)
+        ridge = self.penalty.ridge
+        if ridge:
+            gradient[:, :-1] += gradient.dtype.type(ridge) * theta[:, :-1]
+        if not self.fit_intercept:
+            gradient[:, -1] = 0
+        return total / self.n + Penalty(ridge).value(theta[:, :-1]), gradient
+
+    def scores(self, theta: NDArray, rows: slice) -> NDArray:
+        """f = X W^T + b of some rows (m, R)."""
+        scores = np.empty((len(range(*rows.indices(self.n))), len(theta)), theta.dtype)
+        self._fill_scores(theta, rows, scores)
+        return scores
+
+    def _fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
+        if sp.issparse(self.X):
+            scores[:] = theta[:, -1]
+            add_scores(self.X, rows, np.ascontiguousarray(theta[:, :-1].T), scores)
+        else:
+            np.matmul(self.X[rows], theta[:, :-1].T, out=scores)
+            scores += theta[:, -1]
+
+    def block_targets(self, rows: slice) -> Targets:
+        """Targets of some rows."""
+        soft = self.targets.soft
+        return Targets(self.targets.codes[rows], None if soft is None else soft[rows])
+
+    def _blocks(self) -> list[slice]:
+        return spans(self.n, self._block_rows)
+
+    @property
+    def _block_rows(self) -> int:
+        return max(64, min(MOST_ROWS, BLOCK_VALUES // max(1, self.d), 2 * BLOCK_VALUES // self.n_scores))
+
+    def _block_value(self, theta: NDArray, rows: slice) -> float:
+        value, _ = self.loss.value_gradient(self.scores(theta, rows), self.block_targets(rows))
+        return float(value.sum() if self.weight is None else value @ self.weight[rows])
+
+    def _dense_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
+        """Sum of losses and of gradients, a share of the rows a worker."""
+        share = self._fused_share if self._fusible else self._blas_share
+        parts = pmap(lambda s: share(theta, s), shares(self.n, self.n_jobs, least=256), self.n_jobs)
+        total, gradient = parts[0]
+        for value, more in parts[1:]:
+            total += value
+            gradient += more
+        return total, gradient
+
+    @property
+    def _fusible(self) -> bool:
+        """Whether rows can be read once, by the fused kernel: it wins where a row is long and has few scores."""
+        X = self.X
+        few = self.n_scores <= fused.MOST and self.d >= FUSED_FEATURES and self.loss.compiled
+        return few and X.dtype == np.float32 and X.strides[1] == 4 and self.targets.soft is None and wide()
+
+    def _fused_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
+        R, d, X = self.n_scores, self.d, self.X[share]
+        weights = np.zeros((R, fused.padded(d)), np.float32)
+        weights[:, :d] = theta[:, :-1]
+        bias = np.full(fused.MOST, fused.FAR, np.float32)
+        bias[:R] = theta[:, -1]
+        products, sums = np.zeros_like(weights), np.zeros(fused.MOST, np.float32)
+        row_weight = _NO_WEIGHT if self.weight is None else np.ascontiguousarray(self.weight[share], np.float32)
+        work = (X.ctypes.data, X.strides[0], len(X), d, self.targets.codes[share], row_weight)
+        into = (weights, bias, products, sums, tile_height(R), (0,) * R)
+        if self.loss.kind == kinds.SOFTMAX:
+            total = fused.fused_softmax(*work, *into)
+        else:
+            total = fused.fused_losses(self.loss.kind, self.loss.margin, self.loss.width, *work, *into)
+        return total, np.column_stack((products[:, :d], sums[:R]))
+
+    def _blas_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
+        W, bias = np.ascontiguousarray(theta[:, :-1]), theta[:, -1].copy()
+        total, gradient, product = 0.0, np.zeros_like(theta), np.empty_like(W)
+        buffer = np.empty((self._block_rows, self.n_scores), theta.dtype)
+        for rows in _within(share, self._block_rows):
+            X, scores = self.X[rows], buffer[: rows.stop - rows.start]  # (m, d), (m, R)
+            np.matmul(X, W.T, out=scores)
+            scores += bias
+            total += self._slopes(scores, rows)
+            np.matmul(scores.T, X, out=product)
+            gradient[:, :-1] += product
+            gradient[:, -1] += scores.sum(axis=0)
+        return total, gradient
+
+    def _sparse_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
+        """Sum of losses and of gradients over CSR rows; theta and the gradient column by column in memory."""
+        theta = self.laid_out(theta)
+        gradient = np.zeros_like(theta)
+        total = 0.0
+        for run in self._runs():
+            first = run.rows.start
+            slopes = np.empty((run.rows.stop - first, self.n_scores), theta.dtype)
+
+            def block(rows: slice, first: int = first, slopes: NDArray = slopes) -> float:
+                here = slopes[rows.start - first : rows.stop - first]
+                self._fill_scores(theta, rows, here)
+                return self._slopes(here, rows)
+
+            parts = shares(len(slopes), self.n_jobs, least=64)
+            total += sum(pmap(block, [slice(first + s.start, first + s.stop) for s in parts], self.n_jobs))
+            run.add_product(slopes, gradient.T[:-1], self.n_jobs)
+            gradient[:, -1] += slopes.sum(axis=0)
+        return total, gradient
+
+    def _runs(self) -> list[Run]:
+        """Runs of the CSR rows, made once; `replace` hands them on, rows that are others have others."""
+        if not self.turned or self.turned[0] is not self.X:
+            self.turned[:] = [self.X, list(runs(self.X, self.n_scores, self.n_jobs))]
+        found: list[Run] = self.turned[1]
+        return found
+
+    def _slopes(self, scores: NDArray, rows: slice) -> float:
+        """Scores turned into weighted slopes in place; the sum of the weighted losses."""
+        value, slope = self.loss.value_gradient(scores, self.block_targets(rows), scores)
+        if self.weight is None:
+            return float(value.sum())
+        slope *= self.weight[rows, None]
+        return float(value @ self.weight[rows])
+
+
+def _within(share: slice, size: int) -> list[slice]:
+    return [slice(share.start + s.start, share.start + s.stop) for s in spans(share.stop - share.start, size)]
+
+
+def transposed_product(slope: NDArray, X: Rows) -> NDArray:
+    """slope^T X, (R, d), for dense or CSR rows."""
+    return np.asarray((X.T @ slope).T) if sp.issparse(X) else slope.T @ X

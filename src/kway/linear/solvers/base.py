@@ -1,0 +1,95 @@
+"""What a solver is: an objective and a start in, a Solution out; and the one check of what works with what.
+
+A solver says what it `needs`; the loss and the penalty say what they `have`; `check` compares and its message lists
+what is missing. Solvers are small frozen dataclasses; their names are shorthand (`SOLVERS` in registry.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.compute.kernels import losses as kinds
+from kway.errors import CombinationError
+from kway.linear.losses.loss import Loss
+from kway.linear.objective.objective import Objective
+from kway.linear.penalties import Penalty
+
+
+@dataclass(frozen=True)
+class Control:
+    """How long and how well: the estimator's parameters that solvers read."""
+
+    max_iter: int = 1000
+    tol: float = 1e-3  # relative excess of the objective over its optimum that is aimed at
+    batch_size: int = 1
+    learning_rate: object = "auto"
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    progress: Callable[[int, float], bool] | None = None  # (iteration, objective) -> stop now?
+    validate: Callable[[NDArray], bool] | None = None  # theta -> stop early?
+    least: float = 0.0  # an objective below this counts as this much where tol is relative to it
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where a solver ended: theta (R, d + 1), iterations, and whether it may be trusted."""
+
+    theta: NDArray
+    n_iter: int
+    converged: bool = True
+    miss: float = 0.0  # estimated relative excess over the optimum, where known
+    history: list[float] = field(default_factory=list)  # objective (or mean loss) an iteration
+    advice: str = ""  # what to change, where it did not converge
+
+
+class Solver(Protocol):
+    """Minimises an Objective."""
+
+    name: ClassVar[str]
+    needs: ClassVar[frozenset[str]]
+
+    def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
+        """From theta to an optimum."""
+        ...
+
+
+NEEDS = {
+    "loss.smooth": "a loss that is smooth or can be smoothed",
+    "loss.gradient": "a loss whose gradient does not jump",
+    "loss.optimum": "a loss that W = 0 does not minimise (the perceptron's does: only mistake-driven sgd trains it)",
+    "loss.squared": "the squared loss",
+    "loss.hinge": "the hinge loss in binary or one-vs-all form",
+    "penalty.smooth": "a penalty without an L1 part",
+    "penalty.ridge": "an L2 penalty (alpha > 0), or alpha = 0 for the hard margin",
+}
+
+
+def has(loss: Loss, penalty: Penalty) -> set[str]:
+    """What a loss and a penalty offer."""
+    perceptron = loss.kind in (kinds.PERCEPTRON, kinds.MULTI_HINGE) and loss.margin == 0
+    facts = {
+        "loss.smooth": loss.smooth or loss.margin > 0,
+        "loss.gradient": loss.smooth,
+        "loss.optimum": not perceptron,
+        "loss.squared": loss.kind in (kinds.SQUARED, kinds.ONE_HOT),
+        "loss.hinge": loss.kind == kinds.HINGE,
+        "penalty.smooth": penalty.smooth,
+        "penalty.ridge": penalty.smooth,
+    }
+    return {name for name, true in facts.items() if true}
+
+
+def check(solver: Solver, loss: Loss, penalty: Penalty) -> None:
+    """Refuse a combination that cannot work, naming everything that is missing."""
+    missing = sorted(solver.needs - has(loss, penalty))
+    if missing:
+        raise CombinationError(
+            f"solver {solver.name!r} cannot minimise the {loss.name} loss with this penalty "
+            f"(ridge={penalty.ridge:g}, lasso={penalty.lasso:g}): it needs "
+            + " and ".join(f"{NEEDS[need]} [{need}]" for need in missing)
+            + "; use solver='auto', which picks one that works"
+        )

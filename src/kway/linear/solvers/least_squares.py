@@ -1,0 +1,135 @@
+"""Least squares in closed form: min ridge / 2 ||W||^2 + mean_i w_i ||y_i - W x_i - b||^2 over (W, b), b not penalised.
+
+With columns centred (which takes the bias out) this is (2/n Xc'Xc + ridge I) W' = 2/n Xc'Yc:
+
+    well conditioned      Cholesky of the normal equations
+    otherwise             QR of [Xc Yc; sqrt(n ridge / 2) I 0], then SVD of the triangle: rank-deficient X gets the
+                          solution of least norm, and nothing is squared before it is factored
+    sparse and wide       LSMR on the centred operator, so X is never made dense
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, lsmr
+
+from kway.compute.kernels.losses import ONE_HOT
+from kway.compute.threads import pmap, shares, spans
+from kway.data.gate import Rows
+from kway.linear.objective.objective import Objective
+from kway.linear.solvers.base import Control, Solution
+
+WIDE = 4000  # features above which a dense d x d factor costs more than LSMR
+SAFE_CONDITION = 1e-9  # of the normal equations in float64: leaves about seven digits
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """Closed form for the squared loss."""
+
+    name: ClassVar[str] = "least-squares"
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.squared", "penalty.smooth"})
+
+    def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
+        """The optimum, in one step; the start does not matter."""
+        Y = regression_targets(objective)
+        found = least_squares(objective.X, Y, objective.penalty.ridge, objective.weight, objective.fit_intercept)
+        found = found.astype(theta.dtype)
+        return Solution(found, 1, history=[objective.value(found)])
+
+
+def regression_targets(objective: Objective) -> NDArray[np.float64]:
+    """What each score should be (n, R): 0 and 1 in the joint form, -1 and +1 in the columns form."""
+    codes, soft = objective.targets
+    if soft is None:
+        width = objective.n_scores
+        soft = np.zeros((objective.n, width))
+        soft[np.arange(objective.n), 0 if width == 1 else codes] = codes if width == 1 else 1
+    return np.asarray(soft, np.float64) if objective.loss.kind == ONE_HOT else 2.0 * soft - 1
+
+
+def least_squares(
+    X: Rows, Y: NDArray, ridge: float = 0.0, weight: NDArray | None = None, fit_intercept: bool = True
+) -> NDArray[np.float64]:
+    """theta = [W b] of shape (R, d + 1) for targets Y (n, R)."""
+    n, d = X.shape
+    w = np.ones(n) if weight is None else np.asarray(weight, np.float64)
+    total = w.sum()
+    centre = np.asarray(w @ X, np.float64).ravel() / total if fit_intercept else np.zeros(d)
+    middle = w @ Y / total if fit_intercept else np.zeros(Y.shape[1])
+    damp = ridge * total / 2
+    if sp.issparse(X) and d > WIDE:
+        W = _wide(X, Y - middle, centre, damp, np.sqrt(w))
+    else:
+        gram, cross = _normal_equations(X, Y - middle, centre, w)
+        gram[np.diag_indices(d)] += damp
+        found = _cholesky(gram, cross)
+        W = _orthogonal(X, Y - middle, centre, damp, np.sqrt(w)) if found is None else found
+    return np.hstack([W, (middle - W @ centre)[:, None]])
+
+
+def _dense(X: Rows, rows: slice) -> NDArray[np.float64]:
+    block = X[rows]
+    return np.asarray(block.toarray() if sp.issparse(block) else block, np.float64)
+
+
+def _normal_equations(X: Rows, Y: NDArray, centre: NDArray, w: NDArray) -> tuple[NDArray, NDArray]:
+    """Xc' diag(w) Xc (d, d) and Xc' diag(w) Y (d, R), in float64, a share of the rows a worker."""
+
+    def part(share: slice) -> tuple[NDArray, NDArray]:
+        gram, cross = np.zeros((X.shape[1],) * 2), np.zeros((X.shape[1], Y.shape[1]))
+        for block in spans(share.stop - share.start, 2048):
+            rows = slice(share.start + block.start, share.start + block.stop)
+            x = (_dense(X, rows) - centre) * np.sqrt(w[rows, None])
+            gram += x.T @ x
+            cross += x.T @ (Y[rows] * np.sqrt(w[rows, None]))
+        return gram, cross
+
+    parts = pmap(part, shares(X.shape[0], least=512))
+    return np.sum([p[0] for p in parts], axis=0), np.sum([p[1] for p in parts], axis=0)
+
+
+def _cholesky(gram: NDArray, cross: NDArray) -> NDArray | None:
+    """W (R, d), or None where the normal equations are too badly conditioned to be trusted."""
+    try:
+        factor = la.cho_factor(gram, lower=True)
+    except la.LinAlgError:
+        return None
+    norm = np.abs(gram).sum(axis=0).max()
+    condition, _ = la.lapack.dpocon(factor[0], norm, uplo="L")
+    return None if condition < SAFE_CONDITION else la.cho_solve(factor, cross).T
+
+
+def _orthogonal(X: Rows, Y: NDArray, centre: NDArray, damp: float, root: NDArray) -> NDArray:
+    """W (R, d) of least norm through QR and SVD; directions below the rounding of X count as absent."""
+    n, d = X.shape
+    scaled = (_dense(X, slice(0, n)) - centre) * root[:, None]
+    if d >= n:  # no triangle to gain: straight to the SVD
+        u, s, vt = la.svd(scaled, full_matrices=False)
+        right = u.T @ (Y * root[:, None])
+    else:
+        triangle = la.qr(np.hstack([scaled, Y * root[:, None]]), mode="r", overwrite_a=True, check_finite=False)[0]
+        u, s, vt = la.svd(triangle[:d, :d])
+        right = u.T @ triangle[:d, d:]
+    keep = s > max(n, d) * np.finfo(np.float64).eps * s.max(initial=0.0)
+    inverse = np.where(keep, s, 0) / np.where(keep, s * s + damp, 1)
+    return (vt.T @ (inverse[:, None] * right)).T
+
+
+def _wide(X: Rows, Y: NDArray, centre: NDArray, damp: float, root: NDArray) -> NDArray:
+    """W (R, d) by LSMR, one class after another on the workers."""
+    n, d = X.shape
+    operator = LinearOperator(
+        (n, d),
+        matvec=lambda v: root * (X @ v.ravel() - centre @ v.ravel()),
+        rmatvec=lambda u: X.T @ (root * u.ravel()) - centre * (root @ u.ravel()),
+        dtype=np.float64,
+    )
+    solve = lambda c: lsmr(operator, root * Y[:, c], damp=np.sqrt(damp), atol=1e-10, btol=1e-10, maxiter=20 * d)[0]  # noqa: E731
+    return np.array(pmap(solve, range(Y.shape[1])))

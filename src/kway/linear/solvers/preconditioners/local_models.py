@@ -1,0 +1,203 @@
+"""Metrics for proximal steps: local models of the mean loss, one block a column of scores.
+
+    model of row k:  g_k.(u - v) + scale / 2 (u - v)' M_k (u - v) + ridge / 2 ... + lasso ||u||_1
+
+    Gram      M_k = [X 1]' diag(h_k) [X 1] / n, h_k the loss's curvature in score k: (R, D, D), coordinate descent
+    Diagonal  the diagonal of that, where D x D is too much or the rows are sparse: (R, D), closed form
+
+Where there are many rows a Gram block is estimated from some, drawn in proportion to their curvature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.compute.kernels.coordinate import descend
+from kway.compute.threads import pmap
+from kway.data.gate import Rows
+from kway.linear.losses.loss import Targets
+from kway.linear.objective.curvature import curvatures, mean_squares, weighted
+from kway.linear.objective.objective import Objective
+from kway.linear.penalties import Penalty
+from kway.linear.solvers.preconditioners.moments import quick_moments, sample_rows
+
+MOST_FEATURES = 3000  # a metric of 3000 x 3000 float32 is 36 MB a column of scores
+MOST_ENTRIES = 1 << 28  # of all metrics together: 1 GB of float32
+SAMPLE = 2  # rows a feature in a class's first sampled Gram matrix; each later one takes twice as many
+PLAIN = 0.2  # share of the unweighted Gram in a sampled one: a direction the sample missed would get a huge step
+JITTER = 1e-4  # relative; keeps a float32 Gram matrix positive
+SWEEPS = 12
+SETTLED = 1e-3  # a sweep that gains this little of what the first gained ends the descent
+
+
+class Step(NamedTuple):
+    """Minimiser (R, d + 1) of the model, and by how much the model promises to fall."""
+
+    theta: NDArray
+    promise: float
+
+
+class Metric(Protocol):
+    """A local model of the smooth part."""
+
+    @property
+    def start(self) -> float:
+        """Scale at which the model is expected to be an upper bound."""
+        ...
+
+    def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> Step:
+        """Minimise the model around theta."""
+        ...
+
+
+@dataclass(frozen=True)
+class Gram:
+    """One symmetric (D, D) matrix a column of scores; D = d + 1, or d without a bias."""
+
+    blocks: list[NDArray]
+    start: float
+    n_jobs: int | None = None
+
+    def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> Step:
+        """Coordinate descent, a column of scores at a time: the model divided by `scale` has the plain metric."""
+        D, real = len(self.blocks[0]), theta.dtype.type
+        slope = gradient / real(scale)
+        ridge, lasso = real(penalty.ridge / scale), real(penalty.lasso / scale)
+        settled = real(SETTLED)
+
+        def column(k: int) -> tuple[NDArray, float]:
+            around = np.ascontiguousarray(theta[k, :D])
+            along = np.ascontiguousarray(slope[k, :D])
+            return descend(self.blocks[k], along, around, ridge, lasso, theta.shape[1] - 1, SWEEPS, settled)
+
+        found = pmap(column, range(len(theta)), self.n_jobs)
+        new = np.zeros_like(theta)
+        for k, (u, _) in enumerate(found):
+            new[k, :D] = u
+        return Step(new, scale * sum(promise for _, promise in found))
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """One positive number a weight: (R, d + 1)."""
+
+    diagonal: NDArray
+    start: float
+
+    def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> Step:
+        """Soft thresholding; entry by entry."""
+        real = theta.dtype.type
+        h = self.diagonal * real(scale)
+        h[:, :-1] += real(penalty.ridge)
+        new = theta - gradient / h
+        W = new[:, :-1]
+        new[:, :-1] = np.sign(W) * np.maximum(np.abs(W) - real(penalty.lasso) / h[:, :-1], 0)
+        move = (new - theta).astype(np.float64)
+        fall = -float(np.vdot(gradient, move)) - float(np.sum(h * move * move)) / 2
+        lasso = Penalty(lasso=penalty.lasso)
+        return Step(new, fall + lasso.value(theta[:, :-1]) - lasso.value(new[:, :-1]))
+
+
+@dataclass
+class Models:
+    """Builds the metrics of one run; the unweighted Gram matrix and the sample's growth are shared between them."""
+
+    objective: Objective
+    rng: np.random.Generator
+    built: int = 0
+
+    def at(self, theta: NDArray) -> Metric:
+        """The best metric that is affordable, at theta."""
+        self.built += 1
+        o, D = self.objective, self.objective.d + 1
+        if sp.issparse(o.X) or D > MOST_FEATURES or o.n_scores * D * D > MOST_ENTRIES:
+            return _diagonal(o, curvatures(o, theta), self.rng)
+        if not np.any(theta[:, :-1]) and o.loss.width == 0:  # every row bends alike: one matrix serves all columns
+            h = o.loss.curvatures(theta[:, -1][None], Targets(np.zeros(1, np.int64)))[0]
+            return self._gram([_positive(self.plain * v) for v in np.maximum(h, h.dtype.type(1e-10))])
+        h = curvatures(o, theta)  # (R, n)
+        seeds = self.rng.integers(0, 2**63, o.n_scores)
+        wanted = SAMPLE * D * 2 ** max(0, self.built - 2) + 1000
+        if 2 * wanted >= o.n and o.loss.width == 0:  # a rounded hinge is flat on most rows: it is mixed below
+            return self._gram(pmap(lambda k: self._exact(h[k]), range(o.n_scores), o.n_jobs))
+        squares = _diagonals(o, h)  # (R, d + 1)
+        draw = partial(self._sampled, wanted=wanted)
+        return self._gram(pmap(lambda k: draw(h[k], squares[k], seed=int(seeds[k])), range(o.n_scores), o.n_jobs))
+
+    @cached_property
+    def plain(self) -> NDArray:
+        """[X 1]' diag(sample weights) [X 1] / n, from some rows where there are many."""
+        upper = quick_moments(self.objective, sample_rows(self.objective)).gram
+        return np.ascontiguousarray(np.triu(upper) + np.triu(upper, 1).T, self.objective.X.dtype)
+
+    def _gram(self, blocks: list[NDArray]) -> Gram:
+        coupled = self.objective.loss.joint and self.objective.loss.curvature != 2.0  # ||Y - f||^2 couples no classes
+        return Gram(blocks, 1.2 if coupled else 1.0, self.objective.n_jobs)
+
+    def _exact(self, h: NDArray) -> NDArray:
+        return _positive(_weighted_gram(self.objective.X, h, self.objective.fit_intercept) / h.dtype.type(len(h)))
+
+    def _sampled(self, h: NDArray, squares: NDArray, wanted: int, seed: int) -> NDArray:
+        """[X 1]' diag(h) [X 1] / n from about `wanted` rows drawn in proportion to h, mixed with the plain one."""
+        o, real, n = self.objective, self.objective.X.dtype.type, self.objective.n
+        chance = np.minimum(1, wanted * h / max(float(h.sum()), 1e-30))
+        rows = np.flatnonzero(np.random.default_rng(seed).random(n) < chance)
+        drawn = _weighted_gram(o.X[rows], h[rows] / chance[rows], o.fit_intercept)
+        M = drawn * real((1 - PLAIN) / n) + self.plain * real(PLAIN * max(float(h.mean()), 1e-10))
+        return _positive(_lifted(M, squares))
+
+
+def _weighted_gram(X: NDArray, weight: NDArray, bias: bool) -> NDArray:
+    """[X 1]' diag(weight) [X 1], (D, D)."""
+    rows = weighted(X, np.sqrt(weight), X.dtype, bias)
+    return rows.T @ rows
+
+
+def _lifted(M: NDArray, squares: NDArray) -> NDArray:
+    """M with a diagonal of at least the true one: a rare feature that the sample missed would get a huge step."""
+    i = np.arange(len(M))
+    M[i, i] = np.maximum(squares[: len(M)], M[i, i])
+    return M
+
+
+def _positive(M: NDArray) -> NDArray:
+    """M with its diagonal lifted a little, and a feature that is zero everywhere given the mean."""
+    i = np.arange(len(M))
+    diagonal = M[i, i]
+    floor = max(1e-10 * float(diagonal.mean()), 1e-30)
+    M[i, i] = np.where(diagonal > floor, diagonal * M.dtype.type(1 + JITTER), M.dtype.type(max(diagonal.mean(), 1e-6)))
+    return np.ascontiguousarray(M)
+
+
+def _diagonals(objective: Objective, h: NDArray) -> NDArray:
+    """mean_i h_ki x_ij^2 and, for the bias, mean_i h_ki: (R, d + 1)."""
+    return np.hstack((mean_squares(objective, h), h.mean(axis=1, keepdims=True)))
+
+
+def _diagonal(objective: Objective, h: NDArray, rng: np.random.Generator) -> Diagonal:
+    """Mean h_k x_j^2; the scale at which it bounds the Hessian from the power method on some rows."""
+    X, n, diagonal = objective.X, objective.n, _diagonals(objective, h)
+    floor = np.maximum(diagonal.mean(axis=1, keepdims=True), 1e-10)
+    diagonal = np.where(diagonal > 1e-10 * floor, diagonal, floor)
+    some = rng.permutation(n)[:2000]
+    k = int(np.argmax(h.mean(axis=1)))
+    top = _largest_ratio(X[np.sort(some)], h[k, np.sort(some)], diagonal[k, :-1], rng)
+    return Diagonal(diagonal, max(1.0, top))
+
+
+def _largest_ratio(X: Rows, h: NDArray, diagonal: NDArray, rng: np.random.Generator) -> float:
+    """Largest eigenvalue of D^-1/2 (X' diag(h) X / m) D^-1/2 by ten steps of the power method."""
+    root = 1 / np.sqrt(diagonal)
+    v = rng.standard_normal(len(diagonal)).astype(diagonal.dtype)
+    top = 1.0
+    for _ in range(10):
+        v /= max(float(np.linalg.norm(v)), 1e-30)
+        v = root * (X.T @ (h * (X @ (root * v)))) / X.dtype.type(len(h))
+        top = float(np.linalg.norm(v))
+    return top

@@ -1,0 +1,219 @@
+"""Preconditioners: an inverse of the Hessian's main part, applied to gradients (R, d + 1).
+
+    shared      c X'X / n + ridge I, one for all scores; c = the loss's curvature at zero (joint softmax: 1 / R)
+    per class   X' diag(h_k) X / n + ridge I for each score k, h_k the loss's curvature at the current theta
+    newton      the whole Hessian of a joint softmax, (R D) x (R D), where that is small
+    diagonal    the diagonals of these two, where a d x d matrix is too large or X is sparse and wide
+
+X stands for [X 1] where there is a bias. A Gram matrix may come from a sample of rows; each feature's mean square is
+then that of all rows (a rare feature that the sample missed would otherwise get a step of 1 / ridge). Matrices are
+scaled to a unit diagonal before they are inverted, and given a floor that grows until they can be: nothing raises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.compute.kernels import losses as kinds
+from kway.compute.lapack import add_gram, invert
+from kway.compute.threads import pmap, shares, spans
+from kway.data.gate import Rows
+from kway.linear.losses.loss import softmax
+from kway.linear.objective.curvature import BLOCK_ROWS, curvatures, mean_squares, weighted
+from kway.linear.objective.objective import Objective
+from kway.linear.solvers.preconditioners.factors import Centred, Diagonal, Factor, PerClass, Shared, Whole, shift_free
+
+MOST_FEATURES = 4000  # a Gram matrix of 64 MB in float32
+MOST_SPARSE_FEATURES = 1000  # sampled rows are made dense
+MOST_BYTES = 1 << 30  # of all the matrices of `per class`
+DOUBLE_FEATURES = 128  # up to here float64 costs nothing that matters
+MOST_WHOLE = 600  # parameters of a model whose whole Hessian is factored: 3 MB, a few hundredths of a second
+DEAR = 60  # gradients that matrices for each class may cost, counted in operations; theirs run twice as fast
+MIXED = 0.1  # share of the shared matrix in one of a class: no direction is without curvature
+
+
+@dataclass(frozen=True)
+class Moments:
+    """X'X / n of some rows: the Gram matrix (D, D), or its diagonal (D,) alone where `dense` would be too large."""
+
+    gram: NDArray
+    objective: Objective
+
+    @property
+    def dense(self) -> bool:
+        """Whether all of the matrix is there."""
+        return self.gram.ndim == 2
+
+    def shared(self) -> Factor:
+        """The preconditioner of every score at theta = 0."""
+        scale = curvature_at_zero(self.objective)
+        if not self.dense:
+            return Diagonal(_positive(self.gram * scale + _ridges(self.objective))[None, :])
+        inverse = safe_inverse(self.gram * self.gram.dtype.type(scale), _ridges(self.objective))
+        return Shared(np.triu(inverse) + np.triu(inverse, 1).T, self.objective.n_jobs)
+
+    def per_class(self, rows: Objective, theta: NDArray, n_drawn: int) -> Factor:
+        """One for each score from about n_drawn of `rows`, drawn in proportion to their curvature at theta."""
+        weights = curvatures(rows, theta)  # (R, n)
+        if not self.dense:
+            return self._class_diagonals(rows, weights)
+        scale = 1.0 / rows.n
+
+        def one(k: int) -> NDArray:
+            h = weights[k]
+            chance = np.minimum(1.0, n_drawn * h / max(float(h.sum()), 1e-30))
+            drawn = np.flatnonzero(np.random.default_rng(k).random(rows.n) < chance)
+            A = self.gram * self.gram.dtype.type(MIXED * float(h.mean()))
+            root = np.sqrt((1 - MIXED) * h[drawn] / np.maximum(chance[drawn], 1e-30))
+            add_gram(A, weighted(rows.X[drawn], root, self.gram.dtype, rows.fit_intercept), scale)
+            return safe_inverse(A, _ridges(rows))
+
+        found = PerClass(pmap(one, range(rows.n_scores), rows.n_jobs), rows.n_jobs)
+        return Centred(found) if shift_free(rows) else found
+
+    def _class_diagonals(self, rows: Objective, weights: NDArray) -> Factor:
+        """Mean h_ki x_ij^2 + ridge for each score, from all rows: one pass over them."""
+        mass = weights.mean(axis=1, keepdims=True)  # (R, 1)
+        diagonal = rows.laid_out(mass * (MIXED * self.gram))
+        diagonal[:, : rows.d] += (1 - MIXED) * mean_squares(rows, weights)
+        diagonal[:, rows.d :] += (1 - MIXED) * mass
+        found = Diagonal(_positive(diagonal + _ridges(rows)).astype(weights.dtype))
+        return Centred(found) if shift_free(rows) else found
+
+    def cost_per_class(self, rows: Objective, n_drawn: int) -> float:
+        """What `per_class` costs, in gradients over all rows."""
+        if not self.dense:
+            return 1.0
+        D = len(self.gram)
+        return D * (min(n_drawn, rows.n) + D) / (4 * max(rows.n, self.objective.n))
+
+    def affords_per_class(self, rows: Objective, n_drawn: int) -> bool:
+        """Whether one matrix a score stays within memory and costs less than some tens of gradients."""
+        within = not self.dense or rows.n_scores * self.gram.nbytes <= MOST_BYTES
+        return within and self.cost_per_class(rows, n_drawn) <= DEAR
+
+
+def newton(objective: Objective, theta: NDArray) -> Factor:
+    """The inverse Hessian of a joint softmax at theta, in float64.
+
+    sum_i (diag(p_i) - p_i p_i') (x) x_i x_i' = blocks X' diag(p_k) X on the diagonal, less Z'Z, Z = [p_1 x ... p_R x].
+    A shift common to all scores changes no loss, so X'X / R^2 is added to every block: it pins that shift, along which
+    rounding would otherwise be blown up.
+    """
+    R, D, n = objective.n_scores, objective.d + objective.fit_intercept, objective.n
+
+    def part(share: slice) -> NDArray:
+        A = np.zeros((R * D, R * D), order="F")
+        for s in spans(share.stop - share.start, BLOCK_ROWS // 4):
+            rows = slice(share.start + s.start, share.start + s.stop)
+            p = softmax(objective.scores(theta, rows).astype(np.float64))  # (m, R)
+            root = None if objective.weight is None else np.sqrt(objective.weight[rows])
+            x = weighted(objective.X[rows], root, np.dtype(np.float64), objective.fit_intercept)  # (m, D)
+            add_gram(A, (p[:, :, None] * x[:, None, :]).reshape(len(x), R * D), -1.0 / n)
+            for k in range(R):
+                block = slice(k * D, (k + 1) * D)
+                A[block, block] += (x * p[:, k, None]).T @ x / n
+            A += np.tile(x.T @ x / (n * R * R), (R, R))
+        return A
+
+    parts = pmap(part, shares(n, objective.n_jobs, least=512), objective.n_jobs)
+    return Centred(
+        Whole(safe_inverse(np.asfortranarray(np.sum(parts, axis=0)), np.tile(_ridges(objective), R), floor=1e-9))
+    )
+
+
+def affords_newton(objective: Objective) -> bool:
+    """Whether `newton` exists and is small."""
+    size = objective.n_scores * (objective.d + 1)
+    return objective.loss.kind == kinds.SOFTMAX and size <= MOST_WHOLE
+
+
+def moments(objective: Objective, squares: NDArray | None = None) -> Moments:
+    """Weighted second moments of the objective's rows; `squares` (d,) are the features' mean squares over all rows."""
+    X, weight, n = objective.X, objective.weight, objective.n
+    if not factorable(X):
+        diagonal = mean_squares(objective)[0] if squares is None else squares
+        return Moments(np.append(diagonal, 1.0) if objective.fit_intercept else diagonal, objective)
+    dtype = np.dtype(np.float64) if objective.d <= DOUBLE_FEATURES else X.dtype
+
+    def part(share: slice) -> NDArray:
+        D = objective.d + objective.fit_intercept
+        A = np.zeros((D, D), dtype, order="F")
+        for s in spans(share.stop - share.start, BLOCK_ROWS):
+            rows = slice(share.start + s.start, share.start + s.stop)
+            root = None if weight is None else np.sqrt(weight[rows])
+            add_gram(A, weighted(X[rows], root, dtype, objective.fit_intercept), 1.0 / n)
+        return A
+
+    parts = pmap(part, shares(n, objective.n_jobs, least=256), objective.n_jobs)
+    A = parts[0]
+    for more in parts[1:]:
+        A += more
+    if squares is not None:
+        i = np.arange(objective.d)
+        A[i, i] = np.maximum(A[i, i], squares)
+    return Moments(A, objective)
+
+
+def sample_rows(objective: Objective) -> Objective | None:
+    """The problem on 8 d + 1000 of its rows; None where that is half of them or more."""
+    size = 8 * objective.d + 1000
+    if objective.n <= 2 * size:
+        return None
+    return objective.rows(np.sort(np.random.default_rng(0).choice(objective.n, size, replace=False)))
+
+
+def quick_moments(objective: Objective, sample: Objective | None) -> Moments:
+    """Moments of all rows where they cost little, d / (4 R) gradients, else of the sample."""
+    if sample is None or objective.d <= 12 * objective.n_scores or not factorable(objective.X):
+        return moments(objective)
+    return moments(sample, mean_squares(objective)[0])
+
+
+def factorable(X: Rows) -> bool:
+    """Whether a d x d matrix is affordable: d <= 4000, for sparse X d <= 1000."""
+    return bool(X.shape[1] <= (MOST_SPARSE_FEATURES if sp.issparse(X) else MOST_FEATURES))
+
+
+def curvature_at_zero(objective: Objective) -> float:
+    """Second derivative of the loss by one score at theta = 0."""
+    loss = objective.loss
+    probability = loss.kind in (kinds.SOFTMAX, kinds.SOFTMAX_SQUARED, kinds.SOFTMAX_ABSOLUTE)
+    return loss.curvature / (objective.n_scores if probability else 1)
+
+
+def safe_inverse(A: NDArray, ridge: NDArray, floor: float = 1e-12) -> NDArray:
+    """(A + diag(ridge))^-1, upper triangle; a floor on the diagonal grows until A can be inverted."""
+    i = np.arange(len(A))
+    A[i, i] = _positive(A[i, i] + ridge.astype(A.dtype))
+    scale = 1 / np.sqrt(A[i, i])
+    A *= scale
+    A *= scale[:, None]
+    floor = 1e-6 if A.dtype == np.float32 else floor
+    kept = A.copy(order="F")
+    while floor < 10:
+        A[i, i] += A.dtype.type(floor)
+        if invert(A):
+            A *= scale
+            A *= scale[:, None]
+            return A
+        A[:] = kept
+        floor *= 30
+    return np.asfortranarray(np.diag(scale * scale))
+
+
+def _positive(diagonal: NDArray) -> NDArray:
+    """Zero curvature (a feature that is always zero, no penalty) becomes one: its gradient is zero anyway."""
+    return np.where(diagonal > 0, diagonal, diagonal.dtype.type(1))
+
+
+def _ridges(objective: Objective) -> NDArray:
+    """The penalty's part of the diagonal, (D,): none for the bias."""
+    ridge = np.full(objective.d + objective.fit_intercept, objective.penalty.ridge)
+    if objective.fit_intercept:
+        ridge[-1] = 0
+    return ridge

@@ -1,0 +1,178 @@
+"""Accelerated proximal Newton: minimise smooth(theta) + lasso ||W||_1, with exact zeros; the bias is free.
+
+    step      u = argmin of a local model of the smooth part + lasso ||u||_1     (preconditioners/local_models.py)
+    momentum  look = u + (t - 1) / t' (u - last), t' = (1 + sqrt(1 + 4 t^2)) / 2, t back to 1 when it points uphill
+
+Only `look` is evaluated: one pass over the rows an iteration. A look above the best value seen takes the run back to
+that best point, without momentum and with a stiffer model.
+So the best value never rises, for convex losses and others alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.linear.objective.objective import Objective
+from kway.linear.penalties import Penalty
+from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.preconditioners.local_models import Models
+
+REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the metric: early ones move the curvature most
+PROMISE, TAIL = 10.0, 3.0  # caution in `Run.excess`: on ill-conditioned problems either estimate alone falls short
+STIFFER = 1.5  # growth of the model's scale after a step that rose
+NARROWEST = 1e-4  # smoothing of a hinge
+
+
+@dataclass(frozen=True)
+class Proximal:
+    """L1 and elastic net for every loss that is smooth or can be smoothed."""
+
+    name: ClassVar[str] = "proximal"
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.smooth", "loss.optimum"})
+
+    def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
+        """From theta to an optimum; a hinge is rounded over a width that shrinks until it does not matter."""
+        if not np.any(theta[:, :-1]):
+            theta = best_bias(objective, theta, control)
+        if objective.loss.smooth:
+            return Run(objective, control).go(theta)
+        return _through_smoothed(objective, theta, control)
+
+
+@dataclass
+class Point:
+    """theta (R, d + 1) with the smooth value, its gradient and the whole objective there."""
+
+    theta: NDArray
+    smooth: float
+    gradient: NDArray
+    total: float
+
+
+@dataclass
+class Run:
+    """One minimisation."""
+
+    objective: Objective
+    control: Control
+    history: list[float] = field(default_factory=list)
+    promised: float = np.inf  # by how much the last model promised to fall
+
+    def go(self, theta: NDArray) -> Solution:
+        """Iterate to the tolerance, or to as far as the number format goes."""
+        control, penalty = self.control, self.objective.penalty
+        best = self.evaluate(theta)
+        models = Models(self.objective, control.rng)
+        metric = models.at(theta)
+        scale, inertia, last, here = metric.start, 1.0, theta, best
+        for iteration in range(1, control.max_iter + 1):
+            if iteration in REFRESH:
+                metric = models.at(best.theta)
+                scale, inertia, last, here = metric.start, 1.0, best.theta, best
+            step = metric.step(here.theta, here.gradient, scale, penalty)
+            self.promised = step.promise * max(1.0, scale / metric.start)  # a stiffer model promises less
+            self.history.append(best.total)
+            stop = control.progress is not None and control.progress(iteration, best.total)
+            stop = stop or (control.validate is not None and control.validate(step.theta))
+            if stop or self.close(best):
+                return self.land(best, step.theta, iteration, True)
+            if float(np.vdot(here.theta - step.theta, step.theta - last)) > 0:
+                inertia = 1.0
+            ahead = (1 + np.sqrt(1 + 4 * inertia * inertia)) / 2
+            look = step.theta + theta.dtype.type((inertia - 1) / ahead) * (step.theta - last)
+            plain = inertia == 1.0
+            inertia, last, here = ahead, step.theta, self.evaluate(look)
+            if here.total <= best.total:
+                best, scale = here, max(metric.start, 0.9 * scale)
+                continue
+            if plain and self.promised <= self.rounding(best):
+                return self.land(best, step.theta, iteration, True)
+            scale *= STIFFER
+            inertia, last, here = 1.0, best.theta, best
+        return self.land(best, step.theta, control.max_iter, False)
+
+    def evaluate(self, theta: NDArray) -> Point:
+        """One pass over the rows."""
+        smooth, gradient = self.objective.value_gradient(theta)
+        lasso = Penalty(lasso=self.objective.penalty.lasso)
+        return Point(theta, smooth, gradient, smooth + lasso.value(theta[:, :-1]))
+
+    def rounding(self, best: Point) -> float:
+        """Changes of the objective below this are noise."""
+        return 4 * float(np.finfo(best.theta.dtype).eps) * abs(best.total)
+
+    def close(self, best: Point) -> bool:
+        """Whether the excess over the optimum is under the tolerance, by proof or by estimate."""
+        limit = self.control.tol * abs(best.total)
+        return self.excess() <= limit or gap(self.objective, best) <= limit
+
+    def excess(self) -> float:
+        """Estimate: what the model promises, and the tail of the past decreases taken as a geometric series."""
+        m = max(4, len(self.history) // 6)
+        if len(self.history) <= 2 * m:
+            return np.inf
+        before, between, now = self.history[-2 * m - 1], self.history[-m - 1], self.history[-1]
+        ratio = min(0.95, (between - now) / max(before - between, 1e-300))
+        return max(PROMISE * self.promised, TAIL * (between - now) * ratio / (1 - ratio))
+
+    def land(self, best: Point, last: NDArray, iteration: int, converged: bool) -> Solution:
+        """The last step if it is as good as the best point: its zeros are those of soft thresholding."""
+        end = self.evaluate(last)
+        if end.total > best.total + self.rounding(best):
+            end = best
+        miss = min(self.excess(), gap(self.objective, end), gap(self.objective, best))  # end is no worse than best
+        miss = max(0.0, miss) / max(abs(end.total), 1e-300)
+        advice = "" if converged else "raise max_iter, or scale the features to a common range"
+        return Solution(end.theta, iteration, converged, miss, [*self.history, end.total], advice)
+
+
+def gap(objective: Objective, point: Point) -> float:
+    """Upper bound on the excess of a convex objective at point, the bias taken as settled.
+
+    Fenchel: with a_i the loss's gradient in the scores, s in [0, 1] and g = sum_i a_i x_i / n, no W does better than
+    s (L - g.W) - R*(s g), since loss*(s a) <= s loss*(a) where loss >= 0. Its R*(v) = sum_j max(|v_j| - lasso, 0)^2 /
+    (2 ridge); without a ridge it is 0 while |v_j| <= lasso everywhere, which s sees to.
+    """
+    ridge, lasso = objective.penalty.ridge, objective.penalty.lasso
+    if not objective.loss.convex:
+        return np.inf
+    W = point.theta[:, :-1].astype(np.float64)
+    loss = point.smooth - Penalty(ridge).value(W)
+    g = point.gradient[:, :-1].astype(np.float64) - ridge * W
+    support = loss - float(np.vdot(g, W))
+    shrink = min(1.0, lasso / max(float(np.abs(g).max()), 1e-300))
+    lower = shrink * support
+    if ridge:
+        lower = max(lower, support - float(np.square(np.maximum(np.abs(g) - lasso, 0)).sum()) / (2 * ridge))
+    return point.total - lower
+
+
+def best_bias(objective: Objective, theta: NDArray, control: Control) -> NDArray:
+    """theta with W = 0 and the bias that is best there: above the critical lasso it is the solution."""
+    theta = theta.copy()
+    if objective.fit_intercept:
+        blank = replace(objective, X=np.zeros((objective.n, 1), theta.dtype), penalty=Penalty())
+        start = np.zeros((objective.n_scores, 2), theta.dtype)
+        start[:, 1] = theta[:, -1]
+        if objective.loss.smooth:
+            quiet = replace(control, tol=1e-12, max_iter=50, progress=None, validate=None)
+            theta[:, -1] = Run(blank, quiet).go(start).theta[:, -1]
+    return theta
+
+
+def _through_smoothed(objective: Objective, theta: NDArray, control: Control) -> Solution:
+    """Rounded over 1, 1/4, 1/16, ...: each solution starts the next, until rounding costs under half the tolerance."""
+    width, used = 1.0, 0
+    history: list[float] = []
+    while True:
+        left = replace(control, tol=control.tol / 2, max_iter=max(1, control.max_iter - used))
+        found = Run(objective.with_loss(objective.loss.smoothed(width)), left).go(theta)
+        theta, used, history = found.theta, used + found.n_iter, history + found.history
+        lift = objective.loss.lift(width, objective.n_scores) / max(abs(history[-1]), 1e-300)
+        if lift <= control.tol / 2 or width <= NARROWEST or used >= control.max_iter:
+            return replace(found, n_iter=used, history=history, miss=found.miss + lift)
+        width /= 4

@@ -1,0 +1,204 @@
+"""Stochastic gradient descent: theta <- prox(theta - eta_t grad of a few rows), one row or a batch at a time.
+
+Rows come by shuffled epochs, or each drawn at random. The L1 part acts through its prox, so zeros are exact.
+The draws run over distinct rows (objective/distinct_rows.py): the answer depends on the data and the seed, not on how the
+rows were arranged or repeated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from schedules.py import Schedule, pick_schedule
+
+from kway.compute.kernels import losses as kinds
+from kway.compute.kernels.sgd import sgd_steps
+from kway.compute.threads import pmap, single_blas, spans
+from kway.data.gate import Rows
+from kway.linear.losses.loss import Targets
+from kway.linear.objective.distinct_rows import Distinct, distinct_rows
+from kway.linear.objective.objective import Objective, transposed_product
+from kway.linear.penalties import Penalty
+from kway.linear.solvers.base import Control, Solution
+
+PATIENCE = 10  # epochs without a gain of tol before it counts as converged; the best epoch is the answer
+BEND = {kinds.SOFTMAX: 0.5, kinds.LOGISTIC: 0.25, kinds.SQUARED: 2.0, kinds.ONE_HOT: 2.0}  # most curvature of a loss
+CHUNKS = 32  # parts of an epoch; averages are taken and rates renewed between them
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Single-sample or mini-batch SGD; `average` returns the mean of the iterates of the later epochs.
+
+    The gradient stepped along is a running mean, v <- momentum v + (1 - momentum) g, so that the penalty's prox, which
+    acts at every step, keeps its weight against the loss whatever the momentum.
+    """
+
+    momentum: float = 0.0
+    average: bool = False
+    sampling: str = "epochs"  # or "random": each row drawn anew
+    name: ClassVar[str] = "sgd"
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
+        """Epochs until the objective stops falling by tol, or max_iter."""
+        with single_blas():
+            return _epochs(self, objective, theta.copy(), control)
+
+    def epoch(self, objective: Objective, theta: NDArray, control: Control, number: int) -> NDArray:
+        """One pass over the rows at learning rates of epoch `number`: what `partial_fit` is made of."""
+        with single_blas():
+            run = _Run(self, objective, control, distinct_rows(objective), np.zeros_like(theta), theta.copy())
+            run.epoch(number)
+            return run.theta
+
+
+@dataclass
+class _Run:
+    solver: SGD
+    objective: Objective
+    control: Control
+    distinct: Distinct
+    velocity: NDArray
+    theta: NDArray
+
+    def epoch(self, number: int, mean: _Mean | None = None) -> float:
+        """One pass; the mean loss met on the way."""
+        objective, rows = self.objective, self.distinct.rows
+        rng, batch = self.control.rng, self.control.batch_size
+        order = rng.permutation(rows) if self.solver.sampling == "epochs" else rng.choice(rows, len(rows))
+        schedule = pick_schedule(self.control.learning_rate)
+        first = schedule.eta or _first_rate(objective, self.distinct, batch)
+        step = self._single if batch == 1 and objective.loss.compiled else self._batches
+        total = 0.0
+        for chunk in spans(len(order), max(batch, -(-len(order) // CHUNKS) // batch * batch)):
+            steps = np.arange(chunk.start, chunk.stop, batch) / len(order)
+            eta = _rates(schedule, number + steps, first, self.control.max_iter)
+            total += step(order[chunk], eta)
+            if mean is not None:
+                mean.add(self.theta)
+        return total / len(order)
+
+    def _single(self, order: NDArray[np.int64], eta: NDArray) -> float:
+        o, loss = self.objective, self.objective.loss
+        X, codes, soft, weight = o.X, o.targets.codes, o.targets.soft, self.distinct.weight
+        if sp.issparse(X):  # a chunk made dense keeps one kernel for both kinds of rows
+            X, codes, weight = X[order].toarray(), codes[order], weight[order]
+            soft, order = None if soft is None else soft[order], np.arange(len(order))
+        hard = soft is None
+        Y = np.empty((len(codes), 0), self.theta.dtype) if soft is None else soft
+        return float(
+            sgd_steps(
+                loss.kind, loss.margin, loss.width, X, codes, Y, hard, weight, order, eta, self.solver.momentum,
+                o.penalty.ridge, o.penalty.lasso, o.fit_intercept, self.theta, self.velocity,
+            )
+        )  # fmt: skip
+
+    def _batches(self, order: NDArray[np.int64], eta: NDArray) -> float:
+        o, total, dtype = self.objective, 0.0, self.theta.dtype.type
+        for batch, rate in zip(spans(len(order), self.control.batch_size), eta):
+            rows = order[batch]
+            X = o.X[rows]
+            scores = np.asarray(X @ self.theta[:, :-1].T) + self.theta[:, -1]
+            soft = None if o.targets.soft is None else o.targets.soft[rows]
+            value, slope = o.loss.value_gradient(scores, Targets(o.targets.codes[rows], soft), scores)
+            weight = self.distinct.weight[rows]
+            slope *= weight[:, None] / dtype(len(rows))
+            total += float(value @ weight)
+            slope *= dtype(1 - self.solver.momentum)
+            self.velocity *= dtype(self.solver.momentum)
+            self.velocity[:, :-1] += transposed_product(slope, X)
+            self.velocity[:, -1] += slope.sum(axis=0) * o.fit_intercept
+            self.theta -= dtype(rate) * self.velocity
+            if o.penalty.ridge or o.penalty.lasso:
+                self.theta[:, :-1] = o.penalty.prox(self.theta[:, :-1], rate)
+        return total
+
+
+@dataclass
+class _Mean:
+    """Running mean of iterates."""
+
+    total: NDArray
+    count: int = 0
+
+    def add(self, theta: NDArray) -> None:
+        self.total += theta
+        self.count += 1
+
+
+def _settled(objective: Objective, theta: NDArray) -> NDArray:
+    """One proximal step on all rows: the last steps of SGD jitter around zero, this tells which weights are zero."""
+    if not objective.penalty.lasso or not objective.loss.smooth:
+        return theta
+    _, gradient = objective.value_gradient(theta)
+    bend = BEND.get(objective.loss.kind, 1.0) * (_largest_eigenvalue(objective.X) + objective.fit_intercept)
+    step = theta.dtype.type(1 / max(bend + objective.penalty.ridge, 1e-12))
+    new = theta - step * gradient
+    new[:, :-1] = Penalty(lasso=objective.penalty.lasso).prox(new[:, :-1], float(step))
+    return new if objective.value(new) <= objective.value(theta) else theta
+
+
+def _epochs(solver: SGD, objective: Objective, theta: NDArray, control: Control) -> Solution:
+    run = _Run(solver, objective, control, distinct_rows(objective), np.zeros_like(theta), theta)
+    mean = _Mean(np.zeros(theta.shape)) if solver.average else None
+    history: list[float] = []
+    best, answer, since = np.inf, theta, 0
+    for number in range(control.max_iter):
+        run.epoch(number, mean if number else None)
+        here = run.theta if mean is None or not mean.count else (mean.total / mean.count).astype(theta.dtype)
+        history.append(objective.value(here))
+        if not np.isfinite(history[-1]):
+            return Solution(answer, number + 1, False, np.inf, history, "lower learning_rate: the steps blew up")
+        value = history[-1] if objective.loss.margin > 0 else _mistakes(objective, here)
+        since = 0 if number == 0 or value < best - control.tol * abs(best) else since + 1
+        if value < best:
+            best, answer = value, here.copy()
+        told = control.progress is not None and control.progress(number + 1, history[-1])
+        if told or (control.validate and control.validate(here)) or since >= PATIENCE or value == 0:
+            return Solution(_settled(objective, answer), number + 1, history=history)
+    gain = (history[-min(len(history), PATIENCE)] - min(history)) / max(min(history), 1e-300)
+    answer = _settled(objective, answer)
+    return Solution(answer, control.max_iter, False, gain, history, "raise max_iter or tol, or use solver='auto'")
+
+
+def _mistakes(objective: Objective, theta: NDArray) -> float:
+    """Weighted share of rows that would still move a perceptron: its loss shrinks with the weights and says nothing."""
+
+    def block(rows: slice) -> float:
+        _, slope = objective.loss.value_gradient(objective.scores(theta, rows), objective.block_targets(rows))
+        wrong = (slope != 0).any(axis=1)
+        return float(wrong.sum() if objective.weight is None else wrong @ objective.weight[rows])
+
+    return sum(pmap(block, spans(objective.n, 4096), objective.n_jobs)) / objective.n
+
+
+def _rates(schedule: Schedule, epochs: NDArray, first: float, last: int) -> NDArray:
+    return np.array([schedule.at(float(epoch), first, last) for epoch in epochs])
+
+
+def _first_rate(objective: Objective, distinct: Distinct, batch: int) -> float:
+    """1 / smoothness of the mean loss of a batch: between that of one row, c ||x||^2, and of all rows, c lambda_max."""
+    X, weight = objective.X, distinct.weight[distinct.rows]
+    squares = np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
+    one = float(np.average(squares[distinct.rows], weights=weight)) + objective.fit_intercept
+    every = min(one, _largest_eigenvalue(X[distinct.rows[:: max(1, len(weight) // 2000)]])) if batch > 1 else one
+    smoothness = (one + (batch - 1) * every) / batch
+    return 1.0 / (BEND.get(objective.loss.kind, 1.0) * max(smoothness, 1e-12) + objective.penalty.ridge)
+
+
+def _largest_eigenvalue(X: Rows) -> float:
+    """Of X'X / n, by a few rounds of the power method."""
+    v = np.ones(X.shape[1], X.dtype)
+    size = 0.0
+    for _ in range(10):
+        v = np.asarray(X.T @ (X @ v)) / X.dtype.type(X.shape[0])
+        size = float(np.linalg.norm(v))
+        if size == 0:
+            return 0.0
+        v /= X.dtype.type(size)
+    return size

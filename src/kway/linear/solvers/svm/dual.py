@@ -1,0 +1,143 @@
+"""Support vector machines from their dual: the hinge in binary and one-vs-all form, soft margin and hard.
+
+    soft  min ridge / 2 ||w||^2 + mean_i weight_i max(0, 1 - y_i (x_i.w + b))
+    hard  (ridge = 0)  min ||w||^2 / 2  with y_i (x_i.w + b) >= 1; refused where no hyperplane separates the classes
+
+Each class is a problem of its own (machine.py): sweeps of coordinate descent while they pay, and an interior
+point method on the rows that are still undecided. Both start close to the optimum where that is cheap: few features
+from Newton's method on a rounded hinge (newton_one_vs_all.py), many rows from a rough solution of it. The bias is not
+penalised. A run ends on the duality gap, so `miss` is a proof: the objective is at most that much, relatively, above
+its optimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.compute.kernels import dual as kernels
+from kway.compute.threads import pmap, spans
+from kway.linear.objective.objective import Objective
+from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.lbfgs import LBFGS
+from kway.linear.solvers.svm import newton_one_vs_all as rounded
+from kway.linear.solvers.svm.machine import Machine, Problem, kernel_rows, squares
+from kway.linear.solvers.svm.separable import demand_separable
+
+MANY = 1 << 22  # values in X above which a rough solution comes first
+WIDTH = 0.3  # of the rounded hinge there
+ROUGH, ROUGH_STEPS = 1e-2, 100
+NEAR = 0.4  # share of the tolerance that Newton's method goes to; a machine under half of it is done
+
+
+@dataclass(frozen=True)
+class Dual:
+    """Dual coordinate descent and interior points, classes in parallel."""
+
+    name: ClassVar[str] = "dual"
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.hinge", "penalty.ridge"})
+
+    def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
+        """From the dual's zero to an optimum; theta says nothing about the dual variables and is not used."""
+        machines = start(objective, control)
+        hard = objective.penalty.ridge == 0
+        if hard:
+            pmap(demand_separable, machines, objective.n_jobs)
+        history = run(objective, machines, control)
+        value, gap = sum(m.best.value for m in machines), sum(m.gap for m in machines)
+        converged = gap <= control.tol * value
+        miss = gap / value if np.isfinite(value) and value > 0 else 0.0 if converged else np.inf
+        advice = "" if converged else "raise max_iter or alpha, or scale the features to a common range"
+        return Solution(planes(machines).astype(objective.X.dtype), passes(machines), converged, miss, history, advice)
+
+
+def run(objective: Objective, machines: list[Machine], control: Control) -> list[float]:
+    """Rounds until the gap, over all classes, is under the tolerance, or max_iter passes; history of the objective."""
+    history: list[float] = []
+    scale = objective.penalty.ridge or 1.0
+    while True:
+        value, gap = sum(m.best.value for m in machines), sum(m.gap for m in machines)
+        history.append(scale * value)
+        done = gap <= control.tol * value or passes(machines) >= control.max_iter
+        done = done or (control.progress is not None and control.progress(len(history), history[-1]))
+        if done or (control.validate is not None and control.validate(planes(machines))):
+            return history
+        todo = [m for m in machines if m.gap > control.tol / 2 * m.best.value and not m.hopeless]
+        if not todo:
+            return history
+        pmap(lambda m: m.improve(control.tol), todo, objective.n_jobs)
+        judge(objective, todo)
+
+
+def judge(objective: Objective, machines: list[Machine]) -> None:
+    """Scores of all rows for several machines in one pass."""
+    W = np.array([m.w for m in machines])  # (R, d)
+    rows = kernel_rows(objective.X)
+    scores = np.empty((len(W), objective.n))
+
+    def block(part: slice) -> None:
+        out = np.empty((len(W), part.stop - part.start))
+        kernels.scores(rows, part.start, W, out)
+        scores[:, part] = out
+
+    pmap(block, spans(objective.n, 4096), objective.n_jobs)
+    pmap(lambda item: item[0].judge(item[1]), zip(machines, scores), objective.n_jobs)
+
+
+def start(objective: Objective, control: Control) -> list[Machine]:
+    """One machine a column of scores, started from a solution under the rounded hinge where that is cheap."""
+    fresh = blank(objective, control)
+    if rounded.pays(objective):
+        rounded.approach(objective, fresh, NEAR * control.tol, control.max_iter)
+        judge(objective, fresh)
+        pmap(rounded.settle, fresh, objective.n_jobs)
+        return fresh
+    values = objective.X.nnz if sp.issparse(objective.X) else objective.X.size
+    if values <= MANY or objective.penalty.ridge == 0:
+        return fresh
+    smooth = objective.with_loss(objective.loss.smoothed(WIDTH))
+    rough = LBFGS().solve(smooth, objective.zeros(), Control(tol=ROUGH, max_iter=ROUGH_STEPS))
+    for machine, row in zip(fresh, rough.theta.astype(np.float64)):
+        machine.w, machine.centre = row[:-1].copy(), float(row[-1])
+    judge(objective, fresh)
+    pmap(guess, fresh, objective.n_jobs)
+    judge(objective, fresh)
+    return fresh
+
+
+def guess(machine: Machine) -> None:
+    """Dual variables of the rounded hinge, C times its slope: at its optimum w is the sum of their rows."""
+    p = machine.problem
+    margin = p.y * (machine.scores + machine.centre)
+    machine.a = p.upper * np.clip((1 - margin) / WIDTH, 0, 1)
+    machine.settle()
+
+
+def blank(objective: Objective, control: Control) -> list[Machine]:
+    """One machine a column of scores, at zero."""
+    codes, ridge, n, R = objective.targets.codes, objective.penalty.ridge, objective.n, objective.n_scores
+    weight = np.ones(n) if objective.weight is None else objective.weight.astype(np.float64)
+    upper = np.where(weight > 0, kernels.HUGE, 0.0) if ridge == 0 else weight / (n * ridge)
+    square = squares(objective.X)
+
+    def machine(item: tuple[int, np.random.Generator]) -> Machine:
+        k, rng = item
+        y = np.where(codes == (1 if R == 1 else k), 1.0, -1.0)
+        sides = "the two classes" if R == 1 else f"class number {k} and the rest"
+        return Machine(Problem(objective.X, y, upper, square, objective.fit_intercept, ridge == 0, sides), rng)
+
+    return pmap(machine, enumerate(control.rng.spawn(R)), objective.n_jobs)
+
+
+def planes(machines: list[Machine]) -> NDArray:
+    """theta (R, d + 1) of the best hyperplanes."""
+    return np.array([[*m.best.w, m.best.b] for m in machines])
+
+
+def passes(machines: list[Machine]) -> int:
+    """Visits to rows, over the number of rows, of the machine that worked most."""
+    return int(np.ceil(max(m.passes for m in machines)))
