@@ -9,12 +9,10 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
 from kway.data.features.features import Features
-from kway.data.features.text import hash_text, learn_text
 from kway.errors import InputError
 
 N = 300
@@ -100,23 +98,6 @@ def test_dates_are_their_parts():
 
 
 _PARTS = ("year", "month", "day", "weekday", "hour")
-
-
-def test_text_is_tfidf_of_hashed_counts():
-    texts = pa.array(["a red apple", "a green apple", "", None, "red red wine"] * 30)
-    encoder, block = learn_text(texts, "t")
-    counts = hash_text(texts)
-    halves = []
-    for half, kept in ((counts.word, encoder.word_hashes), (counts.piece, encoder.piece_hashes)):
-        logs = half[:, kept].copy()
-        logs.data = np.log1p(logs.data)
-        idf = TfidfTransformer(norm="l2").fit(half[:, kept])
-        halves.append(idf.transform(logs))
-    expected = sp.hstack(halves).toarray()
-    lengths = np.linalg.norm(expected, axis=1, keepdims=True)
-    np.testing.assert_allclose(block.toarray(), expected / np.maximum(lengths, 1e-9), atol=1e-5)
-    assert not block[2:4].toarray().any()
-    np.testing.assert_allclose(encoder.apply(texts).toarray(), block.toarray())
 
 
 def test_text_beside_numbers_is_sparse(frame):

@@ -168,8 +168,8 @@ def _learn_words(
         return Record(name, "text", f"embedded by {embedder.identity}: {vectors.shape[1]} numbers", missing)
     encoder, block = learn_text(column, name)
     learned.add(WordsPart(name, encoder), block)
-    words, pieces = len(encoder.word_hashes), len(encoder.piece_hashes)
-    done = f"hashed tf-idf: {words:,} words and pairs of words, {pieces:,} pieces of 2 to 4 letters; rows of length 1"
+    words, pieces = len(encoder.words), len(encoder.pieces)
+    done = f"tf-idf of {words:,} words and pairs of words and {pieces:,} pieces of 2 to 5 letters; rows of length 1"
     return Record(name, "text", _noted(done, verdict), missing, used=bool(words + pieces))
 
 

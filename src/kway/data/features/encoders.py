@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.data.features import columns as col
+from kway.data.features.hashed_text import HashedText
 from kway.data.features.numbers import Numbers
 from kway.data.features.one_hot import Levels
 from kway.data.features.scaling import Divided
-from kway.data.features.text import Text
+from kway.data.features.text import Terms
 from kway.errors import InputError, ModelFileError
 
 
@@ -58,7 +59,7 @@ class WordsPart:
     """A category or a text column."""
 
     column: str
-    encoder: Levels | Text
+    encoder: Levels | Terms | HashedText
 
     @property
     def made(self) -> tuple[str, ...]:
@@ -66,7 +67,7 @@ class WordsPart:
         return self.encoder.made
 
     def apply(self, table: Any) -> Any:
-        """CSR (n, levels or hashes)."""
+        """CSR (n, levels or terms)."""
         return self.encoder.apply(table.column(self.column))
 
 
@@ -137,13 +138,14 @@ def embed_words(column: Any, embedder: Any, width: int | None = None) -> NDArray
 
 _TYPES: dict[str, type] = {
     cls.__name__: cls
-    for cls in (NumbersPart, WordsPart, VectorPart, EmbeddedPart, Source, Numbers, Levels, Text, Divided)
-}
+    for cls in (NumbersPart, WordsPart, VectorPart, EmbeddedPart, Source, Numbers, Levels, Terms, Divided)
+} | {"Text": HashedText}  # as 0.1 called it
+_NAMES = {cls: name for name, cls in _TYPES.items()}
 
 
 def to_facts(part: Any, prefix: str, arrays: dict[str, NDArray]) -> dict[str, Any]:
     """Facts of a part; its arrays go into `arrays` under the prefix."""
-    facts: dict[str, Any] = {"type": type(part).__name__}
+    facts: dict[str, Any] = {"type": _NAMES[type(part)]}
     for field in dataclasses.fields(part):
         value, place = getattr(part, field.name), f"{prefix}.{field.name}"
         if isinstance(value, np.ndarray):

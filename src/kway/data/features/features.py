@@ -3,7 +3,7 @@
     number, true/false    gaps filled by the median and flagged; mean 0, standard deviation 1
     date                  year, month, day, weekday, hour, those that vary, as numbers
     category              a column of 0 and 1 a level; rare levels together
-    text                  hashed tf-idf of words and pieces of words, or embeddings (`embed`)
+    text                  tf-idf of words and pieces of words, by name, or embeddings (`embed`)
     vector                a list of numbers a row: left alone, or scaled as a matrix is
     matrix, images        left alone where of one scale, else standardised
 

@@ -1,0 +1,206 @@
+"""A vocabulary: which terms of training texts are kept, by name, and the counts (n, terms) of any texts, CSR.
+
+`texts -> code points -> terms` is the kernels' (compute/kernels/ngrams.py): words and pairs of words, or pieces of 2 to
+5 letters. Terms that one text alone has are left out where texts are many: they cannot tell two rows alike.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.compute.threads import pmap, workers
+
+FAMILIES = ("word", "piece")
+MANY = 100  # texts from which a term has to be in two of them
+MOST = 2_000_000  # terms kept of a family, those of most texts
+_BLOCK = 1 << 20  # code points that a worker counts at a time
+
+
+class Characters(NamedTuple):
+    """Texts as code points: chars (m,), kinds (m,), and where each begins and ends (n,)."""
+
+    chars: NDArray[np.uint32]
+    kinds: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def blocks(self) -> list[slice]:
+        """Texts cut into blocks of about _BLOCK code points."""
+        total = int(self.ends[-1]) if len(self.ends) else 0
+        cuts = np.searchsorted(self.ends, np.arange(_BLOCK, total, _BLOCK))
+        edges = np.unique(np.concatenate([[0], cuts, [len(self.ends)]]))
+        return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+
+
+def characters(texts: Sequence[str]) -> Characters:
+    """Code points of texts in lower case; NUL counts as a space, for numpy's text cannot end in it."""
+    lowered = [text.lower().replace("\0", " ") for text in texts]
+    chars = _code_points("".join(lowered))
+    ends = np.cumsum([len(text) for text in lowered], dtype=np.int64)
+    known, places = np.unique(chars, return_inverse=True)
+    kinds = np.array([_kind(chr(c)) for c in known], np.uint8)[places] if len(chars) else np.empty(0, np.uint8)
+    return Characters(chars, kinds, np.concatenate([[0], ends[:-1]]).astype(np.int64), ends)
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Terms of one family ("word" or "piece") by name, in the order of their columns."""
+
+    family: str
+    terms: NDArray[np.str_]
+
+    def counts(self, texts: Characters, n_jobs: int | None = None) -> sp.csr_matrix:
+        """(n, terms) counts, float32."""
+        from kway.compute.kernels import ngrams
+
+        table, columns = self._table
+        number, n_terms = FAMILIES.index(self.family), len(self.terms)
+
+        def count(part: slice) -> sp.csr_matrix:
+            starts, ends = texts.starts[part], texts.ends[part]
+            room = int(sum(ngrams.room_for(int(e - s), number) for s, e in zip(starts, ends)))
+            indptr, indices = np.zeros(len(starts) + 1, np.int64), np.empty(room, np.int32)
+            data = np.empty(room, np.float32)
+            filled = ngrams.count_terms(
+                texts.chars, texts.kinds, starts, ends, number, table, columns, n_terms, indptr, indices, data
+            )
+            return sp.csr_matrix((data[:filled].copy(), indices[:filled].copy(), indptr), (len(starts), n_terms))
+
+        parts = pmap(count, texts.blocks(), n_jobs)
+        return sp.csr_matrix(sp.vstack(parts)) if parts else sp.csr_matrix((0, n_terms), dtype=np.float32)
+
+    @cached_property
+    def _table(self) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+        """The open table of the terms, and the columns of its places."""
+        from kway.compute.kernels import ngrams
+
+        keys = np.empty(len(self.terms), np.uint64)
+        names = [str(term) for term in self.terms]
+        ends = np.cumsum([len(name) for name in names], dtype=np.int64)
+        ngrams.hash_terms(_code_points("".join(names)), ends, FAMILIES.index(self.family), keys)
+        size = 1 << max(4, int(2 * len(keys)).bit_length())
+        table, columns = np.zeros(size, np.uint64), np.zeros(size, np.int32)
+        ngrams.columns_table(keys, table, columns)
+        return table, columns
+
+
+class Learned(NamedTuple):
+    """A vocabulary and, for each of its terms, the training texts that have it."""
+
+    vocabulary: Vocabulary
+    texts_with: NDArray[np.int64]
+
+
+def learn_vocabulary(texts: Characters, family: str, most: int = MOST, n_jobs: int | None = None) -> Learned:
+    """The terms of enough texts, in alphabetical order."""
+    tables = pmap(lambda part: _table_of(texts, part, family), _shares(texts, n_jobs), n_jobs)
+    table = tables[0] if len(tables) == 1 else _merged(tables)
+    enough = 2 if len(texts.ends) >= MANY else 1
+    kept = np.flatnonzero(table.counts >= enough)
+    if len(kept) > most:
+        kept = kept[np.lexsort((table.keys[kept], -table.counts[kept]))[:most]]
+    terms = _names(texts, table, kept, family)
+    order = np.argsort(terms, kind="stable")
+    return Learned(Vocabulary(family, terms[order]), table.counts[kept][order].astype(np.int64))
+
+
+class _Table(NamedTuple):
+    """Keys (2^b,), texts that have each, one place [first, last) where it stands, and the spaces that belong to it."""
+
+    keys: NDArray[np.uint64]
+    counts: NDArray[np.int32]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    pads: NDArray[np.uint8]
+
+
+def _shares(texts: Characters, n_jobs: int | None) -> list[slice]:
+    """A share of the texts a worker, with about as many code points each."""
+    parts = workers(n_jobs)
+    total = int(texts.ends[-1]) if len(texts.ends) else 0
+    cuts = np.searchsorted(texts.ends, total * np.arange(1, parts) // parts)
+    edges = np.unique(np.concatenate([[0], cuts, [len(texts.ends)]]))
+    return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)] or [slice(0, 0)]
+
+
+def _table_of(texts: Characters, part: slice, family: str) -> _Table:
+    """The terms of some texts; the table doubles whenever it is half full."""
+    from kway.compute.kernels import ngrams
+
+    starts, ends, number = texts.starts[part], texts.ends[part], FAMILIES.index(family)
+    longest = int((ends - starts).max(initial=0))
+    size = 1 << max(12, (4 * int(ngrams.room_for(longest, number))).bit_length())
+    found, used, done = _empty_table(size), np.zeros(1, np.int64), 0
+    last_text = np.full(size, -1, np.int64)
+    while True:
+        done += ngrams.count_texts(
+            texts.chars, texts.kinds, starts[done:], ends[done:], number, found.keys, found.counts, last_text,
+            found.first, found.last, found.pads, used,
+        )  # fmt: skip
+        if done == len(starts):
+            return found
+        found = _grown(found)
+        last_text = np.full(len(found.keys), -1, np.int64)  # texts counted so far are never seen again
+
+
+def _empty_table(size: int) -> _Table:
+    places = np.zeros(size, np.int64)
+    return _Table(np.zeros(size, np.uint64), np.zeros(size, np.int32), places, places.copy(), np.zeros(size, np.uint8))
+
+
+def _grown(table: _Table) -> _Table:
+    larger = _empty_table(4 * len(table.keys))
+    _pour(table, larger)
+    return larger
+
+
+def _merged(tables: list[_Table]) -> _Table:
+    taken = sum(int((table.keys != 0).sum()) for table in tables)
+    whole = _empty_table(1 << (2 * taken + 16).bit_length())
+    for table in tables:
+        _pour(table, whole)
+    return whole
+
+
+def _pour(table: _Table, into: _Table) -> None:
+    """Add the terms of a table to another with room for them."""
+    from kway.compute.kernels import ngrams
+
+    places = ngrams.rehash(table.keys, into.keys)
+    from_ = np.flatnonzero(places >= 0)
+    to = places[from_]
+    new = into.counts[to] == 0
+    for name in ("first", "last", "pads"):
+        getattr(into, name)[to[new]] = getattr(table, name)[from_[new]]
+    into.counts[to] += table.counts[from_]
+
+
+def _names(texts: Characters, table: _Table, kept: NDArray[np.int64], family: str) -> NDArray[np.str_]:
+    """Terms by where they stand: the words of a pair with one space between, a piece with the spaces it has."""
+    whole = texts.chars.tobytes().decode("utf-32-le", "surrogatepass")
+    spans = [whole[a:b] for a, b in zip(table.first[kept].tolist(), table.last[kept].tolist())]
+    if family == "word":
+        names = [" ".join(re.findall(r"\w+", span)) for span in spans]
+    else:
+        pads = table.pads[kept].tolist()
+        names = [" " * (pad & 1) + span + " " * (pad >> 1) for span, pad in zip(spans, pads)]
+    return np.array(names, dtype=np.str_) if names else np.empty(0, "<U1")
+
+
+def _code_points(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _kind(char: str) -> int:
+    if char.isspace():
+        return 0
+    return 1 if char.isalnum() or char == "_" else 2
