@@ -46,9 +46,16 @@ def characters(texts: Sequence[str]) -> Characters:
     lowered = [text.lower().replace("\0", " ") for text in texts]
     chars = _code_points("".join(lowered))
     ends = np.cumsum([len(text) for text in lowered], dtype=np.int64)
-    known, places = np.unique(chars, return_inverse=True)
-    kinds = np.array([_kind(chr(c)) for c in known], np.uint8)[places] if len(chars) else np.empty(0, np.uint8)
-    return Characters(chars, kinds, np.concatenate([[0], ends[:-1]]).astype(np.int64), ends)
+    return Characters(chars, _kinds(chars), np.concatenate([[0], ends[:-1]]).astype(np.int64), ends)
+
+
+def _kinds(chars: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """Space, word or other: each code point that occurs is asked once."""
+    table = np.zeros(int(chars.max(initial=0)) + 1, np.uint8)
+    table[chars] = 1
+    for c in np.flatnonzero(table):
+        table[c] = _kind(chr(c))
+    return table[chars]
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,5 +209,5 @@ def _code_points(text: str) -> NDArray[np.uint32]:
 
 def _kind(char: str) -> int:
     if char.isspace():
-        return 0
+        return 0  # the kernels' SPACE, WORD and OTHER
     return 1 if char.isalnum() or char == "_" else 2
