@@ -1,4 +1,4 @@
-"""Support vector machines of many classes on shared CSR rows: sweeps of dual coordinate descent over all of them at once.
+"""Support vector machines of many classes on shared CSR rows: sweeps of dual coordinate descent over all at once.
 
 The machines are independent, but a row's entries are read once for the scores of a whole group of classes, whose
 weights lie side by side (compute/kernels/one_vs_all.py). Groups are a worker's share. The bias starts at -1, where a
@@ -7,6 +7,7 @@ row of none of these classes is content: each class has few rows of its own, so 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -109,7 +110,7 @@ def _cuts(objective: Objective) -> Iterator[tuple[int, int]]:
     parts = workers(objective.n_jobs)
     parts *= -(-R // (parts * WIDEST))
     edges = [R * i // parts for i in range(parts + 1)]
-    return ((a, b) for a, b in zip(edges, edges[1:]) if b > a)
+    return ((a, b) for a, b in itertools.pairwise(edges) if b > a)
 
 
 def _boxes(objective: Objective) -> NDArray[np.float32]:

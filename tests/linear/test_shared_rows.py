@@ -1,0 +1,69 @@
+"""Many machines on shared sparse rows: the same optimum as one machine at a time."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from kway.linear.losses.loss import LOSSES, Targets
+from kway.linear.objective.objective import Objective
+from kway.linear.penalties import Penalty
+from kway.linear.solvers.base import Control
+from kway.linear.solvers.svm.dual import Dual
+from kway.linear.solvers.svm.shared_rows import Machines, shares_rows
+
+
+def problem(seed, n=300, d=80, K=7, C=1.0, intercept=True, weighted=False):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(K, size=n)
+    codes[:K] = np.arange(K)
+    likely = rng.random((K, d)) < 0.15
+    X = sp.csr_matrix((rng.random((n, d)) < np.where(likely[codes], 0.5, 0.05)) * rng.lognormal(size=(n, d)))
+    X = X.astype(np.float32)
+    weight = rng.random(n).astype(np.float32) + 0.5 if weighted else None
+    if weight is not None:
+        weight /= weight.mean()
+    form = LOSSES["hinge"].columns
+    return Objective(X, Targets(codes), K, form, Penalty(ridge=1 / (n * C)), intercept, weight)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("intercept", [True, False])
+def test_same_optimum_as_one_at_a_time(seed, intercept):
+    objective = problem(seed, K=4 + 5 * seed, C=10.0 ** (seed - 2), intercept=intercept, weighted=seed % 2 == 1)
+    assert shares_rows(objective)
+    machines = Machines(objective)
+    machines.sweep(400)
+    best = Dual().solve(objective, objective.zeros(), Control(tol=1e-6, max_iter=100_000))
+    value, least = objective.value(machines.theta()), objective.value(best.theta)
+    assert least * (1 - 1e-5) <= value <= least * (1 + 2e-3)
+    if intercept:
+        assert max(float(np.abs(group.s).max() / (group.a.sum() + 1e-9)) for group in machines.groups) < 1e-3
+    else:
+        assert not machines.theta()[:, -1].any()
+
+
+def test_goes_on_under_another_penalty():
+    objective = problem(9, C=0.1)
+    machines = Machines(objective)
+    machines.sweep(50)
+    machines.change_ridge(objective.penalty.ridge / 30)
+    machines.sweep(300)
+    fresh = Machines(machines.objective)
+    fresh.sweep(300)
+    assert machines.objective.value(machines.theta()) == pytest.approx(fresh.objective.value(fresh.theta()), rel=2e-3)
+    machines.change_ridge(objective.penalty.ridge)  # back to smaller boxes
+    machines.sweep(100)
+    assert all((group.a <= machines.upper[:, None]).all() for group in machines.groups)
+
+
+def test_groups_do_not_change_the_answer(monkeypatch):
+    from kway.linear.solvers.svm import shared_rows
+
+    objective = problem(3, K=11)
+    whole = Machines(objective)
+    whole.sweep(200)
+    monkeypatch.setattr(shared_rows, "WIDEST", 2)
+    cut = Machines(objective)
+    assert len(cut.groups) > len(whole.groups)
+    cut.sweep(200)
+    np.testing.assert_allclose(cut.theta(), whole.theta(), atol=0.02 * np.abs(whole.theta()).max())
