@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from schedules.py import Schedule, pick_schedule
+from kway.linear.solvers.schedules import Schedule, pick_schedule
 
 from kway.compute.kernels import losses as kinds
 from kway.compute.kernels.sgd import sgd_steps
