@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import InputError
 from kway.report import style
-from kway.select.judge import wilson
+from kway.select.evaluation import wilson
 
 
 def leaderboard(
@@ -47,7 +47,7 @@ def leaderboard(
     colours = [style.ACCENT, *[style.tint(style.ACCENT, 0.45)] * (len(values) - 1)]
     axes.barh(rows, values - start, left=start, height=0.62, color=colours, zorder=2)
     axes.errorbar(values, rows, xerr=spread, fmt="none", ecolor=style.INK, elinewidth=1, capsize=2.5, zorder=3)
-    _written(axes, rows, values, spread, stds is not None)
+    _write_values(axes, rows, values, spread, stds is not None)
     axes.set_yticks(rows, labels)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
@@ -71,7 +71,7 @@ def _axis_start(values: NDArray, spread: NDArray) -> float:
     return float(np.round(max(0.0, np.floor((lowest - room / 2) / step) * step), 12))
 
 
-def _written(axes: Any, rows: NDArray, values: NDArray, spread: NDArray, with_spread: bool) -> None:
+def _write_values(axes: Any, rows: NDArray, values: NDArray, spread: NDArray, with_spread: bool) -> None:
     for row, value, std in zip(rows, values, spread):
         text = f"{value:.3f} ± {std:.3f}" if with_spread and std > 0 else f"{value:.3f}"
         axes.annotate(

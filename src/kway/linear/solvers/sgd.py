@@ -1,8 +1,8 @@
 """Stochastic gradient descent: theta <- prox(theta - eta_t grad of a few rows), one row or a batch at a time.
 
 Rows come by shuffled epochs, or each drawn at random. The L1 part acts through its prox, so zeros are exact.
-The draws run over distinct rows (objective/distinct_rows.py): the answer depends on the data and the seed, not on how the
-rows were arranged or repeated.
+The draws run over distinct rows (objective/distinct_rows.py): the answer depends on the data and the seed, not on how
+the rows were arranged or repeated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from kway.linear.solvers.schedules import Schedule, pick_schedule
 
 from kway.compute.kernels import losses as kinds
 from kway.compute.kernels.sgd import sgd_steps
@@ -24,6 +23,7 @@ from kway.linear.objective.distinct_rows import Distinct, distinct_rows
 from kway.linear.objective.objective import Objective, transposed_product
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.schedules import Schedule, pick_schedule
 
 PATIENCE = 10  # epochs without a gain of tol before it counts as converged; the best epoch is the answer
 BEND = {kinds.SOFTMAX: 0.5, kinds.LOGISTIC: 0.25, kinds.SQUARED: 2.0, kinds.ONE_HOT: 2.0}  # most curvature of a loss
