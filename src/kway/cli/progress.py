@@ -18,7 +18,7 @@ from kway.progress import News, watched
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _SHOWN = 5  # families of the leaderboard
-_WIDTH = 44  # letters of "neighbors-manhattan-no-text: folds 2 to 5"
+_WORDS_WIDTH = 44  # letters of "neighbors-manhattan-no-text: folds 2 to 5"
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def live() -> Iterator[None]:
     from rich.table import Column
 
     console = Console(stderr=True)
-    what = TextColumn("{task.description}", table_column=Column(min_width=_WIDTH))  # the bar stays where it is
+    what = TextColumn("{task.description}", table_column=Column(min_width=_WORDS_WIDTH))  # the bar stays where it is
     columns = (SpinnerColumn(), what, BarColumn(24), TimeElapsedColumn())
     bar = Progress(*columns, console=console)
     task = bar.add_task("reading", total=None)

@@ -53,6 +53,8 @@ def _runner_up_line(runner: dict[str, Any]) -> str:
 
 
 def _leaderboard_line(model: dict[str, Any]) -> tuple[str, ...]:
+    from kway.select.leaderboard import size_in_words
+
     spread = f" ± {model['std']:.3f}" if len(model["fold_accuracy"]) > 1 else ""
     asked, size = model.get("predict_seconds"), model.get("bytes")
     return (
@@ -62,7 +64,7 @@ def _leaderboard_line(model: dict[str, Any]) -> tuple[str, ...]:
         _setting(model["setting"]),
         number(model.get("fit_seconds"), 2),
         "–" if asked is None else f"{1e6 * asked:.1f}",
-        "–" if size is None else _size(size),
+        size_in_words(size),
     )
 
 
@@ -70,7 +72,3 @@ def _setting(setting: dict[str, Any]) -> str:
     from kway.select.compare import setting_in_words
 
     return setting_in_words(setting)
-
-
-def _size(n: int) -> str:
-    return f"{n / 1e6:,.1f} MB" if n >= 1e6 else f"{n / 1e3:,.1f} kB"

@@ -14,6 +14,7 @@ from kway.report.export import save, to_svg
 from kway.report.pictures import Picture, pictures
 from kway.select.compare import setting_in_words
 from kway.select.job import JobResult, Wishes
+from kway.select.leaderboard import size_in_words
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 _OPEN_CLASSES = 20  # classes up to which their table is open
@@ -50,7 +51,7 @@ def page(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str = 
         loader=PackageLoader("kway.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    shelf.filters |= {"percent": _percent, "size": _size, "setting": setting_in_words, "figure": _figure}
+    shelf.filters |= {"percent": _percent, "size": size_in_words, "setting": setting_in_words, "figure": _figure}
     return shelf.get_template("report.html").render(**facts(found, wishes, drawn, command))
 
 
@@ -89,9 +90,3 @@ def _figure(picture: Picture) -> Any:
 
 def _percent(share: float | None, digits: int = 1) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
-
-
-def _size(n: int | None) -> str:
-    if n is None:
-        return "–"
-    return f"{n / 1e6:,.1f} MB" if n >= 1e6 else f"{n / 1e3:,.1f} kB"

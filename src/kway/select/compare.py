@@ -178,7 +178,7 @@ class _Work:
     def run(self, name: str, which: list[int], what: str, part: float = 1.0) -> None:
         """Score a family on these folds, as far as this part of the time left goes."""
         clock = self._time_of(name, part)
-        with progress.stage(f"{name}: {what}", self._done, 2 * len(self.families), _board(self.scans)):
+        with progress.stage(f"{name}: {what}", self._done, 2 * len(self.families), _scores_so_far(self.scans)):
             found = self.families[name].scan(self.data, which, clock)
         if clock.cut:
             over = TOO_LATE if self.patience is None else f"{clock.budget:.0f} s were over; give it a --budget"
@@ -263,7 +263,7 @@ def _families_to_draw(work: _Work, line: list[str]) -> set[str]:
     return {*linear[:1], *near[:1]}
 
 
-def _board(scans: dict[str, Scan]) -> tuple[tuple[str, ...], ...]:
+def _scores_so_far(scans: dict[str, Scan]) -> tuple[tuple[str, ...], ...]:
     """The families so far, best first: name, mean accuracy of the best setting, folds."""
     scores = {name: scan.accuracy[:, scan.best] for name, scan in scans.items()}
     scores = {name: run[np.isfinite(run)] for name, run in scores.items()}

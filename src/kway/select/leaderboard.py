@@ -84,3 +84,14 @@ def size_of(model: Any) -> int:
     from kway.store import pack
 
     return int(sum(np.asarray(array).nbytes for array in pack(model)[1].values()))
+
+
+def size_in_words(n_bytes: int | None) -> str:
+    """Bytes for people; a dash where they are not known.
+
+    >>> size_in_words(2_500_000), size_in_words(800)
+    ('2.5 MB', '0.8 kB')
+    """
+    if n_bytes is None:
+        return "–"
+    return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:,.1f} kB"

@@ -110,7 +110,7 @@ def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
         read = {"year": pc.year, "month": pc.month, "day": pc.day, "weekday": pc.day_of_week}
     if not kinds.is_date(moments.type):
         read["hour"] = pc.hour
-    return {part: _as_floats(function(moments)) for part, function in read.items()}
+    return {part: _float_values(function(moments)) for part, function in read.items()}
 
 
 def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.float32]:
@@ -132,7 +132,7 @@ def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.f
     return out
 
 
-def _as_floats(values: Any) -> NDArray[np.float64]:
+def _float_values(values: Any) -> NDArray[np.float64]:
     return np.array(values.cast("float64").to_numpy(zero_copy_only=False))
 
 
