@@ -6,8 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kway.data.features.features import Features
-from kway.data.sources.labelled import check_known, check_labels, read_raw
+from kway.data.reading import ReadOptions, read_rows
 from kway.errors import InputError
+from kway.select.train_test import check_known, check_labels
 
 CSV = "age,town,day,kind\n" + "".join(
     f"{20 + i % 7},{'PQ'[i % 2]}-ton,2024-01-{i % 28 + 1:02d},{'abc'[i % 3]}\n" for i in range(60)
@@ -22,13 +23,13 @@ def file(tmp_path):
 
 
 def test_csv(file):
-    raw = read_raw(file, target="kind", group="town", order="day")
-    assert raw.rows.column_names == ["age"]
-    assert raw.n == 60
-    assert raw.y[:3].tolist() == ["a", "b", "c"]
-    assert set(raw.groups) == {"P-ton", "Q-ton"}
-    assert raw.order[0] == np.datetime64("2024-01-01")
-    assert raw.test_rows is None
+    found = read_rows(file, ReadOptions("kind", "town", "day"))
+    assert found.rows.column_names == ["age"]
+    assert found.n == 60
+    assert found.y[:3].tolist() == ["a", "b", "c"]
+    assert set(found.groups) == {"P-ton", "Q-ton"}
+    assert found.order[0] == np.datetime64("2024-01-01")
+    assert found.test_rows is None
 
 
 def test_a_folder_of_parquet_files(tmp_path):
@@ -37,44 +38,44 @@ def test_a_folder_of_parquet_files(tmp_path):
     pq.write_table(table, tmp_path / "0.parquet")
     pq.write_table(table.slice(1), tmp_path / "more" / "1.parquet")
     pq.write_table(table, tmp_path / "_temporary.parquet")
-    raw = read_raw(tmp_path, target="kind")
-    assert raw.rows.column("x").to_pylist() == [1.5, 2.5, 2.5]
-    assert raw.y.tolist() == ["a", "b", "b"]
+    found = read_rows(tmp_path, ReadOptions(target="kind"))
+    assert found.rows.column("x").to_pylist() == [1.5, 2.5, 2.5]
+    assert found.y.tolist() == ["a", "b", "b"]
     pq.write_table(pa.table({"x": [["no"]]}), tmp_path / "2.parquet")
     with pytest.raises(InputError, match="do not have the same columns"):
-        read_raw(tmp_path, target="kind")
+        read_rows(tmp_path, ReadOptions(target="kind"))
 
 
 def test_a_split_column_cuts(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("x,kind,split\n1,a,train\n2,b,test\n3,a,val\n4,b,train\n")
-    raw = read_raw(path, target="kind")
-    assert raw.rows.to_pydict() == {"x": [1, 3, 4]}
-    assert raw.test_rows.to_pydict() == {"x": [2]}
-    assert raw.test_y.tolist() == ["b"]
-    assert "3 to learn from, 1 to test" in raw.notes[0]
+    found = read_rows(path, ReadOptions(target="kind"))
+    assert found.rows.to_pydict() == {"x": [1, 3, 4]}
+    assert found.test_rows.to_pydict() == {"x": [2]}
+    assert found.test_y.tolist() == ["b"]
+    assert "3 to learn from, 1 to test" in found.notes[0]
     path.write_text("x,kind,split\n1,a,left\n2,b,right\n")
-    assert read_raw(path, target="kind").rows.column_names == ["x", "split"]
+    assert read_rows(path, ReadOptions(target="kind")).rows.column_names == ["x", "split"]
 
 
 def test_npz_and_known_sets(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "t.npz", x=rng.random((6, 4, 4)), y=np.arange(6) % 2, who=np.arange(6))
-    raw = read_raw(tmp_path / "t.npz", group="who")
-    assert raw.rows.shape == (6, 16)
-    assert raw.image == (4, 4, 1)
-    assert raw.groups.tolist() == list(range(6))
+    found = read_rows(tmp_path / "t.npz", ReadOptions(group="who"))
+    assert found.rows.shape == (6, 16)
+    assert found.image == (4, 4, 1)
+    assert found.groups.tolist() == list(range(6))
     with pytest.raises(InputError, match="no order 'when' of one value a row; it has who"):
-        read_raw(tmp_path / "t.npz", order="when")
-    assert read_raw("digits").rows.shape == (5000, 784)
-    assert read_raw("iris").y[0] in ("setosa", "versicolor", "virginica")
+        read_rows(tmp_path / "t.npz", ReadOptions(order="when"))
+    assert read_rows("digits").rows.shape == (5000, 784)
+    assert read_rows("iris").y[0] in ("setosa", "versicolor", "virginica")
 
 
 def test_texts_of_the_data_folder(tmp_path, monkeypatch):
     (tmp_path / "texts.csv.gz").write_bytes(__import__("gzip").compress(b"text,label\nhello you,1\nbye now,2\n"))
     monkeypatch.setenv("KWAY_DATA", str(tmp_path))
-    raw = read_raw("texts")
-    assert (raw.name, raw.rows.column_names, raw.y.tolist()) == ("texts", ["text"], [1, 2])
+    found = read_rows("texts")
+    assert (found.name, found.rows.column_names, found.y.tolist()) == ("texts", ["text"], [1, 2])
 
 
 def test_later_rows_are_read_as_the_first_were(tmp_path):
@@ -84,10 +85,10 @@ def test_later_rows_are_read_as_the_first_were(tmp_path):
         "code,x,kind\n" + "".join(f"{'007' if i % 2 else 'A1'},{i * i},{'ab'[i % 2]}\n" for i in range(40))
     )
     later.write_text("extra,x,code\n1,5,007\n1,6,007\n")
-    raw = read_raw(train, target="kind")
-    features = Features().fit(raw.rows)
-    for wanted in (raw.wanted(), features.wanted()):
-        rows = read_raw(later, like=wanted).rows
+    found = read_rows(train, ReadOptions(target="kind"))
+    features = Features().fit(found.rows)
+    for wanted in (found.requirements(), features.requirements()):
+        rows = read_rows(later, like=wanted).rows
         assert rows.column("code").to_pylist() == ["007", "007"]
         assert "extra" not in rows.column_names
     X = features.transform(rows)
@@ -98,15 +99,15 @@ def test_types_are_told_from_all_rows(tmp_path):
     path = tmp_path / "long.csv"
     body = "".join(f"{i},{i % 3}\n" for i in range(200_000))
     path.write_text(f"x,kind\n{body}?,1\n0.5,2\n")
-    raw = read_raw(path, target="kind")
-    assert raw.rows.column("x").to_pylist()[-2:] == ["?", "0.5"]
-    assert "'?' in 1 rows taken as missing" in Features(kinds={}).fit(raw.rows).explain()[0]["done"]
+    found = read_rows(path, ReadOptions(target="kind"))
+    assert found.rows.column("x").to_pylist()[-2:] == ["?", "0.5"]
+    assert "'?' in 1 rows taken as missing" in Features(kinds={}).fit(found.rows).explain()[0]["done"]
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_other_separators(tmp_path, separator):
     (tmp_path / "t.csv").write_text(CSV.replace(",", separator))
-    assert read_raw(tmp_path / "t.csv", target="kind").rows.column_names == ["age", "town", "day"]
+    assert read_rows(tmp_path / "t.csv", ReadOptions(target="kind")).rows.column_names == ["age", "town", "day"]
 
 
 BAD = {
@@ -126,27 +127,27 @@ BAD = {
 def test_bad_files(tmp_path, content, options, message):
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(InputError, match=message):
-        read_raw(tmp_path / "t.csv", **options)
+        read_rows(tmp_path / "t.csv", ReadOptions(**options))
 
 
 def test_not_utf8(tmp_path):
     (tmp_path / "t.csv").write_bytes("name,k\ncaf\u00e9,x\n".encode("latin-1"))
     with pytest.raises(InputError, match="not UTF-8 text in column name"):
-        read_raw(tmp_path / "t.csv", target="k")
+        read_rows(tmp_path / "t.csv", ReadOptions(target="k"))
 
 
 def test_missing_files_and_names(file):
     with pytest.raises(InputError, match=r"did you mean 't\.csv'"):
-        read_raw(file.with_name("tt.csv"))
+        read_rows(file.with_name("tt.csv"))
     with pytest.raises(InputError, match=r"neither a file, a folder nor a known set \(did you mean 'digits'\?\)"):
-        read_raw("digit")
+        read_rows("digit")
 
 
 def test_columns_asked_for_must_be_there(file, tmp_path):
-    raw = read_raw(file, target="kind")
+    found = read_rows(file, ReadOptions(target="kind"))
     (tmp_path / "o.csv").write_text("age,towns,day\n1,x,2024-01-01\n")
     with pytest.raises(InputError, match=r"no feature column 'town' \(did you mean 'towns'\?\)"):
-        read_raw(tmp_path / "o.csv", like=raw.wanted())
+        read_rows(tmp_path / "o.csv", like=found.requirements())
 
 
 def test_labels_that_can_be_learned():

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway import progress
 from kway.data.gate import Rows
 from kway.errors import InputError, KwayError
 from kway.select.clock import Clock
 from kway.select.compare import Comparison, Standing
 
-WORTH = 10.0  # estimated seconds that a fit of a loser may take, only to be timed
+WORTH_TIMING = 10.0  # estimated seconds that a fit of a loser may take, only to be timed
 ASKED = 1000  # rows predicted to time a prediction
 
 
@@ -44,7 +45,6 @@ def fit_lines(
     y: NDArray,
     seed: int,
     clock: Clock,
-    told: Callable[[str], None],
 ) -> list[Line]:
     """The leaderboard, best first, each fitted on the rows of its family; one that cannot be goes to the end."""
     lines: list[Line] = []
@@ -52,12 +52,12 @@ def fit_lines(
     for standing in found.standings:
         seconds = found.scans[standing.model].fit_seconds
         n_fitted = sum(line.model is not None for line in lines)
-        if n_fitted and (clock.up(seconds) or (n_fitted > 1 and seconds > WORTH)):
+        if n_fitted and (clock.up(seconds) or (n_fitted > 1 and seconds > WORTH_TIMING)):
             lines.append(Line(standing))
             continue
-        told(f"{standing.model}: all training rows")
         try:
-            lines.append(_fitted(found.estimator(standing, seed), standing, rows_of(standing.model), y))
+            with progress.stage(f"{standing.model}: all training rows"):
+                lines.append(_fitted(found.estimator(standing, seed), standing, rows_of(standing.model), y))
         except KwayError as error:
             failed.append(Line(replace(standing, note=f"could not be fitted: {error}")))
             continue
@@ -84,3 +84,14 @@ def size_of(model: Any) -> int:
     from kway.store import pack
 
     return int(sum(np.asarray(array).nbytes for array in pack(model)[1].values()))
+
+
+def size_in_words(n_bytes: int | None) -> str:
+    """Bytes for people; a dash where they are not known.
+
+    >>> size_in_words(2_500_000), size_in_words(800)
+    ('2.5 MB', '0.8 kB')
+    """
+    if n_bytes is None:
+        return "–"
+    return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:,.1f} kB"

@@ -1,7 +1,7 @@
 """How well labels were predicted on rows that no choice has looked at, and whether "better" is more than luck.
 
 accuracy    with its 95 % Wilson interval            macro F1    mean over classes of 2 P R / (P + R)
-log loss    mean of -log p_y, p held above 1e-6      ECE         gap between confidence and accuracy
+log loss    kway.log_loss                             ECE         gap between confidence and accuracy
 McNemar     of the rows that one of two models gets right, the share each wins: exact binomial test of 1/2
 """
 
@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.labels import encode_as
 from kway.errors import BudgetError, InputError
-from kway.linear.path import LEAST_PROBABILITY
+from kway.log_loss import log_loss, own_probability
 
 TOP = 5
 
@@ -36,7 +35,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Evaluation:
     """Scores with what they come from: predicted (n,), confidence in the predicted class (n,) or None."""
 
     scores: Scores
@@ -53,11 +52,11 @@ class McNemar:
     p_value: float
 
 
-def judge(model: Any, X: Any, y: NDArray) -> Judged:
+def evaluate_model(model: Any, X: Any, y: NDArray) -> Evaluation:
     """Predict the rows and compare with their labels y (n,)."""
     classes = np.asarray(model.classes_)
     refuse_other_kind(y, classes)
-    p = probabilities(model, X)
+    p = probabilities_or_none(model, X)
     predicted = np.asarray(model.predict(X))
     right = predicted == y
     low, high = wilson(np.array(float(right.sum())), np.array(len(y)))
@@ -69,12 +68,12 @@ def judge(model: Any, X: Any, y: NDArray) -> Judged:
         high=float(high),
         macro_f1=float(np.mean([line["f1"] for line in table])),
         top5=_top5(model, X, y) if len(classes) > TOP else None,
-        log_loss=None if p is None else _log_loss(p, y, classes),
+        log_loss=None if p is None else log_loss(own_probability(p, y, classes)),
         ece=None if confidence is None else _ece(confidence, right),
         rows=len(y),
         classes=table,
     )
-    return Judged(scores, predicted, confidence)
+    return Evaluation(scores, predicted, confidence)
 
 
 def refuse_other_kind(y: NDArray, classes: NDArray) -> None:
@@ -88,7 +87,7 @@ def refuse_other_kind(y: NDArray, classes: NDArray) -> None:
         )
 
 
-def probabilities(model: Any, X: Any) -> NDArray | None:
+def probabilities_or_none(model: Any, X: Any) -> NDArray | None:
     """(n, K), or None where the model has none or they do not fit in memory."""
     if not hasattr(model, "predict_proba"):
         return None
@@ -112,7 +111,7 @@ def by_class(y: NDArray, predicted: NDArray) -> list[dict[str, Any]]:
                 "precision": hits / claimed if claimed else 0.0,
                 "recall": hits / len(answers),
                 "f1": 2 * hits / (len(answers) + claimed),
-                "taken_for": wrong[counts.argmax()].item() if len(wrong) else None,
+                "taken_for": wrong.tolist()[counts.argmax()] if len(wrong) else None,
             }
         )
     return lines
@@ -141,13 +140,6 @@ def mcnemar(first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> 
     first, second = int((first_right & ~second_right).sum()), int((second_right & ~first_right).sum())
     p_value = float(binomtest(first, first + second).pvalue) if first + second else 1.0
     return McNemar(first, second, p_value)
-
-
-def _log_loss(p: NDArray, y: NDArray, classes: NDArray) -> float:
-    known = np.isin(y, classes)
-    own = np.zeros(len(y))  # a class never seen has no probability
-    own[known] = p[np.flatnonzero(known), encode_as(y[known], classes)]
-    return float(-np.log(np.clip(own, LEAST_PROBABILITY, 1.0)).mean())
 
 
 def _ece(confidence: NDArray, right: NDArray[np.bool_]) -> float:

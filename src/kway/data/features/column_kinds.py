@@ -1,4 +1,4 @@
-"""What a column is, judged from training rows: number, true/false, date, category, text, vector, or of no use.
+"""What a column is, told from training rows: number, true/false, date, category, text, vector, or of no use.
 
 id        every value its own and either nearly consecutive whole numbers or codes such as a7-33f: names rows
 category  at most MOST_LEVELS levels, none rare, cover most rows
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.data.features import columns as col
+from kway.data.sources.arrow_types import is_number, is_text, is_vector, whole
 from kway.data.suggest import listing
 
 USED = ("number", "true/false", "date", "category", "text", "vector")
-DROPPED = ("id", "constant", "empty", "unknown")
 
 MOST_LEVELS = 100
 _COVERED = 0.8  # share of rows that the kept levels of a category must cover
@@ -29,10 +29,10 @@ _CODE = r"^[A-Za-z0-9_.:#-]{1,64}$"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ColumnKind:
     """The kind of a column, why it is dropped or what is odd about it, and for a category its levels."""
 
-    kind: str
+    name: str
     note: str = ""
     levels: tuple[str, ...] = ()
 
@@ -42,38 +42,38 @@ def rare_below(n: int) -> int:
     return max(2, min(10, -(-n // 100)), -(-n // 1000))
 
 
-def judge(column: Any) -> Verdict:
+def kind_of(column: Any) -> ColumnKind:
     """What the column is."""
-    was, column = column.type, col.whole(column)
+    was, column = column.type, whole(column)
     if column.null_count == len(column):
-        return Verdict("empty", "missing in every row")
-    if was != column.type and col.is_number(column.type):  # a dictionary: somebody said that these are levels
-        return _constant(column) or Verdict("category", "", _levels(col.as_words(column)).kept)
-    if col.is_vector(column.type):
-        return Verdict("vector")
+        return ColumnKind("empty", "missing in every row")
+    if was != column.type and is_number(column.type):  # a dictionary: somebody said that these are levels
+        return _constant(column) or ColumnKind("category", "", _levels(col.as_words(column)).kept)
+    if is_vector(column.type):
+        return ColumnKind("vector")
     if str(column.type) == "bool":
-        return _constant(column) or Verdict("true/false")
-    if col.is_number(column.type):
-        return _judge_numbers(col.as_numbers(column, ""), str(column.type).startswith(("int", "uint")))
+        return _constant(column) or ColumnKind("true/false")
+    if is_number(column.type):
+        return _kind_of_numbers(col.as_numbers(column, ""), str(column.type).startswith(("int", "uint")))
     if col.as_moments(column) is not None:
-        return _constant(column) or Verdict("date")
-    if col.is_text(column.type):
-        return _judge_words(col.as_words(column))
-    return Verdict("unknown", f"of type {column.type}, which does not become numbers")
+        return _constant(column) or ColumnKind("date")
+    if is_text(column.type):
+        return _kind_of_words(col.as_words(column))
+    return ColumnKind("unknown", f"of type {column.type}, which does not become numbers")
 
 
-def judge_as(column: Any, kind: str) -> Verdict:
-    """The verdict where a person has said what the column is; a category still needs its levels."""
+def kind_as_asked(column: Any, kind: str) -> ColumnKind:
+    """The kind where a person has said what the column is; a category still needs its levels."""
     if kind != "category":
-        return Verdict(kind, "as asked")
+        return ColumnKind(kind, "as asked")
     words = col.as_words(column)
-    return Verdict(kind, "as asked", _levels(words).kept)
+    return ColumnKind(kind, "as asked", _levels(words).kept)
 
 
-def _judge_numbers(numbers: NDArray[np.float64], are_whole: bool) -> Verdict:
+def _kind_of_numbers(numbers: NDArray[np.float64], are_whole: bool) -> ColumnKind:
     present = numbers[~np.isnan(numbers)]
     if present.size == 0:
-        return Verdict("empty", "missing in every row")
+        return ColumnKind("empty", "missing in every row")
     low, high = float(present.min()), float(present.max())
     if low == high:
         return _same_value(f"{low:g}", present.size < numbers.size, "number")
@@ -81,16 +81,16 @@ def _judge_numbers(numbers: NDArray[np.float64], are_whole: bool) -> Verdict:
     n = numbers.size
     close = n - 1 <= high - low < _ID_RANGE * n and present.size == n >= _FEWEST_FOR_ID
     if whole and close and len(np.unique(present)) == present.size:
-        return Verdict("id", f"whole numbers from {low:.0f} to {high:.0f}, each in one row only: they name the rows")
-    return Verdict("number")
+        return ColumnKind("id", f"whole numbers from {low:.0f} to {high:.0f}, each in one row only: they name the rows")
+    return ColumnKind("number")
 
 
-def _judge_words(words: Any) -> Verdict:
+def _kind_of_words(words: Any) -> ColumnKind:
     import pyarrow.compute as pc
 
     present = words.drop_null()
     if len(present) == 0:
-        return Verdict("empty", "blank in every row")
+        return ColumnKind("empty", "blank in every row")
     n_levels = pc.count_distinct(present).as_py()
     if n_levels == 1:
         return _same_value(repr(present[0].as_py()), len(present) < len(words), "category", (present[0].as_py(),))
@@ -98,23 +98,23 @@ def _judge_words(words: Any) -> Verdict:
     n_numbers = int(np.isfinite(parsed.numbers).sum())
     share = n_numbers / max(1, n_numbers + int(parsed.odd.sum()))  # words for a gap are neither
     if share >= _MOSTLY and (n_numbers < len(present) or n_levels > _FEW_LEVELS):
-        return _judge_numeric_words(present, parsed)
+        return _kind_of_numeric_words(present, parsed)
     mixed = f"mixes numbers ({share:.0%} of rows) and words, taken as words" if 0.1 < share < _MOSTLY else ""
     levels = _levels(words)
     if levels.covered >= _COVERED:
-        return Verdict("category", mixed, levels.kept)
+        return ColumnKind("category", mixed, levels.kept)
     if _are_codes(present, n_levels):
-        return Verdict("id", f"codes such as {present[0].as_py()!r}, each in one row only: they name the rows")
-    return Verdict("text", mixed)
+        return ColumnKind("id", f"codes such as {present[0].as_py()!r}, each in one row only: they name the rows")
+    return ColumnKind("text", mixed)
 
 
-def _judge_numeric_words(words: Any, parsed: col.Parsed) -> Verdict:
-    verdict = _judge_numbers(parsed.numbers[np.isfinite(parsed.numbers)], are_whole=False)
+def _kind_of_numeric_words(words: Any, parsed: col.Parsed) -> ColumnKind:
+    kind = _kind_of_numbers(parsed.numbers[np.isfinite(parsed.numbers)], are_whole=False)
     strange = np.flatnonzero(~np.isfinite(parsed.numbers))
-    if verdict.kind != "number" or not len(strange):
-        return verdict
+    if kind.name != "number" or not len(strange):
+        return kind
     some = listing(map(repr, sorted(set(words.take(strange).to_pylist()))), 3)
-    return Verdict("number", f"mixed: {some} in {len(strange):,} rows taken as missing")
+    return ColumnKind("number", f"mixed: {some} in {len(strange):,} rows taken as missing")
 
 
 @dataclass(frozen=True)
@@ -147,16 +147,16 @@ def _are_codes(words: Any, n_levels: int) -> bool:
     return bool(codes >= 0.95 * n and digits >= 0.5 * n)
 
 
-def _constant(column: Any) -> Verdict | None:
-    """The verdict on true/false and dates where they never change."""
+def _constant(column: Any) -> ColumnKind | None:
+    """The kind of true/false and dates where they never change."""
     import pyarrow.compute as pc
 
     found = pc.unique(column.drop_null())
     if len(found) > 1 or column.null_count:
         return None
-    return Verdict("constant", f"{found[0].as_py()!s} in every row")
+    return ColumnKind("constant", f"{found[0].as_py()!s} in every row")
 
 
-def _same_value(value: str, has_gaps: bool, kind: str, levels: tuple[str, ...] = ()) -> Verdict:
+def _same_value(value: str, has_gaps: bool, kind: str, levels: tuple[str, ...] = ()) -> ColumnKind:
     """A single value says nothing, unless it is there in some rows and missing in others."""
-    return Verdict(kind, "", levels) if has_gaps else Verdict("constant", f"{value} in every row")
+    return ColumnKind(kind, "", levels) if has_gaps else ColumnKind("constant", f"{value} in every row")

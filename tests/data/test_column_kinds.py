@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kway.data.features.column_types import judge, rare_below
+from kway.data.features.column_kinds import kind_of, rare_below
 
 RNG = np.random.default_rng(0)
 N = 400
@@ -60,26 +60,26 @@ CASES = {
 @pytest.mark.parametrize(("kind", "values"), [(kind, v) for kind, group in CASES.items() for v in group])
 def test_kind(kind, values):
     values = values.tolist() if isinstance(values, np.ndarray) else values
-    assert judge(pa.array(values, from_pandas=True)).kind == kind
+    assert kind_of(pa.array(values, from_pandas=True)).name == kind
 
 
 def test_mixed_columns_are_said():
-    mostly = judge(pa.array(["?", "unknown"] + [f"{v:.3f}" for v in RNG.random(98)]))
-    assert mostly.kind == "number"
+    mostly = kind_of(pa.array(["?", "unknown"] + [f"{v:.3f}" for v in RNG.random(98)]))
+    assert mostly.name == "number"
     assert "mixed: '?', 'unknown' in 2 rows" in mostly.note
-    half = judge(pa.array(["7", "low"] * 50))
-    assert half.kind == "category"
+    half = kind_of(pa.array(["7", "low"] * 50))
+    assert half.name == "category"
     assert "mixes numbers (50% of rows) and words" in half.note
 
 
 def test_dictionary_columns_and_views():
     words = pa.array(["a", "b"] * 50)
     for column in (words.dictionary_encode(), words.cast(pa.string_view()), pa.chunked_array([words, words])):
-        assert judge(column).kind == "category"
+        assert kind_of(column).name == "category"
 
 
 def test_numbers_that_were_made_a_category():
-    assert judge(pa.array([1, 2, 3] * 20).dictionary_encode()).levels == ("1", "2", "3")
+    assert kind_of(pa.array([1, 2, 3] * 20).dictionary_encode()).levels == ("1", "2", "3")
 
 
 def test_rare_below():
@@ -88,4 +88,4 @@ def test_rare_below():
 
 def test_levels_are_the_frequent_ones():
     values = ["a"] * 500 + ["b"] * 400 + [f"rare{i}" for i in range(100)]
-    assert judge(pa.array(values)).levels == ("a", "b")
+    assert kind_of(pa.array(values)).levels == ("a", "b")

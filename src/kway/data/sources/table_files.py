@@ -10,20 +10,20 @@ from typing import Any
 from kway.data.suggest import listing
 from kway.errors import InputError
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".svm", ".libsvm", ".svm.gz", ".libsvm.gz")
+FILE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".svm", ".libsvm", ".svm.gz", ".libsvm.gz")
 
 _WHOLE_FILE = 2**31 - 1  # bytes a block: types are then told from all rows, not from the first megabyte
 
 
 def suffix_of(path: Path) -> str:
     """The ending that says how to read the file; an unknown one is an error that lists those known."""
-    known = [s for s in SUFFIXES if path.name.lower().endswith(s)]
+    known = [s for s in FILE_SUFFIXES if path.name.lower().endswith(s)]
     if not known:
-        raise InputError(f"cannot tell the format of {path.name}; its name must end in {listing(SUFFIXES)}")
+        raise InputError(f"cannot tell the format of {path.name}; its name must end in {listing(FILE_SUFFIXES)}")
     return max(known, key=len)
 
 
-def read_arrow(path: Path, words: Sequence[str] = ()) -> Any:
+def read_table(path: Path, words: Sequence[str] = ()) -> Any:
     """The file, or folder of parquet files, as a pyarrow table.
 
     The csv columns `words` are kept as they are written, so that the label 007 does not become 7.

@@ -27,7 +27,7 @@ def column_labels(column: Any, what: str, typed: bool) -> NDArray:
     kind = str(column.type)
     if "string" in kind or "dictionary" in kind:
         words = column.cast("string")
-        numbers = None if typed else _numbers(words, what)
+        numbers = None if typed else _words_as_numbers(words, what)
         return _words(words, what) if numbers is None else numbers
     _refuse_gaps(column.null_count, len(column), what)
     labels = np.asarray(column.to_numpy())
@@ -42,7 +42,7 @@ def _words(words: Any, what: str) -> NDArray:
     return np.asarray(labels)
 
 
-def _numbers(words: Any, what: str) -> NDArray | None:
+def _words_as_numbers(words: Any, what: str) -> NDArray | None:
     """The words as numbers or bools, None where some are neither."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -7,7 +7,7 @@ from sklearn.metrics import f1_score, log_loss, precision_recall_fscore_support,
 
 import kway
 from kway.errors import InputError
-from kway.select.judge import judge, mcnemar, refuse_other_kind
+from kway.select.evaluation import evaluate_model, mcnemar, refuse_other_kind
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def seen():
 
 def test_scores_are_scikit_learns(seen):
     model, X, y = seen
-    scores = judge(model, X, y).scores
+    scores = evaluate_model(model, X, y).scores
     predicted, p = model.predict(X), model.predict_proba(X)
     assert scores.accuracy == np.mean(predicted == y)
     assert scores.macro_f1 == pytest.approx(f1_score(y, predicted, average="macro"))
@@ -34,7 +34,7 @@ def test_scores_are_scikit_learns(seen):
 
 def test_figures_that_a_model_does_not_have_are_none():
     X, y = load_iris(return_X_y=True)
-    scores = judge(kway.SVMClassifier().fit(X, y), X, y).scores
+    scores = evaluate_model(kway.SVMClassifier().fit(X, y), X, y).scores
     assert scores.log_loss is scores.ece is scores.top5 is None
 
 
