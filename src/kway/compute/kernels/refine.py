@@ -15,8 +15,9 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from kway.compute.kernels.assembler import F64, I32, I64, Assembler
 from kway.compute.kernels.jit import kernel, strict_kernel
-from kway.compute.kernels.lanes import F64, I32, I64, Assembler, ctz, touch_row
+from kway.compute.kernels.lanes import ctz, touch_row
 
 FAR = 1e200  # distance of a place in the list that nobody has taken yet; units of 2^250 keep it finite
 _LANES = 16

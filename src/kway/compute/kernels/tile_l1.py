@@ -15,11 +15,13 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from kway.compute.kernels.assembler import I8, I16, I32, I64, Assembler
 from kway.compute.kernels.jit import kernel
-from kway.compute.kernels.lanes import I8, I16, I32, I64, Assembler, has
+from kway.compute.kernels.lanes import has
 
 QUERIES = 3  # queries a tile
 MOST_DIMS = 1024  # 1024 / 8 words x 2 bytes x 255 < 2^16
+FEATURES = ("avx512f", "avx512bw")  # that the fast way needs
 
 _WORDS = ir.VectorType(I64, 8)
 _BYTES = ir.VectorType(I8, 64)
@@ -28,7 +30,7 @@ _PAIRS = ir.VectorType(I16, 32)
 
 def byte_differences() -> bool:
     """Whether kernels may use the 64-byte sum of absolute differences."""
-    return has("avx512f", "avx512bw")
+    return has(*FEATURES)
 
 
 def _differences_sums(asm, x, asked, stride, words, queries):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels import tile_l1, tile_l2
 from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.lanes import portable_asked
+from kway.compute.kernels.lanes import chosen
 from kway.compute.threads import single_blas
 from kway.search.certified.axes import leading_axes, spread_of
 from kway.search.certified.cells import make_cells
@@ -63,7 +63,7 @@ def build(rows: NDArray, distance: str, n_jobs: int | None, seed: int, always: b
 
 
 def _euclidean(job: Job) -> Certified | None:
-    fast = tile_l2.vnni() and not portable_asked()
+    fast = chosen(*tile_l2.FEATURES)
     axes, choice = _axes(job, WORDS_L2[fast])
     if not (choice.pays or job.always):
         return None
@@ -89,7 +89,7 @@ def _axes(job: Job, scan_rate: float) -> tuple[NDArray[np.float32], SketchChoice
 
 
 def _manhattan(job: Job) -> Certified | None:
-    fast = tile_l1.byte_differences() and not portable_asked()
+    fast = chosen(*tile_l1.FEATURES)
     n, d = job.rows.shape
     levels, values = 4 if d >= 64 else 2, job.seen.values
     left, right = (values[job.rng.choice(len(values), 2000)] for _ in range(2))
