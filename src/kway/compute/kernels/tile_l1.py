@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from kway.compute.kernels.assembler import I8, I16, I32, I64, Assembler
+from kway.compute.kernels.assembler import I8, I16, I32, I64, Assembler, nothing
 from kway.compute.kernels.jit import kernel
 from kway.compute.kernels.lanes import has
 
@@ -105,13 +105,9 @@ def _weights(sums_of):
     return emit
 
 
-def _nothing(context, builder, signature, arguments):
-    return context.get_dummy_value()  # this CPU lacks the instruction, and the caller knows
-
-
 @intrinsic
 def _mark_bytes(typing_context, x, asked, tau, marks, stride, mark_stride, words):
-    emit = _marks(_differences_sums) if byte_differences() else _nothing
+    emit = _marks(_differences_sums) if byte_differences() else nothing
     return types.void(*[types.uintp] * 4, *[types.intp] * 3), emit
 
 
@@ -122,7 +118,7 @@ def _mark_pairs(typing_context, x, asked, tau, marks, stride, mark_stride, words
 
 @intrinsic
 def _weigh_bytes(typing_context, x, asked, values, words):
-    emit = _weights(_differences_sums) if byte_differences() else _nothing
+    emit = _weights(_differences_sums) if byte_differences() else nothing
     return types.void(*[types.uintp] * 3, types.intp), emit
 
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.sketch import code_l2, tails
-from kway.compute.kernels.sweep_l2 import sweep_l2
+from kway.compute.kernels.sweep import FLOOR, sweep
 from kway.compute.kernels.tile_l2 import QUERIES
-from kway.compute.kernels.warm import warm_l2
+from kway.compute.kernels.warm import warm
 from kway.compute.threads import pmap, spans
 from kway.search.certified.axes import flaw, random_turn
 from kway.search.certified.cells import CellOrder
@@ -165,15 +165,16 @@ class EuclideanCodes:
         halves, errors = np.empty(m), np.empty(m)
         code_l2(panel.coarse, members, self.step, codes, halves, errors)
         words = codes.view(np.int32)
-        warm_l2(
+        warm(
             self.packed, self.bias, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
             panel.keep, panel.best, panel.found, fast,
         )  # fmt: skip
         base = halves + 128.0 * codes[:m].sum(axis=1, dtype=np.int64)
         reach = (panel.reach[members] + errors) * (1 + 1e-9)
-        marked, visited = sweep_l2(
+        tau = np.full(len(words), FLOOR, np.int32)
+        marked, visited = sweep(
             self.packed, self.bias, shelf.fine, shelf.ids, shelf.rows, self.near, self.step, shelf.unit, members, words,
-            base, reach, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin, panel.best,
+            base, reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin, panel.best,
             panel.found, fast,
         )  # fmt: skip
         return SweepTally(marked, visited + m * panel.keep)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.sketch import code_l1, signed_sums
-from kway.compute.kernels.sweep_l1 import sweep_l1
+from kway.compute.kernels.sweep import sweep
 from kway.compute.kernels.tile_l1 import QUERIES
-from kway.compute.kernels.warm import warm_l1
+from kway.compute.kernels.warm import warm
 from kway.compute.threads import pmap, spans
 from kway.search.certified.cells import CellOrder
 from kway.search.certified.frame import ROUNDING, UNDERFLOW, Frame
@@ -95,14 +95,16 @@ class ManhattanCodes:
         errors = np.empty(m)
         code_l1(panel.coarse, members, self.low, self.step, codes, errors)
         words = codes.view(np.int64)
-        warm_l1(
-            self.packed, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries, panel.keep,
-            panel.best, panel.found, fast,
+        warm(
+            self.packed, None, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
+            panel.keep, panel.best, panel.found, fast,
         )  # fmt: skip
         reach = (panel.reach[members] + errors) * (1 + 1e-9)
-        marked, visited = sweep_l1(
-            self.packed, shelf.fine, shelf.ids, shelf.rows, self.step, shelf.unit, members, words, reach, panel.slack,
-            panel.fine, panel.queries, panel.order, CHUNK, self.margin, panel.best, panel.found, fast,
+        tau = np.full(len(words), -1, np.int64)
+        marked, visited = sweep(
+            self.packed, None, shelf.fine, shelf.ids, shelf.rows, shelf.fine.shape[1], self.step, shelf.unit, members,
+            words, None, reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin,
+            panel.best, panel.found, fast,
         )  # fmt: skip
         return SweepTally(marked, visited + m * panel.keep)
 
