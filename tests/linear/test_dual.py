@@ -10,7 +10,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from kway.compute.kernels import rounded as kernels
 from kway.errors import CombinationError, NotSeparableError
-from kway.linear.losses.loss import LOSSES, Targets
+from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, check

@@ -5,14 +5,14 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.datasets import load_iris, load_wine
 
-from kway.linear.losses.loss import LOSSES, Targets
+from kway.linear.losses import LOSSES, Targets
+from kway.linear.losses.hinge import centred_kink
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.svm import newton_joint as joint_newton
 from kway.linear.solvers.svm.newton_joint import Valley
-from kway.linear.solvers.svm.smoothing import centred_kink
 
 HINGE = LOSSES["hinge"].joint
 

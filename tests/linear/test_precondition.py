@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from kway.linear.losses.loss import LOSSES, Targets, softmax
+from kway.linear.losses import LOSSES, Targets, softmax
 from kway.linear.objective.curvature import mean_squares
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty

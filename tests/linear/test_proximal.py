@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from kway import datasets
 from kway.compute.kernels.coordinate import descend
-from kway.linear.losses.loss import LOSSES, Targets
+from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.sgd import row_keys
 from kway.data.gate import Rows
-from kway.linear.losses.loss import Targets
+from kway.linear.losses import Targets
 from kway.linear.objective.objective import Objective
 
 SMALL = 1 << 20  # numbers in X up to which a fit condenses its rows first: a few milliseconds

@@ -15,11 +15,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.kernels import fused
-from kway.compute.kernels import losses as kinds
 from kway.compute.kernels.product_tiles import tile_height, wide
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
-from kway.linear.losses.loss import Loss, Targets
+from kway.linear.losses import Loss, Targets
 from kway.linear.objective.sparse_rows import Run, add_scores, runs
 from kway.linear.penalties import Penalty
 
@@ -153,10 +152,7 @@ class Objective:
         row_weight = _NO_WEIGHT if self.weight is None else np.ascontiguousarray(self.weight[share], np.float32)
         work = (X.ctypes.data, X.strides[0], len(X), d, self.targets.codes[share], row_weight)
         into = (weights, bias, products, sums, tile_height(R), (0,) * R)
-        if self.loss.kind == kinds.SOFTMAX:
-            total = fused.fused_softmax(*work, *into)
-        else:
-            total = fused.fused_losses(self.loss.kind, self.loss.margin, self.loss.width, *work, *into)
+        total = fused.each_fused(self.loss.kernel, self.loss.margin, self.loss.width, *work, *into)
         return total, np.column_stack((products[:, :d], sums[:R]))
 
     def _blas_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:

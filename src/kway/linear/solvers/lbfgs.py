@@ -22,7 +22,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels import losses as kinds
 from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
@@ -220,12 +219,10 @@ class Watch:
         return min(gain, 4 * promised if self.exact else np.inf) / scale
 
     def _separated(self, value: float) -> bool:
-        """Total loss under log 2: then every row's is, so every row is on its right side, and no optimum exists."""
-        objective = self.objective
-        if objective.penalty.ridge or objective.targets.soft is not None:
-            return False
-        if objective.loss.kind not in (kinds.SOFTMAX, kinds.LOGISTIC):
+        """Total loss under that of one mistake: every row is then on its right side, and no optimum exists."""
+        objective, mistake = self.objective, self.objective.loss.mistake
+        if mistake is None or objective.penalty.ridge or objective.targets.soft is not None:
             return False
         weight = objective.weight
         least = 1.0 if weight is None else float(weight[weight > 0].min())
-        return value * objective.n < least * float(np.log(2))
+        return value * objective.n < least * mistake

@@ -19,9 +19,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, lsmr
 
-from kway.compute.kernels.losses import ONE_HOT
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
+from kway.linear.losses import Aims
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 
@@ -45,13 +45,14 @@ class LeastSquares:
 
 
 def regression_targets(objective: Objective) -> NDArray[np.float64]:
-    """What each score should be (n, R): 0 and 1 in the joint form, -1 and +1 in the columns form."""
+    """What each score should be (n, R): the loss's aims, weighed where targets are soft."""
+    own, other = objective.loss.aims or Aims(1.0, 0.0)
     codes, soft = objective.targets
     if soft is None:
         width = objective.n_scores
         soft = np.zeros((objective.n, width))
         soft[np.arange(objective.n), 0 if width == 1 else codes] = codes if width == 1 else 1
-    return np.asarray(soft, np.float64) if objective.loss.kind == ONE_HOT else 2.0 * soft - 1
+    return (own - other) * np.asarray(soft, np.float64) + other
 
 
 def least_squares(

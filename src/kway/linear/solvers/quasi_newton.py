@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, shares
 from kway.linear.objective.objective import Objective
-from kway.linear.solvers.preconditioners.factors import Factor, centred, shift_free
+from kway.linear.solvers.preconditioners.factors import Factor, centred
 
 MEMORY = 20
 LONG = 1 << 20  # of more numbers half as many are kept: a tenth more iterations, each with half the reading
@@ -37,7 +37,7 @@ class Point:
     @staticmethod
     def at(objective: Objective, theta: NDArray) -> Point:
         """The point of theta, centred where a shift of all scores changes no loss: rounding would let theta drift."""
-        if not shift_free(objective):
+        if not objective.loss.shift_free:
             return Point(theta, *objective.value_gradient(theta))
         theta = centred(theta)
         value, gradient = objective.value_gradient(theta)

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from kway.compute.kernels.coordinate import descend
 from kway.compute.threads import pmap
 from kway.data.gate import Rows
-from kway.linear.losses.loss import Targets
+from kway.linear.losses import Targets
 from kway.linear.objective.curvature import curvatures, mean_squares, weighted
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
+from kway.linear.solvers.power_method import largest_eigenvalue
 from kway.linear.solvers.preconditioners.moments import quick_moments, sample_rows
 
 MOST_FEATURES = 3000  # a metric of 3000 x 3000 float32 is 36 MB a column of scores
@@ -118,13 +119,15 @@ class Models:
         o, D = self.objective, self.objective.d + 1
         if sp.issparse(o.X) or D > MOST_FEATURES or o.n_scores * D * D > MOST_ENTRIES:
             return _diagonal(o, curvatures(o, theta), self.rng)
-        if not np.any(theta[:, :-1]) and o.loss.width == 0:  # every row bends alike: one matrix serves all columns
+        if (
+            not np.any(theta[:, :-1]) and o.loss.label_free_curvature
+        ):  # every row bends alike: one matrix serves all columns
             h = o.loss.curvatures(theta[:, -1][None], Targets(np.zeros(1, np.int64)))[0]
             return self._gram([_positive(self.plain * v) for v in np.maximum(h, h.dtype.type(1e-10))])
         h = curvatures(o, theta)  # (R, n)
         seeds = self.rng.integers(0, 2**63, o.n_scores)
         wanted = SAMPLE * D * 2 ** max(0, self.built - 2) + 1000
-        if 2 * wanted >= o.n and o.loss.width == 0:  # a rounded hinge is flat on most rows: it is mixed below
+        if 2 * wanted >= o.n and o.loss.label_free_curvature:  # others may be flat on most rows: they are mixed below
             return self._gram(pmap(lambda k: self._exact(h[k]), range(o.n_scores), o.n_jobs))
         squares = _diagonals(o, h)  # (R, d + 1)
         draw = partial(self._sampled, wanted=wanted)
@@ -137,8 +140,7 @@ class Models:
         return np.ascontiguousarray(np.triu(upper) + np.triu(upper, 1).T, self.objective.X.dtype)
 
     def _gram(self, blocks: list[NDArray]) -> Gram:
-        coupled = self.objective.loss.joint and self.objective.loss.curvature != 2.0  # ||Y - f||^2 couples no classes
-        return Gram(blocks, 1.2 if coupled else 1.0, self.objective.n_jobs)
+        return Gram(blocks, 1.2 if self.objective.loss.couples else 1.0, self.objective.n_jobs)
 
     def _exact(self, h: NDArray) -> NDArray:
         return _positive(_weighted_gram(self.objective.X, h, self.objective.fit_intercept) / h.dtype.type(len(h)))
@@ -192,12 +194,7 @@ def _diagonal(objective: Objective, h: NDArray, rng: np.random.Generator) -> Dia
 
 
 def _largest_ratio(X: Rows, h: NDArray, diagonal: NDArray, rng: np.random.Generator) -> float:
-    """Largest eigenvalue of D^-1/2 (X' diag(h) X / m) D^-1/2 by ten steps of the power method."""
-    root = 1 / np.sqrt(diagonal)
-    v = rng.standard_normal(len(diagonal)).astype(diagonal.dtype)
-    top = 1.0
-    for _ in range(10):
-        v /= max(float(np.linalg.norm(v)), 1e-30)
-        v = root * (X.T @ (h * (X @ (root * v)))) / X.dtype.type(len(h))
-        top = float(np.linalg.norm(v))
-    return top
+    """Largest eigenvalue of D^-1/2 (X' diag(h) X / m) D^-1/2."""
+    root, m = 1 / np.sqrt(diagonal), X.dtype.type(len(h))
+    start = rng.standard_normal(len(diagonal)).astype(diagonal.dtype)
+    return largest_eigenvalue(lambda v: root * (X.T @ (h * (X @ (root * v)))) / m, start)

@@ -18,14 +18,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.kernels import losses as kinds
 from kway.compute.lapack import add_gram, invert
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
-from kway.linear.losses.loss import softmax
+from kway.linear.losses import softmax
 from kway.linear.objective.curvature import BLOCK_ROWS, curvatures, mean_squares, weighted
 from kway.linear.objective.objective import Objective
-from kway.linear.solvers.preconditioners.factors import Centred, Diagonal, Factor, PerClass, Shared, Whole, shift_free
+from kway.linear.solvers.preconditioners.factors import Centred, Diagonal, Factor, PerClass, Shared, Whole
 
 MOST_FEATURES = 4000  # a Gram matrix of 64 MB in float32
 MOST_SPARSE_FEATURES = 1000  # sampled rows are made dense
@@ -50,7 +49,7 @@ class Moments:
 
     def shared(self) -> Factor:
         """The preconditioner of every score at theta = 0."""
-        scale = curvature_at_zero(self.objective)
+        scale = self.objective.loss.curvature_at_zero(self.objective.n_scores)
         if not self.dense:
             return Diagonal(_positive(self.gram * scale + _ridges(self.objective))[None, :])
         inverse = safe_inverse(self.gram * self.gram.dtype.type(scale), _ridges(self.objective))
@@ -73,7 +72,7 @@ class Moments:
             return safe_inverse(A, _ridges(rows))
 
         found = PerClass(pmap(one, range(rows.n_scores), rows.n_jobs), rows.n_jobs)
-        return Centred(found) if shift_free(rows) else found
+        return Centred(found) if rows.loss.shift_free else found
 
     def _class_diagonals(self, rows: Objective, weights: NDArray) -> Factor:
         """Mean h_ki x_ij^2 + ridge for each score, from all rows: one pass over them."""
@@ -82,7 +81,7 @@ class Moments:
         diagonal[:, : rows.d] += (1 - MIXED) * mean_squares(rows, weights)
         diagonal[:, rows.d :] += (1 - MIXED) * mass
         found = Diagonal(_positive(diagonal + _ridges(rows)).astype(weights.dtype))
-        return Centred(found) if shift_free(rows) else found
+        return Centred(found) if rows.loss.shift_free else found
 
     def cost_per_class(self, rows: Objective, n_drawn: int) -> float:
         """What `per_class` costs, in gradients over all rows."""
@@ -129,7 +128,7 @@ def newton(objective: Objective, theta: NDArray) -> Factor:
 def affords_newton(objective: Objective) -> bool:
     """Whether `newton` exists and is small."""
     size = objective.n_scores * (objective.d + 1)
-    return objective.loss.kind == kinds.SOFTMAX and size <= MOST_WHOLE
+    return objective.loss.cross_entropy and size <= MOST_WHOLE
 
 
 def moments(objective: Objective, squares: NDArray | None = None) -> Moments:
@@ -177,13 +176,6 @@ def quick_moments(objective: Objective, sample: Objective | None) -> Moments:
 def factorable(X: Rows) -> bool:
     """Whether a d x d matrix is affordable: d <= 4000, for sparse X d <= 1000."""
     return bool(X.shape[1] <= (MOST_SPARSE_FEATURES if sp.issparse(X) else MOST_FEATURES))
-
-
-def curvature_at_zero(objective: Objective) -> float:
-    """Second derivative of the loss by one score at theta = 0."""
-    loss = objective.loss
-    probability = loss.kind in (kinds.SOFTMAX, kinds.SOFTMAX_SQUARED, kinds.SOFTMAX_ABSOLUTE)
-    return loss.curvature / (objective.n_scores if probability else 1)
 
 
 def safe_inverse(A: NDArray, ridge: NDArray, floor: float = 1e-12) -> NDArray:

@@ -18,7 +18,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from kway.compute.kernels import losses as kinds
 from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
@@ -33,7 +32,7 @@ ENOUGH = 0.1  # share of the slope at the start of a step that may be left at it
 def pays(objective: Objective) -> bool:
     """Whether a joint hinge is small enough for full Hessians."""
     small = objective.n_scores * (objective.d + 1) <= MOST and objective.n <= ROWS and not sp.issparse(objective.X)
-    return small and objective.loss.kind == kinds.MULTI_HINGE and objective.penalty.ridge > 0
+    return small and objective.loss.hinge and objective.loss.joint and objective.penalty.ridge > 0
 
 
 @dataclass

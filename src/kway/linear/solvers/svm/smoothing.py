@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.linear.losses.loss import Loss
+from kway.linear.losses.hinge import centred_kink
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.preconditioners.moments import Moments, quick_moments, sample_rows
@@ -57,11 +57,6 @@ def _solve(smooth: Objective, theta: NDArray, control: Control, known: Moments, 
         return found
     other = solve(smooth, found.theta, control, known)
     return replace(other, n_iter=found.n_iter + other.n_iter, history=found.history + other.history)
-
-
-def centred_kink(loss: Loss, width: float) -> Loss:
-    """The hinge rounded over gaps from -width / 2 to width / 2."""
-    return replace(loss, margin=loss.margin + width / 2).smoothed(width)
 
 
 def _rough(control: Control, left: int, miss: float) -> Control:
