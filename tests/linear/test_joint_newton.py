@@ -82,6 +82,6 @@ def test_nearly_separable_classes_take_few_steps(load, fit_intercept, monkeypatc
     assert found.converged
     assert found.n_iter < 200
     assert fit_intercept or not found.theta[:, -1].any()
-    monkeypatch.setattr(joint_newton, "MOST", 0)
+    monkeypatch.setattr(joint_newton, "MOST_NUMBERS", 0)
     other = LBFGS().solve(objective, objective.zeros(), Control(300))
     assert objective.value(found.theta) <= objective.value(other.theta) * (1 + 1e-3)
