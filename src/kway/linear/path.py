@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from kway.compute.threads import single_blas, spans
 from kway.data.gate import Rows
 from kway.linear import answers
-from kway.linear.losses.loss import Loss, Targets
+from kway.linear.losses import Loss, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import InputError
-from kway.linear.losses.loss import LOSSES, Targets, sigmoid, softmax
+from kway.linear.losses import LOSSES, Targets, sigmoid, softmax
 from kway.report import style
 
 

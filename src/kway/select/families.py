@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kway
-from kway.linear.losses.loss import LOSSES
+from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
 from kway.neighbors.sweep import sweep
 from kway.select.clock import Clock

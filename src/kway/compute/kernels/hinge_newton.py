@@ -1,7 +1,7 @@
 """Newton's method for one support vector machine of few features: its hinge rounded over a width that shrinks.
 
     F(theta) = ||w||^2 / 2 + sum_i upper_i phi(g_i),  g_i = 1 - y_i (x_i.w + b),  theta = [w b] (d + 1,)
-    phi(g) = (g + h)^2 / 4h for |g| <= h, max(0, g) elsewhere;  width 2h
+    phi(g) = (g + h)^2 / 4h for |g| <= h, max(0, g) elsewhere: `rounded_hinge` at g + h, of width 2h
 
 One look at the rows gives F, its gradient and its Hessian, to which only rows inside the kink contribute. The same
 look brackets the optimum of the hinge itself: from above by its value P(theta), from below by the dual value of the
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kway.compute.kernels.hinge import rounded_hinge
 from kway.compute.kernels.jit import kernel
 
 BLOCK = 512  # rows looked at in one go
@@ -20,7 +21,7 @@ WORST = 1e300
 
 
 @kernel
-def scores(columns, theta, out):
+def column_scores(columns, theta, out):
     """out = X w + b (n,); columns (d, n) is X transposed, so that rows lie in lanes."""
     d = len(theta) - 1
     for first in range(0, len(out), BLOCK):
@@ -50,10 +51,10 @@ def look(X, y, upper, gap, half, pulls, hessian):
             if g <= -half:
                 continue
             x, box = X[row], upper[row]
-            a = box
+            value, slope = rounded_hinge(g + half, 2.0 * half)
+            a = box * slope
             if g < half:
-                a = box * (g + half) / (2.0 * half)
-                bump += a * (g + half) / 2.0 - box * max(g, 0.0)
+                bump += box * (value - max(g, 0.0))
                 scale, kept = np.sqrt(box / (2.0 * half)), inside[held]
                 for j in range(np.uint64(d)):
                     kept[j] = scale * x[j]
@@ -129,9 +130,9 @@ def newton_step(theta, pulls, hessian, bias, step):
 @kernel
 def slope_at(t, gap, turn, upper, half):
     """sum_i a_i turn_i where the gaps are gap - t turn: minus the derivative of the rounded sum along the step."""
-    total, scale = 0.0, 0.5 / half
+    total = 0.0
     for i in range(np.uint64(len(gap))):
-        total += upper[i] * turn[i] * min(max((gap[i] - t * turn[i]) * scale + 0.5, 0.0), 1.0)
+        total += upper[i] * turn[i] * rounded_hinge(gap[i] - t * turn[i] + half, 2.0 * half)[1]
     return total
 
 
@@ -167,7 +168,7 @@ def step_length(theta, step, gap, turn, upper, half):
 
 
 @kernel
-def newton(X, columns, y, upper, bias, theta, half, narrowest, tol, most):
+def hinge_newton(X, columns, y, upper, bias, theta, half, narrowest, tol, most):
     """theta moved until P is within tol of its optimum, or `most` steps; returns half the width, and the steps.
 
     The width shrinks when rounding costs more than the tolerance allows and than the next step would gain; the run
@@ -176,7 +177,7 @@ def newton(X, columns, y, upper, bias, theta, half, narrowest, tol, most):
     n, D = len(X), len(theta)
     pulls, hessian, step, gap, turn = np.empty((2, D)), np.empty((D, D)), np.empty(D), np.empty(n), np.empty(n)
     above, below, steps = WORST, 0.0, 0
-    scores(columns, theta, gap)
+    column_scores(columns, theta, gap)
     gap[:] = 1.0 - y * gap
     while steps < most:
         hinge, bump, total = look(X, y, upper, gap, half, pulls, hessian)
@@ -190,7 +191,7 @@ def newton(X, columns, y, upper, bias, theta, half, narrowest, tol, most):
             if half <= narrowest:
                 break
             half *= min(0.5, max(0.2, np.sqrt(allowed / (2.0 * bump))))
-        scores(columns, step, turn)
+        column_scores(columns, step, turn)
         turn *= y
         t = step_length(theta, step, gap, turn, upper, half)
         if t == 0.0 and not shrinks:
@@ -202,8 +203,8 @@ def newton(X, columns, y, upper, bias, theta, half, narrowest, tol, most):
 
 
 @kernel
-def slopes(columns, y, upper, theta, half, a):
+def hinge_slopes(columns, y, upper, theta, half, a):
     """a_i = upper_i phi'(g_i) (n,)."""
-    scores(columns, theta, a)
+    column_scores(columns, theta, a)
     for i in range(len(a)):
-        a[i] = upper[i] * min(max((1.0 - y[i] * a[i] + half) / (2.0 * half), 0.0), 1.0)
+        a[i] = upper[i] * rounded_hinge(1.0 - y[i] * a[i] + half, 2.0 * half)[1]
