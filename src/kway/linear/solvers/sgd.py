@@ -13,7 +13,6 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from schedules.py import Schedule, pick_schedule
 
 from kway.compute.kernels import losses as kinds
 from kway.compute.kernels.sgd import sgd_steps
@@ -24,6 +23,7 @@ from kway.linear.objective.distinct_rows import Distinct, distinct_rows
 from kway.linear.objective.objective import Objective, transposed_product
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.schedules import Schedule, pick_schedule
 
 PATIENCE = 10  # epochs without a gain of tol before it counts as converged; the best epoch is the answer
 BEND = {kinds.SOFTMAX: 0.5, kinds.LOGISTIC: 0.25, kinds.SQUARED: 2.0, kinds.ONE_HOT: 2.0}  # most curvature of a loss
