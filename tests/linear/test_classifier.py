@@ -131,7 +131,7 @@ def test_top_k_of_many_classes_never_builds_all_scores(monkeypatch):
     p = np.exp(scores - scores.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     np.testing.assert_allclose(top.scores, np.take_along_axis(p, top.ids, 1), rtol=1e-3)
-    monkeypatch.setattr("kway.base.PROBA_BUDGET", 10 * 2**20)
+    monkeypatch.setattr("kway.base.budget.PROBA_BUDGET", 10 * 2**20)
     with pytest.raises(BudgetError, match="predict_topk"):
         model.predict_proba(X)
     with pytest.raises(BudgetError, match="predict_topk"):
@@ -169,15 +169,15 @@ def test_losses_without_probabilities_have_no_predict_proba(loss):
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"loss": "huber"}, "softmax, logistic"),
-        ({"multiclass": "pairs"}, "joint, one-vs-all"),
-        ({"alpha": -1}, "alpha >= 0"),
-        ({"temperature": 0}, "temperature > 0"),
-        ({"label_smoothing": 1.0}, "label_smoothing < 1"),
+        ({"loss": "huber"}, "loss must be one of 'softmax', 'logistic'"),
+        ({"multiclass": "pairs"}, "'joint', 'one-vs-all', got 'pairs'"),
+        ({"alpha": -1}, "alpha must be a number of at least 0, got -1"),
+        ({"temperature": 0}, "temperature must be a number above 0, got 0"),
+        ({"label_smoothing": 1.0}, "label_smoothing must be a number from 0 to below 1, got 1.0"),
         ({"solver": "newton"}, "auto, least-squares, lbfgs"),
         ({"penalty": "l0"}, "none, l2, l1"),
         ({"learning_rate": "fast", "solver": "sgd"}, "constant, decay, cosine"),
-        ({"device": "tpu"}, "cpu"),
+        ({"device": "tpu"}, "device must be 'cpu', got 'tpu'"),
     ],
 )
 def test_a_bad_parameter_is_named_with_what_is_allowed(parameters, words):

@@ -242,7 +242,7 @@ def test_sparse_rows_answer_as_dense_ones(metric):
 
 
 def test_probabilities_above_the_budget_are_refused_and_topk_is_not(monkeypatch):
-    monkeypatch.setattr("kway.base.PROBA_BUDGET", 1000)
+    monkeypatch.setattr("kway.base.budget.PROBA_BUDGET", 1000)
     X, y = np.arange(400.0)[:, None], np.arange(400) // 2
     model = NeighborsClassifier(2).fit(X, y)
     with pytest.raises(BudgetError, match="predict_topk"):
@@ -254,7 +254,7 @@ def test_answers_do_not_depend_on_how_queries_are_cut_into_blocks(digits, monkey
     X, Q, y, _ = digits
     model = NeighborsClassifier(4).fit(X, y)
     whole = model.predict(Q), model.predict_proba(Q), *model.predict_topk(Q, 3)
-    monkeypatch.setattr("kway.neighbors.classifier._VOTERS", 100)
+    monkeypatch.setattr("kway.base.classifier.ENTRIES", 800)
     for a, b in zip(whole, (model.predict(Q), model.predict_proba(Q), *model.predict_topk(Q, 3))):
         np.testing.assert_array_equal(a, b)
 

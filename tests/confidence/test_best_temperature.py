@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from kway.confidence.sharpness import _slope, best_temperature, mean_log_loss
+from kway.confidence.best_temperature import _slope, best_temperature, mean_log_loss
 
 
 def problem(seed, n=80, n_classes=4):
