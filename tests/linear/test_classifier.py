@@ -291,3 +291,44 @@ def test_verbose_shows_progress_on_the_error_stream(capfd):
 
 def test_public_names_are_the_same_classes():
     assert kway.SoftmaxClassifier is SoftmaxClassifier
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_the_explanation_of_the_class_number_says_what_predict_says(classes):
+    X, y = blobs(200, classes, spread=4.0)
+    model = LeastSquaresClassifier(targets="number").fit(X, y)
+    why = model.explain(X, n_features=5)
+    np.testing.assert_array_equal(why.labels, model.predict(X))
+    np.testing.assert_array_equal(why.runners_up, model.predict_topk(X, 2).ids[:, 1])
+    assert (why.gaps >= 0).all()
+    f = X @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(why.gaps, (why.labels - why.runners_up) * (2 * f - why.labels - why.runners_up))
+    bias = (why.labels - why.runners_up) * (2 * model.intercept_[0] - why.labels - why.runners_up)
+    np.testing.assert_allclose(why.contributions.sum(1) + bias, why.gaps, atol=1e-9)
+
+
+def test_the_class_number_has_no_partial_fit_and_one_hot_has():
+    assert not hasattr(LeastSquaresClassifier(targets="number"), "partial_fit")
+    X, y = blobs(100, 3)
+    model = LeastSquaresClassifier().partial_fit(X, y, classes=[0, 1, 2])
+    assert model.coef_.shape == (3, 5)
+    assert model.predict(X).shape == (100,)
+
+
+def test_a_fit_leaves_nothing_of_the_one_before(tmp_path):
+    X, y = blobs(120, 3)
+    model = LinearClassifier(loss="hinge").fit(X, y)
+    assert hasattr(model, "support_")
+    model.set_params(loss="softmax").fit(X, y)
+    assert not hasattr(model, "support_")
+    assert not hasattr(model, "margin_")
+    model.save(tmp_path / "m.kway")
+    assert not {"support", "margin"} & {t.name for t in kway.store.info(tmp_path / "m.kway").tensors}
+    model.partial_fit(X, y)
+    assert model.epochs_ == 1
+    model.fit(X, y)
+    assert not hasattr(model, "epochs_")
+    model.set_params(loss="hinge").partial_fit(X, y)
+    assert hasattr(model, "support_")
+    model.set_params(loss="softmax").partial_fit(X, y)
+    assert not hasattr(model, "support_")
