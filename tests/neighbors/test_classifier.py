@@ -123,6 +123,29 @@ def test_a_distance_limit_leaves_far_rows_out():
         strict.predict([[55.0]])
 
 
+def test_a_row_without_voters_is_the_outlier_label_s_in_every_answer():
+    X, y, far = [[0.0], [1.0], [10.0]], ["a", "b", "b"], [[0.1], [55.0]]
+    model = NeighborsClassifier(3, max_distance=2.0, outlier_label="a").fit(X, y)
+    assert model.predict(far).tolist() == ["a", "a"]
+    assert model.predict_proba(far)[1].tolist() == [1.0, 0.0]
+    ids, shares = model.predict_topk(far, 2)
+    assert ids[1].tolist() == ["a", "b"]
+    assert shares[1].tolist() == [1.0, 0.0]
+    assert model.explain(far).labels.tolist() == ["a", "a"]
+    strict = NeighborsClassifier(3, max_distance=2.0).fit(X, y)
+    for answer in (strict.predict, strict.predict_proba, strict.predict_topk, strict.explain):
+        with pytest.raises(InputError, match="row 1 of 2"):
+            answer(far)
+
+
+def test_sparse_rows_that_name_a_column_twice_count_their_sum():
+    twice = sp.csr_matrix((np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
+    model = NeighborsClassifier(1, index="flat").fit(twice, ["a", "b"])
+    assert model.kneighbors(twice)[0].tolist() == [[0.0], [0.0]]
+    assert model.kneighbors(sp.csr_matrix([[0.0, 3.0]]))[0].tolist() == [[0.0]]
+    assert twice.nnz == 3  # the caller's matrix stays as it was
+
+
 def test_class_weights_multiply_votes():
     X, y = [[0.0], [1.0], [1.1]], ["a", "b", "b"]
     weighted = NeighborsClassifier(3, class_weight={"a": 3.0}).fit(X, y)
