@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.base import class_rows
 from kway.compute.threads import single_blas, spans
 from kway.data.gate import Rows
 from kway.linear import answers
@@ -140,7 +141,7 @@ def _scores(part: _Fold, theta: NDArray, loss: Loss, n_jobs: int | None) -> tupl
     W, b = np.ascontiguousarray(theta[:, :-1]), np.ascontiguousarray(theta[:, -1])
     right, total = 0, 0.0
     for rows in spans(len(part.codes), max(64, BLOCK // max(2, len(b)))):
-        f, y = answers.scores(part.inside[rows], W, b, n_jobs), part.codes[rows]
+        f, y = class_rows.scores(part.inside[rows], W, b, n_jobs), part.codes[rows]
         right += int(((f[:, 0] > 0) == y).sum() if len(b) == 1 else (f.argmax(axis=1) == y).sum())
         if loss.probabilities:
             p = answers.probabilities(f, loss, 1.0)[np.arange(len(y)), y]

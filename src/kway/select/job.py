@@ -22,6 +22,7 @@ from kway.confidence import TemperatureScaledClassifier, heldout
 from kway.confidence.heldout import Split
 from kway.data.features.features import Features
 from kway.data.labels import encode
+from kway.data.row_blocks import rows_at
 from kway.data.suggest import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier
@@ -207,9 +208,9 @@ def _forget_rows(scaled: Any) -> Any:
 
 def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any:
     """The fitted model with the temperature that a fit of it on part of the rows needs on the others: one fit only."""
-    part = clone(model).fit(heldout.take(X, split.learn), y[split.learn])
+    part = clone(model).fit(rows_at(X, split.learn), y[split.learn])
     scaled = TemperatureScaledClassifier(part, "prefit", seed)
-    scaled.fit(heldout.take(X, split.held), y[split.held])
+    scaled.fit(rows_at(X, split.held), y[split.held])
     scaled._adopt(model)
     return _forget_rows(scaled)
 

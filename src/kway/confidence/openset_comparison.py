@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kway.confidence import heldout
 from kway.confidence.impostors import auroc, reject_threshold
-from kway.confidence.scores import candidates, make_scorers
+from kway.confidence.known_scores import candidates, make_scorers
+from kway.data.row_blocks import rows_at
 from kway.errors import InputError
 
 
@@ -91,4 +91,4 @@ def _part(X: Any, y: Any, unknown: Any) -> Part:
     labels = np.asarray(y)
     out = labels == unknown
     inside, outside = np.flatnonzero(~out), np.flatnonzero(out)
-    return Part(heldout.take(X, inside), labels[inside], heldout.take(X, outside), len(outside))
+    return Part(rows_at(X, inside), labels[inside], rows_at(X, outside), len(outside))

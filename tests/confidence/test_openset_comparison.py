@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import kway
-from kway.confidence.table import openset_table, table_text
+from kway.confidence.openset_comparison import openset_table, table_text
 from kway.data.datasets.catalog import folder
 from kway.errors import InputError
 

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.utils.validation import _num_samples
 
-from kway.confidence.heldout import blocks, take
+from kway.confidence.heldout import blocks
 from kway.confidence.ranking import ranked
 from kway.data import gate
+from kway.data.row_blocks import rows_at
 from kway.errors import CombinationError, InputError
 from kway.search.auto import pick_index
 from kway.search.index import Index
@@ -72,11 +73,10 @@ def _margin(scorer: Scorer, X: Any) -> NDArray[np.float64]:
 
 def _distance(scorer: Scorer, X: Any) -> NDArray[np.float64]:
     if scorer.index is None:
-        k = min(scorer.n_neighbors, int(scorer.estimator.n_neighbors))
+        k = min(scorer.n_neighbors, int(getattr(scorer.estimator, "n_neighbors", scorer.n_neighbors)))
         distances = scorer.estimator.kneighbors(X, k)[0]
     else:
-        rows = gate.plain_rows(X, sparse=True)
-        distances = scorer.index.nearest(rows, min(scorer.n_neighbors, scorer.index.n_rows)).distances
+        distances = scorer.index.nearest(X, min(scorer.n_neighbors, scorer.index.n_rows)).distances
     return -np.asarray(distances, np.float64).mean(axis=1)
 
 
@@ -143,7 +143,9 @@ def make_scorers(names: list[str], estimator: Any, X: Any, metric: Any, n_neighb
         return plain
     rows = gate.plain_rows(X, sparse=True)
     n, d = rows.shape
-    index = pick_index("auto", n, d, pick_metric(metric), sp.issparse(rows)).recipe.build(rows, metric=metric)
+    index = pick_index("auto", n, d, pick_metric(metric), sp.issparse(rows)).recipe.build(
+        gate.checked(rows), metric=metric
+    )
     spreads = _spreads(replace(plain[0], index=index), index, X, rows) if "joint" in names else (1.0, 1.0)
     near: dict[str, dict[str, Any]] = {"distance": {"index": index}, "joint": {"index": index, "spreads": spreads}}
     return [replace(scorer, **near.get(scorer.name, {})) for scorer in plain]
@@ -153,8 +155,8 @@ def _spreads(scorer: Scorer, index: Index, X: Any, rows: Any) -> tuple[float, fl
     """Standard deviations of energy and distance over training rows, evenly picked, each without itself."""
     some = np.unique(np.linspace(0, rows.shape[0] - 1, _SAMPLE).astype(np.int64))
     k = min(scorer.n_neighbors + 1, index.n_rows)
-    distances = index.nearest(rows[some], k).distances[:, 1:]
-    energies = replace(scorer, name="energy")(take(X, some))
+    distances = index.nearest(gate.checked(rows[some]), k).distances[:, 1:]
+    energies = replace(scorer, name="energy")(rows_at(X, some))
     spread_of_distance = float(distances.mean(axis=1).std()) if k > 1 else 0.0
     return float(energies.std()) or 1.0, spread_of_distance or 1.0
 

@@ -8,7 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 import kway
-from kway.confidence.scores import Scorer, candidates, check_score, make_scorers
+from kway.confidence.known_scores import Scorer, candidates, check_score, make_scorers
 from kway.errors import CombinationError, InputError
 
 

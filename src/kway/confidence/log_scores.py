@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from kway.base.best_columns import lift_winners
 from kway.confidence.heldout import blocks
 from kway.errors import CombinationError
 
@@ -34,18 +35,18 @@ class LogScores:
     def __call__(self, estimator: Any, X: Any) -> NDArray[np.float64]:
         """z (n, K)."""
         if self.source == SCORES:
-            return scores(estimator, X)
+            return score_columns(estimator, X)
         p = np.asarray(estimator.predict_proba(X), np.float64)
         return self.smooth(p)
 
     def smooth(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Logarithms of probabilities (n, K), none of them -inf."""
-        if self.smoothing:
-            p = (1 - self.smoothing) * p + self.smoothing / p.shape[1]
-        return np.log(np.maximum(p, np.finfo(np.float64).tiny))
+        """Logarithms of probabilities (n, K), none of them -inf; the largest stays the largest."""
+        mixed = (1 - self.smoothing) * p + self.smoothing / p.shape[1] if self.smoothing else p
+        logs = np.log(np.maximum(mixed, np.finfo(np.float64).tiny))
+        return lift_winners(logs, p.argmax(axis=1))  # votes that tied are a rounding apart, which the sum may swallow
 
 
-def scores(estimator: Any, X: Any) -> NDArray[np.float64]:
+def score_columns(estimator: Any, X: Any) -> NDArray[np.float64]:
     """decision_function as (n, K): of two classes (0, f)."""
     f = np.asarray(estimator.decision_function(X), np.float64)
     return f if f.ndim == 2 else np.stack([np.zeros_like(f), f], axis=1)
@@ -62,7 +63,7 @@ def pick_source(estimator: Any, X: Any) -> str:
         return LOGS
     if not has_proba:
         return SCORES
-    z, p = scores(estimator, X), np.asarray(estimator.predict_proba(X), np.float64)
+    z, p = score_columns(estimator, X), np.asarray(estimator.predict_proba(X), np.float64)
     if z.shape != p.shape:  # one score a pair of classes
         return LOGS
     seen = p > _SEEN
@@ -78,10 +79,10 @@ def smoothing_of(p: NDArray[np.float64], codes: NDArray[np.int64]) -> float:
     return (lost + 1) / (len(p) + 2)
 
 
-def raw(estimator: Any, X: Any, source: str, n: int) -> NDArray[np.float64]:
+def stated_values(estimator: Any, X: Any, source: str, n: int) -> NDArray[np.float64]:
     """Scores or probabilities (n, K), block by block."""
     width = len(estimator.classes_)
-    ask = scores if source == SCORES else _probabilities
+    ask = score_columns if source == SCORES else _probabilities
     return np.concatenate([ask(estimator, block) for block in blocks(X, n, width)])
 
 

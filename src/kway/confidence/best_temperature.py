@@ -79,14 +79,6 @@ def best_temperature(z: NDArray[np.float64], codes: NDArray[np.int64], most_if_r
     return TemperatureFit(1 / b, low, high, at_low, at_high, m, imagined)
 
 
-def mean_log_loss(z: NDArray[np.float64], codes: NDArray[np.int64], temperature: float) -> float:
-    """Mean of -log softmax(z / T)_y."""
-    f = z / temperature
-    peak = f.max(axis=1)
-    logs = peak + np.log(np.exp(f - peak[:, None]).sum(axis=1))
-    return float(np.mean(logs - f[np.arange(len(f)), codes]))
-
-
 def _slope(z: NDArray[np.float64], target: NDArray[np.float64], b: float) -> Slope:
     def part(rows: slice) -> NDArray[np.float64]:
         block = z[rows]
