@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.warm import nearest_cells
 from kway.compute.threads import pmap, spans
-from kway.search.kmeans import kmeans
+from kway.search.kmeans import kmeans_sample, place_centres
 
 ROUNDS = 3  # of k-means; twice as many, or four times the rows, leave the search as fast as it is
 ROWS_A_CELL = 16  # that k-means sees
@@ -45,8 +45,7 @@ def make_cells(coarse: NDArray[np.float32], rng: np.random.Generator, n_jobs: in
     """About sqrt(n) cells of coarse (n, w) by k-means on a sample."""
     n = len(coarse)
     count = max(8, int(n**0.5))
-    sample = coarse[rng.choice(n, min(n, max(4096, ROWS_A_CELL * count)), replace=False)]
-    centres = kmeans(sample, count, seed=int(rng.integers(2**31)), iterations=ROUNDS).landmarks
+    centres = place_centres(kmeans_sample(coarse, count, rng, ROWS_A_CELL), count, rng, n_jobs, rounds=ROUNDS)
     centres = frozen(centres[_tree_order(centres, np.arange(count))])
     norms = frozen(np.einsum("ij,ij->i", centres, centres))
     parts = pmap(lambda part: _nearest(coarse[part], centres, norms, 1)[:, 0], spans(n, 4096), n_jobs)

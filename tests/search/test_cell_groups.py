@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import kway
 from kway.search import Landmarks
-from kway.search.pairs import by_cell, one_by_one, too_far
+from kway.search.cell_groups import by_cell, one_by_one, too_far
+from kway.search.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE
 
 
 @given(st.integers(0, 2**31), st.integers(1, 9), st.integers(1, 6))
@@ -29,18 +30,18 @@ def test_one_by_one_keeps_the_order():
     assert pairs.tolist() == [0, 0, 1, 1]
 
 
-@pytest.mark.parametrize("base", ["euclidean", "cosine", "haversine"])
-def test_no_cell_with_a_nearer_row_is_passed_over(base):
+@pytest.mark.parametrize("distance", [EUCLIDEAN, COSINE, GREAT_CIRCLE], ids=str)
+def test_no_cell_with_a_nearer_row_is_passed_over(distance):
     rng = np.random.default_rng(0)
     rows, queries, marks = (rng.normal(size=(n, 3)) for n in (200, 50, 8))
-    if base != "euclidean":
+    if distance.moves:
         rows, queries = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (rows, queries))
     to_rows, to_marks = (np.linalg.norm(queries[:, None] - a, axis=2) for a in (rows, marks))  # (q, n), (q, c)
     cells = np.linalg.norm(rows[:, None] - marks, axis=2).argmin(axis=1)
     radii = np.array([np.linalg.norm(rows[cells == c] - marks[c], axis=1).max(initial=0) for c in range(8)])
     chord = np.quantile(to_rows, 0.02, axis=1)  # the worst so far of each query
-    worst = {"euclidean": chord, "cosine": chord**2 / 2, "haversine": 2 * np.arcsin(chord / 2)}[base]
-    far = too_far(to_marks**2, np.tile(radii, (50, 1)), worst, np.zeros(50), base)
+    worst = {"euclidean": chord, "cosine": chord**2 / 2, "haversine": 2 * np.arcsin(chord / 2)}[distance.name]
+    far = too_far(to_marks**2, np.tile(radii, (50, 1)), worst, np.zeros(50), distance)
     nearest = np.stack([to_rows[:, cells == c].min(axis=1, initial=np.inf) for c in range(8)], axis=1)  # (q, c)
     assert (nearest[far] > np.broadcast_to(chord[:, None], far.shape)[far]).all()
     assert far.mean() > 0.2  # it does pass over some
