@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import kway
-from kway.base import PROBA_BUDGET
+from kway.base.budget import PROBA_BUDGET
 from kway.confidence import ConformalClassifier, PredictionSets
 from kway.confidence.conformal import conformal_quantile
 from kway.confidence.nonconformity import METHODS
@@ -146,7 +146,7 @@ def test_lists_stay_short_where_classes_are_many(rng, Listed):
 def test_a_set_of_all_classes_that_would_not_fit_is_refused(rng, monkeypatch, draw, Stated):
     X, y = draw(rng, 20)
     model = ConformalClassifier(Stated().fit(X), cv="prefit").fit(X[:5], y[:5])
-    monkeypatch.setattr("kway.base.PROBA_BUDGET", 100)
+    monkeypatch.setattr("kway.base.budget.PROBA_BUDGET", 100)
     with pytest.warns(UserWarning, match="every class"), pytest.raises(BudgetError, match="predict_set"):
         model.predict_set(X)
     assert PROBA_BUDGET > 100

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
-from kway.confidence.impostors import Study, Trial, auroc, reject_threshold, summary, upper_bound
+from kway.confidence.impostors import ImpostorTrial, Study, auroc, reject_threshold, summary, upper_bound
 from kway.data.labels import Labels
 
 
@@ -53,8 +53,8 @@ def test_every_class_is_left_out_once_and_two_stay(n_classes, n_groups, sizes):
 
 def test_a_summary_counts_and_names_the_worst():
     trials = [
-        Trial(np.array([5.0, 6.0]), np.array([1.0, 7.0, 2.0]), np.array(["a", "b", "a"]), 2.0),
-        Trial(np.array([5.0, 6.0]), np.array([0.0, 0.0]), np.array(["c", "c"]), 2.0),
+        ImpostorTrial(np.array([5.0, 6.0]), np.array([1.0, 7.0, 2.0]), np.array(["a", "b", "a"]), 2.0),
+        ImpostorTrial(np.array([5.0, 6.0]), np.array([0.0, 0.0]), np.array(["c", "c"]), 2.0),
     ]
     found = summary("energy", "classes left out", trials, 0.95)
     assert (found.accepted, found.n_impostors, found.share) == (2, 5, 0.4)

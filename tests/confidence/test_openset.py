@@ -8,8 +8,8 @@ from sklearn.naive_bayes import GaussianNB
 
 import kway
 from kway.confidence import OpenSetClassifier
+from kway.confidence.known_scores import SCORES
 from kway.confidence.openset import pick_unknown
-from kway.confidence.scores import SCORES
 from kway.errors import CombinationError, InputError
 
 

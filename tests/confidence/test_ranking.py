@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kway.confidence.ranking import best_columns, settle
+from kway.base.best_columns import best_columns
+from kway.confidence.ranking import ask_until_settled
 
 
 @settings(max_examples=60, deadline=None)
@@ -27,7 +28,7 @@ def test_lists_grow_only_for_rows_that_ask(rng, kind, request):
         seen[rows] = lists.codes.shape[1]
         return seen[rows] >= need[rows]
 
-    settle(estimator, X, decide)
+    ask_until_settled(estimator, X, decide)
     if kind == "Listed":
         expected = [next(k for k in (8, 16, 32, 64, 100) if k >= v) for v in need]
         assert seen.tolist() == expected

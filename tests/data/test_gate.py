@@ -214,3 +214,11 @@ def test_weights(given, expected):
 def test_bad_weights(given):
     with pytest.raises(InputError, match="weight"):
         gate.weights(given, A)
+
+
+def test_rows_that_passed_are_taken_as_they_are():
+    X = np.array([[1.0, np.nan]])  # nobody looks again, so nobody sees it
+    assert gate.plain_rows(gate.checked(X)) is X
+    csr = sp.csr_matrix([[0.0, 2.0]])
+    assert gate.plain_rows(gate.checked(csr), sparse=True) is csr
+    np.testing.assert_array_equal(gate.plain_rows(gate.checked(csr)), [[0.0, 2.0]])

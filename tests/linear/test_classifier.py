@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import kway
 from kway import LeastSquaresClassifier, LinearClassifier, LogisticClassifier, SoftmaxClassifier, SVMClassifier
+from kway.compute.threads import pmap
 from kway.errors import BudgetError, InputError
 from kway.linear.solvers.least_squares import least_squares
 from kway.linear.solvers.schedules import Constant, Cosine, Decay, pick_schedule
@@ -131,7 +132,7 @@ def test_top_k_of_many_classes_never_builds_all_scores(monkeypatch):
     p = np.exp(scores - scores.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     np.testing.assert_allclose(top.scores, np.take_along_axis(p, top.ids, 1), rtol=1e-3)
-    monkeypatch.setattr("kway.base.PROBA_BUDGET", 10 * 2**20)
+    monkeypatch.setattr("kway.base.budget.PROBA_BUDGET", 10 * 2**20)
     with pytest.raises(BudgetError, match="predict_topk"):
         model.predict_proba(X)
     with pytest.raises(BudgetError, match="predict_topk"):
@@ -169,15 +170,15 @@ def test_losses_without_probabilities_have_no_predict_proba(loss):
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"loss": "huber"}, "softmax, logistic"),
-        ({"multiclass": "pairs"}, "joint, one-vs-all"),
-        ({"alpha": -1}, "alpha >= 0"),
-        ({"temperature": 0}, "temperature > 0"),
-        ({"label_smoothing": 1.0}, "label_smoothing < 1"),
+        ({"loss": "huber"}, "loss must be one of 'softmax', 'logistic'"),
+        ({"multiclass": "pairs"}, "'joint', 'one-vs-all', got 'pairs'"),
+        ({"alpha": -1}, "alpha must be a number of at least 0, got -1"),
+        ({"temperature": 0}, "temperature must be a number above 0, got 0"),
+        ({"label_smoothing": 1.0}, "label_smoothing must be a number from 0 to below 1, got 1.0"),
         ({"solver": "newton"}, "auto, least-squares, lbfgs"),
         ({"penalty": "l0"}, "none, l2, l1"),
         ({"learning_rate": "fast", "solver": "sgd"}, "constant, decay, cosine"),
-        ({"device": "tpu"}, "cpu"),
+        ({"device": "tpu"}, "device must be 'cpu', got 'tpu'"),
     ],
 )
 def test_a_bad_parameter_is_named_with_what_is_allowed(parameters, words):
@@ -291,3 +292,58 @@ def test_verbose_shows_progress_on_the_error_stream(capfd):
 
 def test_public_names_are_the_same_classes():
     assert kway.SoftmaxClassifier is SoftmaxClassifier
+
+
+@pytest.mark.parametrize("X", [np.eye(600, 5), sp.random(600, 4100, 0.002, "csr", random_state=0)])
+def test_least_squares_asks_for_as_many_threads_as_it_was_given(X, monkeypatch):
+    asked = []
+
+    def watched(work, items, n_jobs=None):
+        asked.append(n_jobs)
+        return pmap(work, items, n_jobs)
+
+    monkeypatch.setattr("kway.linear.solvers.least_squares.pmap", watched)
+    LinearClassifier("squared", n_jobs=1).fit(X, np.arange(600) % 3)
+    assert asked
+    assert set(asked) == {1}
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_the_explanation_of_the_class_number_says_what_predict_says(classes):
+    X, y = blobs(200, classes, spread=4.0)
+    model = LeastSquaresClassifier(targets="number").fit(X, y)
+    why = model.explain(X, n_features=5)
+    np.testing.assert_array_equal(why.labels, model.predict(X))
+    np.testing.assert_array_equal(why.runners_up, model.predict_topk(X, 2).ids[:, 1])
+    assert (why.gaps >= 0).all()
+    f = X @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(why.gaps, (why.labels - why.runners_up) * (2 * f - why.labels - why.runners_up))
+    bias = (why.labels - why.runners_up) * (2 * model.intercept_[0] - why.labels - why.runners_up)
+    np.testing.assert_allclose(why.contributions.sum(1) + bias, why.gaps, atol=1e-9)
+
+
+def test_the_class_number_has_no_partial_fit_and_one_hot_has():
+    assert not hasattr(LeastSquaresClassifier(targets="number"), "partial_fit")
+    X, y = blobs(100, 3)
+    model = LeastSquaresClassifier().partial_fit(X, y, classes=[0, 1, 2])
+    assert model.coef_.shape == (3, 5)
+    assert model.predict(X).shape == (100,)
+
+
+def test_a_fit_leaves_nothing_of_the_one_before(tmp_path):
+    X, y = blobs(120, 3)
+    model = LinearClassifier(loss="hinge").fit(X, y)
+    assert hasattr(model, "support_")
+    model.set_params(loss="softmax").fit(X, y)
+    assert not hasattr(model, "support_")
+    assert not hasattr(model, "margin_")
+    model.save(tmp_path / "m.kway")
+    assert not {"support", "margin"} & {t.name for t in kway.store.info(tmp_path / "m.kway").tensors}
+    model.partial_fit(X, y)
+    assert model.epochs_ == 1
+    model.fit(X, y)
+    assert not hasattr(model, "epochs_")
+    model.set_params(loss="hinge").partial_fit(X, y)
+    assert hasattr(model, "support_")
+    model.set_params(loss="softmax").partial_fit(X, y)
+    assert not hasattr(model, "support_")

@@ -123,6 +123,29 @@ def test_a_distance_limit_leaves_far_rows_out():
         strict.predict([[55.0]])
 
 
+def test_a_row_without_voters_is_the_outlier_label_s_in_every_answer():
+    X, y, far = [[0.0], [1.0], [10.0]], ["a", "b", "b"], [[0.1], [55.0]]
+    model = NeighborsClassifier(3, max_distance=2.0, outlier_label="a").fit(X, y)
+    assert model.predict(far).tolist() == ["a", "a"]
+    assert model.predict_proba(far)[1].tolist() == [1.0, 0.0]
+    ids, shares = model.predict_topk(far, 2)
+    assert ids[1].tolist() == ["a", "b"]
+    assert shares[1].tolist() == [1.0, 0.0]
+    assert model.explain(far).labels.tolist() == ["a", "a"]
+    strict = NeighborsClassifier(3, max_distance=2.0).fit(X, y)
+    for answer in (strict.predict, strict.predict_proba, strict.predict_topk, strict.explain):
+        with pytest.raises(InputError, match="row 1 of 2"):
+            answer(far)
+
+
+def test_sparse_rows_that_name_a_column_twice_count_their_sum():
+    twice = sp.csr_matrix((np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
+    model = NeighborsClassifier(1, index="flat").fit(twice, ["a", "b"])
+    assert model.kneighbors(twice)[0].tolist() == [[0.0], [0.0]]
+    assert model.kneighbors(sp.csr_matrix([[0.0, 3.0]]))[0].tolist() == [[0.0]]
+    assert twice.nnz == 3  # the caller's matrix stays as it was
+
+
 def test_class_weights_multiply_votes():
     X, y = [[0.0], [1.0], [1.1]], ["a", "b", "b"]
     weighted = NeighborsClassifier(3, class_weight={"a": 3.0}).fit(X, y)
@@ -242,7 +265,7 @@ def test_sparse_rows_answer_as_dense_ones(metric):
 
 
 def test_probabilities_above_the_budget_are_refused_and_topk_is_not(monkeypatch):
-    monkeypatch.setattr("kway.base.PROBA_BUDGET", 1000)
+    monkeypatch.setattr("kway.base.budget.PROBA_BUDGET", 1000)
     X, y = np.arange(400.0)[:, None], np.arange(400) // 2
     model = NeighborsClassifier(2).fit(X, y)
     with pytest.raises(BudgetError, match="predict_topk"):
@@ -254,7 +277,7 @@ def test_answers_do_not_depend_on_how_queries_are_cut_into_blocks(digits, monkey
     X, Q, y, _ = digits
     model = NeighborsClassifier(4).fit(X, y)
     whole = model.predict(Q), model.predict_proba(Q), *model.predict_topk(Q, 3)
-    monkeypatch.setattr("kway.neighbors.classifier._VOTERS", 100)
+    monkeypatch.setattr("kway.base.classifier.ENTRIES", 800)
     for a, b in zip(whole, (model.predict(Q), model.predict_proba(Q), *model.predict_topk(Q, 3))):
         np.testing.assert_array_equal(a, b)
 

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import kway
 from kway.errors import BudgetError, InputError
 from kway.neighbors import ExemplarClassifier
-from kway.neighbors.exemplar_svm import N_FOLDS, Problem, folds_of
+from kway.neighbors.exemplar_svm import N_FOLDS, ExemplarProblem, folds_of
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def small_problem(alpha=1e-2, positive=1.0):
     X, y = load_digits(return_X_y=True)
     X = X[:300] - X[:300].mean(axis=0)
     rows = np.column_stack([X / np.sqrt(np.square(X).sum(axis=1).mean()), np.ones(300)])
-    return Problem.of(rows, y[:300], alpha, positive)
+    return ExemplarProblem.of(rows, y[:300], alpha, positive)
 
 
 def test_gradients_are_those_of_the_objective():

@@ -11,8 +11,7 @@ import kway
 from kway.errors import InputError
 from kway.neighbors import NeighborsClassifier, Target
 from kway.neighbors.promise import ladder, lower_bound, make, search_probes
-from kway.neighbors.training_rows import without_self
-from kway.neighbors.trials import Asked, InOneSearch, OneByOne, Outcome
+from kway.neighbors.trials import Asked, Disagreement, InOneSearch, OneByOne, without_self
 
 DATA = os.environ.get("KWAY_DATA")
 
@@ -40,7 +39,7 @@ class Simulated:
         self.needs = rng.exponential(hardness, n)
 
     def ask(self, probes):
-        return Outcome(int((self.needs > probes).sum()), pays=probes <= 32)
+        return Disagreement(int((self.needs > probes).sum()), pays=probes <= 32)
 
 
 def test_promises_are_broken_no_more_often_than_the_confidence_says():
@@ -172,7 +171,7 @@ class Drawn:
         self.n, self.right, self.steps = len(rows), right[rows], steps
 
     def ask(self, probes):
-        return Outcome(int((~self.right[:, self.steps.index(probes)]).sum()), pays=True)
+        return Disagreement(int((~self.right[:, self.steps.index(probes)]).sum()), pays=True)
 
 
 def test_promises_on_real_digits_hold_on_the_whole_by_repetition():

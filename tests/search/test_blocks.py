@@ -5,8 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from kway.search import blocks
-from kway.search.blocks import empty_heaps, segment, top_products
+from kway.errors import InputError
+from kway.search import Flat, Landmarks, blocks
+from kway.search.blocks import block_scan, top_products
+from kway.search.distances import DISTANCES, EUCLIDEAN
+from kway.search.heaps import empty_heaps
+
+BY_NAME = {distance.name: distance for distance in DISTANCES}
 
 
 def brute(queries, rows, base):
@@ -47,7 +52,7 @@ def test_scans_equal_brute_force(kind, base, dtype, k, seed):
     rows = adversarial(kind, rng).astype(dtype)
     queries = np.concatenate([rows[:4], adversarial(kind, rng)[:9].astype(dtype)])
     heaps = empty_heaps(len(queries), k)
-    segment(rows, base).scan(queries, heaps)
+    block_scan(rows, BY_NAME[base]).scan(queries, heaps)
     ids, distances = heaps.neighbors()
     expected = brute(queries, rows, base)
     best = np.sort(expected, axis=1)[:, :k]
@@ -68,7 +73,7 @@ def test_few_queries_share_out_the_rows():
     rng = np.random.default_rng(0)
     rows, queries = rng.normal(size=(9000, 5)), rng.normal(size=(1, 5))
     heaps = empty_heaps(1, 9)
-    measured = segment(rows, "euclidean").scan(queries, heaps)
+    measured = block_scan(rows, EUCLIDEAN).scan(queries, heaps)
     assert heaps.neighbors().ids[0].tolist() == np.argsort(cdist(queries, rows)[0])[:9].tolist()
     assert measured < 900
 
@@ -80,7 +85,7 @@ def test_tiles_do_not_change_the_answer(monkeypatch):
     for tile in (2**10, 2**19):
         monkeypatch.setattr(blocks, "TILE", tile)
         heaps = empty_heaps(300, 7)
-        segment(rows, "euclidean").scan(queries, heaps)
+        block_scan(rows, EUCLIDEAN).scan(queries, heaps)
         answers.append(heaps.neighbors())
     np.testing.assert_array_equal(answers[0].ids, answers[1].ids)
     np.testing.assert_array_equal(answers[0].distances, answers[1].distances)
@@ -103,3 +108,17 @@ def test_top_products_ties_and_padding():
     found = top_products(np.ones((2, 3)), np.ones((4, 3)), 6)
     assert found.ids.tolist() == [[0, 1, 2, 3, -1, -1]] * 2
     assert np.isneginf(found.scores[:, 4:]).all()
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.0, "3", None, True, np.float64(1)])
+def test_k_is_checked_with_one_sentence(k):
+    index, rows = Landmarks(n_landmarks=2).build(np.eye(4)), np.eye(4)
+    calls = (
+        index.nearest,
+        index.search,
+        Flat().build(rows).nearest,
+        lambda q, k: index.nearest_by_probes(q, k, [1, 2]),
+    )
+    for call in (*calls, lambda q, k: top_products(q, rows, k)):
+        with pytest.raises(InputError, match=r"k must be a whole number of at least 1, got"):
+            call(rows, k)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from kway.search import Flat, Landmarks
-from kway.search.sketch import learn
+from kway.search import Flat, Int8, Landmarks, restore
+from kway.search.projection import learn_projection
 
 
 def images(n, seed=0, d=300):
@@ -72,15 +72,15 @@ def test_growing_places_the_landmarks_anew():
 
 
 @pytest.mark.parametrize("d", [20, 100, 300])
-def test_sketches_never_overstate(d):
+def test_projections_never_overstate(d):
     rows = images(600, d=d) + 3.0
-    sketch = learn(rows, centred=True, seed=0)
-    short, long, norms = sketch.of(rows)
+    projection = learn_projection(rows, centred=True, seed=0)
+    short, long, norms = projection.of(rows)
     pairs = np.random.default_rng(0).integers(600, size=(2, 500))
     true = np.linalg.norm(rows[pairs[0]].astype(float) - rows[pairs[1]], axis=1)
     for e in (short, long) if long.shape[1] else (short,):
         assert (np.linalg.norm(e[pairs[0]] - e[pairs[1]], axis=1) <= true * (1 + 1e-4) + 1e-4).all()
-    np.testing.assert_allclose(norms, np.linalg.norm(rows - sketch.mean, axis=1), rtol=1e-6)
+    np.testing.assert_allclose(norms, np.linalg.norm(rows - projection.mean, axis=1), rtol=1e-6)
 
 
 def test_far_from_the_origin():
@@ -88,3 +88,56 @@ def test_far_from_the_origin():
     index, exact = Landmarks().build(rows), Flat().build(rows).nearest(queries, 5)
     assert recall(index.nearest(queries, 5), exact) > 0.95
     assert (index.nearest(rows[:200], 1).distances == 0).all()
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "dot"])
+def test_codes_are_stored_searched_and_reranked(metric):
+    """Full rows beside codes: the answers of full rows, most of which are not read; codes alone: those of the codes."""
+    rows, queries = images(3000) + 0.3, images(150, seed=1) + 0.3
+    plain, both, codes = (Landmarks(store=s).build(rows, metric) for s in (None, Int8(), Int8(rerank=False)))
+    assert both._table.kept.codes is not None
+    assert codes._table.kept.full is None
+    for probes in (2, 24, plain.n_landmarks):
+        expected, found = plain.nearest(queries, 5, probes=probes), both.nearest(queries, 5, probes=probes)
+        np.testing.assert_array_equal(found.ids, expected.ids)
+        np.testing.assert_array_equal(found.distances, expected.distances)
+    assert both.touched_ < 60  # of 3,000 rows in all cells
+    decoded = Flat().build(codes.rows[:], metric).nearest(queries, 5)
+    np.testing.assert_array_equal(codes.nearest(queries, 5, probes=codes.n_landmarks).ids, decoded.ids)
+    assert recall(codes.nearest(queries, 5), plain.nearest(queries, 5)) > 0.9
+
+
+def test_codes_take_less_memory():
+    rows = images(3000)
+    plain, codes = Landmarks().build(rows), Landmarks(store=Int8(rerank=False)).build(rows)
+    assert codes.nbytes < 0.4 * plain.nbytes
+    assert codes.nbytes < 0.55 * rows.nbytes
+
+
+@pytest.mark.parametrize("store", [Int8(), Int8(rerank=False)], ids=str)
+def test_codes_survive_files_and_changes(store):
+    rows, queries = images(2500), images(60, seed=1)
+    index = Landmarks(store=store).build(rows[:2000])
+    index.add(rows[2000:])
+    assert index.remove(np.arange(0, 2500, 7)) == 358
+    facts, arrays = index.parts()
+    assert arrays["codes"].shape == (2142, 300)
+    assert ("rows" in arrays) == store.rerank
+    again = restore(facts, arrays)
+    left = np.delete(np.arange(2500), np.arange(0, 2500, 7))
+    every = index.n_landmarks
+    found = index.nearest(queries, 5, probes=every)
+    np.testing.assert_array_equal(again.nearest(queries, 5, probes=every).ids, found.ids)
+    exact = left[Flat().build(rows[left]).nearest(queries, 5).ids]
+    share = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(found.ids, exact)])
+    assert share == 1.0 if store.rerank else share > 0.9
+
+
+def test_a_file_without_codes_gets_them():
+    """0.1.0 kept no codes beside the full rows."""
+    index = Landmarks(store=Int8()).build(images(500))
+    facts, arrays = index.parts()
+    facts["recipe"]["store"] = {"rerank": True}
+    again = restore(facts, {name: array for name, array in arrays.items() if not name.startswith("codes")})
+    assert again.recipe == index.recipe
+    np.testing.assert_array_equal(again._table.kept.codes[:], index._table.kept.codes[:])

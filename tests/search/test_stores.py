@@ -1,6 +1,10 @@
 import numpy as np
+import pytest
 
-from kway.search.stores.int8 import code_errors, coded, coded_from
+from kway.errors import CombinationError
+from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, HAMMING, MANHATTAN
+from kway.search.stores.int8 import Int8
+from kway.search.stores.kept import KeptRows, store_from
 
 
 def rows(n=200, d=9):
@@ -9,27 +13,68 @@ def rows(n=200, d=9):
 
 
 def test_codes_are_within_half_a_step():
-    kept = coded(rows())
+    kept = Int8().encode(rows())
     assert kept.codes.dtype == np.int8
     assert (np.abs(kept[:] - rows()) <= 0.5001 * kept.scale[:, None] + 1e-6).all()
     np.testing.assert_allclose(kept[np.array([3, 1])], kept[:][[3, 1]])
 
 
 def test_errors_are_the_norms_of_what_is_lost():
-    kept = coded(rows())
+    kept = Int8().encode(rows())
     gaps = rows() - kept[:]
-    np.testing.assert_allclose(code_errors(rows(), kept, "euclidean"), np.linalg.norm(gaps, axis=1))
-    np.testing.assert_allclose(code_errors(rows(), kept, "manhattan"), np.abs(gaps).sum(axis=1))
+    np.testing.assert_allclose(kept.errors(rows(), EUCLIDEAN), np.linalg.norm(gaps, axis=1))
+    np.testing.assert_allclose(kept.errors(rows(), MANHATTAN), np.abs(gaps).sum(axis=1))
 
 
 def test_append_take_and_restore():
-    kept = coded(rows()[:150])
-    both = kept.append(coded(rows()[150:], kept.centre))
+    kept = Int8().encode(rows()[:150])
+    both = kept.join(kept.like(rows()[150:]))
     assert both.shape == (200, 9)
     np.testing.assert_array_equal(both.take(np.array([160, 2])).codes, both.codes[[160, 2]])
-    np.testing.assert_array_equal(coded_from(both.arrays())[:], both[:])
+    np.testing.assert_array_equal(Int8().restore(both.arrays())[:], both[:])
 
 
 def test_equal_rows_lose_nothing():
-    kept = coded(np.full((4, 3), 2.5))
+    kept = Int8().encode(np.full((4, 3), 2.5))
     np.testing.assert_array_equal(kept[:], 2.5)
+
+
+def test_errors_under_cosine_are_of_unit_rows():
+    given = rows()
+    kept = Int8().encode(given)
+    u, v = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (given, kept[:].astype(float)))
+    np.testing.assert_allclose(kept.errors(given, COSINE), np.linalg.norm(u - v, axis=1))
+
+
+@pytest.mark.parametrize("distance", DISTANCES, ids=str)
+def test_what_cannot_be_coded_is_refused(distance):
+    if distance.coded:
+        Int8().check(distance, sparse=False)
+        with pytest.raises(CombinationError, match="sparse rows"):
+            Int8().check(distance, sparse=True)
+    else:
+        with pytest.raises(CombinationError, match=distance.name):
+            Int8().check(distance, sparse=False)
+    assert not HAMMING.coded
+
+
+@pytest.mark.parametrize("store", [None, Int8(), Int8(rerank=False)], ids=str)
+def test_kept_rows_join_drop_and_come_back(store):
+    given = rows().astype(np.float32)
+    kept = KeptRows.of(given[:150], store)
+    both = kept.join(kept.like(given[150:])).drop(np.array([0, 199])).take(np.arange(198)[::-1])
+    expected = given[1:199][::-1]
+    if store is None or store.rerank:
+        np.testing.assert_array_equal(both.best, expected)
+    else:
+        assert np.abs(both.best[:] - expected).max() < 0.3
+    arrays = both.arrays()
+    again = KeptRows.from_arrays(arrays.get("rows"), store, arrays)
+    np.testing.assert_array_equal(again.scanned[:], both.scanned[:])
+    assert again.nbytes == both.nbytes
+
+
+def test_stores_by_their_facts():
+    for store in (Int8(), Int8(rerank=False)):
+        assert store_from(store.facts()) == store
+    assert store_from({"rerank": False}) == Int8(rerank=False)  # as 0.1.0 wrote it

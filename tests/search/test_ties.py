@@ -1,9 +1,14 @@
-"""Distances that are equal on paper are ties in float32, and go to the lower position."""
+"""The one order of answers: by the distance given, then by the lower position, and every distance is that of its id."""
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from kway.search import Flat, KDTree, Landmarks
+import kway
+from kway.errors import CombinationError
+from kway.search import LSH, Flat, Int8, KDTree, Landmarks
+from kway.search.pairwise import pairwise
 
 
 def pixels(n=60, d=64, total=8000, seed=0):
@@ -40,3 +45,69 @@ def test_float64_keeps_its_own_digits():
     rows = np.array([[1.0 + 1e-12], [1.0]])
     assert Flat().build(rows).nearest(np.zeros((1, 1)), 1).ids.tolist() == [[1]]
     assert Flat().build(rows.astype(np.float32)).nearest(np.zeros((1, 1), np.float32), 1).ids.tolist() == [[0]]
+
+
+RECIPES = [Flat(), Flat(store=Int8()), Flat(store=Int8(rerank=False)), KDTree(), Landmarks(6, probes=6), LSH()]
+RECIPES += [Landmarks(6, probes=6, store=Int8())]
+
+
+def drawn(kind, dtype, rng, n, d):
+    """Rows whose distances tie, in float32 if not in float64."""
+    if kind == "offset":  # 1000.00006 and 1000 are two float32 numbers, and equally far from -30
+        rows = 1000 + 6e-5 * rng.integers(0, 3, size=(n, d))
+    elif kind == "integers":
+        rows = rng.integers(-2, 3, size=(n, d)).astype(float)
+    elif kind == "pixels":
+        rows = rng.integers(0, 256, size=(n, d)) / np.float32(255)
+    else:
+        rows = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-3, 4)
+    return rows.astype(dtype)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    recipe=st.sampled_from(RECIPES),
+    metric=st.sampled_from(["euclidean", "manhattan", "cosine", "dot"]),
+    kind=st.sampled_from(["offset", "integers", "pixels", "plain"]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    k=st.sampled_from([1, 3, 20]),
+    seed=st.integers(0, 1000),
+)
+def test_ids_and_distances_agree_in_every_index(recipe, metric, kind, dtype, k, seed):
+    try:
+        recipe.check(kway.search.pick_metric(metric))
+    except CombinationError:
+        return
+    rng = np.random.default_rng(seed)
+    rows = drawn(kind, dtype, rng, 120, 3)
+    queries = np.concatenate([drawn(kind, dtype, rng, 5, 3), np.full((1, 3), -30, dtype)])
+    index = recipe.build(rows, metric)
+    found = index.nearest(queries, k)
+    store = getattr(recipe, "store", None)
+    kept = rows if store is None or store.rerank else index.rows[:]
+    true = pairwise(queries, kept, metric)  # (q, n) float64
+    mine = np.take_along_axis(true, found.ids, axis=1)
+    size = np.abs(true).max()
+    np.testing.assert_allclose(found.distances, mine, rtol=np.finfo(dtype).eps, atol=1e-12 * size + 1e-15)
+    steps = np.diff(found.distances, axis=1)
+    assert (steps >= 0).all()
+    assert (np.diff(found.ids, axis=1)[steps == 0] > 0).all()
+    everything = index.nearest(queries, len(rows))  # all rows in order: k of them are its first k
+    if recipe.name != "lsh":
+        np.testing.assert_array_equal(found.ids, everything.ids[:, :k])
+        np.testing.assert_array_equal(found.distances, everything.distances[:, :k])
+
+
+@pytest.mark.parametrize("recipe", RECIPES[:2] + RECIPES[3:], ids=str)
+def test_what_float32_cannot_tell_apart_goes_by_position(recipe):
+    rows = np.array([[1000.00006], [1000.0]] * 3, np.float32)
+    found = recipe.build(rows, "euclidean").nearest(np.array([[-30.0]], np.float32), 4)
+    assert found.ids.tolist() == [[0, 1, 2, 3]]
+    assert found.distances.tolist() == [[1030.0] * 4]
+
+
+def test_beyond_the_range_of_float32():
+    rows = np.array([[3e38, 3e38], [-3e38, -3e38], [0, 0]], np.float32)
+    found = Flat().build(rows, "manhattan").nearest(np.array([[3e38, 3e38]], np.float32), 3)
+    assert found.ids.tolist() == [[0, 1, 2]]
+    assert found.distances[0, 1] == np.finfo(np.float32).max

@@ -1,20 +1,22 @@
 """Confidence: meta-estimators around any classifier, kway's or scikit-learn's.
 
-TemperatureScaledClassifier   probabilities that mean what they say            temperature, sharpness, logscores
-ConformalClassifier           sets that hold the label with a promised chance  conformal, nonconformity, ranking, sets
-OpenSetClassifier             "unknown", with a promised false-reject rate     openset, scores, impostors
-openset_table                 scores of being known against each other         table
-expected_calibration_error, reliability                                        reliability
-
-Every promise comes from rows that the estimator did not learn from (heldout); wrapper is what the three share.
+temperature.py          TemperatureScaledClassifier: probabilities that mean what they say
+  log_scores.py           z whose softmax is the estimator's    best_temperature.py  the T of least log loss
+conformal.py            ConformalClassifier: sets that hold the label with a promised chance
+  nonconformity.py        how odd a class would be    ranking.py  lists as long as it takes    sets.py  the sets
+openset.py              OpenSetClassifier: "unknown", with a promised false-reject rate
+  known_scores.py         how known a row looks       impostors.py  how many strangers get in
+  openset_comparison.py   openset_table: scores of being known against each other
+reliability.py          expected_calibration_error and reliability: how far probabilities are from what happens
+wrapper.py, heldout.py  what the three share: an estimator inside, and rows that it did not learn from
 """
 
 from kway.confidence.conformal import ConformalClassifier, CoveragePromise
 from kway.confidence.impostors import FalseAccepts
 from kway.confidence.openset import OpenSetClassifier, OpenSetPromise
+from kway.confidence.openset_comparison import Outcome, openset_table, table_text
 from kway.confidence.reliability import Reliability, expected_calibration_error, reliability
 from kway.confidence.sets import PredictionSets
-from kway.confidence.table import Outcome, openset_table, table_text
 from kway.confidence.temperature import TemperatureScaledClassifier
 
 __all__ = [

@@ -20,14 +20,17 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from kway.base import refuse_above_budget
+from kway.base.budget import refuse_above_budget
+from kway.base.inside import DelegatedAnswers
+from kway.base.parameters import between, check
 from kway.confidence import heldout
 from kway.confidence.nonconformity import pick_method
-from kway.confidence.ranking import Ranked, settle
+from kway.confidence.ranking import Ranked, ask_until_settled
 from kway.confidence.sets import PredictionSets, collect
-from kway.confidence.wrapper import Wrapper
+from kway.confidence.wrapper import ConfidenceWrapper
 from kway.data.labels import Labels, encode_as
-from kway.errors import CombinationError, InputError
+from kway.data.row_blocks import rows_at
+from kway.errors import CombinationError
 
 _ROUNDING = 1e-9  # (m + 1) * coverage in floats may land this much above a whole number
 
@@ -63,7 +66,7 @@ class CoveragePromise:
         )
 
 
-class ConformalClassifier(Wrapper):
+class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
     """Sets of labels with a coverage guarantee, around any classifier with probabilities.
 
     Parameters
@@ -110,6 +113,7 @@ class ConformalClassifier(Wrapper):
     def fit(self, X: Any, y: Any) -> ConformalClassifier:
         """Learn the estimator from a part of the rows, and the thresholds from the rest."""
         self._check_parameters()
+        self._forget()
         X, labels = self._given(X, y)
         rng = self._rng()
         if self._is_prefit():
@@ -118,9 +122,9 @@ class ConformalClassifier(Wrapper):
         else:
             learn, held = split = heldout.one_split(self.cv, X, labels.codes, rng)
             heldout.check_learned(labels.codes, split, labels.classes)
-            self._adopt(self._learn(heldout.take(X, learn), Labels(labels.classes, labels.codes[learn])))
+            self._adopt(self._learn(rows_at(X, learn), Labels(labels.classes, labels.codes[learn])))
         codes = labels.codes[held]
-        scores = self._label_scores(heldout.take(X, held), codes, rng) if len(held) else np.empty(0)
+        scores = self._label_scores(rows_at(X, held), codes, rng) if len(held) else np.empty(0)
         self.thresholds_ = self._thresholds(scores, codes)
         short = int(np.count_nonzero(np.isinf(self.thresholds_)))
         self.promise_ = CoveragePromise(
@@ -131,8 +135,7 @@ class ConformalClassifier(Wrapper):
     def _check_parameters(self) -> None:
         heldout.check_cv(self.cv, folds=False)
         pick_method(self.method)
-        if not 0 < self.coverage < 1:
-            raise InputError(f"coverage must be between 0 and 1, got {self.coverage!r}")
+        check(self, coverage=between(0, 1))
         if not hasattr(self._unfitted(), "predict_proba"):
             raise CombinationError(
                 f"{type(self._unfitted()).__name__} has no predict_proba, which prediction sets are made from; "
@@ -150,7 +153,7 @@ class ConformalClassifier(Wrapper):
             found[rows] = np.where(own.any(axis=1), scores[np.arange(len(rows)), own.argmax(axis=1)], np.nan)
             return own.any(axis=1)
 
-        settle(self.estimator_, X, decide)
+        ask_until_settled(self.estimator_, X, decide)
         return np.where(np.isnan(found), np.inf, found)
 
     def _thresholds(self, scores: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -185,19 +188,19 @@ class ConformalClassifier(Wrapper):
             return done
 
         if len(always) < len(limits):
-            settle(self.estimator_, X, decide)
+            ask_until_settled(self.estimator_, X, decide)
         rows_of.append(np.repeat(np.arange(n), len(always)))
         codes_of.append(np.tile(always, n))
         if not self.allow_empty:
             empty = np.setdiff1d(np.arange(n), np.concatenate(rows_of))
             rows_of.append(empty)
-            codes_of.append(self._best(X, empty))
+            codes_of.append(self._winners(X, empty))
         return collect(rows_of, codes_of, n, self.classes_)
 
-    def _best(self, X: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _winners(self, X: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         if not len(rows):
             return rows
-        return encode_as(self.predict(heldout.take(X, rows)), self.classes_)
+        return encode_as(self.predict(rows_at(X, rows)), self.classes_)
 
     def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         return {"promise": asdict(self.promise_)}, {"thresholds": self.thresholds_}

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import _safe_indexing
 
-from kway.compute.threads import spans
+from kway.data.row_blocks import cut
 from kway.errors import InputError
 
 ENTRIES = 2**22  # numbers of a (rows, classes) table that are held at once
@@ -30,19 +29,9 @@ class Split(NamedTuple):
     held: NDArray[np.int64]
 
 
-def take(X: Any, rows: NDArray[np.int64]) -> Any:
-    """These rows of an array, a sparse matrix, a frame or a list."""
-    return _safe_indexing(X, rows)
-
-
 def blocks(X: Any, n: int, n_columns: int) -> Iterator[Any]:
     """X in blocks of rows, each with at most ENTRIES numbers in a table of that many columns."""
-    parts = spans(n, max(1, ENTRIES // max(1, n_columns)))
-    if len(parts) <= 1:
-        yield X
-        return
-    for part in parts:
-        yield take(X, np.arange(part.start, part.stop))
+    return cut(X, n, max(1, ENTRIES // max(1, n_columns)))
 
 
 def is_share(cv: Any) -> bool:

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from kway.confidence import heldout
-from kway.confidence.scores import Scorer
+from kway.confidence.known_scores import Scorer
 from kway.data.labels import Labels
+from kway.data.row_blocks import rows_at
 
 CONFIDENCE = 0.95
 GIVEN, LEFT_OUT = "rows labelled unknown", "classes left out"
@@ -32,7 +33,7 @@ _MOST_ROWS = 4000  # known and impostor rows scored a trial: five groups bound a
 _ROUNDING = 1e-9
 
 
-class Trial(NamedTuple):
+class ImpostorTrial(NamedTuple):
     """One score in one trial: known (m,) and impostor (i,) scores, the impostors' classes (i,), the threshold."""
 
     known: NDArray[np.float64]
@@ -92,32 +93,32 @@ class Study:
         n_groups = max(n_groups, -(-width // (width - 2)))  # a group leaves two classes at least
         return [np.sort(part) for part in np.array_split(self.rng.permutation(width), n_groups) if len(part)]
 
-    def leave_out(self, group: NDArray[np.int64]) -> list[Trial]:
+    def leave_out(self, group: NDArray[np.int64]) -> list[ImpostorTrial]:
         """One trial a score: the group's rows are the impostors."""
         out = np.isin(self.labels.codes, group)
         impostors = np.flatnonzero(out)
         shown = self.labels.classes[self.labels.codes[impostors]]
-        return self.against(np.flatnonzero(~out), heldout.take(self.X, impostors), shown)
+        return self.against(np.flatnonzero(~out), rows_at(self.X, impostors), shown)
 
     def _some(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """As many of the rows as a trial scores."""
         return rows if len(rows) <= _MOST_ROWS else np.sort(self.rng.permutation(rows)[:_MOST_ROWS])
 
-    def against(self, known: NDArray[np.int64], X_out: Any, shown: NDArray) -> list[Trial]:
+    def against(self, known: NDArray[np.int64], X_out: Any, shown: NDArray) -> list[ImpostorTrial]:
         """One trial a score: fit on a part of the known rows, the threshold from the rest, then these impostors."""
         split = heldout.hold_out(self.labels.codes[known], _SHARE, self.rng)
         learn, held = known[split.learn], known[split.held]
-        X_in = heldout.take(self.X, learn)
+        X_in = rows_at(self.X, learn)
         present, codes = np.unique(self.labels.codes[learn], return_inverse=True)
         estimator = self.learn(X_in, Labels(self.labels.classes[present], codes))
-        X_held, n_out = heldout.take(self.X, self._some(held)), len(shown)
+        X_held, n_out = rows_at(self.X, self._some(held)), len(shown)
         if n_out > _MOST_ROWS:
             some = self._some(np.arange(n_out))
-            X_out, shown = heldout.take(X_out, some), shown[some]
+            X_out, shown = rows_at(X_out, some), shown[some]
         trials = []
         for score in self.bind(self.names, estimator, X_in):
             inside = score(X_held) if len(held) else np.empty(0)
-            trials.append(Trial(inside, score(X_out), shown, reject_threshold(inside, self.rate)))
+            trials.append(ImpostorTrial(inside, score(X_out), shown, reject_threshold(inside, self.rate)))
         return trials
 
 
@@ -137,7 +138,7 @@ def run(study: Study, n_groups: int, given: Any, n_given: int, unknown: Any) -> 
     return tuple(sorted(reports, key=lambda report: -report.auroc))
 
 
-def summary(name: str, kind: str, trials: list[Trial], confidence: float) -> FalseAccepts:
+def summary(name: str, kind: str, trials: list[ImpostorTrial], confidence: float) -> FalseAccepts:
     """The trials of one score, together."""
     accepted = np.concatenate([trial.impostors >= trial.threshold for trial in trials])
     shown, place = np.unique(np.concatenate([trial.classes for trial in trials]), return_inverse=True)

@@ -1,6 +1,6 @@
 """OpenSetClassifier: "unknown" is an answer, and how often it is wrong about known rows is promised beforehand.
 
-    s(x)        score of being known, higher is more known             (scores.py)
+    s(x)        score of being known, higher is more known             (known_scores.py)
     t           the floor((m + 1) rate)-th smallest score of m held-out rows; -inf where m is too small
     predict     the estimator's label where s(x) >= t, else the unknown label      P(reject | known) <= rate, every m
 
@@ -18,12 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from kway.base.inside import DelegatedAnswers, prefixed, under
+from kway.base.parameters import between, check, whole
 from kway.confidence import heldout, impostors
 from kway.confidence.heldout import Split
-from kway.confidence.impostors import FalseAccepts, Study, Trial, reject_threshold
-from kway.confidence.scores import Scorer, candidates, check_score, make_scorers
-from kway.confidence.wrapper import Given, Wrapper
+from kway.confidence.impostors import FalseAccepts, ImpostorTrial, Study, reject_threshold
+from kway.confidence.known_scores import Scorer, candidates, check_score, make_scorers
+from kway.confidence.wrapper import ConfidenceWrapper, Given
 from kway.data.labels import Labels
+from kway.data.row_blocks import rows_at
 from kway.errors import InputError
 from kway.search.auto import restore
 
@@ -58,7 +61,7 @@ class OpenSetPromise:
         return said if self.false_accepts is None else f"{said}; {self.false_accepts}"
 
 
-class Verdict(NamedTuple):
+class KnownVerdict(NamedTuple):
     """Why each row got its answer: (n,) each, and the threshold that the score of being known was held against."""
 
     labels: NDArray  # as `predict`
@@ -68,7 +71,7 @@ class Verdict(NamedTuple):
     threshold: float
 
 
-class OpenSetClassifier(Wrapper):
+class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
     """A classifier that may answer "unknown".
 
     Parameters
@@ -130,6 +133,7 @@ class OpenSetClassifier(Wrapper):
     def fit(self, X: Any, y: Any) -> OpenSetClassifier:
         """Learn the estimator and the score from a part of the rows, and the threshold from the rest."""
         self._check_parameters()
+        self._forget()
         rows, every = self._given(X, y, *([] if self.unknown is None else [self._fitting_unknown()]))
         (X, labels), X_out, known = self._known(rows, every)
         n_out = int(np.count_nonzero(~known))
@@ -141,13 +145,13 @@ class OpenSetClassifier(Wrapper):
         else:
             learn, held = split = self._split(Given(rows, every), labels.codes, known, rng)
             heldout.check_learned(labels.codes, split, labels.classes)
-            X_in, own = heldout.take(X, learn), Labels(labels.classes, labels.codes[learn])
+            X_in, own = rows_at(X, learn), Labels(labels.classes, labels.codes[learn])
             self._adopt(self._learn(X_in, own))
             reports = self._study(Given(X_in, own), X_out, n_out, rng)
         self.false_accepts_ = reports
         (self._scorer,) = self._bind([self._chosen(X_in)], self.estimator_, X_in)
         self.score_ = self._scorer.name
-        scores = self._scorer(heldout.take(X, held)) if len(held) else np.empty(0)
+        scores = self._scorer(rows_at(X, held)) if len(held) else np.empty(0)
         self.threshold_ = reject_threshold(scores, self.false_rejects)
         if self._is_prefit() and n_out:
             self.false_accepts_ = (self._measured(scores, self._scorer(X_out)),)
@@ -158,12 +162,7 @@ class OpenSetClassifier(Wrapper):
     def _check_parameters(self) -> None:
         heldout.check_cv(self.cv, folds=False)
         check_score(self.score_by)
-        if not 0 < self.false_rejects < 1:
-            raise InputError(f"false_rejects must be between 0 and 1, got {self.false_rejects!r}")
-        if not isinstance(self.class_groups, int | np.integer) or self.class_groups < 0:
-            raise InputError(f"class_groups must be a whole number of at least 0, got {self.class_groups!r}")
-        if not isinstance(self.n_neighbors, int | np.integer) or self.n_neighbors < 1:
-            raise InputError(f"n_neighbors must be a whole number of at least 1, got {self.n_neighbors!r}")
+        check(self, false_rejects=between(0, 1), class_groups=whole(0), n_neighbors=whole(1))
 
     def _fitting_unknown(self) -> Any:
         """The unknown label given, checked against the classes of an estimator that is fitted already."""
@@ -184,8 +183,8 @@ class OpenSetClassifier(Wrapper):
         out = labels.codes == code[0]
         codes = labels.codes[~out]
         known = Labels(np.delete(labels.classes, code[0]), codes - (codes > code[0]))
-        given = Given(heldout.take(X, np.flatnonzero(~out)), known)
-        return given, heldout.take(X, np.flatnonzero(out)), ~out
+        given = Given(rows_at(X, np.flatnonzero(~out)), known)
+        return given, rows_at(X, np.flatnonzero(out)), ~out
 
     def _split(self, every: Given, codes: NDArray[np.int64], known: NDArray[np.bool_], rng: Any) -> Split:
         """Known rows to learn from and held out; row numbers that were given count the unknown rows as well."""
@@ -203,7 +202,7 @@ class OpenSetClassifier(Wrapper):
 
     def _measured(self, known: NDArray[np.float64], strangers: NDArray[np.float64]) -> FalseAccepts:
         """What the threshold itself does against rows labelled unknown."""
-        trial = Trial(known, strangers, np.full(len(strangers), self.unknown_), self.threshold_)
+        trial = ImpostorTrial(known, strangers, np.full(len(strangers), self.unknown_), self.threshold_)
         return impostors.summary(self.score_, impostors.GIVEN, [trial], impostors.CONFIDENCE)
 
     def _chosen(self, X_in: Any) -> str:
@@ -231,7 +230,7 @@ class OpenSetClassifier(Wrapper):
         """Labels (n,), the unknown label where the score of being known is below the threshold."""
         return self.explain(X).labels
 
-    def explain(self, X: Any) -> Verdict:
+    def explain(self, X: Any) -> KnownVerdict:
         """The answers with the evidence: the estimator's own label, the score of being known, the threshold."""
         check_is_fitted(self, "estimator_")
         own = np.asarray(self.estimator_.predict(X))
@@ -239,7 +238,7 @@ class OpenSetClassifier(Wrapper):
         rejected = scores < self.threshold_
         labels = own.astype(_common_dtype(self.classes_, self.unknown_))
         labels[rejected] = self.unknown_
-        return Verdict(labels, own, scores, rejected, self.threshold_)
+        return KnownVerdict(labels, own, scores, rejected, self.threshold_)
 
     # ---- model files
 
@@ -249,9 +248,7 @@ class OpenSetClassifier(Wrapper):
         if self._scorer.index is None:
             return facts | {"index": None}, {}
         index, arrays = self._scorer.index.parts()
-        return facts | {"index": index, "spreads": self._scorer.spreads}, {
-            _INDEX + name: array for name, array in arrays.items()
-        }
+        return facts | {"index": index, "spreads": self._scorer.spreads}, prefixed(_INDEX, arrays)
 
     def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self.unknown_ = facts["unknown"]
@@ -262,8 +259,7 @@ class OpenSetClassifier(Wrapper):
         self.score_, self.threshold_ = self.promise_.score, self.promise_.threshold
         self._scorer = Scorer(self.score_, self.estimator_, None, int(self.n_neighbors))
         if facts["index"] is not None:
-            parts = {name.removeprefix(_INDEX): array for name, array in arrays.items()}
-            index, spreads = restore(facts["index"], parts), tuple(facts["spreads"])
+            index, spreads = restore(facts["index"], under(_INDEX, arrays)), tuple(facts["spreads"])
             self._scorer = replace(self._scorer, index=index, spreads=spreads)
 
 

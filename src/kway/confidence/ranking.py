@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 
+from kway.base.best_columns import best_columns
 from kway.compute.threads import spans
-from kway.confidence.heldout import ENTRIES, take
+from kway.confidence.heldout import ENTRIES
+from kway.data.row_blocks import rows_at
 
 _FIRST = 8  # classes asked for first
 
@@ -40,25 +42,7 @@ def ranked(estimator: Any, X: Any, k: int) -> Ranked:
     return Ranked(order, np.take_along_axis(table, order, axis=1), k == len(classes))
 
 
-def best_columns(table: NDArray[np.float64], k: int) -> NDArray[np.int64]:
-    """The k largest of each row (q, k), largest first, equals by the lower column, without sorting whole rows.
-
-    >>> best_columns(np.array([[1.0, 3.0, 2.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0]]), 2)
-    array([[1, 3]])
-    """
-    width = table.shape[1]
-    if 4 * k >= width:
-        return np.argsort(-table, axis=1, kind="stable")[:, :k]
-    last = np.partition(table, width - k, axis=1)[:, width - k, None]  # (q, 1) the k-th largest
-    above, level = table > last, table == last
-    room = k - above.sum(axis=1, keepdims=True)
-    chosen = above | (level & (np.cumsum(level, axis=1) <= room))
-    columns = np.nonzero(chosen)[1].reshape(-1, k)
-    order = np.argsort(-np.take_along_axis(table, columns, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(columns, order, axis=1)
-
-
-def settle(estimator: Any, X: Any, decide: Decide) -> None:
+def ask_until_settled(estimator: Any, X: Any, decide: Decide) -> None:
     """Call `decide(rows, lists)` with longer and longer lists; it keeps what it needs and says which rows are done.
 
     A list of every class is the last.
@@ -71,7 +55,7 @@ def settle(estimator: Any, X: Any, decide: Decide) -> None:
         left = []
         for part in spans(len(waiting), max(1, ENTRIES // k)):
             rows = waiting[part]
-            block = X if len(rows) == n else take(X, rows)
+            block = X if len(rows) == n else rows_at(X, rows)
             done = decide(rows, ranked(estimator, block, k))
             left.append(rows[~done])
         if k == width:

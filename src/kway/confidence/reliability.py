@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kway.base.parameters import whole
 from kway.data.labels import encode_as
 from kway.errors import InputError
 
@@ -58,8 +59,7 @@ def expected_calibration_error(
 
 def reliability_of(confidence: NDArray, right: NDArray[np.bool_], bins: int = 15) -> Reliability:
     """The same from the confidence (n,) of each answer and whether it was right (n,)."""
-    if not isinstance(bins, int | np.integer) or bins < 1:
-        raise InputError(f"bins must be a whole number of at least 1, got {bins!r}")
+    whole(1).check("bins", bins)
     edges = np.linspace(0.0, 1.0, int(bins) + 1)
     place = np.clip(np.ceil(np.asarray(confidence, np.float64) * bins).astype(np.int64) - 1, 0, bins - 1)
     count = np.bincount(place, minlength=bins)

@@ -1,7 +1,7 @@
 """TemperatureScaledClassifier: p = softmax(z / T), one number T > 0 learned on held-out rows; the answer never changes.
 
-z are the estimator's log-scores (logscores.py), T minimises their log loss (sharpness.py). T > 1 softens an estimator
-that is too sure, T < 1 sharpens one that is not sure enough.
+z are the estimator's log-scores (log_scores.py), T minimises their log loss (best_temperature.py). T > 1 softens an
+estimator that is too sure, T < 1 sharpens one that is not sure enough.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from kway.base import refuse_above_budget
+from kway.base.best_columns import best_columns
 from kway.confidence import heldout
+from kway.confidence.best_temperature import TemperatureFit, best_temperature
 from kway.confidence.heldout import ENTRIES, Split
-from kway.confidence.logscores import SCORES, LogScores, pick_source, raw, smoothing_of
-from kway.confidence.ranking import best_columns
+from kway.confidence.log_scores import SCORES, LogScores, pick_source, smoothing_of, stated_values
 from kway.confidence.reliability import Reliability, reliability_of
-from kway.confidence.sharpness import TemperatureFit, best_temperature
-from kway.confidence.wrapper import Given, Wrapper
+from kway.confidence.wrapper import ConfidenceWrapper, Given
 from kway.data.labels import Labels
+from kway.data.row_blocks import rows_at
+from kway.log_loss import log_loss
 from kway.search.index import TopK
 
 _MOST = 4 * ENTRIES  # scores of held-out rows kept at once; one number needs few rows, so more are sampled
@@ -30,7 +30,7 @@ _PROBED = 200  # rows that tell where log-scores come from
 _BINS = 15
 
 
-class TemperatureScaledClassifier(Wrapper):
+class TemperatureScaledClassifier(ConfidenceWrapper):
     """Probabilities that mean what they say, for any classifier with scores or probabilities.
 
     Parameters
@@ -69,13 +69,14 @@ class TemperatureScaledClassifier(Wrapper):
     def fit(self, X: Any, y: Any) -> TemperatureScaledClassifier:
         """Learn the estimator from X (n, d) and y (n,), and T from rows that it did not see."""
         heldout.check_cv(self.cv, folds=True)
+        self._forget()
         given = self._given(X, y)
         fitted = self._prefit() if self._is_prefit() else self._learn(*given)
         self._adopt(fitted)
         n = len(given.labels.codes)
         rng = self._rng()
         probed = rng.permutation(n)[:_PROBED]
-        source = pick_source(fitted, heldout.take(given.X, np.sort(probed)))
+        source = pick_source(fitted, rows_at(given.X, np.sort(probed)))
         values, codes = self._held_out(given, source, rng)
         smoothing = 0.0 if source == SCORES else smoothing_of(values, codes)
         self._log_scores = LogScores(source, smoothing)
@@ -101,8 +102,8 @@ class TemperatureScaledClassifier(Wrapper):
             estimator = self.estimator_
             if not self._is_prefit():
                 labels = Labels(given.labels.classes, codes[learn])
-                estimator = self._learn(heldout.take(given.X, learn), labels)
-            values.append(raw(estimator, heldout.take(given.X, held), source, len(held)))
+                estimator = self._learn(rows_at(given.X, learn), labels)
+            values.append(stated_values(estimator, rows_at(given.X, held), source, len(held)))
             own.append(codes[held])
         return np.concatenate(values), np.concatenate(own)
 
@@ -127,34 +128,23 @@ class TemperatureScaledClassifier(Wrapper):
 
     # ---- answers
 
-    def _scaled(self, X: Any) -> NDArray[np.float64]:
-        return self._log_scores(self.estimator_, X) / self.temperature_
+    def _scores(self, rows: Any) -> NDArray[np.float64]:
+        """z / T (m, K)."""
+        return self._log_scores(self.estimator_, rows) / self.temperature_
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """softmax(z / T) (n, K)."""
-        check_is_fitted(self, "estimator_")
-        refuse_above_budget(_num_samples(X), len(self.classes_), 8, "predict_proba")
-        return softmax(self._scaled(X), axis=1)
+    def _probabilities(self, scores: NDArray) -> NDArray:
+        return softmax(scores, axis=1)
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """z / T (n, K); of two classes, the second's less the first's (n,)."""
-        check_is_fitted(self, "estimator_")
-        refuse_above_budget(_num_samples(X), len(self.classes_), 8, "decision_function")
-        z = self._scaled(X)
-        return z[:, 1] - z[:, 0] if z.shape[1] == 2 else z
+    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        z = self._scores(rows)
+        codes = best_columns(z, k)
+        return TopK(codes, np.take_along_axis(softmax(z, axis=1), codes, axis=1))
 
-    def predict_topk(self, X: Any, k: int = 5) -> TopK:
-        """The k best labels of each row and their probabilities, best first; z is held a block of rows at a time."""
-        check_is_fitted(self, "estimator_")
-        width = len(self.classes_)
-        k = min(k, width)
-        ids, scores = [], []
-        for block in heldout.blocks(X, _num_samples(X), width):
-            p = softmax(self._scaled(block), axis=1)
-            best = best_columns(p, k)
-            ids.append(best)
-            scores.append(np.take_along_axis(p, best, axis=1))
-        return TopK(self.classes_[np.concatenate(ids)], np.concatenate(scores))
+    def _entries(self) -> int:
+        return len(self.classes_)
+
+    def _answer_type(self, rows: Any) -> np.dtype:
+        return np.dtype(np.float64)
 
     # ---- model files
 
@@ -181,11 +171,11 @@ class TemperatureScaledClassifier(Wrapper):
 
 
 def _report(p: NDArray[np.float64], codes: NDArray[np.int64]) -> tuple[float, Reliability | None]:
-    """Log loss and reliability of probabilities (m, K); a probability of 0 counts as the smallest step from 1."""
+    """Log loss and reliability of probabilities (m, K)."""
     if not len(p):
         return np.nan, None
-    own = np.maximum(p[np.arange(len(p)), codes], np.finfo(np.float64).eps)
-    return float(-np.log(own).mean()), reliability_of(p.max(axis=1), p.argmax(axis=1) == codes, _BINS)
+    own = p[np.arange(len(p)), codes]
+    return log_loss(own), reliability_of(p.max(axis=1), p.argmax(axis=1) == codes, _BINS)
 
 
 def _error(shape: Reliability | None) -> float:

@@ -6,11 +6,13 @@
 
 The input's float dtype is kept; float16 and integers become float32 (float64 where an integer would be rounded).
 Queries that are answered block by block are converted block by block too (`blocks=True`, kway.data.row_blocks).
+Every call passes once: rows handed on to an index are `checked`.
 scikit-learn's `validate_data` does the checking, so its messages are the ones that users and its checks know.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,16 @@ Rows = Any  # (n, d): NDArray[float32 | float64] or scipy CSR of the same
 _EXACT_IN_FLOAT32 = 2**24
 
 
+@dataclass(frozen=True)
+class _Checked:
+    rows: Rows
+
+
+def checked(rows: Rows) -> Any:
+    """Rows that have passed the gate, for an index: it takes them as they are and does not look at each value again."""
+    return _Checked(rows)
+
+
 def rows(estimator: Any, X: Any, *, reset: bool, sparse: bool = True, blocks: bool = False) -> Rows:
     """Checked (n, d) rows; `reset` at fit, where the number and names of features are learned.
 
@@ -38,14 +50,14 @@ def rows(estimator: Any, X: Any, *, reset: bool, sparse: bool = True, blocks: bo
     try:
         if blocks and _needs_copy(X):
             return _stored(estimator, X, reset)
-        checked = validate_data(
+        passed = validate_data(
             estimator, X, reset=reset, dtype="numeric", order="C", accept_sparse="csr" if sparse else False
         )
-        if checked.dtype == object:  # frames with columns of several kinds pass unconverted
-            checked = check_array(checked.astype(np.float64), input_name="X")
+        if passed.dtype == object:  # frames with columns of several kinds pass unconverted
+            passed = check_array(passed.astype(np.float64), input_name="X")
     except (ValueError, np.exceptions.DTypePromotionError) as error:
         raise explained(error, X) from error
-    return _floats(checked)
+    return _floats(_canonical(sp.csr_matrix(passed)) if sp.issparse(passed) else passed)
 
 
 def _needs_copy(X: Any) -> bool:
@@ -84,7 +96,12 @@ def rows_and_labels(
 
 
 def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
-    """Checked rows for functions that are not estimators (pairwise, indexes); one row may be 1-D; CSR if `sparse`."""
+    """Checked rows for functions that are not estimators (pairwise, indexes); one row may be 1-D; CSR if `sparse`.
+
+    What is `checked` passes as it is.
+    """
+    if isinstance(X, _Checked):
+        return X.rows.toarray() if sp.issparse(X.rows) and not sparse else X.rows
     if sparse and sp.issparse(X):
         return _plain_csr(X, name)
     refuse_masked(X, name)
@@ -107,10 +124,15 @@ def _plain_csr(X: Any, name: str) -> Rows:
     csr = sp.csr_matrix(X)
     if not np.isfinite(csr.data).all():
         raise InputError(f"{name} contains NaN or infinity; impute or drop such rows")
+    return _floats(_canonical(csr))
+
+
+def _canonical(csr: Any) -> Any:
+    """CSR whose columns are in order and appear once a row, as kernels expect it."""
     if not csr.has_canonical_format:
         csr = csr.copy()  # the caller's matrix stays as it is
         csr.sum_duplicates()
-    return _floats(csr)
+    return csr
 
 
 def weights(sample_weight: ArrayLike | None, X: Rows) -> NDArray | None:
@@ -118,14 +140,14 @@ def weights(sample_weight: ArrayLike | None, X: Rows) -> NDArray | None:
     if sample_weight is None:
         return None
     try:
-        checked = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        found = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
     except ValueError as error:
         raise InputError(f"{str(error).rstrip('.!')}; give every row one finite weight >= 0") from error
-    if not checked.any():
+    if not found.any():
         raise InputError(
             "sample_weight is zero for every row, so there is nothing to learn from; give some row a weight"
         )
-    return checked
+    return found
 
 
 def _floats(X: Rows) -> Rows:

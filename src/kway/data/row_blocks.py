@@ -7,13 +7,14 @@ A million images of 784 bytes are 0.8 GB as they lie in a file and 3 GB as float
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
 
 BLOCK_BYTES = 2**26  # of a block as float64; a few blocks may be held at once
 
@@ -44,6 +45,20 @@ def row_blocks(rows: Any, most: int | None = None) -> list[slice]:
     values = max(1, rows.nnz // max(1, n) if sp.issparse(rows) else d)  # a row
     size = max(1, min(BLOCK_BYTES // (8 * values), n if most is None else most))
     return [slice(start, min(n, start + size)) for start in range(0, n, size)]
+
+
+def rows_at(X: Any, positions: NDArray[np.int64]) -> Any:
+    """These rows of an array, a sparse matrix, a frame or a list."""
+    return _safe_indexing(X, positions)
+
+
+def cut(X: Any, n: int, most: int) -> Iterator[Any]:
+    """n rows of anything that `rows_at` takes, in blocks of at most `most`; X itself where one block is enough."""
+    if n <= most:
+        yield X
+        return
+    for start in range(0, n, most):
+        yield rows_at(X, np.arange(start, min(n, start + most)))
 
 
 def joined(n: int, blocks: Iterable[NDArray]) -> NDArray:

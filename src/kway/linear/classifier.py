@@ -1,7 +1,7 @@
 """LinearClassifier: minimise alpha R(W) + mean_i loss(f_i, y_i) with f = X W^T + b, any loss, penalty and solver.
 
     fit      gate -> targets and weights -> Objective -> solver -> coef_ (R, d), intercept_ (R,)
-    predict  class rows scored by inner product plus bias, the best kept (kway.linear.answers)
+    predict  class rows scored by inner product plus bias, the best kept (kway.base)
 
 R is 1 for two classes, whose score is that of classes_[1] against classes_[0], and K otherwise.
 """
@@ -19,32 +19,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base import Classifier, refuse_above_budget
-from kway.compute.kernels import losses as kinds
+from kway.base import class_rows
+from kway.base.classifier import Classifier, states_probabilities
 from kway.data import gate
 from kway.data.labels import Labels, encode_as
 from kway.errors import InputError
-from kway.linear import answers
-from kway.linear import problem as setup
-from kway.linear.losses.loss import LOSSES, Loss, Targets
+from kway.linear import answers, problem
+from kway.linear.answers import ClassRows, DecidingFeatures
+from kway.linear.losses import LOSSES, Loss, Targets, sigmoid
 from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import pick_penalty
+from kway.linear.problem import WeightedRows
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.registry import pick_solver
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.watching import shown
 from kway.search.index import TopK
-
-
-def _has_probabilities(estimator: LinearClassifier) -> bool:
-    forms = LOSSES.get(estimator.loss)
-    if forms is None or not forms.joint.probabilities:
-        raise AttributeError(
-            f"predict_proba does not exist for the {estimator.loss} loss: its scores are not probabilities; "
-            "use decision_function, or loss='softmax'"
-        )
-    return True
 
 
 class LinearClassifier(Classifier):
@@ -138,88 +129,94 @@ class LinearClassifier(Classifier):
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearClassifier:
         """Learn from X (n, d) and labels (n,), or soft targets (n, K) where the loss is about probabilities."""
-        setup.check_parameters(self)
+        self._check_parameters()
+        last = self._theta() if self.warm_start and hasattr(self, "coef_") else None
+        self._forget()
         X, labels = gate.rows_and_labels(self, X, y, soft=LOSSES[self.loss].joint.probabilities)
-        setup.refuse_one_class(labels, type(self).__name__)
+        problem.refuse_one_class(labels, type(self).__name__)
         self.classes_ = labels.classes
-        training = setup.training(X, labels, gate.weights(sample_weight, X), self.class_weight)
-        objective = self._objective(training)
+        self._learn(problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight), last)
+        return self
+
+    def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
+        """Minimise the objective from `last`, the solution of the last fit (None: from the beginning)."""
+        objective = self._objective(given)
         solver = pick_solver(self.solver, objective)
         control = self._control()
-        start = self._start(objective, control)
-        learned, validation = setup.hold_out(condensed(objective), self.early_stopping, control.rng)
+        start = self._start(objective, control, last)
+        learned, validation = problem.set_aside(condensed(objective), self.early_stopping, control.rng)
         with shown(f"{type(self).__name__} {solver.name}", self.max_iter, self.verbose) as progress:
             solution = solver.solve(learned, start, replace(control, progress=progress, validate=validation))
         if validation is not None and validation.theta is not None:
             solution = replace(solution, theta=validation.theta)
-        self._keep(objective, solution, solver.name, training.kept)
-        return self
+        self._keep(objective, solution, solver.name, given.kept)
 
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> LinearClassifier:
         """One epoch of SGD over these rows; the first call must name every class, or show it."""
-        setup.check_parameters(self)
+        self._check_parameters()
         first = not hasattr(self, "coef_")
         X, labels = gate.rows_and_labels(self, X, y, reset=first)
         if first:
             self.classes_ = labels.classes if classes is None else np.unique(np.asarray(classes))
         labels = Labels(self.classes_, encode_as(labels.classes[labels.codes], self.classes_))
-        setup.refuse_one_class(labels, type(self).__name__)
-        objective = self._objective(setup.training(X, labels, gate.weights(sample_weight, X), self.class_weight))
+        problem.refuse_one_class(labels, type(self).__name__)
+        given = problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight)
+        objective = self._objective(given)
         solver = self.solver if isinstance(self.solver, SGD) else SGD()
         pick_solver(solver, objective)
         epoch = getattr(self, "epochs_", 0)
         control = self._control(epoch)
-        start = self._start(objective, control) if first else self._theta(objective)
+        start = self._start(objective, control, None if first else self._theta())
         theta = solver.epoch(objective, start, control, epoch)
         self.epochs_ = epoch + 1
         history = [*getattr(self, "history_", []), objective.value(theta)]
-        self._keep(objective, Solution(theta, self.epochs_, history=history), solver.name, np.arange(objective.n))
+        self._keep(objective, Solution(theta, self.epochs_, history=history), solver.name, given.kept)
         return self
 
-    # ---------------------------------------------------------------- answers
+    # ---------------------------------------------------------------- answers: the engine's, from class rows
 
-    def decision_function(self, X: Any) -> NDArray:
-        """Scores f = X W^T + b: (n,) for two classes, (n, K) otherwise."""
-        X = self._checked(X)
-        refuse_above_budget(X.shape[0], len(self.intercept_), X.dtype.itemsize, "decision_function")
-        scores = answers.scores(X, self.coef_, self.intercept_, self.n_jobs)
-        return scores[:, 0] if len(self.intercept_) == 1 else scores
+    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        form = self._form()
+        stated = stated and form.probabilities
+        if len(self.intercept_) == 1:
+            codes, scores = answers.best_of_two(self._scores(rows)[:, 0], k)
+            return TopK(codes, sigmoid(scores / scores.dtype.type(self.temperature)) if stated else scores)
+        weights = answers.log_weights(form, self.temperature) if stated else None
+        return class_rows.top(rows, self.coef_, self.intercept_, k, weights, self.n_jobs)
 
-    def predict(self, X: Any) -> NDArray:
-        """The class of the largest score; a tie goes to the first."""
-        X = self._checked(X)
-        return self.classes_[answers.best(X, self.coef_, self.intercept_, self.n_jobs)]
+    def _scores(self, rows: Any) -> NDArray:
+        return class_rows.scores(rows, self.coef_, self.intercept_, self.n_jobs)
 
-    @available_if(_has_probabilities)
-    def predict_proba(self, X: Any) -> NDArray:
-        """Probabilities (n, K) at the classifier's temperature."""
-        X = self._checked(X)
-        refuse_above_budget(X.shape[0], len(self.classes_), X.dtype.itemsize, "predict_proba")
-        scores = answers.scores(X, self.coef_, self.intercept_, self.n_jobs)
+    def _probabilities(self, scores: NDArray) -> NDArray:
         return answers.probabilities(scores, self._form(), self.temperature)
 
-    @available_if(_has_probabilities)
+    def _check_probabilities(self) -> None:
+        forms = LOSSES.get(self.loss)
+        if forms is None or not forms.joint.probabilities:
+            raise AttributeError(
+                f"predict_proba does not exist for the {self.loss} loss: its scores are not probabilities; "
+                "use decision_function, or loss='softmax'"
+            )
+
+    @available_if(states_probabilities)
     def predict_log_proba(self, X: Any) -> NDArray:
         """Logarithm of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def predict_topk(self, X: Any, k: int = 5) -> TopK:
-        """The k best classes of each row, labels and scores (probabilities where the loss has them), best first."""
-        X = self._checked(X)
-        ids, scores = answers.top(X, self.coef_, self.intercept_, min(k, len(self.classes_)), self.n_jobs)
-        if self._form().probabilities:
-            scores = answers.top_probabilities(
-                X, self.coef_, self.intercept_, scores, self._form(), self.temperature, self.n_jobs
-            )
-        return TopK(self.classes_[ids], scores)
-
-    def explain(self, X: Any, n_features: int = 5) -> answers.Explanation:
+    def explain(self, X: Any, n_features: int = 5) -> DecidingFeatures:
         """Each row's answer, its runner-up, and the features that decided between the two."""
-        X = self._checked(X)
-        return answers.explain(X, self.classes_, self.coef_, self.intercept_, n_features, self.n_jobs)
+        rows = self._rows(X)
+        codes = self._top(rows, 2, stated=False).ids
+        return answers.deciding_features(rows, codes, self.classes_, self._class_rows(), n_features)
+
+    def _class_rows(self) -> ClassRows:
+        """Rows whose largest score is the answer: (K, d) and (K,)."""
+        if len(self.intercept_) > 1:
+            return ClassRows(self.coef_, self.intercept_)
+        return ClassRows(np.vstack([0 * self.coef_, self.coef_]), np.append(0 * self.intercept_, self.intercept_))
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy; soft targets count by their largest entry."""
@@ -230,14 +227,17 @@ class LinearClassifier(Classifier):
 
     # ---------------------------------------------------------------- parts of a fit
 
+    def _check_parameters(self) -> None:
+        problem.check_parameters(self)
+
     def _form(self) -> Loss:
         forms = LOSSES[self.loss]
         return forms.columns if len(self.classes_) == 2 or self.multiclass == "one-vs-all" else forms.joint
 
-    def _objective(self, training: setup.Training) -> Objective:
-        X, labels, weight, _ = training
+    def _objective(self, given: WeightedRows) -> Objective:
+        X, labels, weight, _ = given
         form = self._form()
-        soft = setup.soft_targets(labels, self.label_smoothing, X.dtype)
+        soft = problem.soft_targets(labels, self.label_smoothing, X.dtype)
         if soft is not None and not form.soft_targets:
             raise InputError(f"the {form.name} loss takes one label a row, not distributions or label_smoothing")
         n_scores = 1 if labels.n_classes == 2 else labels.n_classes
@@ -251,16 +251,16 @@ class LinearClassifier(Classifier):
         rng = np.random.default_rng((seed, epoch))
         return Control(self.max_iter, self.tol, self.batch_size, self.learning_rate, rng)
 
-    def _start(self, objective: Objective, control: Control) -> NDArray:
+    def _start(self, objective: Objective, control: Control, last: NDArray | None) -> NDArray:
         theta = objective.zeros()
-        if self.warm_start and hasattr(self, "coef_") and self.coef_.shape == (objective.n_scores, objective.d):
-            return self._theta(objective)
-        if objective.loss.margin == 0:  # the perceptron starts at random: W = 0 minimises its loss
+        if last is not None and last.shape == theta.shape:
+            return last.astype(theta.dtype)
+        if objective.loss.minimised_by_zero:  # the perceptron starts at random: W = 0 minimises its loss
             theta[:, :-1] = control.rng.standard_normal(theta[:, :-1].shape) * 0.01 / np.sqrt(objective.d)
         return theta
 
-    def _theta(self, objective: Objective) -> NDArray:
-        return np.hstack([self.coef_, self.intercept_[:, None]]).astype(objective.X.dtype)
+    def _theta(self) -> NDArray:
+        return np.hstack([self.coef_, self.intercept_[:, None]])
 
     def _keep(self, objective: Objective, solution: Solution, solver: str, kept: NDArray[np.int64]) -> None:
         self.coef_ = np.ascontiguousarray(solution.theta[:, :-1])
@@ -269,7 +269,9 @@ class LinearClassifier(Classifier):
         self.history_ = solution.history
         self.objective_ = objective.value(solution.theta)
         self.solver_ = solver
-        if objective.loss.kind in (kinds.HINGE, kinds.MULTI_HINGE) and objective.loss.margin > 0:
+        for name in ("support_", "margin_"):  # of an earlier call, perhaps with another loss
+            self.__dict__.pop(name, None)
+        if objective.loss.hinge and not objective.loss.minimised_by_zero:
             self.support_ = kept[answers.support(objective, solution.theta)]
             norms = np.linalg.norm(self.coef_, axis=1)
             margins = 1 / np.maximum(norms, np.finfo(norms.dtype).tiny)
@@ -282,10 +284,6 @@ class LinearClassifier(Classifier):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-
-    def _checked(self, X: Any) -> gate.Rows:
-        check_is_fitted(self)
-        return gate.rows(self, X, reset=False, blocks=True)
 
     # ---------------------------------------------------------------- model files
 

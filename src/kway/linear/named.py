@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.metaestimators import available_if
 
-from kway.data import gate
-from kway.errors import CombinationError, InputError
-from kway.linear import answers
-from kway.linear import problem as setup
+from kway.base.best_columns import best_columns
+from kway.base.parameters import check, one_of
+from kway.errors import CombinationError
+from kway.linear.answers import ClassRows
 from kway.linear.classifier import LinearClassifier
 from kway.linear.penalties import pick_penalty
+from kway.linear.problem import WeightedRows
 from kway.linear.solvers.least_squares import least_squares
 from kway.search.index import TopK
 
@@ -151,11 +153,18 @@ class PerceptronClassifier(LinearClassifier):
         )  # fmt: skip
 
 
+def _learns_by_epochs(model: LeastSquaresClassifier) -> bool:
+    if model.targets == "number":
+        raise AttributeError("targets='number' is solved in closed form, so it has no partial_fit; use 'one-hot'")
+    return True
+
+
 class LeastSquaresClassifier(LinearClassifier):
     """Least squares on labels, the honest straw man.
 
     `targets="one-hot"`: a score a class fitted to 0 and 1 (two classes: -1 and +1), the largest wins.
-    `targets="number"`: one score fitted to the class's number 0..K-1 and rounded, as if classes were on a line.
+    `targets="number"`: one score fitted to the class's number 0..K-1, of which the nearest wins (4.835 -> 5), as if
+    classes were on a line. It is solved in closed form, so there is no partial_fit.
     """
 
     def __init__(
@@ -190,71 +199,60 @@ class LeastSquaresClassifier(LinearClassifier):
         tags.classifier_tags.poor_score = self.targets == "number"  # classes are not on a line: that is its lesson
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LeastSquaresClassifier:
-        """Learn from X (n, d) and labels (n,)."""
-        if self.targets not in ("one-hot", "number"):
-            raise InputError(f"targets must be 'one-hot' or 'number'; got {self.targets!r}")
-        if self.targets == "one-hot":
-            super().fit(X, y, sample_weight)
-            return self
-        setup.check_parameters(self)
-        X, labels = gate.rows_and_labels(self, X, y)
-        setup.refuse_one_class(labels, type(self).__name__)
-        self.classes_ = labels.classes
-        self._fit_number(setup.training(X, labels, gate.weights(sample_weight, X), self.class_weight))
-        return self
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check(self, targets=one_of("one-hot", "number"))
 
-    def _fit_number(self, training: setup.Training) -> None:
+    def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
+        if self.targets == "one-hot":
+            return super()._learn(given, last)
+        return self._learn_number(given)
+
+    def _learn_number(self, given: WeightedRows) -> None:
         """Regress on the class's number: theta (1, d + 1)."""
         penalty = pick_penalty(self.penalty, self.l1_ratio).times(self.alpha)
         if not penalty.smooth:
             raise CombinationError("targets='number' is solved in closed form and needs a penalty without an L1 part")
-        numbers = training.labels.codes[:, None].astype(np.float64)
-        theta = least_squares(training.X, numbers, penalty.ridge, training.weight, self.fit_intercept)
-        theta = theta.astype(training.X.dtype)
-        self.coef_, self.intercept_ = theta[:, :-1], theta[:, -1]
-        misses = (answers.scores(training.X, self.coef_, self.intercept_) - numbers).ravel() ** 2
-        mean = np.mean(misses if training.weight is None else misses * training.weight)
+        numbers = given.labels.codes[:, None].astype(np.float64)
+        theta = least_squares(given.X, numbers, penalty.ridge, given.weight, self.fit_intercept)
+        theta = theta.astype(given.X.dtype)
+        self.coef_, self.intercept_ = np.ascontiguousarray(theta[:, :-1]), np.ascontiguousarray(theta[:, -1])
+        misses = (super()._scores(given.X) - numbers).ravel() ** 2
+        mean = np.mean(misses if given.weight is None else misses * given.weight)
         self.objective_ = float(mean) + penalty.value(self.coef_)
         self.n_iter_, self.history_, self.solver_ = 1, [self.objective_], "least-squares"
 
-    def decision_function(self, X: Any) -> NDArray:
-        """Scores; for targets="number" minus the distance of f to each class's number: the round has the largest."""
+    @available_if(_learns_by_epochs)
+    def partial_fit(
+        self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> LeastSquaresClassifier:
+        """One epoch of SGD over these rows; only for targets="one-hot"."""
+        super().partial_fit(X, y, classes, sample_weight)
+        return self
+
+    def _scores(self, rows: Any) -> NDArray:
+        """For targets="number" minus the distance of f to each class's number; of two classes f - 1/2."""
+        f = super()._scores(rows)
         if self.targets == "one-hot":
-            return super().decision_function(X)
-        numbers = self._numbers(X)
-        if len(self.classes_) == 2:
-            return numbers - 0.5
-        return -np.abs(numbers[:, None] - np.arange(len(self.classes_), dtype=numbers.dtype))
+            return f
+        half = f.dtype.type(0.5)
+        return f - half if len(self.classes_) == 2 else -np.abs(f - np.arange(len(self.classes_), dtype=f.dtype))
 
-    def predict(self, X: Any) -> NDArray:
-        """The class; for targets="number" the score rounded to a class's number: 4.835 -> 5."""
+    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        """For targets="number" the classes whose numbers are nearest to f: 4.835 -> 5."""
         if self.targets == "one-hot":
-            return super().predict(X)
-        numbers = self._numbers(X)
-        return self.classes_[round_to_class(numbers, len(self.classes_))]
+            return super()._best(rows, k, stated)
+        f, numbers = super()._scores(rows), np.arange(len(self.classes_))  # (m, 1), (K,)
+        # far beyond the ends every number is equally far in f's digits; the end is still the nearest
+        codes = best_columns(-np.abs(np.clip(f, -1, len(numbers)) - numbers), k)
+        return TopK(codes, -np.abs(f - codes).astype(f.dtype))
 
-    def predict_topk(self, X: Any, k: int = 5) -> TopK:
-        """The k best classes; for targets="number" those whose numbers are nearest."""
+    def _class_rows(self) -> ClassRows:
+        """The nearest number c maximises -(f - c)^2, which is 2 c f - c^2 up to what is the same for all classes."""
         if self.targets == "one-hot":
-            return super().predict_topk(X, k)
-        numbers = self._numbers(X)
-        scores = -np.abs(numbers[:, None] - np.arange(len(self.classes_)))
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return TopK(self.classes_[order], np.take_along_axis(scores, order, axis=1))
-
-    def _numbers(self, X: Any) -> NDArray:
-        X = self._checked(X)
-        return answers.scores(X, self.coef_, self.intercept_, self.n_jobs)[:, 0]
-
-
-def round_to_class(numbers: NDArray, n_classes: int) -> NDArray[np.int64]:
-    """The nearest class number; beyond the ends, the end.
-
-    >>> round_to_class(np.array([4.835, -3.0, 99.0]), 10)
-    array([5, 0, 9])
-    """
-    return np.clip(np.floor(numbers + 0.5), 0, n_classes - 1).astype(np.int64)
+            return super()._class_rows()
+        numbers = np.arange(len(self.classes_), dtype=self.coef_.dtype)
+        return ClassRows(2 * numbers[:, None] * self.coef_, 2 * numbers * self.intercept_ - numbers**2)
 
 
 __all__ = [

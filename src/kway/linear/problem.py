@@ -9,10 +9,23 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.utils import compute_class_weight
 
+from kway.base.parameters import (
+    DEVICE,
+    THREADS,
+    YES_OR_NO,
+    above,
+    at_least,
+    between,
+    check,
+    one_of,
+    share,
+    whole,
+    within,
+)
 from kway.data.gate import Rows
 from kway.data.labels import Labels
 from kway.errors import InputError
-from kway.linear.losses.loss import LOSSES
+from kway.linear.losses import LOSSES
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.watching import Validation
 
@@ -22,7 +35,7 @@ if TYPE_CHECKING:
 HELD_OUT = 0.1  # share of the rows that early stopping keeps for validation
 
 
-class Training(NamedTuple):
+class WeightedRows(NamedTuple):
     """Rows that count: X (m, d), their labels and weights of mean 1 (or None), and where they stood among all rows."""
 
     X: Rows
@@ -31,30 +44,30 @@ class Training(NamedTuple):
     kept: NDArray[np.int64]
 
 
+class Learned(NamedTuple):
+    """The objective on the rows to learn from, and what watches the others (None: nobody was asked to)."""
+
+    objective: Objective
+    validation: Validation | None
+
+
 def check_parameters(model: LinearClassifier) -> None:
-    """Refuse parameters out of range, all of them in one message."""
-    choices = {
-        "loss": (tuple(LOSSES), model.loss),
-        "multiclass": (("joint", "one-vs-all"), model.multiclass),
-        "device": (("cpu",), model.device),
-    }
-    for name, (known, value) in choices.items():
-        if value not in known:
-            raise InputError(f"{name} must be one of {', '.join(known)}; got {value!r}")
-    limits = {
-        "alpha >= 0": model.alpha >= 0,
-        "temperature > 0": model.temperature > 0,
-        "0 <= l1_ratio <= 1": 0 <= model.l1_ratio <= 1,
-        "max_iter >= 1": model.max_iter >= 1,
-        "tol >= 0": model.tol >= 0,
-        "batch_size >= 1": model.batch_size >= 1,
-        "0 <= label_smoothing < 1": 0 <= model.label_smoothing < 1,
-    }
-    broken = [rule for rule, holds in limits.items() if not holds]
-    if broken:
-        names = ("alpha", "temperature", "l1_ratio", "max_iter", "tol", "batch_size", "label_smoothing")
-        got = ", ".join(f"{name}={getattr(model, name)!r}" for name in names if any(name in rule for rule in broken))
-        raise InputError(f"parameters out of range: needed {', '.join(broken)}; got {got}")
+    """Refuse parameters that mean nothing before any data is looked at."""
+    check(
+        model,
+        loss=one_of(*LOSSES),
+        multiclass=one_of("joint", "one-vs-all"),
+        alpha=at_least(0),
+        l1_ratio=within(0, 1),
+        temperature=above(0),
+        max_iter=whole(1),
+        tol=at_least(0),
+        batch_size=whole(1),
+        label_smoothing=share(),
+        early_stopping=YES_OR_NO | between(0, 1),
+        device=DEVICE,
+        n_jobs=THREADS,
+    )
 
 
 def refuse_one_class(labels: Labels, who: str) -> None:
@@ -67,17 +80,17 @@ def refuse_one_class(labels: Labels, who: str) -> None:
         )
 
 
-def training(X: Rows, labels: Labels, sample_weight: NDArray | None, class_weight: Any) -> Training:
+def weighted_rows(X: Rows, labels: Labels, sample_weight: NDArray | None, class_weight: Any) -> WeightedRows:
     """Rows with their weights, those of weight zero left out."""
     everything = np.arange(X.shape[0])
     weight = _class_weighted(sample_weight, labels, class_weight)
     if weight is None:
-        return Training(X, labels, None, everything)
+        return WeightedRows(X, labels, None, everything)
     kept = everything[weight > 0]
     if len(kept) < len(everything):
         X, weight = X[kept], weight[kept]
         labels = Labels(labels.classes, labels.codes[kept], None if labels.soft is None else labels.soft[kept])
-    return Training(X, labels, (weight / weight.mean()).astype(X.dtype), kept)
+    return WeightedRows(X, labels, (weight / weight.mean()).astype(X.dtype), kept)
 
 
 def _class_weighted(weight: NDArray | None, labels: Labels, class_weight: Any) -> NDArray | None:
@@ -103,16 +116,14 @@ def soft_targets(labels: Labels, smoothing: float, dtype: Any) -> NDArray | None
     return np.ascontiguousarray(Y[:, 1:] if K == 2 else Y, dtype=dtype)
 
 
-def hold_out(
-    objective: Objective, early_stopping: bool | float, rng: np.random.Generator
-) -> tuple[Objective, Validation | None]:
-    """The objective on the rows to learn from, and what watches the others (nobody unless asked for)."""
+def set_aside(objective: Objective, early_stopping: bool | float, rng: np.random.Generator) -> Learned:
+    """Keep some rows for early stopping to watch; all are learned from unless it is asked for."""
     if not early_stopping:
-        return objective, None
-    share = HELD_OUT if early_stopping is True else float(early_stopping)
+        return Learned(objective, None)
+    part = HELD_OUT if early_stopping is True else float(early_stopping)
     codes = objective.targets.codes
-    stratify = codes if np.bincount(codes).min() >= 2 and share * len(codes) >= objective.n_scores else None
+    stratify = codes if np.bincount(codes).min() >= 2 and part * len(codes) >= objective.n_scores else None
     train, held = train_test_split(
-        np.arange(objective.n), test_size=share, stratify=stratify, random_state=int(rng.integers(2**31))
+        np.arange(objective.n), test_size=part, stratify=stratify, random_state=int(rng.integers(2**31))
     )
-    return objective.rows(np.sort(train)), Validation(objective.rows(np.sort(held)))
+    return Learned(objective.rows(np.sort(train)), Validation(objective.rows(np.sort(held))))

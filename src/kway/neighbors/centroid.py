@@ -9,25 +9,23 @@ equal priors. Means and widths are kept as running sums, so partial_fit is as go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base import Classifier, labels_of, refuse_above_budget
+from kway.base import Classifier, class_rows
+from kway.base.parameters import THREADS, check
 from kway.compute.threads import spans
 from kway.data import gate
-from kway.data.row_blocks import joined, row_blocks
 from kway.errors import CombinationError
-from kway.neighbors import training_rows as training
-from kway.search.blocks import top_products, unit
+from kway.neighbors.new_classes import Merged, merge_classes, named_classes
+from kway.search.blocks import unit
 from kway.search.index import TopK
 
-_TABLE = 2**23  # scores of a block of queries against all classes held at once, to normalise probabilities
 _METRICS = ("euclidean", "cosine")
 
 
@@ -57,7 +55,7 @@ class CentroidClassifier(Classifier):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CentroidClassifier:
         """Learn the mean of each class."""
-        self.__dict__.pop("weights_", None)
+        self._forget()
         return self.partial_fit(X, y, None, sample_weight)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> CentroidClassifier:
@@ -67,13 +65,14 @@ class CentroidClassifier(Classifier):
                 f"CentroidClassifier knows the metrics {', '.join(map(repr, _METRICS))}, got {self.metric!r}: those "
                 "whose best centre is a mean; NeighborsClassifier takes every metric"
             )
+        check(self, n_jobs=THREADS)
         first = not hasattr(self, "weights_")
         X, labels = gate.rows_and_labels(self, X, y, reset=first)
         w = gate.weights(sample_weight, X)
         known = labels.classes[:0] if first else self.classes_
         if first and classes is not None:
-            known = training.named_classes(classes)
-        merged = training.merge_classes(known, labels, fixed=classes is not None)
+            known = named_classes(classes)
+        merged = merge_classes(known, labels, fixed=classes is not None)
         if first:
             self._start(len(merged.classes), X)
         else:
@@ -88,7 +87,7 @@ class CentroidClassifier(Classifier):
         self._spread = 0.0  # weighted sum of squared deviations from the class means
         self._dtype = X.dtype
 
-    def _move(self, merged: training.Merged) -> None:
+    def _move(self, merged: Merged) -> None:
         """Make room where new classes came."""
         if len(merged.classes) == len(self.weights_):
             return
@@ -147,64 +146,25 @@ class CentroidClassifier(Classifier):
             offset = -0.5 * squares - (rows @ centre if sparse else 0.0)
         return rows.astype(self._dtype), np.where(self.weights_ > 0, offset, -1e30).astype(self._dtype)
 
-    def _rows(self, X: Any) -> Any:
-        check_is_fitted(self, "weights_")
-        return gate.rows(self, X, reset=False, blocks=True)
+    def _moved(self, rows: Any) -> Any:
+        """Queries shifted by the centre, or of unit length."""
+        if self.metric == "cosine":
+            return unit(rows).astype(rows.dtype)
+        return rows if sp.issparse(rows) else (rows - self._centre()).astype(rows.dtype)
 
-    def _queries(self, X: Any, most: int | None = None) -> Iterator[Any]:
-        """Blocks of queries, shifted by the centre or of unit length."""
-        centre = self._centre()
-        for block in row_blocks(X, most):
-            rows = X[block]
-            if self.metric == "cosine":
-                yield unit(rows).astype(rows.dtype)
-            else:
-                yield rows if sp.issparse(rows) else (rows - centre).astype(rows.dtype)
+    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        W, b = self._lines(sp.issparse(rows))
+        z = (lambda f: f * f.dtype.type(self.scale_)) if stated else None
+        return class_rows.top(self._moved(rows), W, b, k, z, self.n_jobs)
 
-    def _top(self, X: Any, k: int) -> TopK:
-        rows, offset = self._lines(sp.issparse(X))
-        return top_products(X, rows, k, offset=offset, n_jobs=self.n_jobs)
+    def _scores(self, rows: Any) -> NDArray:
+        """z (q, K), the largest of each row set to 0."""
+        f = class_rows.scores(self._moved(rows), *self._lines(sp.issparse(rows)), self.n_jobs)
+        z = self.scale_ * f
+        return z - z.max(axis=1, keepdims=True)
 
-    def _scores(self, X: Any) -> NDArray:
-        """z (q, K), up to what a query adds to all classes alike."""
-        rows, offset = self._lines(sp.issparse(X))
-        return self.scale_ * (np.asarray(X @ rows.T) + offset)
-
-    def _table(self, X: Any, what: str, answer: Callable[[NDArray], NDArray]) -> NDArray:
-        """(q, K) or (q,) answers from the scores z of blocks of queries."""
-        X = self._rows(X)
-        refuse_above_budget(X.shape[0], len(self.classes_), X.dtype.itemsize, what)
-        blocks = self._queries(X, max(1, _TABLE // len(self.classes_)))
-        return joined(X.shape[0], (answer(self._scores(block)) for block in blocks))
-
-    def predict(self, X: Any) -> NDArray:
-        """Labels (q,)."""
-        X = self._rows(X)
-        winners = joined(X.shape[0], (self._top(block, 1).ids[:, 0] for block in self._queries(X)))
-        return self.classes_[winners]
-
-    def decision_function(self, X: Any) -> NDArray:
-        """z (q, K), the largest of each row set to 0; of two classes, the second's less the first's (q,)."""
-        return self._table(
-            X, "decision_function", lambda z: z[:, 1] - z[:, 0] if z.shape[1] == 2 else z - z.max(axis=1, keepdims=True)
-        )
-
-    def predict_proba(self, X: Any) -> NDArray:
-        """softmax(z) (q, K)."""
-        return self._table(X, "predict_proba", lambda z: softmax(z, axis=1))
-
-    def predict_topk(self, X: Any, k: int) -> TopK:
-        """The k best labels and their probabilities, best first; scores of all classes are held a block at a time."""
-        blocks = self._queries(self._rows(X), max(1, _TABLE // len(self.classes_)))
-        ids, scores = (np.concatenate(parts) for parts in zip(*(self._best(block, k) for block in blocks)))
-        return TopK(labels_of(self.classes_, ids), scores)
-
-    def _best(self, queries: Any, k: int) -> TopK:
-        """The k best class numbers of a block and their probabilities, -1 and -inf where there are fewer."""
-        ids, products = self._top(queries, k)
-        totals = logsumexp(self._scores(queries), axis=1)
-        z = self.scale_ * products.astype(np.float64)
-        return TopK(ids, np.where(ids >= 0, np.exp(np.minimum(0.0, z - totals[:, None])), -np.inf))
+    def _probabilities(self, scores: NDArray) -> NDArray:
+        return softmax(scores, axis=1)
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "weights_")

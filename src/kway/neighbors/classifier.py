@@ -7,31 +7,41 @@ vote:         share(c) = sum of the weights of the voters of class c / sum of al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base import Classifier, labels_of, refuse_above_budget
+from kway.base.parameters import DEVICE, NONE, THREADS, above, check, one_of
+from kway.base.parameters import whole as whole_number
 from kway.data import gate
-from kway.data.row_blocks import joined, row_blocks
+from kway.data.gate import checked
 from kway.errors import InputError
 from kway.neighbors import promise as promises
-from kway.neighbors import training_rows as training
-from kway.neighbors.training_rows import Training
-from kway.neighbors.votes import Tally, count_votes, dense, fill, padded, pick_ties, pick_vote, prior_order, shares_of
+from kway.neighbors.new_classes import Merged, merge_classes, named_classes
+from kway.neighbors.training_rows import TrainingRows
+from kway.neighbors.trials import without_self
+from kway.neighbors.votes import (
+    CountedVotes,
+    class_votes,
+    count_votes,
+    fill,
+    padded,
+    pick_ties,
+    pick_vote,
+    prior_order,
+    shares_of,
+)
+from kway.neighbors.voting import Voters, VotingClassifier
 from kway.search.auto import pick_index, restore
 from kway.search.index import Index, Neighbors, TopK
 from kway.search.metrics import Metric, pick_metric
 
 _TOP = 5  # classes that `explain` lists
-_VOTERS = 2**20  # voters (queries times k) held at a time: 8 MB an array
-
-Answer = TypeVar("Answer")
+_ARRAYS = 8  # numbers held a voter, from its distance to its vote
 
 
 class Explanation(NamedTuple):
@@ -48,13 +58,6 @@ class Explanation(NamedTuple):
     gap: NDArray[np.float64]  # (q,) by how much of the vote it was beaten
 
 
-class Voters(NamedTuple):
-    """Training rows (q, k), nearest first, -1 where there is none, and their shares of the vote (q, k)."""
-
-    rows: NDArray[np.int64]
-    shares: NDArray[np.float64]
-
-
 class Ballot(NamedTuple):
     """Voters of each query: ids, class codes (-1: does not vote), shares of the vote and distances, (q, k) each."""
 
@@ -64,7 +67,7 @@ class Ballot(NamedTuple):
     distances: NDArray
 
 
-class NeighborsClassifier(Classifier):
+class NeighborsClassifier(VotingClassifier):
     """k nearest neighbours with any metric, any index and any vote.
 
     Parameters
@@ -130,9 +133,10 @@ class NeighborsClassifier(Classifier):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NeighborsClassifier:
         """Learn rows X (n, d) with labels y (n,); a row of sample weight w counts as w rows."""
         self._check_parameters()
+        self._forget()
         X, labels = gate.rows_and_labels(self, X, y, sparse=self._takes_sparse())
         self.classes_ = labels.classes
-        self._training = Training.of(X, labels.codes, gate.weights(sample_weight, X), labels.n_classes)
+        self._training = TrainingRows.of(X, labels.codes, gate.weights(sample_weight, X), labels.n_classes)
         self._training.check_weights(self.n_neighbors)
         self._build()
         return self
@@ -145,22 +149,22 @@ class NeighborsClassifier(Classifier):
         if not hasattr(self, "index_"):
             if classes is None:
                 return self.fit(X, y, sample_weight)
-            first = training.named_classes(classes)
+            first = named_classes(classes)
         else:
             first = self.classes_
         self._check_parameters()
         X, labels = gate.rows_and_labels(self, X, y, sparse=self._takes_sparse(), reset=not hasattr(self, "index_"))
         given = gate.weights(sample_weight, X)
-        merged = training.merge_classes(first, labels, fixed=classes is not None)
+        merged = merge_classes(first, labels, fixed=classes is not None)
         if not hasattr(self, "index_"):
             self.classes_ = merged.classes
-            self._training = Training.of(X, merged.codes, given, len(merged.classes))
+            self._training = TrainingRows.of(X, merged.codes, given, len(merged.classes))
             self._build()
         else:
             self._add(X, merged, given)
         return self
 
-    def _add(self, X: Any, merged: training.Merged, given: NDArray | None) -> None:
+    def _add(self, X: Any, merged: Merged, given: NDArray | None) -> None:
         first = self._training.n_rows
         if given is not None and (given == 0).any() and self._training.blocks is None:  # the index will not have all
             self._training = replace(self._training, blocks=(self._training.rows(self.index_),))
@@ -168,7 +172,7 @@ class NeighborsClassifier(Classifier):
         self.classes_ = merged.classes
         voting = np.arange(X.shape[0]) if given is None else np.flatnonzero(given > 0)
         why = self.index_.why_
-        self.index_.add(X[voting], ids=first + voting)
+        self.index_.add(checked(X[voting]), ids=first + voting)
         self.index_.why_ = why  # the choice was made at the first fit
         self._weigh_classes()
         made = self.promise_
@@ -178,7 +182,7 @@ class NeighborsClassifier(Classifier):
     def _build(self) -> None:
         rows, ids = self._training.voting_rows(getattr(self, "index_", None))
         choice = pick_index(self.index, rows.shape[0], rows.shape[1], pick_metric(self.metric), sp.issparse(rows))
-        self.index_ = choice.recipe.build(rows, metric=self.metric, ids=ids)
+        self.index_ = choice.recipe.build(checked(rows), metric=self.metric, ids=ids)
         if choice.why:
             self.index_.why_ = f"{choice.why}; {self.index_.why_}" if self.index_.why_ else choice.why
         self._weigh_classes()
@@ -193,28 +197,24 @@ class NeighborsClassifier(Classifier):
         self.index_, self.promise_ = made.index, made.promise
 
     def _winners(self, found: Neighbors) -> NDArray[np.int64]:
-        return self._count(self._ballot(found)).classes[:, 0]
+        return self._counted(self._ballot(found)).classes[:, 0]
 
     def _weigh_classes(self) -> None:
         counts = self._training.counts
-        self._class_votes = training.class_votes(self.class_weight, self.classes_, counts)
+        self._class_votes = class_votes(self.class_weight, self.classes_, counts)
         self._rank = pick_ties(self.ties, counts)
 
     # ---- one search, then votes
 
-    def _rows(self, X: Any) -> Any:
-        check_is_fitted(self, "index_")
-        return gate.rows(self, X, reset=False, sparse=self._takes_sparse(), blocks=True)
-
     def _find(self, X: Any) -> Neighbors:
         """As many nearest as it takes to fill k rows: exactly k where no row counts for less than one."""
         k, heavy = self.n_neighbors, self._training.weights
-        found = self.index_.nearest(X, k, self.n_jobs)
+        found = self.index_.nearest(checked(X), k, self.n_jobs)
         if heavy is None or heavy[heavy > 0].min() >= 1:
             return found
         while k < self.index_.n_rows and fill(self._training.weights_of(found.ids), self.n_neighbors).short > 0:
             k = min(2 * k, self.index_.n_rows)
-            found = self.index_.nearest(X, k, self.n_jobs)
+            found = self.index_.nearest(checked(X), k, self.n_jobs)
         return found
 
     def _ballot(self, found: Neighbors) -> Ballot:
@@ -232,88 +232,72 @@ class NeighborsClassifier(Classifier):
             votes = votes * self._class_votes[np.maximum(codes, 0)]
         return Ballot(found.ids, codes, shares_of(votes, voting), found.distances)
 
-    def _count(self, ballot: Ballot) -> Tally:
+    def _counted(self, ballot: Ballot) -> CountedVotes:
         return count_votes(ballot.codes, ballot.shares, self._rank)
 
-    def _each(self, X: Any, answer: Callable[[Ballot], Answer]) -> Iterator[Answer]:
-        """Answers to blocks of queries: what lies between the search and the answer stays small at any number."""
-        return (answer(self._ballot(self._find(X[block]))) for block in row_blocks(X, _VOTERS // self.n_neighbors))
+    def _count(self, rows: Any) -> CountedVotes:
+        return self._with_outliers(self._counted(self._ballot(self._find(rows))))
 
-    def _whole(self, X: Any) -> Ballot:
-        """The ballot of all queries, where it is the answer."""
-        return Ballot(*(np.concatenate(parts) for parts in zip(*self._each(X, lambda ballot: ballot))))
-
-    def _labels(self, classes: NDArray[np.int64]) -> NDArray:
-        """Labels of winners (q,); -1, where nobody voted, is the outlier label."""
-        lost = classes < 0
+    def _with_outliers(self, votes: CountedVotes) -> CountedVotes:
+        """A row without voters is the outlier label's: its whole vote where that is a class, else nobody's."""
+        lost = votes.classes[:, 0] < 0
         if not lost.any():
-            return self.classes_[classes]
+            return votes
         if self.outlier_label is None:
             raise InputError(
-                f"No neighbors found for test samples {np.flatnonzero(lost)[:5].tolist()} (of {lost.sum()} in all) "
-                f"within max_distance={self.max_distance}; give an outlier_label, or a larger max_distance"
+                f"No neighbors found for {lost.sum()} test samples, the first of them row {lost.argmax()} of "
+                f"{len(lost)}, within max_distance={self.max_distance}; give an outlier_label, or a larger max_distance"
             )
-        labels = self.classes_[np.maximum(classes, 0)].astype(_common_kind(self.classes_, self.outlier_label))
-        labels[lost] = self.outlier_label
+        for code in np.flatnonzero(self.classes_ == self.outlier_label):
+            votes.classes[lost, 0], votes.shares[lost, 0] = code, 1.0
+        return votes
+
+    def _class_counts(self) -> NDArray:
+        return self._training.counts
+
+    def _entries(self) -> int:
+        return _ARRAYS * int(self.n_neighbors)
+
+    def _labels(self, best: TopK) -> NDArray:
+        """Labels of the winners; where nobody voted, which a share of 0 tells, the outlier label."""
+        labels, lost = super()._labels(best), best.scores[:, 0] <= 0
+        if lost.any():
+            labels = labels.astype(_common_kind(self.classes_, self.outlier_label))
+            labels[lost] = self.outlier_label
         return labels
 
-    # ---- answers
+    # ---- answers beyond those of every classifier
 
-    def predict(self, X: Any) -> NDArray:
-        """Labels (q,)."""
-        X = self._rows(X)
-        return self._labels(joined(X.shape[0], self._each(X, lambda ballot: self._count(ballot).classes[:, 0])))
-
-    def predict_proba(self, X: Any) -> NDArray:
-        """Shares of the vote (q, K); a row without voters is zero, unless the outlier label is a class."""
-        X = self._rows(X)
-        refuse_above_budget(X.shape[0], len(self.classes_), X.dtype.itemsize, "predict_proba")
-        return joined(X.shape[0], self._each(X, lambda ballot: self._shares(self._count(ballot), X.dtype)))
-
-    def _shares(self, votes: Tally, dtype: Any) -> NDArray:
-        table = dense(votes, len(self.classes_), dtype)
-        lost = votes.classes[:, 0] < 0
-        if lost.any():
-            self._labels(votes.classes[:, 0])  # raises where there is no outlier label
-            table[np.ix_(lost, self.classes_ == self.outlier_label)] = 1
-        return table
-
-    def decision_function(self, X: Any) -> NDArray:
-        """Shares of the vote (q, K); of two classes, the second's less the first's (q,)."""
-        table = self.predict_proba(X)
-        return table[:, 1] - table[:, 0] if table.shape[1] == 2 else table
-
-    def predict_topk(self, X: Any, k: int) -> TopK:
-        """The k best labels of each row and their shares of the vote, best first, without an n x K array.
-
-        Classes that got no vote follow with share 0, the most frequent first.
-        """
-        order = prior_order(self._training.counts)
-        best = self._each(self._rows(X), lambda ballot: padded(self._count(ballot), k, order))
-        classes, shares = (np.concatenate(parts) for parts in zip(*best))
-        return TopK(labels_of(self.classes_, classes), np.where(classes >= 0, shares, -np.inf))
+    def _whole_ballot(self, X: Any) -> Ballot:
+        """The ballot of all queries, where it is the answer."""
+        parts = (self._ballot(self._find(block)) for block in self._blocks(self._rows(X), self._entries()))
+        return Ballot(*map(np.concatenate, zip(*parts)))
 
     def explain(self, X: Any) -> Explanation:
         """Label, probabilities, voters with their weights and distances, and the runner-up, from one search."""
-        ballot = self._whole(self._rows(X))
-        votes = self._count(ballot)
-        best = padded(votes, min(max(2, _TOP), max(2, len(self.classes_))), prior_order(self._training.counts))
+        ballot = self._whole_ballot(X)
+        listed = min(max(2, _TOP), max(2, len(self.classes_)))
+        best = padded(self._with_outliers(self._counted(ballot)), listed, prior_order(self._class_counts()))
         voters = np.where(ballot.codes >= 0, ballot.ids, -1)
         return Explanation(
-            labels=self._labels(votes.classes[:, 0]),
-            classes=labels_of(self.classes_, best.classes),
+            labels=self._labels(TopK(*best)),
+            classes=self._known(best.classes),
             probabilities=best.shares,
             voters=voters,
-            voter_labels=labels_of(self.classes_, ballot.codes),
+            voter_labels=self._known(ballot.codes),
             weights=ballot.shares,
             distances=np.where(voters >= 0, ballot.distances, np.inf),
-            runner_up=labels_of(self.classes_, best.classes[:, 1]),
+            runner_up=self._known(best.classes[:, 1]),
             gap=best.shares[:, 0] - best.shares[:, 1],
         )
 
+    def _known(self, codes: NDArray[np.int64]) -> NDArray:
+        """Labels of codes; where there is nobody (-1) the first class stands, with a weight of 0."""
+        return self.classes_[np.maximum(codes, 0)]
+
     def voters(self, X: Any) -> Voters:
         """Training rows that vote on each query, nearest first, and the share of the vote that each casts, (q, k)."""
-        ballot = self._whole(self._rows(X))
+        ballot = self._whole_ballot(X)
         return Voters(np.where(ballot.codes >= 0, ballot.ids, -1), ballot.shares)
 
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
@@ -321,26 +305,23 @@ class NeighborsClassifier(Classifier):
         check_is_fitted(self, "index_")
         k = self.n_neighbors if n_neighbors is None else n_neighbors
         most = self.index_.n_rows - (X is None)
-        if not isinstance(k, int | np.integer) or not 1 <= k <= most:
+        if not (whole_number(1).allows(k) and k <= most):
             raise InputError(
                 f"Expected n_neighbors <= n_samples_fit and at least 1, but n_neighbors = {k}, n_samples_fit = {most}"
                 f"{' others' if X is None else ''}; ask for fewer"
             )
         if X is None:
-            own = np.arange(self._training.n_rows)
-            found = training.without_self(
-                self.index_.nearest(self._training.rows(self.index_), k + 1, self.n_jobs), own
-            )
+            rows, own = checked(self._training.rows(self.index_)), np.arange(self._training.n_rows)
+            found = without_self(self.index_.nearest(rows, k + 1, self.n_jobs), own)
         else:
-            rows = self._rows(X)
-            parts = [self.index_.nearest(rows[block], k, self.n_jobs) for block in row_blocks(rows, _VOTERS // k)]
+            blocks = self._blocks(self._rows(X), _ARRAYS * int(k))
+            parts = [self.index_.nearest(checked(block), k, self.n_jobs) for block in blocks]
             found = Neighbors(*map(np.concatenate, zip(*parts)))
         return (found.distances, found.ids) if return_distance else found.ids
 
     def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> Any:
         """CSR (q, n): 1 ("connectivity") or the distance ("distance") at each query's nearest training rows."""
-        if mode not in ("connectivity", "distance"):
-            raise InputError(f"mode must be 'connectivity' or 'distance', got {mode!r}")
+        one_of("connectivity", "distance").check("mode", mode)
         distances, ids = self.kneighbors(X, n_neighbors)
         values = np.ones(ids.size) if mode == "connectivity" else distances.ravel()
         starts = np.arange(0, ids.size + 1, ids.shape[1])
@@ -358,13 +339,9 @@ class NeighborsClassifier(Classifier):
 
     def _check_parameters(self) -> None:
         """Refuse what cannot work before any data is looked at."""
-        k, far, metric = self.n_neighbors, self.max_distance, pick_metric(self.metric)
-        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-            raise InputError(f"n_neighbors must be a whole number of at least 1, got {k!r}")
-        if far is not None and not far > (-np.inf if metric.base == "dot" else 0):
-            raise InputError(f"max_distance must be None or positive, got {far!r}")
-        if self.device != "cpu":
-            raise InputError(f"device must be 'cpu' for {type(self).__name__}, got {self.device!r}")
+        metric = pick_metric(self.metric)
+        farthest = NONE | above(-np.inf if metric.base == "dot" else 0)
+        check(self, n_neighbors=whole_number(1), max_distance=farthest, device=DEVICE, n_jobs=THREADS)
         pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # a metric without what the vote needs
         pick_ties(self.ties, np.ones(1))
 
@@ -379,7 +356,7 @@ class NeighborsClassifier(Classifier):
         self.index_ = restore(facts["index"], parts)
         self.index_.why_ = facts["index"]["why"]
         self.promise_ = facts["promise"] and promises.Promise(**facts["promise"])
-        self._training = Training.from_arrays(arrays, self.index_.n_features, len(self.classes_))
+        self._training = TrainingRows.from_arrays(arrays, self.index_.n_features, len(self.classes_))
         self._weigh_classes()
 
 

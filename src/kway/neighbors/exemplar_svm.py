@@ -33,7 +33,7 @@ class Solved(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Problem:
+class ExemplarProblem:
     """What all exemplars share: rows (n, d + 1), the last column ones; codes and folds (n,)."""
 
     rows: NDArray
@@ -41,15 +41,15 @@ class Problem:
     folds: NDArray[np.int64]
     alpha: float
     positive: float
-    shared: Shared
+    shared: SharedFactor
     negatives: NDArray[np.float64]  # (n,) how many each exemplar has
 
     @staticmethod
-    def of(rows: NDArray, codes: NDArray[np.int64], alpha: float, positive: float) -> Problem:
+    def of(rows: NDArray, codes: NDArray[np.int64], alpha: float, positive: float) -> ExemplarProblem:
         """The shared work: folds, second moment, its factor, and the start of every exemplar."""
         folds = folds_of(codes)
-        shared = Shared.of(rows, alpha, positive)
-        return Problem(rows, codes, folds, alpha, positive, shared, _count_negatives(codes, folds))
+        shared = SharedFactor.of(rows, alpha, positive)
+        return ExemplarProblem(rows, codes, folds, alpha, positive, shared, _count_negatives(codes, folds))
 
     def solve(self, block: slice, max_iter: int, tol: float) -> Solved:
         """Train and calibrate the exemplars of some rows."""
@@ -90,7 +90,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedFactor:
     """P^-1 (d + 1, d + 1) of P = M + alpha I, pulled (n, d + 1) = P^-1 x_i, gain (n,) and the start (n, d + 1).
 
     (P + positive x x')^-1 v = u - gain (x . u) P^-1 x with u = P^-1 v and gain = positive / (1 + positive x . P^-1 x)
@@ -103,7 +103,7 @@ class Shared:
     start: NDArray
 
     @staticmethod
-    def of(rows: NDArray, alpha: float, positive: float) -> Shared:
+    def of(rows: NDArray, alpha: float, positive: float) -> SharedFactor:
         """From the rows (n, d + 1), in their type."""
         moment = (rows.T @ rows).astype(np.float64) / len(rows)
         inverse = cho_solve(cho_factor(moment + alpha * np.eye(len(moment))), np.eye(len(moment)))
@@ -111,7 +111,7 @@ class Shared:
         gain = positive / (1.0 + positive * np.einsum("ij,ij->i", rows, pulled))
         right = positive * pulled - rows.mean(axis=0, dtype=np.float64) @ inverse  # P^-1 (positive x_i - mean)
         start = right - (gain * np.einsum("ij,ij->i", rows, right))[:, None] * pulled
-        return Shared(*(array.astype(rows.dtype) for array in (inverse, pulled, gain, start)))
+        return SharedFactor(*(array.astype(rows.dtype) for array in (inverse, pulled, gain, start)))
 
     def solve(self, slope: NDArray, own: NDArray[np.int64], rows: NDArray) -> NDArray:
         """P_i^-1 slope_i of exemplars `own`; slope and their rows (m, d + 1)."""

@@ -22,8 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from kway.data.gate import checked
 from kway.errors import InputError
-from kway.neighbors.trials import Asked, Trial, Trials, Vote, answers_of, judge, most_probes
+from kway.neighbors.trials import (
+    Asked,
+    ProbeTrial,
+    SomeQueries,
+    WinnersOf,
+    agreement_with,
+    answers_of,
+    most_probes,
+)
 
 _ABOVE = 2  # steps, about twice the probes: a pilot of 1,000 without a disagreement leaves room for 3 in 1,000
 
@@ -134,7 +143,7 @@ def make(
     rows: Any,
     ids: NDArray[np.int64] | None,
     k: int,
-    vote: Vote,
+    winners_of: WinnersOf,
     target: Target | None = None,
     n_jobs: int | None = None,
     queries: Any = None,
@@ -157,12 +166,12 @@ def make(
         own = None if queries is not None else (drawn if ids is None else ids[drawn])
         steps = ladder(most_probes(index))
         answers = answers_of(index, rows, ids, Asked(asked[drawn], own, k, n_jobs), steps)
-        agrees = judge(target.of, answers.truth, vote, target.seed)
+        agrees = agreement_with(answers.truth, target.of, winners_of, target.seed)
         pilot, sample = slice(0, n_pilot), slice(n_pilot, len(drawn))
-        found = search_probes(steps, Trials(answers, agrees, pilot), Trials(answers, agrees, sample), target)
+        found = search_probes(steps, SomeQueries(answers, agrees, pilot), SomeQueries(answers, agrees, sample), target)
     promise = Promise(target.agreement, target.confidence, target.of, **found._asdict(), n_rows=rows.shape[0])
     if found.probes is None:
-        index = Flat().build(rows, metric=index.metric, ids=ids)
+        index = Flat().build(checked(rows), metric=index.metric, ids=ids)
         index.why_ = f"Flat: {promise}"
     else:
         index.probes = found.probes
@@ -179,7 +188,7 @@ class Found(NamedTuple):
     probes: int | None
 
 
-def search_probes(steps: list[int], pilot: Trial, sample: Trial, target: Target) -> Found:
+def search_probes(steps: list[int], pilot: ProbeTrial, sample: ProbeTrial, target: Target) -> Found:
     """Start above where the pilot stops disagreeing, and go down while the sample passes; they share no query."""
     starts = _pilot(steps, pilot, target)
     if not starts.steps:
@@ -201,7 +210,7 @@ class _Start(NamedTuple):
     disagreements: int
 
 
-def _pilot(steps: list[int], pilot: Trial, target: Target) -> _Start:
+def _pilot(steps: list[int], pilot: ProbeTrial, target: Target) -> _Start:
     """Steps up to two above the first that looks good; none where it gets too dear or too many before that."""
     wrong = 0
     for i, p in enumerate(steps):

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.every_k import every_k
 from kway.compute.threads import pmap, shares, spans
-from kway.data.gate import Rows
+from kway.data.gate import Rows, checked, plain_rows
 from kway.errors import InputError
+from kway.log_loss import log_losses
 from kway.neighbors.votes import pick_ties, pick_vote
 from kway.search.auto import choose
 from kway.search.index import Neighbors
 from kway.search.metrics import Metric, pick_metric
 
 GROUP = 8192  # rows asked for at a time, so that memory does not grow with n
-LEAST_SHARE = 1e-6  # what log loss counts where nobody voted for the right class
 
 
 class Best(NamedTuple):
@@ -73,6 +73,7 @@ def sweep(
     n_jobs: int | None = None,
 ) -> Sweep:
     """Score k = 1..k_max under each vote on each fold; folds (n,) numbers 0..F-1, None leaves one out at a time."""
+    X = plain_rows(X, sparse=True)
     metric, own_fold = pick_metric(metric), np.arange(X.shape[0]) if folds is None else np.asarray(folds)
     outside = X.shape[0] - np.bincount(own_fold).max()
     if not 1 <= k_max <= outside:
@@ -93,7 +94,7 @@ def neighbors_outside(
 ) -> Neighbors:
     """The k nearest of each row among the rows of other folds, nearest first: (n, k)."""
     n, d = X.shape
-    index = choose(n, d, metric, sp.issparse(X)).recipe.build(X, metric)
+    index = choose(n, d, metric, sp.issparse(X)).recipe.build(checked(X), metric)
     ids, distances = np.empty((n, k), np.int64), np.empty((n, k))
     share = np.bincount(folds).max() / n
     wanted = min(n, int(1.2 * (k + 1) / (1 - share)) + 8)
@@ -101,7 +102,7 @@ def neighbors_outside(
         rows = np.arange(group.start, group.stop)
         ask = wanted
         while len(rows):
-            found = index.nearest(X[rows], ask, n_jobs)
+            found = index.nearest(checked(X[rows]), ask, n_jobs)
             outside = folds[found.ids] != folds[rows][:, None]  # (m, ask)
             place = np.cumsum(outside, axis=1)
             done = place[:, -1] >= k
@@ -123,7 +124,7 @@ def _votes_of_every_k(
         every_k(codes[ids[s]], weights[s], rank, codes[s], winners[s], own_shares[s])
 
     pmap(part, shares(len(ids), n_jobs), n_jobs)
-    return winners == codes[:, None], -np.log(np.maximum(own_shares, LEAST_SHARE))
+    return winners == codes[:, None], log_losses(own_shares)
 
 
 def _mean_by_fold(values: NDArray, folds: NDArray) -> NDArray:

@@ -7,29 +7,20 @@ weights (n,)   how many rows each counts for, None where all count for one; rows
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.data.labels import Labels, encode_as
 from kway.errors import InputError
-from kway.search.index import Neighbors
+from kway.neighbors.new_classes import Merged
 from kway.search.live import row_arrays
 from kway.search.metrics import Metric
 
 
-class Merged(NamedTuple):
-    """Classes (K,) after more rows came, codes (m,) of those rows, and the new code of each old class."""
-
-    classes: NDArray
-    codes: NDArray[np.int64]
-    moved: NDArray[np.int64]
-
-
 @dataclass(frozen=True)
-class Training:
+class TrainingRows:
     """Codes (n,) and weights (n,) or None of all rows, rows a class (K,), and the rows in blocks (m, d) as they came.
 
     The blocks are None where the index keeps the same rows in the same order: nothing is held twice.
@@ -41,11 +32,11 @@ class Training:
     counts: NDArray[np.float64]
 
     @staticmethod
-    def of(rows: Any, codes: NDArray[np.int64], weights: NDArray | None, n_classes: int) -> Training:
+    def of(rows: Any, codes: NDArray[np.int64], weights: NDArray | None, n_classes: int) -> TrainingRows:
         """From one block of rows."""
         weights = None if weights is None or (weights == 1).all() else weights.astype(np.float64)
         counts = np.bincount(codes, weights, n_classes).astype(np.float64)
-        return Training((rows,), codes, weights, counts)
+        return TrainingRows((rows,), codes, weights, counts)
 
     @property
     def n_rows(self) -> int:
@@ -72,7 +63,7 @@ class Training:
         ids = np.flatnonzero(self.weights > 0)  # type: ignore[operator]
         return self.rows(index)[ids], ids
 
-    def kept_by(self, index: Any) -> Training:
+    def kept_by(self, index: Any) -> TrainingRows:
         """Without the rows where the index has them as they came: not in other units, not as codes, none left out."""
         as_given = type(index.metric).prepare is Metric.prepare
         same = self.all_vote and as_given and getattr(index.recipe, "store", None) is None
@@ -84,19 +75,19 @@ class Training:
         return {"codes": self.codes} | weights | ({} if self.blocks is None else row_arrays(self.rows()))
 
     @staticmethod
-    def from_arrays(arrays: dict[str, NDArray], n_features: int, n_classes: int) -> Training:
+    def from_arrays(arrays: dict[str, NDArray], n_features: int, n_classes: int) -> TrainingRows:
         """Reverse of `arrays`."""
         codes, weights = arrays["codes"], arrays.get("weights")
         rows = _rows_from(arrays, len(codes), n_features)
         counts = np.bincount(codes, weights, n_classes).astype(np.float64)
-        return Training(None if rows is None else (rows,), codes, weights, counts)
+        return TrainingRows(None if rows is None else (rows,), codes, weights, counts)
 
     def weights_of(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
         """Row weights of found ids (q, k); 0 where nothing was found."""
         weights = np.ones(self.n_rows) if self.weights is None else self.weights
         return np.where(ids >= 0, weights[np.maximum(ids, 0)], 0.0)
 
-    def extended(self, rows: Any, merged: Merged, weights: NDArray | None) -> Training:
+    def extended(self, rows: Any, merged: Merged, weights: NDArray | None) -> TrainingRows:
         """With more rows behind."""
         codes = np.concatenate([merged.moved[self.codes], merged.codes])
         both = None
@@ -105,7 +96,7 @@ class Training:
             both = np.concatenate([np.ones(self.n_rows) if self.weights is None else self.weights, new])
         counts = np.bincount(codes, both, len(merged.classes)).astype(np.float64)
         blocks = None if self.blocks is None else (*self.blocks, rows)
-        return Training(blocks, codes, both, counts)
+        return TrainingRows(blocks, codes, both, counts)
 
     def check_weights(self, k: int) -> None:
         """Refuse weights that are shares rather than counts: with a sum of 1, every row would have to vote."""
@@ -117,54 +108,6 @@ class Training:
                 f"sample_weight sums to {total:.4g} over {voting} rows, too little to fill n_neighbors={k}: a weight "
                 f"counts a row as that many rows; multiply the weights by {voting / total:.4g} so that their mean is 1"
             )
-
-
-def named_classes(classes: Any) -> NDArray:
-    """The classes that a first partial_fit names, in order."""
-    named = np.unique(np.asarray(classes))
-    if named.ndim != 1 or not len(named):
-        raise InputError(f"classes must be a list of labels, got shape {np.shape(classes)}")
-    return named
-
-
-def merge_classes(known: NDArray, labels: Labels, fixed: bool) -> Merged:
-    """Classes known before and those of new labels; `fixed` refuses labels that are not known."""
-    if fixed or (len(labels.classes) and np.isin(labels.classes, known).all()):
-        return Merged(known, encode_as(labels.classes, known)[labels.codes], np.arange(len(known)))
-    classes = np.unique(np.concatenate([known, labels.classes]))
-    return Merged(classes, encode_as(labels.classes, classes)[labels.codes], encode_as(known, classes))
-
-
-def class_votes(class_weight: Any, classes: NDArray, counts: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """What a vote for each class counts (K,), None where all count the same.
-
-    "balanced" is n / (K * rows of the class), as in scikit-learn.
-    """
-    if class_weight is None:
-        return None
-    if isinstance(class_weight, str):
-        if class_weight != "balanced":
-            raise InputError(f"class_weight must be None, 'balanced' or a dict, got {class_weight!r}")
-        return np.where(counts > 0, counts.sum() / (len(counts) * np.maximum(counts, 1e-300)), 0.0)
-    if not isinstance(class_weight, dict):
-        raise InputError(f"class_weight must be None, 'balanced' or a dict, got {type(class_weight).__name__}")
-    votes = np.ones(len(classes))
-    for label, weight in class_weight.items():
-        if not (np.isfinite(weight) and weight >= 0):
-            raise InputError(f"class_weight of {label!r} is {weight!r}; give a number >= 0")
-        votes[classes == label] = weight
-    return votes
-
-
-def without_self(found: Neighbors, own: NDArray[np.int64]) -> Neighbors:
-    """(q, k + 1) nearest of rows of the index -> the (q, k) nearest others; own (q,) are the rows' ids.
-
-    A row that more than k others coincide with may not be among its own nearest: then the last goes.
-    """
-    q, k = found.ids.shape[0], found.ids.shape[1] - 1
-    is_self = found.ids == own[:, None]
-    is_self[~is_self.any(axis=1), -1] = True
-    return Neighbors(found.ids[~is_self].reshape(q, k), found.distances[~is_self].reshape(q, k))
 
 
 def _rows_from(arrays: dict[str, NDArray], n: int, d: int) -> Any:

@@ -14,29 +14,29 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.neighbors.training_rows import without_self
+from kway.data.gate import checked
 from kway.search.index import Neighbors
 
 _MOST_BUCKETS = 64  # probes a hash table
 _DEAR = 0.1  # share of the rows measured a query beyond which scanning all of them, in order, costs less
-Vote = Callable[[Neighbors], NDArray[np.int64]]  # the k nearest of each query -> the winning class (q,)
+WinnersOf = Callable[[Neighbors], NDArray[np.int64]]  # the k nearest of each query -> the winning class (q,)
 
 
-class Outcome(NamedTuple):
+class Disagreement(NamedTuple):
     """Queries that some number of probes answers otherwise than exact search, and whether it still costs less."""
 
     disagreements: int
     pays: bool
 
 
-class Trial(Protocol):
+class ProbeTrial(Protocol):
     """Queries that can be asked with any number of probes."""
 
     @property
     def n(self) -> int:
         """Queries."""
 
-    def ask(self, probes: int) -> Outcome:
+    def ask(self, probes: int) -> Disagreement:
         """How these queries fare with so many probes."""
 
 
@@ -63,7 +63,7 @@ class Asked:
         return found if self.own is None else without_self(found, self.own)
 
 
-class Answers(Protocol):
+class ProbedAnswers(Protocol):
     """What exact search finds, and what the index finds with any number of probes."""
 
     @property
@@ -91,7 +91,9 @@ class InOneSearch:
     @staticmethod
     def of(index: Any, asked: Asked, steps: list[int]) -> InOneSearch:
         """All answers at once."""
-        *most, last = index.nearest_by_probes(asked.queries, asked.most, [*steps, index.n_landmarks], asked.n_jobs)
+        *most, last = index.nearest_by_probes(
+            checked(asked.queries), asked.most, [*steps, index.n_landmarks], asked.n_jobs
+        )
         kept = {p: Outlay(asked.others(found), touched / index.n_rows) for p, (found, touched) in zip(steps, most)}
         return InOneSearch(asked.others(last.found), kept)
 
@@ -112,25 +114,25 @@ class OneByOne:
     def at(self, probes: int, some: slice) -> Outlay:
         """The answer to some of the queries."""
         asked = self.asked.part(some)
-        found = self.index.nearest(asked.queries, asked.most, asked.n_jobs, probes=probes)
+        found = self.index.nearest(checked(asked.queries), asked.most, asked.n_jobs, probes=probes)
         return Outlay(asked.others(found), self.index.touched_ / self.index.n_rows)
 
 
-def answers_of(index: Any, rows: Any, ids: NDArray[np.int64] | None, asked: Asked, steps: list[int]) -> Answers:
+def answers_of(index: Any, rows: Any, ids: NDArray[np.int64] | None, asked: Asked, steps: list[int]) -> ProbedAnswers:
     """Answers over rows (n, d) with ids (None: 0..n-1): from one search where the index can end it in the truth."""
     from kway.search import Flat
 
     if hasattr(index, "nearest_by_probes") and index.measures_rows:
         return InOneSearch.of(index, asked, steps)
-    exact = Flat().build(rows, metric=index.metric, ids=ids)
-    return OneByOne(asked.others(exact.nearest(asked.queries, asked.most, asked.n_jobs)), index, asked)
+    exact = Flat().build(checked(rows), metric=index.metric, ids=ids)
+    return OneByOne(asked.others(exact.nearest(checked(asked.queries), asked.most, asked.n_jobs)), index, asked)
 
 
 @dataclass(frozen=True)
-class Trials:
+class SomeQueries:
     """Some of the queries, and how to tell whether an answer agrees with that of exact search."""
 
-    answers: Answers
+    answers: ProbedAnswers
     agrees: Callable[[Neighbors, slice], NDArray[np.bool_]]
     some: slice
 
@@ -139,10 +141,21 @@ class Trials:
         """Queries."""
         return int(self.some.stop - self.some.start)
 
-    def ask(self, probes: int) -> Outcome:
+    def ask(self, probes: int) -> Disagreement:
         """How these queries fare with so many probes."""
         found, share = self.answers.at(probes, self.some)
-        return Outcome(self.n - int(np.count_nonzero(self.agrees(found, self.some))), share <= _DEAR)
+        return Disagreement(self.n - int(np.count_nonzero(self.agrees(found, self.some))), share <= _DEAR)
+
+
+def without_self(found: Neighbors, own: NDArray[np.int64]) -> Neighbors:
+    """(q, k + 1) nearest of rows of the index -> the (q, k) nearest others; own (q,) are the rows' ids.
+
+    A row that more than k others coincide with may not be among its own nearest: then the last goes.
+    """
+    q, k = found.ids.shape[0], found.ids.shape[1] - 1
+    is_self = found.ids == own[:, None]
+    is_self[~is_self.any(axis=1), -1] = True
+    return Neighbors(found.ids[~is_self].reshape(q, k), found.distances[~is_self].reshape(q, k))
 
 
 def most_probes(index: Any) -> int:
@@ -150,11 +163,13 @@ def most_probes(index: Any) -> int:
     return max(1, index.n_landmarks // 2) if hasattr(index, "n_landmarks") else _MOST_BUCKETS
 
 
-def judge(of: str, truth: Neighbors, vote: Vote, seed: int) -> Callable[[Neighbors, slice], NDArray[np.bool_]]:
+def agreement_with(
+    truth: Neighbors, of: str, winners_of: WinnersOf, seed: int
+) -> Callable[[Neighbors, slice], NDArray[np.bool_]]:
     """Whether the answers to some of the queries agree with the truth (m, k): in their votes, or by recall."""
     if of == "votes":
-        winners = vote(truth)
-        return lambda found, some: vote(found) == winners[some]
+        winners = winners_of(truth)
+        return lambda found, some: winners_of(found) == winners[some]
     # one true neighbour a query, drawn at random: independent trials whose mean is the recall, so the bound is exact
     column = np.random.default_rng(seed).integers(0, np.maximum(1, (truth.ids >= 0).sum(axis=1)))
     wanted = truth.ids[np.arange(len(column)), column]

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.base.best_columns import lift_winners
 from kway.compute.kernels.votes import complete, fill_weight, tally
 from kway.errors import CombinationError, InputError
 from kway.search.metrics import Metric
@@ -137,14 +138,14 @@ def prior_order(counts: NDArray) -> NDArray[np.int64]:
     return np.argsort(-np.asarray(counts, np.float64), kind="stable")
 
 
-class Tally(NamedTuple):
+class CountedVotes(NamedTuple):
     """Classes voted for (q, m), best first, -1 where fewer were, and their shares of the vote (q, m)."""
 
     classes: NDArray[np.int64]
     shares: NDArray[np.float64]
 
 
-def count_votes(codes: NDArray[np.int64], weights: NDArray[np.float64], rank: NDArray[np.int64]) -> Tally:
+def count_votes(codes: NDArray[np.int64], weights: NDArray[np.float64], rank: NDArray[np.int64]) -> CountedVotes:
     """Add up the weights (q, k) of the voters' class codes (q, k), -1 where nobody votes.
 
     >>> count_votes(np.array([[2, 0, 0]]), np.array([[1.0, 1.0, 1.0]]), np.zeros(0, np.int64)).classes
@@ -153,7 +154,7 @@ def count_votes(codes: NDArray[np.int64], weights: NDArray[np.float64], rank: ND
     codes = np.ascontiguousarray(codes, dtype=np.int64)
     classes, totals = np.empty_like(codes), np.empty(codes.shape)
     tally(codes, np.ascontiguousarray(weights, dtype=np.float64), rank, classes, totals)
-    return Tally(classes, totals / _nonzero(totals.sum(axis=1, keepdims=True)))
+    return CountedVotes(classes, totals / _nonzero(totals.sum(axis=1, keepdims=True)))
 
 
 def shares_of(weights: NDArray[np.float64], voting: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -177,24 +178,42 @@ def fill(row_weights: NDArray[np.float64], k: int) -> Filled:
     return Filled(parts, float(fill_weight(row_weights, float(k), parts)))
 
 
-def padded(votes: Tally, k: int, order: NDArray[np.int64]) -> Tally:
+def padded(votes: CountedVotes, k: int, order: NDArray[np.int64]) -> CountedVotes:
     """The k best classes: those voted for, then, at share 0, the others in the given order (K,)."""
     q, m = votes.classes.shape
     classes, shares = np.full((q, k), -1, np.int64), np.zeros((q, k))
     classes[:, :m], shares[:, :m] = votes.classes[:, :k], votes.shares[:, :k]
     complete(classes, shares, order, min(m, k))
-    return Tally(classes, shares)
+    return CountedVotes(classes, shares)
 
 
-def dense(votes: Tally, n_classes: int, dtype: Any) -> NDArray:
+def dense(votes: CountedVotes, n_classes: int, dtype: Any) -> NDArray:
     """Shares as a (q, K) array whose argmax is the winner: one that won a tie stands a rounding above the others."""
     table = np.zeros((len(votes.classes), n_classes), dtype)
     rows, columns = np.nonzero(votes.classes >= 0)
     table[rows, votes.classes[rows, columns]] = votes.shares[rows, columns]
-    rivals = votes.shares[:, 1:].max(axis=1, initial=0.0).astype(dtype)  # (q,)
-    tied = np.flatnonzero((votes.shares[:, 0].astype(dtype) <= rivals) & (rivals > 0))
-    table[tied, votes.classes[tied, 0]] = np.nextafter(rivals[tied], np.asarray(2.0, dtype))
-    return table
+    return lift_winners(table, np.maximum(votes.classes[:, 0], 0))
+
+
+def class_votes(class_weight: Any, classes: NDArray, counts: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """What a vote for each class counts (K,), None where all count the same.
+
+    "balanced" is n / (K * rows of the class), as in scikit-learn.
+    """
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise InputError(f"class_weight must be None, 'balanced' or a dict, got {class_weight!r}")
+        return np.where(counts > 0, counts.sum() / (len(counts) * np.maximum(counts, 1e-300)), 0.0)
+    if not isinstance(class_weight, dict):
+        raise InputError(f"class_weight must be None, 'balanced' or a dict, got {type(class_weight).__name__}")
+    votes = np.ones(len(classes))
+    for label, weight in class_weight.items():
+        if not (np.isfinite(weight) and weight >= 0):
+            raise InputError(f"class_weight of {label!r} is {weight!r}; give a number >= 0")
+        votes[classes == label] = weight
+    return votes
 
 
 def _nonzero(totals: NDArray) -> NDArray:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
+from kway.search.distances import EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.flat import Flat
 from kway.search.kdtree import KDTree
 from kway.search.landmarks import Landmarks
@@ -20,30 +21,31 @@ from kway.search.metrics import Metric
 
 INDEXES: dict[str, type[Recipe]] = {kind.name: kind for kind in (Flat, Landmarks, KDTree, LSH)}
 
+TREE_COLUMNS = {EUCLIDEAN: 8, MANHATTAN: 8, GREAT_CIRCLE: 2}  # up to which a tree visits few of its leaves
 
-class Choice(NamedTuple):
+
+class ChosenIndex(NamedTuple):
     """A recipe, and in one sentence why it was chosen."""
 
     recipe: Recipe
     why: str
 
 
-def choose(n: int, d: int, metric: Metric, sparse: bool = False) -> Choice:
+def choose(n: int, d: int, metric: Metric, sparse: bool = False) -> ChosenIndex:
     """The exact index that fits n rows of d columns under a metric."""
-    small = {"euclidean": 8, "manhattan": 8, "haversine": 2}.get(metric.base, 0)
-    if not sparse and d <= small and n >= 2000:
-        return Choice(KDTree(), f"a KD-tree: {n:,} rows of only {d} columns, where a tree visits a few leaves")
-    return Choice(Flat(), "flat: exact for every metric, and bounds skip most rows where they can")
+    if not sparse and d <= TREE_COLUMNS.get(metric.distance, 0) and n >= 2000:
+        return ChosenIndex(KDTree(), f"a KD-tree: {n:,} rows of only {d} columns, where a tree visits a few leaves")
+    return ChosenIndex(Flat(), "flat: exact for every metric, and bounds skip most rows where they can")
 
 
-def pick_index(index: str | Recipe, n: int, d: int, metric: Metric, sparse: bool = False) -> Choice:
+def pick_index(index: str | Recipe, n: int, d: int, metric: Metric, sparse: bool = False) -> ChosenIndex:
     """The recipe of a name ("auto" chooses), or the recipe itself."""
     if isinstance(index, Recipe):
-        return Choice(index, "")
+        return ChosenIndex(index, "")
     if index == "auto":
         return choose(n, d, metric, sparse)
     if isinstance(index, str) and index in INDEXES:
-        return Choice(INDEXES[index](), "")
+        return ChosenIndex(INDEXES[index](), "")
     near = difflib.get_close_matches(str(index).lower(), ["auto", *INDEXES], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ";"
     raise InputError(f"unknown index {index!r}{hint} Known: 'auto', {', '.join(map(repr, INDEXES))}, or a recipe")

@@ -1,74 +1,43 @@
 """Blocks: queries (q, d) against rows (n, d), a tile of at most 2 MB of keys at a time, never q x n.
 
 `top_products` gives the k best of scale_r * (q . x_r) + offset_r as they are computed, which is how a linear model
-predicts. `Segment` searches rows exactly: the tile's keys come from float32 (a matrix product for euclidean, cosine
-and dot), and the few rows whose key might be among the k best, rounding included, are measured in float64.
-
-    euclidean   key = ||x||^2 / 2 - q.x     = (d^2 - ||q||^2) / 2, centred on the mean where that saves digits
-    cosine      key = -q.x / ||x||, q unit  = d - 1
-    dot         key = -q.x                  = d
-    manhattan   key = ||q - x||_1           = d
-    hamming     key = number that differ    = d * columns
-    haversine   key = -u.v, unit 3-vectors  = 2 sin^2(d / 2) - 1
+predicts. `BlockScan` searches rows exactly: the distance (distances.py) says what the tile's keys are, in float32 where
+that is safe, and the few rows whose key might be among the k best, rounding included, are measured in float64.
+Euclidean keys are taken about the mean where that saves digits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.kernels.distances import CODES, KEY, hamming_tile, manhattan_tile
+from kway.compute.kernels.distances import KEY
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.sparse import offer_csr
-from kway.compute.kernels.topk import EMPTY, NOBODY, merge, offer, settle
+from kway.compute.kernels.topk import merge, offer
 from kway.compute.threads import pmap, shares, spans, workers
-from kway.search.index import Neighbors, TopK
-from kway.search.stores.int8 import Coded, Int8, code_errors, coded
+from kway.search.distances import Distance, Matrix, squares
+from kway.search.distances import unit as unit
+from kway.search.heaps import Heaps, empty_heaps
+from kway.search.index import TopK, whole_k
+from kway.search.stores.base import Store
+from kway.search.stores.kept import KeptRows
 
 TILE = 2**19  # keys in a tile: 2 MB in float32, about the second cache
 COPY_BYTES = 2**23  # rows or queries converted for one tile
 FLOAT32_SAFE = (1e-12, 1e15)  # norms whose squares float32 neither loses nor overflows
 
-Matrix = Any  # NDArray or CSR
-
-
-class Heaps(NamedTuple):
-    """The k best so far of each query, worst first: distances (q, k) float64 and positions (q, k) int64."""
-
-    distances: NDArray[np.float64]
-    ids: NDArray[np.int64]
-
-    def part(self, where: slice) -> Heaps:
-        """The heaps of some queries, sharing memory."""
-        return Heaps(self.distances[where], self.ids[where])
-
-    def neighbors(self) -> Neighbors:
-        """Sort in place: nearest first, -1 and inf where nobody was."""
-        settle(self.distances, self.ids)
-        empty = self.ids == NOBODY
-        if empty.any():
-            self.ids[empty] = -1
-            self.distances[empty] = np.inf
-        return Neighbors(self.ids, self.distances)
-
-
-def empty_heaps(q: int, k: int) -> Heaps:
-    """Heaps that any row improves."""
-    return Heaps(np.full((q, k), EMPTY), np.full((q, k), NOBODY, dtype=np.int64))
-
 
 @dataclass(frozen=True)
-class Segment:
-    """Rows that are scanned in blocks under one base distance, with what the keys need of each row."""
+class BlockScan:
+    """Rows that are scanned in blocks under one distance, with what the keys need of each row."""
 
-    rows: Matrix  # (n, d) C-contiguous, CSR or Coded: what is scanned
-    full: NDArray | None  # (n, d) what is measured, where that is more than what is scanned
-    base: str
+    kept: KeptRows
+    distance: Distance
     scale: NDArray  # (n,)
     offset: NDArray  # (n,)
     centre: NDArray[np.float64] | None  # (d,)
@@ -78,12 +47,14 @@ class Segment:
     key_type: type[np.floating]
 
     @property
+    def rows(self) -> Any:
+        """What is scanned: (n, d) C-contiguous, CSR, or codes."""
+        return self.kept.scanned
+
+    @property
     def nbytes(self) -> int:
         """Bytes held, rows included."""
-        rows = self.rows
-        own = rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes if sp.issparse(rows) else rows.nbytes
-        full = 0 if self.full is None else self.full.nbytes
-        return int(own + full + self.scale.nbytes + self.offset.nbytes)
+        return int(self.kept.nbytes + self.scale.nbytes + self.offset.nbytes)
 
     def scan(self, queries: Matrix, heaps: Heaps, first: int = 0, n_jobs: int | None = None) -> int:
         """Offer every row, called first, first + 1, ..., to the heaps of the queries; rows measured in full."""
@@ -120,38 +91,31 @@ class Segment:
 
 @dataclass(frozen=True)
 class _Block:
-    """A block of queries as one segment needs them."""
+    """A block of queries as one scan needs them."""
 
-    segment: Segment
+    scan: BlockScan
     queries: Matrix  # (m, d) float64 as given, for exact distances
     keys: Matrix  # (m, d') as they enter the keys
     norms: NDArray[np.float64]  # (m,)
     which: NDArray[np.int64]  # (m,)
 
     @staticmethod
-    def of(segment: Segment, queries: Matrix) -> _Block:
-        if sp.issparse(queries) != sp.issparse(segment.rows):
+    def of(scan: BlockScan, queries: Matrix) -> _Block:
+        if sp.issparse(queries) != sp.issparse(scan.rows):
             queries = queries.toarray() if sp.issparse(queries) else sp.csr_matrix(queries)
         exact = queries.astype(np.float64)
-        keys = as_keys(exact, segment.base, segment.centre)
-        norms = np.sqrt(_squares(keys))
-        if segment.base == "cosine":
-            keys = unit(keys)
+        keys = scan.distance.query_side(_about(exact, scan.centre))
+        norms, which = np.sqrt(squares(keys)), np.arange(exact.shape[0])
         if sp.issparse(keys):
-            return _Block(segment, exact, keys, norms, np.arange(exact.shape[0]))
-        if segment.base in ("manhattan", "hamming"):
-            kept = keys.astype(segment.key_type)
-            if not np.array_equal(kept, keys):  # float64 queries against float32 rows: no query may be rounded
-                kept = keys
-            keys = kept
-        else:
-            keys = keys.astype(segment.key_type)
-        return _Block(segment, frozen(exact), frozen(keys), norms, np.arange(len(exact)))
+            return _Block(scan, exact, keys, norms, which)
+        narrow = keys.astype(scan.key_type)
+        if scan.distance.product or np.array_equal(narrow, keys):  # a tile of distances may round no query
+            keys = narrow
+        return _Block(scan, frozen(exact), frozen(keys), norms, which)
 
     def offer(self, part: slice, names: NDArray[np.int64], heaps: Heaps) -> int:
-        s = self.segment
-        code = CODES[s.base]
-        rows = s.rows[part]
+        s = self.scan
+        rows, code = s.rows[part], s.distance.code
         if sp.issparse(rows):
             products = np.ascontiguousarray((self.keys @ rows.T).toarray())  # (m, c)
             q, x = self.queries, rows
@@ -161,51 +125,43 @@ class _Block:
                     code, products, s.scale[part], s.offset[part], *arrays, names, self.norms, s.reach, s.slack, *heaps
                 )
             )
-        products = TILES.get(s.base, _products)(self.keys, as_keys(rows, s.base, s.centre))
+        products = s.distance.tile(self.keys, s.distance.row_side(_about(rows, s.centre)))
+        measured = rows if s.kept.codes is None or s.kept.full is None else s.kept.full[part]
         return int(
             offer(
-                code, products, s.scale[part], s.offset[part], self.queries,
-                frozen(rows if s.full is None else s.full[part]), names, self.which,
+                code, products, s.scale[part], s.offset[part], self.queries, frozen(measured), names, self.which,
                 self.norms, s.reach, s.slack, s.blur, *heaps,
             )
         )  # fmt: skip
 
 
-def segment(rows: Matrix, base: str, store: Int8 | None = None, codes: Coded | None = None) -> Segment:
-    """Rows (n, d), dense float or CSR, ready to be scanned under a base distance; `codes` spares coding them again."""
-    if codes is not None or store is not None:
-        return _coded_segment(rows, base, store or Int8(), codes)
-    return _plain_segment(rows if sp.issparse(rows) else frozen(rows), base)
+def block_scan(rows: Matrix | KeptRows, distance: Distance, store: Store | None = None) -> BlockScan:
+    """Rows (n, d), dense float, CSR, or as an index keeps them, ready to be scanned under a distance.
 
-
-def _plain_segment(rows: Matrix, base: str) -> Segment:
-    n, d = rows.shape
-    centre = _centre(rows) if base == "euclidean" and n and not sp.issparse(rows) else None
+    With codes and full rows at hand, `blur` lets pass whoever the codes' error cannot rule out.
+    """
+    kept = rows if isinstance(rows, KeptRows) else KeptRows.of(rows, store)
+    if isinstance(kept.full, np.ndarray):
+        kept = KeptRows(frozen(kept.full), kept.codes)
+    scanned, (n, d) = kept.scanned, kept.shape
+    dense = not sp.issparse(scanned)
+    centre = _centre(scanned) if distance.shifts and n and dense else None
     halves = np.empty(n)
     for part in spans(n, max(64, COPY_BYTES // (8 * d))):
-        halves[part] = 0.5 * _squares(as_keys(rows[part].astype(np.float64), base, centre))
+        exact = scanned[part].astype(np.float64)
+        halves[part] = 0.5 * squares(distance.row_side(_about(exact, centre)))
     reach = float(np.sqrt(2.0 * halves.max(initial=0.0)))
-    narrow = FLOAT32_SAFE[0] < reach < FLOAT32_SAFE[1] and not sp.issparse(rows) and base != "haversine"
-    if base in ("manhattan", "hamming"):
-        narrow = narrow and rows.dtype == np.float32
+    narrow = dense and not distance.wide and FLOAT32_SAFE[0] < reach < FLOAT32_SAFE[1]
+    if not (distance.product or scanned.dtype == np.float32):
+        narrow = False
     kind: type[np.floating] = np.float32 if narrow else np.float64
-    scale, offset = _scale_and_offset(base, halves)
-    reach = float(d) if base == "hamming" else reach
-    scale, offset = frozen(scale.astype(kind)), frozen(offset.astype(kind))
-    return Segment(rows, None, base, scale, offset, centre, reach, rounding(d, kind), 0.0, kind)
-
-
-def _coded_segment(rows: Any, base: str, store: Int8, codes: Coded | None) -> Segment:
-    """Scan the codes; with the full rows at hand, `blur` lets pass whoever their error cannot rule out."""
-    if codes is None:
-        codes = coded(rows)
-    scanned = _plain_segment(codes, base)
-    if not store.rerank:
-        return scanned
-    errors = code_errors(rows, codes, base)
-    if base == "cosine":  # of unit rows, and normalising moves a row by at most as much again
-        errors = 2.0 * errors * np.abs(scanned.scale)
-    return replace(scanned, full=frozen(rows), blur=float(errors.max(initial=0.0)))
+    scale, offset = (frozen(values.astype(kind)) for values in distance.key_form(halves))
+    blur = 0.0
+    if kept.codes is not None and kept.full is not None:
+        blur = float(kept.codes.errors(kept.full, distance).max(initial=0.0))
+    return BlockScan(
+        kept, distance, scale, offset, centre, distance.reach(halves, d), rounding(d, kind), blur, kind
+    )  # fmt: skip
 
 
 def rounding(d: int, key_type: type[np.floating]) -> float:
@@ -215,42 +171,8 @@ def rounding(d: int, key_type: type[np.floating]) -> float:
     return float(error / (1.0 - error)) if error < 0.5 else 1.0
 
 
-def unit(rows: Matrix) -> Matrix:
-    """Rows of length one; zero rows stay zero."""
-    norms = np.sqrt(_squares(rows))
-    inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-    if sp.issparse(rows):
-        return sp.csr_matrix(sp.diags(inverse) @ rows)
-    return rows * inverse[:, None]
-
-
-def sphere(radians: NDArray) -> NDArray[np.float64]:
-    """Unit vectors (n, 3) of (latitude, longitude) in radians."""
-    lat, lon = radians[:, 0], radians[:, 1]
-    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
-
-
-def as_keys(rows: Matrix, base: str, centre: NDArray | None) -> Matrix:
-    """Rows as they enter the keys: moved to the centre, or onto the sphere."""
-    if base == "haversine":
-        return sphere(rows)
+def _about(rows: Matrix, centre: NDArray | None) -> Matrix:
     return rows if centre is None else rows - centre
-
-
-def _products(queries: NDArray, rows: NDArray) -> NDArray:
-    return queries @ rows.astype(queries.dtype, copy=False).T  # (m, c)
-
-
-def _tile(kernel: Callable[..., None]) -> Callable[[NDArray, NDArray], NDArray]:
-    def tile(queries: NDArray, rows: NDArray) -> NDArray:
-        out = np.empty((len(queries), len(rows)), dtype=queries.dtype)
-        kernel(queries, frozen(rows.astype(queries.dtype, copy=False)), out)
-        return out
-
-    return tile
-
-
-TILES = {"manhattan": _tile(manhattan_tile), "hamming": _tile(hamming_tile)}
 
 
 def _block_size(q: int, d: int, n_jobs: int | None) -> int:
@@ -265,29 +187,11 @@ def _centre(rows: NDArray) -> NDArray[np.float64] | None:
     for part in spans(len(rows), max(64, COPY_BYTES // (8 * rows.shape[1]))):
         exact = rows[part].astype(np.float64, copy=False)
         mean += exact.sum(axis=0)
-        total += float(_squares(exact).sum())
+        total += float(squares(exact).sum())
     mean /= len(rows)
     away = float(mean @ mean)
     spread = max(0.0, total / len(rows) - away)
     return mean if away > 4.0 * spread else None
-
-
-def _squares(rows: Matrix) -> NDArray[np.float64]:
-    """||x||^2 of each row, in float64."""
-    if sp.issparse(rows):
-        return np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float64).ravel()
-    return np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-
-
-def _scale_and_offset(base: str, halves: NDArray) -> tuple[NDArray, NDArray]:
-    """Scale and offset (n,) that turn products into keys."""
-    ones, zeros = np.ones_like(halves), np.zeros_like(halves)
-    if base == "euclidean":
-        return -ones, halves
-    if base == "cosine":
-        norms = np.sqrt(2.0 * halves)
-        return -np.divide(1.0, norms, out=zeros, where=norms > 0), np.zeros_like(halves)
-    return (ones, zeros) if base in ("manhattan", "hamming") else (-ones, zeros)
 
 
 def top_products(
@@ -302,7 +206,7 @@ def top_products(
 
     Scores are as computed in the common float type; ties go to the lower position; -1 and -inf pad where n < k.
     """
-    q, n = queries.shape[0], len(rows)
+    q, n, k = queries.shape[0], len(rows), whole_k(k)
     kind = np.result_type(queries.dtype, rows.dtype)
     # keys are lower-is-better, so both signs turn
     turned = frozen(np.full(n, -1, kind) if scale is None else -np.asarray(scale, kind))

@@ -2,7 +2,7 @@
 
 Where bounds can prove most rows too far (dense rows under euclidean, manhattan, their kernels, and cosine through unit
 vectors) the certified engine touches a few rows in ten thousand; elsewhere rows are scanned in blocks. Either way the
-answer is that of brute force: the k smallest by (float64 distance of the stored values, then lower position).
+answer is that of brute force in float64 over the stored values.
 
 Rows added later are scanned in blocks beside the rest, and a few removed rows are left out of the answers, until there
 are so many that building again pays.
@@ -18,16 +18,19 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.kernels.topk import merge
-from kway.errors import CombinationError
-from kway.search.blocks import Heaps, Segment, empty_heaps, segment
+from kway.search.blocks import BlockScan, block_scan
 from kway.search.certified.angles import Angles
+from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, MANHATTAN
+from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
-from kway.search.live import LiveIndex, Recipe, joined, row_arrays, without
+from kway.search.live import LiveIndex, Recipe
 from kway.search.metrics import Metric
-from kway.search.stores.int8 import Coded, Int8, coded, coded_from
+from kway.search.stores.base import Store
+from kway.search.stores.kept import KeptRows
 
 TAIL = 0.2  # share of added rows at which building again pays
+BOUNDED = (EUCLIDEAN, MANHATTAN, COSINE)  # distances whose bounds may spare rows
 MOST_DEAD = 64  # removed rows that a search may ask for in vain
 
 
@@ -35,39 +38,38 @@ MOST_DEAD = 64  # removed rows that a search may ask for in vain
 class Flat(Recipe):
     """Exact search over all rows; `store=Int8()` scans bytes."""
 
-    store: Int8 | None = None
+    store: Store | None = None
 
     name = "flat"
-    bases = ("euclidean", "manhattan", "cosine", "dot", "hamming", "haversine")
+    distances = DISTANCES
     sparse = True
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
         """Refuse what cannot be searched: sparse rows under a metric that is no product, codes that lose equality."""
         super().check(metric, sparse)
-        if self.store is not None and (sparse or metric.base in ("hamming", "haversine")):
-            what = "sparse rows" if sparse else f"the metric {metric.name!r}"
-            raise CombinationError(f"Int8() cannot keep {what}: coded values are rounded; use store=None")
+        if self.store is not None:
+            self.store.check(metric.distance, sparse)
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids) -> FlatIndex:
-        return FlatIndex(self, metric, ids, rows, None)
+    def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> FlatIndex:
+        return FlatIndex(self, metric, ids, KeptRows.of(rows, self.store), n_jobs)
 
     def _revive(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
     ) -> FlatIndex:
-        return FlatIndex(self, metric, ids, rows, coded_from(arrays) if "codes" in arrays else None)
+        return FlatIndex(self, metric, ids, KeptRows.from_arrays(rows, self.store, arrays))
 
 
 class FlatIndex(LiveIndex):
-    """A live flat index: one main segment, perhaps certified, and a tail of rows added since."""
+    """A live flat index: a main scan, perhaps certified, and a tail of rows added since."""
 
     recipe: Flat
 
-    def __init__(self, recipe: Flat, metric: Metric, ids: Ids, rows: Any, codes: Coded | None) -> None:
-        kept: Any = codes if rows is None else rows
+    def __init__(self, recipe: Flat, metric: Metric, ids: Ids, kept: KeptRows, n_jobs: int | None = None) -> None:
         super().__init__(recipe, metric, ids, kept.shape[1])
-        self._main = segment(rows, metric.base, recipe.store, codes)
-        self._tail: Segment | None = None
-        self._dead = np.empty(0, dtype=np.int64)  # removed positions of the main segment, sorted
+        self._n_jobs = n_jobs  # of building, also of building again
+        self._main = block_scan(kept, metric.distance)
+        self._tail: BlockScan | None = None
+        self._dead = np.empty(0, dtype=np.int64)  # removed positions of the main scan, sorted
         self._stale = False
         self._certify()
 
@@ -79,12 +81,12 @@ class FlatIndex(LiveIndex):
 
     @property
     def rows(self) -> Any:
-        """The rows (n_rows, d) in the order of their positions: an array, CSR, or Coded where only codes are kept."""
+        """The rows (n_rows, d) in the order of their positions: an array, CSR, or Codes where only these are kept."""
         self._settle()
-        return self._main.rows if self._main.full is None else self._main.full
+        return self._main.kept.best
 
     def _certify(self) -> None:
-        self._certified, self.why_ = _certified(self._main, self.metric)
+        self._certified, self.why_ = _certified(self._main, self.metric, self._n_jobs)
 
     def _nearest(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         if self._stale:
@@ -92,7 +94,7 @@ class FlatIndex(LiveIndex):
         heaps = empty_heaps(queries.shape[0], k)
         measured = self._search_main(queries, k, heaps, n_jobs)
         if self._tail is not None:
-            measured += self._tail.scan(queries, heaps, self._main.rows.shape[0], n_jobs)
+            measured += self._tail.scan(queries, heaps, len(self._main.kept), n_jobs)
         self._touched = measured / queries.shape[0]
         found = heaps.neighbors()
         if not len(self._dead):
@@ -100,13 +102,13 @@ class FlatIndex(LiveIndex):
         return Neighbors(found.ids - np.searchsorted(self._dead, found.ids), found.distances)
 
     def _search_main(self, queries: Any, k: int, heaps: Heaps, n_jobs: int | None) -> float:
-        """Offer the rows of the main segment to the heaps; rows measured in full."""
+        """Offer the rows of the main scan to the heaps; rows measured in full."""
         if self._certified is None or not self._certified.pays(k):
             if len(self._dead):
                 self._settle()
             return self._main.scan(queries, heaps, 0, n_jobs)
         dense = queries.toarray() if sp.issparse(queries) else queries
-        wanted = min(k + len(self._dead), self._main.rows.shape[0])
+        wanted = min(k + len(self._dead), len(self._main.kept))
         ids, distances = self._certified.nearest(dense, wanted, n_jobs)
         if len(self._dead):
             ids = np.where(np.isin(ids, self._dead), -1, ids)
@@ -114,77 +116,52 @@ class FlatIndex(LiveIndex):
         return float(self._certified.touched) * len(dense)
 
     def _append(self, rows: Any) -> None:
-        if not sp.issparse(rows) and sp.issparse(self._main.rows):
-            rows = sp.csr_matrix(rows)
-        elif sp.issparse(rows) and not sp.issparse(self._main.rows):
-            rows = rows.toarray()
-        kept = _kept(self._main)
-        if isinstance(kept, Coded):
-            rows = coded(rows, kept.centre)
-        self._tail = self._segment(rows if self._tail is None else _join(_kept(self._tail), rows))
-        self._stale |= self._tail.rows.shape[0] > TAIL * self._main.rows.shape[0]
+        more = self._main.kept.like(rows)
+        kept = more if self._tail is None else self._tail.kept.join(more)
+        self._tail = block_scan(kept, self.metric.distance)
+        self._stale |= len(kept) > TAIL * len(self._main.kept)
 
     def _drop(self, positions: NDArray[np.int64]) -> None:
-        alive = np.delete(np.arange(self._main.rows.shape[0]), self._dead)
+        alive = np.delete(np.arange(len(self._main.kept)), self._dead)
         main = alive[positions[positions < len(alive)]]
         tail = positions[positions >= len(alive)] - len(alive)
         self._dead = np.union1d(self._dead, main)
         if len(tail) and self._tail is not None:
-            left = _kept(self._tail)
-            left = left.take(np.delete(np.arange(len(left)), tail)) if isinstance(left, Coded) else without(left, tail)
-            self._tail = self._segment(left) if left.shape[0] else None
+            left = self._tail.kept.drop(tail)
+            self._tail = block_scan(left, self.metric.distance) if len(left) else None
         if self._certified is None or len(self._dead) > MOST_DEAD:
             self._stale = True
 
     def _settle(self) -> None:
-        """One main segment again, of the rows that are left."""
+        """One main scan again, of the rows that are left."""
         self._stale = False
         if not len(self._dead) and self._tail is None:
             return
-        rows = _kept(self._main)
+        kept = self._main.kept
         if len(self._dead):
-            alive = np.delete(np.arange(rows.shape[0]), self._dead)
-            rows = rows.take(alive) if isinstance(rows, Coded) else without(rows, self._dead)
+            kept = kept.drop(self._dead)
         if self._tail is not None:
-            rows = _join(rows, _kept(self._tail))
+            kept = kept.join(self._tail.kept)
         self._dead, self._tail = self._dead[:0], None
-        self._main = self._segment(rows)
+        self._main = block_scan(kept, self.metric.distance)
         self._certify()
-
-    def _segment(self, rows: Any) -> Segment:
-        if isinstance(rows, Coded):
-            return segment(None, self.metric.base, self.recipe.store, rows)
-        return segment(rows, self.metric.base, self.recipe.store)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         self._settle()
-        main = self._main
-        arrays = main.rows.arrays() if isinstance(main.rows, Coded) else row_arrays(main.rows)
-        return {}, arrays | ({} if main.full is None else {"rows": main.full})
+        return {}, self._main.kept.arrays()
 
 
-def _kept(part: Segment) -> Any:
-    return part.rows if part.full is None else part.full
-
-
-def _join(rows: Any, more: Any) -> Any:
-    return rows.append(more) if isinstance(rows, Coded) else joined(rows, more)
-
-
-def _certified(main: Segment, metric: Metric) -> tuple[Any, str]:
-    """The certified engine over a segment, where it pays, and why this way was chosen."""
-    if isinstance(main.rows, Coded):
-        exact = (
-            "exact: codes are scanned, full rows measured" if main.full is not None else "approximate: only codes kept"
-        )
+def _certified(main: BlockScan, metric: Metric, n_jobs: int | None) -> tuple[Any, str]:
+    """The certified engine over the scanned rows, where it pays, and why this way was chosen."""
+    kept = main.kept
+    if kept.codes is not None:
+        exact = "approximate: only codes kept" if kept.full is None else "exact: codes are scanned, full rows measured"
         return None, f"flat over int8 codes, {exact}"
-    if sp.issparse(main.rows) or not len(main.rows) or metric.base not in ("euclidean", "manhattan", "cosine"):
-        return None, f"flat in blocks: no bound spares rows under {metric.name!r} of {_kind(main.rows)} rows"
+    if sp.issparse(kept.full) or not len(kept) or metric.distance not in BOUNDED:
+        kind = "sparse" if sp.issparse(kept.full) else "dense"
+        return None, f"flat in blocks: no bound spares rows under {metric.name!r} of {kind} rows"
     from kway.search.certified import certify
 
-    found = Angles.over(main, certify) if metric.base == "cosine" else certify(main.rows, metric.base)
+    by_angle = metric.distance.moves
+    found = Angles.over(main, certify, n_jobs) if by_angle else certify(kept.full, metric.distance.name, n_jobs)
     return found, "flat in blocks: bounds would not pay" if found is None else str(found.why)
-
-
-def _kind(rows: Any) -> str:
-    return "sparse" if sp.issparse(rows) else "dense"

@@ -5,8 +5,11 @@
     index.search(queries, k) -> TopK(ids, scores)       (q, k) each, best first, higher is better, -1 pads
     index.nearest(queries, k) -> Neighbors(ids, distances)   the same answer as distances, lower is better, inf pads
 
-Ties are ordered by the lower position of the row; for float32 queries, distances that are equal in float32 are ties.
-Ids are positions 0..n-1 unless the caller gave others.
+One rule orders every answer. Distances are measured in float64 and given in the queries' precision (float32 for
+float32 queries; float64 for float64 ones and under haversine), and the k nearest are the first by (the distance given,
+then the lower position): pixels over 255 whose sums are equal on paper tie in float32, and go to the lower position and
+not to the row whose rounding came out smaller. So distances never decrease, and each is that of its id. One beyond
+float32's range is given as the largest float32. Ids are positions 0..n-1 unless the caller gave others.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from kway.errors import InputError
 
 if TYPE_CHECKING:
     from kway.search.metrics import Metric
@@ -82,3 +87,10 @@ class Index(ABC):
     @abstractmethod
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         """What a model file needs: JSON facts and arrays; the recipe's `restore(facts, arrays)` reverses it."""
+
+
+def whole_k(k: Any) -> int:
+    """How many are asked for, as an int; anything but a whole number of at least 1 is refused."""
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+        raise InputError(f"k must be a whole number of at least 1, got {k!r}")
+    return int(k)

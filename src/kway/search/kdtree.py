@@ -1,9 +1,7 @@
 """KDTree: exact search in few dimensions, on scipy's cKDTree.
 
-    euclidean, Gaussian    the rows, p = 2          cosine      unit rows, p = 2
-    manhattan, Laplacian   the rows, p = 1          haversine   unit 3-vectors, p = 2
-
-The tree works in float64 and leaves equal distances unordered, so a few neighbours more than asked are fetched and
+The tree holds the rows as the distance places them (distances.py) and measures by the norm of its order. It works in
+float64 and leaves equal distances unordered, so a few neighbours more than asked are fetched and
 confirmed (proof.py): the answer is brute force's, ties by lower position. Added and removed rows rebuild the tree at
 the next search.
 """
@@ -19,12 +17,14 @@ from scipy.spatial import cKDTree
 
 from kway.compute.threads import pmap, shares
 from kway.errors import InputError
-from kway.search.blocks import Segment, segment, sphere, unit
+from kway.search.blocks import BlockScan, block_scan
+from kway.search.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
-from kway.search.live import LiveIndex, Recipe, joined, without
+from kway.search.live import LiveIndex, Recipe
 from kway.search.metrics import Metric
 from kway.search.proof import EXTRA, confirm
+from kway.search.rows import drop_rows, join_rows
 
 ROUNDING = 1e-14  # of unit vectors in float64; other distances carry a relative error alone
 
@@ -36,13 +36,13 @@ class KDTree(Recipe):
     leaf_size: int = 16
 
     name = "kdtree"
-    bases = ("euclidean", "manhattan", "cosine", "haversine")
+    distances = (EUCLIDEAN, MANHATTAN, COSINE, GREAT_CIRCLE)
 
     def __post_init__(self) -> None:
         if self.leaf_size < 1:
             raise InputError(f"leaf_size must be at least 1, got {self.leaf_size}")
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids) -> KDTreeIndex:
+    def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> KDTreeIndex:
         return KDTreeIndex(self, metric, ids, rows)
 
     def _revive(
@@ -60,7 +60,7 @@ class KDTreeIndex(LiveIndex):
         super().__init__(recipe, metric, ids, rows.shape[1])
         self._rows = rows
         self._tree: Any = None
-        self._segment: Segment | None = None
+        self._scan: BlockScan | None = None
         self.why_ = f"a KD-tree over {len(rows):,} rows of {rows.shape[1]} columns"
         self._grow()
 
@@ -75,22 +75,20 @@ class KDTreeIndex(LiveIndex):
         points = 0 if self._tree is None else self._tree.data.nbytes + self._tree.indices.nbytes
         return int(self._rows.nbytes + points)
 
-    def _grow(self) -> tuple[Any, Segment]:
-        if self._tree is None or self._segment is None:
-            self._segment = segment(self._rows, self.metric.base)
+    def _grow(self) -> tuple[Any, BlockScan]:
+        if self._tree is None or self._scan is None:
+            self._scan = block_scan(self._rows, self.metric.distance)
             self._tree = cKDTree(self._points(self._rows), leafsize=self.recipe.leaf_size)
-        return self._tree, self._segment
+        return self._tree, self._scan
 
     def _points(self, rows: NDArray) -> NDArray[np.float64]:
-        if self.metric.base == "haversine":
-            return sphere(rows)
-        exact = rows.astype(np.float64)
-        return unit(exact) if self.metric.base == "cosine" else exact
+        placed: NDArray[np.float64] = self.metric.distance.place(rows.astype(np.float64))
+        return placed
 
     def _nearest(self, queries: NDArray, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         tree, scanned = self._grow()
         points = self._points(queries)
-        p = 1.0 if self.metric.base == "manhattan" else 2.0
+        p = float(self.metric.distance.order)
         ranks = np.arange(1, min(self.n_rows, k + EXTRA) + 1)  # a list keeps the answer (q, k) for k = 1 too
 
         def work(part: slice) -> Any:
@@ -99,17 +97,17 @@ class KDTreeIndex(LiveIndex):
         found = pmap(work, shares(len(points), n_jobs, least=256), n_jobs)
         gaps = np.concatenate([gap for gap, _ in found])
         ids = np.concatenate([at for _, at in found]).astype(np.int64)
-        rounding = ROUNDING if self.metric.base in ("cosine", "haversine") else 0.0
+        rounding = ROUNDING if self.metric.distance.moves else 0.0
         confirmed = confirm(scanned, queries, Neighbors(ids, gaps), k, rounding, n_jobs)
         self._touched = confirmed.measured / len(queries)
         return confirmed.neighbors
 
     def _append(self, rows: NDArray) -> None:
-        self._rows = joined(self._rows, rows)
+        self._rows = join_rows(self._rows, rows)
         self._tree = None
 
     def _drop(self, positions: NDArray[np.int64]) -> None:
-        self._rows = without(self._rows, positions)
+        self._rows = drop_rows(self._rows, positions)
         self._tree = None
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:

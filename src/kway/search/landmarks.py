@@ -2,10 +2,11 @@
 
 k-means places landmarks, each row belongs to its nearest one (its cell), and a search looks only into the cells whose
 landmarks are nearest to the query: `probes` of them. Queries are grouped by cell, so each cell is one matrix product
-for all queries that look into it; sketches (sketch.py) rule out most of its rows before any is measured.
+for all queries that look into it; projections (projection.py), and codes where rows are stored as such, rule out most
+of its rows before any is measured.
 
-Distances of what is found are exact (float64); what may be missed is a neighbour in a cell that was not probed. A
-search that saw fewer than k rows probes more cells before it gives up.
+Distances of what is found are exact (float64; those of the codes where no full rows are kept); what may be missed is a
+neighbour in a cell that was not probed. A search that saw fewer than k rows probes more cells before it gives up.
 """
 
 from __future__ import annotations
@@ -17,27 +18,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kway.compute.kernels.cells import cell_radii, search_cells
-from kway.compute.kernels.distances import CODES, KEY
+from kway.compute.kernels.distances import KEY
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY, offer, settle
-from kway.compute.threads import pmap, shares, spans, workers
+from kway.compute.threads import pmap, spans, workers
 from kway.errors import CombinationError, InputError
-from kway.search.blocks import Heaps, empty_heaps, rounding, sphere, unit
+from kway.search.cell_groups import CellGroups, by_cell, one_by_one, too_far
+from kway.search.cell_table import CellTable
+from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
+from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
-from kway.search.index import Neighbors
-from kway.search.kmeans import assign, kmeans
-from kway.search.live import LiveIndex, Recipe, joined, without
+from kway.search.index import Neighbors, whole_k
+from kway.search.kmeans import assign_centres, half_squares, kmeans_sample, place_centres
+from kway.search.live import LiveIndex, Recipe
 from kway.search.metrics import Metric
-from kway.search.pairs import Groups, by_cell, one_by_one, too_far
-from kway.search.sketch import Sketch, Sketched, learn, sample
-from kway.search.stores.int8 import Coded, Int8, coded, coded_from
+from kway.search.projection import Projected, Projection, learn_projection, projection_sample
+from kway.search.stores.base import Store
+from kway.search.stores.kept import KeptRows
 
 PROBES = 24  # until tuned: a recall near 0.996 on images with 2 sqrt(n) cells
 GROWN = 2.0  # times the rows it was trained on, after which the landmarks are placed anew
 FEW = 8  # queries answered without the pool
 ORDERED = 2**22  # cells that are ordered together: 48 MB
-TILE = 2**17  # products of one group: 512 kB
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,11 @@ class Landmarks(Recipe):
     n_landmarks: int | str = "auto"
     probes: int | str = "auto"
     seed: int = 0
-    store: Int8 | None = None
+    store: Store | None = None
     verbose: bool = False
 
     name = "landmarks"
-    bases = ("euclidean", "cosine", "dot", "manhattan", "haversine")
+    distances = (EUCLIDEAN, COSINE, DOT, MANHATTAN, GREAT_CIRCLE)
     exact = False
 
     def __post_init__(self) -> None:
@@ -61,21 +63,28 @@ class Landmarks(Recipe):
                 raise InputError(f"{name} must be 'auto' or a whole number of at least 1, got {value!r}")
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """Refuse what cannot be searched: codes have no sketch under manhattan, and no meaning as places on earth."""
+        """Refuse what cannot be searched: codes have no projection under manhattan, no meaning as places on earth."""
         super().check(metric, sparse)
-        if self.store is not None and metric.base in ("manhattan", "haversine"):
+        if self.store is not None and not (metric.distance.coded and metric.distance.product):
             raise CombinationError(
-                f"Landmarks(store=Int8()) cannot search {metric.name!r}, whose scan reads the full rows; use store=None"
+                f"Landmarks(store={self.store}) cannot search {metric.name!r}, whose scan reads the full rows; "
+                "use store=None"
             )
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids) -> LandmarksIndex:
-        return LandmarksIndex(self, metric, ids, rows)
+    def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> LandmarksIndex:
+        index = LandmarksIndex(self, metric, ids, rows.shape[1], n_jobs)
+        index._train(KeptRows.of(rows, self.store))
+        index.probes = PROBES if self.probes == "auto" else int(self.probes)
+        return index
 
     def _revive(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
     ) -> LandmarksIndex:
-        kept = coded_from(arrays) if "codes" in arrays else rows
-        index = LandmarksIndex(self, metric, ids, kept, arrays=arrays, length=facts["length"], trained=facts["trained"])
+        kept = KeptRows.from_arrays(rows, self.store, arrays)
+        index = LandmarksIndex(self, metric, ids, kept.shape[1])
+        index._projection = Projection(np.asarray(arrays["mean"]), frozen(arrays["basis"]), facts["length"])
+        index._landmarks, index._trained = frozen(arrays["landmarks"]), facts["trained"]
+        index._arrange(kept, np.asarray(arrays["cells"]))
         index.probes = facts["probes"]
         return index
 
@@ -91,25 +100,15 @@ class LandmarksIndex(LiveIndex):
     """Live cells. `probes` may be set at any time."""
 
     recipe: Landmarks
+    _projection: Projection
+    _landmarks: NDArray[np.float32]  # (c, m)
+    _trained: int  # rows there were when the landmarks were placed
+    _table: CellTable
 
-    def __init__(
-        self,
-        recipe: Landmarks,
-        metric: Metric,
-        ids: Ids,
-        rows: Any,
-        arrays: dict[str, NDArray] | None = None,
-        length: int = 0,
-        trained: int = 0,
-    ) -> None:
-        super().__init__(recipe, metric, ids, rows.shape[1])
-        if arrays is None:
-            self._train(rows)
-        else:
-            self._sketch = Sketch(np.asarray(arrays["mean"]), frozen(arrays["basis"]), length)
-            self._landmarks, self._trained = frozen(arrays["landmarks"]), trained
-            self._arrange(rows, np.asarray(arrays["cells"]))
-        self.probes: int = min(self.n_landmarks, PROBES if recipe.probes == "auto" else int(recipe.probes))
+    def __init__(self, recipe: Landmarks, metric: Metric, ids: Ids, n_features: int, n_jobs: int | None = None) -> None:
+        super().__init__(recipe, metric, ids, n_features)
+        self._n_jobs = n_jobs  # of building, also of building again
+        self.probes: int = PROBES
 
     @property
     def n_landmarks(self) -> int:
@@ -119,99 +118,68 @@ class LandmarksIndex(LiveIndex):
     @property
     def nbytes(self) -> int:
         """Bytes held, rows included."""
-        arrays = (self._rows, self._short, self._long, self._half, self._names, self._offsets, self._landmarks)
-        return int(sum(array.nbytes for array in arrays))
+        return self._table.nbytes + self._landmarks.nbytes
 
     @property
     def rows(self) -> Any:
-        """The rows (n_rows, d) in the order of their positions."""
-        back = np.argsort(self._names, kind="stable")
-        return self._rows.take(back) if isinstance(self._rows, Coded) else self._rows[back]
+        """The rows (n_rows, d) in the order of their positions: an array, or Codes where only these are kept."""
+        return self._table.rows().best
 
     @property
     def measures_rows(self) -> bool:
         """Whether distances are those of the rows as they came, and not of their codes."""
-        return not isinstance(self._rows, Coded)
+        return self._table.kept.full is not None
 
     @property
     def cells_(self) -> NDArray[np.int64]:
         """The cell (n_rows,) of each row, in the order of their positions."""
-        cells = np.empty(self.n_rows, dtype=np.int64)
-        cells[self._names] = np.repeat(np.arange(self.n_landmarks), np.diff(self._offsets))
-        return cells
+        return self._table.cells
 
     @property
     def landmarks_(self) -> NDArray[np.float64]:
         """The landmarks (n_landmarks, d) among the rows (unit rows for cosine, points on the sphere for haversine)."""
-        basis = self._sketch.basis[:, : self._sketch.length]
-        return self._sketch.mean + (self._landmarks @ basis.T if basis.shape[1] else self._landmarks)
+        basis = self._projection.basis[:, : self._projection.length]
+        return self._projection.mean + (self._landmarks @ basis.T if basis.shape[1] else self._landmarks)
 
-    def _train(self, rows: NDArray) -> None:
-        """Learn the sketch, place the landmarks, and give each row to its nearest."""
-        recipe, n = self.recipe, len(rows)
-        self._sketch = learn(self._space(sample(rows, recipe.seed)), self.metric.base != "dot", recipe.seed)
-        sketched = self._sketched(rows)
-        points = sketched.short[:, :-1]  # (n, m): landmarks live among the leading coordinates
+    def _train(self, kept: KeptRows) -> None:
+        """Learn the projection, place the landmarks, and give each row to its nearest."""
+        recipe, rows, rng = self.recipe, kept.best, np.random.default_rng(self.recipe.seed)
+        place, n = self.metric.distance.place, len(kept)
+        centred = self.metric.distance.order > 0
+        self._projection = learn_projection(place(projection_sample(rows, recipe.seed)), centred, recipe.seed)
         wanted = round(2.0 * n**0.5) if recipe.n_landmarks == "auto" else int(recipe.n_landmarks)
-        found = kmeans(np.ascontiguousarray(points), min(n, max(1, wanted)), seed=recipe.seed, verbose=recipe.verbose)
-        self._landmarks, self._trained = frozen(found.landmarks), n
-        only_codes = recipe.store is not None and not recipe.store.rerank
-        if only_codes:  # sketched again as they are kept
-            self._arrange(coded(rows), found.nearest)
-        else:
-            self._arrange(rows, found.nearest, sketched)
+        count = min(n, max(1, wanted))
+        some = self._projection.of(place(kmeans_sample(rows, count, rng)), long=False).lead
+        self._landmarks = frozen(place_centres(some, count, rng, self._n_jobs, verbose=recipe.verbose))
+        self._trained = n
+        self._arrange(kept, self._nearest_landmarks(rows))
 
-    def _arrange(self, rows: Any, cells: NDArray, sketched: Sketched | None = None) -> None:
-        """Order everything by cell: rows, their positions (`_names`), sketches, half squares."""
-        order = np.argsort(cells, kind="stable")
-        self._rows: Any  # (n, d) or Coded
-        self._radii: NDArray | None  # (c,) from a landmark to its farthest row, where that bounds distances
-        self._names = frozen(order.astype(np.int64))
-        self._offsets = frozen(np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=self.n_landmarks))]))
-        self._rows = rows.take(order) if isinstance(rows, Coded) else frozen(_gathered(rows, order))
-        base = self.metric.base
-        if base == "manhattan":  # the scan is the distance itself
-            moved = self._rows if rows.dtype == np.float32 else (self._rows - self._sketch.mean).astype(np.float32)
-            self._short, self._long = frozen(moved), frozen(np.empty((len(moved), 0), dtype=np.float32))
-            self._half, self._reach, self._radii = frozen(np.zeros(len(moved), dtype=np.float32)), 0.0, None
-        else:
-            ready = self._sketched(rows) if sketched is None else sketched
-            self._short, self._long = frozen(_gathered(ready.short, order)), frozen(_gathered(ready.long, order))
-            norms = ready.norms[order]
-            half = np.zeros_like(norms) if base == "dot" else 0.5 * norms**2
-            self._half, self._reach = frozen(half.astype(np.float32)), float(norms.max(initial=0.0))
-            self._radii = None if base == "dot" else cell_radii(self._short, self._landmarks, self._offsets)
-        codes = isinstance(self._rows, Coded)
-        none = np.empty(0, dtype=np.float32)
-        steps, centre = (self._rows.scale, self._rows.centre) if codes else (none, none)
-        self._kept = (frozen(self._rows.codes if codes else self._rows), frozen(steps), frozen(centre))
-        self._largest = max(1, int(np.diff(self._offsets).max()))
-        self._slack = rounding(self._short.shape[1], np.float32) + 1e-5  # the rotation rounds too
-        self._code = CODES[base]
+    def _arrange(self, kept: KeptRows, cells: NDArray[np.int64]) -> None:
+        """Order everything by cell (n,)."""
+        distance = self.metric.distance
+        self._table = CellTable.of(kept, cells, self._landmarks, self._projection, distance, self._n_jobs)
         self._landmark_keys = self._keys_of_landmarks()
-        n = self.n_rows
         self.why_ = (
-            f"{self.n_landmarks} landmarks over {n:,} rows: approximate, looks into the cells nearest to each query"
+            f"{self.n_landmarks} landmarks over {len(kept):,} rows: approximate, looks into the cells nearest to each "
+            "query"
         )
 
     def _keys_of_landmarks(self) -> tuple[NDArray, NDArray, NDArray]:
         """Scale, offset and names (c,) with which products become keys of landmarks."""
-        landmarks = self._landmarks
-        half = 0.5 * np.einsum("ij,ij->i", landmarks, landmarks)
-        offset = np.zeros_like(half) if self.metric.base == "dot" else half
-        return frozen(np.full_like(half, -1)), frozen(offset), np.arange(len(landmarks))
+        half = half_squares(self._landmarks)
+        offset = half if self.metric.distance.order else np.zeros_like(half)
+        return frozen(np.full_like(half, -1)), frozen(offset), np.arange(len(half))
 
-    def _space(self, rows: Any) -> NDArray:
-        """Rows where Euclidean distance grows with the metric."""
-        if self.metric.base == "cosine":
-            return unit(rows.astype(np.float64))
-        return sphere(rows) if self.metric.base == "haversine" else rows
+    def _nearest_landmarks(self, rows: Any) -> NDArray[np.int64]:
+        """The nearest landmark (n,) of rows (n, d), a part at a time: projections are made again in cell order."""
+        near, place = np.empty(len(rows), dtype=np.int64), self.metric.distance.place
 
-    def _sketched(self, rows: Any) -> Sketched:
-        """Sketches of many rows, converted a part at a time."""
-        parts = spans(len(rows), max(64, 2**20 // rows.shape[1])) or [slice(0, 0)]
-        done = pmap(lambda part: self._sketch.of(self._space(rows[part])), parts)
-        return Sketched(*(np.concatenate(columns) for columns in zip(*done)))
+        def work(part: slice) -> None:
+            lead = self._projection.of(place(rows[part]), long=False).lead
+            assign_centres(lead, self._landmarks, near[part], np.empty(len(lead), dtype=np.float32))
+
+        pmap(work, spans(len(rows), max(64, 2**20 // self.n_features)), self._n_jobs)
+        return near
 
     def _nearest(self, queries: NDArray, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         wanted = max(1, min(self.probes if probes is None else int(probes), self.n_landmarks))
@@ -232,7 +200,7 @@ class LandmarksIndex(LiveIndex):
         A step looks only into the cells that the steps before it have not seen, so all together cost what the last
         one alone would.
         """
-        checked = self._queries(queries)
+        checked, k = self._queries(queries), whole_k(k)
         q, ask = len(checked), self._asked(checked, k)
         kept = [empty_heaps(q, ask) for _ in steps]
         blocks = spans(q, min(self._block(q, n_jobs), max(64, ORDERED // self.n_landmarks)))
@@ -249,15 +217,17 @@ class LandmarksIndex(LiveIndex):
     def _widen(self, queries: NDArray, kept: list[Heaps], steps: Sequence[int]) -> list[int]:
         """Look into more and more cells and keep the heaps of every step; rows measured up to each."""
         exact = frozen(queries.astype(np.float64))
-        sketched = self._sketch.of(self._space(exact))
-        keys = self._landmark_keys[1] - sketched.short[:, :-1] @ self._landmarks.T  # (q, c)
+        projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
+        keys = self._landmark_keys[1] - projected.lead @ self._landmarks.T  # (q, c)
         cells = np.argsort(keys, axis=1, kind="stable")
         keys = np.take_along_axis(keys, cells, axis=1)
         heaps, measured = empty_heaps(len(queries), kept[0].ids.shape[1]), 0
         done, touched = 0, []
         for step, copy in zip(steps, kept):
             ring = slice(done, step)
-            measured += self._look(exact, sketched, heaps, self._groups(cells[:, ring], keys[:, ring], sketched, heaps))
+            measured += self._look(
+                exact, projected, heaps, self._groups(cells[:, ring], keys[:, ring], projected, heaps)
+            )
             copy.distances[:], copy.ids[:] = heaps
             touched.append(measured)
             done = step
@@ -270,14 +240,14 @@ class LandmarksIndex(LiveIndex):
     def _search(self, queries: NDArray, heaps: Heaps, probes: int) -> int:
         """A block of queries; those that saw fewer than k rows probe four times as many cells."""
         exact = frozen(queries.astype(np.float64))
-        sketched = self._sketch.of(self._space(exact))
-        keys, cells = self._probe(sketched, probes)  # (q, probes), nearest first
+        projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
+        keys, cells = self._probe(projected, probes)  # (q, probes), nearest first
         if len(queries) <= FEW:
-            measured = self._look(exact, sketched, heaps, one_by_one(cells))
+            measured = self._look(exact, projected, heaps, one_by_one(cells))
         else:  # the nearest cell first: it makes the k-th distance small, and the filters sharp
-            measured = self._look(exact, sketched, heaps, by_cell(cells[:, :1], self.n_landmarks))
-            others = self._groups(cells[:, 1:], keys[:, 1:], sketched, heaps)
-            measured += self._look(exact, sketched, heaps, others)
+            measured = self._look(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
+            others = self._groups(cells[:, 1:], keys[:, 1:], projected, heaps)
+            measured += self._look(exact, projected, heaps, others)
         short = heaps.distances[:, 0] >= EMPTY
         if probes < self.n_landmarks and short.any():
             where = np.flatnonzero(short)
@@ -286,20 +256,21 @@ class LandmarksIndex(LiveIndex):
             heaps.distances[where], heaps.ids[where] = again
         return measured
 
-    def _groups(self, cells: NDArray[np.int64], keys: NDArray, sketched: Sketched, heaps: Heaps) -> Groups:
+    def _groups(self, cells: NDArray[np.int64], keys: NDArray, projected: Projected, heaps: Heaps) -> CellGroups:
         """The queries of each of their cells (q, p), keys (q, p), but for cells that hold nothing near enough."""
-        if self._radii is None:
+        radii, reach = self._table.radii, self._table.reach
+        if radii is None:
             return by_cell(cells, self.n_landmarks)
-        lead = sketched.short[:, :-1]
+        lead = projected.lead
         gaps = 2.0 * keys + np.einsum("ij,ij->i", lead, lead)[:, None]  # (q, p) squared, to the landmarks
-        blur = 1e-5 * (sketched.norms + self._reach) ** 2
-        far = too_far(gaps, self._radii[cells], heaps.distances[:, 0], blur, self.metric.base)
+        blur = 1e-5 * (projected.norms + reach) ** 2
+        far = too_far(gaps, radii[cells], heaps.distances[:, 0], blur, self.metric.distance)
         return by_cell(np.where(far, self.n_landmarks, cells), self.n_landmarks)
 
-    def _probe(self, sketched: Sketched, probes: int) -> Heaps:
+    def _probe(self, projected: Projected, probes: int) -> Heaps:
         """Keys and names (q, probes) of the nearest cells of each query, nearest first."""
-        q = len(sketched.short)
-        products = sketched.short[:, :-1] @ self._landmarks.T  # (q, c)
+        q = len(projected.short)
+        products = projected.lead @ self._landmarks.T  # (q, c)
         scale, offset, names = self._landmark_keys
         heaps = empty_heaps(q, probes)
         nothing, still = _NOTHING[:q], _STILL[:q]
@@ -309,61 +280,27 @@ class LandmarksIndex(LiveIndex):
         settle(*heaps)
         return heaps
 
-    def _look(self, exact: NDArray, sketched: Sketched, heaps: Heaps, groups: Groups) -> int:
+    def _look(self, exact: NDArray, projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
         """Offer the rows of cells to groups of queries; rows measured in full."""
-        starts, cells, pairs = groups
-        if not len(pairs):
-            return 0
-        short = sketched.short
-        if self.metric.base == "manhattan":
-            moved = exact if self._rows.dtype == np.float32 else exact - self._sketch.mean
-            short = moved.astype(np.float32)
-        room = self._largest if len(pairs) <= FEW * PROBES else max(TILE, self._largest)
-        tile = np.empty(room, dtype=np.float32)
-        return int(
-            search_cells(
-                self._code, starts, cells, pairs, short, sketched.long, exact, sketched.norms, self._short, self._long,
-                self._half, *self._kept, self._names, self._offsets, self._reach, self._slack, tile, *heaps,
-            )
-        )  # fmt: skip
+        return self._table.look(exact, projected, heaps, groups, few=FEW * PROBES)
 
     def _append(self, rows: NDArray) -> None:
-        earlier = self.rows
+        earlier = self._table.rows()
+        more = earlier.like(rows)
         if self.n_rows > GROWN * self._trained:
-            self._train(joined(earlier[:] if isinstance(earlier, Coded) else earlier, rows))
+            self._train(earlier.join(more))
             return
-        cells = assign(np.ascontiguousarray(self._sketched(rows).short[:, :-1]), self._landmarks)
-        old = np.repeat(np.arange(self.n_landmarks), np.diff(self._offsets))[np.argsort(self._names, kind="stable")]
-        if isinstance(earlier, Coded):
-            both: Any = earlier.append(coded(rows, earlier.centre))
-        else:
-            both = joined(earlier, rows)
-        self._arrange(both, np.concatenate([old, cells]))
+        cells = np.concatenate([self.cells_, self._nearest_landmarks(more.best)])
+        self._arrange(earlier.join(more), cells)
 
     def _drop(self, positions: NDArray[np.int64]) -> None:
-        left = np.delete(np.arange(self.n_rows), positions)
-        rows = self.rows
-        kept = rows.take(left) if isinstance(rows, Coded) else without(rows, positions)
-        self._arrange(kept, self.cells_[left])
+        self._arrange(self._table.rows().drop(positions), np.delete(self.cells_, positions))
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        rows = self.rows
-        arrays = rows.arrays() if isinstance(rows, Coded) else {"rows": rows}
-        arrays |= {"cells": self.cells_, "landmarks": self._landmarks}
-        arrays |= {"mean": self._sketch.mean, "basis": self._sketch.basis}
-        return {"length": self._sketch.length, "trained": self._trained, "probes": self.probes}, arrays
+        arrays = self._table.rows().arrays() | {"cells": self.cells_, "landmarks": self._landmarks}
+        arrays |= {"mean": self._projection.mean, "basis": self._projection.basis}
+        return {"length": self._projection.length, "trained": self._trained, "probes": self.probes}, arrays
 
 
 _NOTHING = frozen(np.empty((FEW, 0)))
 _STILL = np.zeros(FEW)
-
-
-def _gathered(rows: NDArray, order: NDArray) -> NDArray:
-    """rows[order], on all cores."""
-    out = np.empty(rows.shape, dtype=rows.dtype)
-
-    def work(part: slice) -> None:
-        np.take(rows, order[part], axis=0, out=out[part], mode="clip")  # "clip" writes straight into out
-
-    pmap(work, shares(len(order), least=1024))
-    return out

@@ -7,7 +7,7 @@ and `_state() -> (facts, arrays)`. Positions are 0..n-1 in the order of the rows
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,10 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from kway.data.gate import plain_rows
 from kway.errors import CombinationError, InputError, ModelFileError
+from kway.search.distances import Distance
 from kway.search.ids import Ids
-from kway.search.index import Index, Neighbors
+from kway.search.index import Index, Neighbors, whole_k
 from kway.search.metrics import Metric, from_facts, pick_metric
-from kway.search.stores.int8 import Int8
+from kway.search.rows import row_arrays as row_arrays
+from kway.search.rows import rows_of_arrays
+from kway.search.stores.base import Store
+from kway.search.stores.kept import store_from
+from kway.search.ties import ordered
 
 
 @dataclass(frozen=True)
@@ -27,11 +32,17 @@ class Recipe:
     """How to build an index; never changed by a fit. Each subclass names its live class and its metrics."""
 
     name: ClassVar[str]
-    bases: ClassVar[tuple[str, ...]]  # base distances it can search
+    distances: ClassVar[tuple[Distance, ...]]  # those it can search
     sparse: ClassVar[bool] = False
     exact: ClassVar[bool] = True
 
-    def build(self, rows: ArrayLike, metric: str | Metric = "euclidean", ids: ArrayLike | None = None) -> LiveIndex:
+    def build(
+        self,
+        rows: ArrayLike,
+        metric: str | Metric = "euclidean",
+        ids: ArrayLike | None = None,
+        n_jobs: int | None = None,
+    ) -> LiveIndex:
         """The live index over rows (n, d), n >= 1."""
         picked = pick_metric(metric)
         self.check(picked, sp.issparse(rows))
@@ -39,23 +50,24 @@ class Recipe:
         if kept.shape[0] == 0 or kept.shape[1] == 0:
             raise InputError(f"an index needs at least one row and one column, got shape {kept.shape}")
         picked.check(kept.shape[1])
-        return self._live(picked.prepare(kept), picked, Ids.of(kept.shape[0], ids))
+        return self._live(picked.prepare(kept), picked, Ids.of(kept.shape[0], ids), n_jobs)
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
         """Refuse what this index cannot search."""
-        if metric.base not in self.bases:
+        if metric.distance not in self.distances:
+            known = ", ".join(map(str, self.distances))
             raise CombinationError(
-                f"{type(self).__name__} cannot search the metric {metric.name!r}; it knows {', '.join(self.bases)}"
+                f"{type(self).__name__} cannot search the metric {metric.name!r}; it knows {known}"
                 " (and the kernels on them); Flat() searches every metric"
             )
-        if sparse and not (self.sparse and metric.engine == "product"):
+        if sparse and not (self.sparse and metric.distance.sparse):
             raise CombinationError(
                 f"{type(self).__name__} under {metric.name!r} needs dense rows, got a sparse matrix; pass "
                 "rows.toarray(), or use Flat() with 'euclidean', 'cosine' or 'dot', which take sparse rows"
             )
 
     @abstractmethod
-    def _live(self, rows: Any, metric: Metric, ids: Ids) -> LiveIndex:
+    def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> LiveIndex:
         """The live index over checked and prepared rows."""
 
     @abstractmethod
@@ -66,14 +78,14 @@ class Recipe:
 
     def facts(self) -> dict[str, Any]:
         """JSON facts of the recipe."""
-        return {"index": self.name, **{f.name: _plain(getattr(self, f.name)) for f in fields(self)}}
+        return {"index": self.name, **{f.name: _as_facts(getattr(self, f.name)) for f in fields(self)}}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Recipe:
         """The recipe that `facts()` described."""
         given = {key: value for key, value in facts.items() if key != "index"}
         if isinstance(given.get("store"), dict):
-            given["store"] = Int8(**given["store"])
+            given["store"] = store_from(given["store"])
         return cls(**given)
 
     @classmethod
@@ -82,7 +94,7 @@ class Recipe:
         if facts.get("recipe", {}).get("index") != cls.name:
             raise ModelFileError(f"these are the parts of {facts.get('recipe')!r}, not of {cls.__name__}")
         recipe = cls.from_facts(facts["recipe"])
-        rows = _rows_from(facts, arrays)
+        rows = rows_of_arrays(arrays, facts["n_rows"], facts["n_features"])
         ids = Ids(np.asarray(arrays["ids"])) if "ids" in arrays else Ids.of(facts["n_rows"], None)
         return recipe._revive(rows, from_facts(facts["metric"]), ids, facts, arrays)
 
@@ -119,14 +131,12 @@ class LiveIndex(Index):
 
     def nearest(self, queries: ArrayLike, k: int, n_jobs: int | None = None, *, probes: int | None = None) -> Neighbors:
         """The k nearest rows of each query; `probes` overrides the index's own for this call where it has any."""
-        checked = self._queries(queries)
-        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-            raise InputError(f"k must be a whole number of at least 1, got {k!r}")
-        q, n = checked.shape[0], self.n_rows
-        if n == 0 or q == 0:
-            return Neighbors(np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf))
+        checked, k = self._queries(queries), whole_k(k)
+        q = checked.shape[0]
+        if self.n_rows == 0 or q == 0:
+            return Neighbors(np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf, dtype=checked.dtype))
         found = self._nearest(checked, self._asked(checked, k), n_jobs, probes)
-        return self._named(checked, found, int(k), n_jobs, probes)
+        return self._named(checked, found, k, n_jobs, probes)
 
     def _asked(self, queries: Any, k: int) -> int:
         """Neighbours to ask for, where k are wanted: one more where ties have to be seen."""
@@ -134,43 +144,15 @@ class LiveIndex(Index):
 
     def _named(self, queries: Any, found: Neighbors, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         """The k nearest as the caller knows them, from the positions found: ties settled, ids for positions, padded."""
-        positions, distances = self._tied_by_position(queries, found, min(k, self.n_rows), n_jobs, probes)
+        touched = self._touched
+
+        def again(which: NDArray[np.int64], ask: int) -> Neighbors:
+            return self._nearest(queries[which], ask, n_jobs, probes)
+
+        positions, distances = ordered(found, min(k, self.n_rows), queries.dtype, self.n_rows, again)
+        self._touched = touched  # of the search itself
         ids, distances = self._ids.names(positions), self.metric.finish(distances)
         return Neighbors(ids, distances) if k <= self.n_rows else _padded(ids, distances, k)
-
-    def _tied_by_position(
-        self, queries: Any, found: Neighbors, k: int, n_jobs: int | None, probes: int | None
-    ) -> Neighbors:
-        """The k nearest of those found, where distances that are equal in the queries' own precision count as ties.
-
-        Pixels divided by 255 make sums that are equal on paper and differ in the eighth digit: in float32 they are
-        ties, which go to the lower position, and not to the row whose rounding came out smaller. One neighbour more
-        tells whether a tie crosses the end of the list; queries where it does ask again for more.
-        """
-        if queries.dtype != np.float32:
-            return found
-        (positions, distances), rows = found, np.arange(queries.shape[0])
-        ask, touched, ids, best = positions.shape[1], self._touched, positions[:, :k], distances[:, :k]
-        rounded = distances.astype(np.float32)
-        tied = rounded[:, 1:] == rounded[:, :-1]
-        if not tied.any():  # as a rule
-            return Neighbors(ids, best)
-        ids = ids.copy()
-        while True:
-            tied = tied.any(axis=1)
-            rows, positions, rounded = rows[tied], positions[tied], rounded[tied]
-            order = np.lexsort((positions, rounded), axis=1)[:, :k]
-            ids[rows] = np.take_along_axis(positions, order, axis=1)
-            crosses = (rounded[:, -1] == rounded[:, k - 1]) & np.isfinite(rounded[:, -1])
-            rows = rows[crosses]
-            if len(rows) == 0 or ask == self.n_rows:
-                break
-            ask = min(2 * ask + 8, self.n_rows)
-            positions, distances = self._nearest(queries[rows], ask, n_jobs, probes)
-            rounded = distances.astype(np.float32)
-            tied = rounded[:, 1:] == rounded[:, :-1]
-        self._touched = touched
-        return Neighbors(ids, best)
 
     def add(self, rows: ArrayLike, ids: ArrayLike | None = None) -> None:
         """More rows; their ids go on from the largest unless given."""
@@ -228,38 +210,10 @@ class LiveIndex(Index):
         """Facts and arrays of the index itself."""
 
 
-def row_arrays(rows: Any) -> dict[str, NDArray]:
-    """Arrays that hold rows, dense or CSR, in a model file."""
-    if sp.issparse(rows):
-        return {"rows.data": rows.data, "rows.indices": rows.indices, "rows.indptr": rows.indptr}
-    return {"rows": rows}
-
-
-def joined(rows: Any, more: Any) -> Any:
-    """Rows followed by more rows, in the type that holds both."""
-    if sp.issparse(rows) or sp.issparse(more):
-        return sp.csr_matrix(sp.vstack([sp.csr_matrix(rows), sp.csr_matrix(more)]))
-    return np.concatenate([rows, more])
-
-
-def without(rows: Any, positions: NDArray[np.int64]) -> Any:
-    """Rows but those at positions."""
-    if sp.issparse(rows):
-        return rows[np.delete(np.arange(rows.shape[0]), positions)]
-    return np.delete(rows, positions, axis=0)
-
-
-def _rows_from(facts: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
-    if "rows.data" in arrays:
-        shape = (facts["n_rows"], facts["n_features"])
-        return sp.csr_matrix((arrays["rows.data"], arrays["rows.indices"], arrays["rows.indptr"]), shape=shape)
-    return np.asarray(arrays["rows"]) if "rows" in arrays else None
-
-
 def _padded(ids: NDArray, distances: NDArray, k: int) -> Neighbors:
     more = ((0, 0), (0, k - ids.shape[1]))
     return Neighbors(np.pad(ids, more, constant_values=-1), np.pad(distances, more, constant_values=np.inf))
 
 
-def _plain(value: Any) -> Any:
-    return asdict(value) if hasattr(value, "__dataclass_fields__") else value
+def _as_facts(value: Any) -> Any:
+    return value.facts() if isinstance(value, Store) else value

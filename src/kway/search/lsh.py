@@ -21,16 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.kernels.buckets import offer_buckets
-from kway.compute.kernels.distances import CODES
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY
 from kway.compute.threads import pmap, spans, workers
 from kway.errors import InputError
-from kway.search.blocks import Heaps, empty_heaps, segment, sphere
+from kway.search.blocks import block_scan
+from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN, squares
+from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
-from kway.search.live import LiveIndex, Recipe, joined, without
+from kway.search.live import LiveIndex, Recipe
 from kway.search.metrics import Metric
+from kway.search.rows import drop_rows, join_rows
 
 TABLES = 8
 PROBES = 32
@@ -38,6 +40,7 @@ BUCKET = 8  # rows that a bucket should hold
 CROWD = 32  # rows beside itself that a row may find in its bucket before buckets are made smaller
 SAMPLE = 4096  # rows that bits and widths are chosen from
 MOST_BITS = 40
+BY_SIGN = (COSINE, DOT)  # the length of a query does not matter: random hyperplanes
 MOST_MOVED = 10  # boundaries that probing considers: 2^10 buckets a table at most
 
 
@@ -51,7 +54,7 @@ class LSH(Recipe):
     seed: int = 0
 
     name = "lsh"
-    bases = ("euclidean", "manhattan", "cosine", "dot", "haversine")
+    distances = (EUCLIDEAN, MANHATTAN, COSINE, DOT, GREAT_CIRCLE)
     exact = False
 
     def __post_init__(self) -> None:
@@ -62,7 +65,7 @@ class LSH(Recipe):
         if self.n_bits != "auto" and int(self.n_bits) > 62:
             raise InputError(f"n_bits must be at most 62, got {self.n_bits}")
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids) -> LSHIndex:
+    def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> LSHIndex:
         return LSHIndex(self, metric, ids, rows)
 
     def _revive(
@@ -108,7 +111,7 @@ class LSHIndex(LiveIndex):
     def _draw(self) -> _Hashes:
         """Random projections: bits (hyperplanes) or widths (the others) are sharpened until buckets are small."""
         recipe, n = self.recipe, len(self._rows)
-        longest = np.array([np.sqrt(np.einsum("ij,ij->i", self._rows, self._rows, dtype=np.float64).max())])
+        longest = np.array([np.sqrt(squares(self._rows).max())])
         some = np.random.default_rng(recipe.seed).choice(n, min(n, SAMPLE), replace=False)
         points = self._points(self._rows[some], float(longest[0]), query=False)
         auto = recipe.n_bits == "auto"
@@ -125,12 +128,12 @@ class LSHIndex(LiveIndex):
                 bits += 1
 
     def _functions(self, points: NDArray, bits: int, share: float, longest: NDArray) -> _Hashes:
-        base, rng = self.metric.base, np.random.default_rng(self.recipe.seed + 1)
+        distance, rng = self.metric.distance, np.random.default_rng(self.recipe.seed + 1)
         tables = TABLES if self.recipe.n_tables == "auto" else int(self.recipe.n_tables)
         shape = (points.shape[1], tables * bits)
-        draw = rng.standard_cauchy(shape) if base == "manhattan" else rng.standard_normal(shape)
+        draw = rng.standard_cauchy(shape) if distance.order == 1 else rng.standard_normal(shape)
         directions = draw.astype(np.float32)
-        if base in ("cosine", "dot"):
+        if distance in BY_SIGN:
             none = np.zeros(tables * bits)
             return _Hashes(directions, none, none, np.tile(2 ** np.arange(bits, dtype=np.uint64), (tables, 1)), longest)
         low, middle, high = np.percentile(points @ directions, [25, 50, 75], axis=0)
@@ -140,15 +143,11 @@ class LSHIndex(LiveIndex):
         return _Hashes(directions, shift, width, factor, longest)
 
     def _points(self, rows: NDArray, longest: float, query: bool) -> NDArray:
-        """Rows as they are hashed."""
-        if self.metric.base == "haversine":
-            return sphere(rows)
-        if self.metric.base != "dot":
-            return rows
-        more = np.zeros(len(rows))
-        if not query:
-            squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-            more = np.sqrt(np.maximum(longest**2 - squares, 0.0))
+        """Rows as they are hashed: in their space, where there is one; signs need no unit rows."""
+        distance = self.metric.distance
+        if distance.order:
+            return rows if distance in BY_SIGN else np.asarray(distance.place(rows))
+        more = np.zeros(len(rows)) if query else np.sqrt(np.maximum(longest**2 - squares(rows), 0.0))
         return np.column_stack([rows, more])
 
     def _project(self, rows: NDArray, query: bool) -> NDArray[np.float64]:
@@ -179,7 +178,7 @@ class LSHIndex(LiveIndex):
         members = np.argsort(keys, axis=1, kind="stable")
         self._keys = frozen(np.take_along_axis(keys, members, axis=1))  # (T, n)
         self._members = frozen(members.astype(np.int32 if len(self._rows) < 2**31 else np.int64))  # (T, n)
-        self._scan = segment(self._rows, self.metric.base)
+        self._scan = block_scan(self._rows, self.metric.distance)
         tables, bits = factor.shape
         self.why_ = f"{tables} hash tables of {bits} bits over {len(self._rows):,} rows: approximate"
 
@@ -196,7 +195,7 @@ class LSHIndex(LiveIndex):
         exact = frozen(queries.astype(np.float64))
         first, last = self._buckets(exact, probes)
         seen = np.full(len(self._rows), -1, dtype=np.int32)
-        code = CODES[self.metric.base]
+        code = self.metric.distance.code
         measured = int(offer_buckets(code, exact, self._rows, self._members, first, last, seen, *heaps))
         where = np.flatnonzero(heaps.distances[:, 0] >= EMPTY)
         if len(where):
@@ -233,14 +232,14 @@ class LSHIndex(LiveIndex):
         return first, last
 
     def _append(self, rows: NDArray) -> None:
-        self._rows = frozen(joined(self._rows, rows))
-        longest = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64).max())
+        self._rows = frozen(join_rows(self._rows, rows))
+        longest = np.sqrt(squares(rows).max())
         if longest > self._hashes.longest[0]:  # dot: every row's extra coordinate depends on it
             self._hashes = self._hashes._replace(longest=np.array([longest]))
         self._fill()
 
     def _drop(self, positions: NDArray[np.int64]) -> None:
-        self._rows = frozen(without(self._rows, positions))
+        self._rows = frozen(drop_rows(self._rows, positions))
         self._fill()
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:

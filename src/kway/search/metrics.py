@@ -8,6 +8,8 @@
 
 A zero vector has cosine distance 1 to everything, as in scikit-learn. `score` turns distances into scores, higher is
 better; `log_similarity` is what votes are weighted by, in log space so that no kernel underflows.
+
+A metric is a distance (distances.py: what the engine computes, and in which space) with units and a similarity.
 """
 
 from __future__ import annotations
@@ -20,17 +22,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import CombinationError, InputError
+from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, HAMMING, MANHATTAN, Distance
 
 EARTH_RADIUS_KM = 6371.0088
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One way to measure distance; `base` names the distance that the engine computes for it."""
+    """One way to measure: the distance that the engine computes, its units, and how it is read as a similarity."""
 
     name: ClassVar[str]
-    base: ClassVar[str]
-    engine: ClassVar[str]  # the family of scans that can search it: "product", "manhattan", "hamming", "haversine"
+    distance: ClassVar[Distance]
+
+    @property
+    def base(self) -> str:
+        """Name of the distance."""
+        return self.distance.name
+
+    @property
+    def engine(self) -> str:
+        """ "product" where scans are matrix products over dense or sparse rows, else the name of the distance."""
+        return "product" if self.distance.sparse else self.distance.name
 
     def check(self, n_features: int) -> None:
         """Refuse rows that this metric cannot measure."""
@@ -64,8 +76,7 @@ class Euclidean(Metric):
     """||q - x||_2."""
 
     name = "euclidean"
-    base = "euclidean"
-    engine = "product"
+    distance = EUCLIDEAN
 
 
 @dataclass(frozen=True)
@@ -73,8 +84,7 @@ class Manhattan(Metric):
     """||q - x||_1."""
 
     name = "manhattan"
-    base = "manhattan"
-    engine = "manhattan"
+    distance = MANHATTAN
 
 
 @dataclass(frozen=True)
@@ -82,8 +92,7 @@ class Cosine(Metric):
     """1 - cos(q, x); similarity cos(q, x), clipped at 0 in votes."""
 
     name = "cosine"
-    base = "cosine"
-    engine = "product"
+    distance = COSINE
 
     def score(self, distances: NDArray) -> NDArray:
         """cos(q, x)."""
@@ -99,8 +108,7 @@ class Dot(Metric):
     """-q.x; similarity q.x, clipped at 0 in votes. Not a distance in the mathematician's sense: it may be negative."""
 
     name = "dot"
-    base = "dot"
-    engine = "product"
+    distance = DOT
 
     def log_similarity(self, distances: NDArray) -> NDArray:
         """log max(0, q.x)."""
@@ -112,8 +120,7 @@ class Hamming(Metric):
     """Share of coordinates that differ."""
 
     name = "hamming"
-    base = "hamming"
-    engine = "hamming"
+    distance = HAMMING
 
 
 @dataclass(frozen=True)
@@ -123,8 +130,7 @@ class Haversine(Metric):
     degrees: bool = False
 
     name = "haversine"
-    base = "haversine"
-    engine = "haversine"
+    distance = GREAT_CIRCLE
 
     def check(self, n_features: int) -> None:
         """Two columns: latitude, longitude."""
@@ -150,8 +156,7 @@ class Gaussian(Metric):
     sigma: float
 
     name = "gaussian"
-    base = "euclidean"
-    engine = "product"
+    distance = EUCLIDEAN
 
     def __post_init__(self) -> None:
         _check_sigma("Gaussian", self.sigma)
@@ -172,8 +177,7 @@ class Laplacian(Metric):
     sigma: float
 
     name = "laplacian"
-    base = "manhattan"
-    engine = "manhattan"
+    distance = MANHATTAN
 
     def __post_init__(self) -> None:
         _check_sigma("Laplacian", self.sigma)

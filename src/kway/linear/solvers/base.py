@@ -13,9 +13,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels import losses as kinds
 from kway.errors import CombinationError
-from kway.linear.losses.loss import Loss
+from kway.linear.losses import Loss
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 
@@ -70,13 +69,13 @@ NEEDS = {
 
 def has(loss: Loss, penalty: Penalty) -> set[str]:
     """What a loss and a penalty offer."""
-    perceptron = loss.kind in (kinds.PERCEPTRON, kinds.MULTI_HINGE) and loss.margin == 0
+    hinge = loss.hinge and not loss.minimised_by_zero
     facts = {
-        "loss.smooth": loss.smooth or loss.margin > 0,
+        "loss.smooth": loss.smooth or hinge,
         "loss.gradient": loss.smooth,
-        "loss.optimum": not perceptron,
-        "loss.squared": loss.kind in (kinds.SQUARED, kinds.ONE_HOT),
-        "loss.hinge": loss.kind == kinds.HINGE,
+        "loss.optimum": not loss.minimised_by_zero,
+        "loss.squared": loss.aims is not None,
+        "loss.hinge": hinge and not loss.couples,
         "penalty.smooth": penalty.smooth,
         "penalty.ridge": penalty.smooth,
     }

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.threads import spans
-from kway.search.blocks import Segment, unit
+from kway.compute.threads import pmap, spans
+from kway.search.blocks import BlockScan
+from kway.search.distances import COSINE
 from kway.search.index import Neighbors
 from kway.search.proof import EXTRA, confirm
 
@@ -25,18 +26,21 @@ ROUNDING = 4.0 * 2.0**-23  # how far two rounded unit vectors may lie from the t
 class Angles:
     """A certified search over the unit rows of a segment."""
 
-    segment: Segment
+    segment: BlockScan
     certified: Any
     touched: float = float("nan")
 
     @staticmethod
-    def over(segment: Segment, certify: Callable[..., Any]) -> Angles | None:
+    def over(segment: BlockScan, certify: Callable[..., Any], n_jobs: int | None = None) -> Angles | None:
         """The search, or None where bounds would not pay."""
         rows = segment.rows
         units = np.empty(rows.shape, dtype=np.float32)
-        for part in spans(len(rows), max(64, 2**20 // rows.shape[1])):
-            units[part] = unit(rows[part].astype(np.float64))
-        certified = certify(units, "euclidean")
+
+        def work(part: slice) -> None:
+            units[part] = COSINE.place(rows[part].astype(np.float64))
+
+        pmap(work, spans(len(rows), max(64, 2**18 // rows.shape[1])), n_jobs)
+        certified = certify(units, "euclidean", n_jobs)
         return None if certified is None else Angles(segment, certified)
 
     @property
@@ -55,7 +59,7 @@ class Angles:
 
     def nearest(self, queries: NDArray, k: int, n_jobs: int | None = None) -> Neighbors:
         """The k nearest by cosine distance, ids equal to brute force in float64."""
-        units = unit(queries.astype(np.float64)).astype(np.float32)
+        units = COSINE.place(queries.astype(np.float64)).astype(np.float32)
         found = self.certified.nearest(units, min(len(self.segment.rows), k + EXTRA), n_jobs)
         confirmed = confirm(self.segment, queries, Neighbors(*found), k, ROUNDING, n_jobs)
         self.touched = float(self.certified.touched) + confirmed.measured / len(queries)

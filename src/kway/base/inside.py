@@ -1,0 +1,150 @@
+"""Classifiers around another one: its rows, its answers unless said otherwise, and its model file inside their own.
+
+EstimatorInside    `estimator` (SoftmaxClassifier() where None) is fitted into `estimator_`, which has the last word in
+                   `predict` and `explain`; a model file holds it under a prefix
+DelegatedAnswers   probabilities, scores and top-k lists are those of the estimator inside as well
+
+X goes on as the estimator inside takes it (frames, text, sparse rows), which checks it: the gate is passed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+import kway
+from kway.base.best_columns import best_columns
+from kway.base.classifier import Classifier
+from kway.base.parameters import checked_k
+from kway.data.row_blocks import cut
+from kway.errors import ModelFileError
+from kway.search.index import TopK
+
+_INNER = "inner."  # prefix of the inner estimator's arrays in a model file
+
+
+def inner_has(*methods: str) -> Callable[[Any], bool]:
+    """A check for `available_if`: there is a method where the estimator inside has one of these."""
+
+    def check(model: EstimatorInside) -> bool:
+        inner = getattr(model, "estimator_", None) or model._unfitted()
+        if not any(hasattr(inner, method) for method in methods):
+            getattr(inner, methods[0])  # its own error says why not
+        return True
+
+    return check
+
+
+class EstimatorInside(Classifier):
+    """A classifier that has another one inside."""
+
+    estimator: Any
+    estimator_: Any
+
+    def _unfitted(self) -> Any:
+        """The estimator as it was given, or the default."""
+        return kway.SoftmaxClassifier() if self.estimator is None else self.estimator
+
+    def _adopt(self, fitted: Any, source: Any = None) -> None:
+        """Take in a fitted estimator; the features are those of `source`, the estimator itself where None."""
+        self.estimator_ = fitted
+        self.classes_ = np.asarray(fitted.classes_)
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+            if hasattr(fitted if source is None else source, name):
+                setattr(self, name, getattr(fitted if source is None else source, name))
+
+    # ---- answers
+
+    def _rows(self, X: Any) -> Any:
+        """X as the estimator inside takes it."""
+        check_is_fitted(self, "estimator_")
+        return X
+
+    def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
+        return cut(rows, _num_samples(rows), self._most_rows(entries))
+
+    def predict(self, X: Any) -> NDArray:
+        """Labels (n,), those of the estimator inside."""
+        rows = self._rows(X)
+        return np.asarray(self.estimator_.predict(rows))
+
+    @available_if(inner_has("explain"))
+    def explain(self, X: Any, *args: Any, **kwargs: Any) -> Any:
+        """Why: what the estimator inside says."""
+        rows = self._rows(X)
+        return self.estimator_.explain(rows, *args, **kwargs)
+
+    # ---- model files: the fitted estimator inside is packed like any other, its arrays under a prefix
+
+    def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        from kway.store import pack
+
+        check_is_fitted(self, "estimator_")
+        manifest, arrays = pack(self.estimator_)
+        facts, own = self._facts()
+        return {"inner": manifest, **facts}, {**own, **prefixed(_INNER, arrays)}
+
+    def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        from kway.store import unpack
+
+        self.estimator_ = unpack(facts["inner"], under(_INNER, arrays))
+        self._restore_facts(facts, {name: array for name, array in arrays.items() if not name.startswith(_INNER)})
+        if len(self.estimator_.classes_) != len(self.classes_):
+            raise ModelFileError("the model file disagrees with itself about its classes; save the model again")
+
+    def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        """What was learned around the estimator inside."""
+        raise TypeError(f"{type(self).__name__} cannot be saved to a model file")
+
+    def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        """Reverse of `_facts`."""
+        raise TypeError(f"{type(self).__name__} cannot be read from a model file")
+
+
+class DelegatedAnswers(EstimatorInside):
+    """All answers are those of the estimator inside."""
+
+    @available_if(inner_has("predict_proba"))
+    def predict_proba(self, X: Any) -> NDArray:
+        """Probabilities (n, K) of the estimator inside."""
+        rows = self._rows(X)
+        return np.asarray(self.estimator_.predict_proba(rows))
+
+    @available_if(inner_has("decision_function"))
+    def decision_function(self, X: Any) -> NDArray:
+        """Scores of the estimator inside."""
+        rows = self._rows(X)
+        return np.asarray(self.estimator_.decision_function(rows))
+
+    @available_if(inner_has("predict_topk", "predict_proba"))
+    def predict_topk(self, X: Any, k: int = 5) -> TopK:
+        """The k best labels of each row and their scores, best first; of another library's estimator, probabilities."""
+        if not hasattr(getattr(self, "estimator_", None), "predict_topk"):
+            return super().predict_topk(X, k)
+        rows = self._rows(X)
+        return TopK(*self.estimator_.predict_topk(rows, checked_k(k, len(self.classes_))))
+
+    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        """Of an estimator of another library, whose probabilities of all classes are the way to the best."""
+        p = np.asarray(self.estimator_.predict_proba(rows))
+        codes = best_columns(p, k)
+        return TopK(codes, np.take_along_axis(p, codes, axis=1))
+
+    def _entries(self) -> int:
+        return len(self.classes_)
+
+
+def prefixed(prefix: str, arrays: dict[str, NDArray]) -> dict[str, NDArray]:
+    """Arrays under names that start with a prefix."""
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def under(prefix: str, arrays: dict[str, NDArray]) -> dict[str, NDArray]:
+    """Reverse of `prefixed`: those that start with the prefix, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,0 +1,101 @@
+"""What a parameter may be: one rule a parameter, one sentence for all of them.
+
+    check(model, alpha=at_least(0), n_neighbors=whole(1))    "alpha must be a number of at least 0, got 'x'"
+
+Rules look at the kind before they compare, so that no value of the wrong kind ends in an error of Python's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from kway.errors import InputError
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is allowed, in words, and the test of it."""
+
+    says: str
+    allows: Callable[[Any], bool]
+
+    def __or__(self, other: Rule) -> Rule:
+        return Rule(f"{self.says} or {other.says}", lambda value: self.allows(value) or other.allows(value))
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise unless the value is allowed."""
+        if not self.allows(value):
+            raise InputError(self.broken_by(name, value))
+
+    def broken_by(self, name: str, value: Any) -> str:
+        """The sentence."""
+        return f"{name} must be {self.says}, got {value!r}"
+
+
+def check(model: Any, **rules: Rule) -> None:
+    """Refuse parameters of a model that their rules do not allow, all of them in one message."""
+    given = {name: getattr(model, name) for name in rules}
+    broken = [rule.broken_by(name, given[name]) for name, rule in rules.items() if not rule.allows(given[name])]
+    if broken:
+        raise InputError("; ".join(broken))
+
+
+def whole(least: int) -> Rule:
+    """Whole numbers from `least` on.
+
+    >>> [whole(1).allows(value) for value in (1, np.int64(3), 0, 2.5, "a", True, None)]
+    [True, True, False, False, False, False, False]
+    """
+    return Rule(f"a whole number of at least {least}", lambda value: _is(Integral, value) and bool(value >= least))
+
+
+def at_least(low: float) -> Rule:
+    """Numbers from `low` on."""
+    return Rule(f"a number of at least {low:g}", lambda value: _is(Real, value) and bool(value >= low))
+
+
+def above(low: float) -> Rule:
+    """Numbers larger than `low`."""
+    return Rule(f"a number above {low:g}", lambda value: _is(Real, value) and bool(value > low))
+
+
+def within(low: float, high: float) -> Rule:
+    """Numbers from `low` to `high`, both allowed."""
+    return Rule(f"a number from {low:g} to {high:g}", lambda value: _is(Real, value) and bool(low <= value <= high))
+
+
+def between(low: float, high: float) -> Rule:
+    """Numbers above `low` and below `high`."""
+    return Rule(f"a number between {low:g} and {high:g}", lambda value: _is(Real, value) and bool(low < value < high))
+
+
+def share(low: float = 0) -> Rule:
+    """Numbers from `low` on, below 1."""
+    return Rule(f"a number from {low:g} to below 1", lambda value: _is(Real, value) and bool(low <= value < 1))
+
+
+def one_of(*known: str) -> Rule:
+    """One of these words."""
+    says = f"one of {', '.join(map(repr, known))}" if len(known) > 1 else repr(known[0])
+    return Rule(says, lambda value: isinstance(value, str) and value in known)
+
+
+NONE = Rule("None", lambda value: value is None)
+YES_OR_NO = Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
+THREADS = NONE | Rule("a whole number other than 0", lambda value: _is(Integral, value) and value != 0)  # n_jobs
+DEVICE = one_of("cpu")  # where a model computes; nothing else until there is something else
+
+
+def checked_k(k: Any, n_classes: int) -> int:
+    """k of a top-k list: a whole number of at least 1, and no more than there are classes."""
+    whole(1).check("k", k)
+    return min(int(k), n_classes)
+
+
+def _is(kind: type, value: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool | np.bool_)

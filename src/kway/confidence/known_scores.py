@@ -1,0 +1,172 @@
+"""Scores of being known: one number a row, higher where the row is more like those that were learned from.
+
+    "max-probability"   the largest probability
+    "energy"            log sum_c exp f_c                       f = decision_function
+    "margin"            f of the best class less f of the second; votes and probabilities where there is no f
+    "distance"          - mean distance of the nearest training rows
+    "joint"             energy / its spread + distance / its spread, the spreads (standard deviations) those of
+                        training rows, each measured without itself. The two fail on different rows: out-of-scope
+                        texts of CLINC150 are told apart with AUROC 0.980, by energy alone 0.973, by distance 0.966.
+
+Each works row block by row block: nothing of size n x K. A `Scorer` binds one to a fitted estimator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from sklearn.utils.validation import _num_samples
+
+from kway.confidence.heldout import blocks
+from kway.confidence.ranking import ranked
+from kway.data import gate
+from kway.data.row_blocks import rows_at
+from kway.errors import CombinationError, InputError
+from kway.search.auto import pick_index
+from kway.search.index import Index
+from kway.search.metrics import pick_metric
+
+Score = Callable[["Scorer", Any], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A score of being known, of a fitted estimator; `index` holds its training rows where the score needs them.
+
+    `spreads` are those of the energy and of the distance, for the joint score.
+    """
+
+    name: str
+    estimator: Any
+    index: Index | None = None
+    n_neighbors: int = 5
+    spreads: tuple[float, float] = (1.0, 1.0)
+
+    def __call__(self, X: Any) -> NDArray[np.float64]:
+        """Scores (n,)."""
+        n = _num_samples(X)
+        parts = [SCORES[self.name](self, block) for block in blocks(X, n, len(self.estimator.classes_))]
+        return np.concatenate(parts)
+
+
+def _max_probability(scorer: Scorer, X: Any) -> NDArray[np.float64]:
+    return ranked(scorer.estimator, X, 1).probabilities[:, 0]
+
+
+def _energy(scorer: Scorer, X: Any) -> NDArray[np.float64]:
+    return logsumexp(_two_sided(scorer.estimator, X), axis=1)
+
+
+def _margin(scorer: Scorer, X: Any) -> NDArray[np.float64]:
+    if not hasattr(scorer.estimator, "decision_function"):
+        p = ranked(scorer.estimator, X, min(2, len(scorer.estimator.classes_))).probabilities
+        return p[:, 0] - p[:, -1]
+    f = np.partition(_two_sided(scorer.estimator, X), -2, axis=1)
+    return f[:, -1] - f[:, -2]
+
+
+def _distance(scorer: Scorer, X: Any) -> NDArray[np.float64]:
+    if scorer.index is None:
+        k = min(scorer.n_neighbors, int(getattr(scorer.estimator, "n_neighbors", scorer.n_neighbors)))
+        distances = scorer.estimator.kneighbors(X, k)[0]
+    else:
+        distances = scorer.index.nearest(X, min(scorer.n_neighbors, scorer.index.n_rows)).distances
+    return -np.asarray(distances, np.float64).mean(axis=1)
+
+
+def _joint(scorer: Scorer, X: Any) -> NDArray[np.float64]:
+    of_energy, of_distance = scorer.spreads
+    return _energy(scorer, X) / of_energy + _distance(scorer, X) / of_distance
+
+
+def _two_sided(estimator: Any, X: Any) -> NDArray[np.float64]:
+    """decision_function as (n, K); of two classes (-f / 2, f / 2), which treats both alike."""
+    f = np.asarray(estimator.decision_function(X), np.float64)
+    return f if f.ndim == 2 else np.stack([-f / 2, f / 2], axis=1)
+
+
+SCORES: dict[str, Score] = {
+    "max-probability": _max_probability,
+    "energy": _energy,
+    "margin": _margin,
+    "distance": _distance,
+    "joint": _joint,
+}
+_NEEDS = {
+    "max-probability": "predict_proba",
+    "energy": "decision_function",
+    "distance": "training rows that are numbers (or its own kneighbors)",
+    "joint": "decision_function, and training rows that are numbers",
+}
+_SAMPLE = 2000  # training rows that the spreads are measured on
+
+
+def candidates(estimator: Any, X: Any) -> list[str]:
+    """Scores that this estimator can give; X are rows to learn from, None where they are gone (prefit)."""
+    can = [name for name in ("max-probability", "energy") if hasattr(estimator, _NEEDS[name])]
+    if hasattr(estimator, "decision_function") or hasattr(estimator, "predict_proba"):
+        can.append("margin")
+    measurable = _measurable(X)
+    if hasattr(estimator, "kneighbors") or measurable:
+        can.append("distance")
+    if measurable and hasattr(estimator, "decision_function") and not hasattr(estimator, "kneighbors"):
+        can.append("joint")
+    return can
+
+
+def check_score(score: str) -> None:
+    """Refuse an unknown name."""
+    if score != "auto" and score not in SCORES:
+        raise InputError(f"score_by must be one of 'auto', {', '.join(map(repr, SCORES))}; got {score!r}")
+
+
+def make_scorers(names: list[str], estimator: Any, X: Any, metric: Any, n_neighbors: int) -> list[Scorer]:
+    """Scores of these names for a fitted estimator and the rows X that it learned from (None: they are gone).
+
+    Those that measure distances share one index of the rows.
+    """
+    can = candidates(estimator, X)
+    for name in names:
+        if name not in can:
+            need = _NEEDS.get(name, "decision_function or predict_proba")
+            raise CombinationError(
+                f"the score {name!r} of {type(estimator).__name__} needs {need}; use score_by='auto'"
+            )
+    plain = [Scorer(name, estimator, None, n_neighbors) for name in names]
+    if hasattr(estimator, "kneighbors") or not {"distance", "joint"} & set(names):
+        return plain
+    rows = gate.plain_rows(X, sparse=True)
+    n, d = rows.shape
+    index = pick_index("auto", n, d, pick_metric(metric), sp.issparse(rows)).recipe.build(
+        gate.checked(rows), metric=metric
+    )
+    spreads = _spreads(replace(plain[0], index=index), index, X, rows) if "joint" in names else (1.0, 1.0)
+    near: dict[str, dict[str, Any]] = {"distance": {"index": index}, "joint": {"index": index, "spreads": spreads}}
+    return [replace(scorer, **near.get(scorer.name, {})) for scorer in plain]
+
+
+def _spreads(scorer: Scorer, index: Index, X: Any, rows: Any) -> tuple[float, float]:
+    """Standard deviations of energy and distance over training rows, evenly picked, each without itself."""
+    some = np.unique(np.linspace(0, rows.shape[0] - 1, _SAMPLE).astype(np.int64))
+    k = min(scorer.n_neighbors + 1, index.n_rows)
+    distances = index.nearest(gate.checked(rows[some]), k).distances[:, 1:]
+    energies = replace(scorer, name="energy")(rows_at(X, some))
+    spread_of_distance = float(distances.mean(axis=1).std()) if k > 1 else 0.0
+    return float(energies.std()) or 1.0, spread_of_distance or 1.0
+
+
+def _measurable(X: Any) -> bool:
+    """Whether X are rows of numbers."""
+    if X is None:
+        return False
+    try:
+        gate.plain_rows(X, sparse=True)
+    except (ValueError, TypeError):
+        return False
+    return True
