@@ -45,7 +45,7 @@ from kway.log_loss import log_losses
 # a thousandth of it takes most of the path's time (27 of 31 s on 20,000 images, alphas down to 1e-9) and the mean
 # accuracy moves by 0.0012 at most (images, embeddings of 77 classes)
 LEAST_SCALE = 0.05
-BLOCK = 1 << 22  # probabilities held at a time
+HELD_AT_ONCE = 1 << 22  # probabilities held at a time
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _scores(part: _Fold, theta: NDArray, loss: Loss, n_jobs: int | None) -> tupl
     """Accuracy and log loss on the rows held out."""
     W, b = np.ascontiguousarray(theta[:, :-1]), np.ascontiguousarray(theta[:, -1])
     right, total = 0, 0.0
-    for rows in spans(len(part.codes), max(64, BLOCK // max(2, len(b)))):
+    for rows in spans(len(part.codes), max(64, HELD_AT_ONCE // max(2, len(b)))):
         f, y = class_rows.scores(part.inside[rows], W, b, n_jobs), part.codes[rows]
         right += int(((f[:, 0] > 0) == y).sum() if len(b) == 1 else (f.argmax(axis=1) == y).sum())
         if loss.probabilities:

@@ -15,7 +15,7 @@ import numpy as np
 from kway.compute.kernels.hinge import rounded_hinge
 from kway.compute.kernels.jit import kernel
 
-BLOCK = 512  # rows looked at in one go
+LOOKED_AT = 512  # rows looked at in one go
 ROUND = 0.3  # share of the tolerance that rounding the kink may cost at the end
 WORST = 1e300
 
@@ -24,12 +24,12 @@ WORST = 1e300
 def column_scores(columns, theta, out):
     """out = X w + b (n,); columns (d, n) is X transposed, so that rows lie in lanes."""
     d = len(theta) - 1
-    for first in range(0, len(out), BLOCK):
-        part = out[first : first + BLOCK]
+    for first in range(0, len(out), LOOKED_AT):
+        part = out[first : first + LOOKED_AT]
         m = np.uint64(len(part))
         part[:] = theta[d]
         for j in range(d):
-            weight, column = theta[j], columns[j, first : first + BLOCK]
+            weight, column = theta[j], columns[j, first : first + LOOKED_AT]
             for i in range(m):
                 part[i] += weight * column[i]
 
@@ -43,10 +43,10 @@ def look(X, y, upper, gap, half, pulls, hessian):
     n, d = X.shape
     pulls[:], hessian[:] = 0.0, 0.0
     hinge, bump, total = 0.0, 0.0, 0.0
-    inside, square = np.ones((BLOCK, d + 1)), np.empty((d + 1, d + 1))
-    for first in range(0, n, BLOCK):
+    inside, square = np.ones((LOOKED_AT, d + 1)), np.empty((d + 1, d + 1))
+    for first in range(0, n, LOOKED_AT):
         held = 0
-        for row in range(first, min(n, first + BLOCK)):
+        for row in range(first, min(n, first + LOOKED_AT)):
             g = gap[row]
             if g <= -half:
                 continue

@@ -59,7 +59,7 @@ class State:
 
 def solve_box(part: Undecided, tol: float) -> Optimum:
     """Mehrotra's predictor and corrector until the walls' forces account for less than tol of the objective."""
-    state = _start(part)
+    state = _central_state(part)
     for _ in range(INTERIOR_STEPS):
         w = state.a @ part.Z + part.w0
         slope = part.Z @ w + state.b * part.y - 1 - state.z + state.v  # dual residual (m,)
@@ -75,7 +75,7 @@ def solve_box(part: Undecided, tol: float) -> Optimum:
     return Optimum(state.a, state.b)
 
 
-def _start(part: Undecided) -> State:
+def _central_state(part: Undecided) -> State:
     m = len(part.y)
     a = part.upper / 2 if part.boxed else np.ones(m)
     room = part.upper - a if part.boxed else np.ones(m)

@@ -23,7 +23,7 @@ from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.svm.interior_point import Floats
 
-MOST_NUMBERS, MOST_ROWS = 150, 20_000  # numbers in theta and rows up to which steps are cheap and few
+MOST_NUMBERS, NEWTON_ROWS = 150, 20_000  # numbers in theta and rows up to which steps are cheap and few
 HAIR = 1e-9
 EXACT = 1e-12  # decrease, relative, that is not worth a step
 SLOPE_LEFT = 0.1  # share of the slope at the start of a step that may be left at its end
@@ -33,7 +33,7 @@ def joint_newton_pays(objective: Objective) -> bool:
     """Whether a joint hinge is small enough for full Hessians."""
     small = (
         objective.n_scores * (objective.d + 1) <= MOST_NUMBERS
-        and objective.n <= MOST_ROWS
+        and objective.n <= NEWTON_ROWS
         and not sp.issparse(objective.X)
     )
     return small and objective.loss.hinge and objective.loss.joint and objective.penalty.ridge > 0
