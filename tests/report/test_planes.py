@@ -97,7 +97,7 @@ def test_the_slice_is_that_of_principal_components():
 
 
 def test_projected_regions_paint_the_answers_on_the_plane(monkeypatch):
-    monkeypatch.setattr(planes, "_BLOCK", 100)  # many blocks
+    monkeypatch.setattr(planes, "_GRID_NUMBERS", 100)  # many blocks
     data = datasets.load("iris")
     model = kway.NeighborsClassifier(3).fit(data.x_train, data.y_train)
     axes = planes.projected_regions(model, data.x_train, data.y_train, resolution=25, most=40).axes[0]

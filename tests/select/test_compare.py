@@ -6,6 +6,7 @@ from sklearn.datasets import load_digits, make_classification
 from sklearn.model_selection import cross_val_score
 
 from kway.errors import InputError
+from kway.progress import watched
 from kway.select.clock import Clock
 from kway.select.compare import compare
 from kway.select.families import FAMILIES, LinearFamily
@@ -66,12 +67,13 @@ def test_a_budget_cuts_the_work_but_keeps_what_was_scored(digits):
 def test_ctrl_c_keeps_the_best_so_far(digits):
     X, y = digits
 
-    def told(news):
+    def stop_at_softmax(news):
         if news.what.startswith("softmax"):
-            assert [score.folds for score in news.scores] == [1, 1]
+            assert [cells[-1] for cells in news.lines] == ["1 fold", "1 fold"]
             raise KeyboardInterrupt
 
-    found = compare(X, y, ["centroid", "neighbors", "softmax"], told=told)
+    with watched(stop_at_softmax):
+        found = compare(X, y, ["centroid", "neighbors", "softmax"])
     assert not found.finished
     assert {line.model for line in found.standings} == {"centroid", "neighbors"}
     assert found.problems == {"softmax": "the time was up"}

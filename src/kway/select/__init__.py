@@ -1,1 +1,11 @@
-"""Choosing a classifier: splits, every family tuned and compared on the same folds."""
+"""Choosing: which classifier, with which setting, and how good it is on rows that nothing has looked at.
+
+job           the main job: features, families compared, the best refitted, calibrated, tested once
+train_test    DATA read and cut: rows to learn from, rows for the test; labels that cannot be learned are refused
+folds         which rows are the test, and in which fold each other row is validated
+compare       every family on the same folds, losers stopped early      families   what they are and how each is scored
+scans         what families are scored on, and their scores             views      the same rows as other numbers
+leaderboard   its models fitted on all rows: seconds to fit, to ask, bytes to keep
+evaluation    figures of a model on labelled rows                       tune       the best setting of one estimator
+clock         what is left of the budget
+"""

@@ -104,9 +104,6 @@ class EmbeddedPart:
         return tuple(f"{self.column}[{j}]" for j in range(self.width))
 
 
-FeaturePart = NumbersPart | WordsPart | VectorPart | EmbeddedPart
-
-
 def gather(table: Any, sources: Sequence[Source]) -> NDArray[np.float64]:
     """(n, sources) with NaN where missing."""
     out = np.empty((table.num_rows, len(sources)))
