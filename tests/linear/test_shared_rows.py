@@ -9,7 +9,7 @@ from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.svm.dual import Dual
-from kway.linear.solvers.svm.shared_rows import Machines, shares_rows
+from kway.linear.solvers.svm.shared_rows import SharedMachines, shares_rows
 
 
 def problem(seed, n=300, d=80, K=7, C=1.0, intercept=True, weighted=False):
@@ -31,7 +31,7 @@ def problem(seed, n=300, d=80, K=7, C=1.0, intercept=True, weighted=False):
 def test_same_optimum_as_one_at_a_time(seed, intercept):
     objective = problem(seed, K=4 + 5 * seed, C=10.0 ** (seed - 2), intercept=intercept, weighted=seed % 2 == 1)
     assert shares_rows(objective)
-    machines = Machines(objective)
+    machines = SharedMachines(objective)
     machines.sweep(400)
     best = Dual().solve(objective, objective.zeros(), Control(tol=1e-6, max_iter=100_000))
     value, least = objective.value(machines.theta()), objective.value(best.theta)
@@ -44,11 +44,11 @@ def test_same_optimum_as_one_at_a_time(seed, intercept):
 
 def test_goes_on_under_another_penalty():
     objective = problem(9, C=0.1)
-    machines = Machines(objective)
+    machines = SharedMachines(objective)
     machines.sweep(50)
     machines.change_ridge(objective.penalty.ridge / 30)
     machines.sweep(300)
-    fresh = Machines(machines.objective)
+    fresh = SharedMachines(machines.objective)
     fresh.sweep(300)
     assert machines.objective.value(machines.theta()) == pytest.approx(fresh.objective.value(fresh.theta()), rel=2e-3)
     machines.change_ridge(objective.penalty.ridge)  # back to smaller boxes
@@ -60,10 +60,10 @@ def test_groups_do_not_change_the_answer(monkeypatch):
     from kway.linear.solvers.svm import shared_rows
 
     objective = problem(3, K=11)
-    whole = Machines(objective)
+    whole = SharedMachines(objective)
     whole.sweep(200)
     monkeypatch.setattr(shared_rows, "WIDEST", 2)
-    cut = Machines(objective)
+    cut = SharedMachines(objective)
     assert len(cut.groups) > len(whole.groups)
     cut.sweep(200)
     np.testing.assert_allclose(cut.theta(), whole.theta(), atol=0.02 * np.abs(whole.theta()).max())

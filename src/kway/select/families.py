@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 import kway
 from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
+from kway.linear.solvers.svm.shared_rows import FEWEST
 from kway.neighbors.sweep import sweep
 from kway.select.clock import Clock
 from kway.select.scans import FoldedRows, Scan, mean_square, scores_of
@@ -68,13 +69,14 @@ class LinearFamily:
     shares: tuple[float, ...] = SHARES
     params: dict[str, Any] = field(default_factory=dict)
     alphas: tuple[float, ...] = ()  # instead of shares
+    boxes: tuple[float, ...] = ()  # instead of shares: C of a machine's dual, alpha = |x|^2 / (n C)
 
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Every alpha, strong to weak, with warm starts."""
         begun = time.perf_counter()
         binary = data.codes.max() == 1 or self.params.get("multiclass") == "one-vs-all"
         form = LOSSES[self.loss].columns if binary else LOSSES[self.loss].joint
-        alphas = self.alphas or tuple(float(f"{share * mean_square(data.X):.2g}") for share in self.shares)
+        alphas = self.alphas or tuple(float(f"{share * mean_square(data.X):.2g}") for share in self._shares(data))
         accuracy, loss, seconds = np.full((3, len(which), len(alphas)), np.nan)
         for own in self._pieces(data, accuracy):
             stop = clock.pace(len(own) * len(which))
@@ -88,6 +90,9 @@ class LinearFamily:
         scan = Scan([{"alpha": alpha} for alpha in alphas], accuracy, loss, time.perf_counter() - begun, one)
         data.kept.setdefault(self.name, scan)
         return scan
+
+    def _shares(self, data: FoldedRows) -> tuple[float, ...]:
+        return tuple(1 / (data.X.shape[0] * box) for box in self.boxes) or self.shares
 
     def _pieces(self, data: FoldedRows, accuracy: NDArray) -> Iterator[list[int]]:
         """Alphas to run together, by place: all, or where a fit takes long a few in the middle, and then two more at
@@ -112,7 +117,7 @@ class LinearFamily:
             yield list(piece)
 
     def idle(self, data: FoldedRows) -> str:
-        """Softmax stands for the others where a fit is slow."""
+        """One linear family stands for the others where a fit is slow."""
         return _stood_for(self.name, data)
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
@@ -202,11 +207,12 @@ class PlainFamily:
 
 
 def _stood_for(name: str, data: FoldedRows) -> str:
-    """Why a linear family gives way to softmax on these rows; "" where it does not."""
-    seconds = data.pass_seconds()
-    if name not in ALIKE or seconds < HEAVY:
+    """Why a linear family gives way to another on these rows; "" where it does not."""
+    seconds, several = data.pass_seconds(), data.codes.max() >= FEWEST - 1
+    quick = "svm-one-vs-all" if data.sparse and several else "softmax"
+    if name not in (*ALIKE, "softmax") or name == quick or seconds < HEAVY:
         return ""
-    return f"one pass over the rows takes about {seconds:.1f} s, and softmax stands for the linear ones; ask by name"
+    return f"one pass over the rows takes about {seconds:.1f} s, and {quick} stands for the linear ones; ask by name"
 
 
 FAMILIES: dict[str, Any] = {  # name -> Family
@@ -215,6 +221,9 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         # those that most often win first and the slowest last, so that a budget cuts what is missed least
         PlainFamily("centroid", "CentroidClassifier", ({"metric": "euclidean"}, {"metric": "cosine"})),
         LinearFamily("softmax", "SoftmaxClassifier", "softmax"),
+        LinearFamily(
+            "svm-one-vs-all", "SVMClassifier", "hinge", params={"multiclass": "one-vs-all"}, boxes=(0.3, 1.0, 3.0, 10.0)
+        ),
         NeighborsFamily("neighbors", "euclidean"),
         NeighborsFamily("neighbors-cosine", "cosine"),
         NeighborsFamily("neighbors-manhattan", "manhattan"),
@@ -224,5 +233,11 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         LinearFamily("svm", "SVMClassifier", "hinge", FEW_SHARES),
     )
 }
-ALIKE = ("least-squares", "logistic", "perceptron", "svm")  # as softmax, with a line between classes: seldom better
+ALIKE = (
+    "least-squares",
+    "logistic",
+    "perceptron",
+    "svm",
+    "svm-one-vs-all",
+)  # as softmax, with a line between classes: seldom better
 STRAW_MAN = PlainFamily("least-squares-number", "LeastSquaresClassifier", ({"targets": "number"},))  # by name only

@@ -5,9 +5,9 @@
 
 Each class is a problem of its own (machine.py): sweeps of coordinate descent while they pay, and an interior
 point method on the rows that are still undecided. Both start close to the optimum where that is cheap: few features
-from Newton's method on a rounded hinge (newton_one_vs_all.py), many rows from a rough solution of it. The bias is not
-penalised. A run ends on the duality gap, so `miss` is a proof: the objective is at most that much, relatively, above
-its optimum.
+from Newton's method on a rounded hinge (newton_one_vs_all.py), many rows from a rough solution of it, sparse rows of
+many classes from sweeps over all classes at once (shared_rows.py). The bias is not penalised. A run ends on the duality
+gap, so `miss` is a proof: the objective is at most that much, relatively, above its optimum.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.kernels import dual as kernels
-from kway.compute.threads import pmap, spans
+from kway.compute.threads import pmap
 from kway.linear.losses.hinge import rounded_slope
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.svm.machine import Machine, Problem, kernel_rows, squares
+from kway.linear.solvers.svm.machine import Machine, Problem, judge_all, squares
 from kway.linear.solvers.svm.newton_one_vs_all import approach_by_newton, newton_pays, settle_or_reset
 from kway.linear.solvers.svm.separable import demand_separable
+from kway.linear.solvers.svm.shared_rows import shares_rows, sweep_together
 
 MANY = 1 << 22  # values in X above which a rough solution comes first
 START_WIDTH = 0.3  # of the rounded hinge there
@@ -74,21 +75,6 @@ def improve_all(objective: Objective, machines: list[Machine], control: Control)
         judge_all(objective, todo)
 
 
-def judge_all(objective: Objective, machines: list[Machine]) -> None:
-    """Scores of all rows for several machines in one pass."""
-    W = np.array([m.w for m in machines])  # (R, d)
-    rows = kernel_rows(objective.X)
-    scores = np.empty((len(W), objective.n))
-
-    def block(part: slice) -> None:
-        out = np.empty((len(W), part.stop - part.start))
-        kernels.class_scores(rows, part.start, W, out)
-        scores[:, part] = out
-
-    pmap(block, spans(objective.n, 4096), objective.n_jobs)
-    pmap(lambda item: item[0].judge(item[1]), zip(machines, scores), objective.n_jobs)
-
-
 def started_machines(objective: Objective, control: Control) -> list[Machine]:
     """One machine a column of scores, started from a solution under the rounded hinge where that is cheap."""
     fresh = blank_machines(objective, control)
@@ -96,6 +82,9 @@ def started_machines(objective: Objective, control: Control) -> list[Machine]:
         approach_by_newton(objective, fresh, NEAR * control.tol, control.max_iter)
         judge_all(objective, fresh)
         pmap(settle_or_reset, fresh, objective.n_jobs)
+        return fresh
+    if shares_rows(objective) and objective.penalty.ridge > 0:
+        sweep_together(objective, fresh, control.tol / 2, control.max_iter)
         return fresh
     values = objective.X.nnz if sp.issparse(objective.X) else objective.X.size
     if values <= MANY or objective.penalty.ridge == 0:

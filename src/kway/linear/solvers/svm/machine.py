@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels import dual as kernels
 from kway.compute.kernels.jit import frozen
+from kway.compute.threads import pmap, spans
 from kway.data.gate import Rows
+from kway.linear.objective.objective import Objective
+from kway.linear.objective.sparse_rows import add_scores
 from kway.linear.solvers.svm.interior_point import Floats, Undecided, solve_box
 
 SWEEPS_A_ROUND = 20  # a round: then the scores of all rows say which to visit next
@@ -204,6 +207,30 @@ class Machine:
         if reach <= 0:
             return Plane(self.w.copy(), b, np.inf)
         return Plane(self.w / reach, b / reach, float(self.w @ self.w) / (2 * reach * reach))
+
+
+def judge_all(objective: Objective, machines: list[Machine]) -> None:
+    """Scores of all rows for several machines in one pass."""
+    scores = scores_of_all(objective, np.array([m.w for m in machines]))
+    pmap(lambda item: item[0].judge(item[1]), zip(machines, scores), objective.n_jobs)
+
+
+def scores_of_all(objective: Objective, W: Floats) -> Floats:
+    """x_i . w_k, (R, n), of every row for W (R, d)."""
+    X, n = objective.X, objective.n
+    by_row = np.zeros((n, len(W)))
+    by_feature = np.ascontiguousarray(W.T) if sp.issparse(X) else W  # a CSR row then reads runs, a fifth of the time
+
+    def block(part: slice) -> None:
+        if sp.issparse(X):
+            add_scores(X, part, by_feature, by_row[part])
+        else:
+            out = np.empty((len(W), part.stop - part.start))
+            kernels.class_scores(kernel_rows(X), part.start, W, out)
+            by_row[part] = out.T
+
+    pmap(block, spans(n, 4096), objective.n_jobs)
+    return np.ascontiguousarray(by_row.T)
 
 
 def products(rows: int, d: int) -> float:

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from kway.compute.kernels.one_vs_all import sweep_classes
 from kway.compute.threads import pmap, workers
 from kway.linear.objective.objective import Objective
+from kway.linear.solvers.svm.machine import Machine, judge_all
 
 WIDEST = 64  # classes of a group: their dual variables are an (n, 64) array
+ROUND = 10  # sweeps between two looks at the gap
 FEWEST = 4  # classes that are worth a group
 STIFFNESS = (
     0.03  # of the bias, over the mean square of a row: 1 takes three times as many sweeps on texts, 0.001 as many
@@ -27,8 +29,8 @@ STIFFNESS = (
 
 
 def shares_rows(objective: Objective) -> bool:
-    """Whether this way is for these rows: sparse, soft margins, several classes."""
-    return sp.issparse(objective.X) and objective.penalty.ridge > 0 and objective.n_scores >= FEWEST
+    """Whether this way is for these rows: sparse, several classes."""
+    return sp.issparse(objective.X) and objective.n_scores >= FEWEST
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Group:
         return Group(first, a, W, start, start.copy(), np.zeros(k, np.float32))
 
 
-class Machines:
+class SharedMachines:
     """Every class against the rest, under one box for each row; `sweep` goes on from where the last one ended."""
 
     def __init__(self, objective: Objective, seed: int = 0) -> None:
@@ -102,6 +104,25 @@ class Machines:
         for group in self.groups:
             for k, bias in enumerate(group.bias):
                 yield group.first + k, group.a[:, k], float(bias)
+
+
+def sweep_together(objective: Objective, machines: list[Machine], tol: float, most: int) -> None:
+    """Bring the machines near their optimum: rounds of sweeps over all of them, while the gap still halves.
+
+    Later the few rows that still move are a machine's own affair, and its interior points end what sweeps drag out.
+    """
+    shared, before = SharedMachines(objective), np.inf
+    for _ in range(max(1, most // ROUND)):
+        shared.sweep(ROUND)
+        for k, a, bias in shared.classes():
+            machines[k].a, machines[k].centre = a.astype(np.float64), bias
+            machines[k].passes += ROUND
+        pmap(lambda machine: machine.settle(), machines, objective.n_jobs)
+        judge_all(objective, machines)
+        gap, value = sum(m.gap for m in machines), sum(m.best.value for m in machines)
+        if gap <= tol * value or gap > before / 2:
+            return
+        before = gap
 
 
 def _cuts(objective: Objective) -> Iterator[tuple[int, int]]:
