@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
+import re
 import reprlib
 from collections.abc import Callable
 from typing import Any
@@ -53,6 +54,8 @@ _INTERNAL = {
     "Features": "kway.data.features.features",
 }  # stored, but not public names
 _MOST_ITEMS = 10_000  # an array parameter longer than this belongs into the fitted state
+_MOST_BYTES = 2**26  # and one larger than this
+_ARRAY_DTYPE = re.compile(r"[<>|=]?([fiub][0-9]{1,2}|U[0-9]{1,8})")
 
 
 def estimator_class(name: str) -> type | None:
@@ -80,7 +83,7 @@ def decode_params(name: str, params: dict[str, Any]) -> Any:
     values = {key: decode(value) for key, value in params.items()}
     try:
         return cls(**values)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ModelFileError(
             f"the parameters in the model file do not fit this kway {kway.__version__}: {error}"
         ) from error
@@ -88,8 +91,10 @@ def decode_params(name: str, params: dict[str, Any]) -> Any:
 
 def encode(value: Any, where: str) -> Any:
     """A value as JSON; `where` names it in the error for one that cannot be stored."""
-    if value is None or isinstance(value, (bool, str)):
-        return str(value) if isinstance(value, str) else value
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _encode_text(value, where)
     if isinstance(value, (np.bool_, np.integer, np.floating)):
         value = value.item()
     if isinstance(value, (bool, int)):
@@ -118,12 +123,22 @@ def decode(value: Any) -> Any:
         return _DECODERS[value["$"]](value)
     except ModelFileError:
         raise  # it says more, and is a ValueError itself
-    except (KeyError, TypeError, ValueError, AttributeError, ImportError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ImportError, RecursionError, OverflowError) as error:
         raise ModelFileError(f"the model file holds what this kway cannot read: {reprlib.repr(value)}") from error
 
 
+def _encode_text(value: str, where: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ModelFileError(
+            f"{where} is text that is no Unicode ({error.reason}); write it in other letters"
+        ) from error
+    return str(value)
+
+
 def _encode_array(array: np.ndarray, where: str) -> dict[str, Any]:
-    if array.dtype.kind not in "fiubU" or array.size > _MOST_ITEMS:
+    if array.dtype.kind not in "fiubU" or array.size > _MOST_ITEMS or array.nbytes > _MOST_BYTES:
         raise ModelFileError(
             f"{where} is an array of dtype {array.dtype} and {array.size:,} items; model files hold arrays of "
             f"numbers or text as parameters up to {_MOST_ITEMS:,} items: pass a list of numbers"
@@ -167,10 +182,22 @@ def _decode_part(value: dict[str, Any]) -> Any:
 
 
 def _decode_array(value: dict[str, Any]) -> np.ndarray:
-    dtype = np.dtype(value["dtype"])
-    if dtype.kind not in "fiubU":
-        raise ValueError(dtype)
-    return np.array(decode(value["items"]), dtype)
+    """The array, whose size is known before it is made: the dtype of a file may say 2 GB a text."""
+    if not _ARRAY_DTYPE.fullmatch(value["dtype"]):
+        raise ValueError(value["dtype"])
+    dtype, items = np.dtype(value["dtype"]), decode(value["items"])
+    n = _count(items)
+    if n > _MOST_ITEMS or n * dtype.itemsize > _MOST_BYTES:
+        raise ModelFileError(
+            f"an array parameter in the model file has {n:,} items of {dtype.itemsize:,} bytes; at most "
+            f"{_MOST_ITEMS:,} items and {_MOST_BYTES:,} bytes can be"
+        )
+    return np.array(items, dtype)
+
+
+def _count(items: Any) -> int:
+    """Leaves of nested lists."""
+    return sum(map(_count, items)) if isinstance(items, list) else 1
 
 
 _DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
