@@ -289,6 +289,10 @@ class LinearClassifier(Classifier):
 
     # ---------------------------------------------------------------- model files
 
+    def _check_parameters(self) -> None:
+        """Refuse parameters out of range; asked by `kway.load`."""
+        setup.check_parameters(self)
+
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self)
         facts = {"n_iter": self.n_iter_, "objective": self.objective_, "solver": self.solver_, "history": self.history_}

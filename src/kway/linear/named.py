@@ -249,12 +249,12 @@ class LeastSquaresClassifier(LinearClassifier):
 
 
 def round_to_class(numbers: NDArray, n_classes: int) -> NDArray[np.int64]:
-    """The nearest class number; beyond the ends, the end.
+    """The nearest class number; beyond the ends, the end; NaN, where a score overflowed, is the first.
 
     >>> round_to_class(np.array([4.835, -3.0, 99.0]), 10)
     array([5, 0, 9])
     """
-    return np.clip(np.floor(numbers + 0.5), 0, n_classes - 1).astype(np.int64)
+    return np.clip(np.floor(np.nan_to_num(numbers) + 0.5), 0, n_classes - 1).astype(np.int64)
 
 
 __all__ = [

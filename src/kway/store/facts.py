@@ -40,7 +40,8 @@ def number(least: float = -math.inf, most: float = math.inf, *, finite: bool = T
             return not finite
         return (value > least if above else value >= least) and value <= most
 
-    said = f"a {'finite ' if finite else ''}number {'above' if above else 'between'} {least:g} and {most:g}"
+    lower = "" if least == -math.inf else f" above {least:g}" if above else f" of at least {least:g}"
+    said = f"a {'finite ' if finite else ''}number{lower}{'' if most == math.inf else f' and at most {most:g}'}"
     return lambda value: None if fits(value) else said
 
 
@@ -131,10 +132,10 @@ def missing_and_unknown(found: Collection[Any], fields: Collection[str], optiona
     return " and ".join(said) or None
 
 
-def say(value: Any) -> str:
+def say(value: Any, longest: int = 60) -> str:
     """A value from a file as it may stand in a message: short, whatever it is."""
     if isinstance(value, str):
-        return ascii(value if len(value) <= 60 else value[:60] + "...")
+        return ascii(value if len(value) <= longest else value[:longest] + "...")
     if isinstance(value, int) and abs(value) > 10**30:
         return "a whole number of more than 30 digits"
     if isinstance(value, bool | int | float) or value is None:

@@ -81,11 +81,11 @@ class Schema:
 def check_facts(schema: Schema, facts: Any, what: str) -> None:
     """Refuse facts that are missing, unknown or out of range."""
     if not isinstance(facts, dict):
-        raise ModelFileError(f"the facts of a {what} are {say(facts)}, expected a table; {AGAIN}")
+        raise ModelFileError(f"the facts of the {what} are {say(facts)}, expected a table; {AGAIN}")
     wrong = missing_and_unknown(facts, schema.facts, schema.optional_facts)
     if wrong:
-        raise ModelFileError(f"the facts of a {what} do not fit: {wrong}; {AGAIN}")
-    check_values(schema.facts, facts, f"the fact {{}} of a {what}")
+        raise ModelFileError(f"the facts of the {what} do not fit: {wrong}; {AGAIN}")
+    check_values(schema.facts, facts, f"the fact {{}} of the {what}")
 
 
 def check_values(fields: Mapping[str, Check], values: Mapping[str, Any], where: str) -> None:
@@ -99,12 +99,12 @@ def check_values(fields: Mapping[str, Check], values: Mapping[str, Any], where: 
 def check_arrays(schema: Schema, held: Held) -> None:
     """Refuse arrays that are missing, unknown, of another shape or dtype, or out of range."""
     for name, size in schema.sizes(held).items():
-        _agree(held, name, size, f"the facts of a {held.what}")
+        _agree(held, name, size, f"the facts of the {held.what}")
     declared = schema.arrays(held)
     own = [name for name in held.arrays if not name.startswith(schema.nested or ("\0",))]
     wrong = missing_and_unknown(own, declared, [name for name, array in declared.items() if array.optional])
     if wrong:
-        raise ModelFileError(f"the arrays of a {held.what} do not fit: {wrong}; {AGAIN}")
+        raise ModelFileError(f"the arrays of the {held.what} do not fit: {wrong}; {AGAIN}")
     for name in own:
         _check_shape(name, held.arrays[name], declared[name], held)
     for name in own:

@@ -44,7 +44,7 @@ def schema_of(name: str) -> Schema:
 def check_params(name: str, estimator: Any) -> None:
     """Refuse parameters that `fit` would refuse, and those whose types would fail later, in `predict`."""
     params = estimator.get_params(deep=False)
-    check_values({**PARAMS, **schema_of(name).params}, params, f"the parameter {{}} of a {name}")
+    check_values({**PARAMS, **schema_of(name).params}, params, f"the parameter {{}} of the {name}")
     own = getattr(estimator, "_check_parameters", None)
     if own is None:
         return
@@ -76,14 +76,14 @@ def check_after(name: str, estimator: Any) -> None:
 def check_common(name: str, classes: Any, names: Any, n_features: Any) -> None:
     """What the store itself keeps of every class: labels in order, names of columns, their number."""
     if classes.ndim != 1 or not len(classes):
-        raise ModelFileError(f"the labels of a {name} have shape {classes.shape}, expected (K,); {AGAIN}")
+        raise ModelFileError(f"the labels of the {name} have shape {classes.shape}, expected (K,); {AGAIN}")
     if not bool(np.all(classes[1:] > classes[:-1])):
-        raise ModelFileError(f"the labels of a {name} are not in ascending order, each once; {AGAIN}")
+        raise ModelFileError(f"the labels of the {name} are not in ascending order, each once; {AGAIN}")
     said = None if n_features is None else whole(1)(n_features)
     if said:
-        raise ModelFileError(f"n_features of a {name} is {say(n_features)}, expected {said}; {AGAIN}")
+        raise ModelFileError(f"n_features of the {name} is {say(n_features)}, expected {said}; {AGAIN}")
     if names is not None and (names.dtype.kind not in "UO" or names.shape != (n_features,)):
         raise ModelFileError(
-            f"the names of the columns of a {name} have dtype {names.dtype} and shape {names.shape}, expected text of "
-            f"shape ({n_features},); {AGAIN}"
+            f"the names of the columns of the {name} have dtype {names.dtype} and shape {names.shape}, expected text "
+            f"of shape ({n_features},); {AGAIN}"
         )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import scipy.sparse as sp
+
 from kway.store.facts import maybe, number, one_of, record, whole
 from kway.store.schema import FLOATS, Array, Held, Schema, below, counts, finite, same_dtype
 from kway.store.schemas.index import (
@@ -59,11 +63,19 @@ def _bounded_lists(held: Held) -> str | None:
     return None if k <= most else f"has n_neighbors={k}, above {most:,}"
 
 
+def _takes_its_own_rows(model: Any) -> str | None:
+    """Sparse rows are only there where metric and index, by the parameters, take them."""
+    index = model.index_
+    fits = not (index.recipe.sparse and sp.issparse(index.rows)) or model._takes_sparse()
+    return None if fits else "keeps sparse rows under a metric or an index that takes none"
+
+
 NEIGHBORS = Schema(
     facts={"index": index_facts, "promise": maybe(_PROMISE)},
     arrays=_arrays,
     sizes=lambda held: index_sizes(held.facts["index"]),
     rules=(_every_row_voted_on, _bounded_lists, *index_rules(), *row_rules("n")),
+    after=(_takes_its_own_rows,),
 )
 
 CENTROID = Schema(

@@ -33,7 +33,7 @@ PARAMS: dict[str, Check] = {
     "metric": either(text(100), _part),
     "multiclass": text(100),
     "n_exemplars": whole(1),
-    "n_jobs": maybe(whole(-(2**31), 2**31)),
+    "n_jobs": maybe(either(whole(1, 2**31), whole(-(2**31), -1))),
     "n_neighbors": whole(1),
     "outlier_label": maybe(scalar),
     "per_class": flag,
