@@ -28,7 +28,7 @@ from kway.store.arrays import pack_arrays, unpack_arrays
 from kway.store.container import TensorInfo, verify
 from kway.store.embeds import Allowed, allow_embedding
 from kway.store.facts import say
-from kway.store.values import decode, decode_params, encode, encode_params, estimator_class
+from kway.store.values import Packed, decode, decode_params, encode, encode_params, estimator_class
 
 __all__ = ["ModelInfo", "info", "load", "pack", "save", "unpack", "verify"]
 
@@ -59,7 +59,11 @@ def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = Non
     """
     manifest, arrays = pack(estimator)
     tensors, kinds = pack_arrays(arrays)
-    manifest |= {"kway_version": kway.__version__, "notes": encode(dict(notes or {}), "notes"), "kinds": kinds}
+    manifest = manifest | {
+        "kway_version": kway.__version__,
+        "notes": encode(dict(notes or {}), "notes"),
+        "kinds": kinds,
+    }
     container.write(path, manifest, tensors)
 
 
@@ -118,12 +122,9 @@ def pack(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
     clash = {_LABELS, _FEATURES} & set(arrays)
     if clash:
         raise ModelFileError(f"{name} packs {sorted(clash)}, which the store keeps itself")
-    manifest = {
-        "class": name,
-        "params": encode_params(estimator),
-        "facts": encode(facts, "facts"),
-        "n_features": encode(getattr(estimator, "n_features_in_", None), "n_features_in_"),
-    }
+    n_features = encode(getattr(estimator, "n_features_in_", None), "n_features_in_")
+    params, learned = encode_params(estimator), encode(facts, "facts")
+    manifest = Packed({"class": name, "params": params, "facts": learned, "n_features": n_features})
     common = {key: np.asarray(getattr(estimator, key)) for key in (_LABELS, _FEATURES) if hasattr(estimator, key)}
     return manifest, {**common, **arrays}
 

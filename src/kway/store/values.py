@@ -4,6 +4,8 @@
     list, tuple, dict, small arrays          {"$": "tuple", "items": [...]}, {"$": "dict", "items": [[key, value], ...]}
     parts: Gaussian(2.0), Landmarks(...)     {"$": "part", "module": "kway.search", "name": ..., "values": {...}}
     an unfitted kway classifier              {"$": "estimator", "class": ..., "params": {...}}
+    the manifest of a classifier inside      {"$": "packed", "value": ...}: it is JSON already (0.1.0 wrote it as a dict
+                                             of dicts of ..., which doubled its depth with every classifier around it)
 
 A part is a frozen dataclass listed in _PARTS by its room and name, so a file outlives a move of its module, and
 nothing that is not listed is ever imported. (0.1.0 wrote the full module, `kway.search.metrics`: its room counts.)
@@ -58,6 +60,10 @@ _MOST_BYTES = 2**26  # and one larger than this
 _ARRAY_DTYPE = re.compile(r"[<>|=]?([fiub][0-9]{1,2}|U[0-9]{1,8})")
 
 
+class Packed(dict[str, Any]):
+    """A manifest: values that are encoded already."""
+
+
 def estimator_class(name: str) -> type | None:
     """The kway classifier of that name (or one of _INTERNAL), None where there is none."""
     if name in _INTERNAL:
@@ -106,6 +112,8 @@ def encode(value: Any, where: str) -> Any:
             "$": type(value).__name__ if type(value) is tuple else "list",
             "items": [encode(v, where) for v in value],
         }
+    if isinstance(value, Packed):
+        return {"$": "packed", "value": dict(value)}
     if isinstance(value, dict):
         return {"$": "dict", "items": [[encode(k, where), encode(v, where)] for k, v in value.items()]}
     if isinstance(value, np.ndarray):
@@ -206,6 +214,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "tuple": lambda value: tuple(decode(v) for v in value["items"]),
     "dict": lambda value: {decode(k): decode(v) for k, v in value["items"]},
     "array": _decode_array,
+    "packed": lambda value: value["value"],
     "part": _decode_part,
     "estimator": lambda value: decode_params(value["class"], value["params"]),
 }

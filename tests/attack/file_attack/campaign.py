@@ -18,7 +18,7 @@ import numpy as np
 from file_attack.changes import Subject
 from file_attack.subjects import write
 
-PATIENCE = 20.0  # seconds a file may take
+PATIENCE = 40.0  # seconds a file may take; most take a hundredth, but the machine may be busy
 START = 900.0  # and a child to compile the kernels, with bounds checks on and nothing kept
 
 

@@ -20,7 +20,6 @@ def _part(value: Any) -> str | None:
 
 
 PARAMS: dict[str, Check] = {
-    "batch_size": whole(1),
     "class_weight": maybe(either(one_of("balanced"), lambda v: None if isinstance(v, dict) else "{label: weight}")),
     "device": text(100),
     "estimator": maybe(_estimator),
@@ -28,7 +27,6 @@ PARAMS: dict[str, Check] = {
     "index": either(text(100), _part),
     "loss": text(100),
     "max_distance": maybe(number(finite=False)),
-    "max_iter": whole(1),
     "method": text(100),
     "metric": either(text(100), _part),
     "multiclass": text(100),
