@@ -119,6 +119,8 @@ def first_of_cell(code, line, offset, query, rows, steps, centre, decoded, names
             sift(keys, best, key, j)
     for i in range(k):
         j = best[i]
+        if j == NOBODY:  # a key that is no number, of a row that overflowed or was altered, comes before nothing
+            continue
         step = steps[j] if len(steps) > 0 else np.float32(1)
         push(heap_d, heap_i, measured(code, query, rows[j], step, centre, decoded), names[j])
         line[j] = sign * BIG  # seen
@@ -170,6 +172,8 @@ def search_cells(
     decoded = np.empty(rows.shape[1], np.float32)
     gathered = np.empty((min(256, len(pairs)), width), np.float32)
     for g in range(len(cells)):
+        if cells[g] >= len(offsets) - 1:  # nobody: as above, among the landmarks
+            continue
         lo, hi = offsets[cells[g]], offsets[cells[g] + 1]
         c = hi - lo
         if c == 0 or starts[g] == starts[g + 1]:

@@ -54,9 +54,9 @@ def _landmarks(facts: Facts) -> dict[str, Array]:
     points = 3 if base_of(facts) == "haversine" else "d"
     return {
         "cells": Array(("int64",), ("m",), (below("C"),)),
-        "landmarks": Array(("float32",), ("C", facts["length"])),
+        "landmarks": Array(("float32",), ("C", facts["length"]), (finite,)),
         "mean": Array(("float64",), (points,), (finite,)),
-        "basis": Array(("float32",), (points, "M*")),
+        "basis": Array(("float32",), (points, "M*"), (finite,)),
     }
 
 

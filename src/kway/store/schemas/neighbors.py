@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import scipy.sparse as sp
-
 from kway.store.facts import maybe, number, one_of, record, whole
 from kway.store.schema import FLOATS, Array, Held, Schema, below, counts, finite, same_dtype
 from kway.store.schemas.index import (
@@ -66,7 +64,7 @@ def _bounded_lists(held: Held) -> str | None:
 def _takes_its_own_rows(model: Any) -> str | None:
     """Sparse rows are only there where metric and index, by the parameters, take them."""
     index = model.index_
-    fits = not (index.recipe.sparse and sp.issparse(index.rows)) or model._takes_sparse()
+    fits = not (index.recipe.sparse and hasattr(index.rows, "tocsr")) or model._takes_sparse()
     return None if fits else "keeps sparse rows under a metric or an index that takes none"
 
 
