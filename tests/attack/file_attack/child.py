@@ -12,8 +12,6 @@ import traceback
 import warnings
 from pathlib import Path
 
-import numpy as np
-
 import kway
 import kway.store
 from file_attack.subjects import queries
