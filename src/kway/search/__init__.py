@@ -4,7 +4,7 @@ what an index is    index.py (Index, the order of answers)  live.py (Recipe, Liv
 what near means     distances.py (what the engine computes, and in which space)  metrics.py (units, similarity)
 recipes             flat.py  landmarks.py  kdtree.py  lsh.py; auto.py picks one
 scanning            blocks.py (all rows; `top_products`)  heaps.py (the k best so far)  proof.py (what a tree found)
-landmark cells      kmeans.py  projection.py (short rows)  cell_table.py (rows by cell)  cell_groups.py (queries by cell)
+landmark cells      kmeans.py  projection.py (short rows)  cell_table.py (rows by cell)  cell_groups.py (and queries)
 certified/          exact search that proves most rows too far without looking at them
 stores/             how rows are kept: full, as bytes (Int8), or both
 pairwise.py         all distances between two sets of rows
