@@ -17,7 +17,6 @@ from kway.data.features import columns as col
 from kway.data.suggest import listing
 
 USED = ("number", "true/false", "date", "category", "text", "vector")
-DROPPED = ("id", "constant", "empty", "unknown")
 
 MOST_LEVELS = 100
 _COVERED = 0.8  # share of rows that the kept levels of a category must cover
