@@ -2,6 +2,7 @@
 #   make demo    kway fit digits: compare families, keep the best, write model.kway and report.html (half a minute)
 #   make test    the tests (five minutes)            make slow    the long ones
 #   make check   lint, format, types, import rules   make bench   timings beside other libraries
+#   make attack  N=100000 altered model files (SEED=0): counts, and 1 where one crashes or fails raw (two hours a million)
 #   make docs    the site, into site/: every link checked, every code block run (two minutes)
 #   make clean   remove what the other targets left (not .venv)
 
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check format bench docs clean
+.PHONY: help demo test slow attack check format bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -45,6 +46,11 @@ test: $(VENV)/.dev
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m slow
+
+N ?= 100000
+SEED ?= 0
+attack: $(VENV)/.dev
+	cd tests/attack && $(abspath $(BIN))/python -m file_attack $(N) --seed $(SEED) --bounds --keep $(abspath build)/attack
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

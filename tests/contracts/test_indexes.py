@@ -64,23 +64,23 @@ def brute(queries, rows, metric):
     """Float64 distances (q, n), by libraries that share nothing with kway."""
     q, x = np.asarray(queries, dtype=np.float64), np.asarray(rows, dtype=np.float64)
     picked = pick_metric(metric)
-    if picked.base == "haversine":
+    if picked.distance.name == "haversine":
         return (
             haversine_distances(np.radians(q), np.radians(x)) * 6371.0088
             if picked.degrees
             else haversine_distances(q, x)
         )
-    if picked.base == "cosine":
+    if picked.distance.name == "cosine":
         return cosine_distances(q, x)
-    if picked.base == "dot":
+    if picked.distance.name == "dot":
         return -q @ x.T
-    return cdist(q, x, {"manhattan": "cityblock"}.get(picked.base, picked.base))
+    return cdist(q, x, {"manhattan": "cityblock"}.get(picked.distance.name, picked.distance.name))
 
 
 def clustered(metric, n=500, d=12, q=40, seed=0):
     """Rows in clusters, with duplicates and, beside haversine, a zero row; queries near them and some on them."""
     rng = np.random.default_rng(seed)
-    base = pick_metric(metric).base
+    base = pick_metric(metric).distance.name
     d = 2 if base == "haversine" else d
     centres = rng.normal(size=(12, d)) * 3
     rows = centres[rng.integers(12, size=n)] + rng.normal(size=(n, d))
@@ -122,7 +122,7 @@ def test_answers_are_those_of_brute_force(recipe, metric, dtype):
     rows, queries = (a.astype(dtype) for a in clustered(metric))
     index = recipe.build(rows, metric)
     expected = brute(queries, kept_rows(index, rows), metric)
-    kind = np.float64 if pick_metric(metric).base == "haversine" else dtype
+    kind = np.float64 if pick_metric(metric).distance.name == "haversine" else dtype
     best = in_order(expected, kind)[:, :6]
     found = index.nearest(queries, 6)
     if recipe.exact:

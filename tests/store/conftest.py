@@ -7,6 +7,15 @@ import pytest
 
 import kway
 from kway.base import Classifier
+from kway.store import schemas
+from kway.store.facts import anything, whole
+from kway.store.schema import Array, Schema
+
+SCHEMA = Schema(
+    facts={"n_iter": whole()},
+    arrays=lambda _: {"means": Array(("float32", "float64"), ("K", "d"))},
+    params={"weights": anything},
+)
 
 
 class TinyClassifier(Classifier):
@@ -39,6 +48,7 @@ def tiny(monkeypatch):
     """TinyClassifier as if it were one of kway's public names."""
     monkeypatch.setattr(kway, "__all__", [*kway.__all__, "TinyClassifier"])
     monkeypatch.setattr(kway, "TinyClassifier", TinyClassifier, raising=False)
+    monkeypatch.setitem(schemas.SCHEMAS, "TinyClassifier", SCHEMA)
     return TinyClassifier
 
 

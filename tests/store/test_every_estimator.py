@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 import kway
+from kway.featured import FeaturedClassifier
 from kway.store.values import estimator_class
 
 NAMES = [name for name in kway.__all__ if estimator_class(name)]
@@ -73,3 +74,13 @@ def test_a_loaded_model_lives_on(name, iris, tmp_path):
         loaded.partial_fit(X[::2], y[::2])
         loaded.predict(X)
     loaded.fit(X, y)
+
+
+def test_a_classifier_inside_five_others(iris, tmp_path):
+    """0.1.0 doubled the depth of the file with each, and could not write the fourth."""
+    X, y = iris
+    model = kway.NeighborsClassifier(3)
+    for around in (kway.TemperatureScaledClassifier, kway.ConformalClassifier, FeaturedClassifier) * 2:
+        model = around(model)
+    model.fit(X, y).save(tmp_path / "m.kway")
+    np.testing.assert_array_equal(kway.load(tmp_path / "m.kway").predict(X), model.predict(X))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kway.errors import ModelFileError
-from kway.store.values import decode, encode
+from kway.store.values import Packed, decode, encode
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 keys = st.integers() | st.text() | st.booleans()
@@ -100,3 +100,10 @@ def test_deep_nesting_is_refused_not_a_crash():
         value = {"$": "list", "items": [value]}
     with pytest.raises(ModelFileError):
         decode(value)
+
+
+def test_a_packed_manifest_is_not_encoded_again():
+    manifest = Packed({"facts": encode({"a": (1, 2)}, "")})
+    once = encode({"inner": manifest}, "")
+    assert decode(json.loads(json.dumps(once))) == {"inner": dict(manifest)}
+    assert len(json.dumps(encode({"inner": Packed({"facts": once})}, ""))) < 100 + len(json.dumps(once))

@@ -29,19 +29,14 @@ class Ready(NamedTuple):
 def ready(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None) -> Ready:
     """The model and the rows it asks for; of a set with a test part, the test rows.
 
-    `embed` names the embedding model anew, where its folder has moved since the fit.
+    `embed` allows the embedding model that the file names, or is its new place where its folder has moved.
     """
     from kway import store
     from kway.data.number_rows import number_rows
     from kway.data.reading import read_rows
-    from kway.errors import InputError
     from kway.featured import FeaturedClassifier
 
-    model = store.load(path)
-    if embed is not None:
-        if not isinstance(model, FeaturedClassifier):
-            raise InputError(f"{path} was trained on numbers, so it takes no --embed; leave it out")
-        model.features_.use_embed(embed)
+    model = store.load(path, embed=embed)
     if needs_labels:
         reading = replace(reading, target=reading.target or store.info(path).notes.get("target"))
     else:

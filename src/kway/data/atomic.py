@@ -1,12 +1,26 @@
-"""Files that appear only when they are complete: written beside their place, then moved into it."""
+"""Files that appear only when they are complete: written beside their place, then moved into it.
+
+A draft is locked while it is written, and the lock ends with its process, so a draft without one was left by a writer
+that was killed: the next file written into that folder takes it away.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
+
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{8}\.kway-draft")
+
+
+class _Draft(NamedTuple):
+    path: Path
+    handle: int  # holds the lock
 
 
 @contextmanager
@@ -16,15 +30,52 @@ def replacing(path: str | Path) -> Iterator[Path]:
     An error, or a crash, leaves whatever was at `path` before.
     """
     path = Path(path)
-    # not tempfile: its files are closed to other users, and the mode would stay with the finished file
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    _clean(path.parent)
+    draft = _new_draft(path)
     try:
-        yield draft
-        _sync(draft)
-        os.replace(draft, path)
+        yield draft.path
+        _sync(draft.path)
+        os.replace(draft.path, path)
         _sync(path.parent)
     finally:
-        draft.unlink(missing_ok=True)
+        draft.path.unlink(missing_ok=True)
+        os.close(draft.handle)
+
+
+def _new_draft(path: Path) -> _Draft:
+    """A new file beside `path`, locked by this process."""
+    while True:
+        # not tempfile: its files are closed to other users, and the mode would stay with the finished file
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.kway-draft")
+        handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        locked = _lock(handle)
+        if locked is not False and draft.exists():  # another's `_clean` may have come between the two lines
+            return _Draft(draft, handle)
+        os.close(handle)
+
+
+def _clean(folder: Path) -> None:
+    """Take away the drafts that no living process writes."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for found in [entry.path for entry in entries if _DRAFT.fullmatch(entry.name)]:
+            with suppress(OSError):
+                handle = os.open(found, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                try:
+                    if _lock(handle):
+                        os.unlink(found)
+                finally:
+                    os.close(handle)
+
+
+def _lock(handle: int) -> bool | None:
+    """Whether the file is ours now; None where the file system has no locks (drafts are then left alone)."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def _sync(path: Path) -> None:

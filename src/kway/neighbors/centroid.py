@@ -23,7 +23,7 @@ from kway.compute.threads import spans
 from kway.data import gate
 from kway.errors import CombinationError
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
-from kway.search.blocks import unit
+from kway.search.distances import unit
 from kway.search.index import TopK
 
 _METRICS = ("euclidean", "cosine")

@@ -333,14 +333,14 @@ class NeighborsClassifier(VotingClassifier):
         """Product metrics take sparse rows; an unknown metric is refused in fit, not here."""
         try:
             takes = getattr(self.index, "sparse", self.index in ("auto", "flat"))
-            return bool(takes and pick_metric(self.metric).engine == "product")
+            return bool(takes and pick_metric(self.metric).distance.sparse)
         except InputError:
             return False
 
     def _check_parameters(self) -> None:
         """Refuse what cannot work before any data is looked at."""
         metric = pick_metric(self.metric)
-        farthest = NONE | above(-np.inf if metric.base == "dot" else 0)
+        farthest = NONE | above(-np.inf if metric.distance.signed else 0)
         check(self, n_neighbors=whole_number(1), max_distance=farthest, device=DEVICE, n_jobs=THREADS)
         pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # a metric without what the vote needs
         pick_ties(self.ties, np.ones(1))

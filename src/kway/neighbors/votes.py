@@ -47,7 +47,7 @@ class InverseDistance:
 
     def weigh(self, distances: NDArray, metric: Metric) -> NDArray[np.float64]:
         """d_min / d, and where d_min is 0, one for the voters at 0 and nothing for the others."""
-        if metric.base == "dot":
+        if metric.distance.signed:
             raise CombinationError(
                 "weights='distance' needs distances >= 0, and those of the metric 'dot' can be negative; "
                 "use weights='similarity', or metric='cosine'"

@@ -21,7 +21,6 @@ from kway.compute.kernels.sparse import offer_csr
 from kway.compute.kernels.topk import merge, offer
 from kway.compute.threads import pmap, shares, spans, workers
 from kway.search.distances import Distance, Matrix, squares
-from kway.search.distances import unit as unit
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.index import TopK, whole_k
 from kway.search.stores.base import Store

@@ -51,6 +51,8 @@ class CellTable:
     shift: NDArray[np.float64] | None  # (d,) of manhattan's rows, where float32 would not hold them as they are
     reach: float  # the largest norm
     slack: float  # rounding of a product, relative to the norms
+    largest: int  # rows of the largest cell
+    views: tuple[NDArray, ...]  # rows, codes, steps, errors and centre as the kernel reads them, empty where not kept
 
     @staticmethod
     def of(
@@ -75,6 +77,8 @@ class CellTable:
             shift=shift,
             reach=float(norms.max(initial=0.0)),
             slack=rounding(short.shape[1], np.float32) + 1e-5,  # the rotation rounds too
+            largest=max(1, int(np.diff(offsets).max())),
+            views=_kernel_views(ordered, errors),
         )  # fmt: skip
 
     @property
@@ -110,17 +114,20 @@ class CellTable:
         short = projected.short
         if not self.distance.product:
             short = (exact if self.shift is None else exact - self.shift).astype(np.float32)
-        largest = max(1, int(np.diff(self.offsets).max()))
-        tile = np.empty(largest if len(pairs) <= few else max(TILE, largest), dtype=np.float32)
-        codes = self.kept.codes if isinstance(self.kept.codes, ByteRows) else _NO_CODES
-        rows = np.empty((0, exact.shape[1]), np.float32) if self.kept.full is None else self.kept.full
+        tile = np.empty(self.largest if len(pairs) <= few else max(TILE, self.largest), dtype=np.float32)
         return int(
             search_cells(
                 self.distance.code, starts, cells, pairs, short, projected.long, exact, projected.norms, self.short,
-                self.long, self.half, frozen(rows), frozen(codes.codes), frozen(codes.scale), self.errors,
-                frozen(codes.centre), self.names, self.offsets, self.reach, self.slack, tile, *heaps,
+                self.long, self.half, *self.views, self.names, self.offsets, self.reach, self.slack, tile, *heaps,
             )
         )  # fmt: skip
+
+
+def _kernel_views(kept: KeptRows, errors: NDArray[np.float32]) -> tuple[NDArray, ...]:
+    """Rows, codes, steps, errors and centre."""
+    codes = kept.codes if isinstance(kept.codes, ByteRows) else _NO_CODES
+    rows = np.empty((0, kept.shape[1]), np.float32) if kept.full is None else kept.full
+    return tuple(frozen(array) for array in (rows, codes.codes, codes.scale, errors, codes.centre))
 
 
 class _View(NamedTuple):

@@ -20,7 +20,6 @@ from kway.search.distances import Distance
 from kway.search.ids import Ids
 from kway.search.index import Index, Neighbors, whole_k
 from kway.search.metrics import Metric, from_facts, pick_metric
-from kway.search.rows import row_arrays as row_arrays
 from kway.search.rows import rows_of_arrays
 from kway.search.stores.base import Store
 from kway.search.stores.kept import store_from

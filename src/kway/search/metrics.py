@@ -34,16 +34,6 @@ class Metric:
     name: ClassVar[str]
     distance: ClassVar[Distance]
 
-    @property
-    def base(self) -> str:
-        """Name of the distance."""
-        return self.distance.name
-
-    @property
-    def engine(self) -> str:
-        """ "product" where scans are matrix products over dense or sparse rows, else the name of the distance."""
-        return "product" if self.distance.sparse else self.distance.name
-
     def check(self, n_features: int) -> None:
         """Refuse rows that this metric cannot measure."""
 

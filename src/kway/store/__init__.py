@@ -1,11 +1,14 @@
 """Model files: one file, no code in it, memory-mapped on load.
 
 save(estimator, path)     parameters, labels and fitted arrays -> a safetensors file with a JSON manifest
-load(path)                the estimator; its arrays are read-only views of the file
+load(path)                the estimator; its arrays are read-only views of the file, and what a schema says they are
 info(path)                what the file holds, without building anything
 verify(path)              reads every byte and compares with the digest written at save
 
-container.py  the file: header, digests, tensors      values.py  parameters <-> JSON      arrays.py  strings <-> tensors
+files.py      paths: plain files only, links followed   values.py  parameters <-> JSON
+container.py  the file: header, digests, tensors        arrays.py  strings <-> tensors
+schema.py     what a declaration is, and its check      schemas/   what every class keeps, declared
+embeds.py     embedding models that a file may name
 """
 
 from __future__ import annotations
@@ -20,10 +23,12 @@ from numpy.typing import NDArray
 
 import kway
 from kway.errors import ModelFileError
-from kway.store import container
+from kway.store import container, schemas
 from kway.store.arrays import pack_arrays, unpack_arrays
 from kway.store.container import TensorInfo, verify
-from kway.store.values import decode, decode_params, encode, encode_params, estimator_class
+from kway.store.embeds import Allowed, allow_embedding
+from kway.store.facts import say
+from kway.store.values import Packed, decode, decode_params, encode, encode_params, estimator_class
 
 __all__ = ["ModelInfo", "info", "load", "pack", "save", "unpack", "verify"]
 
@@ -54,17 +59,25 @@ def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = Non
     """
     manifest, arrays = pack(estimator)
     tensors, kinds = pack_arrays(arrays)
-    manifest |= {"kway_version": kway.__version__, "notes": encode(dict(notes or {}), "notes"), "kinds": kinds}
+    manifest = manifest | {
+        "kway_version": kway.__version__,
+        "notes": encode(dict(notes or {}), "notes"),
+        "kinds": kinds,
+    }
     container.write(path, manifest, tensors)
 
 
-def load(path: str | Path, *, verify: bool = False) -> Any:
-    """The estimator in a model file. `verify` reads every byte and compares the digest first."""
-    if verify:
-        container.verify(path)
-    opened = container.read(path)
+def load(path: str | Path, *, verify: bool = False, mmap: bool = True, embed: Allowed = None) -> Any:
+    """The estimator in a model file.
+
+    `verify` reads every byte and compares the digest first. `mmap=False` reads the arrays into memory instead of
+    mapping them: slower, but nobody who cuts the file short can then end this process. `embed` names the embedding
+    models that the file may use: a name or folder, several, or the function that embeds; a file that names another is
+    refused, since a model file must not choose what is fetched and run.
+    """
+    opened = container.read(path, mmap=mmap, verify=verify)
     arrays = unpack_arrays(opened.tensors, opened.manifest.get("kinds"))
-    return unpack(opened.manifest, arrays)
+    return allow_embedding(unpack(opened.manifest, arrays), embed, path)
 
 
 def info(path: str | Path) -> ModelInfo:
@@ -82,12 +95,19 @@ def info(path: str | Path) -> ModelInfo:
         facts=decode(_dict(manifest, "facts")),
         notes=decode(_dict(manifest, "notes")),
         n_classes=n_classes,
-        n_features=manifest.get("n_features"),
+        n_features=_n_features(manifest),
         format_version=manifest["format_version"],
         kway_version=str(manifest.get("kway_version")),
         n_bytes=opened.n_bytes,
         tensors=table,
     )
+
+
+def _n_features(manifest: Mapping[str, Any]) -> int | None:
+    found = manifest.get("n_features")
+    if found is not None and type(found) is not int:
+        raise ModelFileError(f"n_features in the model file is {say(found)}, expected a whole number")
+    return found
 
 
 def pack(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
@@ -102,36 +122,37 @@ def pack(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
     clash = {_LABELS, _FEATURES} & set(arrays)
     if clash:
         raise ModelFileError(f"{name} packs {sorted(clash)}, which the store keeps itself")
-    manifest = {
-        "class": name,
-        "params": encode_params(estimator),
-        "facts": encode(facts, "facts"),
-        "n_features": encode(getattr(estimator, "n_features_in_", None), "n_features_in_"),
-    }
+    n_features = encode(getattr(estimator, "n_features_in_", None), "n_features_in_")
+    params, learned = encode_params(estimator), encode(facts, "facts")
+    manifest = Packed({"class": name, "params": params, "facts": learned, "n_features": n_features})
     common = {key: np.asarray(getattr(estimator, key)) for key in (_LABELS, _FEATURES) if hasattr(estimator, key)}
     return manifest, {**common, **arrays}
 
 
 def unpack(manifest: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> Any:
-    """Reverse of `pack`."""
-    name = str(manifest.get("class"))
+    """Reverse of `pack`; what is not as the class's schema declares is a ModelFileError."""
+    name, own = str(manifest.get("class")), dict(arrays)
     estimator = decode_params(name, _dict(manifest, "params"))
-    own = dict(arrays)
+    facts, n_features = decode(_dict(manifest, "facts")), manifest.get("n_features")
     if _LABELS not in own:
         raise ModelFileError(f"the model file has no labels ({_LABELS}); it was not written by kway")
+    classes, names = own.pop(_LABELS), own.pop(_FEATURES, None)
+    schemas.check_common(name, classes, names, n_features)
+    schemas.check(name, estimator, facts, own, classes, n_features)
+    estimator.classes_ = classes
+    if n_features is not None:
+        estimator.n_features_in_ = n_features
+    if names is not None:
+        estimator.feature_names_in_ = names
     try:
-        estimator.classes_ = own.pop(_LABELS)
-        if manifest.get("n_features") is not None:
-            estimator.n_features_in_ = int(manifest["n_features"])
-        if _FEATURES in own:
-            estimator.feature_names_in_ = own.pop(_FEATURES)
-        estimator._restore(decode(_dict(manifest, "facts")), own)
+        estimator._restore(facts, own)
     except ModelFileError:
         raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(
             f"the model file does not hold what a {name} needs: {error!r}; save the model again"
         ) from error
+    schemas.check_after(name, estimator)
     return estimator
 
 

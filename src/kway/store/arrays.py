@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from kway.errors import ModelFileError
 
 _BYTES, _OFFSETS = ".bytes", ".offsets"
+TEXT = ("classes_", "feature_names_in_")  # the arrays that may be text; in a classifier inside another, under a prefix
+_MOST_TEXT = 2**30  # bytes that fixed-width text may take, unless the file itself has a 64th of it
 
 
 def pack_arrays(arrays: Mapping[str, NDArray]) -> tuple[dict[str, NDArray], dict[str, str]]:
@@ -40,6 +42,8 @@ def unpack_arrays(tensors: Mapping[str, NDArray], kinds: Any) -> dict[str, NDArr
         raise ModelFileError("the manifest of the model file does not say what kind its arrays are")
     arrays = dict(tensors)
     for name, kind in kinds.items():
+        if name.rpartition(".")[2] not in TEXT:
+            raise ModelFileError(f"the model file keeps {name!r:.100} as text; only labels and names of columns are")
         try:
             if kind == "object":
                 arrays[name] = arrays[name].astype(object)
@@ -79,10 +83,17 @@ def _text(array: NDArray) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def _from_text(content: NDArray, offsets: NDArray, kind: Any) -> NDArray:
-    edges = offsets.tolist()
-    whole = content.tobytes()
-    ordered = bool(edges) and edges[0] == 0 and edges[-1] == len(whole) and bool((np.diff(offsets) >= 0).all())
-    if kind not in ("text", "object text") or not ordered:
+    well_formed = content.dtype == np.uint8 and content.ndim == 1 and offsets.dtype == np.int64 and offsets.ndim == 1
+    ordered = well_formed and len(offsets) and offsets[0] == 0 and offsets[-1] == len(content)
+    lengths = np.diff(offsets) if ordered else np.empty(0)
+    if kind not in ("text", "object text") or not ordered or not (lengths >= 0).all():
         raise ModelFileError("text in the model file is damaged: its offsets are not in order; get the file again")
-    pieces = [whole[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(edges)]
+    size = 4 * len(lengths) * int(lengths.max(initial=0))  # one long text makes all of them wide
+    if kind == "text" and size > max(_MOST_TEXT, 64 * (content.nbytes + offsets.nbytes)):
+        raise ModelFileError(
+            f"text in the model file would take {size / 2**30:,.0f} GiB: {len(lengths):,} texts as wide as the "
+            f"longest, of {int(lengths.max()):,} bytes; shorten it and save the model again"
+        )
+    whole = content.tobytes()
+    pieces = [whole[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(offsets.tolist())]
     return np.array(pieces, dtype=object if kind == "object text" else np.str_)

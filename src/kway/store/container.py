@@ -16,8 +16,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,6 +28,7 @@ from numpy.typing import NDArray
 
 from kway.data.atomic import replacing
 from kway.errors import ModelFileError
+from kway.store.files import open_model, place_of
 
 FORMAT, FORMAT_VERSION = "kway", 1
 
@@ -35,6 +38,7 @@ _DTYPES = {
 }  # fmt: skip
 _CODES = {np.dtype(v): k for k, v in _DTYPES.items()}
 _MOST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
+_MOST_DEPTH = 400  # of JSON; 0.1.0 wrote a classifier inside three others 220 deep
 _ALIGN = 64
 _BLOCK = 1 << 24  # bytes written or hashed at a time
 _UNKNOWN = "0" * 64  # stands for a digest until it is known, and has its length
@@ -63,13 +67,11 @@ class Opened:
 
 def write(path: str | Path, manifest: Mapping[str, Any], tensors: Mapping[str, NDArray]) -> None:
     """Stream the tensors to a file that appears when complete; arrays are copied a block at a time only."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise ModelFileError(f"no folder {path.parent} to write {path.name} in; make it first")
+    place = place_of(path)
     ordered = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     table = _table({name: tensors[name] for name in ordered})
     full = {**manifest, "format": FORMAT, "format_version": FORMAT_VERSION}
-    with replacing(path) as draft, draft.open("wb") as out:
+    with replacing(place) as draft, draft.open("wb") as out:
         start = _header(full, table, _UNKNOWN)  # keeps the place: the digest has a fixed length
         out.write(start)
         digest = _stream(out, [tensors[name] for name in ordered])
@@ -80,31 +82,43 @@ def write(path: str | Path, manifest: Mapping[str, Any], tensors: Mapping[str, N
         out.write(header)
 
 
-def read(path: str | Path) -> Opened:
-    """Check the header and the length of the file, then map the tensors; the payload is not read."""
+def read(path: str | Path, *, mmap: bool = True, verify: bool = False) -> Opened:
+    """Check the header and the length of the file, then map the tensors; the payload is not read.
+
+    `mmap=False` reads it into memory instead; `verify` reads it and compares its digest.
+    """
     path = Path(path)
-    try:
-        n_bytes = path.stat().st_size
-        with path.open("rb") as file:
-            header = _read_header(file, n_bytes, path)
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from error
-    manifest, table = _parse(header, path)
-    start = 8 + len(header)
-    _check_layout(table, n_bytes - start, path)
-    raw = np.memmap(path, np.uint8, "r")
+    with open_model(path) as file:
+        n_bytes = os.fstat(file.fileno()).st_size
+        header = _read_header(file, n_bytes, path)
+        manifest, table = _parse(header, path)
+        start = 8 + len(header)
+        _check_layout(table, n_bytes - start, path)
+        raw = np.memmap(file, np.uint8, "r") if mmap else _in_memory(file, n_bytes, path)
+        if verify:
+            _check_payload(file, start, manifest, path)
     tensors = {t.name: _view(raw[start + t.start : start + t.end], t, path) for t in table}
     return Opened(manifest, table, tensors, n_bytes)
 
 
 def verify(path: str | Path) -> None:
     """Read every byte; ModelFileError unless the payload is the one that was saved."""
-    opened = read(path)
-    payload = max((t.end for t in opened.table), default=0)
-    with Path(path).open("rb") as file:
-        file.seek(opened.n_bytes - payload)
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != opened.manifest.get("payload_sha256"):
+    read(path, verify=True)
+
+
+def _in_memory(file: BufferedReader, n_bytes: int, path: Path) -> NDArray[np.uint8]:
+    """Every byte of the file, in memory of our own."""
+    raw = np.empty(n_bytes, np.uint8)
+    file.seek(0)
+    if file.readinto(raw.data) != n_bytes:
+        raise ModelFileError(f"{path} became shorter while it was read; get it again")
+    raw.flags.writeable = False
+    return raw
+
+
+def _check_payload(file: BufferedReader, start: int, manifest: Mapping[str, Any], path: Path) -> None:
+    file.seek(start)
+    if hashlib.file_digest(file, "sha256").hexdigest() != manifest.get("payload_sha256"):
         raise ModelFileError(
             f"{path} was altered after it was saved: its content does not match its digest; get it again"
         )
@@ -181,9 +195,9 @@ def _parse(header: bytes, path: Path) -> tuple[dict[str, Any], tuple[TensorInfo,
         or not isinstance(metadata.get("manifest"), str)
     ):
         raise ModelFileError(f"{path} is not a kway model file: its header has no kway manifest")
-    manifest = _json(metadata["manifest"].encode(), path)
+    manifest = _json(metadata["manifest"], path)
     version = manifest.get("format_version")
-    if not isinstance(version, int) or version < 1:
+    if type(version) is not int or version < 1:
         raise ModelFileError(f"{path} has no format version; it was altered or not written by kway")
     if version > FORMAT_VERSION:
         raise ModelFileError(
@@ -198,13 +212,41 @@ def _parse(header: bytes, path: Path) -> tuple[dict[str, Any], tuple[TensorInfo,
     return manifest, table
 
 
-def _json(text: bytes, path: Path) -> dict[str, Any]:
+def _json(text: bytes | str, path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(text.decode("ascii"), parse_constant=_refuse_constant)
+        ascii_text = text.decode("ascii") if isinstance(text, bytes) else text.encode("ascii").decode()
+        value = json.loads(ascii_text, parse_constant=_refuse_constant, parse_float=_finite_float)
+        _check_values(value)
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is not a kway model file, or its header was altered: {error}") from error
     if not isinstance(value, dict):
         raise ModelFileError(f"{path} is not a kway model file: its header is not a JSON object")
+    return value
+
+
+def _check_values(value: Any) -> None:
+    """Refuse JSON that is nested deeper than any model's, and text that is no Unicode."""
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        if depth > _MOST_DEPTH:
+            raise ValueError(f"values are nested deeper than {_MOST_DEPTH}")
+        below: list[Any] = []
+        for entry in level:
+            if isinstance(entry, dict):
+                below += entry.keys()
+                below += entry.values()
+            elif isinstance(entry, list):
+                below += entry
+            elif isinstance(entry, str) and not entry.isascii():
+                entry.encode()  # a lone surrogate is a ValueError
+        level = below
+
+
+def _finite_float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text:.40} is not a number that a float holds")
     return value
 
 

@@ -4,6 +4,8 @@
     list, tuple, dict, small arrays          {"$": "tuple", "items": [...]}, {"$": "dict", "items": [[key, value], ...]}
     parts: Gaussian(2.0), Landmarks(...)     {"$": "part", "module": "kway.search", "name": ..., "values": {...}}
     an unfitted kway classifier              {"$": "estimator", "class": ..., "params": {...}}
+    the manifest of a classifier inside      {"$": "packed", "value": ...}: it is JSON already (0.1.0 wrote it as a dict
+                                             of dicts of ..., which doubled its depth with every classifier around it)
 
 A part is a frozen dataclass listed in _PARTS by its room and name, so a file outlives a move of its module, and
 nothing that is not listed is ever imported. (0.1.0 wrote the full module, `kway.search.metrics`: its room counts.)
@@ -14,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
+import re
 import reprlib
 from collections.abc import Callable
 from typing import Any
@@ -53,6 +56,12 @@ _INTERNAL = {
     "Features": "kway.data.features.features",
 }  # stored, but not public names
 _MOST_ITEMS = 10_000  # an array parameter longer than this belongs into the fitted state
+_MOST_BYTES = 2**26  # and one larger than this
+_ARRAY_DTYPE = re.compile(r"[<>|=]?([fiub][0-9]{1,2}|U[0-9]{1,8})")
+
+
+class Packed(dict[str, Any]):
+    """A manifest: values that are encoded already."""
 
 
 def estimator_class(name: str) -> type | None:
@@ -80,7 +89,7 @@ def decode_params(name: str, params: dict[str, Any]) -> Any:
     values = {key: decode(value) for key, value in params.items()}
     try:
         return cls(**values)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ModelFileError(
             f"the parameters in the model file do not fit this kway {kway.__version__}: {error}"
         ) from error
@@ -88,8 +97,10 @@ def decode_params(name: str, params: dict[str, Any]) -> Any:
 
 def encode(value: Any, where: str) -> Any:
     """A value as JSON; `where` names it in the error for one that cannot be stored."""
-    if value is None or isinstance(value, (bool, str)):
-        return str(value) if isinstance(value, str) else value
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _encode_text(value, where)
     if isinstance(value, (np.bool_, np.integer, np.floating)):
         value = value.item()
     if isinstance(value, (bool, int)):
@@ -101,6 +112,8 @@ def encode(value: Any, where: str) -> Any:
             "$": type(value).__name__ if type(value) is tuple else "list",
             "items": [encode(v, where) for v in value],
         }
+    if isinstance(value, Packed):
+        return {"$": "packed", "value": dict(value)}
     if isinstance(value, dict):
         return {"$": "dict", "items": [[encode(k, where), encode(v, where)] for k, v in value.items()]}
     if isinstance(value, np.ndarray):
@@ -118,12 +131,22 @@ def decode(value: Any) -> Any:
         return _DECODERS[value["$"]](value)
     except ModelFileError:
         raise  # it says more, and is a ValueError itself
-    except (KeyError, TypeError, ValueError, AttributeError, ImportError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ImportError, RecursionError, OverflowError) as error:
         raise ModelFileError(f"the model file holds what this kway cannot read: {reprlib.repr(value)}") from error
 
 
+def _encode_text(value: str, where: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ModelFileError(
+            f"{where} is text that is no Unicode ({error.reason}); write it in other letters"
+        ) from error
+    return str(value)
+
+
 def _encode_array(array: np.ndarray, where: str) -> dict[str, Any]:
-    if array.dtype.kind not in "fiubU" or array.size > _MOST_ITEMS:
+    if array.dtype.kind not in "fiubU" or array.size > _MOST_ITEMS or array.nbytes > _MOST_BYTES:
         raise ModelFileError(
             f"{where} is an array of dtype {array.dtype} and {array.size:,} items; model files hold arrays of "
             f"numbers or text as parameters up to {_MOST_ITEMS:,} items: pass a list of numbers"
@@ -167,10 +190,22 @@ def _decode_part(value: dict[str, Any]) -> Any:
 
 
 def _decode_array(value: dict[str, Any]) -> np.ndarray:
-    dtype = np.dtype(value["dtype"])
-    if dtype.kind not in "fiubU":
-        raise ValueError(dtype)
-    return np.array(decode(value["items"]), dtype)
+    """The array, whose size is known before it is made: the dtype of a file may say 2 GB a text."""
+    if not _ARRAY_DTYPE.fullmatch(value["dtype"]):
+        raise ValueError(value["dtype"])
+    dtype, items = np.dtype(value["dtype"]), decode(value["items"])
+    n = _count(items)
+    if n > _MOST_ITEMS or n * dtype.itemsize > _MOST_BYTES:
+        raise ModelFileError(
+            f"an array parameter in the model file has {n:,} items of {dtype.itemsize:,} bytes; at most "
+            f"{_MOST_ITEMS:,} items and {_MOST_BYTES:,} bytes can be"
+        )
+    return np.array(items, dtype)
+
+
+def _count(items: Any) -> int:
+    """Leaves of nested lists."""
+    return sum(map(_count, items)) if isinstance(items, list) else 1
 
 
 _DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -179,6 +214,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "tuple": lambda value: tuple(decode(v) for v in value["items"]),
     "dict": lambda value: {decode(k): decode(v) for k, v in value["items"]},
     "array": _decode_array,
+    "packed": lambda value: value["value"],
     "part": _decode_part,
     "estimator": lambda value: decode_params(value["class"], value["params"]),
 }

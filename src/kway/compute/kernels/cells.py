@@ -138,6 +138,8 @@ def first_of_cell(code, line, offset, query, rows, codes, steps, centre, decoded
             sift(keys, best, key, j)
     for i in range(k):
         j = best[i]
+        if j == NOBODY:  # a key that is no number, of a row that overflowed or was altered, comes before nothing
+            continue
         push(heap_d, heap_i, measured(code, query, j, rows, codes, steps, centre, decoded), names[j])
         line[j] = sign * BIG  # seen
     return k
@@ -193,6 +195,8 @@ def search_cells(
     decoded = np.empty(codes.shape[1], np.float32)
     gathered = np.empty((min(256, len(pairs)), width), np.float32)
     for g in range(len(cells)):
+        if cells[g] >= len(offsets) - 1:  # nobody: as above, among the landmarks
+            continue
         lo, hi = offsets[cells[g]], offsets[cells[g] + 1]
         c = hi - lo
         if c == 0 or starts[g] == starts[g + 1]:

@@ -76,8 +76,8 @@ def _forward(builder, arguments, rows, n_classes):
         return step([asm.load_masked(asm.at(p, end), _VECTOR, mask) for p in row], end, kept)
 
     some = builder.zext(builder.icmp_signed(">", rest, asm.number(0)), I64)
-    start = asm.loop(some, [_ZERO] * (rows * n_classes), partial)
-    sums = asm.loop(full, start, whole)
+    start = asm.loop(some, [_ZERO] * (rows * n_classes), partial, perhaps_none=True)
+    sums = asm.loop(full, start, whole, perhaps_none=True)
     for r in range(rows):
         asm.store(_sums(builder, sums[r * n_classes : (r + 1) * n_classes]), asm.at(z, r, z_stride), 4)
 

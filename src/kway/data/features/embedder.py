@@ -100,8 +100,11 @@ class FunctionEmbedder:
 AnyEmbedder = Embedder | FunctionEmbedder
 
 
-def open_embedder(spec: str | Path | EmbedFunction) -> AnyEmbedder:
-    """The embedder that a name, a folder or a function stands for."""
+def open_embedder(spec: str | Path | EmbedFunction, expected: Identity | None = None) -> AnyEmbedder:
+    """The embedder that a name, a folder or a function stands for.
+
+    Where one of a known revision is `expected`, no other is fetched.
+    """
     if callable(spec):
         return FunctionEmbedder(spec)
     if Path(spec).is_dir():
@@ -110,7 +113,7 @@ def open_embedder(spec: str | Path | EmbedFunction) -> AnyEmbedder:
     name = str(spec)
     if name.startswith((".", "/", "~")):
         raise InputError(f"no folder {name} with an embedding model; give a folder, or a name on the hub")
-    folder = _hub_folder(name)
+    folder = _hub_folder(name, expected)
     return Embedder(Identity("hub", name, folder.name), folder)
 
 
@@ -125,19 +128,22 @@ def reopen(identity: Identity) -> AnyEmbedder:
         raise InputError(
             f"this model embeds text with {identity}, and that folder is not here; name its new place with --embed"
         )
-    return check_same(open_embedder(identity.name), identity)
+    return check_same(open_embedder(identity.name, identity), identity)
 
 
 def check_same(embedder: AnyEmbedder, identity: Identity) -> AnyEmbedder:
     """The embedder, or an error where it is not the one of the model file; folders may have moved."""
     ours = embedder.identity
-    same = ours.revision == identity.revision and (identity.kind != "function" or ours.kind == "function")
-    if not same:
-        raise InputError(
-            f"this model embeds its input with {identity}, got {ours}; vectors of another model mean something else: "
-            "use the same one, or fit again"
-        )
+    if ours.revision != identity.revision or (identity.kind == "function" and ours.kind != "function"):
+        raise _another(identity, ours)
     return embedder
+
+
+def _another(identity: Identity, ours: Identity) -> InputError:
+    return InputError(
+        f"this model embeds its input with {identity}, got {ours}; vectors of another model mean something else: "
+        "use the same one, or fit again"
+    )
 
 
 def folder_digest(folder: Path) -> str:
@@ -180,33 +186,57 @@ def _hush() -> None:
     disable_progress_bar()
 
 
-def _hub_folder(name: str) -> Path:
+def _hub_folder(name: str, expected: Identity | None) -> Path:
     """The folder of a hub model in the local cache, whose name is the revision; downloaded where it is not there."""
     folder = _in_hub_cache(name)
-    if folder is None:
-        try:
-            _library().SentenceTransformer(name)  # fetches what it needs, and no more
-        except InputError:
-            raise
-        except Exception as error:  # each version of the hub client has its own
-            first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-            raise InputError(
-                f"embedding model {name!r} is not on this machine and could not be fetched: {first}"
-            ) from error
-        folder = _in_hub_cache(name)
+    if folder is not None:
+        return folder
+    try:
+        revision = None if expected is None else _newest(name)
+        if expected is not None and revision != expected.revision:
+            raise _another(expected, Identity("hub", name, str(revision)))  # before anything is fetched
+        _library().SentenceTransformer(name, **({} if revision is None else {"revision": revision}))
+    except InputError:
+        raise
+    except Exception as error:  # each version of the hub client has its own
+        first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise InputError(
+            f"embedding model {name!r} is not on this machine and could not be fetched: {first}"
+        ) from error
+    folder = _in_hub_cache(name, revision)
     if folder is None:
         raise InputError(f"embedding model {name!r} was loaded, but not from the hub's cache; give its folder instead")
     return folder
 
 
-def _in_hub_cache(name: str) -> Path | None:
+def _newest(name: str) -> str | None:
+    """The revision that the hub has of a model: a question, nothing is fetched."""
+    _library()
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    *first, last = _repositories(name)
+    for repository in first:
+        try:
+            return str(HfApi().model_info(repository).sha)
+        except RepositoryNotFoundError:
+            continue
+    return str(HfApi().model_info(last).sha)
+
+
+def _in_hub_cache(name: str, revision: str | None = None) -> Path | None:
     _library()
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-    for repository in [name] if "/" in name else [f"sentence-transformers/{name}", name]:
+    for repository in _repositories(name):
         try:
-            return Path(snapshot_download(repository, local_files_only=True))
+            return Path(snapshot_download(repository, revision=revision, local_files_only=True))
         except (LocalEntryNotFoundError, HFValidationError):
             continue
     return None
+
+
+def _repositories(name: str) -> list[str]:
+    """Where a name may be on the hub."""
+    return [name] if "/" in name else [f"sentence-transformers/{name}", name]

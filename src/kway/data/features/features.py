@@ -161,7 +161,7 @@ class Features(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "parts_")
         if getattr(self, "embed_", None) is None:
             raise InputError("this model was trained without embed, so it takes none; pass the rows as they are")
-        self._embedder = check_same(open_embedder(embed), self.embed_)
+        self._embedder = check_same(open_embedder(embed, self.embed_), self.embed_)
         return self
 
     def _open(self) -> AnyEmbedder:

@@ -1,0 +1,89 @@
+"""What each class keeps in a model file, one module a family; `check` holds a file against it.
+
+linear.py  neighbors.py  index.py  confidence.py  features.py  params.py (parameters, by name, of all classes)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.errors import KwayError, ModelFileError
+from kway.store.facts import say, whole
+from kway.store.schema import AGAIN, Held, Schema, check_arrays, check_facts, check_values
+from kway.store.schemas import confidence, features, linear, neighbors
+from kway.store.schemas.params import PARAMS
+
+SCHEMAS: dict[str, Schema] = {
+    "CentroidClassifier": neighbors.CENTROID,
+    "ConformalClassifier": confidence.CONFORMAL,
+    "ExemplarClassifier": neighbors.EXEMPLAR,
+    "FeaturedClassifier": features.FEATURED,
+    "LeastSquaresClassifier": linear.LINEAR,
+    "LinearClassifier": linear.LINEAR,
+    "LogisticClassifier": linear.LINEAR,
+    "NeighborsClassifier": neighbors.NEIGHBORS,
+    "OpenSetClassifier": confidence.OPEN_SET,
+    "PerceptronClassifier": linear.LINEAR,
+    "SVMClassifier": linear.LINEAR,
+    "SoftmaxClassifier": linear.LINEAR,
+    "TemperatureScaledClassifier": confidence.TEMPERATURE,
+}
+
+
+def schema_of(name: str) -> Schema:
+    """The declaration of a class."""
+    if name not in SCHEMAS:
+        raise ModelFileError(f"kway.store.schemas.SCHEMAS does not say what a {name} keeps in a model file; add it")
+    return SCHEMAS[name]
+
+
+def check_params(name: str, estimator: Any) -> None:
+    """Refuse parameters that `fit` would refuse, and those whose types would fail later, in `predict`."""
+    params = estimator.get_params(deep=False)
+    check_values({**PARAMS, **schema_of(name).params}, params, f"the parameter {{}} of the {name}")
+    own = getattr(estimator, "_check_parameters", None)
+    if own is None:
+        return
+    try:
+        own()
+    except (KwayError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ModelFileError(f"the parameters of the {name} in the model file do not fit: {error}; {AGAIN}") from error
+
+
+def check(
+    name: str, estimator: Any, facts: Any, arrays: Mapping[str, NDArray], classes: NDArray, n_features: int | None
+) -> None:
+    """Refuse what is not as declared, before anything is restored from it."""
+    schema = schema_of(name)
+    check_params(name, estimator)
+    check_facts(schema, facts, name)
+    sizes = {"K": len(classes)} | ({} if n_features is None else {"d": n_features})
+    check_arrays(schema, Held(name, estimator.get_params(deep=False), facts, arrays, classes, sizes))
+
+
+def check_after(name: str, estimator: Any) -> None:
+    """Refuse a restored object whose parts cannot do what is asked of them."""
+    for rule in schema_of(name).after:
+        said = rule(estimator)
+        if said:
+            raise ModelFileError(f"the {name} of the model file {said}; {AGAIN}")
+
+
+def check_common(name: str, classes: Any, names: Any, n_features: Any) -> None:
+    """What the store itself keeps of every class: labels in order, names of columns, their number."""
+    if classes.ndim != 1 or not len(classes):
+        raise ModelFileError(f"the labels of the {name} have shape {classes.shape}, expected (K,); {AGAIN}")
+    if not bool(np.all(classes[1:] > classes[:-1])):
+        raise ModelFileError(f"the labels of the {name} are not in ascending order, each once; {AGAIN}")
+    said = None if n_features is None else whole(1)(n_features)
+    if said:
+        raise ModelFileError(f"n_features of the {name} is {say(n_features)}, expected {said}; {AGAIN}")
+    if names is not None and (names.dtype.kind not in "UO" or names.shape != (n_features,)):
+        raise ModelFileError(
+            f"the names of the columns of the {name} have dtype {names.dtype} and shape {names.shape}, expected text "
+            f"of shape ({n_features},); {AGAIN}"
+        )
