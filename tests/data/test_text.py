@@ -38,17 +38,17 @@ def counted(family, texts, enough=1):
 @pytest.mark.parametrize("family", ["word", "piece"])
 def test_terms_and_counts_are_scikit_learns(family):
     found, counts, names, expected = counted(family, TEXTS)
-    np.testing.assert_array_equal(found.terms, names)
+    assert found.terms == names.tolist()
     np.testing.assert_array_equal(counts, expected)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=30), min_size=1, max_size=8))
 def test_any_texts(texts):
-    texts = [*(text.replace("\0", " ") for text in texts), "at least one word"]
+    texts = [*texts, "at least one word"]
     for family in ("word", "piece"):
         found, counts, names, expected = counted(family, texts)
-        np.testing.assert_array_equal(found.terms, names)
+        assert found.terms == names.tolist()
         np.testing.assert_array_equal(counts, expected)
 
 
@@ -59,14 +59,14 @@ def test_many_texts_in_many_shares_and_a_table_that_grows(family, monkeypatch):
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz  "))
     texts = ["".join(rng.choice(letters, rng.integers(0, 60))) for _ in range(3000)]
     found, counts, names, expected = counted(family, texts, enough=2)  # many texts: terms of one alone are left out
-    np.testing.assert_array_equal(found.terms, names)
+    assert found.terms == names.tolist()
     np.testing.assert_array_equal(counts, expected)
 
 
 def test_only_the_terms_of_most_texts_where_there_are_too_many():
     texts = characters(["a b c", "a b", "a"])
     found = learn_vocabulary(texts, "word", most=2)
-    np.testing.assert_array_equal(found.vocabulary.terms, ["a", "b"])
+    assert found.vocabulary.terms == ["a", "b"]
     np.testing.assert_array_equal(found.texts_with, [3, 2])
 
 
@@ -83,10 +83,6 @@ def test_weights_are_tfidf_of_both_halves():
     assert "t: red apple" in encoder.made
     assert "t: ' ap'" in encoder.made
     assert block.shape[1] == len(encoder.made)
-
-
-def test_nul_is_a_space():
-    np.testing.assert_array_equal(learn_vocabulary(characters(["a\0b"]), "word").vocabulary.terms, ["a", "a b", "b"])
 
 
 def test_unknown_terms_are_nothing():

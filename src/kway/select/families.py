@@ -233,11 +233,5 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         LinearFamily("svm", "SVMClassifier", "hinge", FEW_SHARES),
     )
 }
-ALIKE = (
-    "least-squares",
-    "logistic",
-    "perceptron",
-    "svm",
-    "svm-one-vs-all",
-)  # as softmax, with a line between classes: seldom better
+ALIKE = ("least-squares", "logistic", "perceptron", "svm", "svm-one-vs-all")  # as softmax, a line between classes
 STRAW_MAN = PlainFamily("least-squares-number", "LeastSquaresClassifier", ({"targets": "number"},))  # by name only

@@ -168,7 +168,7 @@ def _learn_words(
         return ColumnRecord(name, "text", f"embedded by {embedder.identity}: {vectors.shape[1]} numbers", missing)
     encoder, block = learn_text(column, name)
     learned.add(WordsPart(name, encoder), block)
-    words, pieces = len(encoder.words), len(encoder.pieces)
+    words, pieces = len(encoder.word_idf), len(encoder.piece_idf)
     done = f"tf-idf of {words:,} words and pairs of words and {pieces:,} pieces of 2 to 5 letters; rows of length 1"
     return ColumnRecord(name, "text", _noted(done, kind), missing, used=bool(words + pieces))
 

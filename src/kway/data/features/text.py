@@ -10,6 +10,7 @@ out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -27,18 +28,19 @@ MOST_PIECES = 1 << 28  # pieces of all training texts, four a code point: about 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms of each half by name, and their idf."""
+    """The terms of each half, as UTF-8 with a line each (a term has no line break), and their idf."""
 
     name: str
-    words: NDArray[np.str_]
+    words: NDArray[np.uint8]
     word_idf: NDArray[np.float32]
-    pieces: NDArray[np.str_]
+    pieces: NDArray[np.uint8]
     piece_idf: NDArray[np.float32]
 
     @property
     def made(self) -> tuple[str, ...]:
         """Names of the columns that come out."""
-        return (*(f"{self.name}: {term}" for term in self.words), *(f"{self.name}: '{term}'" for term in self.pieces))
+        words, pieces = (vocabulary.terms for vocabulary in self._vocabularies)
+        return (*(f"{self.name}: {term}" for term in words), *(f"{self.name}: '{term}'" for term in pieces))
 
     def apply(self, column: Any) -> sp.csr_matrix:
         """(n, terms) CSR of float32, rows of length 1 (0 where nothing is known). Texts that repeat are read once."""
@@ -56,7 +58,7 @@ class Terms:
 
     @cached_property
     def _vocabularies(self) -> tuple[Vocabulary, ...]:
-        return tuple(Vocabulary(family, terms) for family, terms in zip(FAMILIES, (self.words, self.pieces)))
+        return tuple(Vocabulary(family, terms_of(lines)) for family, lines in zip(FAMILIES, (self.words, self.pieces)))
 
 
 class LearnedText(NamedTuple):
@@ -70,18 +72,28 @@ def learn_text(column: Any, name: str) -> LearnedText:
     """From training rows."""
     texts = characters(as_words(column).fill_null("").to_pylist())
     word, piece = (_learn_half(texts, family) for family in FAMILIES)
-    encoder = Terms(name, word.terms, word.idf, piece.terms, piece.idf)
+    encoder = Terms(name, lines_of(word.terms), word.idf, lines_of(piece.terms), piece.idf)
     return LearnedText(encoder, encoder._weigh(texts))
 
 
+def lines_of(terms: Sequence[str]) -> NDArray[np.uint8]:
+    """Terms as UTF-8, a line each; half of what fixed-width text takes, and nothing to read before it is used."""
+    return np.frombuffer("\n".join(terms).encode("utf-8", "surrogatepass"), np.uint8)
+
+
+def terms_of(lines: NDArray[np.uint8]) -> list[str]:
+    """Reverse of `lines_of`; no bytes are no terms."""
+    return lines.tobytes().decode("utf-8", "surrogatepass").split("\n") if len(lines) else []
+
+
 class _Half(NamedTuple):
-    terms: NDArray[np.str_]
+    terms: list[str]
     idf: NDArray[np.float32]
 
 
 def _learn_half(texts: Characters, family: str) -> _Half:
     if family == "piece" and 4 * len(texts.chars) > MOST_PIECES:
-        return _Half(np.empty(0, "<U1"), np.empty(0, np.float32))
+        return _Half([], np.empty(0, np.float32))
     found = learn_vocabulary(texts, family)
     idf = np.log((1 + len(texts.ends)) / (1 + found.texts_with)) + 1
     return _Half(found.vocabulary.terms, idf.astype(np.float32))

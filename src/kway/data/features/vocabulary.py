@@ -42,8 +42,8 @@ class Characters(NamedTuple):
 
 
 def characters(texts: Sequence[str]) -> Characters:
-    """Code points of texts in lower case; NUL counts as a space, for numpy's text cannot end in it."""
-    lowered = [text.lower().replace("\0", " ") for text in texts]
+    """Code points of texts in lower case."""
+    lowered = [text.lower() for text in texts]
     chars = _code_points("".join(lowered))
     ends = np.cumsum([len(text) for text in lowered], dtype=np.int64)
     return Characters(chars, _kinds(chars), np.concatenate([[0], ends[:-1]]).astype(np.int64), ends)
@@ -63,7 +63,7 @@ class Vocabulary:
     """Terms of one family ("word" or "piece") by name, in the order of their columns."""
 
     family: str
-    terms: NDArray[np.str_]
+    terms: list[str]
 
     def counts(self, texts: Characters, n_jobs: int | None = None) -> sp.csr_matrix:
         """(n, terms) counts, float32."""
@@ -91,9 +91,8 @@ class Vocabulary:
         from kway.compute.kernels import ngrams
 
         keys = np.empty(len(self.terms), np.uint64)
-        names = [str(term) for term in self.terms]
-        ends = np.cumsum([len(name) for name in names], dtype=np.int64)
-        ngrams.hash_terms(_code_points("".join(names)), ends, FAMILIES.index(self.family), keys)
+        ends = np.cumsum([len(term) for term in self.terms], dtype=np.int64)
+        ngrams.hash_terms(_code_points("".join(self.terms)), ends, FAMILIES.index(self.family), keys)
         size = 1 << max(4, int(2 * len(keys)).bit_length())
         table, columns = np.zeros(size, np.uint64), np.zeros(size, np.int32)
         ngrams.columns_table(keys, table, columns)
@@ -116,8 +115,8 @@ def learn_vocabulary(texts: Characters, family: str, most: int = MOST, n_jobs: i
     if len(kept) > most:
         kept = kept[np.lexsort((table.keys[kept], -table.counts[kept]))[:most]]
     terms = _names(texts, table, kept, family)
-    order = np.argsort(terms, kind="stable")
-    return Learned(Vocabulary(family, terms[order]), table.counts[kept][order].astype(np.int64))
+    order = sorted(range(len(terms)), key=terms.__getitem__)
+    return Learned(Vocabulary(family, [terms[i] for i in order]), table.counts[kept][order].astype(np.int64))
 
 
 class _Table(NamedTuple):
@@ -191,16 +190,14 @@ def _pour(table: _Table, into: _Table) -> None:
     into.counts[to] += table.counts[from_]
 
 
-def _names(texts: Characters, table: _Table, kept: NDArray[np.int64], family: str) -> NDArray[np.str_]:
+def _names(texts: Characters, table: _Table, kept: NDArray[np.int64], family: str) -> list[str]:
     """Terms by where they stand: the words of a pair with one space between, a piece with the spaces it has."""
     whole = texts.chars.tobytes().decode("utf-32-le", "surrogatepass")
     spans = [whole[a:b] for a, b in zip(table.first[kept].tolist(), table.last[kept].tolist())]
     if family == "word":
-        names = [" ".join(re.findall(r"\w+", span)) for span in spans]
-    else:
-        pads = table.pads[kept].tolist()
-        names = [" " * (pad & 1) + span + " " * (pad >> 1) for span, pad in zip(spans, pads)]
-    return np.array(names, dtype=np.str_) if names else np.empty(0, "<U1")
+        return [" ".join(re.findall(r"\w+", span)) for span in spans]
+    pads = table.pads[kept].tolist()
+    return [" " * (pad & 1) + span + " " * (pad >> 1) for span, pad in zip(spans, pads)]
 
 
 def _code_points(text: str) -> NDArray[np.uint32]:

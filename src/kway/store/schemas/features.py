@@ -3,7 +3,7 @@
 A part of the features is a table with its type and fields; arrays of its own lie under its place: "0.numbers.mean".
 
     NumbersPart  p sources, Numbers          VectorPart    width, Numbers or none (then as they are)
-    WordsPart    Levels, or Text (hashes)    EmbeddedPart  width
+    WordsPart    Levels, Terms (by name), or Text (hashes, of 0.1)                     EmbeddedPart  width
     Numbers      fill, mean, spread (p,), flagged (f,) < p: makes p + f columns        Divided  most (p,)
 
 Together they make n_out columns, as many as the classifier inside takes.
@@ -15,8 +15,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from numpy.typing import NDArray
+
 from kway.store.facts import Check, either, flag, many, maybe, number, one_of, record, text, whole
-from kway.store.schema import Array, Held, Schema, ascending, below, finite, positive
+from kway.store.schema import Array, Held, Schema, Values, ascending, below, finite, positive
 from kway.store.schemas.confidence import inner_manifest, same_labels
 
 HASHES = 2**18  # of text
@@ -26,7 +28,7 @@ _SOURCE = record({"type": one_of("Source"), "column": text(), "part": text(100),
 _NUMBERS = record({"type": one_of("Numbers"), "names": _NAMES})
 _DIVIDED = record({"type": one_of("Divided"), "names": _NAMES})
 _LEVELS = record({"type": one_of("Levels"), "name": text(), "kept": _NAMES, "has_others": flag, "has_missing": flag})
-_TEXT = record({"type": one_of("Text"), "name": text()})
+_TEXT = record({"type": one_of("Text", "Terms"), "name": text()})  # hashes, as 0.1 had them, or terms by name
 _PARTS: dict[str, Check] = {
     "NumbersPart": record({"type": one_of("NumbersPart"), "sources": many(_SOURCE), "numbers": _NUMBERS}),
     "WordsPart": record({"type": one_of("WordsPart"), "column": text(), "encoder": either(_LEVELS, _TEXT)}),
@@ -103,7 +105,34 @@ def _text(place: str) -> dict[str, Array]:
     return found
 
 
-_ARRAYS: dict[str, Callable[[str], dict[str, Array]]] = {"Numbers": _numbers, "Divided": _divided, "Text": _text}
+def _terms(place: str) -> dict[str, Array]:
+    found = {}
+    for half in ("word", "piece"):
+        size = f"{half}s of {place}*"
+        found[f"{place}.{half}s"] = Array(("uint8",), (f"bytes of {half}s of {place}*",), (_lines(size),))
+        found[f"{place}.{half}_idf"] = Array(("float32",), (size,), (finite,))
+    return found
+
+
+def _lines(size: str) -> Values:
+    """UTF-8 of as many lines as the size says."""
+
+    def check(array: NDArray, sizes: Mapping[str, int]) -> str | None:
+        try:
+            found = array.tobytes().decode("utf-8", "surrogatepass").count("\n") + bool(array.size)
+        except UnicodeDecodeError:
+            return "is no text"
+        return None if found == sizes[size] else f"has {found:,} lines, expected {sizes[size]:,}"
+
+    return check
+
+
+_ARRAYS: dict[str, Callable[[str], dict[str, Array]]] = {
+    "Numbers": _numbers,
+    "Divided": _divided,
+    "Text": _text,
+    "Terms": _terms,
+}
 
 
 def _arrays(held: Held) -> dict[str, Array]:
