@@ -41,17 +41,18 @@ def hinge_optimum(data: datasets.Data, alpha: float) -> float:
     """
     rows = spanned(data.X)
     gram, most = rows @ rows.T, 1 / (len(rows) * alpha)
-    scale = np.sqrt(np.diag(gram))  # variables b * scale bend alike
-    even = gram / np.outer(scale, scale)
+    length = np.sqrt(np.diag(gram))
+    unit = length.mean()  # the value is near 1 in units of 1 / unit^2, where the solver's tolerances have their meaning
+    even, scale = gram / np.outer(length, length), length / unit  # variables v = b length unit bend alike
 
     def highest(signs: np.ndarray) -> float:
         signed = even * np.outer(signs, signs)
         value = lambda u: (u @ signed @ u / 2 - (u / scale).sum(), signed @ u - 1 / scale)  # noqa: E731
         found = scipy.optimize.minimize(
-            value, np.zeros(len(rows)), jac=True, method="L-BFGS-B", bounds=[(0, most * s) for s in scale],
+            value, np.zeros(len(rows)), jac=True, method="L-BFGS-B", bounds=[(0, most * s * unit**2) for s in scale],
             options={"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-12},
         )  # fmt: skip
-        return -float(found.fun)
+        return -float(found.fun) / unit**2
 
     return alpha * sum(highest(np.where(data.y == label, 1.0, -1.0)) for label in np.unique(data.y))
 
