@@ -5,9 +5,11 @@ A quick run cuts every set (`limit`), so that no job has to know about it.
 
 from __future__ import annotations
 
+import csv
+import gzip
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,12 +17,12 @@ import kway
 
 
 class Data(NamedTuple):
-    """Float32 rows ready to use."""
+    """Float32 rows ready to use; those of texts are sparse."""
 
     name: str
-    X: np.ndarray
+    X: Any
     y: np.ndarray
-    Q: np.ndarray
+    Q: Any
     yq: np.ndarray
 
 
@@ -52,9 +54,9 @@ def limited() -> bool:
 
 
 def _cut(data: Data) -> Data:
-    if _limit is None or (len(data.X) <= _limit.rows and len(data.Q) <= _limit.queries):
+    if _limit is None or (data.X.shape[0] <= _limit.rows and data.Q.shape[0] <= _limit.queries):
         return data
-    few = some(data, min(len(data.X), _limit.rows))
+    few = some(data, min(data.X.shape[0], _limit.rows))
     return few._replace(Q=data.Q[: _limit.queries], yq=data.yq[: _limit.queries])
 
 
@@ -105,9 +107,73 @@ def letter() -> Data:
     return _of("letter", z["x_train"], z["y_train"], z["x_test"], z["y_test"], 15)
 
 
+def standardised(data: Data) -> Data:
+    """Every feature with mean 0 and deviation 1 over the training rows."""
+    mean, deviation = data.X.mean(axis=0), data.X.std(axis=0)
+    scale = np.where(deviation > 0, deviation, 1)
+    X, Q = ((rows - mean) / scale for rows in (data.X, data.Q))
+    return data._replace(name=f"{data.name}, standardised", X=X.astype(np.float32), Q=Q.astype(np.float32))
+
+
+class Texts(NamedTuple):
+    """Texts and their labels."""
+
+    texts: list[str]
+    labels: list[str]
+
+
+def texts(name: str) -> Data:
+    """clinc150, banking77: TF-IDF of words, float32 CSR rows of unit length."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    if folder() is None:
+        label, learned, asked = f"made-up texts (in place of {name})", _made_up(2000, 0), _made_up(500, 1)
+    else:
+        label, learned, asked = f"{name} texts", _read(name, "train"), _read(name, "test")
+    words = TfidfVectorizer(dtype=np.float32)
+    X, Q = words.fit_transform(learned.texts), words.transform(asked.texts)
+    classes = np.unique(learned.labels)
+    y, yq = (np.searchsorted(classes, part.labels) for part in (learned, asked))
+    return _cut(Data(label, X, y, Q, yq))
+
+
+def _read(name: str, split: str) -> Texts:
+    """Rows of one split of a csv of texts, labels and splits; shuffled, as the file is sorted by class."""
+    with gzip.open(folder() / f"{name}.csv.gz", "rt", newline="", encoding="utf-8") as file:  # type: ignore[operator]
+        rows = [row for row in csv.DictReader(file) if row["split"] == split]
+    order = np.random.default_rng(0).permutation(len(rows))
+    return Texts([rows[i]["text"] for i in order], [rows[i]["label"] for i in order])
+
+
+def _made_up(n: int, seed: int, classes: int = 20) -> Texts:
+    """Sentences of ten words, three of which tell the class."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, classes, n)
+    telling = 10 * codes[:, None] + rng.integers(0, 10, (n, 3))
+    drawn = np.hstack([telling, 200 + rng.integers(0, 3000, (n, 7))])
+    return Texts([" ".join(f"word{w}" for w in row) for row in drawn], [f"class{c:02d}" for c in codes])
+
+
+def wide(n: int, d: int, classes: int = 5, seed: int = 0) -> Data:
+    """Fewer rows than features, as in gene expression: class means among a few features, correlated noise on all."""
+    rng = np.random.default_rng(seed)
+    if _limit is not None:
+        d = d // 10
+    means = np.zeros((classes, d), np.float32)
+    means[:, : d // 50] = rng.standard_normal((classes, d // 50))
+    shared = rng.standard_normal((10, d)).astype(np.float32)
+
+    def rows(m: int) -> tuple[np.ndarray, np.ndarray]:
+        y = np.arange(m) % classes
+        noise = rng.standard_normal((m, d)).astype(np.float32)
+        return means[y] + noise + rng.standard_normal((m, 10)).astype(np.float32) @ shared, y
+
+    return Data(f"wide {n:,} x {d:,}", *rows(n), *rows(n))
+
+
 def some(data: Data, n: int) -> Data:
     """The first n training rows."""
-    return data if len(data.X) <= n else Data(f"{data.name} {n:,} rows", data.X[:n], data.y[:n], data.Q, data.yq)
+    return data if data.X.shape[0] <= n else Data(f"{data.name} {n:,} rows", data.X[:n], data.y[:n], data.Q, data.yq)
 
 
 def smooth_clusters(n: int, d: int = 64, q: int = 2000, seed: int = 0) -> Data:

@@ -8,7 +8,9 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ["kway", "numpy", "scipy", "scikit-learn", "numba", "faiss-cpu", "hnswlib", "scikit-learn-intelex"]
+from . import models
+
+PACKAGES = ["kway", "numpy", "scipy", "scikit-learn", "numba", *models.PACKAGES.values()]
 
 
 def facts() -> dict[str, object]:

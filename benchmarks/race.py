@@ -1,8 +1,8 @@
 """Honest timing: contestants interleaved (A B A B ...), the medians and the spread, quality beside the time.
 
     timings = race({"kway": ours, "peer": theirs}, rounds)     each runs once a round, in turn
-    row("T1", job, data, "peer", timings, 15, quality)         one line of the table
-    absent("T1", job, data, error, 15)                         the line of a peer that is not installed
+    row("T1", job, data, "peer", timings, quality)             one line of the table
+    absent("T1", job, data, "peer", error)                     the line of a peer that is not installed
     steps = settled("steps", search)                           what a job finds out before its race
 
 The same job runs again in a process of its own for each contestant (`child.py`): `race` then runs that one alone, once,
@@ -26,6 +26,7 @@ from .peak import working_megabytes
 
 PAUSE = 0.5  # seconds between runs: OpenMP's threads spin for up to 0.2 s and would be charged to whoever comes next
 SHORT_PAUSE = 0.2  # of a quick run
+WITH_FIT = "fit + predict, "  # begins the name of a job whose build is counted; the rest is that of predicting alone
 
 
 @dataclass
@@ -73,7 +74,7 @@ class Row:
     peer: str
     kway_seconds: float  # or what `unit` says
     peer_seconds: float
-    least: float | None  # the ratio aimed at; None: for information
+    least: float | None  # the ratio aimed at (targets.py); None: for information
     quality: str  # of both answers, so that no ratio is quoted where the quality differs
     equal: bool = True  # whether the qualities allow the ratio
     rounds: dict[str, list[float]] = field(default_factory=dict)
@@ -156,17 +157,16 @@ def row(
     data: str,
     peer: str,
     timings: dict[str, Timing],
-    least: float | None,
     quality: str,
     equal: bool = True,
 ) -> Row:
     """The line of `peer` against "kway" in a race."""
     ours, theirs = timings["kway"], timings[peer]
     rounds = {"kway": ours.seconds, peer: theirs.seconds}
-    return Row(target, job, data, peer, ours.median, theirs.median, least, quality, equal, rounds, race=ours.race)
+    return Row(target, job, data, peer, ours.median, theirs.median, None, quality, equal, rounds, race=ours.race)
 
 
-def absent(target: str, job: str, data: str, peer: str, error: NotInstalled, least: float | None = None) -> Row:
+def absent(target: str, job: str, data: str, peer: str, error: NotInstalled) -> Row:
     """The line of a peer that is not installed: named, not skipped."""
     said = f"not installed (pip install {error.package})"
-    return Row(target, job, data, peer, float("nan"), float("nan"), least, said, False, missing=error.package)
+    return Row(target, job, data, peer, float("nan"), float("nan"), None, said, False, missing=error.package)

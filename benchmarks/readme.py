@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from .race import Row
-from .records import FOLDER, figure_text, load, short
+from .race import WITH_FIT, Row
+from .records import FOLDER, about, figure_text, load, short, whole_of, wholes
 
 BEGIN, END = "<!-- this table is made by python -m benchmarks.render -->\n\n", "\n<!-- end of the table -->\n"
-HEAD = ("| job | data | kway | peer | ratio |", "|---|---|---|---|---|")
+HEAD = ("| job | data | kway | peer | ratio | fit + predict |", "|---|---|---|---|---|---|")
 BRIEF = {
     "scikit-learn-intelex": "its Intel build",
     "intelex LogisticRegression": "its Intel build",
@@ -27,7 +27,7 @@ class Line:
     job: str
     data: str
     target: str
-    where: str  # how the set's name in the records begins
+    where: str  # the set's name in the records, or how it begins
     work: str = ""  # what the job's name in the records contains
 
 
@@ -37,19 +37,25 @@ LINES = (
     Line("", "Omniglot, 1,623 classes", "T1b", "omniglot"),
     Line("", "CLINC150 embeddings", "T1b", "clinc150"),
     Line("", "Banking77 embeddings", "T1b", "banking77"),
-    Line("", "GloVe, 100 features", "T1b", "glove"),
+    Line("", "GloVe, 100 features", "T1b", "glove100"),
     Line("exact L1, 1,000 queries", "MNIST", "T2", "mnist"),
     Line("exact cosine", "CLINC150 embeddings", "T2b", "clinc150"),
     Line("", "Banking77 embeddings", "T2b", "banking77"),
     Line("approximate, votes as exact on 99.8 %", "MNIST", "T3", "mnist", "approximate"),
+    Line("exact or approximate, recall@5 >= 0.99", "MNIST", "T3b", "mnist"),
+    Line("", "CLINC150 embeddings", "T3b", "clinc150"),
     Line("one query, median", "MNIST", "T7", "mnist", "p50"),
     Line("softmax, alpha 1e-4, same objective", "MNIST", "T4", "mnist", "softmax"),
     Line("", "Banking77 embeddings", "T4b", "banking77"),
     Line("", "CLINC150 embeddings", "T4b", "clinc150"),
     Line("", "letter", "T4b", "letter"),
+    Line("", "letter, standardised", "T4b", "letter, standardised"),
+    Line("", "Fashion-MNIST", "T4b", "fashion_mnist"),
     Line("softmax, L1 penalty", "MNIST, 20,000 rows", "T4c", "mnist"),
     Line("one-vs-all SVM", "MNIST", "T4d", "mnist"),
     Line("", "letter", "T4d", "letter", "alpha 0.0001"),
+    Line("", "Banking77 texts, TF-IDF", "T4d", "banking77 texts"),
+    Line("", "CLINC150 texts, TF-IDF", "T4d", "clinc150 texts"),
     Line("softmax, 10 alphas x 5 folds", "MNIST, 20,000 rows", "T5", "mnist"),
     Line("", "Banking77 embeddings", "T5", "banking77"),
     Line("k = 1..50 x 3 votes x 5 folds (grid: a tenth timed, x 10)", "MNIST, 20,000 rows", "T6", "mnist"),
@@ -65,7 +71,7 @@ def table(folder: Path = FOLDER) -> list[str]:
         rows = found(line, folder)
         if rows:
             first = said if not any(said == text.split(" | ")[0][2:] for text in lines) else ""
-            lines.append(_line(first, line.data, rows))
+            lines.append(_line(first, line.data, rows, _whole(line, rows, folder)))
     return lines
 
 
@@ -75,16 +81,29 @@ def found(line: Line, folder: Path = FOLDER) -> list[Row]:
     return [
         r
         for r in record["rows"]
-        if r.data.startswith(line.where) and line.work in r.job and r.equal and not r.missing and r.peer != "limit"
-    ]
+        if about(r, line.where) and line.work in r.job and r.equal and not r.missing and r.peer != "limit"
+        and not r.job.startswith(WITH_FIT)
+    ]  # fmt: skip
 
 
-def _line(job: str, data: str, rows: list[Row]) -> str:
+def _whole(line: Line, rows: list[Row], folder: Path) -> str:
+    """The same with the build counted: kway's time, then the ratios in the order of the peers."""
+    records = [load(target, folder) or {"rows": []} for target in (line.target, "T1f")]
+    known = wholes(r for record in records for r in record["rows"])
+    both = [whole_of(r, known) for r in rows]
+    if not any(both):
+        return ""
+    times = sorted(r.kway_seconds for r in both if r is not None)
+    ratios = ", ".join("-" if r is None else f"{short(r.ratio)}x" for r in both)
+    return f"{figure_text(times[len(times) // 2], 's')}: {ratios}"
+
+
+def _line(job: str, data: str, rows: list[Row], whole: str) -> str:
     """One line: kway's time (the same race, or several), each peer with its time, and the ratios."""
     times = sorted(r.kway_seconds for r in rows)
     ours = figure_text(times[len(times) // 2], "s")  # each peer has a race of its own, so kway may have several times
     theirs = ", ".join(f"{BRIEF.get(r.peer, r.peer)} {figure_text(r.peer_seconds, 's')}" for r in rows)
-    return f"| {job} | {data} | {ours} | {theirs} | {', '.join(f'{short(r.ratio)}x' for r in rows)} |"
+    return f"| {job} | {data} | {ours} | {theirs} | {', '.join(f'{short(r.ratio)}x' for r in rows)} | {whole} |"
 
 
 def put(text: str, folder: Path = FOLDER) -> str:

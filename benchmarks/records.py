@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .race import Row
+from .race import WITH_FIT, Row
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -102,14 +103,38 @@ def aim_text(row: Row) -> str:
     return f"{row.least:g}x" if row.unit == "s" and row.peer != "limit" else ""
 
 
-COLUMNS = ("id", "job", "data", "peer", "kway", "of the peer", "ratio", "aim", "quality", "MB", "")
+COLUMNS = ("ratio", "id", "peer", "data", "job", "kway", "of the peer", "fit + predict", "aim", "quality", "MB", "")
+NUMBERS = ("ratio", "kway", "of the peer", "fit + predict", "aim", "MB")
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """A row of the table as text, in the order of COLUMNS."""
+def cells(row: Row, whole: Row | None = None) -> tuple[str, ...]:
+    """A row of the table as text, in the order of COLUMNS: the ratio first, where a narrow screen shows it."""
     ours, theirs = figure_text(row.kway_seconds, row.unit), figure_text(row.peer_seconds, row.unit)
-    return (row.target, row.job, row.data, row.peer, ours, theirs, ratio_text(row), aim_text(row), row.quality,
-            memory_text(row), verdict(row))  # fmt: skip
+    return (ratio_text(row), row.target, row.peer, row.data, row.job, ours, theirs, whole_text(whole), aim_text(row),
+            row.quality, memory_text(row), verdict(row))  # fmt: skip
+
+
+def wholes(rows: Iterable[Row]) -> dict[tuple[str, str, str], Row]:
+    """Rows whose build is counted, by the job, set and peer of the row that predicts alone."""
+    return {(r.job.removeprefix(WITH_FIT), r.data, r.peer): r for r in rows if r.job.startswith(WITH_FIT)}
+
+
+def whole_of(row: Row, known: Mapping[tuple[str, str, str], Row]) -> Row | None:
+    """The row that counts the build, too, where it was measured at the same quality."""
+    found = known.get((row.job, row.data, row.peer))
+    return found if found is not None and found.equal and not found.missing else None
+
+
+def whole_text(row: Row | None) -> str:
+    """The ratio with the build counted, and both times: 4.2x (1.4 s / 5.9 s)."""
+    if row is None:
+        return ""
+    return f"{short(row.ratio)}x ({figure_text(row.kway_seconds, 's')} / {figure_text(row.peer_seconds, 's')})"
+
+
+def about(row: Row, data: str) -> bool:
+    """Whether a row is about a set, or a part of it: "mnist" is meant by "mnist" and by "mnist 20,000 rows"."""
+    return row.data == data or row.data.startswith(f"{data} ")
 
 
 def table(record: dict[str, Any]) -> Table:
@@ -121,11 +146,12 @@ def table(record: dict[str, Any]) -> Table:
     compiled = "" if jit is None else f", kernels compiled in {short(jit)} s apart"
     out = Table(title=f"{record['target']}: peer / kway, medians; {record['seconds']} s in all{compiled}")
     for column in COLUMNS:
-        out.add_column(column, justify="right" if column in ("kway", "of the peer", "ratio", "aim", "MB") else "left")
-    for saved in record["rows"]:
-        row = row_of(saved)
+        out.add_column(column, justify="right" if column in NUMBERS else "left")
+    rows = [row_of(saved) for saved in record["rows"]]
+    known = wholes(rows)
+    for row in rows:
         style = "green" if row.holds else "yellow" if row.missing else "red"
-        out.add_row(*map(escape, cells(row)[:-1]), f"[{style}]{verdict(row)}")
+        out.add_row(*map(escape, cells(row, whole_of(row, known))[:-1]), f"[{style}]{verdict(row)}")
     return out
 
 

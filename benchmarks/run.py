@@ -10,30 +10,34 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import child, datasets, machine, race, records
+from . import child, datasets, machine, race, records, targets
 from .models import NotInstalled
 from .race import Row
 
 JOBS = {
-    "T1": "neighbors.t1",
-    "T1b": "neighbors.t1b",
-    "T2": "neighbors.t2",
-    "T2b": "neighbors.t2b",
+    "T1": "exact.t1",
+    "T1b": "exact.t1b",
+    "T1f": "exact.t1f",
+    "T2": "exact.t2",
+    "T2b": "exact.t2b",
     "T3": "neighbors.t3",
+    "T3b": "recall.t3b",
     "T4": "linear.t4",
     "T4b": "linear.t4b",
     "T4c": "linear.t4c",
     "T4d": "linear.t4d",
+    "T4e": "wide.t4e",
     "T5": "tuning.t5",
     "T6": "tuning.t6",
     "T7": "neighbors.t7",
     "T8": "start.t8",
     "T9": "memory.t9",
     "T10": "curves.t10",
+    "T11": "whole.t11",
     "frontier": "frontier.frontier",
     "JOB": "main_job.main_job",
 }
@@ -81,8 +85,8 @@ def _passes(target: str, plan: Plan, folder: Path) -> dict[str, Any]:
     pause = race.SHORT_PAUSE if plan.quick else race.PAUSE
     now = race.begin(race.Pass(pause=pause, folder=folder if memory else None))
     rows = job(target)(2 if plan.quick else plan.rounds, plan.quick)
-    if plan.quick or datasets.folder() is None:  # what is aimed at holds for the real data in full
-        rows = [replace(r, least=None) if r.unit == "s" and r.peer != "limit" else r for r in rows]
+    if not plan.quick and datasets.folder() is not None:  # what is aimed at holds for the real data in full
+        rows = targets.aimed(rows)
     added = _memory(target, plan, folder, now, rows) if memory and now.races else {}
     return {"rows": [r.record() for r in rows], **added}
 
@@ -118,9 +122,17 @@ def run(targets: Iterable[str], plan: Plan, out: Path | None, tell: Callable[[An
         if out is not None:
             records.save(record, out)
         tell(table(record))
+        for line in absent(record):
+            tell(f"{target}: {line}")
         for note in record.get("notes", []):
             tell(f"{target}: {note}")
     return measured
+
+
+def absent(record: dict[str, Any]) -> list[str]:
+    """What was not measured for want of a package, in a line each."""
+    missing = {row["missing"]: row["peer"] for row in record.get("rows", []) if row.get("missing")}
+    return [f"not installed: {peer} (pip install {package})" for package, peer in missing.items()]
 
 
 def _ladder(plan: Plan) -> tuple[dict[str, Any], Callable[[dict[str, Any]], Any]]:

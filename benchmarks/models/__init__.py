@@ -9,7 +9,16 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-PACKAGES = {"faiss": "faiss-cpu", "hnswlib": "hnswlib", "sklearnex": "scikit-learn-intelex"}
+PACKAGES = {
+    "faiss": "faiss-cpu",
+    "hnswlib": "hnswlib",
+    "sklearnex": "scikit-learn-intelex",
+    "scann": "scann",
+    "svs": "scalable-vs",
+    "usearch": "usearch",
+    "cyanure": "cyanure",
+    "snapml": "snapml",
+}
 
 
 class NotInstalled(ImportError):

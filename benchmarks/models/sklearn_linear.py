@@ -47,7 +47,7 @@ def softmax_l1(X, y, alpha, iterations):
 
 def svm(X, y, alpha, iterations):
     """One-vs-all hinge, no bias (liblinear would penalise it)."""
-    model = LinearSVC(loss="hinge", C=1 / (len(X) * alpha), fit_intercept=False, max_iter=iterations, tol=1e-6)
+    model = LinearSVC(loss="hinge", C=1 / (X.shape[0] * alpha), fit_intercept=False, max_iter=iterations, tol=1e-6)
     return _quiet(model, X, y)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def test_contestants_take_turns():
 
 def test_a_row_has_medians_and_the_spread_of_the_ratio():
     timings = {"kway": race.Timing([1.0, 2.0, 1.0]), "peer": race.Timing([4.0, 6.0, 5.0])}
-    row = race.row("T0", "job", "data", "peer", timings, 4, "same")
+    row = replace(race.row("T0", "job", "data", "peer", timings, "same"), least=4)
     assert (row.kway_seconds, row.peer_seconds, row.ratio, row.holds) == (1.0, 5.0, 5.0, True)
     assert records.ratios(row) == [4.0, 3.0, 5.0]
     assert records.ratio_text(row) == "5.0x (3.0-5.0)"
@@ -66,15 +67,15 @@ def test_a_peer_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(models.PACKAGES, "no_such_library", "no-such-package")
     with pytest.raises(models.NotInstalled, match="pip install no-such-package") as caught:
         models.need("no_such_library.part")
-    row = race.absent("T0", "job", "data", "peer", caught.value, 3)
+    row = race.absent("T0", "job", "data", "peer", caught.value)
     assert not row.holds
     assert records.verdict(row) == "not installed"
-    assert "no-such-package" in records.cells(row)[8]
+    assert "no-such-package" in records.cells(row)[records.COLUMNS.index("quality")]
 
 
 def test_records_survive_a_file(tmp_path):
     timings = {"kway": race.Timing([1.0]), "peer": race.Timing([2.0])}
-    rows = [race.row("T0", "job", "data", "peer", timings, None, "same")]
+    rows = [race.row("T0", "job", "data", "peer", timings, "same")]
     rows.append(race.absent("T0", "job", "data", "other", models.NotInstalled("faiss-cpu")))
     records.save({"target": "T0", "seconds": 1.0, "rows": [r.record() for r in rows]}, tmp_path)
     read = records.load("T0", tmp_path)["rows"]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import datasets, race, records, run
+from benchmarks import datasets, models, race, records, run
 from benchmarks.jobs import curves, memory
 from kway.cli import run as kway
 
@@ -13,7 +13,8 @@ from kway.cli import run as kway
 @pytest.fixture
 def jobs(monkeypatch):
     def good(rounds, quick):
-        return [race.Row("T0", "job", "data", "peer", 1.0, 3.0, 2, f"{rounds} rounds, {len(datasets.letter().X)} rows")]
+        said = f"{rounds} rounds, {len(datasets.letter().X)} rows"
+        return [race.Row("T1", "job", "mnist", "faiss Flat", 1.0, 3.0, None, said)]
 
     def bad(rounds, quick):
         raise RuntimeError("out of luck")
@@ -43,6 +44,26 @@ def test_a_quick_run_is_small_and_aims_at_nothing(jobs):
     assert row["quality"] == f"2 rounds, {run.QUICK.rows} rows"
     assert row["least"] is None
     assert not datasets.limited()
+
+
+def test_a_full_run_on_real_data_aims(jobs, monkeypatch, tmp_path):
+    monkeypatch.setattr(datasets, "folder", lambda: tmp_path)
+    monkeypatch.setattr(datasets, "letter", lambda: datasets.stand_in("letter"))
+    assert run.measure("T0", run.Plan(memory=False))["rows"][0]["least"] == 20
+
+
+def test_what_is_not_installed_is_told_and_the_rest_goes_on(monkeypatch):
+    def job(rounds, quick):
+        return [race.absent("T0", "job", "data", "ScaNN", models.NotInstalled("scann")), *good_rows()]
+
+    def good_rows():
+        return [race.Row("T0", "job", "data", "peer", 1.0, 3.0, None, "same")]
+
+    monkeypatch.setattr(run, "job", lambda target: job)
+    told = []
+    measured = run.run(["T0"], run.Plan(quick=True), None, told.append)
+    assert "T0: not installed: ScaNN (pip install scann)" in told
+    assert [bool(r["missing"]) for r in measured[0]["rows"]] == [True, False]
 
 
 def test_the_command(jobs, tmp_path, capsys):

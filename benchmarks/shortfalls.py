@@ -1,0 +1,73 @@
+"""Where a goal is not met, and why: a section of the page, made from the rows and their aims.
+
+A line says what was reached and what was aimed at. The reason comes from the record itself where it is there (which
+part of the time is the build, how many iterations a peer needed), else from WHY, and is said only while it is short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from . import targets
+from .race import WITH_FIT, Row
+from .records import about, figure_text, short, verdict
+
+# (target, set, peer) -> why; the set or the peer may be empty: any
+WHY = {
+    ("T10", "", ""): "The sketch of exact search scans 253 of 256 features but 381 of 512: of 20,000 rows about 2,000 "
+    "survive it where 38 did, and the step costs more than theory's.",
+}
+
+
+def text(rows: list[Row]) -> str:
+    """The section: how many goals hold, those that do not, and those that nothing is known about."""
+    goals = [r for r in rows if r.least is not None or r.unit != "s"]
+    bad = [r for r in rows if not r.holds and not r.missing]
+    missing = [r for r in rows if r.missing]
+    held = sum(r.holds for r in goals)
+    said = [f"## Where a goal is not met\n\n{held} of {len(goals)} goals are met.\n"]
+    said += [_line(r, rows) for r in bad]
+    said.append("")
+    if missing:
+        said.append(f"Not installed, so not measured: {_named(missing)}.\n")
+    later = dict.fromkeys(f"{g.target} {g.where}, {g.peer} ({g.least:g}x)" for g in targets.unmeasured(rows))
+    if later:
+        said.append(f"Not measured yet: {'; '.join(later)}.")
+    return "\n".join(said).rstrip() + "\n"
+
+
+def _named(rows: Iterable[Row]) -> str:
+    """Each peer once, with the targets it is missing from."""
+    targets: dict[str, list[str]] = {}
+    for r in rows:
+        targets.setdefault(f"{r.peer} (`pip install {r.missing}`)", []).append(r.target)
+    return "; ".join(f"{peer} in {', '.join(dict.fromkeys(at))}" for peer, at in targets.items())
+
+
+def _line(row: Row, rows: list[Row]) -> str:
+    where = f"- **{row.target}** {row.job}, {row.data}, against {row.peer}: {_reached(row)}."
+    return " ".join([where, *_reasons(row, rows)])
+
+
+def _reached(row: Row) -> str:
+    if row.unit != "s" or not row.equal:
+        return f"{verdict(row)} ({row.quality})"
+    if row.peer == "limit":
+        return f"{figure_text(row.kway_seconds, 's')} where {figure_text(row.peer_seconds, 's')} are allowed"
+    return f"{row.ratio:.3g}x where {row.least:g}x is aimed at ({row.quality})"
+
+
+def _reasons(row: Row, rows: list[Row]) -> list[str]:
+    said = []
+    build = row.points.get("build")
+    if build:
+        ours, theirs = figure_text(build["kway"], "s"), figure_text(build[row.peer], "s")
+        whole = figure_text(row.kway_seconds, "s")
+        said.append(f"The build takes {ours} of kway's {whole}; {row.peer} builds in {theirs}.")
+    alone = next((r for r in rows if WITH_FIT + r.job == row.job and (r.data, r.peer) == (row.data, row.peer)), None)
+    if alone is not None and alone.equal:
+        said.append(f"The search alone is at {short(alone.ratio)}x.")
+    for (target, data, peer), why in WHY.items():
+        if target == row.target and (not data or about(row, data)) and peer in ("", row.peer):
+            said.append(why)
+    return said
