@@ -26,15 +26,12 @@ from kway.data.gate import Rows, plain_rows
 from kway.data.labels import encode
 from kway.errors import InputError, KwayError
 from kway.select.clock import Clock
-from kway.select.families import ALIKE, FAMILIES, STRAW_MAN, Family, LinearFamily, NeighborsFamily
+from kway.select.families import ALIKE, FAMILIES, HOPELESS, STRAW_MAN, Family, LinearFamily, NeighborsFamily
 from kway.select.folds import fold_numbers
 from kway.select.scans import FoldedRows, Scan
 
 TOO_LATE = "the time was up"
 STOPPED = "stopped"  # how the note of a clear loser begins
-FAMILY_PATIENCE = 120.0  # seconds a family may take on the first fold, and again on the others, where nobody said more
-SLOW_FOLD = 5.0  # seconds of the first fold from which a family is run on the others only if it may win
-HOPELESS = 0.03  # accuracy below the leader's on fold 0, beyond the noise, at which a family is not run further
 
 
 @dataclass(frozen=True)
@@ -137,8 +134,7 @@ def compare(
     chosen = _pick(families)
     idle = {f.name: why for f in chosen if (why := f.idle(data))} if families is None else {}
     known = {family.name: family for family in chosen if family.name not in idle}
-    patience = FAMILY_PATIENCE if families is None and clock.budget is None else None
-    work = _Work(data, known, clock, patience)
+    work = _Work(data, known, clock)
     try:
         _first_fold(work)
         _other_folds(work, curves)
@@ -168,8 +164,8 @@ def _nothing_scored(problems: dict[str, str]) -> str:
 class _Work:
     """The comparison under way."""
 
-    def __init__(self, data: FoldedRows, families: dict[str, Family], clock: Clock, patience: float | None) -> None:
-        self.data, self.families, self.clock, self.patience = data, families, clock, patience
+    def __init__(self, data: FoldedRows, families: dict[str, Family], clock: Clock) -> None:
+        self.data, self.families, self.clock = data, families, clock
         self._done = 0
         self.scans: dict[str, Scan] = {}
         self.notes: dict[str, str] = {}
@@ -177,22 +173,20 @@ class _Work:
 
     def run(self, name: str, which: list[int], what: str, part: float = 1.0) -> None:
         """Score a family on these folds, as far as this part of the time left goes."""
-        clock = self._time_of(name, part)
+        clock = self._time_of(part)
         with progress.stage(f"{name}: {what}", self._done, 2 * len(self.families), _scores_so_far(self.scans)):
             found = self.families[name].scan(self.data, which, clock)
         if clock.cut:
-            over = TOO_LATE if self.patience is None else f"{clock.budget:.0f} s were over; give it a --budget"
-            self.notes[name] = f"not every setting was run: {over}"
-            self.clock.cut = self.patience is None
+            self.notes[name] = f"not every setting was run: {TOO_LATE}"
+            self.clock.cut = True
         self._done += 1
         if np.isfinite(found.accuracy).any():
             self.scans[name] = self.scans[name].joined(found) if name in self.scans else found
             self.clock.keep(self.scans[self.line()[0]].fit_seconds)
+            self.data.kept["lead"] = self.first(self.line()[0])
 
-    def _time_of(self, name: str, part: float) -> Clock:
+    def _time_of(self, part: float) -> Clock:
         """The clock of a step; something is scored in any case, however little time there is."""
-        if self.patience is not None:
-            return Clock(self.patience / (6 if name in ALIKE else 1))
         return self.clock.share(part) if self.scans else Clock()
 
     def skip(self) -> None:
@@ -238,28 +232,28 @@ def _other_folds(work: _Work, curves: bool) -> None:
             work.notes[name] = f"{STOPPED} after fold 1 of {len(rest) + 1}: {why}"
             work.skip()
             continue
-        swept = isinstance(work.families[name], NeighborsFamily)  # its one search has served every fold already
+        swept = name in work.data.kept and isinstance(work.families[name], NeighborsFamily)  # every fold in one search
         if swept or not work.clock.up():
             work.run(name, rest, f"folds 2 to {len(rest) + 1}")
         run = int(np.isfinite(work.scans[name].accuracy[:, work.scans[name].best]).sum())
-        if run <= len(rest) and (work.patience is None or name not in work.notes):
+        if run <= len(rest):
             work.notes[name] = f"the time was up after {run} of {len(rest) + 1} folds"
 
 
 def _hopeless(work: _Work, name: str, lead: float, far: float) -> str:
     """Why a family is not run on more folds; "" where it is."""
-    own, scan = work.first(name), work.scans[name]
+    own = work.first(name)
     if own < lead - far:
         return f"{own:.3f} against {lead:.3f}"
-    if name in ALIKE and "softmax" in work.scans and scan.seconds > SLOW_FOLD and own <= work.first("softmax"):
-        return f"{own:.3f}, no better than softmax, and slow"
+    if name in ALIKE and "softmax" in work.scans and own <= work.first("softmax"):
+        return f"{own:.3f}, no better than softmax, which is alike"
     return ""
 
 
 def _families_to_draw(work: _Work, line: list[str]) -> set[str]:
-    """The best linear family that is quick, and the best neighbours, of a line that has the best first."""
-    linear = [n for n in line if isinstance(work.families[n], LinearFamily) and work.scans[n].seconds < SLOW_FOLD]
-    near = [n for n in line if isinstance(work.families[n], NeighborsFamily)]  # searched already
+    """The best linear family, and the best neighbours that were searched, of a line that has the best first."""
+    linear = [n for n in line if isinstance(work.families[n], LinearFamily)]
+    near = [n for n in line if n in work.data.kept and isinstance(work.families[n], NeighborsFamily)]
     return {*linear[:1], *near[:1]}
 
 

@@ -34,7 +34,9 @@ MOST_NEIGHBORS = 50
 HEAVY = 0.1  # seconds of one pass over the rows above which only alphas near the best are run
 FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
 COLD = 2.0  # a fit from nothing against one from the alpha before it
-PROBED = 256  # rows that are asked first where all might take too long, to tell how long
+PROBED = 500  # rows that are asked first where all might take too long,
+PROBED_NEIGHBORS = (1, 5, 15)  # with so many voters
+HOPELESS = 0.03  # accuracy below the leader's on the first fold, beyond the noise, at which a family is not run further
 LONG_SEARCH = 1e11  # values compared with values from which that may be
 
 
@@ -140,24 +142,35 @@ class NeighborsFamily:
         k_max = min(MOST_NEIGHBORS, int(len(folds) - np.bincount(folds).max()))
         settings = [{"weights": vote, "n_neighbors": k + 1} for vote in self.votes for k in range(k_max)]
         if self.name not in data.kept:
-            if data.pairs() > LONG_SEARCH and clock.up(self._estimate(data, k_max)):
-                nothing = np.full((len(which), len(settings)), np.nan)
-                return Scan(settings, nothing, nothing, time.perf_counter() - begun)
+            if data.pairs() > LONG_SEARCH and (hint := self._hint(data, settings, clock)) is not None:
+                accuracy = np.full((len(which), len(settings)), np.nan)
+                accuracy[0] = hint
+                return Scan(settings, accuracy, np.full_like(accuracy, np.nan), time.perf_counter() - begun)
             data.kept[self.name] = sweep(data.X, data.codes, folds, k_max, self.votes, self.metric)
         found = data.kept[self.name]
         flat = lambda scores: scores.reshape(scores.shape[0], -1)[which]  # noqa: E731
         seconds = time.perf_counter() - begun
         return Scan(settings, flat(found.accuracy), flat(found.log_loss), seconds, seconds / 4)
 
-    def _estimate(self, data: FoldedRows, k_max: int) -> float:
-        """Seconds of the search, from that of a few rows."""
-        n = data.X.shape[0]
-        model = kway.NeighborsClassifier(metric=self.metric).fit(data.X, data.codes)
-        asked = data.X[:: max(1, n // PROBED)]
-        model.kneighbors(asked[:8], k_max)  # compiled
-        begun = time.perf_counter()
-        model.kneighbors(asked, k_max)
-        return (time.perf_counter() - begun) * n / asked.shape[0]
+    def _hint(self, data: FoldedRows, settings: list[dict[str, Any]], clock: Clock) -> NDArray | None:
+        """Where a search of all rows takes long, some rows of the first fold are asked before.
+
+        Their accuracies by setting, nan but for a few, where these leave no hope or the time left is too short for
+        the rest; None where all rows are worth asking.
+        """
+        inside = np.flatnonzero(data.folds == 0)
+        asked = inside[:: max(1, len(inside) // PROBED)]
+        model = kway.NeighborsClassifier(metric=self.metric).fit(data.X[data.folds != 0], data.codes[data.folds != 0])
+        begun, hint = time.perf_counter(), np.full(len(settings), np.nan)
+        for at, setting in enumerate(settings):
+            if setting["n_neighbors"] in PROBED_NEIGHBORS and setting["weights"] == self.votes[-1]:
+                right = model.set_params(**setting).predict(data.X[asked]) == data.codes[asked]
+                hint[at] = right.mean()
+        if clock.up((time.perf_counter() - begun) / len(PROBED_NEIGHBORS) * len(data.codes) / len(asked)):
+            return np.full(len(settings), np.nan)
+        best, lead = float(np.nanmax(hint)), float(data.kept.get("lead", 0.0))
+        noise = 3 * np.sqrt(max(best * (1 - best), 1 / len(asked)) / len(asked))
+        return hint if best + noise + HOPELESS < lead else None
 
     def idle(self, data: FoldedRows) -> str:
         """Where metrics agree on who is near one is enough, and L1 says little of sparse rows."""
@@ -191,6 +204,8 @@ class PlainFamily:
             for column, setting in enumerate(self.settings):
                 if stop():
                     break
+                if data.unit and setting.get("metric") == "euclidean":
+                    continue  # the nearest mean by distance or by angle: nearly the same, and sparse rows stay sparse
                 model = self.make(setting, 0).fit(data.X[~inside], data.codes[~inside])
                 accuracy[row, column], loss[row, column] = scores_of(model, data.X[inside], data.codes[inside])
         seconds = time.perf_counter() - begun
