@@ -1,0 +1,154 @@
+"""Newton's method with whole Hessians, for every convex loss and penalty of a problem that is not large.
+
+    smooth   steps until the fall that is left is proved to be under the tolerance, and on to rounding, which costs little
+    kinked   (hinges, L1) the same on kinks rounded over e = 0.3, 0.1, ... until the duality gap is under the tolerance
+
+Columns are centred and scaled first (standard.py), so units do not matter. A run ends with a proof (valley.py): a solution
+that says it has converged is within tol of the optimum, relative to the objective or, where hardly any objective is left,
+to a millionth of the one at zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.compute.kernels import losses as kinds
+from kway.compute.threads import single_blas
+from kway.linear.objective.objective import Objective
+from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.newton.hessians import STEPS, products
+from kway.linear.solvers.newton.standard import Standard
+from kway.linear.solvers.newton.valley import Valley
+
+Floats = NDArray[np.float64]
+FLOOR = 1e-6  # of the objective at zero: what tol is relative to at least
+WIDEST, NARROWER, NARROWEST = 0.3, 4.0, 1e-12
+NEAR = 1e-5  # relative excess of F_e at which e may shrink
+EXACT = 1e-14  # relative excess that is not worth a step
+MOST_WORK = 5e9  # products of a step: some tenths of a second
+MOST_NUMBERS = 1 << 24  # in Z, and in a matrix
+ZERO = 1e-3  # a dual variable of |w| this far within its bounds says that w is zero
+
+SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
+ROUNDING = "the coefficients, rounded to float32, are that far off: take large offsets off the columns, or pass float64"
+
+
+@dataclass(frozen=True)
+class Newton:
+    """Whole Hessians in standard columns."""
+
+    name: ClassVar[str] = "newton"
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.bend", "loss.optimum"})
+
+    def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
+        """From theta to within tol of the optimum."""
+        with single_blas():
+            return Run(objective, Standard.of(objective), control).go(theta)
+
+
+def affordable(objective: Objective, most: float = MOST_WORK) -> bool:
+    """Whether the method knows this loss and a step is cheap enough."""
+    loss, D, R = objective.loss, objective.d + 1, objective.n_scores
+    if loss.kind not in STEPS or loss.margin != 1 or loss.width or objective.n * D > MOST_NUMBERS:
+        return False
+    hard_margin = loss.kind in (kinds.HINGE, kinds.MULTI_HINGE) and objective.penalty.ridge == objective.penalty.lasso == 0
+    whole = D * D if loss.kind not in (kinds.SOFTMAX, kinds.MULTI_HINGE) else (R * D) ** 2
+    if hard_margin or whole > MOST_NUMBERS:
+        return False
+    alike = loss.kind in (kinds.SQUARED, kinds.ONE_HOT) and objective.penalty.smooth
+    return products(loss.kind, objective.n, D, R, alike) <= most
+
+
+@dataclass
+class Run:
+    """One minimisation."""
+
+    objective: Objective
+    problem: Standard
+    control: Control
+    history: list[float] = field(default_factory=list)
+    told: bool = False  # to stop, by the caller
+
+    def go(self, theta: NDArray) -> Solution:
+        """Down the roundings to a proof."""
+        valley = Valley.at(self.problem, self.problem.into(theta), 0.0)
+        zero = valley.value(np.zeros_like(valley.theta), np.zeros_like(valley.scores), 0.0)
+        valley.e = WIDEST if valley.kinked else 0.0
+        scale, excess = FLOOR * zero, np.inf
+        while not self.told:
+            excess = self.descend(valley, scale)
+            value = valley.value(valley.theta, valley.scores, 0.0)
+            excess = (excess + valley.cost_of_rounding()) / max(value, scale, 1e-300)
+            if excess <= self.control.tol / 4 or not valley.kinked or valley.e < NARROWEST or self.spent:
+                break
+            valley.e /= NARROWER
+        return self.land(valley, excess, scale)
+
+    @property
+    def spent(self) -> bool:
+        """Whether no iteration is left."""
+        return len(self.history) >= self.control.max_iter
+
+    def descend(self, valley: Valley, scale: float) -> float:
+        """Newton's steps at one rounding; a bound of F_e above its minimum."""
+        near = NEAR * min(1.0, 1e3 * self.control.tol) if valley.kinked else EXACT
+        excess = np.inf
+        while True:
+            step = valley.step()
+            excess = min(excess, step.excess)
+            value = valley.value(valley.theta, valley.scores, 0.0)
+            if step.excess <= near * max(value, scale) or self.spent or self.separated(value):
+                return excess
+            if not valley.go(step):
+                return excess
+            self.history.append(valley.value(valley.theta, valley.scores, 0.0))
+            control = self.control
+            self.told = control.progress is not None and control.progress(len(self.history), self.history[-1])
+            if control.validate is not None and control.validate(self.problem.back(valley.theta)):
+                self.told = True
+            if self.told:
+                return excess
+
+    def separated(self, value: float) -> bool:
+        """Total loss under log 2: then every row's is, so every row is on its right side, and no optimum exists."""
+        p = self.problem
+        if p.ridge.any() or p.lasso.any() or p.targets.soft is not None:
+            return False
+        return p.loss.kind in (kinds.SOFTMAX, kinds.LOGISTIC) and value < float(p.weight.min()) * float(np.log(2))
+
+    def land(self, valley: Valley, excess: float, scale: float) -> Solution:
+        """What to hand back: zeros that are zeros, in the columns' own units and number format."""
+        value = valley.value(valley.theta, valley.scores, 0.0)
+        theta = self.problem.back(self._zeros(valley, value, scale)).astype(self.objective.X.dtype)
+        kept = self.problem.into(theta)
+        end = valley.value(kept, self.problem.Z @ kept.T, 0.0)
+        lost = (end - value) / max(value, scale, 1e-300)
+        miss, advice = excess + max(0.0, lost), "raise max_iter or tol, or scale the features"
+        if self.separated(value):
+            miss, advice = np.inf, SEPARABLE
+        elif excess <= self.control.tol < miss:
+            advice = ROUNDING
+        converged = self.told or miss <= self.control.tol
+        history = [*self.history, end]
+        return Solution(theta, max(1, len(self.history)), converged, miss, history, "" if converged else advice)
+
+    def _zeros(self, valley: Valley, value: float, scale: float) -> Floats:
+        """theta with zeros where the dual variables of |w| say so, unless that costs more than a quarter of tol."""
+        if not self.problem.lasso.any():
+            return valley.theta
+        width = valley._widths(valley.e)
+        inside = np.abs(valley.theta) < np.hypot(valley.theta, width) * (1 - ZERO)
+        theta = np.where(inside & (self.problem.lasso > 0), 0.0, valley.theta)
+        cost = valley.value(theta, self.problem.Z @ theta.T, 0.0) - value
+        return theta if cost <= self.control.tol / 4 * max(value, scale) else valley.theta
+
+
+def finish(objective: Objective, found: Solution, control: Control) -> Solution:
+    """A solution brought to within tol, with a proof."""
+    left = replace(control, max_iter=max(1, control.max_iter - found.n_iter))
+    end = Newton().solve(objective, found.theta, left)
+    return replace(end, n_iter=found.n_iter + end.n_iter, history=[*found.history, *end.history])
