@@ -24,14 +24,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.exceptions import ConvergenceWarning
 
 from kway.compute.threads import single_blas
 from kway.linear.classifier import LinearClassifier
 
 FLOOR = 1e-6  # an objective below this share of the one at W = 0 counts as that much
-MOST_WHOLE = 1300  # parameters of a Hessian that is factored whole
 SHARPEST = 1e-9
 
 
@@ -227,7 +225,7 @@ def _weights(problem: Problem) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Model:
-    """A loss of the scores (n, R): values (n,), slopes (n, R), curvatures (n, R, R) or (n, R) where columns are apart."""
+    """A loss of the scores (n, R): values (n,), slopes (n, R), and what curvatures are made of (n, R)."""
 
     loss: str
     joint: bool
@@ -264,7 +262,7 @@ class Model:
         return 1 + f - f[np.arange(len(f)), self.y][:, None] if self.joint else 1 - self.signs * f
 
     def slopes(self, f: np.ndarray, e: float, dual: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Slopes (n, R) and curvatures, (n, R, R) for joint losses; those of a hinge as its dual (n, R) sees them."""
+        """Slopes (n, R), and what bends: p of a softmax, else second derivatives, a hinge's as its dual sees them."""
         if self.loss == "softmax" and self.joint:
             p = np.exp(f - f.max(axis=1, keepdims=True))
             p /= p.sum(axis=1, keepdims=True)
@@ -272,11 +270,7 @@ class Model:
             slope = p.copy()
             slope[rows, self.y] = 0
             slope[rows, self.y] = -slope.sum(axis=1)
-            bend = -p[:, :, None] * p[:, None, :]
-            i = np.arange(self.n_scores)
-            bend[:, i, i] = 0
-            bend[:, i, i] = -bend.sum(axis=2)
-            return slope, bend
+            return slope, p
         if self.loss == "softmax":
             t = self.signs * f
             small = np.exp(-np.abs(t))
@@ -290,14 +284,8 @@ class Model:
         push, bend = (1 + g / root) / 2 * self.counted, (1 - dual * g / root) / (2 * root) * self.counted
         if not self.joint:
             return -self.signs * push, bend
-        rows, i = np.arange(len(f)), np.arange(self.n_scores)
-        push[rows, self.y] = -push.sum(axis=1)
-        whole = np.zeros((len(f), self.n_scores, self.n_scores))
-        whole[:, i, i] = bend
-        whole[rows, self.y, :] = -bend
-        whole[rows, :, self.y] = -bend
-        whole[rows, self.y, self.y] = bend.sum(axis=1)
-        return push, whole
+        push[np.arange(len(f)), self.y] = -push.sum(axis=1)
+        return push, bend
 
 
 def _model(problem: Problem) -> Model:
@@ -325,51 +313,53 @@ class Rounded:
         self.pushes = np.zeros((len(self.Z), self.model.n_scores))
 
     def value(self, theta: np.ndarray, e: float) -> float:
-        penalty = float(np.sum(theta * theta @ self.ridge) / 2 + np.sum(np.sqrt(theta * theta + e * e) @ self.lasso))
+        penalty = float(np.sum(theta * theta @ self.ridge) / 2 + np.sum(np.hypot(theta, self._widths(e)) @ self.lasso))
         return penalty + float(self.weight @ self.model.value(self.Z @ theta.T, e))
 
     def lift(self, e: float) -> float:
         hinges = self.weight @ self.model.counted.sum(axis=1) / 2 if self.model.loss == "hinge" else 0.0
-        return e * float(self.model.n_scores * self.lasso.sum() + hinges)
+        return float(self.model.n_scores * self.lasso @ self._widths(e) + e * hinges)
+
+    def _widths(self, e: float) -> np.ndarray:
+        """e of each weight, less where its lasso is large."""
+        return e / np.maximum(1.0, self.lasso)
 
     def newton(self, theta: np.ndarray, e: float) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and Newton step, (R, D) each."""
         slope, bend = self.model.slopes(self.Z @ theta.T, e, self.pushes)
-        root = np.sqrt(theta * theta + e * e)
+        root = np.hypot(theta, self._widths(e))
         root = np.where(root > 0, root, 1)
         gradient = (slope * self.weight[:, None]).T @ self.Z + theta * self.ridge + self.lasso * theta / root
-        diagonal = self.ridge + self.lasso * (1 - self.pulls * theta / root) / root
-        bend = bend * (self.weight[:, None] if bend.ndim == 2 else self.weight[:, None, None])
-        if bend.ndim == 2:
-            return gradient, np.array([
-                -_solve(_gram(self.Z, bend[:, k]) + np.diag(diagonal[k]), gradient[k]) for k in range(len(theta))
-            ])  # fmt: skip
-        R, D = theta.shape
-        if R * D > MOST_WHOLE:
-            return gradient, -self._by_cg(bend, diagonal, gradient)
-        H = np.empty((R, D, R * D))
-        for a in range(R):
-            H[a] = self.Z.T @ (bend[:, a, :, None] * self.Z[:, None, :]).reshape(len(self.Z), R * D)
-        H = H.reshape(R * D, R * D) + np.diag(diagonal.ravel())
-        return gradient, -_solve(H, gradient.ravel()).reshape(R, D)
+        diagonal = self.ridge + self.lasso * (1 - self.pulls * theta / root) / root  # (R, D)
+        bend = bend * self.weight[:, None]
+        if self.model.joint and self.model.loss != "squared":
+            H = self._softmax(bend) if self.model.loss == "softmax" else self._pairs(bend)
+            H[np.diag_indices(len(H))] += diagonal.ravel()
+            return gradient, -_solve(H, gradient.ravel()).reshape(theta.shape)
+        each = [_gram(self.Z, bend[:, k]) + np.diag(diagonal[k]) for k in range(len(theta))]
+        return gradient, np.array([-_solve(H, g) for H, g in zip(each, gradient)])
 
-    def _by_cg(self, bend: np.ndarray, diagonal: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        R, D = gradient.shape
-        parts = [_factor(_gram(self.Z, bend[:, k, k]) + np.diag(diagonal[k])) for k in range(R)]
+    def _softmax(self, bend: np.ndarray) -> np.ndarray:
+        """sum_i weight_i (diag(p_i) - p_i p_i') (x) z_i z_i'."""
+        (n, R), D = bend.shape, self.Z.shape[1]
+        stacked = (bend[:, :, None] * self.Z[:, None, :]).reshape(n, R * D)
+        H = -stacked.T @ (stacked / self.weight[:, None])
+        for k in range(R):
+            H[k * D : (k + 1) * D, k * D : (k + 1) * D] += _gram(self.Z, bend[:, k])
+        return H
 
-        def product(v: np.ndarray) -> np.ndarray:
-            V = v.reshape(R, D)
-            turned = np.einsum("iab,ib->ia", bend, self.Z @ V.T)
-            return (turned.T @ self.Z + diagonal * V).ravel()
-
-        def part(v: np.ndarray) -> np.ndarray:
-            V = v.reshape(R, D)
-            return np.concatenate([parts[k](V[k]) for k in range(R)])
-
-        shape = (R * D, R * D)
-        found, _ = cg(LinearOperator(shape, product), gradient.ravel(), rtol=1e-10, maxiter=500,
-                      M=LinearOperator(shape, part))  # fmt: skip
-        return found.reshape(R, D)
+    def _pairs(self, bend: np.ndarray) -> np.ndarray:
+        """sum_i sum_c bend_ic (e_c - e_y) (e_c - e_y)' (x) z_i z_i'."""
+        R, D = bend.shape[1], self.Z.shape[1]
+        H = np.zeros((R, D, R, D))
+        for k in range(R):
+            own = self.model.y == k
+            z, h = self.Z[own], bend[own]
+            H[k, :, k] += _gram(self.Z, bend[:, k]) + _gram(z, h.sum(axis=1))
+            cross = ((h[:, :, None] * z[:, None, :]).reshape(len(z), R * D).T @ z).reshape(R, D, D)
+            H[:, :, k] -= cross
+            H[k] -= cross.transpose(2, 0, 1)
+        return H.reshape(R * D, R * D)
 
     def minimise(self, theta: np.ndarray, e: float, enough: float) -> tuple[np.ndarray, float]:
         """Damped Newton to a decrement, squared, under `enough` of the value."""
@@ -391,14 +381,14 @@ class Rounded:
     def _follow(self, theta: np.ndarray, step: np.ndarray, e: float) -> None:
         """Both kinds of duals, linearised around u root = theta."""
         if self.lasso.any():
-            self.pulls = _moved(self.pulls, theta, step, e)
+            self.pulls = _moved(self.pulls, theta, step, self._widths(e))
         if self.model.loss == "hinge":
             f, turn = self.Z @ theta.T, self.Z @ step.T
             gaps = self.model.gaps(f)
             self.pushes = _moved(self.pushes, gaps, self.model.gaps(f + turn) - gaps, e)
 
 
-def _moved(dual: np.ndarray, at: np.ndarray, by: np.ndarray, e: float) -> np.ndarray:
+def _moved(dual: np.ndarray, at: np.ndarray, by: np.ndarray, e: Any) -> np.ndarray:
     root = np.sqrt(at * at + e * e)
     new = at / root + (1 - dual * at / root) / root * by
     return np.clip(new, -1, 1)

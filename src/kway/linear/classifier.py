@@ -34,6 +34,7 @@ from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.registry import pick_solver
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.watching import shown
+from kway.linear.solvers.work import Work
 from kway.search.index import TopK
 
 
@@ -144,12 +145,13 @@ class LinearClassifier(Classifier):
         self.classes_ = labels.classes
         training = setup.training(X, labels, gate.weights(sample_weight, X), self.class_weight)
         objective = self._objective(training)
-        solver = pick_solver(self.solver, objective)
         control = self._control()
         start = self._start(objective, control)
         learned, validation = setup.hold_out(condensed(objective), self.early_stopping, control.rng)
+        work = Work.on(learned, self.solver)
+        solver = work.solver
         with shown(f"{type(self).__name__} {solver.name}", self.max_iter, self.verbose) as progress:
-            solution = solver.solve(learned, start, replace(control, progress=progress, validate=validation))
+            solution = work.solve(start, replace(control, progress=progress, validate=validation))
         if validation is not None and validation.theta is not None:
             solution = replace(solution, theta=validation.theta)
         self._keep(objective, solution, solver.name, training.kept)

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dormqr
 
 from kway.compute.threads import single_blas
 from kway.data.gate import Rows
@@ -56,7 +57,7 @@ class Span:
     def _turned(self, A: NDArray, how: str) -> NDArray:
         """Q A, or with how = "T" Q' A; A (d, R) in Fortran's order is overwritten."""
         work = max(1, 64 * A.shape[1])
-        found, _, _ = la.lapack.dormqr("L", how, self.reflections, self.scales, A, work, overwrite_c=1)
+        found, _, _ = dormqr("L", how, self.reflections, self.scales, A, work, overwrite_c=1)
         return found
 
 

@@ -44,6 +44,7 @@ class Solution:
     miss: float = 0.0  # estimated relative excess over the optimum, where known
     history: list[float] = field(default_factory=list)  # objective (or mean loss) an iteration
     advice: str = ""  # what to change, where it did not converge
+    proved: bool = False  # `miss` is a bound, not an estimate
 
 
 class Solver(Protocol):
@@ -51,6 +52,7 @@ class Solver(Protocol):
 
     name: ClassVar[str]
     needs: ClassVar[frozenset[str]]
+    promises: ClassVar[bool]  # that a converged solution is within tol of the optimum
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From theta to an optimum."""
@@ -62,10 +64,15 @@ NEEDS = {
     "loss.gradient": "a loss whose gradient does not jump",
     "loss.optimum": "a loss that W = 0 does not minimise (the perceptron's does: only mistake-driven sgd trains it)",
     "loss.squared": "the squared loss",
+    "loss.bend": "a convex loss whose Hessian it knows: softmax, logistic, squared or hinge",
     "loss.hinge": "the hinge loss in binary or one-vs-all form",
     "penalty.smooth": "a penalty without an L1 part",
     "penalty.ridge": "an L2 penalty (alpha > 0), or alpha = 0 for the hard margin",
+    "penalty.soft": "alpha > 0 where the loss is a hinge",
 }
+
+
+BENDS = (kinds.SOFTMAX, kinds.LOGISTIC, kinds.SQUARED, kinds.ONE_HOT, kinds.HINGE, kinds.MULTI_HINGE)
 
 
 def has(loss: Loss, penalty: Penalty) -> set[str]:
@@ -77,8 +84,10 @@ def has(loss: Loss, penalty: Penalty) -> set[str]:
         "loss.optimum": not perceptron,
         "loss.squared": loss.kind in (kinds.SQUARED, kinds.ONE_HOT),
         "loss.hinge": loss.kind == kinds.HINGE,
+        "loss.bend": loss.kind in BENDS,
         "penalty.smooth": penalty.smooth,
         "penalty.ridge": penalty.smooth,
+        "penalty.soft": penalty.ridge + penalty.lasso > 0 or loss.kind not in (kinds.HINGE, kinds.MULTI_HINGE),
     }
     return {name for name, true in facts.items() if true}
 

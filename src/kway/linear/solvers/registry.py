@@ -13,15 +13,18 @@ from kway.linear.solvers.base import Solver, check, has
 from kway.linear.solvers.gradient_descent import GradientDescent
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.least_squares import LeastSquares
+from kway.linear.solvers.newton.newton import Newton, affordable
 from kway.linear.solvers.proximal import Proximal
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.svm.dual import Dual
 
 SOLVERS: dict[str, Solver] = {
-    solver.name: solver for solver in (LeastSquares(), LBFGS(), Proximal(), Dual(), GradientDescent(), SGD())
+    solver.name: solver for solver in (LeastSquares(), LBFGS(), Newton(), Proximal(), Dual(), GradientDescent(), SGD())
 }
 
 FEW_ROWS = 30_000
+QUICK = 2e7  # products of a Newton step, about a millisecond: other methods' iterations cost as much, and are more
+KINKED = 3e8  # where there are kinks, which Newton's method passes in tens of steps and others in thousands
 
 
 def pick_solver(solver: Any, objective: Objective) -> Solver:
@@ -44,6 +47,9 @@ def auto(objective: Objective) -> Solver:
     classes 1.4 times slower. A hinge without a penalty is the hard margin, which only `dual` knows.
     """
     loss, penalty = objective.loss, objective.penalty
+    kinked = loss.kind == kinds.MULTI_HINGE or not penalty.smooth
+    if affordable(objective, KINKED if kinked else QUICK) and (kinked or loss.kind != kinds.HINGE):
+        return SOLVERS["newton"]
     if loss.kind == kinds.HINGE and penalty.smooth:
         few = objective.n <= FEW_ROWS or sp.issparse(objective.X)
         return SOLVERS["dual" if few or penalty.ridge == 0 else "lbfgs"]

@@ -30,6 +30,7 @@ WIDEST, NARROWER, NARROWEST = 0.3, 4.0, 1e-12
 NEAR = 1e-5  # relative excess of F_e at which e may shrink
 EXACT = 1e-14  # relative excess that is not worth a step
 MOST_WORK = 5e9  # products of a step: some tenths of a second
+MOST_PROOF = 3e8  # of a step that is spent on proving what another method found
 MOST_NUMBERS = 1 << 24  # in Z, and in a matrix
 ZERO = 1e-3  # a dual variable of |w| this far within its bounds says that w is zero
 
@@ -42,7 +43,8 @@ class Newton:
     """Whole Hessians in standard columns."""
 
     name: ClassVar[str] = "newton"
-    needs: ClassVar[frozenset[str]] = frozenset({"loss.bend", "loss.optimum"})
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.bend", "loss.optimum", "penalty.soft"})
+    promises: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From theta to within tol of the optimum."""
@@ -134,7 +136,7 @@ class Run:
             advice = ROUNDING
         converged = self.told or miss <= self.control.tol
         history = [*self.history, end]
-        return Solution(theta, max(1, len(self.history)), converged, miss, history, "" if converged else advice)
+        return Solution(theta, max(1, len(self.history)), converged, miss, history, "" if converged else advice, True)
 
     def _zeros(self, valley: Valley, value: float, scale: float) -> Floats:
         """theta with zeros where the dual variables of |w| say so, unless that costs more than a quarter of tol."""

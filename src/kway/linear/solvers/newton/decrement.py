@@ -1,0 +1,152 @@
+"""How far a point is from the minimum of a smooth objective, where its Hessian is too large to be written down.
+
+    D = g' H^-1 g by conjugate gradients on products H v, preconditioned by what a descent knows of H^-1
+
+    F(theta) - F* <= D / 2 exp(r)   r the most that the Newton step H^-1 g changes a score (softmax, logistic)
+
+A product costs about as much as a gradient. The terms that conjugate gradients add to D fall as fast as the method
+converges, so a few of them say what is still missing. The step they lead to is Newton's, and is there to be taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.compute.kernels import losses as kinds
+from kway.compute.threads import pmap, shares, spans
+from kway.linear.losses.loss import sigmoid, softmax
+from kway.linear.objective.objective import Objective, transposed_product
+
+MOST_NUMBERS = 1 << 26  # in the curvatures (n, R)
+BLOCK = 1 << 20
+SETTLED = 0.1  # of D: what the last two terms may add to it
+MOST_STEPS = 40
+FAR = 40.0
+TAIL = 1.25  # of D for the terms that were not computed
+
+Precondition = Callable[[NDArray], NDArray]
+
+
+class Decrement(NamedTuple):
+    """Newton's step (R, d + 1) as an ascent direction, its slope D, a bound of the excess, and the products it took."""
+
+    direction: NDArray
+    slope: float
+    excess: float
+    products: int
+
+
+@dataclass(frozen=True)
+class Bends:
+    """Curvatures of each row's loss at a theta: what a change of scores (m, R) does to the slopes."""
+
+    objective: Objective
+    bend: NDArray  # (n, R)
+
+    @staticmethod
+    def at(objective: Objective, theta: NDArray) -> Bends:
+        """All rows' curvatures at theta."""
+        bend = np.empty((objective.n, objective.n_scores), theta.dtype)
+        kind = objective.loss.kind
+
+        def part(rows: slice) -> None:
+            f = objective.scores(theta, rows)
+            if kind == kinds.SOFTMAX:
+                bend[rows] = softmax(f)
+            elif kind == kinds.LOGISTIC:
+                bend[rows] = sigmoid(f) * sigmoid(-f)
+            else:
+                bend[rows] = objective.loss.curvatures(f, objective.block_targets(rows))
+            if kind == kinds.MULTI_HINGE:
+                bend[rows][np.arange(len(f)), objective.targets.codes[rows]] = 0
+
+        pmap(part, spans(objective.n, _height(objective)), objective.n_jobs)
+        return Bends(objective, bend)
+
+    def product(self, V: NDArray, turned: NDArray) -> NDArray:
+        """H V (R, d + 1); `turned` (n, R) receives the scores' change."""
+        o = self.objective
+        V = o.laid_out(V)
+
+        def part(share: slice) -> NDArray:
+            out = np.zeros(V.shape, V.dtype)
+            for s in spans(share.stop - share.start, _height(o)):
+                rows = slice(share.start + s.start, share.start + s.stop)
+                turned[rows] = o.scores(V, rows)
+                slope = self._slopes(rows, turned[rows])
+                out[:, :-1] += transposed_product(slope, o.X[rows])
+                out[:, -1] += slope.sum(axis=0)
+            return out
+
+        total: NDArray = np.sum(pmap(part, shares(o.n, o.n_jobs, least=256), o.n_jobs), axis=0)
+        total /= total.dtype.type(o.n)
+        total[:, :-1] += total.dtype.type(o.penalty.ridge) * V[:, :-1]
+        if not o.fit_intercept:
+            total[:, -1] = 0
+        return o.laid_out(total)
+
+    def _slopes(self, rows: slice, turn: NDArray) -> NDArray:
+        """What a change of scores does to the slopes of some rows."""
+        o, bend = self.objective, self.bend[rows]
+        if o.loss.kind == kinds.SOFTMAX:
+            slope = bend * (turn - np.einsum("ij,ij->i", bend, turn)[:, None])
+        elif o.loss.kind == kinds.MULTI_HINGE:
+            own = np.arange(len(turn)), o.targets.codes[rows]
+            slope = bend * (turn - turn[own][:, None])
+            slope[own] = -slope.sum(axis=1)
+        else:
+            slope = bend * turn
+        return slope if o.weight is None else slope * o.weight[rows, None]
+
+
+def provable(objective: Objective) -> bool:
+    """Whether the loss is convex with a known Hessian, and its curvatures fit."""
+    known = objective.loss.kind in KINDS and objective.loss.smooth
+    return known and objective.n * objective.n_scores <= MOST_NUMBERS
+
+
+KINDS = (kinds.SOFTMAX, kinds.LOGISTIC, kinds.SQUARED, kinds.ONE_HOT, kinds.HINGE, kinds.MULTI_HINGE)
+
+
+def decrement(objective: Objective, theta: NDArray, gradient: NDArray, precondition: Precondition) -> Decrement:
+    """D at theta, whose gradient is known."""
+    bends = Bends.at(objective, theta)
+    x, r = np.zeros_like(gradient), gradient.copy()
+    turn, turned = np.zeros_like(bends.bend), np.empty_like(bends.bend)
+    z = precondition(r)
+    p, rz, D, terms = z, _dot(r, z), 0.0, [0.0]
+    steps = 0
+    while steps < MOST_STEPS and rz > 0:
+        Hp = bends.product(p, turned)
+        steps += 1
+        curvature = _dot(p, Hp)
+        if not curvature > 0:
+            break
+        t = rz / curvature
+        x += x.dtype.type(t) * p
+        turn += turn.dtype.type(t) * turned
+        terms.append(t * rz)
+        D += terms[-1]
+        if steps >= 3 and terms[-1] + terms[-2] <= SETTLED * D:
+            break
+        r -= r.dtype.type(t) * Hp
+        z = precondition(r)
+        rz, old = _dot(r, z), rz
+        p = z + p.dtype.type(rz / old) * p
+    known = objective.loss.kind in (kinds.SOFTMAX, kinds.LOGISTIC)
+    reach = min(FAR, float(np.abs(turn).max(initial=0.0))) if known else 0.0
+    settled = steps >= 1 and (len(terms) < 3 or terms[-1] + terms[-2] <= SETTLED * D)
+    return Decrement(x, D, TAIL * D / 2 * float(np.exp(reach)) if settled else np.inf, steps)
+
+
+def _height(objective: Objective) -> int:
+    return max(64, BLOCK // max(objective.d, objective.n_scores))
+
+
+def _dot(a: NDArray, b: NDArray) -> float:
+    return float(np.vdot(a, b))
