@@ -58,7 +58,7 @@ def test_round_trip(table, estimator, tmp_path):
     best = loaded.predict_topk(X, 2)
     np.testing.assert_array_equal(best[0], model.predict_topk(X, 2)[0])
     assert loaded.features_.explain() == model.features_.explain()
-    assert loaded.features_.wanted() == model.features_.wanted()
+    assert loaded.features_.requirements() == model.features_.requirements()
     assert list(loaded.feature_names_in_) == list(X.columns)
     assert store.info(tmp_path / "m.kway").class_name == "FeaturedClassifier"
     loaded.save(tmp_path / "again.kway")

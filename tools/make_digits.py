@@ -1,4 +1,4 @@
-"""Make src/kway/data/embedded/digits.npz: 5,000 + 1,000 MNIST images, class-balanced, drawn with a seed.
+"""Make src/kway/data/datasets/embedded/digits.npz: 5,000 + 1,000 MNIST images, class-balanced, drawn with a seed.
 
     python tools/make_digits.py mnist.npz
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-OUT = Path(__file__).parents[1] / "src" / "kway" / "data" / "embedded" / "digits.npz"
+OUT = Path(__file__).parents[1] / "src" / "kway" / "data" / "datasets" / "embedded" / "digits.npz"
 
 
 def balanced(y: np.ndarray, per_class: int, seed: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Make src/kway/data/embedded/post_offices.npz: 30,000 US ZIP codes as points, drawn with a seed.
+"""Make src/kway/data/datasets/embedded/post_offices.npz: 30,000 US ZIP codes as points, drawn with a seed.
 
     python tools/make_post_offices.py us_zip_points.csv.gz
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-OUT = Path(__file__).parents[1] / "src" / "kway" / "data" / "embedded" / "post_offices.npz"
+OUT = Path(__file__).parents[1] / "src" / "kway" / "data" / "datasets" / "embedded" / "post_offices.npz"
 N = 30_000
 QUERY = (40.74627, -74.02431)
 

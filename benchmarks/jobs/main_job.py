@@ -100,7 +100,7 @@ def numbers(plan: Plan) -> Parts:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.preprocessing import StandardScaler
 
-    from kway.select.split import read_parts
+    from kway.select.train_test import read_parts
 
     parts = read_parts(plan.data)
     X, Q = parts.rows, parts.test_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.special
 
-from kway.linear.losses.loss import LOSSES
+from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
 from kway.neighbors.sweep import sweep
 from kway.search import Gaussian

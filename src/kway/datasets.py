@@ -1,6 +1,7 @@
 """`kway.datasets`: data by name.
 
-load(name)          an embedded set, one of scikit-learn's, or a file NAME.npz / NAME.csv.gz in the folder $KWAY_DATA
+load(name)          an embedded set (digits, post-offices), one of scikit-learn's, or a file of the folder $KWAY_DATA,
+                    NAME.npz or NAME.csv.gz
 digits()            5,000 + 1,000 real handwritten digits, in the package
 names()             every name that `load` knows here
 separable, overlapping, outliers, many_classes      seeded synthetic sets

@@ -55,9 +55,9 @@ def test_version_and_help_as_a_process():
 
 
 def test_an_unexpected_error_is_one_line_too(cli, monkeypatch):
-    from kway.select import split
+    from kway.select import train_test
 
-    monkeypatch.setattr(split, "read_raw", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr(train_test, "read_rows", lambda *_, **__: 1 // 0)
     code, out, err = cli("fit", "iris")
     assert (code, out) == (1, "")
     assert err.startswith("error: ZeroDivisionError")
@@ -75,9 +75,9 @@ def test_values_that_json_cannot_say():
 def test_warnings_are_one_line(cli, monkeypatch):
     import warnings
 
-    from kway.select import split
+    from kway.select import train_test
 
-    read = split.read_raw
+    read = train_test.read_rows
 
     def warn(*arguments, **options):
         with warnings.catch_warnings():
@@ -85,7 +85,7 @@ def test_warnings_are_one_line(cli, monkeypatch):
             warnings.warn("mind\nthe gap", UserWarning, stacklevel=2)
         return read(*arguments, **options)
 
-    monkeypatch.setattr(split, "read_raw", warn)
+    monkeypatch.setattr(train_test, "read_rows", warn)
     code, _, err = cli("fit", "iris", "--model", "centroid")
     assert code == 0
     assert err == "warning: mind the gap\n"

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kway.confidence import expected_calibration_error, reliability
+from kway.confidence.reliability import reliability_of
 from kway.errors import InputError
 
 
@@ -53,3 +54,7 @@ def test_honest_probabilities_have_no_error():
     proba = np.stack([p, 1 - p], axis=1)
     assert expected_calibration_error(y, proba) < 0.005
     assert expected_calibration_error(y, np.stack([p**0.25, 1 - p**0.25], axis=1)) > 0.05
+
+
+def test_the_ends_belong_to_bins():
+    assert reliability_of(np.array([0.0, 1.0]), np.array([False, True]), bins=4).rows.tolist() == [1, 0, 0, 1]

@@ -1,4 +1,4 @@
-"""One battery over every registered loss, in both forms: gradient, convexity, reference values, overflow."""
+"""One battery over every registered loss, in both forms: gradient, convexity, reference values, overflow, facts."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, logsumexp
 from scipy.special import softmax as scipy_softmax
 
-from kway.linear.losses.loss import LOSSES, Targets
+from kway.linear.losses import LOSSES, Targets
 
 FORMS = [
     pytest.param(form, scores, id=f"{form.name}-{scores}")
@@ -140,3 +140,80 @@ def test_curvatures_are_the_diagonal_of_the_hessian_where_convex_and_smooth(form
         step[c] = 1e-6
         slopes = [form.value_gradient(scores + s * step, Targets(codes))[1][:, c] for s in (1, -1)]
         np.testing.assert_allclose(diagonal[:, c], (slopes[0] - slopes[1]) / 2e-6, atol=1e-6)
+
+
+def hessians(form, scores, codes):
+    """Second derivatives in the scores (m, R, R), by differences of the slopes."""
+    sides = [form.bent(scores, Targets(codes), np.broadcast_to(e, scores.shape)) for e in np.eye(scores.shape[1])]
+    return np.stack(sides, axis=1)
+
+
+def rounded(form):
+    return form if form.smooth else form.smoothed(0.5)
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_a_loss_is_shift_free_where_it_says_so_and_only_there(form, n_scores):
+    scores, codes = problem(n_scores, seed=6)
+    here, there = (form.value_gradient(scores + shift, Targets(codes))[0] for shift in (0.0, 1.7))
+    assert np.allclose(here, there, rtol=1e-10) == form.shift_free
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_classes_couple_where_the_loss_says_so_and_only_there(form, n_scores):
+    scores, codes = problem(n_scores, seed=7)
+    H = hessians(rounded(form), scores, codes)
+    apart = np.abs(H * (1 - np.eye(n_scores))).max()
+    assert (apart > 1e-3) == form.couples
+    assert form.couples or apart < 1e-6
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_curvature_knows_no_label_where_the_loss_says_so(form, n_scores):
+    scores, codes = problem(n_scores, seed=8)
+    form = rounded(form)
+    both = [form.curvatures(scores, Targets(c)) for c in (codes, (codes + 1) % max(2, n_scores))]
+    assert np.array_equal(*both) == form.label_free_curvature
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+@pytest.mark.parametrize("scale", [0.0, 0.3, 1.0, 3.0])
+def test_no_loss_bends_more_than_it_says(form, n_scores, scale):
+    if not form.smooth:
+        return
+    scores, codes = problem(n_scores, 200, seed=9)
+    most = np.linalg.eigvalsh(hessians(form, scale * scores, codes)).max()
+    assert most <= form.bend + 1e-6
+    if form.convex and scale == 0:
+        at_two = hessians(form, np.where(np.arange(n_scores) < 2, 0.0, -40.0) * np.ones((2, 1)), np.array([0, 1]))
+        assert np.linalg.eigvalsh(at_two).max() == pytest.approx(form.bend, rel=1e-5)
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_curvature_at_zero_is_that_of_the_formula(form, n_scores):
+    if not form.convex or not form.smooth:
+        return
+    codes = np.arange(max(2, n_scores))
+    H = hessians(form, np.zeros((len(codes), n_scores)), codes).mean(axis=0)
+    along = np.eye(n_scores)[0] - (1 / n_scores if form.shift_free else 0)
+    assert form.curvature_at_zero(n_scores) == pytest.approx(along @ H @ along / (along @ along), rel=1e-6)
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_the_other_facts_of_a_loss_hold(form, n_scores):
+    scores, codes = problem(n_scores, 400, seed=10)
+    value, _ = form.value_gradient(scores, Targets(codes))
+    at_zero, _ = form.value_gradient(np.zeros_like(scores), Targets(codes))
+    own = codes[:, None] == (1 if n_scores == 1 else np.arange(n_scores))
+    assert form.minimised_by_zero == bool((at_zero == 0).all())
+    if form.aims is not None:
+        np.testing.assert_allclose(value, np.square(np.where(own, *form.aims) - scores).sum(1), rtol=1e-12)
+    if form.cross_entropy:
+        np.testing.assert_allclose(value, logsumexp(scores, axis=1) - scores[own], rtol=1e-12)
+    if form.mistake is not None:
+        wrong = ((scores[:, 0] > 0) != codes) if n_scores == 1 else scores.argmax(1) != codes
+        assert value[wrong].min() >= form.mistake
+        assert form.mistake > value.min()
+    assert form.hinge == (not form.smooth)
+    if form.convex:
+        assert value.min() >= 0

@@ -13,7 +13,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from kway.errors import CombinationError, NotSeparableError
 from kway.linear.classifier import LinearClassifier
-from kway.linear.losses.loss import LOSSES
+from kway.linear.losses import LOSSES
 from kway.linear.penalties import pick_penalty
 from kway.linear.solvers.base import has
 from kway.linear.solvers.registry import SOLVERS

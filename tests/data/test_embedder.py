@@ -15,7 +15,7 @@ from kway.data.features import embedder as module
 from kway.data.features.embedder import Identity, check_same, folder_digest, open_embedder, reopen
 from kway.data.features.features import Features
 from kway.data.features.vectors_cache import VectorsCache, cache_folder, text_key
-from kway.data.sources.arrow import read_arrow
+from kway.data.sources.table_files import read_table
 from kway.errors import InputError
 
 WIDTH = 6
@@ -221,7 +221,7 @@ def test_the_real_library_gives_the_known_vectors(monkeypatch):
     if not place or not (Path(place) / "clinc150_minilm.npz").is_file():
         pytest.skip("KWAY_DATA does not name a folder with clinc150.csv.gz and clinc150_minilm.npz")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    texts = read_arrow(Path(place) / "clinc150.csv.gz").slice(0, 40)
+    texts = read_table(Path(place) / "clinc150.csv.gz").slice(0, 40)
     known = np.load(Path(place) / "clinc150_minilm.npz")["x"][:40]
     features = Features(embed=str(model), kinds={"text": "text"})
     X = features.fit_transform(texts.select(["text"]))

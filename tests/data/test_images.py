@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kway.data.sources.images import Form
-from kway.data.sources.labelled import read_raw
+from kway.data.reading import ReadOptions, read_rows
+from kway.data.sources.images import ImageForm
 from kway.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -29,21 +29,21 @@ def folder(tmp_path):
 def test_rows_are_the_pixels(tmp_path):
     cat, dog = make(tmp_path / "cat", "a.png"), make(tmp_path / "dog", "b.png")
     (tmp_path / "notes.txt").write_text("not an image")
-    raw = read_raw(tmp_path)
-    np.testing.assert_array_equal(raw.rows, [cat.ravel(), dog.ravel()])
-    assert raw.y.tolist() == ["cat", "dog"]
-    assert raw.image == Form(8, 8, 1)
-    assert raw.files[0].endswith("cat/a.png")
-    assert raw.notes == ("images read as 8 x 8 grey (all sampled images have it)",)
+    found = read_rows(tmp_path)
+    np.testing.assert_array_equal(found.rows, [cat.ravel(), dog.ravel()])
+    assert found.y.tolist() == ["cat", "dog"]
+    assert found.image == ImageForm(8, 8, 1)
+    assert found.files[0].endswith("cat/a.png")
+    assert found.notes == ("images read as 8 x 8 grey (all sampled images have it)",)
 
 
 def test_colour_is_kept(tmp_path):
     pixels = make(tmp_path / "a", "0.png", colour=True)
     make(tmp_path / "b", "0.png")
-    raw = read_raw(tmp_path)
-    assert raw.image == Form(8, 8, 3)
-    np.testing.assert_array_equal(raw.rows[0], pixels.ravel())
-    np.testing.assert_array_equal(raw.rows[1].reshape(64, 3).std(axis=1), 0)
+    found = read_rows(tmp_path)
+    assert found.image == ImageForm(8, 8, 3)
+    np.testing.assert_array_equal(found.rows[0], pixels.ravel())
+    np.testing.assert_array_equal(found.rows[1].reshape(64, 3).std(axis=1), 0)
 
 
 def test_grey_saved_as_colour_is_grey(tmp_path):
@@ -51,33 +51,33 @@ def test_grey_saved_as_colour_is_grey(tmp_path):
         (tmp_path / label).mkdir()
         grey = Image.fromarray(RNG.integers(0, 256, (8, 8), np.uint8))
         grey.convert("RGB").save(tmp_path / label / "0.png")
-    assert read_raw(tmp_path).image == Form(8, 8, 1)
+    assert read_rows(tmp_path).image == ImageForm(8, 8, 1)
 
 
 def test_the_most_common_size_or_32(folder):
     make(folder / "cat", "large.png", (40, 20))
-    raw = read_raw(folder)
-    assert raw.image == Form(8, 8, 1)
-    assert "most common" in raw.notes[0]
+    found = read_rows(folder)
+    assert found.image == ImageForm(8, 8, 1)
+    assert "most common" in found.notes[0]
     for i in range(9):
         make(folder / "dog", f"odd{i}.png", (10 + i, 12))
-    assert read_raw(folder).image == Form(32, 32, 1)
+    assert read_rows(folder).image == ImageForm(32, 32, 1)
 
 
 def test_large_images_are_brought_down(tmp_path):
     for label in "ab":
         make(tmp_path / label, "0.png", (300, 200))
-    raw = read_raw(tmp_path)
-    assert raw.rows.shape == (2, 32 * 32)
-    assert "common size 300 x 200 is large" in raw.notes[0]
+    found = read_rows(tmp_path)
+    assert found.rows.shape == (2, 32 * 32)
+    assert "common size 300 x 200 is large" in found.notes[0]
 
 
 def test_the_form_of_training_is_used(folder, tmp_path_factory):
-    raw = read_raw(folder)
+    found = read_rows(folder)
     other = tmp_path_factory.mktemp("other")
     make(other, "x.png", (30, 30), colour=True)  # no sub-folders: rows to predict
-    rows = read_raw(other, like=raw.wanted())
-    assert rows.image == raw.image
+    rows = read_rows(other, like=found.requirements())
+    assert rows.image == found.image
     assert rows.y is None
     assert rows.rows.shape == (1, 64)
 
@@ -85,25 +85,25 @@ def test_the_form_of_training_is_used(folder, tmp_path_factory):
 def test_an_unreadable_image_is_named(folder):
     (folder / "dog" / "bad.png").write_bytes(b"not a png")
     with pytest.raises(InputError, match=r"dog/bad\.png cannot be read .*--skip-bad"):
-        read_raw(folder)
-    raw = read_raw(folder, skip_bad=True)
-    assert len(raw.rows) == 6
-    assert "1 unreadable images skipped: bad.png" in raw.notes[-1]
+        read_rows(folder)
+    found = read_rows(folder, ReadOptions(skip_bad=True))
+    assert len(found.rows) == 6
+    assert "1 unreadable images skipped: bad.png" in found.notes[-1]
 
 
 def test_a_cut_image_is_named(folder):
     whole = (folder / "dog" / "0.png").read_bytes()
     (folder / "dog" / "cut.png").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match=r"dog/cut\.png cannot be read"):
-        read_raw(folder)
+        read_rows(folder)
 
 
 def test_folders_that_hold_nothing(tmp_path):
     with pytest.raises(InputError, match="neither parquet files nor images"):
-        read_raw(tmp_path)
+        read_rows(tmp_path)
 
 
 def test_pillow_missing(folder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     with pytest.raises(InputError, match=r"pip install 'kway\[images\]'"):
-        read_raw(folder)
+        read_rows(folder)

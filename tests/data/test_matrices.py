@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from kway.data.features.features import Features
-from kway.data.features.numbers import moments
+from kway.data.features.numbers import column_moments
 from kway.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -76,7 +76,7 @@ def test_sparse():
 
 def test_moments_far_from_zero():
     X = RNG.normal(size=(10_000, 2)) * 1e-3 + 1e6
-    mean, spread = moments(X)
+    mean, spread = column_moments(X)
     np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(spread, X.std(axis=0), rtol=1e-6)
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kway.linear.losses.loss import LOSSES
+from kway.linear.losses import LOSSES
 from kway.neighbors import VOTES
 from kway.search import INDEXES, METRICS
 

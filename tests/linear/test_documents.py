@@ -6,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kway import LeastSquaresClassifier, LogisticClassifier, PerceptronClassifier, SoftmaxClassifier
 from kway.linear.classifier import LinearClassifier
-from kway.linear.losses.loss import LOSSES, Targets, sigmoid, softmax
+from kway.linear.losses import LOSSES, Targets, sigmoid, softmax
 from kway.linear.named import round_to_class
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.svm import SVC, LinearSVC
 
-from kway.compute.kernels import rounded as kernels
+from kway.compute.kernels import hinge_newton as kernels
 from kway.errors import CombinationError, NotSeparableError
-from kway.linear.losses.loss import LOSSES, Targets
+from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, check
@@ -18,7 +18,7 @@ from kway.linear.solvers.svm import dual, separable
 from kway.linear.solvers.svm import machine as margin
 from kway.linear.solvers.svm import newton_one_vs_all as rounded
 from kway.linear.solvers.svm.dual import Dual
-from kway.linear.solvers.svm.machine import best_bias
+from kway.linear.solvers.svm.machine import best_hinge_bias
 from kway.linear.solvers.svm.separable import least_violation
 
 HINGE = LOSSES["hinge"].columns
@@ -50,12 +50,12 @@ def overlapping(n=200, d=4, seed=0):
 def way(request, monkeypatch):
     """The solver's ways, which the size of a problem chooses between."""
     if request.param != "interior points":
-        monkeypatch.setattr(margin, "TINY", 0)
-        monkeypatch.setattr(margin, "SLOW", 400)
+        monkeypatch.setattr(margin, "INTERIOR_FIRST", 0)
+        monkeypatch.setattr(margin, "SLOW_SWEEPS", 400)
     if not request.param.startswith("newton"):
         monkeypatch.setattr(rounded, "NARROW", 0)
     if request.param == "newton on a part first":
-        monkeypatch.setattr(rounded, "LEAST", 10)
+        monkeypatch.setattr(rounded, "FEWEST", 10)
     if request.param == "rough start":
         monkeypatch.setattr(dual, "MANY", 0)
     return request.param
@@ -136,13 +136,13 @@ def test_csr_rows_and_float32_find_the_same(way):
 
 
 def test_the_seed_decides(monkeypatch):
-    monkeypatch.setattr(margin, "TINY", 0)
+    monkeypatch.setattr(margin, "INTERIOR_FIRST", 0)
     objective = problem(*overlapping(), 1e-3)
     np.testing.assert_array_equal(solve(objective, seed=1).theta, solve(objective, seed=1).theta)
 
 
 def test_stopping_short_is_reported(monkeypatch):
-    monkeypatch.setattr(margin, "TINY", 0)
+    monkeypatch.setattr(margin, "INTERIOR_FIRST", 0)
     found = solve(problem(*overlapping(), 1e-5), tol=1e-9, max_iter=2)
     assert not found.converged
     assert found.miss > 1e-9
@@ -197,11 +197,11 @@ def test_a_pass_gives_value_gradient_and_hessian(n):
 @pytest.mark.parametrize("ridge", [1e-2, 1e-4, 1e-6])
 def test_newton_alone_reaches_the_usual_tolerance(fit_intercept, ridge, monkeypatch):
     """With a class that no plane can tell from the others: its rows lie among theirs."""
-    monkeypatch.setattr(margin, "TINY", 0)
+    monkeypatch.setattr(margin, "INTERIOR_FIRST", 0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 6)).astype(np.float32) + 1
     y = np.where(rng.random(20_000) < 0.05, 2, (X[:, 0] + rng.normal(size=20_000) > 1).astype(np.int64))
-    machines = dual.start(problem(X, y, ridge, fit_intercept), Control(1000, 1e-3))
+    machines = dual.started_machines(problem(X, y, ridge, fit_intercept), Control(1000, 1e-3))
     assert [machine.sweeps for machine in machines] == [0, 0, 0]
     assert all(machine.gap <= 0.5e-3 * machine.best.value for machine in machines)
 
@@ -216,7 +216,7 @@ def test_best_bias_is_best(n, seed):
         return weight @ np.maximum(0, 1 - y * (f + b))
 
     turns = y - f
-    assert loss(best_bias(turns, y, weight)) <= min(loss(b) for b in turns) + 1e-12
+    assert loss(best_hinge_bias(turns, y, weight)) <= min(loss(b) for b in turns) + 1e-12
 
 
 # ---------------------------------------------------------------- hard margin

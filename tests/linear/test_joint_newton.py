@@ -5,14 +5,14 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.datasets import load_iris, load_wine
 
-from kway.linear.losses.loss import LOSSES, Targets
+from kway.linear.losses import LOSSES, Targets
+from kway.linear.losses.hinge import centred_kink
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.svm import newton_joint as joint_newton
 from kway.linear.solvers.svm.newton_joint import Valley
-from kway.linear.solvers.svm.smoothing import centred_kink
 
 HINGE = LOSSES["hinge"].joint
 
@@ -82,6 +82,6 @@ def test_nearly_separable_classes_take_few_steps(load, fit_intercept, monkeypatc
     assert found.converged
     assert found.n_iter < 200
     assert fit_intercept or not found.theta[:, -1].any()
-    monkeypatch.setattr(joint_newton, "MOST", 0)
+    monkeypatch.setattr(joint_newton, "MOST_NUMBERS", 0)
     other = LBFGS().solve(objective, objective.zeros(), Control(300))
     assert objective.value(found.theta) <= objective.value(other.theta) * (1 + 1e-3)

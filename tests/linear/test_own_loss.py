@@ -1,12 +1,16 @@
-"""A loss written in Python (kind OWN) gives what the compiled one gives, by every solver that could take it."""
+"""A loss written in Python gives what the compiled one gives by every solver, however little it says of itself."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
 
 from kway import LinearClassifier
-from kway.linear.losses.loss import LOSSES, OWN, Forms, Loss, sigmoid, softmax
+from kway.linear.losses import LOSSES, Aims, Forms, Loss, Targets, sigmoid, softmax
+from kway.linear.objective.objective import Objective
+from kway.linear.penalties import Penalty
+from kway.linear.solvers.power_method import largest_bend
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,36 @@ class Joint(Loss):
         return softmax(scores) * (1 - softmax(scores))
 
 
+@dataclass(frozen=True)
+class Distance(Loss):
+    """factor ||Y - f||^2: all classes at once, and not the same after a shift of all scores."""
+
+    factor: float = 1.0
+
+    def value_gradient(self, scores, targets, gradient=None):
+        miss = scores - np.eye(scores.shape[1], dtype=scores.dtype)[targets.codes]
+        value = self.factor * np.square(miss, dtype=np.float64).sum(axis=1)
+        gradient = np.empty_like(scores) if gradient is None else gradient
+        gradient[...] = 2 * self.factor * miss
+        return value, gradient
+
+
+DISTANCES = {
+    "distance": {},
+    "frank distance": {"convex": True, "couples": False, "label_free_curvature": True, "bend": 2.0},
+    "squared distance": {"aims": Aims(own=1.0, other=0.0)},
+}
+
+
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
-    forms = Forms(Columns("own logistic", OWN, joint=False, curvature=0.25), Joint("own softmax", OWN, joint=True))
+    forms = Forms(Columns("own logistic", joint=False, smooth=True), Joint("own softmax", joint=True, smooth=True))
     monkeypatch.setitem(LOSSES, "own", forms)
+    steep = Distance("steep", joint=True, smooth=True, factor=300.0)
+    monkeypatch.setitem(LOSSES, "steep", Forms(steep, steep))
+    for name, facts in DISTANCES.items():
+        distance = Distance(name, joint=True, smooth=True, **facts)
+        monkeypatch.setitem(LOSSES, name, Forms(distance, distance))
 
 
 def rows_of(n_classes, dtype, d=60):  # wide enough for the fused kernel
@@ -73,3 +103,39 @@ def test_an_epoch_of_sgd_is_the_compiled_losss(batch_size):
         for loss in ("own", "softmax")
     )
     np.testing.assert_allclose(mine.coef_, theirs.coef_, atol=1e-10)
+
+
+@pytest.mark.parametrize("loss", DISTANCES)
+@pytest.mark.parametrize("solver", ["auto", "lbfgs", "proximal"])
+@pytest.mark.parametrize("shape", [(300, 8), (4000, 8), (300, 60)])  # small, from a sample, wide
+def test_a_joint_loss_that_moves_with_a_shift_ends_at_least_squares(loss, solver, shape):
+    rng = np.random.default_rng(1)
+    y = rng.integers(3, size=shape[0])
+    X = rng.normal(size=shape) + np.eye(3, shape[1])[y] + 2
+    mine = LinearClassifier(loss, alpha=0.05, solver=solver, tol=1e-9, max_iter=20_000).fit(X, y)
+    theirs = Ridge(alpha=shape[0] * 0.05 / 2).fit(X, np.eye(3)[y])
+    assert mine.solver_ == ({"squared distance": "least-squares"}.get(loss, "lbfgs") if solver == "auto" else solver)
+    np.testing.assert_allclose(mine.coef_, theirs.coef_, atol=1e-4)
+    np.testing.assert_allclose(mine.intercept_, theirs.intercept_, atol=1e-3)
+
+
+def test_an_own_loss_with_zeros_ends_where_the_compiled_one_does():
+    X, y = rows_of(4, np.float64, d=12)
+    mine, theirs = (LinearClassifier(loss, "l1", alpha=0.02, tol=1e-7).fit(X, y) for loss in ("distance", "squared"))
+    assert mine.objective_ == pytest.approx(theirs.objective_, rel=1e-5)
+    assert (mine.coef_ == 0).sum() > 5
+
+
+@pytest.mark.parametrize("batch_size", [1, 16])
+def test_sgd_takes_its_steps_from_the_bend_of_the_loss(batch_size):
+    X, y = rows_of(4, np.float64, d=12)
+    optimum = LinearClassifier("steep", alpha=0.02, tol=1e-8).fit(X, y).objective_
+    by_chance = LinearClassifier("steep", alpha=0.02, solver="sgd", batch_size=batch_size, random_state=0, tol=1e-4)
+    assert optimum <= by_chance.fit(X, y).objective_ < 1.05 * optimum
+
+
+def test_a_bend_not_declared_is_found_from_the_slopes():
+    X, y = rows_of(4, np.float64, d=12)
+    for name, bend in (("steep", 600.0), ("own", 0.5), ("frank distance", 2.0)):
+        objective = Objective(X, Targets(y), 4, LOSSES[name].joint, Penalty())
+        assert largest_bend(objective) == pytest.approx(bend, rel=0.15)

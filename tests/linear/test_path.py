@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import log_loss
 
 from kway.linear.classifier import LinearClassifier
-from kway.linear.losses.loss import LOSSES
+from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
 from kway.select.folds import fold_numbers
 

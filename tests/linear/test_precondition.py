@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from kway.linear.losses.loss import LOSSES, Targets, softmax
+from kway.linear.losses import LOSSES, Targets, softmax
 from kway.linear.objective.curvature import mean_squares
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.preconditioners import moments as precondition
 from kway.linear.solvers.preconditioners.factors import Diagonal, centred
-from kway.linear.solvers.preconditioners.moments import moments, newton, quick_moments, safe_inverse, sample_rows
+from kway.linear.solvers.preconditioners.moments import moments, newton_factor, quick_moments, safe_inverse, sample_rows
 
 RIDGE = 0.05
 
@@ -65,7 +65,7 @@ def test_newton_is_the_inverse_hessian():
     objective = problem()
     theta = centred(np.random.default_rng(3).standard_normal((4, 8)) * 0.2)
     gradient = centred(np.random.default_rng(2).standard_normal((4, 8)))
-    step = newton(objective, theta)(gradient)
+    step = newton_factor(objective, theta)(gradient)
     h = 1e-6
     _, up = objective.value_gradient(theta + h * step)
     _, down = objective.value_gradient(theta - h * step)
@@ -75,7 +75,7 @@ def test_newton_is_the_inverse_hessian():
 def test_newton_weighs_rows():
     objective = problem(weight=np.random.default_rng(1).random(300) * 2)
     assert softmax(np.zeros((1, 4)))[0, 0] == 0.25
-    step = newton(objective, objective.zeros())(centred(np.eye(4, 8)))
+    step = newton_factor(objective, objective.zeros())(centred(np.eye(4, 8)))
     _, up = objective.value_gradient(1e-6 * step)
     _, down = objective.value_gradient(-1e-6 * step)
     np.testing.assert_allclose((up - down) / 2e-6, centred(np.eye(4, 8)), atol=1e-5)

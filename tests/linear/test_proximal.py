@@ -12,13 +12,14 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.linear_model import LogisticRegression
 
 from kway import datasets
-from kway.compute.kernels.coordinate import descend
-from kway.linear.losses.loss import LOSSES, Targets
+from kway.compute.kernels.coordinate import minimise_model
+from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.preconditioners import local_models as metric
-from kway.linear.solvers.proximal import Proximal, Run, gap
+from kway.linear.solvers.point import Point
+from kway.linear.solvers.preconditioners import local_models
+from kway.linear.solvers.proximal import Proximal, duality_gap
 
 SMOOTH = [name for name, forms in LOSSES.items() if forms.joint.smooth and name != "logistic"]
 
@@ -62,7 +63,7 @@ def test_descend_minimises_its_model(d, ridge, lasso, seed):
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(d + 4, d + 1))
     M, g, v = root.T @ root / d + 0.1 * np.eye(d + 1), rng.normal(size=d + 1), rng.normal(size=d + 1)
-    u, fall = descend(M, g, v, ridge, lasso, d, 20000, 1e-28)
+    u, fall = minimise_model(M, g, v, ridge, lasso, d, 20000, 1e-28)
 
     def model(x):
         step = x - v
@@ -165,8 +166,8 @@ def test_the_gap_bounds_the_excess_anywhere(loss, penalty, spread):
     rng = np.random.default_rng(0)
     for _ in range(5):
         theta = best + spread * rng.normal(size=best.shape) * [*np.ones(objective.d), 0]
-        point = Run(objective, Control()).evaluate(theta)
-        assert gap(objective, point) >= objective.value(theta) - objective.value(best)
+        point = Point.at(objective, theta)
+        assert duality_gap(objective, point) >= objective.value(theta) - objective.value(best)
 
 
 def test_stopping_short_is_reported():
@@ -204,7 +205,7 @@ def test_the_diagonal_metric_finds_the_same(sparse, monkeypatch):
     X[np.abs(X) < 0.5] = 0
     expected = problem(X, y, Penalty(1e-3, 1e-2)).value(solve(problem(X, y, Penalty(1e-3, 1e-2)), 1e-12).theta)
     if not sparse:
-        monkeypatch.setattr(metric, "MOST_FEATURES", 5)
+        monkeypatch.setattr(local_models, "MOST_MODEL_FEATURES", 5)
     objective = problem(sp.csr_array(X) if sparse else X, y, Penalty(1e-3, 1e-2))
     found = solve(objective, 1e-7)
     assert found.converged
@@ -217,7 +218,7 @@ def test_sampled_metrics_find_the_same(monkeypatch):
     X[5, 3] = 1  # a feature that a sample misses
     objective = problem(X, y, Penalty(lasso=1e-3))
     sampled = solve(objective, 1e-8)
-    monkeypatch.setattr(metric, "SAMPLE", 10**6)
+    monkeypatch.setattr(local_models, "SAMPLE", 10**6)
     assert objective.value(sampled.theta) == pytest.approx(objective.value(solve(objective, 1e-10).theta), rel=1e-8)
 
 

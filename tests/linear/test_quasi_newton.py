@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kway.linear.solvers import quasi_newton
-from kway.linear.solvers.quasi_newton import Pairs, Point
+from kway.linear.solvers.point import Point
+from kway.linear.solvers.quasi_newton import Pairs
 
 R, D = 3, 5
 
@@ -22,7 +23,7 @@ def points(order, ridge=0.0, n=9, seed=0):
     for _ in range(n):
         theta = np.asarray(rng.standard_normal((R, D)), order=order)
         gradient = np.asarray((hessian @ theta.ravel()).reshape(R, D) + penalty * theta, order=order)
-        out.append(Point(theta, 0.0, gradient))
+        out.append(Point(theta, 0.0, gradient, 0.0))
     return out
 
 
@@ -69,6 +70,6 @@ def test_a_change_of_the_ridge_is_exact(order):
 def test_a_step_without_curvature_is_not_kept():
     one, other = points("C")[:2]
     pairs = Pairs()
-    pairs.add(one, Point(other.theta, 0.0, one.gradient - (other.theta - one.theta)))
+    pairs.add(one, Point(other.theta, 0.0, one.gradient - (other.theta - one.theta), 0.0))
     assert len(pairs) == 0
     np.testing.assert_array_equal(pairs.direction(one.gradient, lambda g: 2 * g), 2 * one.gradient)

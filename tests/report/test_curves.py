@@ -139,13 +139,6 @@ def test_reliability_draws_the_bins_and_their_ece():
     assert [bar.get_height() for bar in lower.patches] == [g.sum() for g in groups]
 
 
-def test_a_calibrated_model_has_a_small_ece_and_ends_belong_to_bins():
-    rng = np.random.default_rng(1)
-    p = rng.random(200_000)
-    assert scores.reliability_bins(p, rng.random(200_000) < p).ece < 0.01
-    assert scores.reliability_bins([0.0, 1.0], [0, 1], bins=4).counts.tolist() == [1, 0, 0, 1]
-
-
 def test_reliability_needs_a_value_a_row():
     with pytest.raises(InputError, match="one value a row"):
         scores.reliability([0.5, 0.6], [1])

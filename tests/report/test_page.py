@@ -7,11 +7,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from kway.report.mistakes import find_mistakes, in_words, picture_shape
+from kway.data.reading import ReadOptions
+from kway.report.mistakes import find_mistakes, picture_shape, rows_in_words
 from kway.report.page import write_page
 from kway.report.pictures import _drawn_folds, pictures
 from kway.select.job import Wishes, run_job
-from kway.select.split import read_parts
+from kway.select.train_test import read_parts
 
 WISHES = Wishes(["softmax", "neighbors", "centroid"])
 
@@ -55,7 +56,7 @@ def test_the_page_is_whole_and_needs_nothing_else(digits, tmp_path):
     linked = set(re.findall('<a href="#(.*?)"', text))
     assert linked == set(reader.ids)
     assert "<script" not in text
-    assert f"{100 * digits.judged.scores.accuracy:.1f}\N{NO-BREAK SPACE}%" in text
+    assert f"{100 * digits.evaluation.scores.accuracy:.1f}\N{NO-BREAK SPACE}%" in text
     assert "the folds of the comparison share them" in text
     assert "kway fit digits" in text
     assert "could not be drawn" not in text
@@ -67,8 +68,8 @@ def test_the_page_is_whole_and_needs_nothing_else(digits, tmp_path):
 def test_mistakes_are_the_surest_with_their_nearest_rows(digits):
     assert picture_shape(digits) == (28, 28)
     found = find_mistakes(digits, most=3, k=2)
-    wrong = digits.judged.predicted != digits.parts.test_y
-    assert found[0].confidence == pytest.approx(digits.judged.confidence[wrong].max())
+    wrong = digits.evaluation.predicted != digits.parts.test_y
+    assert found[0].confidence == pytest.approx(digits.evaluation.confidence[wrong].max())
     assert [m.confidence for m in found] == sorted((m.confidence for m in found), reverse=True)
     for mistake in found:
         assert mistake.true != mistake.predicted
@@ -82,7 +83,7 @@ def test_words_from_the_data_are_escaped(tmp_path):
         label = "<i>" if i % 2 else "a&b"
         lines.append(f"{i % 2 + rng.normal() / 2:.3f},some <u>words</u> {i % 7},{label}")
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    found = run_job(read_parts(str(tmp_path / "t.csv"), "<b>y"), Wishes(["softmax"]))
+    found = run_job(read_parts(str(tmp_path / "t.csv"), ReadOptions("<b>y")), Wishes(["softmax"]))
     write_page(tmp_path / "r.html", found, WISHES, "kway fit '<script>'")
     text = (tmp_path / "r.html").read_text()
     for bad in ("<i>", "<u>", "<script>", "<b>"):
@@ -129,5 +130,5 @@ def test_nothing_half_written(digits, tmp_path, monkeypatch):
 
 
 def test_rows_in_words():
-    assert in_words(np.array([[1.0, 2.5]])) == ["1, 2.5"]
-    assert re.fullmatch(r"0, 0, 0, 0, 0, 0, \.\.\.", in_words(np.zeros((1, 9)))[0])
+    assert rows_in_words(np.array([[1.0, 2.5]])) == ["1, 2.5"]
+    assert re.fullmatch(r"0, 0, 0, 0, 0, 0, \.\.\.", rows_in_words(np.zeros((1, 9)))[0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kway.data.datasets.post_offices import embedded
+from kway.datasets import load
 from kway.errors import InputError
 from kway.neighbors import CentroidClassifier, NeighborsClassifier
 from kway.report.regions import decision_regions, grid_over, landmark_cells, neighbor_regions
@@ -36,7 +36,7 @@ def test_every_k_and_metric_has_a_panel(clouds):
 
 def test_pictures_are_drawn_without_a_display(clouds, tmp_path):
     decision_regions(CentroidClassifier().fit(*clouds), *clouds, resolution=30).savefig(tmp_path / "regions.png")
-    landmark_cells(embedded().points[::20], n_landmarks=12, query=(40.7, -74.0), probes=2).savefig(
+    landmark_cells(load("post-offices").x_train[::20], n_landmarks=12, query=(40.7, -74.0), probes=2).savefig(
         tmp_path / "cells.png"
     )
     assert (tmp_path / "regions.png").stat().st_size > 5_000
@@ -44,7 +44,7 @@ def test_pictures_are_drawn_without_a_display(clouds, tmp_path):
 
 
 def test_the_map_says_how_many_places_a_query_looks_at():
-    figure = landmark_cells(embedded().points[::20], n_landmarks=12, query=(40.7, -74.0), probes=12)
+    figure = landmark_cells(load("post-offices").x_train[::20], n_landmarks=12, query=(40.7, -74.0), probes=12)
     said = [text.get_text() for text in figure.texts]
     assert said == ["1,500 places in the cells of 12 landmarks", "the query looks into 12 cells: 1,500 places"]
 

@@ -5,15 +5,16 @@ import time
 import numpy as np
 import pytest
 
+from kway.progress import stage, watched
 from kway.select.clock import Clock
-from kway.select.compare import PATIENCE, compare
-from kway.select.families import Neighbors, Plain
-from kway.select.scans import Data, Scan
+from kway.select.compare import FAMILY_PATIENCE, compare
+from kway.select.families import NeighborsFamily, PlainFamily
+from kway.select.scans import FoldedRows, Scan
 
 STEP = 0.02  # seconds of a fit of Slow
 
 
-class Slow(Plain):
+class Slow(PlainFamily):
     """A family whose fits take STEP each and are all alike."""
 
     def scan(self, data, which, clock):
@@ -47,15 +48,15 @@ def test_a_piece_that_does_not_fit_is_refused_and_a_smaller_one_is_not():
 
 def test_the_pace_is_that_of_the_last_fit():
     clock = Clock(1.0)
-    heard = []
-    clock.heard = lambda done, fits: heard.append((done, fits))
-    stop = clock.pace(7)
-    assert not stop()
-    time.sleep(0.4)
-    assert not stop()
-    time.sleep(0.4)
-    assert stop()  # 0.2 s are left, and a fit takes 0.4
-    assert heard == [(0, 7), (1, 7), (2, 7)]
+    told = []
+    with watched(told.append), stage("fold 1", 0, 2):
+        stop = clock.pace(7)
+        assert not stop()
+        time.sleep(0.4)
+        assert not stop()
+        time.sleep(0.4)
+        assert stop()  # 0.2 s are left, and a fit takes 0.4
+    assert [news.what for news in told[1:]] == [f"fold 1, fit {i} of 7" for i in (1, 2, 3)]
 
 
 def test_the_comparison_leaves_time_for_the_end():
@@ -72,21 +73,21 @@ def test_the_comparison_leaves_time_for_the_end():
 def test_a_search_that_would_take_too_long_is_not_begun(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(3000, 8)), rng.integers(0, 2, 3000)
-    monkeypatch.setattr(Data, "pairs", lambda _: 1e12)
-    monkeypatch.setattr(Neighbors, "_estimate", lambda *_: 1e6)
+    monkeypatch.setattr(FoldedRows, "pairs", lambda _: 1e12)
+    monkeypatch.setattr(NeighborsFamily, "_estimate", lambda *_: 1e6)
     found = compare(X, y, ["centroid", "neighbors"], budget=3600)
     assert found.problems == {"neighbors": "the time was up"}
     assert not found.finished
     found = compare(X, y)
-    assert f"{PATIENCE:.0f} s were over" in found.problems["neighbors"]
+    assert f"{FAMILY_PATIENCE:.0f} s were over" in found.problems["neighbors"]
     assert found.finished  # as far as anybody asked for
 
 
 def test_the_estimate_of_a_search_is_near_what_it_takes():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6000, 40)).astype(np.float32)
-    data = Data(X, rng.integers(0, 3, 6000), np.arange(6000) % 5, {})
-    family = Neighbors("neighbors", "euclidean")
+    data = FoldedRows(X, rng.integers(0, 3, 6000), np.arange(6000) % 5, {})
+    family = NeighborsFamily("neighbors", "euclidean")
     family.scan(data, [0], Clock())  # compiled
     data.kept.clear()
     told = family._estimate(data, 50)
@@ -100,8 +101,8 @@ def test_metrics_that_agree_are_not_all_run():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 8))
     y, folds = np.arange(50) % 2, np.arange(50) % 5
-    plain = Data(X, y, folds, {})
-    unit = Data(X / np.linalg.norm(X, axis=1, keepdims=True), y, folds, {})
+    plain = FoldedRows(X, y, folds, {})
+    unit = FoldedRows(X / np.linalg.norm(X, axis=1, keepdims=True), y, folds, {})
     assert FAMILIES["neighbors"].idle(plain) == ""
     assert "length 1" in FAMILIES["neighbors"].idle(unit)
     found = compare(unit.X, y)
@@ -110,7 +111,7 @@ def test_metrics_that_agree_are_not_all_run():
     assert compare(unit.X, y, ["neighbors"]).best.model == "neighbors"  # asked for by name
     from scipy.sparse import csr_matrix
 
-    assert "sparse" in FAMILIES["neighbors-manhattan"].idle(Data(csr_matrix(X), y, folds, {}))
+    assert "sparse" in FAMILIES["neighbors-manhattan"].idle(FoldedRows(csr_matrix(X), y, folds, {}))
 
 
 @pytest.mark.parametrize("budget", [None, 1e-9])
@@ -118,7 +119,7 @@ def test_the_temperature_of_one_split_belongs_to_the_model_of_all_rows(budget, t
     """Where time is short one fit on part of the rows gives the temperature; the model saved is that of all rows."""
     import kway
     from kway.select.job import Wishes, run_job
-    from kway.select.split import read_parts
+    from kway.select.train_test import read_parts
 
     found = run_job(read_parts("wine"), Wishes(["softmax"], alpha=0.01, budget=budget))
     alone = kway.SoftmaxClassifier(alpha=0.01, random_state=0).fit(found.X, found.parts.y)

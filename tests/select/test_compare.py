@@ -8,9 +8,9 @@ from sklearn.model_selection import cross_val_score
 from kway.errors import InputError
 from kway.select.clock import Clock
 from kway.select.compare import compare
-from kway.select.families import FAMILIES, Linear
+from kway.select.families import FAMILIES, LinearFamily
 from kway.select.folds import fold_numbers, split_test
-from kway.select.scans import Data
+from kway.select.scans import FoldedRows
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +114,8 @@ def test_no_fold_learns_from_the_rows_it_is_scored_on():
     """With hardly a penalty a start from another fold's weights, which have seen these rows, shows in the score."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 600)), rng.integers(0, 4, 300)
-    family = Linear("softmax", "SoftmaxClassifier", "softmax", alphas=(1e-7,))
-    data = Data(X, y, np.arange(300) % 5, {})
+    family = LinearFamily("softmax", "SoftmaxClassifier", "softmax", alphas=(1e-7,))
+    data = FoldedRows(X, y, np.arange(300) % 5, {})
     together = family.scan(data, [0, 1, 2, 3, 4], Clock()).accuracy
     alone = [family.scan(data._replace(kept={}), [fold], Clock()).accuracy[0] for fold in range(5)]
     np.testing.assert_array_equal(together, alone)

@@ -6,13 +6,14 @@ import pyarrow.csv
 import pytest
 
 import kway
+from kway.data.reading import ReadOptions
 from kway.errors import InputError
 from kway.select.clock import Clock
 from kway.select.compare import compare
-from kway.select.families import Linear
+from kway.select.families import LinearFamily
 from kway.select.job import Wishes, compare_parts, families_of, run_job
-from kway.select.scans import Data
-from kway.select.split import read_parts
+from kway.select.scans import FoldedRows
+from kway.select.train_test import read_parts
 
 
 def write(path, n=240, seed=0, **more):
@@ -33,10 +34,10 @@ def write(path, n=240, seed=0, **more):
 
 def test_a_table_end_to_end(tmp_path):
     write(tmp_path / "t.csv")
-    parts = read_parts(str(tmp_path / "t.csv"), "kind")
+    parts = read_parts(str(tmp_path / "t.csv"), ReadOptions("kind"))
     assert (parts.n, len(parts.test_y)) == (192, 48)
     found = run_job(parts, Wishes(["softmax", "neighbors", "centroid"]))
-    scores = found.judged.scores
+    scores = found.evaluation.scores
     assert scores.accuracy > 0.8 > found.baselines["majority class"] + 0.2
     assert scores.low < scores.accuracy < scores.high
     assert found.runner_up is not None
@@ -53,31 +54,34 @@ def test_nothing_is_learned_from_test_rows(tmp_path):
     write(tmp_path / "a.csv", 60, seed=1)
     write(tmp_path / "b.csv", 60, seed=2)
     wishes = Wishes(["softmax", "centroid"])
-    a, b = (run_job(read_parts(str(tmp_path / "t.csv"), "kind", str(tmp_path / f)), wishes) for f in ("a.csv", "b.csv"))
+    a, b = (
+        run_job(read_parts(str(tmp_path / "t.csv"), ReadOptions("kind"), str(tmp_path / f)), wishes)
+        for f in ("a.csv", "b.csv")
+    )
     assert a.comparison.records()[0]["fold_accuracy"] == b.comparison.records()[0]["fold_accuracy"]
     np.testing.assert_array_equal(a.X, b.X)
     assert a.temperature == b.temperature
-    assert a.judged.scores.rows == 60
-    np.testing.assert_array_equal(a.model.predict(b.parts.test_rows), b.judged.predicted)
+    assert a.evaluation.scores.rows == 60
+    np.testing.assert_array_equal(a.model.predict(b.parts.test_rows), b.evaluation.predicted)
 
 
 def test_groups_and_order_are_kept(tmp_path):
     write(tmp_path / "t.csv", who=lambda rng, y: rng.integers(0, 30, len(y)), day=lambda rng, y: np.arange(len(y)))
     path = str(tmp_path / "t.csv")
-    parts = read_parts(path, "kind", group="who")
+    parts = read_parts(path, ReadOptions("kind", group="who"))
     assert "who" not in parts.rows.column_names
     found = run_job(parts, Wishes(["softmax", "neighbors"]))
     folds = found.comparison.folds
     assert all(len(set(folds[parts.groups == g])) == 1 for g in np.unique(parts.groups))
     assert found.model.estimator_.cv == "prefit"  # and no row numbers in the model file
     found.model.save(tmp_path / "m.kway")
-    np.testing.assert_array_equal(kway.load(tmp_path / "m.kway").predict(parts.test_rows), found.judged.predicted)
-    parts = read_parts(path, "kind", order="day")
+    np.testing.assert_array_equal(kway.load(tmp_path / "m.kway").predict(parts.test_rows), found.evaluation.predicted)
+    parts = read_parts(path, ReadOptions("kind", order="day"))
     assert parts.how == "the last fifth of the rows in order"
     found = run_job(parts, Wishes(["neighbors", "softmax", "centroid"]))
     assert set(found.comparison.folds) == {-1, 0}
     assert parts.order[found.comparison.folds == 0].min() > parts.order[found.comparison.folds == -1].max()
-    assert found.judged.scores.accuracy > 0.7
+    assert found.evaluation.scores.accuracy > 0.7
 
 
 def test_alpha_and_families_as_wished():
@@ -92,14 +96,14 @@ def test_alpha_and_families_as_wished():
 def test_one_group_cannot_be_split(tmp_path):
     write(tmp_path / "t.csv", who=lambda rng, y: np.zeros(len(y), int))
     with pytest.raises(InputError, match="all rows are of one group"):
-        read_parts(str(tmp_path / "t.csv"), "kind", group="who")
+        read_parts(str(tmp_path / "t.csv"), ReadOptions("kind", group="who"))
 
 
 def test_costly_rows_leave_out_what_softmax_stands_for(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 4)), np.repeat([0, 1, 2], 40)
     X[np.arange(120), y] += 2
-    monkeypatch.setattr(Data, "pass_seconds", lambda self: 9.0)
+    monkeypatch.setattr(FoldedRows, "pass_seconds", lambda self: 9.0)
     found = compare(X, y, n_folds=3, curves=True)
     assert "ask by name" in found.idle["svm"]
     scan = found.scans["softmax"]
@@ -112,9 +116,9 @@ def test_costly_rows_leave_out_what_softmax_stands_for(monkeypatch):
 def test_alphas_follow_the_units():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(90, 3)), np.repeat([0, 1, 2], 30)
-    family = Linear("softmax", "SoftmaxClassifier", "softmax")
+    family = LinearFamily("softmax", "SoftmaxClassifier", "softmax")
     folds = np.arange(90) % 3
-    one, other = (family.scan(Data(X * u, y, folds, {}), [0], Clock()) for u in (1.0, 1000.0))
+    one, other = (family.scan(FoldedRows(X * u, y, folds, {}), [0], Clock()) for u in (1.0, 1000.0))
     for a, b in zip(one.settings, other.settings):
         assert b["alpha"] == pytest.approx(1e6 * a["alpha"])
     np.testing.assert_allclose(one.accuracy, other.accuracy, atol=0.04)
@@ -130,12 +134,12 @@ def test_neighbours_are_also_tried_without_the_text(tmp_path):
     text = [" ".join(rng.choice(words, 4)) for _ in range(n)]
     table = pa.table({"u": radius * np.cos(angle), "v": radius * np.sin(angle), "note": text, "ring": y})
     pa.csv.write_csv(table, tmp_path / "t.csv")
-    found = run_job(read_parts(str(tmp_path / "t.csv"), "ring"), Wishes())
+    found = run_job(read_parts(str(tmp_path / "t.csv"), ReadOptions("ring")), Wishes())
     assert found.best.standing.model.endswith("-no-text")
-    assert found.judged.scores.accuracy > 0.9
+    assert found.evaluation.scores.accuracy > 0.9
     assert {line.standing.model for line in found.lines} >= {"softmax", "neighbors", "neighbors-no-text"}
     assert found.runner_up is not None
     found.model.save(tmp_path / "m.kway")
     again = kway.load(tmp_path / "m.kway")
     rows = found.parts.test_rows.drop_columns(["note"])
-    np.testing.assert_array_equal(again.predict(rows), found.judged.predicted)
+    np.testing.assert_array_equal(again.predict(rows), found.evaluation.predicted)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 import kway
-from kway.data.datasets.post_offices import embedded
-from kway.neighbors.post_office import HOBOKEN
 from kway.report import figures
 from pictures.linear import digits
+
+HOBOKEN = (40.74627, -74.02431)  # on the Hudson, between New Jersey and Manhattan
 
 
 def regions() -> Any:
@@ -59,4 +59,6 @@ def folds() -> Any:
 
 def cells() -> Any:
     """Post offices of the north-east in the cells of landmarks, and the four cells that the query looks into."""
-    return figures.landmark_cells(embedded().points, 250, HOBOKEN, box=(-81.0, -69.0, 38.0, 44.0))
+    return figures.landmark_cells(
+        kway.datasets.load("post-offices").x_train, 250, HOBOKEN, box=(-81.0, -69.0, 38.0, 44.0)
+    )

@@ -30,7 +30,6 @@ app.command()(predict.predict)
 app.command()(evaluate.evaluate)
 app.command()(info.info)
 app.command()(neighbors.neighbors)
-app.command("post-office")(neighbors.post_office)
 app.command()(bench.bench)
 app.add_typer(data.app, name="data")
 

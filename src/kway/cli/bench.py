@@ -10,22 +10,27 @@ from typing import Annotated, Any
 import typer
 
 import kway
-from kway.cli.output import Json, emit_json, safe, say
+from kway.cli.options import JsonOption
+from kway.cli.output import emit_json, safe, say
 
-Targets = Annotated[list[str] | None, typer.Argument(help="What to measure: T1, T4b, ... or ladder; else every T.")]
-Only = Annotated[list[str] | None, typer.Option("--only", help="The same as naming it: --only T1.", metavar="TARGET")]
+TargetsArgument = Annotated[
+    list[str] | None, typer.Argument(help="What to measure: T1, T4b, ... or ladder; else every T.")
+]
+OnlyOption = Annotated[
+    list[str] | None, typer.Option("--only", help="The same as naming it: --only T1.", metavar="TARGET")
+]
 
 
 def bench(
-    targets: Targets = None,
-    only: Only = None,
+    targets: TargetsArgument = None,
+    only: OnlyOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small data, two rounds: under two minutes.")] = False,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Runs of each contestant, interleaved.")] = 5,
     memory: Annotated[
         bool, typer.Option("--memory/--no-memory", help="Also the peak memory, each contestant in its own process.")
     ] = True,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results.", metavar="FOLDER")] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Measure kway beside other libraries on the same work, in interleaved rounds."""
     from kway.errors import InputError

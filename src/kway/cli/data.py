@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway.cli.output import Json, emit_json, safe, say, show_table
+from kway.cli.options import JsonOption, reads_data
+from kway.cli.output import emit_json, safe, say, show_table
 
 if TYPE_CHECKING:
     from kway.data.datasets.dataset import Dataset
+    from kway.data.reading import LabelledRows, ReadOptions
 
 app = typer.Typer(help="Known data sets: list them, or write one to a file.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_sets(json: Json = False) -> None:
+def list_sets(json: JsonOption = False) -> None:
     """List the sets that DATA can name here."""
     from kway.data.datasets import catalog
 
-    sets = [_about(name, catalog.load(name)) for name in catalog.names()]
+    sets = [_about_set(name, catalog.load(name)) for name in catalog.names()]
     if json:
         emit_json({"sets": sets})
         return
@@ -30,51 +32,63 @@ def list_sets(json: Json = False) -> None:
 
 
 @app.command()
+@reads_data
 def export(
-    name: Annotated[str, typer.Argument(help="A known set.")],
+    name: Annotated[str, typer.Argument(help="A known set, or a file to write in another format.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="csv, csv.gz, parquet or npz.")],
+    reading: ReadOptions,
     part: Annotated[str, typer.Option("--part", help="train, test or all (npz always holds both).")] = "all",
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Write a set to a file, the label in the column `target`."""
-    from kway.data.sources import numeric as source
+    from kway.data.number_rows import number_rows
+    from kway.data.reading import read_rows
     from kway.data.sources.writing import write_columns, write_npz
 
-    data = source.read(name)
+    found = read_rows(name, reading)
     if out.name.lower().endswith(".npz"):
-        arrays = {"x_train": data.x_train, "y_train": data.y_train, "x_test": data.x_test, "y_test": data.y_test}
+        found = number_rows(found)
+        arrays = {"x_train": found.rows, "y_train": found.y, "x_test": found.test_rows, "y_test": found.test_y}
         write_npz(out, **{k: v for k, v in arrays.items() if v is not None})
     else:
-        write_columns(columns_of(data, part), out)
+        write_columns(columns_of(found, part), out)
     if json:
         emit_json({"name": name, "out": str(out), "bytes": out.stat().st_size})
     else:
         say(f"Wrote {safe(name)} to {safe(out)} ({out.stat().st_size:,} bytes).")
 
 
-def columns_of(data: Dataset, part: str) -> dict[str, Any]:
+def columns_of(found: LabelledRows, part: str) -> dict[str, Any]:
     """The set as columns: its features by name (x0, x1, ... where they have none) and `target`."""
     import numpy as np
 
     from kway.errors import InputError
 
-    parts = {"train": [(data.x_train, data.y_train)], "test": [(data.x_test, data.y_test)]}
+    parts = {"train": [(found.rows, found.y)], "test": [(found.test_rows, found.test_y)]}
     parts["all"] = parts["train"] + parts["test"]
     if part not in parts:
         raise InputError(f"no part {part!r}; it may be {', '.join(parts)}")
-    some = [(x, y) for x, y in parts[part] if x is not None]
+    some = [(rows, y) for rows, y in parts[part] if rows is not None]
     if not some:
-        raise InputError(f"{data.name} has no {part} part")
-    x = np.concatenate([x for x, _ in some])  # (n, d)
-    names = data.feature_names or tuple(f"x{j}" for j in range(x.shape[1]))
-    columns: dict[str, Any] = {name: x[:, j] for j, name in enumerate(names)}
+        raise InputError(f"{found.name} has no {part} part")
+    each = [_by_name(rows, found.feature_names) for rows, _ in some]
+    columns = {name: np.concatenate([rows[name] for rows in each]) for name in each[0]}
     labels = [y for _, y in some if y is not None]
-    if labels:
-        columns["target"] = np.concatenate(labels)
-    return columns
+    return {**columns, "target": np.concatenate(labels)} if labels else columns
 
 
-def _about(name: str, data: Dataset) -> dict[str, Any]:
+def _by_name(rows: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """Columns of a table, or of a matrix by these names."""
+    from kway.errors import InputError
+
+    if hasattr(rows, "column_names"):
+        return {name: rows.column(name).to_numpy() for name in rows.column_names}
+    if hasattr(rows, "tocsr"):
+        raise InputError(f"sparse rows of {rows.shape[1]:,} columns are not written as a table; keep the libsvm file")
+    return {name: rows[:, j] for j, name in enumerate(names or (f"x{j}" for j in range(rows.shape[1])))}
+
+
+def _about_set(name: str, data: Dataset) -> dict[str, Any]:
     import numpy as np
 
     x = data.x_train

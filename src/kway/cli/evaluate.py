@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from kway.cli.options import AskedArgument, JsonOption, ModelArgument, MovedOption, reads_data
+from kway.cli.output import emit_json, number, safe, say, show_table
 
-from kway.cli.output import Json, Moved, Target, emit_json, number, safe, say, show_table
+if TYPE_CHECKING:
+    from kway.data.reading import ReadOptions
 
 _MOST_CLASSES = 20  # lines of the table for people
 
 
+@reads_data
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A model file.")],
-    data: Annotated[str, typer.Argument(help="A file or a known set (of which the test rows are taken).")],
-    target: Target = None,
-    embed: Moved = None,
-    json: Json = False,
+    model: ModelArgument, data: AskedArgument, reading: ReadOptions, embed: MovedOption = None, json: JsonOption = False
 ) -> None:
     """Compare predictions with the labels in DATA."""
     from kway.cli.model_rows import ready
-    from kway.select.judge import judge
+    from kway.select.evaluation import evaluate_model
 
-    fitted, rows = ready(model, data, target, needs_labels=True, embed=embed)
+    fitted, rows = ready(model, data, reading, needs_labels=True, embed=embed)
     assert rows.y is not None
-    scores = judge(fitted, rows.X, rows.y).scores
+    scores = evaluate_model(fitted, rows.X, rows.y).scores
     classes = scores.classes
     if json:
         emit_json(vars(scores))

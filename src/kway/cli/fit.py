@@ -4,95 +4,97 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kway.cli.models import ALL, MODELS, pick_models
-from kway.cli.output import Json, Target, emit_json
+from kway.cli.options import DataArgument, JsonOption, reads_data
+from kway.cli.output import emit_json
 from kway.cli.progress import live, seconds
 from kway.cli.summary import show_comparison, show_fit
 
 if TYPE_CHECKING:
-    from kway.select.job import Outcome, Wishes
-    from kway.select.split import Parts
+    from kway.data.reading import ReadOptions
+    from kway.select.job import JobResult, Wishes
+    from kway.select.train_test import Parts
 
 MODEL_HELP = f"{', '.join(MODELS)}, several with commas between, or {ALL} but the last."
 
-Data = Annotated[
-    str, typer.Argument(help="A file (csv, csv.gz, parquet, npz, libsvm), a folder of images or parquet, a known set.")
+ModelOption = Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)]
+AlphaOption = Annotated[float | None, typer.Option("--alpha", min=0.0, help="Weight of the penalty; else chosen.")]
+BudgetOption = Annotated[
+    str | None, typer.Option("--budget", help="Time for the whole job: 60s, 2m, 1h.", metavar="TIME")
 ]
-Model = Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)]
-Alpha = Annotated[float | None, typer.Option("--alpha", min=0.0, help="Weight of the penalty; else chosen.")]
-Budget = Annotated[str | None, typer.Option("--budget", help="Time for the whole job: 60s, 2m, 1h.", metavar="TIME")]
-Group = Annotated[str | None, typer.Option("--group", help="Column whose groups are never split.", metavar="COL")]
-Order = Annotated[str | None, typer.Option("--order", help="Column of time: the last rows test.", metavar="COL")]
-Embed = Annotated[str | None, typer.Option("--embed", help="Sentence-transformers model for text columns.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything drawn at random.")]
+GroupOption = Annotated[str | None, typer.Option("--group", help="Column whose groups are never split.", metavar="COL")]
+OrderOption = Annotated[str | None, typer.Option("--order", help="Column of time: the last rows test.", metavar="COL")]
+EmbedOption = Annotated[str | None, typer.Option("--embed", help="Sentence-transformers model for text columns.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything drawn at random.")]
 
 
+@reads_data
 def fit(
-    data: Data,
-    target: Target = None,
-    model: Model = ALL,
+    data: DataArgument,
+    reading: ReadOptions,
+    model: ModelOption = ALL,
     out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write.")] = Path("model.kway"),
     report: Annotated[Path, typer.Option("--report", help="The page to write.")] = Path("report.html"),
     figures: Annotated[Path | None, typer.Option("--figures", help="Folder for each figure as svg and png.")] = None,
     test: Annotated[str | None, typer.Option("--test", help="File to test on; else a fifth of the rows.")] = None,
-    alpha: Alpha = None,
-    budget: Budget = None,
-    group: Group = None,
-    order: Order = None,
-    embed: Embed = None,
-    skip_bad: SkipBad = False,
-    seed: Seed = 0,
-    json: Json = False,
+    alpha: AlphaOption = None,
+    budget: BudgetOption = None,
+    group: GroupOption = None,
+    order: OrderOption = None,
+    embed: EmbedOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA, keep the best, test it once on untouched rows, save it and write a report."""
     from kway.data.sources.writing import refuse_missing_folder
-    from kway.select.clock import News
+    from kway.progress import stage
     from kway.select.job import run_job
+    from kway.select.train_test import read_parts
 
     started = time.perf_counter()
     for path in (out, report):
         refuse_missing_folder(path)
     wishes = _wishes(model, alpha, budget, seed, embed)
-    with live() as told:
-        parts = _parts(data, target, test, group, order, seed, skip_bad)
-        found = run_job(parts, wishes, told, started)
-        if told is not None:
-            told(News("writing the report"))
-        write(found, wishes, out, report, figures, target)
-    result = summary(found, out, report, time.perf_counter() - started)
+    with live():
+        found = run_job(read_parts(data, replace(reading, group=group, order=order), test, seed), wishes, started)
+        with stage("writing the report"):
+            write_outputs(found, wishes, out, report, figures, reading.target)
+    result = fit_facts(found, out, report, time.perf_counter() - started)
     if json:
         emit_json(result)
     else:
         show_fit(result)
 
 
+@reads_data
 def compare(
-    data: Data,
-    target: Target = None,
-    model: Model = ALL,
-    alpha: Alpha = None,
-    budget: Budget = None,
-    group: Group = None,
-    order: Order = None,
-    embed: Embed = None,
-    seed: Seed = 0,
-    json: Json = False,
+    data: DataArgument,
+    reading: ReadOptions,
+    model: ModelOption = ALL,
+    alpha: AlphaOption = None,
+    budget: BudgetOption = None,
+    group: GroupOption = None,
+    order: OrderOption = None,
+    embed: EmbedOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA by cross-validation; nothing is saved, the test rows stay untouched."""
     from kway.select.clock import Clock
     from kway.select.job import compare_parts
+    from kway.select.train_test import read_parts
 
     started = time.perf_counter()
     wishes = _wishes(model, alpha, budget, seed, embed)
-    with live() as told:
-        parts = _parts(data, target, None, group, order, seed, False)
-        chosen = compare_parts(parts, wishes, told, Clock(wishes.budget, started))
+    with live():
+        parts = read_parts(data, replace(reading, group=group, order=order), seed=seed)
+        chosen = compare_parts(parts, wishes, Clock(wishes.budget, started))
     found = chosen.comparison
     result = {
         "best": found.best.model,
@@ -101,7 +103,7 @@ def compare(
         "idle": dict(found.idle),
         "notes": list(chosen.notes),
         "seconds": time.perf_counter() - started,
-        "data": _about(parts, chosen.whole.X.shape[1], len(found.classes)),
+        "data": _about_parts(parts, chosen.whole.X.shape[1], len(found.classes)),
     }
     if json:
         emit_json(result)
@@ -109,7 +111,9 @@ def compare(
         show_comparison(result)
 
 
-def write(found: Outcome, wishes: Wishes, out: Path, report: Path, figures: Path | None, target: str | None) -> None:
+def write_outputs(
+    found: JobResult, wishes: Wishes, out: Path, report: Path, figures: Path | None, target: str | None
+) -> None:
     """The model file and the page; each appears only when it is complete."""
     from kway import store
     from kway.report.page import write_page
@@ -120,20 +124,20 @@ def write(found: Outcome, wishes: Wishes, out: Path, report: Path, figures: Path
         "target": target,
         "model": line.model,
         "setting": dict(line.setting),
-        "test_accuracy": found.judged.scores.accuracy,
+        "test_accuracy": found.evaluation.scores.accuracy,
         "embed": str(embed) if (embed := getattr(found.model.features_, "embed_", None)) else None,
     }
     store.save(found.model, out, notes=notes)
     write_page(report, found, wishes, _command(), figures)
 
 
-def summary(found: Outcome, out: Path, report: Path, seconds: float) -> dict[str, Any]:
+def fit_facts(found: JobResult, out: Path, report: Path, seconds: float) -> dict[str, Any]:
     """What `--json` prints."""
     runner = found.runner_up
     return {
         "best": found.best.standing.model,
         "setting": dict(found.best.standing.setting),
-        "test": vars(found.judged.scores),
+        "test": vars(found.evaluation.scores),
         "models": [line.record() for line in found.lines],
         "baselines": found.baselines,
         "runner_up": None if runner is None else {**vars(runner), "test": vars(runner.test)},
@@ -145,11 +149,11 @@ def summary(found: Outcome, out: Path, report: Path, seconds: float) -> dict[str
         "stages": found.seconds,
         "model": str(out),
         "report": str(report),
-        "data": _about(found.parts, found.X.shape[1], len(found.model.classes_)),
+        "data": _about_parts(found.parts, found.X.shape[1], len(found.model.classes_)),
     }
 
 
-def _about(parts: Parts, n_features: int, n_classes: int) -> dict[str, Any]:
+def _about_parts(parts: Parts, n_features: int, n_classes: int) -> dict[str, Any]:
     return {
         "name": parts.name,
         "train_rows": parts.n,
@@ -158,14 +162,6 @@ def _about(parts: Parts, n_features: int, n_classes: int) -> dict[str, Any]:
         "features": n_features,
         "classes": n_classes,
     }
-
-
-def _parts(
-    data: str, target: str | None, test: str | None, group: str | None, order: str | None, seed: int, skip_bad: bool
-) -> Parts:
-    from kway.select.split import read_parts
-
-    return read_parts(data, target, test, group, order, seed, skip_bad)
 
 
 def _wishes(model: str, alpha: float | None, budget: str | None, seed: int, embed: str | None) -> Wishes:

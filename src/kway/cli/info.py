@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kway.cli.output import Json, emit_json, plain, say, show_table
+from kway.cli.options import JsonOption, ModelArgument
+from kway.cli.output import emit_json, plain, say, show_table
 
 if TYPE_CHECKING:
     from kway.store import ModelInfo
 
 
 def info(
-    model: Annotated[str, typer.Argument(help="A model file.")],
+    model: ModelArgument,
     verify: Annotated[bool, typer.Option("--verify", help="Read every byte and check the digest.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the class, parameters, labels and arrays of a model file."""
     from kway import store
@@ -37,11 +38,11 @@ def show(held: ModelInfo, verified: bool) -> None:
     notes = {k: v for k, v in held.notes.items() if v is not None}
     for title, values in (("Notes", notes), ("Parameters", held.params), ("Facts", held.facts)):
         if values:
-            show_table(title, ("name", "value"), [(k, _short(v)) for k, v in values.items()])
+            show_table(title, ("name", "value"), [(k, _clipped(v)) for k, v in values.items()])
     rows = [(t.name, t.dtype, " x ".join(map(str, t.shape)) or "scalar", f"{t.end - t.start:,}") for t in held.tensors]
     show_table("Arrays", ("name", "dtype", "shape", "bytes"), rows)
 
 
-def _short(value: object, most: int = 60) -> str:
+def _clipped(value: object, most: int = 60) -> str:
     text = str(plain(value))
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from kway.data.reading import ReadOptions
+    from kway.data.sources.requirements import RowRequirements
 
-class Rows(NamedTuple):
+
+class ModelRows(NamedTuple):
     """X, as the model takes it (n rows), and, where the data has labels, y (n,)."""
 
     X: Any
@@ -18,15 +23,17 @@ class Ready(NamedTuple):
     """A model from a file and the rows to use it on."""
 
     model: Any
-    rows: Rows
+    rows: ModelRows
 
 
-def ready(path: str, data: str, target: str | None, needs_labels: bool, embed: str | None = None) -> Ready:
+def ready(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None) -> Ready:
     """The model and the rows it asks for; of a set with a test part, the test rows.
 
     `embed` names the embedding model anew, where its folder has moved since the fit.
     """
     from kway import store
+    from kway.data.number_rows import number_rows
+    from kway.data.reading import read_rows
     from kway.errors import InputError
     from kway.featured import FeaturedClassifier
 
@@ -36,48 +43,35 @@ def ready(path: str, data: str, target: str | None, needs_labels: bool, embed: s
             raise InputError(f"{path} was trained on numbers, so it takes no --embed; leave it out")
         model.features_.use_embed(embed)
     if needs_labels:
-        target = target or store.info(path).notes.get("target")
-    if isinstance(model, FeaturedClassifier):
-        return Ready(model, _raw_rows(model, data, target, needs_labels))
-    names = _forget_names(model)
-    return Ready(model, _number_rows(model, names, data, target, needs_labels))
-
-
-def _raw_rows(model: Any, data: str, target: str | None, needs_labels: bool) -> Rows:
-    """Rows as they are in the file; the model's own features turn them into numbers."""
-    from kway.data.sources.frames import is_table
-    from kway.data.sources.labelled import read_raw
-    from kway.select.split import labels_of
-
-    text = model.classes_.dtype.kind in "UO"
-    like = model.features_.wanted(text)
-    found = read_raw(data, target if needs_labels else None, like=like)
-    if is_table(found.rows) and not model.features_.is_table_:
-        return _number_rows(model, None, data, target, needs_labels)  # columns in order
+        reading = replace(reading, target=reading.target or store.info(path).notes.get("target"))
+    else:
+        reading = reading.without_labels()
+    like = _requirements_of(model)
+    found = read_rows(data, reading, like)
     if needs_labels:
-        labels_of(found)
+        found.required_labels()
+    if not isinstance(model, FeaturedClassifier) or not model.features_.is_table_:
+        found = number_rows(found, like.columns)
     if found.test_rows is not None:
-        return Rows(found.test_rows, found.test_y)
-    return Rows(found.rows, found.y)
+        return Ready(model, ModelRows(found.test_rows, found.test_y))
+    return Ready(model, ModelRows(found.rows, found.y))
 
 
-def _number_rows(model: Any, names: list[str] | None, data: str, target: str | None, needs_labels: bool) -> Rows:
-    """Rows of numbers for a model without features of its own."""
-    from kway.data.sources import numeric as source
+def _requirements_of(model: Any) -> RowRequirements:
+    """What the model asks of rows; one without features of its own takes plain numbers, its columns in order."""
+    from kway.data.sources.requirements import RowRequirements
+    from kway.featured import FeaturedClassifier
 
-    text = model.classes_.dtype.kind in "UO"
-    found = source.read(data, target, names, model.n_features_in_, text_labels=text)
-    if needs_labels:
-        source.labelled(found, target)
-    if found.x_test is not None:
-        return Rows(found.x_test, found.y_test)
-    return Rows(found.x_train, found.y_train)
+    text_labels = model.classes_.dtype.kind in "UO"
+    if isinstance(model, FeaturedClassifier):
+        return model.features_.requirements(text_labels)
+    return RowRequirements(_take_names_off(model), n_features=model.n_features_in_, text_labels=text_labels)
 
 
-def _forget_names(model: Any) -> list[str] | None:
-    """The names of the model's columns, taken off it: rows come from here in its own order, as plain arrays."""
+def _take_names_off(model: Any) -> tuple[str, ...] | None:
+    """The names of the model's columns; it forgets them, for rows come from here in its own order, as plain arrays."""
     names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        return None
-    del model.feature_names_in_
-    return [str(n) for n in names]
+    while model is not None:
+        model.__dict__.pop("feature_names_in_", None)
+        model = getattr(model, "estimator_", None)
+    return None if names is None else tuple(map(str, names))

@@ -1,28 +1,33 @@
-"""`kway neighbors MODEL DATA`: who voted on each row; `kway post-office`: the nearest post office by every index."""
+"""`kway neighbors MODEL DATA`: who voted on each row."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway.cli.output import Json, Moved, emit_json, safe, say, show_table
+from kway.cli.options import AskedArgument, JsonOption, MovedOption, reads_data
+from kway.cli.output import emit_json, show_table
+
+if TYPE_CHECKING:
+    from kway.data.reading import ReadOptions
 
 
+@reads_data
 def neighbors(
     model: Annotated[str, typer.Argument(help="A model file of a neighbours classifier.")],
-    data: Annotated[str, typer.Argument(help="A file or a known set (of which the test rows are taken).")],
+    data: AskedArgument,
+    reading: ReadOptions,
     k: Annotated[int | None, typer.Option("--k", "-k", min=1, help="Neighbours that vote; else the model's.")] = None,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Only the first so many rows.")] = None,
-    embed: Moved = None,
-    json: Json = False,
+    embed: MovedOption = None,
+    json: JsonOption = False,
 ) -> None:
     """List the neighbours of every row of DATA: their rows, labels, distances and weights."""
     from kway.cli.model_rows import ready
     from kway.errors import InputError
 
-    whole, found = ready(model, data, None, needs_labels=False, embed=embed)
+    whole, found = ready(model, data, reading, needs_labels=False, embed=embed)
     X = whole.numbers(found.X) if hasattr(whole, "numbers") else found.X
     fitted = _innermost(whole)
     if not hasattr(fitted, "explain") or not hasattr(fitted, "kneighbors"):
@@ -37,7 +42,7 @@ def neighbors(
         emit_json({"index": fitted.index_.why_, "promise": promise, "rows": listed})
         return
     columns = ("row", "prediction", "share", "runner-up", "gap", "neighbours: row label (distance, weight)")
-    show_table(f"Neighbours ({fitted.index_.why_})", columns, [_line(i, row) for i, row in enumerate(listed)])
+    show_table(f"Neighbours ({fitted.index_.why_})", columns, [_voters_line(i, row) for i, row in enumerate(listed)])
 
 
 def _innermost(model: Any) -> Any:
@@ -69,30 +74,6 @@ def about(told: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _line(i: int, row: dict[str, Any]) -> tuple[str, ...]:
+def _voters_line(i: int, row: dict[str, Any]) -> tuple[str, ...]:
     voters = "  ".join(f"{v['row']} {v['label']} ({v['distance']:.4g}, {v['weight']:.3f})" for v in row["neighbours"])
     return (str(i), str(row["prediction"]), f"{row['share']:.3f}", str(row["runner_up"]), f"{row['gap']:.3f}", voters)
-
-
-def post_office(
-    lat: Annotated[float, typer.Option("--lat", min=-90, max=90, help="Latitude in degrees.")] = 40.74627,
-    lon: Annotated[float, typer.Option("--lon", min=-180, max=180, help="Longitude in degrees.")] = -74.02431,
-    json: Json = False,
-) -> None:
-    """Find the US post office nearest to a point, by every index, and see how many places each had to measure."""
-    from kway.data.datasets.post_offices import post_offices
-    from kway.neighbors.post_office import ask
-
-    offices = post_offices()
-    answers, agree = ask(offices, lat, lon)
-    if json:
-        facts = [asdict(answer) for answer in answers]
-        emit_json({"latitude": lat, "longitude": lon, "places": len(offices.names), "agree": agree, "answers": facts})
-        return
-    rows = [
-        (a.index, f"{a.name} {a.zip}", f"{a.km:.3f}", f"{a.touched:,.0f}", f"{a.milliseconds:.2f}") for a in answers
-    ]
-    title = f"Nearest of {len(offices.names):,} post offices to ({lat}, {lon})"
-    show_table(title, ("index", "place", "km", "places measured", "ms"), rows)
-    first = safe(answers[0].name)
-    say(f"All agree: {first}, {answers[0].km:.3f} km." if agree else "[red]They do not agree; flat is exact.[/red]")

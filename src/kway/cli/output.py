@@ -7,13 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
-
-import typer
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Target = Annotated[str | None, typer.Option("--target", "-t", help="Column with the labels.", metavar="COL")]
-Moved = Annotated[str | None, typer.Option("--embed", help="The embedding model, where its folder has moved.")]
+from typing import Any
 
 
 def emit_json(value: Any) -> None:

@@ -8,27 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway.cli.output import Json, Moved, emit_json, safe, say
+from kway.cli.options import AskedArgument, JsonOption, ModelArgument, MovedOption, reads_data
+from kway.cli.output import emit_json, safe, say
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kway.data.reading import ReadOptions
 
+
+@reads_data
 def predict(
-    model: Annotated[str, typer.Argument(help="A model file.")],
-    data: Annotated[str, typer.Argument(help="A file or a known set (of which the test rows are taken).")],
+    model: ModelArgument,
+    data: AskedArgument,
+    reading: ReadOptions,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="csv, csv.gz or parquet; else stdout.")] = None,
     topk: Annotated[int | None, typer.Option("--topk", min=1, help="The K best labels and their scores.")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="The probability of every class.")] = False,
-    target: Annotated[str | None, typer.Option("--target", "-t", help="A column to leave out.", metavar="COL")] = None,
-    embed: Moved = None,
-    json: Json = False,
+    embed: MovedOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Predict the label of every row of DATA."""
+    """Predict the label of every row of DATA; the column --target, if it has one, is left out."""
     from kway.cli.model_rows import ready
     from kway.data.sources.writing import write_columns, write_csv
 
-    fitted, rows = ready(model, data, target, needs_labels=False, embed=embed)
+    fitted, rows = ready(model, data, reading, needs_labels=False, embed=embed)
     columns = predictions(fitted, rows.X, topk, proba)
     n = len(columns["prediction"])
     if out is not None:

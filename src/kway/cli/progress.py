@@ -11,56 +11,50 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kway.errors import InputError
-
-if TYPE_CHECKING:
-    from kway.select.clock import News, Score, Told
+from kway.progress import News, watched
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _SHOWN = 5  # families of the leaderboard
-_WIDTH = 44  # letters of "neighbors-manhattan-no-text: folds 2 to 5"
+_WORDS_WIDTH = 44  # letters of "neighbors-manhattan-no-text: folds 2 to 5"
 
 
 @contextmanager
-def live() -> Iterator[Told | None]:
-    """A function told the news of the job; None where nobody is watching."""
+def live() -> Iterator[None]:
+    """Inside, a person at a terminal sees the job run."""
     if not sys.stderr.isatty():
-        yield None
+        yield
         return
     from rich.console import Console, Group
     from rich.live import Live
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.table import Column
 
-    from kway.data.progress import watched
-    from kway.select.clock import News
-
     console = Console(stderr=True)
-    what = TextColumn("{task.description}", table_column=Column(min_width=_WIDTH))  # the bar stays where it is
+    what = TextColumn("{task.description}", table_column=Column(min_width=_WORDS_WIDTH))  # the bar stays where it is
     columns = (SpinnerColumn(), what, BarColumn(24), TimeElapsedColumn())
     bar = Progress(*columns, console=console)
     task = bar.add_task("reading", total=None)
     with Live(bar, console=console, transient=True) as screen:
 
-        def told(news: News) -> None:
-            bar.update(task, description=news.what, completed=news.done, total=news.steps)
-            screen.update(Group(bar, _board(news.scores)) if news.scores else bar)
+        def show(news: News) -> None:
+            bar.update(task, description=news.what, completed=news.done, total=news.of)
+            screen.update(Group(bar, _board(news.lines)) if news.lines else bar)
 
-        with watched(lambda what, done, steps: told(News(what, done, steps))):
-            yield told
+        with watched(show):
+            yield
 
 
-def _board(scores: tuple[Score, ...]) -> Any:
+def _board(lines: tuple[tuple[str, ...], ...]) -> Any:
     """The best families so far."""
     from rich.console import Group
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
-    for place, score in enumerate(scores[:_SHOWN]):
-        folds = "1 fold" if score.folds == 1 else f"{score.folds} folds"
-        table.add_row(f"  {score.model}", f"{score.accuracy:.4f}", folds, style="bold" if place == 0 else "dim")
+    for place, (first, *others) in enumerate(lines[:_SHOWN]):
+        table.add_row(f"  {first}", *others, style="bold" if place == 0 else "dim")
     return Group(table, "  [dim]Ctrl-C keeps the best so far[/]")
 
 

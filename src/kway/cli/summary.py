@@ -20,7 +20,7 @@ def show_fit(result: dict[str, Any]) -> None:
     )
     say("Beside it: " + ", ".join(f"{safe(name)} {value:.4f}" for name, value in result["baselines"].items()) + ".")
     if result["runner_up"] is not None:
-        say(_runner_up(result["runner_up"]))
+        say(_runner_up_line(result["runner_up"]))
     out = safe(result["model"])
     say(f"Saved {out} and {safe(result['report'])} ({result['seconds']:.1f} s in all). Next: kway predict {out} DATA")
 
@@ -33,7 +33,7 @@ def show_comparison(result: dict[str, Any]) -> None:
         f"{about['features']:,} features, {about['classes']:,} classes"
     )
     columns = ("model", "accuracy", "log loss", "setting", "fit s", "µs a row", "size")
-    show_table("Models, by cross-validation on train rows", columns, [_line(m) for m in models], 0)
+    show_table("Models, by cross-validation on train rows", columns, [_leaderboard_line(m) for m in models], 0)
     for model in models:
         if model["note"]:
             say(f"{model['model']}: {safe(model['note'])}.")
@@ -43,7 +43,7 @@ def show_comparison(result: dict[str, Any]) -> None:
         say(f"Note: {safe(note)}.")
 
 
-def _runner_up(runner: dict[str, Any]) -> str:
+def _runner_up_line(runner: dict[str, Any]) -> str:
     test = runner["test"]
     verdict = "more than luck" if test["p_value"] < 0.05 else "no more than luck could give"
     return (
@@ -52,7 +52,9 @@ def _runner_up(runner: dict[str, Any]) -> str:
     )
 
 
-def _line(model: dict[str, Any]) -> tuple[str, ...]:
+def _leaderboard_line(model: dict[str, Any]) -> tuple[str, ...]:
+    from kway.select.leaderboard import size_in_words
+
     spread = f" ± {model['std']:.3f}" if len(model["fold_accuracy"]) > 1 else ""
     asked, size = model.get("predict_seconds"), model.get("bytes")
     return (
@@ -62,15 +64,11 @@ def _line(model: dict[str, Any]) -> tuple[str, ...]:
         _setting(model["setting"]),
         number(model.get("fit_seconds"), 2),
         "–" if asked is None else f"{1e6 * asked:.1f}",
-        "–" if size is None else _size(size),
+        size_in_words(size),
     )
 
 
 def _setting(setting: dict[str, Any]) -> str:
-    from kway.select.compare import in_words
+    from kway.select.compare import setting_in_words
 
-    return in_words(setting)
-
-
-def _size(n: int) -> str:
-    return f"{n / 1e6:,.1f} MB" if n >= 1e6 else f"{n / 1e3:,.1f} kB"
+    return setting_in_words(setting)

@@ -23,6 +23,7 @@ from kway.confidence.reliability import Reliability, reliability_of
 from kway.confidence.sharpness import TemperatureFit, best_temperature
 from kway.confidence.wrapper import Given, Wrapper
 from kway.data.labels import Labels
+from kway.log_loss import log_loss
 from kway.search.index import TopK
 
 _MOST = 4 * ENTRIES  # scores of held-out rows kept at once; one number needs few rows, so more are sampled
@@ -181,11 +182,11 @@ class TemperatureScaledClassifier(Wrapper):
 
 
 def _report(p: NDArray[np.float64], codes: NDArray[np.int64]) -> tuple[float, Reliability | None]:
-    """Log loss and reliability of probabilities (m, K); a probability of 0 counts as the smallest step from 1."""
+    """Log loss and reliability of probabilities (m, K)."""
     if not len(p):
         return np.nan, None
-    own = np.maximum(p[np.arange(len(p)), codes], np.finfo(np.float64).eps)
-    return float(-np.log(own).mean()), reliability_of(p.max(axis=1), p.argmax(axis=1) == codes, _BINS)
+    own = p[np.arange(len(p)), codes]
+    return log_loss(own), reliability_of(p.max(axis=1), p.argmax(axis=1) == codes, _BINS)
 
 
 def _error(shape: Reliability | None) -> float:

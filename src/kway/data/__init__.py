@@ -1,1 +1,9 @@
-"""Data on its way in: the gate, labels, tables, embedded and synthetic sets."""
+"""Data on its way in.
+
+gate, labels, messages, row_blocks   checked rows and labels: what every estimator passes first
+reading                              DATA of the command line -> LabelledRows: the one reader, with its options
+number_rows                          the same as a matrix of numbers, for models without features of their own
+sources/                             files to tables            features/   tables to rows of numbers
+datasets/                            sets by name               atomic      files that are complete or absent
+suggest                              "did you mean ...?"
+"""

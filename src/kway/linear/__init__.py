@@ -1,10 +1,12 @@
-"""Linear classifiers = loss x penalty x solver.
+"""Linear classifiers = loss x penalty x solver: minimise alpha R(W) + mean_i loss(f_i, y_i), f = X W^T + b.
 
-losses.py penalties.py objective.py            what is minimised
-least_squares.py lbfgs.py proximal.py dual.py
-gradient.py sgd.py (schedules.py)              how
-solver.py solvers.py                           what a solver needs, and which is picked
-classifier.py named.py answers.py              what people call
+losses/        loss(f, y): what a row's scores cost, and what a loss declares about itself
+penalties.py   R(W): none, L2, L1, elastic net
+objective/     the whole sum over the rows, its value and gradient, dense or sparse
+solvers/       how it is minimised: one file a solver, what each needs, and which is picked
+path.py        every alpha on every fold, with shared work
+problem.py     from parameters, labels and weights to an Objective
+classifier.py  LinearClassifier: fit and answers; named.py its named forms, answers.py scores to answers
 """
 
 from kway.linear.classifier import LinearClassifier

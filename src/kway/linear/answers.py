@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kway.compute.threads import pmap, spans
 from kway.data.gate import Rows
 from kway.data.row_blocks import row_blocks
-from kway.linear.losses.loss import Loss, sigmoid, softmax
+from kway.linear.losses import Loss, sigmoid, softmax
 from kway.linear.objective.objective import Objective
 from kway.search.blocks import top_products
 from kway.search.index import TopK

@@ -20,13 +20,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base import Classifier, refuse_above_budget
-from kway.compute.kernels import losses as kinds
 from kway.data import gate
 from kway.data.labels import Labels, encode_as
 from kway.errors import InputError
 from kway.linear import answers
 from kway.linear import problem as setup
-from kway.linear.losses.loss import LOSSES, Loss, Targets
+from kway.linear.losses import LOSSES, Loss, Targets
 from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import pick_penalty
@@ -257,7 +256,7 @@ class LinearClassifier(Classifier):
         theta = objective.zeros()
         if self.warm_start and hasattr(self, "coef_") and self.coef_.shape == (objective.n_scores, objective.d):
             return self._theta(objective)
-        if objective.loss.margin == 0:  # the perceptron starts at random: W = 0 minimises its loss
+        if objective.loss.minimised_by_zero:  # the perceptron starts at random: W = 0 minimises its loss
             theta[:, :-1] = control.rng.standard_normal(theta[:, :-1].shape) * 0.01 / np.sqrt(objective.d)
         return theta
 
@@ -271,7 +270,7 @@ class LinearClassifier(Classifier):
         self.history_ = solution.history
         self.objective_ = objective.value(solution.theta)
         self.solver_ = solver
-        if objective.loss.kind in (kinds.HINGE, kinds.MULTI_HINGE) and objective.loss.margin > 0:
+        if objective.loss.hinge and not objective.loss.minimised_by_zero:
             self.support_ = kept[answers.support(objective, solution.theta)]
             norms = np.linalg.norm(self.coef_, axis=1)
             margins = 1 / np.maximum(norms, np.finfo(norms.dtype).tiny)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from kway.compute.threads import single_blas, spans
 from kway.data.gate import Rows
 from kway.linear import answers
-from kway.linear.losses.loss import Loss, Targets
+from kway.linear.losses import Loss, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
@@ -38,8 +38,8 @@ from kway.linear.solvers.lbfgs import Legacy, solve_smooth
 from kway.linear.solvers.preconditioners.moments import Moments, quick_moments, sample_rows
 from kway.linear.solvers.quasi_newton import Pairs
 from kway.linear.solvers.registry import auto
+from kway.log_loss import log_losses
 
-LEAST_PROBABILITY = 1e-6  # what log loss counts at least, as for votes
 # of the objective at theta = 0: below that, tol is relative to it. Where alpha is so weak that hardly any loss is left,
 # a thousandth of it takes most of the path's time (27 of 31 s on 20,000 images, alphas down to 1e-9) and the mean
 # accuracy moves by 0.0012 at most (images, embeddings of 77 classes)
@@ -144,6 +144,6 @@ def _scores(part: _Fold, theta: NDArray, loss: Loss, n_jobs: int | None) -> tupl
         right += int(((f[:, 0] > 0) == y).sum() if len(b) == 1 else (f.argmax(axis=1) == y).sum())
         if loss.probabilities:
             p = answers.probabilities(f, loss, 1.0)[np.arange(len(y)), y]
-            total += float(-np.log(np.maximum(p, LEAST_PROBABILITY)).sum())
+            total += float(log_losses(p).sum())
     n = len(part.codes)
     return right / n, total / n if loss.probabilities else np.nan

@@ -12,7 +12,7 @@ from sklearn.utils import compute_class_weight
 from kway.data.gate import Rows
 from kway.data.labels import Labels
 from kway.errors import InputError
-from kway.linear.losses.loss import LOSSES
+from kway.linear.losses import LOSSES
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.watching import Validation
 

@@ -20,13 +20,13 @@ from kway.compute.kernels.every_k import every_k
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
 from kway.errors import InputError
+from kway.log_loss import log_losses
 from kway.neighbors.votes import pick_ties, pick_vote
 from kway.search.auto import choose
 from kway.search.index import Neighbors
 from kway.search.metrics import Metric, pick_metric
 
 GROUP = 8192  # rows asked for at a time, so that memory does not grow with n
-LEAST_SHARE = 1e-6  # what log loss counts where nobody voted for the right class
 
 
 class Best(NamedTuple):
@@ -123,7 +123,7 @@ def _votes_of_every_k(
         every_k(codes[ids[s]], weights[s], rank, codes[s], winners[s], own_shares[s])
 
     pmap(part, shares(len(ids), n_jobs), n_jobs)
-    return winners == codes[:, None], -np.log(np.maximum(own_shares, LEAST_SHARE))
+    return winners == codes[:, None], log_losses(own_shares)
 
 
 def _mean_by_fold(values: NDArray, folds: NDArray) -> NDArray:

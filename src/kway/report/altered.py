@@ -88,12 +88,12 @@ def same_distance(image: ArrayLike, pixels: int = 1, other: ArrayLike | None = N
     if other is not None:
         y = as_colour(other)
         shown.append(Altered(other_name or "another class", y, float(np.linalg.norm(y - x))))
-    figure = style.figure(height=0.95 + style.WIDTH / len(shown) * x.shape[0] / x.shape[1])
+    figure = style.figure(height=0.95 + style.FIGURE_WIDTH / len(shown) * x.shape[0] / x.shape[1])
     for axes, one in zip(figure.subplots(1, len(shown)), shown):
         axes.imshow(np.clip(one.image, 0, 1), interpolation="nearest")
         style.bare(axes, one.name, style.LABEL)
         axes.set_xlabel(f"distance {one.distance:.3f}", fontsize=style.SMALL, color=style.INK)
     nearer = other is not None and shown[-1].distance < shown[1].distance
     note = "and an image of another class is nearer than any of them" if nearer else ""
-    style.headline(figure, "Raw pixels: different changes, the same L2 distance", note)
+    style.headline(figure, "LabelledRows pixels: different changes, the same L2 distance", note)
     return figure

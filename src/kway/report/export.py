@@ -65,14 +65,14 @@ def to_data_uri(figure: Figure, kind: str = "svg") -> str:
 
 
 def _svg_document(figure: Figure) -> bytes:
-    return _written(figure, format="svg", metadata={"Date": None})
+    return _figure_bytes(figure, format="svg", metadata={"Date": None})
 
 
 def _png(figure: Figure) -> bytes:
-    return _written(figure, format="png", dpi=_PNG_DPI)
+    return _figure_bytes(figure, format="png", dpi=_PNG_DPI)
 
 
-def _written(figure: Figure, **options: Any) -> bytes:
+def _figure_bytes(figure: Figure, **options: Any) -> bytes:
     out = io.BytesIO()
     with _ONE_AT_A_TIME, rc_context(_SETTINGS), warnings.catch_warnings():
         # class names in any script: the browser has the letters that our font lacks

@@ -38,7 +38,7 @@ def weight_templates(
     scale = max(float(np.quantile(np.abs(drawn), 0.995)), 1e-12)
     columns = min(len(drawn), 5 if len(drawn) <= 10 else 8)
     rows = -(-len(drawn) // columns)
-    cell = min((style.WIDTH - 0.9) / columns, 1.8)  # inches
+    cell = min((style.FIGURE_WIDTH - 0.9) / columns, 1.8)  # inches
     figure = style.figure(max(columns * cell + 0.9, 3.2), 0.6 + rows * (cell * shape[0] / shape[1] + 0.16))
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in grid[len(drawn) :]:
@@ -114,12 +114,12 @@ def _side(label: Any, mistake: Mistake, true: str, predicted: str, other: str) -
 
 def _as_images(mistakes: Sequence[Mistake], shape: tuple[int, ...], title: str) -> Figure:
     k = max(len(m.neighbor_labels) for m in mistakes)
-    cell = min((style.WIDTH - 1.9) / (k + 1), 0.95)  # inches
+    cell = min((style.FIGURE_WIDTH - 1.9) / (k + 1), 0.95)  # inches
     height = len(mistakes) * (cell * shape[0] / shape[1] + 0.2) + 0.75
     figure = style.figure(width=1.9 + cell * (k + 1), height=height)
     grid = figure.subplots(len(mistakes), k + 2, squeeze=False, width_ratios=[1.55 / cell, *[1] * (k + 1)])
     for line, mistake in zip(grid, mistakes):
-        _verdict(line[0], mistake)
+        _draw_answer(line[0], mistake)
         _image(line[1], mistake.query, shape, "query", style.INK)
         for axes in line[2 + len(mistake.neighbor_labels) :]:
             axes.set_visible(False)
@@ -131,7 +131,7 @@ def _as_images(mistakes: Sequence[Mistake], shape: tuple[int, ...], title: str) 
     return figure
 
 
-def _verdict(axes: Any, mistake: Mistake) -> None:
+def _draw_answer(axes: Any, mistake: Mistake) -> None:
     axes.set_axis_off()
     sure = "" if mistake.confidence is None else f" ({mistake.confidence:.0%} sure)"
     lines = [

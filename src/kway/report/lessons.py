@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import InputError
-from kway.linear.losses.loss import LOSSES, Targets, sigmoid, softmax
+from kway.linear.losses import LOSSES, Targets, sigmoid, softmax
 from kway.report import style
 
 
@@ -28,7 +28,7 @@ def losses_by_margin(low: float = -3.0, high: float = 3.0, n_classes: int = 10) 
     axes.plot(t, (t <= 0).astype(float), color=style.INK, linewidth=2.2, drawstyle="steps-mid", label="0-1")
     colours = dict(zip(("squared", "perceptron", "hinge", "logistic"), style.PALETTE))
     for name, colour in colours.items():
-        axes.plot(t, margin_loss(name, t), color=colour, linewidth=1.8, label=name)
+        axes.plot(t, loss_at_margins(name, t), color=colour, linewidth=1.8, label=name)
     joint = LOSSES["softmax"].joint
     scores = np.zeros((len(t), n_classes))
     scores[:, 0] = t
@@ -46,7 +46,7 @@ def losses_by_margin(low: float = -3.0, high: float = 3.0, n_classes: int = 10) 
     return figure
 
 
-def margin_loss(name: str, margins: NDArray) -> NDArray:
+def loss_at_margins(name: str, margins: NDArray) -> NDArray:
     """Value of a binary loss at margins (m,), by kway's own kernel."""
     scores = np.asarray(margins, float)[:, None]
     return LOSSES[name].columns.value_gradient(scores, Targets(np.ones(len(scores), np.int64)))[0]
@@ -68,7 +68,7 @@ def temperature(
     _bars(panels[0], f, names, "scores f", style.MUTED, room)
     panels[0].axhline(0, color=style.FAINT, linewidth=0.8)
     for axes, heat in zip(panels[1:], temperatures):
-        _probabilities(axes, softmax(f[None], heat)[0], names, f"T = {heat:g}", room)
+        _probability_bars(axes, softmax(f[None], heat)[0], names, f"T = {heat:g}", room)
         axes.axhline(1 / len(f), color=style.INK, linewidth=0.8, linestyle=(0, (2, 2)))
     for axes in panels[2:]:
         axes.set_yticklabels([])
@@ -94,8 +94,8 @@ def label_smoothing(
     for column, (smooth, answer) in enumerate(zip(eps, p)):
         target = np.full(k, smooth / (k - 1))
         target[true] = 1 - smooth
-        _probabilities(grid[0, column], target, names, f"eps = {smooth:g}", room, true)
-        _probabilities(grid[1, column], answer, names, "", room, true)
+        _probability_bars(grid[0, column], target, names, f"eps = {smooth:g}", room, true)
+        _probability_bars(grid[1, column], answer, names, "", room, true)
     for row, words in zip(grid, ("target", "answer of the model")):
         row[0].set_ylabel(words, fontsize=style.LABEL, color=style.INK)
         for axes in row[1:]:
@@ -152,7 +152,7 @@ def _bars(axes: Any, values: NDArray, names: list[str], title: str, colours: Any
     axes.tick_params(axis="x", labelsize=style.TINY, rotation=90 if upright else 0, length=0)
 
 
-def _probabilities(axes: Any, p: NDArray, names: list[str], title: str, room: int, true: int | None = None) -> None:
+def _probability_bars(axes: Any, p: NDArray, names: list[str], title: str, room: int, true: int | None = None) -> None:
     """Bars of a distribution; the largest, or the true class, in the strong colour."""
     colours = [style.tint(style.ACCENT, 0.5)] * len(p)
     colours[int(p.argmax()) if true is None else true] = style.ACCENT

@@ -19,7 +19,7 @@ from kway.errors import InputError
 from kway.report import style
 
 WRITTEN, NAMED, DRAWN = 20, 40, 200  # classes up to which counts are written, names are shown, all classes are drawn
-_PAIRS = 10
+_PAIRS_LISTED = 10
 _PALER = 1.3  # the share at which blue would be darkest: counts stay readable on it
 
 
@@ -41,7 +41,7 @@ def confusion_matrix(
     """
     if clustered is None:
         clustered = np.shape(counts)[0] > NAMED
-    table, names, left_out = _table(counts, labels)
+    table, names, left_out = _count_table(counts, labels)
     order = confusion_order(table) if clustered else np.arange(len(table))
     table, names = table[np.ix_(order, order)], [names[i] for i in order]
     if left_out:
@@ -51,14 +51,14 @@ def confusion_matrix(
     return _large(table, names, title, clustered)
 
 
-def worst_pairs(counts: ArrayLike, most: int = _PAIRS) -> list[Pair]:
+def worst_pairs(counts: ArrayLike, most: int = _PAIRS_LISTED) -> list[Pair]:
     """The pairs of classes most often taken for each other, by rows and then by share of the class.
 
     >>> worst_pairs([[8, 2], [1, 9]])[0]
     Pair(true=0, predicted=1, rows=2, share=0.2)
     """
     table = np.asarray(counts)
-    share = shares(table)
+    share = row_shares(table)
     wrong = table * (1 - np.eye(len(table), dtype=table.dtype))
     true, predicted = np.nonzero(wrong)
     order = np.lexsort((-share[true, predicted], -wrong[true, predicted]))[:most]
@@ -67,7 +67,7 @@ def worst_pairs(counts: ArrayLike, most: int = _PAIRS) -> list[Pair]:
     ]  # fmt: skip
 
 
-def shares(counts: NDArray) -> NDArray:
+def row_shares(counts: NDArray) -> NDArray:
     """Each row divided by its sum; a class without rows stays at zero."""
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
@@ -82,7 +82,7 @@ def confusion_order(counts: NDArray) -> NDArray[np.int64]:
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
-    share = shares(counts)
+    share = row_shares(counts)
     alike = share + share.T
     np.fill_diagonal(alike, 0)
     distance = 1 - alike / max(alike.max(), 1e-12)
@@ -91,7 +91,7 @@ def confusion_order(counts: NDArray) -> NDArray[np.int64]:
     return np.asarray(leaves_list(tree), np.int64)
 
 
-def _table(counts: Any, labels: ArrayLike | None) -> tuple[NDArray, list[str], int]:
+def _count_table(counts: Any, labels: ArrayLike | None) -> tuple[NDArray, list[str], int]:
     """Dense counts of the classes that are drawn, their names, and how many classes are not."""
     from scipy.sparse import csr_array, issparse
 
@@ -117,11 +117,11 @@ def _small(table: NDArray, names: list[str], title: str) -> Figure:
     longest = max(map(len, short))
     name = longest * size * 0.62 / 72  # inches
     beside = 0.7 + name
-    side = min(max(0.42 * k, 1.9), style.WIDTH - beside - 0.15)
+    side = min(max(0.42 * k, 1.9), style.FIGURE_WIDTH - beside - 0.15)
     upright = name + 0.1 > side / k  # names side by side would touch
     figure = style.figure(max(side + beside + 0.15, 3.0), side + 1.15 + (beside - 0.7 if upright else 0.1))
     axes = style.dress(figure.subplots(), "", "predicted class", "true class", grid="none")
-    share = shares(table)
+    share = row_shares(table)
     _right_cells(axes, share)
     wrong = axes.imshow(np.ma.array(share, mask=np.eye(k, dtype=bool)), cmap=style.ORANGES, norm=_error_scale(share))
     axes.set_xticks(range(k), short, fontsize=size, rotation=90 if upright else 0)
@@ -164,7 +164,7 @@ def _write_counts(axes: Any, table: NDArray, share: NDArray, wrong: Any, size: f
 def _large(table: NDArray, names: list[str], title: str, clustered: bool) -> Figure:
     figure = style.figure(height=4.75)
     axes, beside = figure.subplots(1, 2, width_ratios=[1.75, 1])
-    share = shares(table)
+    share = row_shares(table)
     _right_cells(axes, share)
     wrong = _specks(axes, share)
     style.bare(axes)
@@ -228,7 +228,7 @@ def _list_pairs(axes: Any, pairs: list[Pair], names: list[str]) -> None:
     if not pairs:
         axes.text(0, 0.95, "none", va="top", fontsize=style.SMALL, transform=axes.transAxes)
     for i, pair in enumerate(pairs):
-        y = 0.985 - i / _PAIRS
+        y = 0.985 - i / _PAIRS_LISTED
         words = f"{style.shorten(names[pair.true], 24)}\n→ {style.shorten(names[pair.predicted], 22)}"
         spots = [(0, f"{i + 1}", "left", style.MUTED), (0.1, words, "left", style.INK)]
         spots.append((1, f"{pair.rows}\n{pair.share:.0%}", "right", style.CONTRAST_INK))

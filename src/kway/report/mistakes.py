@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.sources.frames import is_table, take
+from kway.data.sources.frames import is_table, take_rows
 from kway.neighbors import NeighborsClassifier
 from kway.report.images import Mistake
-from kway.select.job import Outcome
+from kway.select.job import JobResult
 
 SHOWN, NEIGHBORS = 6, 4
 _COLUMNS, _LETTERS = 6, 90  # of a row in words
 
 
-def find_mistakes(found: Outcome, most: int = SHOWN, k: int = NEIGHBORS) -> list[Mistake]:
+def find_mistakes(found: JobResult, most: int = SHOWN, k: int = NEIGHBORS) -> list[Mistake]:
     """The `most` wrong rows of highest confidence (the first ones where the model has none), the surest first."""
-    y, predicted = found.parts.test_y, found.judged.predicted
+    y, predicted = found.parts.test_y, found.evaluation.predicted
     wrong = np.flatnonzero(predicted != y)
-    if found.judged.confidence is not None:
-        wrong = wrong[np.argsort(-found.judged.confidence[wrong], kind="stable")]
+    if found.evaluation.confidence is not None:
+        wrong = wrong[np.argsort(-found.evaluation.confidence[wrong], kind="stable")]
     wrong = wrong[:most]
-    distances, near = _nearest(found, found.test_X[wrong], min(k, found.parts.n))
+    distances, near = _nearest_training_rows(found, found.test_X[wrong], min(k, found.parts.n))
     queries, around = _shown(found, wrong, near)
-    sure = found.judged.confidence
+    sure = found.evaluation.confidence
     return [
         Mistake(
             queries[i],
@@ -41,7 +41,7 @@ def find_mistakes(found: Outcome, most: int = SHOWN, k: int = NEIGHBORS) -> list
     ]
 
 
-def picture_shape(found: Outcome) -> tuple[int, ...] | None:
+def picture_shape(found: JobResult) -> tuple[int, ...] | None:
     """(h, w) or (h, w, 3) where the rows are images: known to be, or bytes that fill a square."""
     form = found.parts.image
     rows = found.parts.rows
@@ -52,7 +52,7 @@ def picture_shape(found: Outcome) -> tuple[int, ...] | None:
     return (side, side) if side >= 8 and side * side == rows.shape[1] == found.X.shape[1] else None
 
 
-def _nearest(found: Outcome, queries: Any, k: int) -> tuple[NDArray, NDArray]:
+def _nearest_training_rows(found: JobResult, queries: Any, k: int) -> tuple[NDArray, NDArray]:
     """Distances and row numbers (m, k) of the nearest training rows, in the winner's metric where it has one."""
     model = found.best.model
     if not hasattr(model, "kneighbors"):
@@ -61,34 +61,37 @@ def _nearest(found: Outcome, queries: Any, k: int) -> tuple[NDArray, NDArray]:
     return np.asarray(distances), np.asarray(rows)
 
 
-def _shown(found: Outcome, wrong: NDArray, near: NDArray) -> tuple[Any, Any]:
+def _shown(found: JobResult, wrong: NDArray, near: NDArray) -> tuple[Any, Any]:
     """Queries and neighbours as they are drawn: pixels (m, d) and (m, k, d), or words."""
     train, test = found.parts.rows, found.parts.test_rows
     if picture_shape(found) is not None:
         return test[wrong], train[near]
-    asked = in_words(take(test, wrong))
-    flat = in_words(take(train, near.ravel()))
+    asked = rows_in_words(take_rows(test, wrong))
+    flat = rows_in_words(take_rows(train, near.ravel()))
     return asked, [flat[i * near.shape[1] : (i + 1) * near.shape[1]] for i in range(len(wrong))]
 
 
-def in_words(rows: Any) -> list[str]:
+def rows_in_words(rows: Any) -> list[str]:
     """A line a row: its text where the table is one column, else its first columns."""
     if is_table(rows):
         columns = {name: rows.column(name).to_pylist() for name in rows.column_names[:_COLUMNS]}
         if rows.num_columns == 1:
-            return [_short(str(v)) for v in next(iter(columns.values()))]
+            return [_first_letters(str(v)) for v in next(iter(columns.values()))]
         more = ", ..." if rows.num_columns > _COLUMNS else ""
         lines = zip(*columns.values())
-        return [_short(", ".join(f"{n} {_value(v)}" for n, v in zip(columns, line))) + more for line in lines]
+        return [
+            _first_letters(", ".join(f"{n} {_value_in_words(v)}" for n, v in zip(columns, line))) + more
+            for line in lines
+        ]
     some = rows[:, :_COLUMNS]
     dense = some.toarray() if hasattr(some, "toarray") else np.asarray(some)
     more = ", ..." if rows.shape[1] > _COLUMNS else ""
-    return [", ".join(_value(v) for v in line) + more for line in dense.tolist()]
+    return [", ".join(_value_in_words(v) for v in line) + more for line in dense.tolist()]
 
 
-def _value(value: Any) -> str:
+def _value_in_words(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _short(text: str) -> str:
+def _first_letters(text: str) -> str:
     return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."

@@ -12,15 +12,16 @@ from kway.data.atomic import replacing
 from kway.data.sources.writing import refuse_missing_folder
 from kway.report.export import save, to_svg
 from kway.report.pictures import Picture, pictures
-from kway.select.compare import in_words
-from kway.select.job import Outcome, Wishes
+from kway.select.compare import setting_in_words
+from kway.select.job import JobResult, Wishes
+from kway.select.leaderboard import size_in_words
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 _OPEN_CLASSES = 20  # classes up to which their table is open
 
 
 def write_page(
-    path: str | Path, found: Outcome, wishes: Wishes, command: str = "", folder: str | Path | None = None
+    path: str | Path, found: JobResult, wishes: Wishes, command: str = "", folder: str | Path | None = None
 ) -> None:
     """Write the page, complete or not at all; each figure also as svg and png into `folder` where one is given."""
     drawn = list(pictures(found))
@@ -41,7 +42,7 @@ def save_figures(drawn: list[Picture], folder: Path) -> None:
                 save(picture.figure, folder / f"{picture.name}{ending}")
 
 
-def page(found: Outcome, wishes: Wishes, drawn: list[Picture], command: str = "") -> str:
+def page(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str = "") -> str:
     """The page as text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -50,20 +51,20 @@ def page(found: Outcome, wishes: Wishes, drawn: list[Picture], command: str = ""
         loader=PackageLoader("kway.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    shelf.filters |= {"percent": _percent, "size": _size, "setting": in_words, "figure": _figure}
+    shelf.filters |= {"percent": _percent, "size": size_in_words, "setting": setting_in_words, "figure": _figure}
     return shelf.get_template("report.html").render(**facts(found, wishes, drawn, command))
 
 
-def facts(found: Outcome, wishes: Wishes, drawn: list[Picture], command: str) -> dict[str, Any]:
+def facts(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str) -> dict[str, Any]:
     """What the template is filled with."""
     return {
         "found": found,
         "parts": found.parts,
-        "test": found.judged.scores,
+        "test": found.evaluation.scores,
         "best": found.best.standing,
         "lines": found.lines,
         "idle": found.comparison.idle,
-        "classes": sorted(found.judged.scores.classes, key=lambda c: c["f1"]),
+        "classes": sorted(found.evaluation.scores.classes, key=lambda c: c["f1"]),
         "open_classes": len(found.model.classes_) <= _OPEN_CLASSES,
         "n_classes": len(found.model.classes_),
         "features": found.model.features_.explain(),
@@ -89,9 +90,3 @@ def _figure(picture: Picture) -> Any:
 
 def _percent(share: float | None, digits: int = 1) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
-
-
-def _size(n: int | None) -> str:
-    if n is None:
-        return "–"
-    return f"{n / 1e6:,.1f} MB" if n >= 1e6 else f"{n / 1e3:,.1f} kB"

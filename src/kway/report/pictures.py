@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from kway.data.labels import encode_as
 from kway.report import figures
 from kway.report.mistakes import find_mistakes, picture_shape
-from kway.select.families import Linear, Neighbors
-from kway.select.finals import Line
-from kway.select.job import Outcome
+from kway.select.families import LinearFamily, NeighborsFamily
+from kway.select.job import JobResult
+from kway.select.leaderboard import Line
 
-MOST_FEATURES = 1500  # of principal components: their matrix is d x d
+MOST_PROJECTED = 1500  # of principal components: their matrix is d x d
 MOST_CLASSES = 60  # whose regions can still be told apart
 SLICE_ROWS = 4000
 
@@ -33,7 +33,7 @@ class Picture(NamedTuple):
     figure: Figure | None
 
 
-def pictures(found: Outcome) -> Iterator[Picture]:
+def pictures(found: JobResult) -> Iterator[Picture]:
     """Every figure that this outcome allows, in the order of the page."""
     for name, draw in _DRAWN.items():
         try:
@@ -44,7 +44,7 @@ def pictures(found: Outcome) -> Iterator[Picture]:
             yield picture
 
 
-def _leaderboard(found: Outcome) -> Picture:
+def _leaderboard(found: JobResult) -> Picture:
     lines = [line.standing for line in found.lines]
     figure = figures.leaderboard(
         [s.model for s in lines],
@@ -57,8 +57,8 @@ def _leaderboard(found: Outcome) -> Picture:
     return Picture("leaderboard", "Leaderboard", text, figure)
 
 
-def _neighbours_curve(found: Outcome) -> Picture | None:
-    line = _first(found, Neighbors)
+def _neighbours_curve(found: JobResult) -> Picture | None:
+    line = _first(found, NeighborsFamily)
     if line is None:
         return None
     setting, scan = line.standing.setting, found.comparison.scans[line.standing.model]
@@ -78,8 +78,8 @@ def _neighbours_curve(found: Outcome) -> Picture | None:
     return Picture("neighbours", "Choosing k", text, figure)
 
 
-def _alpha_curve(found: Outcome) -> Picture | None:
-    line = _most_folds(found, Linear)
+def _alpha_curve(found: JobResult) -> Picture | None:
+    line = _most_folds(found, LinearFamily)
     if line is None or len(found.comparison.scans[line.standing.model].settings) < 2:
         return None
     scan = found.comparison.scans[line.standing.model]
@@ -112,9 +112,9 @@ def _drawn_folds(accuracy: NDArray) -> tuple[NDArray, NDArray]:
     return np.arange(1), np.flatnonzero(run[0])
 
 
-def _confusion(found: Outcome) -> Picture:
+def _confusion(found: JobResult) -> Picture:
     classes = np.asarray(found.model.classes_)
-    true, called = encode_as(found.parts.test_y, classes), encode_as(found.judged.predicted, classes)
+    true, called = encode_as(found.parts.test_y, classes), encode_as(found.evaluation.predicted, classes)
     counts = np.zeros((len(classes), len(classes)), np.int64)
     np.add.at(counts, (true, called), 1)
     figure = figures.confusion_matrix(counts, classes, title="Test rows")
@@ -126,26 +126,26 @@ def _confusion(found: Outcome) -> Picture:
     )
 
 
-def _reliability(found: Outcome) -> Picture | None:
-    confidence = found.judged.confidence
+def _reliability(found: JobResult) -> Picture | None:
+    confidence = found.evaluation.confidence
     if confidence is None:
         return None
-    figure = figures.reliability(confidence, found.judged.predicted == found.parts.test_y)
+    figure = figures.reliability(confidence, found.evaluation.predicted == found.parts.test_y)
     text = "Of the test rows with a confidence near x, what share is right? On the dashed line the two agree."
     if found.temperature is not None:
         text += f" Probabilities were calibrated with temperature {found.temperature:.3g} on rows held out of training."
     return Picture("reliability", "Can the probabilities be believed?", text, figure)
 
 
-def _regions(found: Outcome) -> Picture | None:
+def _regions(found: JobResult) -> Picture | None:
     X = found.X
     if found.hurried:
         return Picture("regions", "Decision regions", "Left out, as the budget was spent.", None)
-    if hasattr(X, "tocsr") or not 2 <= X.shape[1] <= MOST_FEATURES or len(found.model.classes_) > MOST_CLASSES:
+    if hasattr(X, "tocsr") or not 2 <= X.shape[1] <= MOST_PROJECTED or len(found.model.classes_) > MOST_CLASSES:
         return None
     step = -(-X.shape[0] // SLICE_ROWS)
     # points of the plane lie far from all rows, where a neighbour search skips little: 15 s for 160^2 on 16,000 rows
-    fine = 160 if isinstance(found.comparison.families[found.best.standing.model], Linear) or step == 1 else 80
+    fine = 160 if isinstance(found.comparison.families[found.best.standing.model], LinearFamily) or step == 1 else 80
     figure = figures.projected_regions(
         found.best.model, X[::step], found.parts.y[::step], found.best.standing.model, resolution=fine, most=600
     )
@@ -153,8 +153,8 @@ def _regions(found: Outcome) -> Picture | None:
     return Picture("regions", "Decision regions", text, figure)
 
 
-def _templates(found: Outcome) -> Picture | None:
-    shape, line = picture_shape(found), _first(found, Linear)
+def _templates(found: JobResult) -> Picture | None:
+    shape, line = picture_shape(found), _first(found, LinearFamily)
     if shape is None or line is None or line.model is None:
         return None
     figure = figures.weight_templates(line.model.coef_, shape, found.model.classes_)
@@ -162,8 +162,8 @@ def _templates(found: Outcome) -> Picture | None:
     return Picture("templates", "What each class looks for", text, figure)
 
 
-def _mistakes(found: Outcome) -> Picture | None:
-    if bool((found.judged.predicted == found.parts.test_y).all()):
+def _mistakes_picture(found: JobResult) -> Picture | None:
+    if bool((found.evaluation.predicted == found.parts.test_y).all()):
         return None
     figure = figures.worst_mistakes(find_mistakes(found), picture_shape(found), "")
     text = (
@@ -174,8 +174,8 @@ def _mistakes(found: Outcome) -> Picture | None:
     return Picture("mistakes", "Worst mistakes and their nearest neighbours", text, figure)
 
 
-def _history(found: Outcome) -> Picture | None:
-    line = _first(found, Linear)
+def _history(found: JobResult) -> Picture | None:
+    line = _first(found, LinearFamily)
     history: NDArray = np.asarray(getattr(line.model, "history_", ()) if line is not None else ())
     if line is None or len(history) < 2:
         return None
@@ -184,20 +184,20 @@ def _history(found: Outcome) -> Picture | None:
     return Picture("history", "Learning", text, figure)
 
 
-def _first(found: Outcome, kind: type) -> Line | None:
+def _first(found: JobResult, kind: type) -> Line | None:
     """The best line of a kind of family."""
     families = found.comparison.families
     return next((line for line in found.lines if isinstance(families[line.standing.model], kind)), None)
 
 
-def _most_folds(found: Outcome, kind: type) -> Line | None:
+def _most_folds(found: JobResult, kind: type) -> Line | None:
     """The line of a kind that was run on most folds, the better first: one stopped early shows no spread."""
     families = found.comparison.families
     own = [line for line in found.lines if isinstance(families[line.standing.model], kind)]
     return max(own, key=lambda line: len(line.standing.fold_accuracy), default=None)
 
 
-_DRAWN: dict[str, Callable[[Outcome], Picture | None]] = {
+_DRAWN: dict[str, Callable[[JobResult], Picture | None]] = {
     "leaderboard": _leaderboard,
     "neighbours": _neighbours_curve,
     "alpha": _alpha_curve,
@@ -205,6 +205,6 @@ _DRAWN: dict[str, Callable[[Outcome], Picture | None]] = {
     "reliability": _reliability,
     "regions": _regions,
     "templates": _templates,
-    "mistakes": _mistakes,
+    "mistakes": _mistakes_picture,
     "history": _history,
 }

@@ -19,7 +19,7 @@ from kway.errors import InputError
 from kway.report import style
 from kway.report.regions import draw_regions, grid_over
 
-_BLOCK = 1 << 22  # numbers of the grid's rows made at a time: 32 MB
+_GRID_NUMBERS = 1 << 22  # numbers of the grid's rows made at a time: 32 MB
 
 
 class Scene(NamedTuple):
@@ -52,7 +52,7 @@ def class_rows(model: Any) -> ClassRows:
     return ClassRows(np.vstack([-w, w]) / 2, np.concatenate([-b, b]) / 2)
 
 
-class Segment(NamedTuple):
+class BoundarySegment(NamedTuple):
     """Where classes `first` and `second` are level and no class is above them: the two ends (2, 2)."""
 
     first: int
@@ -60,7 +60,7 @@ class Segment(NamedTuple):
     ends: NDArray
 
 
-def boundary_segments(rows: ClassRows, extent: tuple[float, float, float, float]) -> list[Segment]:
+def boundary_segments(rows: ClassRows, extent: tuple[float, float, float, float]) -> list[BoundarySegment]:
     """Segments between the regions of K linear scores in the plane, inside extent (left, right, bottom, top).
 
     On the line f_a = f_b, p + t u, every other class c and every side of the box leaves t an interval.
@@ -78,7 +78,7 @@ def boundary_segments(rows: ClassRows, extent: tuple[float, float, float, float]
             planes = np.vstack([rows.weights[a] - rows.weights[others], sides[0]])
             t = _interval(planes @ u, planes @ p + np.append(rows.biases[a] - rows.biases[others], sides[1]))
             if t is not None:
-                found.append(Segment(a, b, p + np.outer(t, u)))
+                found.append(BoundarySegment(a, b, p + np.outer(t, u)))
     return found
 
 
@@ -99,7 +99,7 @@ def decision_lines(scenes: Sequence[Scene], title: str = "") -> Figure:
     extent = grid_over(whole, 2).extent
     names = list(dict.fromkeys(name for scene in scenes for name in scene.models))
     looks = dict(zip(names, zip((style.INK, *style.PALETTE[2:]), ("-", (0, (5, 2)), (0, (1, 1.2)), "-.", ":"))))
-    figure = style.figure(height=0.95 + (style.WIDTH - 0.4) / max(len(scenes), 2))
+    figure = style.figure(height=0.95 + (style.FIGURE_WIDTH - 0.4) / max(len(scenes), 2))
     for axes, scene in zip(figure.subplots(1, len(scenes), squeeze=False)[0], scenes):
         _points(axes, np.asarray(scene.X, float), np.asarray(scene.y))
         for name, model in scene.models.items():
@@ -133,7 +133,7 @@ def linear_boundaries(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, tit
     rows, labels = np.asarray(X, float), np.asarray(y)
     columns = min(3, len(models))
     lines = -(-len(models) // columns)
-    figure = style.figure(height=0.9 + lines * ((style.WIDTH - 0.3) / columns + 0.2))
+    figure = style.figure(height=0.9 + lines * ((style.FIGURE_WIDTH - 0.3) / columns + 0.2))
     grid = figure.subplots(lines, columns, squeeze=False).ravel()
     for axes in grid[len(models) :]:
         axes.set_visible(False)
@@ -170,7 +170,7 @@ class Slice:
 
     def predict(self, points: NDArray) -> NDArray:
         """The model's labels at points (n, 2) of the plane, a block at a time."""
-        step = max(_BLOCK // len(self.mean), 1)
+        step = max(_GRID_NUMBERS // len(self.mean), 1)
         starts = range(0, len(points), step)
         return np.concatenate([self.model.predict(self.mean + points[a : a + step] @ self.axes) for a in starts])
 

@@ -42,7 +42,7 @@ def grid_over(X: NDArray, resolution: int = 400, margin: float = 0.06) -> Grid:
 
 def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 400) -> Any:
     """The answer of a fitted classifier everywhere around its 2-D data."""
-    X, y = _plane(X), np.asarray(y)
+    X, y = _plane_points(X), np.asarray(y)
     figure = style.figure(5.2, 5.9)
     axes = figure.subplots()
     draw_regions(axes, model, X, y, resolution)
@@ -63,8 +63,8 @@ def neighbor_regions(
     """Regions of k nearest neighbours: k across, metrics down."""
     from kway.neighbors import NeighborsClassifier
 
-    X, y = _plane(X), np.asarray(y)
-    figure = style.figure(height=0.7 + len(metrics) * ((style.WIDTH - 0.3) / len(ks) + 0.2))
+    X, y = _plane_points(X), np.asarray(y)
+    figure = style.figure(height=0.7 + len(metrics) * ((style.FIGURE_WIDTH - 0.3) / len(ks) + 0.2))
     table = figure.subplots(len(metrics), len(ks), squeeze=False)
     for row, metric in zip(table, metrics):
         for axes, k in zip(row, ks):
@@ -109,7 +109,7 @@ def landmark_cells(
     from kway.search import Landmarks
     from kway.search.metrics import Haversine
 
-    places = _plane(points)
+    places = _plane_points(points)
     index: Any = Landmarks(n_landmarks=n_landmarks).build(places, metric=Haversine(degrees=True))
     marks = _degrees(index.landmarks_)
     grid = _map_grid(box)
@@ -199,7 +199,7 @@ def _degrees(sphere: NDArray) -> NDArray[np.float64]:
     return np.degrees(np.column_stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)]))
 
 
-def _plane(X: ArrayLike) -> NDArray:
+def _plane_points(X: ArrayLike) -> NDArray:
     array = np.asarray(X, dtype=np.float64)
     if array.ndim != 2 or array.shape[1] != 2:
         raise InputError(

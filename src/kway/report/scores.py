@@ -7,15 +7,16 @@ reliability   accuracy against confidence in bins, above the histogram of confid
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
+from kway.confidence.reliability import reliability_of
 from kway.errors import InputError
 from kway.report import style
-from kway.select.judge import wilson
+from kway.select.evaluation import wilson
 
 
 def leaderboard(
@@ -47,7 +48,7 @@ def leaderboard(
     colours = [style.ACCENT, *[style.tint(style.ACCENT, 0.45)] * (len(values) - 1)]
     axes.barh(rows, values - start, left=start, height=0.62, color=colours, zorder=2)
     axes.errorbar(values, rows, xerr=spread, fmt="none", ecolor=style.INK, elinewidth=1, capsize=2.5, zorder=3)
-    _written(axes, rows, values, spread, stds is not None)
+    _write_values(axes, rows, values, spread, stds is not None)
     axes.set_yticks(rows, labels)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
@@ -71,7 +72,7 @@ def _axis_start(values: NDArray, spread: NDArray) -> float:
     return float(np.round(max(0.0, np.floor((lowest - room / 2) / step) * step), 12))
 
 
-def _written(axes: Any, rows: NDArray, values: NDArray, spread: NDArray, with_spread: bool) -> None:
+def _write_values(axes: Any, rows: NDArray, values: NDArray, spread: NDArray, with_spread: bool) -> None:
     for row, value, std in zip(rows, values, spread):
         text = f"{value:.3f} ± {std:.3f}" if with_spread and std > 0 else f"{value:.3f}"
         axes.annotate(
@@ -85,48 +86,21 @@ def _written(axes: Any, rows: NDArray, values: NDArray, spread: NDArray, with_sp
         axes.set_xticks([tick for tick in axes.get_xticks() if left - 1e-9 <= tick <= 1 + 1e-9])
 
 
-class Reliability(NamedTuple):
-    """Bins of confidence: edges (B + 1,), counts (B,), mean confidence and accuracy (B,; NaN in empty bins), ECE."""
-
-    edges: NDArray
-    counts: NDArray[np.int64]
-    confidence: NDArray
-    accuracy: NDArray
-    ece: float
-
-
-def reliability_bins(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> Reliability:
-    """Confidence (n,) of the predicted class and whether it was right (n,), in bins of equal width over [0, 1].
-
-    >>> reliability_bins([0.9, 0.9, 0.6, 0.6], [1, 1, 1, 0], bins=10).ece
-    0.1
-    """
-    p, right = np.asarray(confidence, float), np.asarray(correct, float)
-    if p.shape != right.shape or p.ndim != 1:
-        raise InputError(f"confidence and correct must have one value a row, got shapes {p.shape} and {right.shape}")
-    edges = np.linspace(0, 1, bins + 1)
-    place = np.clip(np.searchsorted(edges, p, side="left") - 1, 0, bins - 1)  # a bin is (low, high]
-    counts = np.bincount(place, minlength=bins)
-    filled = np.where(counts > 0, counts, np.nan)
-    mean = np.bincount(place, p, bins) / filled
-    accuracy = np.bincount(place, right, bins) / filled
-    gaps = np.abs(np.nan_to_num(accuracy - mean))
-    ece = float(gaps @ counts / max(len(p), 1))
-    return Reliability(edges, counts, mean, accuracy, round(ece, 12))
-
-
 def reliability(
     confidence: ArrayLike, correct: ArrayLike, bins: int = 15, title: str = "Is the confidence deserved?"
 ) -> Figure:
     """Accuracy against confidence with 95 % intervals (Wilson), the histogram of confidence below, and the ECE."""
-    table = reliability_bins(confidence, correct, bins)
+    p, right = np.asarray(confidence, float), np.asarray(correct, bool)
+    if p.shape != right.shape or p.ndim != 1:
+        raise InputError(f"confidence and correct must have one value a row, got shapes {p.shape} and {right.shape}")
+    table = reliability_of(p, right, bins)
     figure = style.figure(width=5.2, height=5.6)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3.4, 1])
     style.dress(upper, title, "", "accuracy")
     style.dress(lower, "", "confidence: probability of the predicted class", "rows", grid="y")
     upper.plot([0, 1], [0, 1], color=style.MUTED, linewidth=1, linestyle=(0, (4, 3)), label="perfect calibration")
-    known = table.counts > 0
-    low, high = wilson(table.accuracy[known] * table.counts[known], table.counts[known])
+    known = table.rows > 0
+    low, high = wilson(table.accuracy[known] * table.rows[known], table.rows[known])
     x, y = table.confidence[known], table.accuracy[known]
     upper.vlines(
         x, np.minimum(x, y), np.maximum(x, y), color=style.tint(style.CONTRAST, 0.55), linewidth=5, label="gap"
@@ -139,7 +113,7 @@ def reliability(
     upper.text(
         0.97,
         0.06,
-        f"ECE = {table.ece:.3f}",
+        f"ECE = {table.error:.3f}",
         transform=upper.transAxes,
         ha="right",
         fontsize=style.TITLE,
@@ -147,6 +121,6 @@ def reliability(
     )
     style.legend_above(upper)
     width = np.diff(table.edges)
-    lower.bar(table.edges[:-1], table.counts, width=width, align="edge", color=style.tint(style.ACCENT, 0.6),
+    lower.bar(table.edges[:-1], table.rows, width=width, align="edge", color=style.tint(style.ACCENT, 0.6),
               edgecolor="white", linewidth=0.8)  # fmt: skip
     return figure

@@ -21,7 +21,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
-WIDTH = 6.4  # inches: 640 px at 100 dots an inch, where the sizes below are 12 to 15 px
+FIGURE_WIDTH = 6.4  # inches: 640 px at 100 dots an inch, where the sizes below are 12 to 15 px
 TITLE, LABEL, SMALL, TINY = 11.0, 9.5, 8.5, 7.5  # points
 INK, MUTED, FAINT, GRID = "#222222", "#6b6b6b", "#b8b8b8", "#e6e6e6"
 ACCENT, CONTRAST = "#3f90da", "#e76300"  # right and wrong, ours and theirs, chosen and not
@@ -41,7 +41,7 @@ DIVERGING = LinearSegmentedColormap.from_list(
 )  # blue below zero, white at it, orange above
 
 
-def figure(width: float = WIDTH, height: float = 4.0) -> Figure:
+def figure(width: float = FIGURE_WIDTH, height: float = 4.0) -> Figure:
     """An empty figure; its layout keeps labels inside and apart."""
     inside = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06)
     return Figure(figsize=(width, height), dpi=100, facecolor="white", layout=inside)
@@ -154,7 +154,7 @@ def class_legend(figure: Figure, labels: ArrayLike, most: int = 12) -> Any:
                label=shorten(name))
         for c, (colour, name) in enumerate(zip(class_colours(len(names)), names))
     ]  # fmt: skip
-    wide = sum(len(shorten(n)) + 4 for n in names) > 80 * figure.get_figwidth() / WIDTH
+    wide = sum(len(shorten(n)) + 4 for n in names) > 80 * figure.get_figwidth() / FIGURE_WIDTH
     return figure.legend(
         handles=handles, loc="outside lower left", ncols=4 if wide else len(names), frameon=False, fontsize=SMALL,
         labelcolor=INK, handletextpad=0.3, columnspacing=1.4,

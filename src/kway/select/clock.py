@@ -10,27 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
-
-class Score(NamedTuple):
-    """A family so far: the mean accuracy of its best setting over that many folds."""
-
-    model: str
-    accuracy: float
-    folds: int
-
-
-class News(NamedTuple):
-    """What runs now, how many steps of all are done, and the scores so far, best first."""
-
-    what: str
-    done: float = 1.0
-    steps: int = 1
-    scores: tuple[Score, ...] = ()
-
-
-Told = Callable[[News], None]
+from kway import progress
 
 
 @dataclass
@@ -43,7 +24,6 @@ class Clock:
     reserve: float = 0.0
     interrupted: bool = False  # by Ctrl-C: from then on the time is up
     cut: bool = False  # whether anything was left undone
-    heard: Callable[[int, int], None] | None = None  # told the fits done, of all that the step has
 
     def spent(self) -> float:
         """Seconds since the beginning."""
@@ -67,15 +47,14 @@ class Clock:
         return replace(self, budget=self.budget - (1 - part) * left, cut=False)
 
     def pace(self, fits: int) -> Callable[[], bool]:
-        """Asked before each of so many like fits: whether one that takes as long as the last is too much."""
+        """Asked before each of so many like fits, which it counts: whether one as long as the last is too much."""
         asked: list[float] = []
 
         def stop() -> bool:
             now = time.perf_counter()
             took = now - asked[-1] if asked else 0.0
             asked.append(now)
-            if self.heard is not None:
-                self.heard(len(asked) - 1, fits)
+            progress.step(len(asked) - 1, fits, f"fit {len(asked)} of {fits}")
             return self.up(took)
 
         return stop

@@ -21,18 +21,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway import progress
 from kway.data.gate import Rows, plain_rows
 from kway.data.labels import encode
 from kway.errors import InputError, KwayError
-from kway.select.clock import Clock, News, Score, Told
-from kway.select.families import ALIKE, FAMILIES, STRAW_MAN, Family, Linear, Neighbors
+from kway.select.clock import Clock
+from kway.select.families import ALIKE, FAMILIES, STRAW_MAN, Family, LinearFamily, NeighborsFamily
 from kway.select.folds import fold_numbers
-from kway.select.scans import Data, Scan
+from kway.select.scans import FoldedRows, Scan
 
 TOO_LATE = "the time was up"
 STOPPED = "stopped"  # how the note of a clear loser begins
-PATIENCE = 120.0  # seconds a family may take on the first fold, and again on the others, where nobody said more
-SLOW = 5.0  # seconds of the first fold from which a family is run on the others only if it may win
+FAMILY_PATIENCE = 120.0  # seconds a family may take on the first fold, and again on the others, where nobody said more
+SLOW_FOLD = 5.0  # seconds of the first fold from which a family is run on the others only if it may win
 HOPELESS = 0.03  # accuracy below the leader's on fold 0, beyond the noise, at which a family is not run further
 
 
@@ -50,14 +51,14 @@ class Standing:
     note: str = ""
 
     def record(self) -> dict[str, Any]:
-        """Plain values."""
+        """PlainFamily values."""
         return {**vars(self), "fold_accuracy": list(self.fold_accuracy)}
 
 
-def in_words(setting: dict[str, Any]) -> str:
+def setting_in_words(setting: dict[str, Any]) -> str:
     """A setting for people.
 
-    >>> in_words({"weights": "uniform", "n_neighbors": 4}), in_words({"alpha": 0.00088})
+    >>> setting_in_words({"weights": "uniform", "n_neighbors": 4}), setting_in_words({"alpha": 0.00088})
     ('k 4, uniform', 'alpha 0.00088')
     """
     words = {"n_neighbors": "k {}", "weights": "{}", "metric": "{}", "targets": "{}", "alpha": "alpha {:.2g}"}
@@ -119,12 +120,11 @@ def compare(
     order: Any = None,
     budget: float | Clock | None = None,
     seed: int = 0,
-    told: Told | None = None,
     curves: bool = False,
 ) -> Comparison:
     """Score the families named (all by default) on rows X (n, d) with labels y (n,); `budget` in seconds, or a clock.
 
-    `groups` (n,) keeps rows together, `order` (n,) validates on the last rows. `told` hears what runs now.
+    `groups` (n,) keeps rows together, `order` (n,) validates on the last rows. kway.progress tells what runs.
 
     >>> from sklearn.datasets import load_iris
     >>> compare(*load_iris(return_X_y=True), families=["softmax", "centroid"]).best.model
@@ -132,22 +132,20 @@ def compare(
     """
     labels = encode(y)
     n_folds = max(2, min(n_folds, len(labels.codes)))
-    data = Data(_rows(X), labels.codes, fold_numbers(labels.codes, n_folds, groups, order, seed), {})
+    data = FoldedRows(_rows(X), labels.codes, fold_numbers(labels.codes, n_folds, groups, order, seed), {})
     clock = budget if isinstance(budget, Clock) else Clock(budget)
     chosen = _pick(families)
     idle = {f.name: why for f in chosen if (why := f.idle(data))} if families is None else {}
     known = {family.name: family for family in chosen if family.name not in idle}
-    patience = PATIENCE if families is None and clock.budget is None else None
-    work = _Work(data, known, clock, told, patience)
+    patience = FAMILY_PATIENCE if families is None and clock.budget is None else None
+    work = _Work(data, known, clock, patience)
     try:
         _first_fold(work)
         _other_folds(work, curves)
     except KeyboardInterrupt:
         clock.interrupted = clock.cut = True
-    finally:
-        clock.heard = None
     if not work.scans:
-        raise InputError(_nothing(work.problems))
+        raise InputError(_nothing_scored(work.problems))
     lines = [_standing(name, scan, work.notes.get(name, "")) for name, scan in work.scans.items()]
     not_run = {name: TOO_LATE for name in known if name not in work.scans and name not in work.problems}
     problems = {**work.problems, **not_run}
@@ -161,7 +159,7 @@ def _ranked(lines: Iterable[Standing]) -> list[Standing]:
     return [first, *(line for line in ordered if line is not first)]
 
 
-def _nothing(problems: dict[str, str]) -> str:
+def _nothing_scored(problems: dict[str, str]) -> str:
     if not problems:
         return "nothing was scored before the time was up; give a larger budget or fewer families"
     return "no model could be fitted; " + "; ".join(f"{name}: {why}" for name, why in problems.items())
@@ -170,21 +168,18 @@ def _nothing(problems: dict[str, str]) -> str:
 class _Work:
     """The comparison under way."""
 
-    def __init__(
-        self, data: Data, families: dict[str, Family], clock: Clock, told: Told | None, patience: float | None
-    ) -> None:
+    def __init__(self, data: FoldedRows, families: dict[str, Family], clock: Clock, patience: float | None) -> None:
         self.data, self.families, self.clock, self.patience = data, families, clock, patience
-        self._told, self._done = told, 0
+        self._done = 0
         self.scans: dict[str, Scan] = {}
         self.notes: dict[str, str] = {}
         self.problems: dict[str, str] = {}
 
     def run(self, name: str, which: list[int], what: str, part: float = 1.0) -> None:
         """Score a family on these folds, as far as this part of the time left goes."""
-        self._say(f"{name}: {what}", 0.0)
-        self.clock.heard = lambda done, fits: self._say(f"{name}: {what}, fit {done + 1} of {fits}", done / fits)
         clock = self._time_of(name, part)
-        found = self.families[name].scan(self.data, which, clock)
+        with progress.stage(f"{name}: {what}", self._done, 2 * len(self.families), _scores_so_far(self.scans)):
+            found = self.families[name].scan(self.data, which, clock)
         if clock.cut:
             over = TOO_LATE if self.patience is None else f"{clock.budget:.0f} s were over; give it a --budget"
             self.notes[name] = f"not every setting was run: {over}"
@@ -197,8 +192,8 @@ class _Work:
     def _time_of(self, name: str, part: float) -> Clock:
         """The clock of a step; something is scored in any case, however little time there is."""
         if self.patience is not None:
-            return Clock(self.patience / (6 if name in ALIKE else 1), heard=self.clock.heard)
-        return self.clock.share(part) if self.scans else Clock(heard=self.clock.heard)
+            return Clock(self.patience / (6 if name in ALIKE else 1))
+        return self.clock.share(part) if self.scans else Clock()
 
     def skip(self) -> None:
         """A step that is not needed."""
@@ -211,11 +206,6 @@ class _Work:
     def first(self, name: str) -> float:
         """A family's best accuracy on the first fold."""
         return float(np.nanmax(self.scans[name].accuracy[0]))
-
-    def _say(self, what: str, part: float) -> None:
-        if self._told is not None:
-            scores = sorted((_score(name, scan) for name, scan in self.scans.items()), key=lambda s: -s.accuracy)
-            self._told(News(what, self._done + part, 2 * len(self.families), tuple(scores)))
 
 
 def _first_fold(work: _Work) -> None:
@@ -241,14 +231,14 @@ def _other_folds(work: _Work, curves: bool) -> None:
     line = work.line()
     lead = work.first(line[0])
     far = max(HOPELESS, 3 * float(np.sqrt(2 * max(lead * (1 - lead), 1 / held) / held)))
-    drawn = _drawn(work, line) if curves else set()
+    drawn = _families_to_draw(work, line) if curves else set()
     for name in line:
         why = _hopeless(work, name, lead, far)
         if why and name not in drawn:
             work.notes[name] = f"{STOPPED} after fold 1 of {len(rest) + 1}: {why}"
             work.skip()
             continue
-        swept = isinstance(work.families[name], Neighbors)  # its one search has served every fold already
+        swept = isinstance(work.families[name], NeighborsFamily)  # its one search has served every fold already
         if swept or not work.clock.up():
             work.run(name, rest, f"folds 2 to {len(rest) + 1}")
         run = int(np.isfinite(work.scans[name].accuracy[:, work.scans[name].best]).sum())
@@ -261,22 +251,25 @@ def _hopeless(work: _Work, name: str, lead: float, far: float) -> str:
     own, scan = work.first(name), work.scans[name]
     if own < lead - far:
         return f"{own:.3f} against {lead:.3f}"
-    if name in ALIKE and "softmax" in work.scans and scan.seconds > SLOW and own <= work.first("softmax"):
+    if name in ALIKE and "softmax" in work.scans and scan.seconds > SLOW_FOLD and own <= work.first("softmax"):
         return f"{own:.3f}, no better than softmax, and slow"
     return ""
 
 
-def _drawn(work: _Work, line: list[str]) -> set[str]:
+def _families_to_draw(work: _Work, line: list[str]) -> set[str]:
     """The best linear family that is quick, and the best neighbours, of a line that has the best first."""
-    linear = [n for n in line if isinstance(work.families[n], Linear) and work.scans[n].seconds < SLOW]
-    near = [n for n in line if isinstance(work.families[n], Neighbors)]  # searched already
+    linear = [n for n in line if isinstance(work.families[n], LinearFamily) and work.scans[n].seconds < SLOW_FOLD]
+    near = [n for n in line if isinstance(work.families[n], NeighborsFamily)]  # searched already
     return {*linear[:1], *near[:1]}
 
 
-def _score(name: str, scan: Scan) -> Score:
-    scores = scan.accuracy[:, scan.best]
-    scores = scores[np.isfinite(scores)]
-    return Score(name, float(scores.mean()), len(scores))
+def _scores_so_far(scans: dict[str, Scan]) -> tuple[tuple[str, ...], ...]:
+    """The families so far, best first: name, mean accuracy of the best setting, folds."""
+    scores = {name: scan.accuracy[:, scan.best] for name, scan in scans.items()}
+    scores = {name: run[np.isfinite(run)] for name, run in scores.items()}
+    best_first = sorted(scores, key=lambda name: -scores[name].mean())
+    folds = {name: f"{len(run)} fold{'' if len(run) == 1 else 's'}" for name, run in scores.items()}
+    return tuple((name, f"{scores[name].mean():.4f}", folds[name]) for name in best_first)
 
 
 def _standing(name: str, scan: Scan, note: str) -> Standing:

@@ -21,20 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kway
-from kway.linear.losses.loss import LOSSES
+from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
 from kway.neighbors.sweep import sweep
 from kway.select.clock import Clock
-from kway.select.scans import Data, Scan, mean_square, scores_of
+from kway.select.scans import FoldedRows, Scan, mean_square, scores_of
 
 SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
 MOST_NEIGHBORS = 50
 HEAVY = 0.1  # seconds of one pass over the rows above which only alphas near the best are run
-FIRST = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
+FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
 COLD = 2.0  # a fit from nothing against one from the alpha before it
 PROBED = 256  # rows that are asked first where all might take too long, to tell how long
-LONG = 1e11  # values compared with values from which that may be
+LONG_SEARCH = 1e11  # values compared with values from which that may be
 
 
 class Family(Protocol):
@@ -45,11 +45,11 @@ class Family(Protocol):
         """What the leaderboard calls it."""
         ...
 
-    def scan(self, data: Data, which: list[int], clock: Clock) -> Scan:
+    def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Score every setting on the folds `which`, as far as the clock allows."""
         ...
 
-    def idle(self, data: Data) -> str:
+    def idle(self, data: FoldedRows) -> str:
         """Why it is not worth running on these rows unless asked for by name; "" where it is."""
         ...
 
@@ -59,7 +59,7 @@ class Family(Protocol):
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearFamily:
     """A linear loss over a path of alphas."""
 
     name: str
@@ -69,7 +69,7 @@ class Linear:
     params: dict[str, Any] = field(default_factory=dict)
     alphas: tuple[float, ...] = ()  # instead of shares
 
-    def scan(self, data: Data, which: list[int], clock: Clock) -> Scan:
+    def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Every alpha, strong to weak, with warm starts."""
         begun = time.perf_counter()
         binary = data.codes.max() == 1 or self.params.get("multiclass") == "one-vs-all"
@@ -89,17 +89,17 @@ class Linear:
         data.kept.setdefault(self.name, scan)
         return scan
 
-    def _pieces(self, data: Data, accuracy: NDArray) -> Iterator[list[int]]:
+    def _pieces(self, data: FoldedRows, accuracy: NDArray) -> Iterator[list[int]]:
         """Alphas to run together, by place: all, or where a fit takes long a few in the middle, and then two more at
         a time while the best lies at an end; on later folds the best of the first and those beside it."""
         n, first = accuracy.shape[1], data.kept.get(self.name)
-        if data.pass_seconds() < HEAVY or n < FIRST[1]:
+        if data.pass_seconds() < HEAVY or n < FIRST_ALPHAS[1]:
             yield list(range(n))
             return
         if first is not None:
             yield list(range(max(0, first.best - 1), min(n, first.best + 2)))
             return
-        low, high = FIRST
+        low, high = FIRST_ALPHAS
         yield list(range(low, high))
         while True:
             best = int(np.nanargmax(accuracy[0]))
@@ -111,7 +111,7 @@ class Linear:
                 return
             yield list(piece)
 
-    def idle(self, data: Data) -> str:
+    def idle(self, data: FoldedRows) -> str:
         """Softmax stands for the others where a fit is slow."""
         return _stood_for(self.name, data)
 
@@ -121,21 +121,21 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Neighbors:
+class NeighborsFamily:
     """A metric over every k and vote."""
 
     name: str
     metric: str
     votes: tuple[str, ...] = ("uniform", "distance")
 
-    def scan(self, data: Data, which: list[int], clock: Clock) -> Scan:
+    def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Every k and vote of every fold from one search, kept for the folds that are asked for later."""
         begun = time.perf_counter()
         folds = np.where(data.folds < 0, data.folds.max() + 1, data.folds)  # never asked for, but asked by the others
         k_max = min(MOST_NEIGHBORS, int(len(folds) - np.bincount(folds).max()))
         settings = [{"weights": vote, "n_neighbors": k + 1} for vote in self.votes for k in range(k_max)]
         if self.name not in data.kept:
-            if data.pairs() > LONG and clock.up(self._estimate(data, k_max)):
+            if data.pairs() > LONG_SEARCH and clock.up(self._estimate(data, k_max)):
                 nothing = np.full((len(which), len(settings)), np.nan)
                 return Scan(settings, nothing, nothing, time.perf_counter() - begun)
             data.kept[self.name] = sweep(data.X, data.codes, folds, k_max, self.votes, self.metric)
@@ -144,7 +144,7 @@ class Neighbors:
         seconds = time.perf_counter() - begun
         return Scan(settings, flat(found.accuracy), flat(found.log_loss), seconds, seconds / 4)
 
-    def _estimate(self, data: Data, k_max: int) -> float:
+    def _estimate(self, data: FoldedRows, k_max: int) -> float:
         """Seconds of the search, from that of a few rows."""
         n = data.X.shape[0]
         model = kway.NeighborsClassifier(metric=self.metric).fit(data.X, data.codes)
@@ -154,7 +154,7 @@ class Neighbors:
         model.kneighbors(asked, k_max)
         return (time.perf_counter() - begun) * n / asked.shape[0]
 
-    def idle(self, data: Data) -> str:
+    def idle(self, data: FoldedRows) -> str:
         """Where metrics agree on who is near one is enough, and L1 says little of sparse rows."""
         if self.metric == "euclidean" and data.unit:
             return "rows have length 1, and the nearest by distance are then the nearest by cosine"
@@ -168,14 +168,14 @@ class Neighbors:
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainFamily:
     """A classifier whose few settings are fitted one by one."""
 
     name: str
     estimator: str
     settings: tuple[dict[str, Any], ...] = ({},)
 
-    def scan(self, data: Data, which: list[int], clock: Clock) -> Scan:
+    def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """A fit a setting and fold."""
         begun = time.perf_counter()
         accuracy = np.full((len(which), len(self.settings)), np.nan)
@@ -191,7 +191,7 @@ class Plain:
         seconds = time.perf_counter() - begun
         return Scan(list(self.settings), accuracy, loss, seconds, seconds / max(1, int(np.isfinite(accuracy).sum())))
 
-    def idle(self, data: Data) -> str:
+    def idle(self, data: FoldedRows) -> str:
         """The perceptron is a linear one too."""
         return _stood_for(self.name, data)
 
@@ -201,7 +201,7 @@ class Plain:
         return model.set_params(random_state=seed) if "random_state" in model.get_params() else model
 
 
-def _stood_for(name: str, data: Data) -> str:
+def _stood_for(name: str, data: FoldedRows) -> str:
     """Why a linear family gives way to softmax on these rows; "" where it does not."""
     seconds = data.pass_seconds()
     if name not in ALIKE or seconds < HEAVY:
@@ -213,16 +213,16 @@ FAMILIES: dict[str, Any] = {  # name -> Family
     family.name: family
     for family in (
         # those that most often win first and the slowest last, so that a budget cuts what is missed least
-        Plain("centroid", "CentroidClassifier", ({"metric": "euclidean"}, {"metric": "cosine"})),
-        Linear("softmax", "SoftmaxClassifier", "softmax"),
-        Neighbors("neighbors", "euclidean"),
-        Neighbors("neighbors-cosine", "cosine"),
-        Neighbors("neighbors-manhattan", "manhattan"),
-        Linear("least-squares", "LeastSquaresClassifier", "squared", FEW_SHARES),
-        Linear("logistic", "LogisticClassifier", "logistic", FEW_SHARES, {"multiclass": "one-vs-all"}),
-        Plain("perceptron", "PerceptronClassifier", ({},)),
-        Linear("svm", "SVMClassifier", "hinge", FEW_SHARES),
+        PlainFamily("centroid", "CentroidClassifier", ({"metric": "euclidean"}, {"metric": "cosine"})),
+        LinearFamily("softmax", "SoftmaxClassifier", "softmax"),
+        NeighborsFamily("neighbors", "euclidean"),
+        NeighborsFamily("neighbors-cosine", "cosine"),
+        NeighborsFamily("neighbors-manhattan", "manhattan"),
+        LinearFamily("least-squares", "LeastSquaresClassifier", "squared", FEW_SHARES),
+        LinearFamily("logistic", "LogisticClassifier", "logistic", FEW_SHARES, {"multiclass": "one-vs-all"}),
+        PlainFamily("perceptron", "PerceptronClassifier", ({},)),
+        LinearFamily("svm", "SVMClassifier", "hinge", FEW_SHARES),
     )
 }
 ALIKE = ("least-squares", "logistic", "perceptron", "svm")  # as softmax, with a line between classes: seldom better
-STRAW_MAN = Plain("least-squares-number", "LeastSquaresClassifier", ({"targets": "number"},))  # by name only
+STRAW_MAN = PlainFamily("least-squares-number", "LeastSquaresClassifier", ({"targets": "number"},))  # by name only

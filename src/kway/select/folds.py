@@ -19,7 +19,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, Strat
 from kway.errors import InputError
 
 
-class Split(NamedTuple):
+class RowSplit(NamedTuple):
     """Row numbers to learn from and to test on."""
 
     train: NDArray[np.int64]
@@ -28,7 +28,7 @@ class Split(NamedTuple):
 
 def split_test(
     codes: NDArray[np.int64], share: float = 0.2, groups: Any = None, order: Any = None, seed: int = 0
-) -> Split:
+) -> RowSplit:
     """The test rows: about `share` of all."""
     n = len(codes)
     if groups is not None and order is not None:
@@ -36,16 +36,16 @@ def split_test(
     if order is not None:
         line = np.argsort(np.asarray(order), kind="stable")
         cut = n - max(1, round(share * n))
-        return Split(np.sort(line[:cut]), np.sort(line[cut:]))
+        return RowSplit(np.sort(line[:cut]), np.sort(line[cut:]))
     if groups is not None:
         _refuse_one_group(groups)
         parts = max(2, round(1 / share))
         train, test = next(iter(_by_group(parts, seed).split(np.zeros((n, 1)), codes, np.asarray(groups))))
-        return Split(train, test)
+        return RowSplit(train, test)
     return _stratified(codes, share, seed)
 
 
-def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> Split:
+def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> RowSplit:
     """By class; classes of a single row all go to training, for a row cannot be both learned from and tested on."""
     counts = np.bincount(codes)
     single = counts[codes] < 2
@@ -56,7 +56,7 @@ def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> Split:
     size = min(max(round(share * len(codes)), present), len(many) - present)
     draw = StratifiedShuffleSplit(1, test_size=size, random_state=seed)
     train, test = next(iter(draw.split(many, codes[many])))
-    return Split(np.sort(np.concatenate([many[train], np.flatnonzero(single)])), np.sort(many[test]))
+    return RowSplit(np.sort(np.concatenate([many[train], np.flatnonzero(single)])), np.sort(many[test]))
 
 
 def fold_numbers(
@@ -74,14 +74,14 @@ def fold_numbers(
         parts = min(n_folds, len(np.unique(groups)))
         splits = _by_group(parts, seed).split(np.zeros((n, 1)), codes, np.asarray(groups))
     else:
-        splits = _spread(codes, n_folds, seed)
+        splits = _spread_folds(codes, n_folds, seed)
     numbers = np.empty(n, np.int64)
     for number, (_, inside) in enumerate(splits):
         numbers[inside] = number
     return numbers
 
 
-def _spread(codes: NDArray[np.int64], n_folds: int, seed: int) -> Any:
+def _spread_folds(codes: NDArray[np.int64], n_folds: int, seed: int) -> Any:
     """Stratified folds; classes with fewer rows than folds are spread as far as they go, without a warning a class."""
     if np.bincount(codes)[codes].min() >= n_folds:
         return StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(codes, codes)

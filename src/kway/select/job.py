@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from kway import progress
 from kway.confidence import TemperatureScaledClassifier, heldout
 from kway.confidence.heldout import Split
 from kway.data.features.features import Features
@@ -24,17 +25,17 @@ from kway.data.labels import encode
 from kway.data.suggest import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier
-from kway.select.clock import Clock, News, Told
+from kway.select.clock import Clock
 from kway.select.compare import TOO_LATE, Comparison, compare
-from kway.select.families import FAMILIES, STRAW_MAN, Family, Linear
-from kway.select.finals import Line, fit_lines
-from kway.select.judge import Judged, McNemar, judge, mcnemar
-from kway.select.split import Parts
+from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
+from kway.select.families import FAMILIES, STRAW_MAN, Family, LinearFamily
+from kway.select.leaderboard import Line, fit_lines
+from kway.select.train_test import Parts
 from kway.select.views import NO_TEXT, View, families_without_text, without_text
 
 FOLDS = 5  # of the calibration, as a rule
 CROSS_FITTED = 1.0  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
-MANY = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
+MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
 PAGE = 4.0  # seconds that test and page take at least
 STRAW_WIDTH = 3000  # features up to which the straw man, a dense solve, is worth fitting
 
@@ -61,7 +62,7 @@ class RunnerUp:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class JobResult:
     """All that the job found: what is saved, printed and drawn."""
 
     parts: Parts
@@ -70,7 +71,7 @@ class Outcome:
     comparison: Comparison
     lines: list[Line]
     model: FeaturedClassifier
-    judged: Judged
+    evaluation: Evaluation
     baselines: dict[str, float]  # test accuracy of guessing and of the straw man
     runner_up: RunnerUp | None
     temperature: float | None
@@ -98,13 +99,13 @@ class Compared:
         return self.no_text if self.no_text is not None and model.endswith(NO_TEXT) else self.whole
 
 
-def compare_parts(parts: Parts, wishes: Wishes, told: Told | None = None, clock: Clock | None = None) -> Compared:
+def compare_parts(parts: Parts, wishes: Wishes, clock: Clock | None = None) -> Compared:
     """Features learned from the training rows, and the families compared on them."""
     clock = clock or Clock(wishes.budget)
     features = Features(embed=wishes.embed, image=parts.image)
     whole = View(features, features.fit_transform(parts.rows))
     run = lambda X, families: compare(  # noqa: E731
-        X, parts.y, families, wishes.n_folds, parts.groups, parts.order, clock, wishes.seed, told, curves=True
+        X, parts.y, families, wishes.n_folds, parts.groups, parts.order, clock, wishes.seed, curves=True
     )
     found = run(whole.X, families_of(wishes))
     no_text = without_text(features, parts.rows) if wishes.families is None and not clock.up() else None
@@ -132,28 +133,27 @@ def _left_out(problems: dict[str, str]) -> tuple[str, ...]:
     return tuple(f"{names[why]} was left out: {why}" for why in reasons)
 
 
-def run_job(parts: Parts, wishes: Wishes, told: Told | None = None, begun: float | None = None) -> Outcome:
+def run_job(parts: Parts, wishes: Wishes, begun: float | None = None) -> JobResult:
     """Compare, refit, calibrate, test once; the budget counts from `begun` (time.perf_counter()), by default now."""
     laps = _Laps()
     clock = Clock(wishes.budget, laps.begun if begun is None else begun, _ending)
-    chosen = compare_parts(parts, wishes, told, clock)
+    chosen = compare_parts(parts, wishes, clock)
     laps.lap("compare")
-    say = (lambda what: None) if told is None else (lambda what: told(News(what)))
-    lines = fit_lines(chosen.comparison, lambda model: chosen.view(model).X, parts.y, wishes.seed, clock, say)
+    lines = fit_lines(chosen.comparison, lambda model: chosen.view(model).X, parts.y, wishes.seed, clock)
     features, X = chosen.view(lines[0].standing.model)
     laps.lap("refit")
-    say("calibrating")
-    calibrated, trouble = calibrate(lines[0], X, chosen.comparison.folds, parts, wishes.seed, clock)
+    with progress.stage("calibrating"):
+        calibrated, trouble = calibrate(lines[0], X, chosen.comparison.folds, parts, wishes.seed, clock)
     laps.lap("calibrate")
-    say("testing")
-    test_X = features.transform(parts.test_rows)
-    judged = judge(calibrated, test_X, parts.test_y)
-    runner_up = _runner_up(lines, judged, chosen, parts, test_X)
-    baselines = _baselines(X, test_X, parts)
+    with progress.stage("testing"):
+        test_X = features.transform(parts.test_rows)
+        evaluation = evaluate_model(calibrated, test_X, parts.test_y)
+        runner_up = _runner_up(lines, evaluation, chosen, parts, test_X)
+        baselines = _baselines(X, test_X, parts)
     laps.lap("test")
     clock.reserve = PAGE
-    return Outcome(
-        parts, X, test_X, chosen.comparison, lines, FeaturedClassifier.of(features, calibrated), judged,
+    return JobResult(
+        parts, X, test_X, chosen.comparison, lines, FeaturedClassifier.of(features, calibrated), evaluation,
         baselines, runner_up, getattr(calibrated, "temperature_", None), (*chosen.notes, *trouble), laps.seconds,
         hurried=clock.up(),
     )  # fmt: skip
@@ -172,7 +172,7 @@ def families_of(wishes: Wishes) -> list[str | Family] | None:
     chosen: list[Any] = [known.get(n, n) for n in (FAMILIES if wishes.families is None else wishes.families)]
     if wishes.alpha is None:
         return chosen
-    return [replace(f, alphas=(wishes.alpha,)) if isinstance(f, Linear) else f for f in chosen]
+    return [replace(f, alphas=(wishes.alpha,)) if isinstance(f, LinearFamily) else f for f in chosen]
 
 
 def calibrate(
@@ -193,7 +193,7 @@ def _held_out(line: Line, folds: NDArray[np.int64], parts: Parts, seed: int, clo
     """`cv` of the calibration: five folds, or one split where fits are slow and rows many; pairs keep groups, order."""
     clock.reserve = PAGE
     seconds = line.fit_seconds or 0.0
-    once = clock.up(FOLDS * seconds) or (seconds > CROSS_FITTED and parts.n > MANY)
+    once = clock.up(FOLDS * seconds) or (seconds > CROSS_FITTED and parts.n > MANY_ROWS)
     if parts.order is not None or parts.groups is not None:  # rows drawn at random would be too easy
         pairs = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
         return pairs[:1] if once else pairs
@@ -214,13 +214,15 @@ def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any
     return _forget_rows(scaled)
 
 
-def _runner_up(lines: list[Line], judged: Judged, chosen: Compared, parts: Parts, test_X: Any) -> RunnerUp | None:
+def _runner_up(
+    lines: list[Line], evaluation: Evaluation, chosen: Compared, parts: Parts, test_X: Any
+) -> RunnerUp | None:
     other = next((line for line in lines[1:] if line.model is not None), None)
     if other is None:
         return None
     own, best = chosen.view(other.standing.model), chosen.view(lines[0].standing.model)
     right = other.model.predict(test_X if own is best else own.features.transform(parts.test_rows)) == parts.test_y
-    return RunnerUp(other.standing.model, float(right.mean()), mcnemar(judged.predicted == parts.test_y, right))
+    return RunnerUp(other.standing.model, float(right.mean()), mcnemar(evaluation.predicted == parts.test_y, right))
 
 
 def _baselines(X: Any, test_X: Any, parts: Parts) -> dict[str, float]:

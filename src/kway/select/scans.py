@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.data.gate import Rows
-from kway.linear.path import LEAST_PROBABILITY
+from kway.log_loss import log_loss, own_probability
 
 
-class Data(NamedTuple):
+class FoldedRows(NamedTuple):
     """What every family is scored on: rows (n, d), codes (n,), folds (n,); `kept` holds what a later scan can use."""
 
     X: Rows
@@ -70,8 +70,8 @@ class Scan:
     def best(self) -> int:
         """The setting of the highest mean accuracy, of those run on most folds; among equals the lower log loss."""
         run = np.isfinite(self.accuracy).sum(axis=0)
-        mean = np.where(run == run.max(), _means(self.accuracy), -np.inf)
-        loss = np.nan_to_num(_means(self.log_loss), nan=np.inf)
+        mean = np.where(run == run.max(), _fold_means(self.accuracy), -np.inf)
+        loss = np.nan_to_num(_fold_means(self.log_loss), nan=np.inf)
         return int(np.lexsort((loss, -mean))[0])
 
 
@@ -88,15 +88,10 @@ def scores_of(model: Any, X: Rows, codes: NDArray) -> tuple[float, float]:
     accuracy = float(np.mean(model.predict(X) == codes))
     if not hasattr(model, "predict_proba"):
         return accuracy, np.nan
-    p = model.predict_proba(X)
-    place = np.searchsorted(model.classes_, codes)
-    place = np.minimum(place, len(model.classes_) - 1)
-    known = model.classes_[place] == codes
-    own = np.where(known, p[np.arange(len(codes)), place], 0.0)
-    return accuracy, float(-np.log(np.maximum(own, LEAST_PROBABILITY)).mean())
+    return accuracy, log_loss(own_probability(model.predict_proba(X), codes, model.classes_))
 
 
-def _means(scores: NDArray) -> NDArray:
+def _fold_means(scores: NDArray) -> NDArray:
     """Mean over the folds that were run; nan where none was."""
     run = np.isfinite(scores)
     with np.errstate(invalid="ignore", divide="ignore"):

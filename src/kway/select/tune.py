@@ -16,7 +16,7 @@ from kway.linear.classifier import LinearClassifier
 from kway.linear.named import LeastSquaresClassifier, PerceptronClassifier
 from kway.neighbors import NeighborsClassifier
 from kway.select.compare import Standing, compare
-from kway.select.families import FAMILIES, Family, Linear, Neighbors
+from kway.select.families import FAMILIES, Family, LinearFamily, NeighborsFamily
 from kway.select.scans import Scan
 
 
@@ -76,16 +76,16 @@ def family_of(estimator: Any) -> Family:
     )
 
 
-def _neighbors(estimator: Any) -> Neighbors:
+def _neighbors(estimator: Any) -> NeighborsFamily:
     if estimator.class_weight is not None or estimator.max_distance is not None:
         raise CombinationError(
             "tune sweeps plain votes; with class_weight or max_distance use scikit-learn's GridSearchCV"
         )
     votes = ("uniform", "distance") if estimator.weights in ("uniform", "distance") else (estimator.weights,)
-    return Neighbors("neighbors", estimator.metric, votes)
+    return NeighborsFamily("neighbors", estimator.metric, votes)
 
 
-def _linear(estimator: Any) -> Linear:
+def _linear(estimator: Any) -> LinearFamily:
     plain = {"penalty": "l2", "label_smoothing": 0.0, "class_weight": None, "temperature": 1.0, "fit_intercept": True}
     have = estimator.get_params(deep=False)
     other = {k: have[k] for k, v in plain.items() if k in have and have[k] != v}
@@ -96,7 +96,7 @@ def _linear(estimator: Any) -> Linear:
             f"tune follows the path of alphas of the plain l2 penalty, got {other}; use scikit-learn's GridSearchCV"
         )
     name = type(estimator).__name__
-    named = {f.estimator: f.loss for f in FAMILIES.values() if isinstance(f, Linear)}
+    named = {f.estimator: f.loss for f in FAMILIES.values() if isinstance(f, LinearFamily)}
     loss = named.get(name, have.get("loss"))
     params = {"multiclass": have["multiclass"]} if "multiclass" in have else {}
-    return Linear("linear", name, str(loss), params=params)
+    return LinearFamily("linear", name, str(loss), params=params)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kway.data.features.features import Features
-from kway.select.families import FAMILIES, Neighbors
+from kway.select.families import FAMILIES, NeighborsFamily
 
 NO_TEXT = "-no-text"  # ending of the names of families that are given rows without text
 
@@ -30,6 +30,6 @@ def without_text(whole: Features, rows: Any) -> View | None:
     return None if features is None else View(features, features.fit_transform(rows))
 
 
-def families_without_text() -> list[Neighbors]:
+def families_without_text() -> list[NeighborsFamily]:
     """Neighbours under names of their own."""
-    return [replace(f, name=f.name + NO_TEXT) for f in FAMILIES.values() if isinstance(f, Neighbors)]
+    return [replace(f, name=f.name + NO_TEXT) for f in FAMILIES.values() if isinstance(f, NeighborsFamily)]

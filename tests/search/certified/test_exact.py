@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kway.search.certified import build as building
 from kway.search.certified.build import build
-from kway.search.certified.choose import Choice
+from kway.search.certified.choose import SketchChoice
 
 DISTANCES = ["euclidean", "manhattan"]
 
@@ -39,14 +39,14 @@ def test_any_length_of_sketch(case, shares, check, monkeypatch):
     """Lengths that no sample would choose: two fine steps, one, as long as the row, none."""
     rows, queries = (np.ascontiguousarray(part, np.float32) for part in case)
     few, some, most = (int(np.ceil(share * rows.shape[1])) for share in shares)
-    monkeypatch.setattr(building, "choose_axes", lambda *_: Choice(few, some, most, 0.0, 0.0, 1.0))
+    monkeypatch.setattr(building, "choose_axes", lambda *_: SketchChoice(few, some, most, 0.0, 0.0, 1.0))
     check(forced(rows, "euclidean"), rows, queries, "euclidean", ks=(5,))
 
 
 @pytest.mark.parametrize("size", [1, 4, 8])
 def test_any_size_of_group(case, size, check, monkeypatch):
     rows, queries = (np.ascontiguousarray(part, np.float32) for part in case)
-    monkeypatch.setattr(building, "choose_groups", lambda *_: Choice(size, 0, 0, 0.0, 0.0, 1.0))
+    monkeypatch.setattr(building, "choose_groups", lambda *_: SketchChoice(size, 0, 0, 0.0, 0.0, 1.0))
     check(forced(rows, "manhattan"), rows, queries, "manhattan", ks=(5,))
 
 

@@ -51,7 +51,7 @@ def test_groups_of_queries(built, monkeypatch):
     index, _, _ = built
     queries = smooth(300, 160, 4)
     want = index.nearest(queries, 5)
-    monkeypatch.setattr(pipeline, "GROUP", 70)
+    monkeypatch.setattr(pipeline, "QUERY_GROUP", 70)
     np.testing.assert_array_equal(index.nearest(queries, 5).ids, want.ids)
 
 
@@ -181,3 +181,34 @@ def test_narrow_cpu_gives_the_same_answer(tmp_path):
         for env in (plain, dict(os.environ))
     ]
     assert runs[0].stdout == runs[1].stdout
+
+
+PORTABLE = """
+import numpy as np
+from kway import NeighborsClassifier
+from kway.compute.kernels import lanes, product_tiles
+assert not lanes.chosen() and not product_tiles.wide()
+rng = np.random.default_rng(0)
+X, Q = (np.cumsum(rng.standard_normal((n, 80)), axis=1).astype(np.float32) for n in (1500, 50))
+y = (X[:, 5] > 0).astype(int) + (X[:, 60] > 0)
+for metric in ("euclidean", "manhattan"):
+    print(NeighborsClassifier(3, metric=metric).fit(X, y).kneighbors(Q)[1].tolist())
+"""
+
+
+def test_portable_program_gives_the_same_answer():
+    """KWAY_PORTABLE=1 for a whole program: no tile of the CPU's own is taken, whatever the CPU."""
+    texts = [PORTABLE, "\n".join(line for line in PORTABLE.splitlines() if not line.startswith("assert"))]
+    answers = [
+        subprocess.run(
+            [sys.executable, "-c", text],
+            env={**os.environ, "KWAY_PORTABLE": portable},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        ).stdout
+        for text, portable in zip(texts, "10")
+    ]
+    assert answers[0].count("\n") == 2
+    assert answers[0] == answers[1]

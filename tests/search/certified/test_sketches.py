@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kway.search.certified.axes import flaw, principal_axes
+from kway.search.certified.axes import flaw, leading_axes, spread_of
 from kway.search.certified.cells import make_cells
 from kway.search.certified.euclidean import EuclideanCodes, euclidean_space
 from kway.search.certified.frame import measure
@@ -38,7 +38,7 @@ def _space(points, rng, distance):
     if distance == "manhattan":
         values = frame.place(points).values
         return ManhattanSpace(frame, correlated_groups(values[:100] - values[100:], 3), 8)
-    axes = principal_axes(frame.place(points).values, rng)
+    axes = leading_axes(spread_of(frame.place(points).values), d, d, rng)
     most = int(rng.integers(5, d + 1))
     some = int(rng.integers(3, most + 1))
     return euclidean_space(
@@ -108,7 +108,7 @@ def test_no_spread_no_frame(value):
 def test_axes_are_orthonormal_beyond_the_full_decomposition():
     rng = np.random.default_rng(0)
     values = (rng.standard_normal((600, 40)) @ rng.standard_normal((40, 1500))).astype(np.float32)
-    axes = principal_axes(values, rng)
+    axes = leading_axes(spread_of(values), 1500, 512, rng)
     assert axes.shape == (1500, 512)
     assert flaw(axes) < 1e-4
     kept = np.linalg.norm(values @ axes[:, :40]) / np.linalg.norm(values)

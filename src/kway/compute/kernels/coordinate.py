@@ -1,4 +1,4 @@
-"""Coordinate descent on an L1-penalised quadratic model around v (D,), with a symmetric metric M (D, D).
+"""Coordinate descent on an L1-penalised quadratic model around v (D,), with a symmetric matrix M (D, D).
 
     q(u) = g.(u - v) + (u - v)' (M + ridge I') (u - v) / 2 + lasso sum_{j < penalised} |u_j|
 
@@ -23,7 +23,7 @@ def soft_threshold(z, t):
 
 
 @kernel
-def descend(M, g, v, ridge, lasso, penalised, sweeps, tol):
+def minimise_model(M, g, v, ridge, lasso, penalised, sweeps, tol):
     """Minimiser u of q, from v; sweeps over all coordinates first and last, over the nonzeros between.
 
     Stops when the largest decrease of a sweep is under `tol` of the first sweep's. Returns u and q(v) - q(u).

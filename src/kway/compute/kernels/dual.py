@@ -69,7 +69,7 @@ def _row_add(rows, i, step, w):
 
 
 @kernel
-def scores(rows, first, W, out):
+def class_scores(rows, first, W, out):
     """out[k, i] = x_(first + i) . w_k: a row is read once for all classes."""
     for i in range(out.shape[1]):
         for k in range(len(W)):

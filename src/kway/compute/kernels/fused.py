@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from kway.compute.kernels.jit import kernel
-from kway.compute.kernels.losses import exp_down, loss_rows
+from kway.compute.kernels.losses import SOFTMAX, exp_down, loss_rows
 from kway.compute.kernels.product_tiles import LANES, backward_lanes, backward_tile, forward_row, forward_tile
 
 BLOCK = 32
@@ -154,3 +154,8 @@ def fused_losses(kind, margin, width, x, x_stride, n, features, codes, weight, T
         found += value[:rows].sum()
         backward_rows(block, x_stride, rows, features, z, z_stride, G, height, classes)
     return found
+
+
+def each_fused(kind, margin, width, *work):
+    """`fused_softmax` or `fused_losses` from Python: only the kernel of this loss is compiled."""
+    return fused_softmax(*work) if kind == SOFTMAX else fused_losses(kind, margin, width, *work)

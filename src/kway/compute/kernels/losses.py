@@ -18,10 +18,11 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from kway.compute.kernels.hinge import rounded_hinge
 from kway.compute.kernels.jit import kernel, strict_kernel
 from kway.compute.kernels.product_tiles import float_of_bits
 
-# what the kernels below switch on; the names are those of kway.linear.losses.loss
+# what the kernels below switch on; they are named in kway.linear.losses.registry
 SQUARED, LOGISTIC, PERCEPTRON, HINGE, SIGMOID_SQUARED, SIGMOID_ABSOLUTE = 0, 1, 2, 3, 4, 5
 SOFTMAX, SOFTMAX_SQUARED, SOFTMAX_ABSOLUTE, ONE_HOT, MULTI_HINGE = 10, 11, 12, 13, 14
 
@@ -87,12 +88,10 @@ def soft_plus(t):
 
 @strict_kernel
 def hinge(gap, width):
-    """max(0, gap) smoothed over `width` (0: not at all): value and slope with respect to gap."""
-    if gap <= 0.0:
-        return 0.0, 0.0
-    if gap >= width:
-        return gap - width / 2, 1.0
-    return gap * gap / (2 * width), gap / width
+    """max(0, gap) rounded over `width` (0: not at all): value and slope with respect to gap."""
+    if width > 0.0:
+        return rounded_hinge(gap, width)
+    return max(gap, 0.0), 1.0 if gap > 0.0 else 0.0
 
 
 @strict_kernel
@@ -227,14 +226,12 @@ def logistic_rows(scores, codes, value, gradient):
 
 @kernel
 def smooth_gaps(row, width):
-    """Gaps u -> slopes of max(0, u) smoothed over `width` > 0, in place; gives the sum of the values."""
-    s = 0.0
-    w, half, nothing = row.dtype.type(width), row.dtype.type(0.5), row.dtype.type(0)
+    """Gaps u -> slopes of max(0, u) rounded over `width` > 0, in place; gives the sum of the values."""
+    s, w = 0.0, row.dtype.type(width)
     for c in range(row.size):
-        v = min(max(row[c], nothing), w)
-        s += v * (row[c] - half * v)
-        row[c] = v / w
-    return s / width
+        value, row[c] = rounded_hinge(row[c], w)
+        s += value
+    return s
 
 
 @strict_kernel

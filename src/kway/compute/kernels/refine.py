@@ -15,8 +15,9 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from kway.compute.kernels.assembler import F64, I32, I64, Assembler
 from kway.compute.kernels.jit import kernel, strict_kernel
-from kway.compute.kernels.lanes import F64, I32, I64, Assembler, ctz, touch_row
+from kway.compute.kernels.lanes import ctz, touch_row
 
 FAR = 1e200  # distance of a place in the list that nobody has taken yet; units of 2^250 keep it finite
 _LANES = 16
@@ -129,23 +130,14 @@ def offer(best, found, i, value, j):
 
 
 @kernel
-def visit_l2(rows, queries, i, near, n, best, found):
-    """Full distances of the first n rows of `near` (row numbers, none in the list yet) offered to query i."""
+def visit(rows, queries, i, near, n, squared, best, found):
+    """Distances (squared: Euclidean, else Manhattan) of the first n rows of `near`, none listed yet, offered to i."""
     width = rows.shape[1] * rows.itemsize
     for u in range(n):
         if u + 1 < n:
             touch_row(rows, near[u + 1], 0, width)
-        offer(best, found, i, exact_l2(rows, near[u], queries, i), near[u])
-
-
-@kernel
-def visit_l1(rows, queries, i, near, n, best, found):
-    """The same under Manhattan distance."""
-    width = rows.shape[1] * rows.itemsize
-    for u in range(n):
-        if u + 1 < n:
-            touch_row(rows, near[u + 1], 0, width)
-        offer(best, found, i, exact_l1(rows, near[u], queries, i), near[u])
+        value = exact_l2(rows, near[u], queries, i) if squared else exact_l1(rows, near[u], queries, i)
+        offer(best, found, i, value, near[u])
 
 
 @kernel

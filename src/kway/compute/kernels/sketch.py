@@ -12,6 +12,16 @@ from kway.compute.kernels.jit import kernel, strict_kernel
 
 
 @strict_kernel
+def peaks_of(block, centre, peaks):
+    """peaks (b,): the largest |block - centre| of each row; strict, because it may be infinite."""
+    for i in range(block.shape[0]):
+        peak = 0.0
+        for z in range(block.shape[1]):
+            peak = max(peak, abs(np.float64(block[i, z]) - centre[z]))
+        peaks[i] = peak
+
+
+@strict_kernel
 def _clip_row(block, i, centre, unit, limit, values):
     """Strict, because a huge query times the unit may be infinite before it is clipped."""
     for z in range(block.shape[1]):
@@ -79,6 +89,48 @@ def tails(lead, squares, few, some, near, whole, error, coarse, fine, slack):
             doubt = 2.1 * error * squares[i]
             off = max(np.sqrt(rest) - np.sqrt(max(rest - doubt, 0.0)), np.sqrt(rest + doubt) - np.sqrt(rest))
         slack[i] = np.sqrt(error * error * squares[i] + off * off)
+
+
+@kernel
+def _gap_squares(rows, j, asked, i, first, last):
+    total = np.float32(0)
+    for z in range(np.uint64(first), np.uint64(last)):
+        gap = asked[np.uint64(i), z] - rows[np.uint64(j), z]
+        total += gap * gap
+    return total
+
+
+@kernel
+def survivors(rows, tails, asked, asked_tails, edges, wide, narrow, counts):
+    """counts (g, 2) += rows whose bound of the first edges[g] coordinates is below wide (a,), below narrow (a,).
+
+    rows (s, p) and asked (a, p) are coordinates, tails (s, g) and asked_tails (a, g) the norms of what they leave out;
+    wide and narrow are squares. More coordinates never lower a bound, so a row that one rules out is done with.
+    """
+    for i in range(asked.shape[0]):
+        for j in range(rows.shape[0]):
+            lead, first = np.float32(0), 0
+            for g in range(edges.size):
+                lead += _gap_squares(rows, j, asked, i, first, edges[g])
+                gap = tails[j, g] - asked_tails[i, g]
+                bound = lead + gap * gap
+                if bound >= wide[i]:
+                    break
+                counts[g, 0] += 1
+                if bound < narrow[i]:
+                    counts[g, 1] += 1
+                first = edges[g]
+
+
+@kernel
+def tail_norms(coordinates, squares, edges, tails):
+    """tails (b, g): norm of what the first edges[g] of coordinates (b, p) leave of rows whose squares are |z|^2."""
+    for i in range(coordinates.shape[0]):
+        rest, first = squares[i], 0
+        for g in range(edges.size):
+            rest -= _norm_squared(coordinates, i, first, edges[g])
+            tails[i, g] = np.sqrt(max(rest, 0.0))
+            first = edges[g]
 
 
 @kernel

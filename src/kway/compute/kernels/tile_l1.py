@@ -15,11 +15,13 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from kway.compute.kernels.assembler import I8, I16, I32, I64, Assembler, nothing
 from kway.compute.kernels.jit import kernel
-from kway.compute.kernels.lanes import I8, I16, I32, I64, Assembler, has
+from kway.compute.kernels.lanes import has
 
 QUERIES = 3  # queries a tile
 MOST_DIMS = 1024  # 1024 / 8 words x 2 bytes x 255 < 2^16
+FEATURES = ("avx512f", "avx512bw")  # that the fast way needs
 
 _WORDS = ir.VectorType(I64, 8)
 _BYTES = ir.VectorType(I8, 64)
@@ -28,7 +30,7 @@ _PAIRS = ir.VectorType(I16, 32)
 
 def byte_differences() -> bool:
     """Whether kernels may use the 64-byte sum of absolute differences."""
-    return has("avx512f", "avx512bw")
+    return has(*FEATURES)
 
 
 def _differences_sums(asm, x, asked, stride, words, queries):
@@ -103,13 +105,9 @@ def _weights(sums_of):
     return emit
 
 
-def _nothing(context, builder, signature, arguments):
-    return context.get_dummy_value()  # this CPU lacks the instruction, and the caller knows
-
-
 @intrinsic
 def _mark_bytes(typing_context, x, asked, tau, marks, stride, mark_stride, words):
-    emit = _marks(_differences_sums) if byte_differences() else _nothing
+    emit = _marks(_differences_sums) if byte_differences() else nothing
     return types.void(*[types.uintp] * 4, *[types.intp] * 3), emit
 
 
@@ -120,7 +118,7 @@ def _mark_pairs(typing_context, x, asked, tau, marks, stride, mark_stride, words
 
 @intrinsic
 def _weigh_bytes(typing_context, x, asked, values, words):
-    emit = _weights(_differences_sums) if byte_differences() else _nothing
+    emit = _weights(_differences_sums) if byte_differences() else nothing
     return types.void(*[types.uintp] * 3, types.intp), emit
 
 

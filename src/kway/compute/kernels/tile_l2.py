@@ -18,11 +18,13 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from kway.compute.kernels.assembler import F32, I8, I16, I32, Assembler, nothing
 from kway.compute.kernels.jit import kernel
-from kway.compute.kernels.lanes import F32, I8, I16, I32, Assembler, has
+from kway.compute.kernels.lanes import has
 
 QUERIES = 6  # queries a tile
 MOST_DIMS = 384  # 384 * (255 * 127 + 127 * 127 / 2) < 2^24
+FEATURES = ("avx512f", "avx512vnni")  # that the fast way needs
 
 _DOT = "llvm.x86.avx512.vpdpbusd.512"
 _WORDS = ir.VectorType(I32, 16)
@@ -32,7 +34,7 @@ _FLOATS = ir.VectorType(F32, 16)
 
 def vnni() -> bool:
     """Whether kernels may use the four-byte product instruction."""
-    return has("avx512f", "avx512vnni")
+    return has(*FEATURES)
 
 
 def _vnni_sums(asm, x, asked, stride, bias, words, queries):
@@ -104,13 +106,9 @@ def _weights(sums_of):
     return emit
 
 
-def _nothing(context, builder, signature, arguments):
-    return context.get_dummy_value()  # this CPU lacks the instruction, and the caller knows
-
-
 @intrinsic
 def _mark_vnni(typing_context, x, asked, bias, tau, marks, stride, mark_stride, words):
-    return types.void(*[types.uintp] * 5, *[types.intp] * 3), _marks(_vnni_sums) if vnni() else _nothing
+    return types.void(*[types.uintp] * 5, *[types.intp] * 3), _marks(_vnni_sums) if vnni() else nothing
 
 
 @intrinsic
@@ -120,7 +118,7 @@ def _mark_float(typing_context, x, asked, bias, tau, marks, stride, mark_stride,
 
 @intrinsic
 def _weigh_vnni(typing_context, x, asked, bias, values, words):
-    return types.void(*[types.uintp] * 4, types.intp), _weights(_vnni_sums) if vnni() else _nothing
+    return types.void(*[types.uintp] * 4, types.intp), _weights(_vnni_sums) if vnni() else nothing
 
 
 @intrinsic

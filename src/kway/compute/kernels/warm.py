@@ -1,7 +1,7 @@
 """A first k-th distance for each query, from the rows of its nearest cells.
 
     nearest_cells    scores (q, c) -> the few nearest cells of each query
-    warm_l2, warm_l1 rows of those cells ranked by their codes, full distances of the best few offered to the lists
+    warm             rows of those cells ranked by their codes, full distances of the best few offered to the lists
 
 Nothing is pruned here: the order of the ranking only decides how tight the first thresholds are.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from kway.compute.kernels.jit import BIG, kernel
-from kway.compute.kernels.refine import visit_l1, visit_l2
+from kway.compute.kernels.refine import visit
 from kway.compute.kernels.tile_l1 import weigh_l1
 from kway.compute.kernels.tile_l2 import weigh_l2
 
@@ -64,34 +64,22 @@ def _keep_largest(weights, low, high, base, values, places, count):
 
 
 @kernel
-def warm_l2(packed, bias, ids, start, rows, near, members, asked, queries, keep, best, found, fast):
-    """For query members[r] with codes asked[r]: the best `keep` rows of cells near[members[r]] offered to its list."""
+def warm(packed, bias, ids, start, rows, near, members, asked, queries, keep, best, found, fast):
+    """For query members[r] with codes asked[r]: the best `keep` rows of cells near[members[r]] offered to its list.
+
+    bias None: Manhattan codes, as in `sweep`."""
     values, places, weights = np.empty(keep, np.int32), np.empty(keep, np.int64), np.empty(64, np.int32)
     for r in range(members.size):
         i, count = np.int64(members[r]), 0
         for p in range(near.shape[1]):
             c = near[i, p]
             for b in range(start[c] // 64, (start[c + 1] + 63) // 64):
-                weigh_l2(packed, bias, b, asked, r, weights, fast)
+                if bias is None:
+                    weigh_l1(packed, b, asked, r, weights, fast)
+                else:
+                    weigh_l2(packed, bias, b, asked, r, weights, fast)
                 low, high = max(0, start[c] - 64 * b), min(64, start[c + 1] - 64 * b)
                 count = _keep_largest(weights, low, high, 64 * b, values, places, count)
         for u in range(count):
             places[u] = ids[places[u]]
-        visit_l2(rows, queries, i, places, count, best, found)
-
-
-@kernel
-def warm_l1(packed, ids, start, rows, near, members, asked, queries, keep, best, found, fast):
-    """The same under Manhattan distance."""
-    values, places, weights = np.empty(keep, np.int32), np.empty(keep, np.int64), np.empty(64, np.int32)
-    for r in range(members.size):
-        i, count = np.int64(members[r]), 0
-        for p in range(near.shape[1]):
-            c = near[i, p]
-            for b in range(start[c] // 64, (start[c + 1] + 63) // 64):
-                weigh_l1(packed, b, asked, r, weights, fast)
-                low, high = max(0, start[c] - 64 * b), min(64, start[c + 1] - 64 * b)
-                count = _keep_largest(weights, low, high, 64 * b, values, places, count)
-        for u in range(count):
-            places[u] = ids[places[u]]
-        visit_l1(rows, queries, i, places, count, best, found)
+        visit(rows, queries, i, places, count, bias is not None, best, found)

@@ -1,6 +1,7 @@
 """The catalogue: data by name.
 
 digits                                   5,000 + 1,000 MNIST images, in the package (licence beside the file)
+post-offices                             30,000 US ZIP codes as points on earth and their states, in the package
 iris, wine, breast_cancer, digits8x8     scikit-learn's, cut by a stratified split of seed 0
 NAME                                     $KWAY_DATA/NAME.npz or $KWAY_DATA/NAME.csv.gz
 """
@@ -15,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from kway.data.datasets.array_files import read_npz
 from kway.data.datasets.dataset import Dataset
-from kway.data.sources.tables import parts_of, read_arrow, read_npz
+from kway.data.sources.split_column import split_masks
+from kway.data.sources.table_files import read_table
 from kway.data.suggest import listing, nearest
 from kway.errors import InputError
 
@@ -33,7 +36,7 @@ def load(name: str) -> Dataset:
     """
     if name in _BUILT_IN:
         return _BUILT_IN[name]()
-    file = _files().get(name)
+    file = _files_by_name().get(name)
     if file is None:
         hint = "" if folder() else f"; to find more, set {_FOLDER} to a folder of NAME.npz or NAME.csv.gz files"
         raise InputError(f"no dataset {name!r}{nearest(name, names())}; known are {listing(names(), 40)}{hint}")
@@ -42,7 +45,7 @@ def load(name: str) -> Dataset:
 
 def names() -> list[str]:
     """Names that `load` knows here: the built-in ones, then the files of $KWAY_DATA."""
-    return [*_BUILT_IN, *sorted(n for n in _files() if n not in _BUILT_IN)]
+    return [*_BUILT_IN, *sorted(n for n in _files_by_name() if n not in _BUILT_IN)]
 
 
 def folder() -> Path | None:
@@ -57,7 +60,7 @@ def folder() -> Path | None:
 
 def table_file(name: str) -> Path | None:
     """The csv file behind a name of $KWAY_DATA, None where the set is of numbers or not known."""
-    file = None if name in _BUILT_IN else _files().get(name)
+    file = None if name in _BUILT_IN else _files_by_name().get(name)
     return file if file is not None and file.suffix != ".npz" else None
 
 
@@ -70,6 +73,24 @@ def digits() -> Dataset:
         read_npz(_EMBEDDED / "digits.npz"),
         name="digits",
         description="handwritten digits, 28 x 28 grey levels (MNIST, Yann LeCun and Corinna Cortes, CC BY-SA 3.0)",
+    )
+
+
+def _post_offices() -> Dataset:
+    """Rows are latitude and longitude in degrees, labels the states; extras: names ("Hoboken, NJ") and zips ("07030").
+
+    MIT, of the package `zipcodes`; the notice lies beside the file.
+    """
+    with np.load(_EMBEDDED / "post_offices.npz") as kept:
+        names = np.array(kept["names"].tobytes().decode().split("\n"))
+        points, zips = kept["degrees_e4"] / 1e4, np.array([f"{z:05d}" for z in kept["zips"]])
+    return Dataset(
+        name="post-offices",
+        x_train=points,
+        y_train=np.array([name.rsplit(", ", 1)[1] for name in names]),
+        feature_names=("latitude", "longitude"),
+        description="US post offices as points on earth, and the states they are in (zipcodes, MIT)",
+        extras={"names": names, "zips": zips},
     )
 
 
@@ -97,10 +118,11 @@ _BUILT_IN: dict[str, Callable[[], Dataset]] = {
     "wine": _scikit("wine", "three cultivars by thirteen chemical measures (UCI)"),
     "breast_cancer": _scikit("breast_cancer", "malignant or benign by thirty measures of cell nuclei (UCI)"),
     "digits8x8": _scikit("digits", "handwritten digits, 8 x 8 grey levels 0..16 (UCI)"),
+    "post-offices": _post_offices,
 }
 
 
-def _files() -> dict[str, Path]:
+def _files_by_name() -> dict[str, Path]:
     """Name -> file of the folder; where both kinds exist the npz is taken, as it needs no parsing."""
     place = folder()
     if place is None:
@@ -118,8 +140,8 @@ def _from_csv(name: str, file: Path) -> Dataset:
 
     Every column stays at hand in `extras`, cut like the rows (NAME_train, NAME_test) where there is a split.
     """
-    table = read_arrow(file)
-    columns = {c: _array(table.column(c)) for c in table.column_names}
+    table = read_table(file)
+    columns = {c: _plain_array(table.column(c)) for c in table.column_names}
     features = [c for c in columns if c not in ("label", "split")]
     numeric = [c for c in features if columns[c].dtype.kind in "iufb"]
     x = np.column_stack([columns[c] for c in numeric]) if numeric else columns[features[0]]
@@ -129,7 +151,7 @@ def _from_csv(name: str, file: Path) -> Dataset:
     )
     if "split" not in columns:
         return about
-    train, test = parts_of(columns["split"], file.name)
+    train, test = split_masks(columns["split"], file.name)
     cut = {f"{c}_{part}": v[rows] for c, v in columns.items() for part, rows in (("train", train), ("test", test))}
     return replace(
         about,
@@ -141,6 +163,6 @@ def _from_csv(name: str, file: Path) -> Dataset:
     )
 
 
-def _array(column: Any) -> np.ndarray:
+def _plain_array(column: Any) -> np.ndarray:
     values = column.to_numpy()
     return np.asarray(values.tolist(), dtype=str) if values.dtype == object else np.asarray(values)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kway.data.datasets.dataset import Dataset
 from kway.errors import InputError
 
-_BLOCK = 65536  # rows made at a time, so that the noise in float64 never costs more than a block
+_NOISE_ROWS = 65536  # rows made at a time, so that the noise in float64 never costs more than a block
 
 
 def separable(
@@ -96,11 +96,11 @@ def many_classes(
 def _around(centres: NDArray, y: NDArray, noise: float, rng: np.random.Generator) -> NDArray[np.float32]:
     d = centres.shape[1]
     x = np.empty((len(y), d), np.float32)
-    for a in range(0, len(y), _BLOCK):
-        rows = x[a : a + _BLOCK]
+    for a in range(0, len(y), _NOISE_ROWS):
+        rows = x[a : a + _NOISE_ROWS]
         rng.standard_normal(out=rows, dtype=np.float32)
         rows *= np.float32(noise / np.sqrt(d))
-        rows += centres[y[a : a + _BLOCK]]
+        rows += centres[y[a : a + _NOISE_ROWS]]
     return x
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.data.sources.arrow_types import is_date, is_text, is_vector, whole
 from kway.data.suggest import listing
 from kway.errors import InputError
 
@@ -28,51 +29,6 @@ class Parsed(NamedTuple):
 
     numbers: NDArray[np.float64]
     odd: NDArray[np.bool_]
-
-
-def whole(column: Any) -> Any:
-    """The column as one array with its dictionary, if any, looked up, and its text as large_string."""
-    import pyarrow as pa
-    import pyarrow.types as kinds
-
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # none, or too long for one piece
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    if kinds.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if is_text(column.type) and not kinds.is_large_string(column.type):
-        column = column.cast(pa.large_string())
-    return column
-
-
-def is_text(kind: Any) -> bool:
-    """string, large_string or string_view."""
-    import pyarrow.types as kinds
-
-    return kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
-
-
-def is_number(kind: Any) -> bool:
-    """Integers, floats and decimals."""
-    import pyarrow.types as kinds
-
-    return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
-
-
-def is_date(kind: Any) -> bool:
-    """Dates, moments and times of the day."""
-    import pyarrow.types as kinds
-
-    return kinds.is_date(kind) or kinds.is_timestamp(kind) or kinds.is_time(kind)
-
-
-def is_vector(kind: Any) -> bool:
-    """Lists of numbers: embeddings kept in a column."""
-    import pyarrow.types as kinds
-
-    lists = kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind)
-    return bool(lists and is_number(kind.value_type))
 
 
 def as_words(column: Any) -> Any:
@@ -98,12 +54,12 @@ def as_numbers(column: Any, name: str, lenient: bool = False) -> NDArray[np.floa
                 f"column {name!r} was numbers in training, but says {_samples(words, parsed.odd)} in "
                 f"{int(parsed.odd.sum()):,} rows; write numbers there, or leave the cell empty"
             )
-        return _finite(parsed.numbers)
+        return _not_infinite(parsed.numbers)
     if is_date(column.type) or is_vector(column.type):
         raise InputError(f"column {name!r} was numbers in training and is {column.type} here; give the same column")
     try:
         floats = column.cast("float64", safe=False)  # whole numbers above 2^53 are rounded
-        return _finite(np.array(floats.to_numpy(zero_copy_only=False), np.float64))
+        return _not_infinite(np.array(floats.to_numpy(zero_copy_only=False), np.float64))
     except Exception as error:
         raise InputError(f"column {name!r} of type {column.type} cannot be read as numbers: {error}") from error
 
@@ -154,7 +110,7 @@ def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
         read = {"year": pc.year, "month": pc.month, "day": pc.day, "weekday": pc.day_of_week}
     if not kinds.is_date(moments.type):
         read["hour"] = pc.hour
-    return {part: _floats(function(moments)) for part, function in read.items()}
+    return {part: _float_values(function(moments)) for part, function in read.items()}
 
 
 def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.float32]:
@@ -176,11 +132,11 @@ def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.f
     return out
 
 
-def _floats(values: Any) -> NDArray[np.float64]:
+def _float_values(values: Any) -> NDArray[np.float64]:
     return np.array(values.cast("float64").to_numpy(zero_copy_only=False))
 
 
-def _finite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+def _not_infinite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.abs(numbers) < _TOO_LARGE, numbers, np.nan)
 
 

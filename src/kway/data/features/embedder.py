@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.data.features.vectors_cache import VectorsCache
-from kway.data.progress import track
 from kway.errors import InputError
+from kway.progress import track
 
-Embed = Callable[[Any], Any]
+EmbedFunction = Callable[[Any], Any]
 
 _CHUNK = 256  # texts between two writes to the cache: an interrupted run loses no more
 INSTALL = "pip install 'kway[embed]'"
@@ -80,7 +80,7 @@ class Embedder:
 class FunctionEmbedder:
     """Any Python function of a list of texts, or of an array of images, that gives one vector each."""
 
-    def __init__(self, function: Embed) -> None:
+    def __init__(self, function: EmbedFunction) -> None:
         module = getattr(function, "__module__", "")
         name = getattr(function, "__qualname__", type(function).__name__)
         self.identity = Identity("function", f"{module}.{name}", "")
@@ -100,7 +100,7 @@ class FunctionEmbedder:
 AnyEmbedder = Embedder | FunctionEmbedder
 
 
-def open_embedder(spec: str | Path | Embed) -> AnyEmbedder:
+def open_embedder(spec: str | Path | EmbedFunction) -> AnyEmbedder:
     """The embedder that a name, a folder or a function stands for."""
     if callable(spec):
         return FunctionEmbedder(spec)

@@ -1,7 +1,7 @@
 """Parts of a Features: each reads some columns of a table and makes a block (n, columns made), dense or CSR.
 
 A part is a frozen dataclass of plain values, arrays and other such dataclasses, so that it goes into a model file
-field by field: `to_facts` gives JSON facts and named arrays, `from_facts` the part again.
+field by field: `part_to_facts` gives JSON facts and named arrays, `part_from_facts` the part again.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class EmbeddedPart:
         return tuple(f"{self.column}[{j}]" for j in range(self.width))
 
 
-Part = NumbersPart | WordsPart | VectorPart | EmbeddedPart
+FeaturePart = NumbersPart | WordsPart | VectorPart | EmbeddedPart
 
 
 def gather(table: Any, sources: Sequence[Source]) -> NDArray[np.float64]:
@@ -141,7 +141,7 @@ _TYPES: dict[str, type] = {
 }
 
 
-def to_facts(part: Any, prefix: str, arrays: dict[str, NDArray]) -> dict[str, Any]:
+def part_to_facts(part: Any, prefix: str, arrays: dict[str, NDArray]) -> dict[str, Any]:
     """Facts of a part; its arrays go into `arrays` under the prefix."""
     facts: dict[str, Any] = {"type": type(part).__name__}
     for field in dataclasses.fields(part):
@@ -149,29 +149,29 @@ def to_facts(part: Any, prefix: str, arrays: dict[str, NDArray]) -> dict[str, An
         if isinstance(value, np.ndarray):
             arrays[place] = value
         elif dataclasses.is_dataclass(value):
-            facts[field.name] = to_facts(value, place, arrays)
+            facts[field.name] = part_to_facts(value, place, arrays)
         elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
-            facts[field.name] = tuple(to_facts(v, f"{place}.{i}", arrays) for i, v in enumerate(value))
+            facts[field.name] = tuple(part_to_facts(v, f"{place}.{i}", arrays) for i, v in enumerate(value))
         else:
             facts[field.name] = value
     return facts
 
 
-def from_facts(facts: Any, prefix: str, arrays: dict[str, NDArray]) -> Any:
-    """Reverse of `to_facts`; only the types above are ever built."""
+def part_from_facts(facts: Any, prefix: str, arrays: dict[str, NDArray]) -> Any:
+    """Reverse of `part_to_facts`; only the types above are ever built."""
     if not isinstance(facts, dict) or facts.get("type") not in _TYPES:
         raise ModelFileError(f"the model file names a part of features that this kway does not have: {facts!r:.100}")
     cls = _TYPES[facts["type"]]
     values = {}
     for field in dataclasses.fields(cls):
         place = f"{prefix}.{field.name}"
-        values[field.name] = _value(facts[field.name], place, arrays) if field.name in facts else arrays[place]
+        values[field.name] = _restored_value(facts[field.name], place, arrays) if field.name in facts else arrays[place]
     return cls(**values)
 
 
-def _value(value: Any, place: str, arrays: dict[str, NDArray]) -> Any:
+def _restored_value(value: Any, place: str, arrays: dict[str, NDArray]) -> Any:
     if isinstance(value, dict):
-        return from_facts(value, place, arrays)
+        return part_from_facts(value, place, arrays)
     if isinstance(value, tuple) and value and isinstance(value[0], dict):
-        return tuple(from_facts(v, f"{place}.{i}", arrays) for i, v in enumerate(value))
+        return tuple(part_from_facts(v, f"{place}.{i}", arrays) for i, v in enumerate(value))
     return value

@@ -20,19 +20,19 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kway.data.features.choosing_encoders import Learned, Record, learn_matrix, learn_table
 from kway.data.features.embedder import AnyEmbedder, Identity, check_same, open_embedder, reopen
-from kway.data.features.encoders import EmbeddedPart, embed_words, from_facts, to_facts
+from kway.data.features.encoders import EmbeddedPart, embed_words, part_from_facts, part_to_facts
+from kway.data.features.learn_features import ColumnRecord, LearnedFeatures, learn_matrix, learn_table
 from kway.data.features.numbers import default_names
 from kway.data.messages import refuse_masked
 from kway.data.sources.frames import as_table, is_table
-from kway.data.sources.images import Form
-from kway.data.sources.requirements import Wanted
+from kway.data.sources.images import ImageForm
+from kway.data.sources.requirements import RowRequirements
 from kway.data.suggest import listing, nearest
 from kway.errors import InputError
 
 _SPARSE_BELOW = 0.1  # density under which CSR (8 bytes a value) is smaller and its products faster than dense rows
-_WIDE = 100  # columns; narrower blocks stay dense
+_DENSE_BELOW = 100  # columns; narrower blocks stay dense
 
 
 class Features(TransformerMixin, BaseEstimator):
@@ -70,7 +70,7 @@ class Features(TransformerMixin, BaseEstimator):
         self.sparse_ = _should_be_sparse(learned.blocks) if self.is_table_ else sp.issparse(learned.blocks[0])
         return self._join(learned.blocks)
 
-    def _learn_table(self, X: Any) -> Learned:
+    def _learn_table(self, X: Any) -> LearnedFeatures:
         table = as_table(X)
         if table.num_rows == 0 or table.num_columns == 0:
             raise InputError(f"the table is {table.num_rows} rows x {table.num_columns} columns; both must be above 0")
@@ -82,8 +82,8 @@ class Features(TransformerMixin, BaseEstimator):
         self.words_ = learned.words
         return learned
 
-    def _learn_matrix(self, X: Any) -> Learned:
-        rows = _matrix(X)
+    def _learn_matrix(self, X: Any) -> LearnedFeatures:
+        rows = _number_matrix(X)
         self.is_table_, self.words_ = False, ()
         self.n_features_in_ = rows.shape[1]
         return learn_matrix(self._embedded(rows), self.scale, self._form(), self._embedder)
@@ -116,7 +116,7 @@ class Features(TransformerMixin, BaseEstimator):
     def _checked(self, X: Any) -> Any:
         if is_table(X):
             raise InputError("fit was given a matrix without names of columns, and this is a table; pass a matrix")
-        rows = _matrix(X)
+        rows = _number_matrix(X)
         if rows.shape[1] != self.n_features_in_:
             raise InputError(
                 f"X has {rows.shape[1]} features, but Features is expecting {self.n_features_in_} features as input; "
@@ -146,7 +146,7 @@ class Features(TransformerMixin, BaseEstimator):
         if odd or sp.issparse(X) or not hasattr(X, "ndim"):
             why = f", of which {odd[0].column!r} is a {odd[0].kind}" if odd else ""
             raise InputError(f"fit was given a table{why}, and this is a {type(X).__name__}; {instead}")
-        matrix = _matrix(X)
+        matrix = _number_matrix(X)
         if matrix.shape[1] != len(names):
             raise InputError(
                 f"fit was given a table of {len(names)} columns, and this matrix has {matrix.shape[1]}; {instead}, "
@@ -185,8 +185,8 @@ class Features(TransformerMixin, BaseEstimator):
             rows = rows.reshape(-1, *shape)
         return embedder(rows)
 
-    def _form(self) -> Form | None:
-        return None if self.image is None else Form(*self.image)
+    def _form(self) -> ImageForm | None:
+        return None if self.image is None else ImageForm(*self.image)
 
     # ---- in words
 
@@ -202,11 +202,11 @@ class Features(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "parts_")
         return [record.as_dict() for record in self.records_]
 
-    def wanted(self, text_labels: bool = False) -> Wanted:
-        """What a file must bring for `transform`; pass it to `kway.data.sources.labelled.read_raw(..., like=...)`."""
+    def requirements(self, text_labels: bool = False) -> RowRequirements:
+        """What a file must bring for `transform`; pass it to `kway.data.reading.read_rows(..., like=...)`."""
         check_is_fitted(self, "parts_")
         columns = tuple(dict.fromkeys(r.column for r in self.records_ if r.used)) if self.is_table_ else None
-        return Wanted(columns, self.words_, self._form(), self.n_features_in_, text_labels)
+        return RowRequirements(columns, self.words_, self._form(), self.n_features_in_, text_labels)
 
     def without(self, *kinds: str) -> Features | None:
         """The same, unfitted, less the columns of these kinds; None where that leaves nothing, or nothing out.
@@ -234,7 +234,7 @@ class Features(TransformerMixin, BaseEstimator):
         arrays: dict[str, NDArray] = {}
         identity = getattr(self, "embed_", None)
         facts = {
-            "parts": [to_facts(part, str(i), arrays) for i, part in enumerate(self.parts_)],
+            "parts": [part_to_facts(part, str(i), arrays) for i, part in enumerate(self.parts_)],
             "records": [record.as_dict() for record in self.records_],
             "columns": list(map(str, self.feature_names_in_)) if self.is_table_ else None,
             "words": list(self.words_),
@@ -247,8 +247,8 @@ class Features(TransformerMixin, BaseEstimator):
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         """Reverse of `_fitted`."""
-        self.parts_ = [from_facts(part, str(i), arrays) for i, part in enumerate(facts["parts"])]
-        self.records_ = [Record(**record) for record in facts["records"]]
+        self.parts_ = [part_from_facts(part, str(i), arrays) for i, part in enumerate(facts["parts"])]
+        self.records_ = [ColumnRecord(**record) for record in facts["records"]]
         self.is_table_ = facts["columns"] is not None
         if self.is_table_:
             self.feature_names_in_ = np.array(facts["columns"], dtype=object)
@@ -268,7 +268,7 @@ class Features(TransformerMixin, BaseEstimator):
                 )
 
 
-def _matrix(X: Any) -> Any:
+def _number_matrix(X: Any) -> Any:
     """(n, d) array of numbers or CSR; the classifier's gate does the finer checks."""
     refuse_masked(X, "X")
     if sp.issparse(X):
@@ -288,4 +288,4 @@ def _should_be_sparse(blocks: list[Any]) -> bool:
         return False
     n, width = blocks[0].shape[0], sum(block.shape[1] for block in blocks)
     filled = sum(block.nnz if sp.issparse(block) else block.size for block in blocks)
-    return bool(width >= _WIDE and filled < _SPARSE_BELOW * n * width)
+    return bool(width >= _DENSE_BELOW and filled < _SPARSE_BELOW * n * width)

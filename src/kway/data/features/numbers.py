@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_BLOCK = 4096  # rows; the float64 copy of a block stays small beside the whole
+_BLOCK_ROWS = 4096  # rows; the float64 copy of a block stays small beside the whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +30,15 @@ class Numbers:
         """(n, p) -> (n, p + f)."""
         p = len(self.mean)
         out = np.empty((len(X), p + len(self.flagged)), np.float32)
-        for a in range(0, len(X), _BLOCK):
-            block = np.array(X[a : a + _BLOCK], np.float64)
+        for a in range(0, len(X), _BLOCK_ROWS):
+            block = np.array(X[a : a + _BLOCK_ROWS], np.float64)
             missing = np.isnan(block)
-            out[a : a + _BLOCK, p:] = missing[:, self.flagged]
+            out[a : a + _BLOCK_ROWS, p:] = missing[:, self.flagged]
             if missing.any():
                 np.copyto(block, np.broadcast_to(self.fill, block.shape), where=missing)
             block -= self.mean
             block /= self.spread
-            out[a : a + _BLOCK, :p] = block
+            out[a : a + _BLOCK_ROWS, :p] = block
         return out
 
     @property
@@ -57,7 +57,7 @@ def learn_numbers(X: NDArray, names: tuple[str, ...]) -> Numbers:
     """From training rows (n, p), NaN where missing."""
     missing = missing_counts(X)
     gaps = np.flatnonzero(missing)
-    mean, spread = moments(X)
+    mean, spread = column_moments(X)
     fill = mean.copy()
     fill[gaps] = _medians(X[:, gaps])
     return Numbers(names, fill, gaps, mean, spread)
@@ -83,16 +83,18 @@ def missing_counts(X: NDArray) -> NDArray[np.int64]:
     """NaNs a column (p,)."""
     if X.dtype.kind != "f":
         return np.zeros(X.shape[1], np.int64)
-    return sum((np.isnan(X[a : a + _BLOCK]).sum(axis=0) for a in range(0, len(X), _BLOCK)), np.zeros(X.shape[1], int))
+    return sum(
+        (np.isnan(X[a : a + _BLOCK_ROWS]).sum(axis=0) for a in range(0, len(X), _BLOCK_ROWS)), np.zeros(X.shape[1], int)
+    )
 
 
-def moments(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def column_moments(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard deviation (p,) of what is there, in float64; a column without spread has 1.
 
     Two passes: the squares of numbers far from 0 (years, times) would cancel in one.
     """
     count = len(X) - missing_counts(X)
-    blocks = [slice(a, a + _BLOCK) for a in range(0, len(X), _BLOCK)]
+    blocks = [slice(a, a + _BLOCK_ROWS) for a in range(0, len(X), _BLOCK_ROWS)]
     total = sum((np.nansum(X[b], axis=0, dtype=np.float64) for b in blocks), np.zeros(X.shape[1]))
     mean = total / np.maximum(count, 1)
     squares = sum((np.nansum((X[b] - mean) ** 2, axis=0) for b in blocks), np.zeros(X.shape[1]))

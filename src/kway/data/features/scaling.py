@@ -15,12 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.data.features.numbers import Numbers, default_names, learn_numbers, moments, unscaled
+from kway.data.features.numbers import Numbers, column_moments, default_names, learn_numbers, unscaled
 from kway.errors import InputError
 
 SCALES = ("auto", "none", "standard")
-_SAMPLE = 2000  # rows looked at to tell what the numbers are
-MANY = 50  # features from which columns of like spread are read as an embedding
+_SAMPLED_ROWS = 2000  # rows looked at to tell what the numbers are
+MANY_FEATURES = 50  # features from which columns of like spread are read as an embedding
 _UNIT_SLACK = 0.01  # float16 rows of length 1 are off by this much
 
 
@@ -48,7 +48,7 @@ class Divided:
         return self.names or default_names(len(self.most))
 
 
-def choose(X: Any, names: tuple[str, ...], scale: str = "auto") -> Scaling:
+def choose_scaling(X: Any, names: tuple[str, ...], scale: str = "auto") -> Scaling:
     """The scaling of training rows (n, d), dense or CSR."""
     if scale not in SCALES:
         raise InputError(f"scale is {scale!r}; it may be {', '.join(SCALES)}")
@@ -58,7 +58,7 @@ def choose(X: Any, names: tuple[str, ...], scale: str = "auto") -> Scaling:
     filled = ", gaps filled by the median and flagged" if gaps else ""
     if scale == "standard":
         return Scaling(learn_numbers(X, names), "standardised" + filled)
-    reason, divisor = ("as asked", 1.0) if scale == "none" else _leave_alone(X[:: max(1, len(X) // _SAMPLE)])
+    reason, divisor = ("as asked", 1.0) if scale == "none" else _leave_alone(X[:: max(1, len(X) // _SAMPLED_ROWS)])
     if not reason:
         return Scaling(learn_numbers(X, names), "standardised (mean 0, standard deviation 1)" + filled)
     if divisor != 1.0:
@@ -76,11 +76,11 @@ def _leave_alone(X: NDArray) -> tuple[str, float]:
     lengths = np.linalg.norm(X.astype(np.float64), axis=1)
     if (np.abs(lengths - 1) < _UNIT_SLACK).all():
         return "rows of length 1, as embeddings are", 1.0
-    if X.shape[1] < MANY:
+    if X.shape[1] < MANY_FEATURES:
         return "", 1.0
     if low >= 0 and 0.5 < high <= 1:
         return "all values within 0 and 1", 1.0
-    spread = moments(X)[1]
+    spread = column_moments(X)[1]
     if spread.max() < 10 * np.median(spread) and np.median(spread) < 10 * spread.min():
         return "many columns of like spread, as embeddings have", 1.0
     return "", 1.0

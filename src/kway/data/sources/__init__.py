@@ -1,1 +1,12 @@
-"""."""
+"""Files to tables and pictures. Nothing here knows what a feature is, or what data sets have names.
+
+table_files     csv, parquet, a folder of parquet -> pyarrow Table
+images          a folder of images, one sub-folder a class -> rows of bytes
+frames          pandas, polars, dicts of columns -> the same Table; rows of any make counted and taken
+arrow_types     what type an Arrow column has: text, number, date, vector
+column_names    columns that are missing or named twice, with the nearest name offered
+label_column    a column -> labels; 007 stays text
+split_column    a column that says train, val, test -> which rows are which
+requirements    what rows must bring to be used with a model
+writing         columns out: csv, parquet, npz, complete or absent
+"""

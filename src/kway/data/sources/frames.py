@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.data.sources.column_names import refuse_repeated
 from kway.data.suggest import listing
 from kway.errors import InputError
 
@@ -28,24 +29,17 @@ def as_table(X: Any, name: str = "the table") -> Any:
         refuse_repeated([str(c) for c in X.column_names], name)
         return X
     if isinstance(X, Mapping):
-        columns = {str(c): _array(values) for c, values in X.items()}
+        columns = {str(c): _arrow_column(values) for c, values in X.items()}
     elif hasattr(X, "to_arrow"):  # polars
         return X.to_arrow()
     else:
         names = [str(c) for c in X.columns]
         refuse_repeated(names, name)
-        columns = {c: _array(X.iloc[:, j]) for j, c in enumerate(names)}
+        columns = {c: _arrow_column(X.iloc[:, j]) for j, c in enumerate(names)}
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise InputError(f"{name} has columns of {listing(sorted(lengths))} rows; give every column as many")
     return pa.table(columns)
-
-
-def refuse_repeated(columns: list[str], name: str) -> None:
-    """A header that names two columns alike leaves open which one is meant."""
-    repeated = sorted({c for c in columns if columns.count(c) > 1}) if len(set(columns)) < len(columns) else []
-    if repeated:
-        raise InputError(f"{name} has more than one column named {listing(repeated)}; give each its own name")
 
 
 def n_rows(X: Any) -> int:
@@ -55,7 +49,7 @@ def n_rows(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
-def take(X: Any, rows: NDArray) -> Any:
+def take_rows(X: Any, rows: NDArray) -> Any:
     """Those rows of a table, array or sparse matrix; `rows` are numbers or a mask (n,)."""
     if not is_table(X):
         return X[rows]
@@ -63,7 +57,7 @@ def take(X: Any, rows: NDArray) -> Any:
     return as_table(X).take(places)
 
 
-def _array(values: Any) -> Any:
+def _arrow_column(values: Any) -> Any:
     """One column; text of every value where Arrow finds no one type for them."""
     import pyarrow as pa
 

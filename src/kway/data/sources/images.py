@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.progress import track
 from kway.data.suggest import listing
 from kway.errors import InputError
+from kway.progress import track
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _SIDE = 32  # height and width where the images have no common size
 _LARGEST = 128  # a common side above this is brought down: raw pixels of large photographs help no classifier here
-_SAMPLE = 200  # images opened to choose the form
+_SAMPLED_IMAGES = 200  # images opened to choose the form
 
 
-class Form(NamedTuple):
+class ImageForm(NamedTuple):
     """What every image is brought to."""
 
     height: int
@@ -41,39 +41,41 @@ class Images(NamedTuple):
     rows: NDArray[np.uint8]
     labels: NDArray[np.str_]
     files: tuple[str, ...]
-    form: Form
+    form: ImageForm
     notes: tuple[str, ...]
 
 
 def class_folders(folder: Path) -> list[Path]:
     """Sub-folders that hold images."""
-    return [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and _files(sub)]
+    return [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and _image_files(sub)]
 
 
-def read_images(folder: Path, form: Form | None = None, skip_bad: bool = False) -> Images:
+def read_images(folder: Path, form: ImageForm | None = None, skip_bad: bool = False) -> Images:
     """Every image of every sub-folder, which names its class. `form` as in training; else chosen from the data."""
-    files = [(path, sub.name) for sub in class_folders(folder) for path in _files(sub)]
+    files = [(path, sub.name) for sub in class_folders(folder) for path in _image_files(sub)]
     if not files:
-        raise InputError(f"{folder} has no sub-folder with images ({listing(SUFFIXES)}); make one sub-folder a class")
-    return _read([p for p, _ in files], [label for _, label in files], form, skip_bad)
+        raise InputError(
+            f"{folder} has no sub-folder with images ({listing(IMAGE_SUFFIXES)}); make one sub-folder a class"
+        )
+    return _read_files([p for p, _ in files], [label for _, label in files], form, skip_bad)
 
 
-def read_loose_images(folder: Path, form: Form | None = None, skip_bad: bool = False) -> Images:
+def read_loose_images(folder: Path, form: ImageForm | None = None, skip_bad: bool = False) -> Images:
     """Images of a folder without classes, for predictions; labels are empty."""
-    files = _files(folder)
-    return _read(files, [""] * len(files), form, skip_bad)
+    files = _image_files(folder)
+    return _read_files(files, [""] * len(files), form, skip_bad)
 
 
 def loose_images(folder: Path) -> bool:
     """Whether the folder itself holds images."""
-    return bool(_files(folder))
+    return bool(_image_files(folder))
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+def _image_files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and not p.name.startswith("."))
 
 
-def _read(files: list[Path], labels: list[str], form: Form | None, skip_bad: bool) -> Images:
+def _read_files(files: list[Path], labels: list[str], form: ImageForm | None, skip_bad: bool) -> Images:
     notes: list[str] = []
     if form is None:
         form, note = choose_form(files, skip_bad)
@@ -95,11 +97,11 @@ def _read(files: list[Path], labels: list[str], form: Form | None, skip_bad: boo
     return Images(rows[good], np.array(labels)[good], kept, form, tuple(notes))
 
 
-def choose_form(files: Sequence[Path], skip_bad: bool = False) -> tuple[Form, str]:
+def choose_form(files: Sequence[Path], skip_bad: bool = False) -> tuple[ImageForm, str]:
     """The form of these images and the reason, from a sample spread over all of them."""
     sizes: Counter[tuple[int, int]] = Counter()
     grey = True
-    sample = files[:: max(1, len(files) // _SAMPLE)]
+    sample = files[:: max(1, len(files) // _SAMPLED_IMAGES)]
     for path in sample:
         try:
             with _open(path) as image:
@@ -112,13 +114,15 @@ def choose_form(files: Sequence[Path], skip_bad: bool = False) -> tuple[Form, st
     common = count > len(sample) / 2
     if not common or max(height, width) > _LARGEST:
         why = "no common size" if not common else f"common size {height} x {width} is large"
-        return Form(_SIDE, _SIDE, 1 if grey else 3), f"images resized to {Form(_SIDE, _SIDE, 1 if grey else 3)} ({why})"
-    form = Form(height, width, 1 if grey else 3)
+        return ImageForm(
+            _SIDE, _SIDE, 1 if grey else 3
+        ), f"images resized to {ImageForm(_SIDE, _SIDE, 1 if grey else 3)} ({why})"
+    form = ImageForm(height, width, 1 if grey else 3)
     what = "all sampled images have it" if count == len(sample) else "the most common size; others resized"
     return form, f"images read as {form} ({what})"
 
 
-def pixels(path: Path, form: Form) -> NDArray[np.uint8]:
+def pixels(path: Path, form: ImageForm) -> NDArray[np.uint8]:
     """One image in that form, as a row (d,)."""
     with _open(path) as image:
         try:

@@ -1,23 +1,16 @@
-"""Losses: scores (m, R), targets (m,) or (m, R) -> value (m,), gradient (m, R). They never see X.
+"""Loss: one form of a loss, and the facts about it that solvers rely on.
 
-A loss has two forms. In its *columns* form every class is a binary problem with margin t = +-f (two classes, and
-one-vs-all); in its *joint* form all classes compete in one problem:
+    value_gradient   scores (m, R), targets -> value (m,), slope in every score (m, R)
+    curvatures       second derivative by every score (m, R)
 
-    name               columns: phi(t)              joint, scores f, class y
-    softmax, logistic  log(1 + exp(-t))             log sum_c exp(f_c) - f_y
-    hinge              max(0, 1 - t)                sum_{c != y} max(0, 1 + f_c - f_y)   (Weston-Watkins)
-    perceptron         max(0, -t)                   sum_{c != y} max(0, f_c - f_y)
-    squared            (1 - t)^2                    ||Y - f||^2
-    softmax-squared    2 sigma(-t)^2                ||Y - p||_2^2,  p = softmax(f)
-    softmax-absolute   2 sigma(-t)                  ||Y - p||_1
-
-The two agree on two classes with scores (0, f) where both are about probabilities or hinges. A loss whose gradient
-jumps offers `smoothed(width)`, at most `lift(width, R)` below itself, for solvers that need smoothness.
+Solvers ask for facts, never which loss it is. A fact that is not declared is not relied on: a loss written in Python
+that says nothing beyond `smooth` is minimised rightly, if more slowly than one that says all that is true of it.
+tests/contracts/test_losses.py holds every fact against the formula.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +19,8 @@ from numpy.typing import NDArray
 from kway.compute.kernels import losses as kernels
 
 _NO_SOFT = np.empty((0, 0), np.float32)
-OWN = -1  # the kind of a loss written in Python: no kernel knows it, solvers call its `value_gradient`
+OWN = -1  # the kernel of a loss written in Python: there is none, solvers call its `value_gradient`
+STEP = 1e-4  # of the differences that stand for second derivatives
 
 
 class Targets(NamedTuple):
@@ -36,25 +30,59 @@ class Targets(NamedTuple):
     soft: NDArray | None = None
 
 
+class Aims(NamedTuple):
+    """The score that ||target - f||^2 asks of a row's own class, and of every other."""
+
+    own: float
+    other: float
+
+
 @dataclass(frozen=True)
 class Loss:
-    """One form of a loss; `kind` is its number in the kernels, OWN where a subclass gives `value_gradient` itself."""
+    """One form of a loss. A subclass gives `value_gradient`, or `kernel` names the kernel that does.
+
+    joint : all classes in one problem, rather than a problem a column of scores
+    smooth : the slope does not jump
+    kernel : its number in kway.compute.kernels.losses; OWN where a subclass computes it
+    convex : in the scores, and never negative
+    shift_free : a shift common to all scores changes no value
+    couples : a class's slope depends on the other classes' scores
+    label_free_curvature : second derivatives depend on the scores alone, not on the label
+    bend : most second derivative along any direction of the scores; None: estimated from the slopes where it is needed
+    curvature : second derivative by one score at zero; None: taken from `curvatures`
+    hinge : max(0, margin - t) summed over columns or pairs, its kink rounded over `width`
+    aims : where it is ||target - f||^2: the targets
+    cross_entropy : -log of a softmax probability, whose Hessian is diag(p) - p p'
+    probabilities : softmax (joint) or sigmoid of its scores are probabilities
+    soft_targets : takes distributions for targets
+    minimised_by_zero : no score beats a score of zero, so that only mistakes teach (perceptron)
+    mistake : least value of a row whose class does not lead; None: unknown
+    """
 
     name: str
-    kind: int
     joint: bool
-    smooth: bool = True
-    convex: bool = True
-    probabilities: bool = False  # softmax or sigmoid of its scores are probabilities
-    soft_targets: bool = True
+    smooth: bool
+    kernel: int = OWN
+    convex: bool = False
+    shift_free: bool = False
+    couples: bool = True
+    label_free_curvature: bool = False
+    bend: float | None = None
+    curvature: float | None = None
+    hinge: bool = False
     margin: float = 1.0
-    width: float = 0.0  # over which a jump of the gradient is smoothed
-    curvature: float = 1.0  # of one score at zero; joint softmax: over K
+    width: float = 0.0
+    aims: Aims | None = None
+    cross_entropy: bool = False
+    probabilities: bool = False
+    soft_targets: bool = False
+    minimised_by_zero: bool = False
+    mistake: float | None = None
 
     @property
     def compiled(self) -> bool:
         """Whether the kernels that do not call back into Python can compute it."""
-        return self.kind != OWN
+        return self.kernel != OWN
 
     def value_gradient(
         self, scores: NDArray, targets: Targets, gradient: NDArray | None = None
@@ -64,101 +92,45 @@ class Loss:
         gradient = np.empty_like(scores) if gradient is None else gradient
         soft = _NO_SOFT.astype(scores.dtype) if targets.soft is None else targets.soft
         kernels.each_loss(
-            self.kind, scores, targets.codes, soft, targets.soft is None, self.margin, self.width, value, gradient
+            self.kernel, scores, targets.codes, soft, targets.soft is None, self.margin, self.width, value, gradient
         )
         return value, gradient
 
+    def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
+        """Diagonal of the Hessian with respect to the scores (m, R), >= 0; what preconditioners weigh rows by.
+
+        Here by differences of the slopes, two for each score: a subclass that knows the formula saves them.
+        """
+        found = np.empty_like(scores)
+        for c in range(scores.shape[1]):
+            along = np.zeros_like(scores, np.float64)
+            along[:, c] = 1
+            found[:, c] = np.maximum(self.bent(scores, targets, along)[:, c], 0)
+        return found
+
+    def bent(self, scores: NDArray, targets: Targets, along: NDArray) -> NDArray:
+        """Each row's Hessian in the scores times a direction (m, R), by central differences in float64."""
+        exact, step = scores.astype(np.float64), STEP * along
+        soft = targets._replace(soft=None if targets.soft is None else targets.soft.astype(np.float64))
+        up, down = (self.value_gradient(exact + side * step, soft)[1] for side in (1, -1))
+        return (up - down) / (2 * STEP)
+
+    def curvature_at_zero(self, n_scores: int) -> float:
+        """Second derivative by one score where all are zero, the mean over classes.
+
+        Where a shift is free, along scores of mean zero: the others then move by -1 / (R - 1), and softmax's
+        (R - 1) / R^2 becomes 1 / R.
+        """
+        if self.curvature is not None:
+            return self.curvature
+        codes = np.arange(max(2, n_scores))
+        diagonal = self.curvatures(np.zeros((len(codes), n_scores)), Targets(codes))
+        return float(diagonal.mean()) * (n_scores / (n_scores - 1) if self.shift_free else 1.0)
+
     def smoothed(self, width: float) -> Loss:
-        """The same loss with its kink rounded over `width`: smooth, convex, and below by at most `lift`."""
-        return replace(self, width=width, smooth=True, curvature=1.0 / width)
+        """The same loss with its kinks rounded over `width`: itself where it has none."""
+        return self
 
     def lift(self, width: float, n_scores: int) -> float:
         """Most by which the loss exceeds its smoothed form, a row."""
-        return width / 2 * (n_scores - 1 if self.joint else n_scores)
-
-    def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
-        """Diagonal of the Hessian with respect to the scores (m, R), >= 0; what preconditioners weigh rows by."""
-        if self.kind in (kernels.SOFTMAX, kernels.SOFTMAX_SQUARED, kernels.SOFTMAX_ABSOLUTE):
-            p = softmax(scores)
-            return p * (1 - p)
-        if self.kind in (kernels.LOGISTIC, kernels.SIGMOID_SQUARED, kernels.SIGMOID_ABSOLUTE):
-            p = sigmoid(scores)
-            return p * (1 - p)
-        if self.width > 0:
-            return self._hinge_curvatures(scores, targets)
-        return np.full_like(scores, self.curvature)
-
-    def _hinge_curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
-        rows = np.arange(len(scores))
-        if self.joint:
-            gaps = self.margin + scores - scores[rows, targets.codes][:, None]  # (m, R)
-        else:
-            signs = -np.ones_like(scores)
-            signs[rows, 0 if scores.shape[1] == 1 else targets.codes] = 1
-            if scores.shape[1] == 1:
-                signs[targets.codes == 0] = -1
-            gaps = self.margin - signs * scores
-        inside = ((gaps > 0) & (gaps < self.width)).astype(scores.dtype) / scores.dtype.type(self.width)
-        if self.joint:
-            inside[rows, targets.codes] = 0
-            inside[rows, targets.codes] = inside.sum(axis=1)
-        return inside
-
-
-def softmax(scores: NDArray, temperature: float = 1.0) -> NDArray:
-    """exp(f_c / T) / sum_j exp(f_j / T) a row; the largest score is taken off first, so none overflows.
-
-    >>> softmax(np.array([[0.0, 1e30]]))
-    array([[0., 1.]])
-    """
-    shifted = (scores - scores.max(axis=-1, keepdims=True)) / temperature
-    np.exp(shifted, out=shifted)
-    return shifted / shifted.sum(axis=-1, keepdims=True)
-
-
-def sigmoid(scores: NDArray) -> NDArray:
-    """1 / (1 + exp(-f)); 1 - sigmoid(f) = sigmoid(-f), no overflow.
-
-    >>> sigmoid(np.array([0.0, 1e30]))
-    array([0.5, 1. ])
-    """
-    small = np.exp(-np.abs(scores))
-    return np.where(scores >= 0, 1 / (1 + small), small / (1 + small))
-
-
-class Forms(NamedTuple):
-    """A loss by its name: for binary problems and one-vs-all, and for all classes at once."""
-
-    columns: Loss
-    joint: Loss
-
-
-_LOGISTIC = Loss("logistic", kernels.LOGISTIC, joint=False, probabilities=True, curvature=0.25)
-_SOFTMAX = Loss("softmax", kernels.SOFTMAX, joint=True, probabilities=True)
-
-LOSSES: dict[str, Forms] = {
-    "softmax": Forms(_LOGISTIC, _SOFTMAX),
-    "logistic": Forms(_LOGISTIC, _SOFTMAX),
-    "hinge": Forms(
-        Loss("hinge", kernels.HINGE, joint=False, smooth=False, soft_targets=False),
-        Loss("joint hinge", kernels.MULTI_HINGE, joint=True, smooth=False, soft_targets=False),
-    ),
-    "perceptron": Forms(
-        Loss("perceptron", kernels.PERCEPTRON, joint=False, smooth=False, soft_targets=False, margin=0.0),
-        Loss("joint perceptron", kernels.MULTI_HINGE, joint=True, smooth=False, soft_targets=False, margin=0.0),
-    ),
-    "squared": Forms(
-        Loss("squared", kernels.SQUARED, joint=False, curvature=2.0),
-        Loss("squared one-hot", kernels.ONE_HOT, joint=True, curvature=2.0),
-    ),
-    "softmax-squared": Forms(
-        Loss("sigmoid-squared", kernels.SIGMOID_SQUARED, joint=False, convex=False, probabilities=True, curvature=0.25),
-        Loss("softmax-squared", kernels.SOFTMAX_SQUARED, joint=True, convex=False, probabilities=True),
-    ),
-    "softmax-absolute": Forms(
-        Loss(
-            "sigmoid-absolute", kernels.SIGMOID_ABSOLUTE, joint=False, convex=False, probabilities=True, curvature=0.25
-        ),
-        Loss("softmax-absolute", kernels.SOFTMAX_ABSOLUTE, joint=True, convex=False, probabilities=True),
-    ),
-}
+        return 0.0

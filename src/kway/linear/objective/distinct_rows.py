@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.sgd import row_keys
 from kway.data.gate import Rows
-from kway.linear.losses.loss import Targets
+from kway.linear.losses import Targets
 from kway.linear.objective.objective import Objective
 
-SMALL = 1 << 20  # numbers in X up to which a fit condenses its rows first: a few milliseconds
+CONDENSED = 1 << 20  # numbers in X up to which a fit condenses its rows first: a few milliseconds
 
 
 class Distinct(NamedTuple):
@@ -29,7 +29,7 @@ class Distinct(NamedTuple):
 
 def condensed(objective: Objective) -> Objective:
     """The same objective on distinct rows; a large one as it is: there the sorting would cost more than it gives."""
-    if objective.X.shape[0] * objective.X.shape[1] > SMALL:
+    if objective.X.shape[0] * objective.X.shape[1] > CONDENSED:
         return objective
     rows, weight = distinct_rows(objective)
     soft = objective.targets.soft

@@ -15,12 +15,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.kernels import fused
-from kway.compute.kernels import losses as kinds
 from kway.compute.kernels.product_tiles import tile_height, wide
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
-from kway.linear.losses.loss import Loss, Targets
-from kway.linear.objective.sparse_rows import Run, add_scores, runs
+from kway.linear.losses import Loss, Targets
+from kway.linear.objective.sparse_rows import RowRun, add_scores, runs
 from kway.linear.penalties import Penalty
 
 # measured over 16 to 4000 features, 5 to 150 scores: blocks of about a million values, at most 2048 rows, are within
@@ -44,7 +43,6 @@ class Objective:
     fit_intercept: bool = True
     weight: NDArray | None = None
     n_jobs: int | None = None
-    calls: list[int] = field(default_factory=lambda: [0], compare=False)  # passes over the rows so far
     turned: list[Any] = field(default_factory=list, compare=False, repr=False)  # X and its runs, where X is CSR
 
     @property
@@ -86,7 +84,6 @@ class Objective:
 
     def value_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
         """The smooth part, mean loss + ridge / 2 ||W||^2, with its gradient (R, d + 1)."""
-        self.calls[0] += 1
         total, gradient = self._sparse_gradient(theta) if sp.issparse(self.X) else self._dense_gradient(theta)
         gradient /= gradient.dtype.type(self.n)
         ridge = self.penalty.ridge
@@ -153,10 +150,7 @@ class Objective:
         row_weight = _NO_WEIGHT if self.weight is None else np.ascontiguousarray(self.weight[share], np.float32)
         work = (X.ctypes.data, X.strides[0], len(X), d, self.targets.codes[share], row_weight)
         into = (weights, bias, products, sums, tile_height(R), (0,) * R)
-        if self.loss.kind == kinds.SOFTMAX:
-            total = fused.fused_softmax(*work, *into)
-        else:
-            total = fused.fused_losses(self.loss.kind, self.loss.margin, self.loss.width, *work, *into)
+        total = fused.each_fused(self.loss.kernel, self.loss.margin, self.loss.width, *work, *into)
         return total, np.column_stack((products[:, :d], sums[:R]))
 
     def _blas_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
@@ -193,11 +187,11 @@ class Objective:
             gradient[:, -1] += slopes.sum(axis=0)
         return total, gradient
 
-    def _runs(self) -> list[Run]:
+    def _runs(self) -> list[RowRun]:
         """Runs of the CSR rows, made once; `replace` hands them on, rows that are others have others."""
         if not self.turned or self.turned[0] is not self.X:
             self.turned[:] = [self.X, list(runs(self.X, self.n_scores, self.n_jobs))]
-        found: list[Run] = self.turned[1]
+        found: list[RowRun] = self.turned[1]
         return found
 
     def _slopes(self, scores: NDArray, rows: slice) -> float:

@@ -83,7 +83,7 @@ def _factored(objective: Objective) -> Span:
         turn = np.arange(n)
     short = np.empty((n, n))
     short[turn] = triangle[:n].T
-    reduced = replace(objective, X=short, calls=objective.calls, turned=[], weight=_double(objective.weight))
+    reduced = replace(objective, X=short, turned=[], weight=_double(objective.weight))
     return Span(reduced, reflections[:, :n], scales[:n], order, objective.X.dtype)
 
 

@@ -24,7 +24,7 @@ FEWEST_ROWS = 1024  # of a run: with fewer most columns would be empty
 
 
 @dataclass(frozen=True)
-class Run:
+class RowRun:
     """Rows start to stop and their columns: CSC, which is the transpose in CSR."""
 
     rows: slice
@@ -37,11 +37,11 @@ class Run:
         pmap(lambda s: csr_product(X.data, X.indices, X.indptr, s.start, slopes, sums[s]), self.shares, n_jobs)
 
 
-def runs(X: sp.csr_matrix, n_scores: int, n_jobs: int | None) -> Iterator[Run]:
+def runs(X: sp.csr_matrix, n_scores: int, n_jobs: int | None) -> Iterator[RowRun]:
     """The rows in runs."""
     for rows in spans(X.shape[0], max(FEWEST_ROWS, MOST_SLOPES // n_scores)):
         columns = X[rows].tocsc()
-        yield Run(rows, columns, _even_shares(columns.indptr, workers(n_jobs)))
+        yield RowRun(rows, columns, _even_shares(columns.indptr, workers(n_jobs)))
 
 
 def add_scores(X: sp.csr_matrix, rows: slice, weights: NDArray, scores: NDArray) -> None:

@@ -1,1 +1,13 @@
-"""."""
+"""Solvers: an Objective and a start in, a Solution out.
+
+base.py              Solver, Control, Solution, and the one check of what works with what
+registry.py          SOLVERS by name, and `auto`
+least_squares.py     the squared loss in closed form
+lbfgs.py             the default: preconditioned L-BFGS (its steps: quasi_newton.py)
+proximal.py          L1 and elastic net: proximal Newton with momentum
+sgd.py               stochastic gradient descent (its rates: schedules.py)
+gradient_descent.py  steepest descent, which the others improve on
+svm/                 hinges: `dual` and its machines, and rounding for `lbfgs`
+preconditioners/     inverse Hessians and local models, from all rows or some
+point.py             where a descent stands; power_method.py largest eigenvalues; watching.py progress, early stopping
+"""

@@ -13,9 +13,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels import losses as kinds
 from kway.errors import CombinationError
-from kway.linear.losses.loss import Loss
+from kway.linear.losses import Loss
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 
@@ -64,7 +63,7 @@ NEEDS = {
     "loss.gradient": "a loss whose gradient does not jump",
     "loss.optimum": "a loss that W = 0 does not minimise (the perceptron's does: only mistake-driven sgd trains it)",
     "loss.squared": "the squared loss",
-    "loss.bend": "a convex loss whose Hessian it knows: softmax, logistic, squared or hinge",
+    "loss.hessian": "a convex loss whose Hessian is known: softmax, a hinge, or one that takes each score by itself",
     "loss.hinge": "the hinge loss in binary or one-vs-all form",
     "penalty.smooth": "a penalty without an L1 part",
     "penalty.ridge": "an L2 penalty (alpha > 0), or alpha = 0 for the hard margin",
@@ -72,22 +71,19 @@ NEEDS = {
 }
 
 
-BENDS = (kinds.SOFTMAX, kinds.LOGISTIC, kinds.SQUARED, kinds.ONE_HOT, kinds.HINGE, kinds.MULTI_HINGE)
-
-
 def has(loss: Loss, penalty: Penalty) -> set[str]:
     """What a loss and a penalty offer."""
-    perceptron = loss.kind in (kinds.PERCEPTRON, kinds.MULTI_HINGE) and loss.margin == 0
+    hinge = loss.hinge and not loss.minimised_by_zero
     facts = {
-        "loss.smooth": loss.smooth or loss.margin > 0,
+        "loss.smooth": loss.smooth or hinge,
         "loss.gradient": loss.smooth,
-        "loss.optimum": not perceptron,
-        "loss.squared": loss.kind in (kinds.SQUARED, kinds.ONE_HOT),
-        "loss.hinge": loss.kind == kinds.HINGE,
-        "loss.bend": loss.kind in BENDS,
+        "loss.optimum": not loss.minimised_by_zero,
+        "loss.squared": loss.aims is not None,
+        "loss.hinge": hinge and not loss.couples,
+        "loss.hessian": loss.convex and (hinge or loss.cross_entropy or not loss.couples),
         "penalty.smooth": penalty.smooth,
         "penalty.ridge": penalty.smooth,
-        "penalty.soft": penalty.ridge + penalty.lasso > 0 or loss.kind not in (kinds.HINGE, kinds.MULTI_HINGE),
+        "penalty.soft": penalty.ridge + penalty.lasso > 0 or not hinge,
     }
     return {name for name, true in facts.items() if true}
 

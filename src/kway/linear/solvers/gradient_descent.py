@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.point import ARMIJO
 
-ENOUGH = 1e-4  # share of the predicted decrease a step must bring
-PATIENCE = 10  # iterations whose joint decrease is compared with tol
+WINDOW = 10  # iterations whose joint decrease is compared with tol
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class GradientDescent:
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """Descend until ten steps together gain less than a tenth of tol."""
         with single_blas():
-            return _descend(objective, theta, control)
+            return _steepest_descent(objective, theta, control)
 
 
-def _descend(objective: Objective, theta: NDArray, control: Control) -> Solution:
+def _steepest_descent(objective: Objective, theta: NDArray, control: Control) -> Solution:
     value, gradient = objective.value_gradient(theta)
     step, history = 1.0 / max(float(np.linalg.norm(gradient)), 1e-12), [value]
     for iteration in range(1, control.max_iter + 1):
@@ -43,7 +43,7 @@ def _descend(objective: Objective, theta: NDArray, control: Control) -> Solution
         while step > 1e-20:
             new = theta - theta.dtype.type(step) * gradient
             new_value, new_gradient = objective.value_gradient(new)
-            if new_value <= value - ENOUGH * step * square:
+            if new_value <= value - ARMIJO * step * square:
                 break
             step /= 2
         move, change = new - theta, new_gradient - gradient
@@ -55,9 +55,9 @@ def _descend(objective: Objective, theta: NDArray, control: Control) -> Solution
         history.append(value)
         if (control.progress and control.progress(iteration, value)) or (control.validate and control.validate(theta)):
             return Solution(theta, iteration, history=history)
-        gained = history[max(0, len(history) - 1 - PATIENCE)] - value
-        if len(history) > PATIENCE and gained < control.tol / 10 * abs(value):
+        gained = history[max(0, len(history) - 1 - WINDOW)] - value
+        if len(history) > WINDOW and gained < control.tol / 10 * abs(value):
             return Solution(theta, iteration, history=history, miss=gained / max(abs(value), 1e-300))
-    gained = history[max(0, len(history) - 1 - PATIENCE)] - value
+    gained = history[max(0, len(history) - 1 - WINDOW)] - value
     miss = gained / max(abs(value), 1e-300)
     return Solution(theta, control.max_iter, False, miss, history, "raise max_iter or use lbfgs")

@@ -24,21 +24,21 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels import losses as kinds
 from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.newton.decrement import decrement, provable
 from kway.linear.solvers.newton.newton import MOST_PROOF, affordable
+from kway.linear.solvers.point import Point
 from kway.linear.solvers.preconditioners.factors import Factor
 from kway.linear.solvers.preconditioners.moments import (
     Moments,
     affords_newton,
-    newton,
+    newton_factor,
     quick_moments,
     sample_rows,
 )
-from kway.linear.solvers.quasi_newton import Pairs, Point, descend, rounding, search
+from kway.linear.solvers.quasi_newton import Pairs, descend, rounding, search_along
 from kway.linear.solvers.svm.smoothing import solve_smoothed
 
 SMALL = 1 << 20  # products of one pass over the rows: under a millisecond
@@ -92,14 +92,14 @@ def solve_smooth(
     legacy = Legacy(Pairs(objective.n_jobs)) if legacy is None else legacy
     start = _start(objective, theta, known, not small, legacy.slow)
     watch = Watch(objective, control, 1e-3 * rounding(theta.dtype) if small else control.tol)
-    point = Point.at(objective, start.theta)
+    point = Point.centred_at(objective, start.theta)
     watch.begin(point)
     for step in descend(objective, point, start.factor, _refactor(start, objective, watch, legacy), legacy.pairs):
         point = step.point
         if watch.done(point, step.promised, step.stuck):
             break
     if prove and provable(objective) and watch.trusted:
-        return _proved(objective, point, watch, legacy.pairs, start.factor)
+        return _proved(objective, point, watch, legacy.pairs, watch.factor or start.factor)
     return watch.solution(point)
 
 
@@ -115,7 +115,7 @@ def _proved(objective: Objective, point: Point, watch: Watch, pairs: Pairs, fact
             return replace(watch.solution(point), proved=True)
         if len(watch.history) + used > watch.control.max_iter or not newton_step.slope > 0:
             return watch.solution(point)
-        new = search(objective, point, newton_step.direction, newton_step.slope, noise)
+        new = search_along(objective, point, newton_step.direction, newton_step.slope, noise)
         if new is None:
             watch.advice = watch.advice or HIDDEN
             return watch.solution(point)
@@ -166,7 +166,7 @@ def _drawn(objective: Objective) -> int:
 def _on_sample(sample: Objective, theta: NDArray, factor: Factor) -> tuple[NDArray, int]:
     """theta after some iterations on the sample, and how many they were."""
     used = 0
-    for used, step in enumerate(descend(sample, Point.at(sample, theta), factor), 1):
+    for used, step in enumerate(descend(sample, Point.centred_at(sample, theta), factor), 1):
         theta = step.point.theta
         if step.stuck or used >= SAMPLE_STEPS or step.promised < SAMPLE_TOL * step.point.value:
             break
@@ -190,12 +190,14 @@ def _refactor(
             whole_due *= 2
             if far:
                 watch.exact = True
-                return newton(objective, point.theta)
+                watch.factor = newton_factor(objective, point.theta)
+                return watch.factor
         if by_class and not watch.exact and iteration >= class_due:
             class_due *= 2
             if far:
                 legacy.slow = True
-                return start.moments.per_class(objective, point.theta, n_drawn)
+                watch.factor = start.moments.per_class(objective, point.theta, n_drawn)
+                return watch.factor
         return None
 
     return factor
@@ -212,7 +214,8 @@ class Watch:
     miss: float = np.inf  # estimated relative excess over the optimum
     advice: str = ""
     finished: bool = False
-    exact: bool = False  # the factor is the inverse Hessian: what it promises is the excess
+    factor: Factor | None = None  # the latest
+    exact: bool = False  # it is the inverse Hessian: what it promises is the excess
 
     def begin(self, point: Point) -> None:
         """The value before the first step."""
@@ -258,12 +261,10 @@ class Watch:
         return min(gain, 4 * promised if self.exact else np.inf) / scale
 
     def _separated(self, value: float) -> bool:
-        """Total loss under log 2: then every row's is, so every row is on its right side, and no optimum exists."""
-        objective = self.objective
-        if objective.penalty.ridge or objective.targets.soft is not None:
-            return False
-        if objective.loss.kind not in (kinds.SOFTMAX, kinds.LOGISTIC):
+        """Total loss under that of one mistake: every row is then on its right side, and no optimum exists."""
+        objective, mistake = self.objective, self.objective.loss.mistake
+        if mistake is None or objective.penalty.ridge or objective.targets.soft is not None:
             return False
         weight = objective.weight
         least = 1.0 if weight is None else float(weight[weight > 0].min())
-        return value * objective.n < least * float(np.log(2))
+        return value * objective.n < least * mistake

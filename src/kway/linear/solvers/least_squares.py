@@ -19,9 +19,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, lsmr
 
-from kway.compute.kernels.losses import ONE_HOT
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
+from kway.linear.losses import Aims
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 
@@ -40,23 +40,31 @@ class LeastSquares:
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """The optimum, in one step; the start does not matter."""
         Y = regression_targets(objective)
-        found = least_squares(objective.X, Y, objective.penalty.ridge, objective.weight, objective.fit_intercept)
+        found = least_squares(
+            objective.X, Y, objective.penalty.ridge, objective.weight, objective.fit_intercept, objective.n_jobs
+        )
         found = found.astype(theta.dtype)
         return Solution(found, 1, history=[objective.value(found)])
 
 
 def regression_targets(objective: Objective) -> NDArray[np.float64]:
-    """What each score should be (n, R): 0 and 1 in the joint form, -1 and +1 in the columns form."""
+    """What each score should be (n, R): the loss's aims, weighed where targets are soft."""
+    own, other = objective.loss.aims or Aims(1.0, 0.0)
     codes, soft = objective.targets
     if soft is None:
         width = objective.n_scores
         soft = np.zeros((objective.n, width))
         soft[np.arange(objective.n), 0 if width == 1 else codes] = codes if width == 1 else 1
-    return np.asarray(soft, np.float64) if objective.loss.kind == ONE_HOT else 2.0 * soft - 1
+    return (own - other) * np.asarray(soft, np.float64) + other
 
 
 def least_squares(
-    X: Rows, Y: NDArray, ridge: float = 0.0, weight: NDArray | None = None, fit_intercept: bool = True
+    X: Rows,
+    Y: NDArray,
+    ridge: float = 0.0,
+    weight: NDArray | None = None,
+    fit_intercept: bool = True,
+    n_jobs: int | None = None,
 ) -> NDArray[np.float64]:
     """theta = [W b] of shape (R, d + 1) for targets Y (n, R)."""
     n, d = X.shape
@@ -66,9 +74,9 @@ def least_squares(
     middle = w @ Y / total if fit_intercept else np.zeros(Y.shape[1])
     damp = ridge * total / 2
     if sp.issparse(X) and d > WIDE:
-        W = _wide(X, Y - middle, centre, damp, np.sqrt(w))
+        W = _wide(X, Y - middle, centre, damp, np.sqrt(w), n_jobs)
     else:
-        gram, cross = _normal_equations(X, Y - middle, centre, w)
+        gram, cross = _normal_equations(X, Y - middle, centre, w, n_jobs)
         gram[np.diag_indices(d)] += damp
         found = _cholesky(gram, cross)
         W = _orthogonal(X, Y - middle, centre, damp, np.sqrt(w)) if found is None else found
@@ -80,7 +88,7 @@ def _dense(X: Rows, rows: slice) -> NDArray[np.float64]:
     return np.asarray(block.toarray() if sp.issparse(block) else block, np.float64)
 
 
-def _normal_equations(X: Rows, Y: NDArray, centre: NDArray, w: NDArray) -> tuple[NDArray, NDArray]:
+def _normal_equations(X: Rows, Y: NDArray, centre: NDArray, w: NDArray, n_jobs: int | None) -> tuple[NDArray, NDArray]:
     """Xc' diag(w) Xc (d, d) and Xc' diag(w) Y (d, R), in float64, a share of the rows a worker."""
 
     def part(share: slice) -> tuple[NDArray, NDArray]:
@@ -92,7 +100,7 @@ def _normal_equations(X: Rows, Y: NDArray, centre: NDArray, w: NDArray) -> tuple
             cross += x.T @ (Y[rows] * np.sqrt(w[rows, None]))
         return gram, cross
 
-    parts = pmap(part, shares(X.shape[0], least=512))
+    parts = pmap(part, shares(X.shape[0], n_jobs, least=512), n_jobs)
     return np.sum([p[0] for p in parts], axis=0), np.sum([p[1] for p in parts], axis=0)
 
 
@@ -123,7 +131,7 @@ def _orthogonal(X: Rows, Y: NDArray, centre: NDArray, damp: float, root: NDArray
     return (vt.T @ (inverse[:, None] * right)).T
 
 
-def _wide(X: Rows, Y: NDArray, centre: NDArray, damp: float, root: NDArray) -> NDArray:
+def _wide(X: Rows, Y: NDArray, centre: NDArray, damp: float, root: NDArray, n_jobs: int | None) -> NDArray:
     """W (R, d) by LSMR, one class after another on the workers."""
     n, d = X.shape
     operator = LinearOperator(
@@ -133,4 +141,4 @@ def _wide(X: Rows, Y: NDArray, centre: NDArray, damp: float, root: NDArray) -> N
         dtype=np.float64,
     )
     solve = lambda c: lsmr(operator, root * Y[:, c], damp=np.sqrt(damp), atol=1e-10, btol=1e-10, maxiter=20 * d)[0]  # noqa: E731
-    return np.array(pmap(solve, range(Y.shape[1])))
+    return np.array(pmap(solve, range(Y.shape[1]), n_jobs))

@@ -19,12 +19,16 @@ from numpy.typing import NDArray
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.preconditioners.local_models import Models
+from kway.linear.solvers.point import Point
+from kway.linear.solvers.preconditioners.local_models import LocalModels
 
-REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the metric: early ones move the curvature most
-PROMISE, TAIL = 10.0, 3.0  # caution in `Run.excess`: on ill-conditioned problems either estimate alone falls short
+REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the model: early ones move the curvature most
+PROMISE, TAIL = (
+    10.0,
+    3.0,
+)  # caution in `ProximalRun.excess`: on ill-conditioned problems either estimate alone falls short
 STIFFER = 1.5  # growth of the model's scale after a step that rose
-NARROWEST = 1e-4  # smoothing of a hinge
+LAST_WIDTH = 1e-4  # of a rounded hinge
 
 
 @dataclass(frozen=True)
@@ -38,24 +42,14 @@ class Proximal:
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From theta to an optimum; a hinge is rounded over a width that shrinks until it does not matter."""
         if not np.any(theta[:, :-1]):
-            theta = best_bias(objective, theta, control)
+            theta = bias_alone(objective, theta, control)
         if objective.loss.smooth:
-            return Run(objective, control).go(theta)
+            return ProximalRun(objective, control).go(theta)
         return _through_smoothed(objective, theta, control)
 
 
 @dataclass
-class Point:
-    """theta (R, d + 1) with the smooth value, its gradient and the whole objective there."""
-
-    theta: NDArray
-    smooth: float
-    gradient: NDArray
-    total: float
-
-
-@dataclass
-class Run:
+class ProximalRun:
     """One minimisation."""
 
     objective: Objective
@@ -66,16 +60,16 @@ class Run:
     def go(self, theta: NDArray) -> Solution:
         """Iterate to the tolerance, or to as far as the number format goes."""
         control, penalty = self.control, self.objective.penalty
-        best = self.evaluate(theta)
-        models = Models(self.objective, control.rng)
-        metric = models.at(theta)
-        scale, inertia, last, here = metric.start, 1.0, theta, best
+        best = Point.at(self.objective, theta)
+        models = LocalModels(self.objective, control.rng)
+        model = models.at(theta)
+        scale, inertia, last, here = model.start, 1.0, theta, best
         for iteration in range(1, control.max_iter + 1):
             if iteration in REFRESH:
-                metric = models.at(best.theta)
-                scale, inertia, last, here = metric.start, 1.0, best.theta, best
-            step = metric.step(here.theta, here.gradient, scale, penalty)
-            self.promised = step.promise * max(1.0, scale / metric.start)  # a stiffer model promises less
+                model = models.at(best.theta)
+                scale, inertia, last, here = model.start, 1.0, best.theta, best
+            step = model.step(here.theta, here.gradient, scale, penalty)
+            self.promised = step.promised * max(1.0, scale / model.start)  # a stiffer model promises less
             self.history.append(best.total)
             stop = control.progress is not None and control.progress(iteration, best.total)
             stop = stop or (control.validate is not None and control.validate(step.theta))
@@ -86,21 +80,15 @@ class Run:
             ahead = (1 + np.sqrt(1 + 4 * inertia * inertia)) / 2
             look = step.theta + theta.dtype.type((inertia - 1) / ahead) * (step.theta - last)
             plain = inertia == 1.0
-            inertia, last, here = ahead, step.theta, self.evaluate(look)
+            inertia, last, here = ahead, step.theta, Point.at(self.objective, look)
             if here.total <= best.total:
-                best, scale = here, max(metric.start, 0.9 * scale)
+                best, scale = here, max(model.start, 0.9 * scale)
                 continue
             if plain and self.promised <= self.rounding(best):
                 return self.land(best, step.theta, iteration, True)
             scale *= STIFFER
             inertia, last, here = 1.0, best.theta, best
         return self.land(best, step.theta, control.max_iter, False)
-
-    def evaluate(self, theta: NDArray) -> Point:
-        """One pass over the rows."""
-        smooth, gradient = self.objective.value_gradient(theta)
-        lasso = Penalty(lasso=self.objective.penalty.lasso)
-        return Point(theta, smooth, gradient, smooth + lasso.value(theta[:, :-1]))
 
     def rounding(self, best: Point) -> float:
         """Changes of the objective below this are noise."""
@@ -109,7 +97,7 @@ class Run:
     def close(self, best: Point) -> bool:
         """Whether the excess over the optimum is under the tolerance, by proof or by estimate."""
         limit = self.control.tol * abs(best.total)
-        return self.excess() <= limit or gap(self.objective, best) <= limit
+        return self.excess() <= limit or duality_gap(self.objective, best) <= limit
 
     def excess(self) -> float:
         """Estimate: what the model promises, and the tail of the past decreases taken as a geometric series."""
@@ -122,16 +110,18 @@ class Run:
 
     def land(self, best: Point, last: NDArray, iteration: int, converged: bool) -> Solution:
         """The last step if it is as good as the best point: its zeros are those of soft thresholding."""
-        end = self.evaluate(last)
+        end = Point.at(self.objective, last)
         if end.total > best.total + self.rounding(best):
             end = best
-        miss = min(self.excess(), gap(self.objective, end), gap(self.objective, best))  # end is no worse than best
+        miss = min(
+            self.excess(), duality_gap(self.objective, end), duality_gap(self.objective, best)
+        )  # end is no worse than best
         miss = max(0.0, miss) / max(abs(end.total), 1e-300)
         advice = "" if converged else "raise max_iter, or scale the features to a common range"
         return Solution(end.theta, iteration, converged, miss, [*self.history, end.total], advice)
 
 
-def gap(objective: Objective, point: Point) -> float:
+def duality_gap(objective: Objective, point: Point) -> float:
     """Upper bound on the excess of a convex objective at point, the bias taken as settled.
 
     Fenchel: with a_i the loss's gradient in the scores, s in [0, 1] and g = sum_i a_i x_i / n, no W does better than
@@ -142,7 +132,7 @@ def gap(objective: Objective, point: Point) -> float:
     if not objective.loss.convex:
         return np.inf
     W = point.theta[:, :-1].astype(np.float64)
-    loss = point.smooth - Penalty(ridge).value(W)
+    loss = point.value - Penalty(ridge).value(W)
     g = point.gradient[:, :-1].astype(np.float64) - ridge * W
     support = loss - float(np.vdot(g, W))
     shrink = min(1.0, lasso / max(float(np.abs(g).max()), 1e-300))
@@ -152,7 +142,7 @@ def gap(objective: Objective, point: Point) -> float:
     return point.total - lower
 
 
-def best_bias(objective: Objective, theta: NDArray, control: Control) -> NDArray:
+def bias_alone(objective: Objective, theta: NDArray, control: Control) -> NDArray:
     """theta with W = 0 and the bias that is best there: above the critical lasso it is the solution."""
     theta = theta.copy()
     if objective.fit_intercept:
@@ -161,7 +151,7 @@ def best_bias(objective: Objective, theta: NDArray, control: Control) -> NDArray
         start[:, 1] = theta[:, -1]
         if objective.loss.smooth:
             quiet = replace(control, tol=1e-12, max_iter=50, progress=None, validate=None)
-            theta[:, -1] = Run(blank, quiet).go(start).theta[:, -1]
+            theta[:, -1] = ProximalRun(blank, quiet).go(start).theta[:, -1]
     return theta
 
 
@@ -171,9 +161,9 @@ def _through_smoothed(objective: Objective, theta: NDArray, control: Control) ->
     history: list[float] = []
     while True:
         left = replace(control, tol=control.tol / 2, max_iter=max(1, control.max_iter - used))
-        found = Run(objective.with_loss(objective.loss.smoothed(width)), left).go(theta)
+        found = ProximalRun(objective.with_loss(objective.loss.smoothed(width)), left).go(theta)
         theta, used, history = found.theta, used + found.n_iter, history + found.history
         lift = objective.loss.lift(width, objective.n_scores) / max(abs(history[-1]), 1e-300)
-        if lift <= control.tol / 2 or width <= NARROWEST or used >= control.max_iter:
+        if lift <= control.tol / 2 or width <= LAST_WIDTH or used >= control.max_iter:
             return replace(found, n_iter=used, history=history, miss=found.miss + lift)
         width /= 4

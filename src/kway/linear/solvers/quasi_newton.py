@@ -17,31 +17,13 @@ from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, shares
 from kway.linear.objective.objective import Objective
-from kway.linear.solvers.preconditioners.factors import Factor, centred, shift_free
+from kway.linear.solvers.point import ARMIJO, Point
+from kway.linear.solvers.preconditioners.factors import Factor
 
 MEMORY = 20
 LONG = 1 << 20  # of more numbers half as many are kept: a tenth more iterations, each with half the reading
-LEAST = 1 << 16  # numbers a worker's share of a vector has at least
-ENOUGH = 1e-4  # share of the predicted fall that a step must bring
+LEAST_SHARE = 1 << 16  # numbers a worker's share of a vector has at least
 SHORTEST = 1e-10
-
-
-@dataclass(frozen=True)
-class Point:
-    """Where a descent stands: theta (R, d + 1), the objective there and its gradient."""
-
-    theta: NDArray
-    value: float
-    gradient: NDArray
-
-    @staticmethod
-    def at(objective: Objective, theta: NDArray) -> Point:
-        """The point of theta, centred where a shift of all scores changes no loss: rounding would let theta drift."""
-        if not shift_free(objective):
-            return Point(theta, *objective.value_gradient(theta))
-        theta = centred(theta)
-        value, gradient = objective.value_gradient(theta)
-        return Point(theta, value, centred(gradient))
 
 
 class Pairs:
@@ -120,7 +102,9 @@ class Pairs:
     def _against(self, rows: NDArray, vector: NDArray) -> NDArray:
         """rows (m, P) times vector (P,), a share of the columns a worker."""
         m = len(self._order)
-        parts = pmap(lambda s: rows[:m, s] @ vector[s], shares(len(vector), self.n_jobs, least=LEAST), self.n_jobs)
+        parts = pmap(
+            lambda s: rows[:m, s] @ vector[s], shares(len(vector), self.n_jobs, least=LEAST_SHARE), self.n_jobs
+        )
         out = np.zeros(len(self._moves))
         out[:m] = np.sum(parts, axis=0, dtype=np.float64)
         return out
@@ -133,7 +117,7 @@ class Pairs:
         def part(share: slice) -> None:
             np.matmul(used, rows[:m, share], out=out[share])
 
-        pmap(part, shares(len(out), self.n_jobs, least=LEAST), self.n_jobs)
+        pmap(part, shares(len(out), self.n_jobs, least=LEAST_SHARE), self.n_jobs)
         return out
 
 
@@ -170,7 +154,7 @@ def descend(
             direction = factor(point.gradient)
             slope = dot(point.gradient, direction)
         promised = slope / 2
-        new = search(objective, point, direction, slope, noise) if slope > 0 and np.isfinite(slope) else None
+        new = search_along(objective, point, direction, slope, noise) if slope > 0 and np.isfinite(slope) else None
         if new is None and len(pairs) and promised > noise * abs(point.value):
             pairs.clear()  # old curvature led astray
             continue
@@ -182,15 +166,15 @@ def descend(
         yield Step(point, promised)
 
 
-def search(objective: Objective, point: Point, direction: NDArray, slope: float, noise: float) -> Point | None:
+def search_along(objective: Objective, point: Point, direction: NDArray, slope: float, noise: float) -> Point | None:
     """The first point along -direction, from step 1 down, that falls enough; None where there is none."""
     step, slack = 1.0, noise * abs(point.value)
     real = point.theta.dtype.type
     while step > SHORTEST:
         theta = point.theta - real(step) * direction
-        new = Point.at(objective, theta)
+        new = Point.centred_at(objective, theta)
         fall = point.value - new.value
-        if fall >= ENOUGH * step * slope and fall > 0:
+        if fall >= ARMIJO * step * slope and fall > 0:
             return new
         if fall >= -slack and step * slope < 10 * slack:
             turned = dot(new.gradient, direction)

@@ -1,32 +1,31 @@
 """Stochastic gradient descent: theta <- prox(theta - eta_t grad of a few rows), one row or a batch at a time.
 
 Rows come by shuffled epochs, or each drawn at random. The L1 part acts through its prox, so zeros are exact.
-The draws run over distinct rows (objective/distinct_rows.py): the answer depends on the data and the seed, not on how the
-rows were arranged or repeated.
+The draws run over distinct rows (objective/distinct_rows.py): the answer depends on the data and the seed, not on how
+the rows were arranged or repeated.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.kernels import losses as kinds
 from kway.compute.kernels.sgd import sgd_steps
 from kway.compute.threads import pmap, single_blas, spans
-from kway.data.gate import Rows
-from kway.linear.losses.loss import Targets
+from kway.linear.losses import Targets
 from kway.linear.objective.distinct_rows import Distinct, distinct_rows
 from kway.linear.objective.objective import Objective, transposed_product
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.power_method import largest_bend, largest_moment
 from kway.linear.solvers.schedules import Schedule, pick_schedule
 
-PATIENCE = 10  # epochs without a gain of tol before it counts as converged; the best epoch is the answer
-BEND = {kinds.SOFTMAX: 0.5, kinds.LOGISTIC: 0.25, kinds.SQUARED: 2.0, kinds.ONE_HOT: 2.0}  # most curvature of a loss
+EPOCHS_WITHOUT_GAIN = 10  # (of tol) before it counts as converged; the best epoch is the answer
 CHUNKS = 32  # parts of an epoch; averages are taken and rates renewed between them
 
 
@@ -53,13 +52,15 @@ class SGD:
     def epoch(self, objective: Objective, theta: NDArray, control: Control, number: int) -> NDArray:
         """One pass over the rows at learning rates of epoch `number`: what `partial_fit` is made of."""
         with single_blas():
-            run = _Run(self, objective, control, distinct_rows(objective), np.zeros_like(theta), theta.copy())
+            run = _Epochs(self, objective, control, distinct_rows(objective), np.zeros_like(theta), theta.copy())
             run.epoch(number)
             return run.theta
 
 
 @dataclass
-class _Run:
+class _Epochs:
+    """A run: where theta stands, and the rate that it started with."""
+
     solver: SGD
     objective: Objective
     control: Control
@@ -67,18 +68,22 @@ class _Run:
     velocity: NDArray
     theta: NDArray
 
+    @cached_property
+    def first_rate(self) -> float:
+        """Of a schedule that names none."""
+        return _first_rate(self.objective, self.distinct, self.control.batch_size)
+
     def epoch(self, number: int, mean: _Mean | None = None) -> float:
         """One pass; the mean loss met on the way."""
         objective, rows = self.objective, self.distinct.rows
         rng, batch = self.control.rng, self.control.batch_size
         order = rng.permutation(rows) if self.solver.sampling == "epochs" else rng.choice(rows, len(rows))
         schedule = pick_schedule(self.control.learning_rate)
-        first = schedule.eta or _first_rate(objective, self.distinct, batch)
         step = self._single if batch == 1 and objective.loss.compiled else self._batches
         total = 0.0
         for chunk in spans(len(order), max(batch, -(-len(order) // CHUNKS) // batch * batch)):
             steps = np.arange(chunk.start, chunk.stop, batch) / len(order)
-            eta = _rates(schedule, number + steps, first, self.control.max_iter)
+            eta = _rates(schedule, number + steps, schedule.eta or self.first_rate, self.control.max_iter)
             total += step(order[chunk], eta)
             if mean is not None:
                 mean.add(self.theta)
@@ -94,7 +99,7 @@ class _Run:
         Y = np.empty((len(codes), 0), self.theta.dtype) if soft is None else soft
         return float(
             sgd_steps(
-                loss.kind, loss.margin, loss.width, X, codes, Y, hard, weight, order, eta, self.solver.momentum,
+                loss.kernel, loss.margin, loss.width, X, codes, Y, hard, weight, order, eta, self.solver.momentum,
                 o.penalty.ridge, o.penalty.lasso, o.fit_intercept, self.theta, self.velocity,
             )
         )  # fmt: skip
@@ -137,7 +142,7 @@ def _settled(objective: Objective, theta: NDArray) -> NDArray:
     if not objective.penalty.lasso or not objective.loss.smooth:
         return theta
     _, gradient = objective.value_gradient(theta)
-    bend = BEND.get(objective.loss.kind, 1.0) * (_largest_eigenvalue(objective.X) + objective.fit_intercept)
+    bend = largest_bend(objective) * (largest_moment(objective.X) + objective.fit_intercept)
     step = theta.dtype.type(1 / max(bend + objective.penalty.ridge, 1e-12))
     new = theta - step * gradient
     new[:, :-1] = Penalty(lasso=objective.penalty.lasso).prox(new[:, :-1], float(step))
@@ -145,7 +150,7 @@ def _settled(objective: Objective, theta: NDArray) -> NDArray:
 
 
 def _epochs(solver: SGD, objective: Objective, theta: NDArray, control: Control) -> Solution:
-    run = _Run(solver, objective, control, distinct_rows(objective), np.zeros_like(theta), theta)
+    run = _Epochs(solver, objective, control, distinct_rows(objective), np.zeros_like(theta), theta)
     mean = _Mean(np.zeros(theta.shape)) if solver.average else None
     history: list[float] = []
     best, answer, since = np.inf, theta, 0
@@ -155,14 +160,14 @@ def _epochs(solver: SGD, objective: Objective, theta: NDArray, control: Control)
         history.append(objective.value(here))
         if not np.isfinite(history[-1]):
             return Solution(answer, number + 1, False, np.inf, history, "lower learning_rate: the steps blew up")
-        value = history[-1] if objective.loss.margin > 0 else _mistakes(objective, here)
+        value = _mistakes(objective, here) if objective.loss.minimised_by_zero else history[-1]
         since = 0 if number == 0 or value < best - control.tol * abs(best) else since + 1
         if value < best:
             best, answer = value, here.copy()
         told = control.progress is not None and control.progress(number + 1, history[-1])
-        if told or (control.validate and control.validate(here)) or since >= PATIENCE or value == 0:
+        if told or (control.validate and control.validate(here)) or since >= EPOCHS_WITHOUT_GAIN or value == 0:
             return Solution(_settled(objective, answer), number + 1, history=history)
-    gain = (history[-min(len(history), PATIENCE)] - min(history)) / max(min(history), 1e-300)
+    gain = (history[-min(len(history), EPOCHS_WITHOUT_GAIN)] - min(history)) / max(min(history), 1e-300)
     answer = _settled(objective, answer)
     return Solution(answer, control.max_iter, False, gain, history, "raise max_iter or tol, or use solver='auto'")
 
@@ -187,19 +192,6 @@ def _first_rate(objective: Objective, distinct: Distinct, batch: int) -> float:
     X, weight = objective.X, distinct.weight[distinct.rows]
     squares = np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
     one = float(np.average(squares[distinct.rows], weights=weight)) + objective.fit_intercept
-    every = min(one, _largest_eigenvalue(X[distinct.rows[:: max(1, len(weight) // 2000)]])) if batch > 1 else one
+    every = min(one, largest_moment(X[distinct.rows[:: max(1, len(weight) // 2000)]])) if batch > 1 else one
     smoothness = (one + (batch - 1) * every) / batch
-    return 1.0 / (BEND.get(objective.loss.kind, 1.0) * max(smoothness, 1e-12) + objective.penalty.ridge)
-
-
-def _largest_eigenvalue(X: Rows) -> float:
-    """Of X'X / n, by a few rounds of the power method."""
-    v = np.ones(X.shape[1], X.dtype)
-    size = 0.0
-    for _ in range(10):
-        v = np.asarray(X.T @ (X @ v)) / X.dtype.type(X.shape[0])
-        size = float(np.linalg.norm(v))
-        if size == 0:
-            return 0.0
-        v /= X.dtype.type(size)
-    return size
+    return 1.0 / (max(largest_bend(objective) * smoothness, 1e-12) + objective.penalty.ridge)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from kway import progress
 from kway.linear.objective.objective import Objective
 
 PATIENCE = 5  # evaluations without a better validation loss
@@ -16,24 +17,14 @@ PATIENCE = 5  # evaluations without a better validation loss
 
 @contextmanager
 def shown(title: str, max_iter: int, verbose: int) -> Iterator[Callable[[int, float], bool] | None]:
-    """A progress line on the terminal's error stream (rich), or None when not asked for."""
+    """What is told of each iteration (kway.progress), or None when not asked for."""
     if not verbose:
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[objective]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=max_iter, objective="")
+    with progress.bar(title, max_iter) as at:
 
         def step(iteration: int, objective: float) -> bool:
-            bar.update(task, completed=iteration, objective=f"iteration {iteration}  objective {objective:.6g}")
+            at(iteration, f"iteration {iteration}  objective {objective:.6g}")
             return False
 
         yield step

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.threads import spans
+from kway.compute.threads import pmap, spans
 from kway.search.blocks import Segment, unit
 from kway.search.index import Neighbors
 from kway.search.proof import EXTRA, confirm
@@ -30,13 +30,16 @@ class Angles:
     touched: float = float("nan")
 
     @staticmethod
-    def over(segment: Segment, certify: Callable[..., Any]) -> Angles | None:
+    def over(segment: Segment, certify: Callable[..., Any], n_jobs: int | None = None) -> Angles | None:
         """The search, or None where bounds would not pay."""
         rows = segment.rows
         units = np.empty(rows.shape, dtype=np.float32)
-        for part in spans(len(rows), max(64, 2**20 // rows.shape[1])):
+
+        def work(part: slice) -> None:
             units[part] = unit(rows[part].astype(np.float64))
-        certified = certify(units, "euclidean")
+
+        pmap(work, spans(len(rows), max(64, 2**18 // rows.shape[1])), n_jobs)
+        certified = certify(units, "euclidean", n_jobs)
         return None if certified is None else Angles(segment, certified)
 
     @property

@@ -1,6 +1,13 @@
-"""Principal axes of a sample: (d, p) float32, nearly orthonormal columns, largest variance first."""
+"""Principal axes of a sample: (d, p) float32, nearly orthonormal columns, largest variance first.
+
+Any orthonormal axes keep the bounds true; these make them tight, and nearly these nearly as tight. So beyond FULL
+columns only the leading ones are found, by subspace iteration on the sample's spread Z'Z: 20 ms for 256 of 784 axes,
+where all of them take 70 ms.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,28 +15,34 @@ from scipy.linalg import eigh, qr
 
 from kway.compute.threads import pmap, shares, single_blas, spans
 
-MOST_FULL = 1024  # columns up to which all axes are found: 0.3 s here, and the cube of it beyond
-MOST_AXES = 512  # axes found above that, by two rounds of subspace iteration
+FULL = 400  # columns up to which all axes are found at once
+MOST_GRAM = 4096  # columns up to which Z'Z is written down: 64 MB
+
+Spread = Callable[[NDArray[np.float32]], NDArray[np.float32]]  # B (d, p) -> Z'Z B (d, p)
 
 
-def principal_axes(
-    values: NDArray[np.float32], rng: np.random.Generator, n_jobs: int | None = None
-) -> NDArray[np.float32]:
-    """Axes of values (s, d); any orthonormal axes keep the bounds true, these make them tight."""
-    d = values.shape[1]
+def spread_of(values: NDArray[np.float32], n_jobs: int | None = None) -> Spread:
+    """B -> Z'Z B of values Z (s, d)."""
+    if values.shape[1] > MOST_GRAM:
+        return lambda basis: _cross(values, products(values, basis, n_jobs), n_jobs)
+    gram = _cross(values, values, n_jobs)
+    return lambda basis: products(gram, basis, n_jobs)
+
+
+def leading_axes(spread: Spread, d: int, count: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """The `count` leading axes (d, count) of a spread; all d of them where there are at most FULL."""
     with single_blas():  # several threads are slower in all that follows, but for the products
-        if d <= MOST_FULL:
-            return _descending(_cross(values, values, n_jobs))
-        basis = rng.standard_normal((d, MOST_AXES)).astype(np.float32)
-        for _ in range(2):
-            basis = qr(_cross(values, products(values, basis, n_jobs), n_jobs), mode="economic", overwrite_a=True)[0]
-        lead = products(values, basis, n_jobs)  # (s, MOST_AXES)
-        return np.ascontiguousarray(basis @ _descending(_cross(lead, lead, n_jobs)), np.float32)
+        if d <= FULL:
+            return _descending(spread(np.eye(d, dtype=np.float32)))
+        basis = rng.standard_normal((d, min(d, count))).astype(np.float32)
+        basis = qr(spread(spread(basis)), mode="economic", overwrite_a=True)[0]
+        return np.ascontiguousarray(basis @ _descending(basis.T @ spread(basis)), np.float32)
 
 
 def products(values: NDArray[np.float32], axes: NDArray[np.float32], n_jobs: int | None) -> NDArray[np.float32]:
     """values (s, d) @ axes (d, p) on the pool."""
-    return np.concatenate(pmap(lambda part: values[part] @ axes, spans(len(values), 1024), n_jobs))
+    parts = shares(len(values), n_jobs, 128) if len(values) <= 8192 else spans(len(values), 4096)
+    return np.concatenate(pmap(lambda part: values[part] @ axes, parts, n_jobs))
 
 
 def _cross(left: NDArray[np.float32], right: NDArray[np.float32], n_jobs: int | None) -> NDArray[np.float32]:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.kernels import tile_l1, tile_l2
 from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.lanes import portable_asked
+from kway.compute.kernels.lanes import chosen
 from kway.compute.threads import single_blas
-from kway.search.certified.axes import principal_axes
-from kway.search.certified.cells import Cells, make_cells
-from kway.search.certified.choose import choose_axes, choose_groups, probe
+from kway.search.certified.axes import leading_axes, spread_of
+from kway.search.certified.cells import make_cells
+from kway.search.certified.choose import SAMPLE_ROWS, Probe, SketchChoice, choose_axes, choose_groups, draw, probe
 from kway.search.certified.euclidean import EuclideanCodes, euclidean_space
 from kway.search.certified.frame import Frame, measure
 from kway.search.certified.groups import correlated_groups
 from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace
 from kway.search.certified.pipeline import Certified
-from kway.search.certified.sketches import Sketch, Space, sketch_all, taken
+from kway.search.certified.sketches import Codes, Space, sketch_all, taken
 
 LEAST_ROWS = 1024
 LEAST_COLUMNS = 8
 WORDS_L2 = {True: 52e9, False: 17e9}  # words of four codes a second and thread: with VNNI, without
 WORDS_L1 = {True: 20e9, False: 5e9}  # words of eight codes, with byte differences or without
-SAMPLE = 15000  # rows that axes and the frame are found from
+AXES = (256, 512)  # how many are looked at; the second where the choice comes near the end of the first
 
 
 def certify(rows: NDArray, distance: str, n_jobs: int | None = None, seed: int = 0) -> Certified | None:
@@ -33,65 +36,76 @@ def certify(rows: NDArray, distance: str, n_jobs: int | None = None, seed: int =
     return build(frozen(rows), distance, n_jobs, seed, always=False)
 
 
+class Job(NamedTuple):
+    """Rows to index, the frame, and a sample of the rows as they are and in the frame."""
+
+    rows: NDArray
+    frame: Frame
+    sample: NDArray
+    seen: Probe
+    rng: np.random.Generator
+    n_jobs: int | None
+    always: bool
+
+
 def build(rows: NDArray, distance: str, n_jobs: int | None, seed: int, always: bool) -> Certified | None:
     """The index; `always` builds it even where it does not pay (None only for rows without any spread)."""
     rng = np.random.default_rng(seed)
-    sample = rows[np.sort(rng.choice(len(rows), min(len(rows), SAMPLE), replace=False))]
+    drawn = draw(len(rows), rng)
+    sample = rows[np.sort(drawn.others[:SAMPLE_ROWS])]
     frame = measure(sample)
     if frame is None:
         return None
-    recipe = _euclidean if distance == "euclidean" else _manhattan
     with single_blas():
-        return recipe(rows, sample, frame, rng, n_jobs, always)
+        seen = probe(rows, frame.place(sample).values, drawn, frame, distance, n_jobs)
+        recipe = _euclidean if distance == "euclidean" else _manhattan
+        return recipe(Job(rows, frame, sample, seen, rng, n_jobs, always))
 
 
-def _euclidean(
-    rows: NDArray, sample: NDArray, frame: Frame, rng: np.random.Generator, n_jobs: int | None, always: bool
-) -> Certified | None:
-    fast = tile_l2.vnni() and not portable_asked()
-    axes = principal_axes(frame.place(sample).values, rng, n_jobs)
-    seen = probe(rows, frame, "euclidean", rng, n_jobs)
-    choice = choose_axes(seen, axes, WORDS_L2[fast], tile_l2.MOST_DIMS, n_jobs)
-    if not (choice.pays or always):
+def _euclidean(job: Job) -> Certified | None:
+    fast = chosen(*tile_l2.FEATURES)
+    axes, choice = _axes(job, WORDS_L2[fast])
+    if not (choice.pays or job.always):
         return None
     axes = np.ascontiguousarray(axes[:, : choice.most])
-    space = euclidean_space(frame, axes, choice.few, choice.some, sample[:4096], rng)
-    sketch, cells = _sketch_and_cells(rows, space, rng, n_jobs)
-    codes = EuclideanCodes.of(sketch.coarse, cells, space)
-    why = (
-        f"certified: {choice.few} of {rows.shape[1]} dimensions scanned, about {choice.survivors:.0f} of {len(rows)} "
-        f"rows survive" + (f", {choice.some} and {choice.most} dimensions for these" if choice.some else "")
+    space = euclidean_space(job.frame, axes, choice.few, choice.some, job.sample[:512], job.rng)
+    n, d = job.rows.shape
+    why = f"certified: {choice.few} of {d} dimensions scanned, about {choice.survivors:.0f} of {n} rows survive" + (
+        f", {choice.some} and {choice.most} dimensions for these" if choice.some else ""
     )
-    return Certified(rows, space, cells, codes, _in_cell_order(sketch, cells, n_jobs), frame.unit, True, fast, why)
+    return _index(job, space, EuclideanCodes.of, True, fast, why)
 
 
-def _manhattan(
-    rows: NDArray, sample: NDArray, frame: Frame, rng: np.random.Generator, n_jobs: int | None, always: bool
-) -> Certified | None:
-    fast = tile_l1.byte_differences() and not portable_asked()
-    levels = 4 if rows.shape[1] >= 64 else 2
-    left, right = (frame.place(sample[rng.choice(len(sample), 2000)]).values for _ in range(2))
+def _axes(job: Job, scan_rate: float) -> tuple[NDArray[np.float32], SketchChoice]:
+    """Axes, more than are wanted, and the choice of how many."""
+    d = job.rows.shape[1]
+    spread = spread_of(job.seen.values, job.n_jobs)
+    for count in AXES:
+        axes = leading_axes(spread, d, count, job.rng)
+        choice = choose_axes(job.seen, axes, scan_rate, tile_l2.MOST_DIMS, job.n_jobs)
+        if axes.shape[1] == d or 2 * choice.few < count:
+            break
+    return axes, choice
+
+
+def _manhattan(job: Job) -> Certified | None:
+    fast = chosen(*tile_l1.FEATURES)
+    n, d = job.rows.shape
+    levels, values = 4 if d >= 64 else 2, job.seen.values
+    left, right = (values[job.rng.choice(len(values), 2000)] for _ in range(2))
     groups = correlated_groups(left - right, levels)
-    seen, sizes = probe(rows, frame, "manhattan", rng, n_jobs), [2**level for level in range(levels + 1)]
-    choice = choose_groups(seen, groups, sizes, WORDS_L1[fast], tile_l1.MOST_DIMS)
-    if choice is None or not (choice.pays or always):
+    sizes = [2**level for level in range(levels + 1)]
+    choice = choose_groups(job.seen, groups, sizes, WORDS_L1[fast], tile_l1.MOST_DIMS)
+    if choice is None or not (choice.pays or job.always):
         return None
-    space = ManhattanSpace(frame, groups, choice.few)
-    sketch, cells = _sketch_and_cells(rows, space, rng, n_jobs)
-    codes = ManhattanCodes.of(sketch.coarse, cells, space)
-    why = (
-        f"certified: sums of {choice.few} of {rows.shape[1]} features scanned, about {choice.survivors:.0f} of "
-        f"{len(rows)} rows survive"
-    )
-    return Certified(rows, space, cells, codes, _in_cell_order(sketch, cells, n_jobs), frame.unit, False, fast, why)
+    why = f"certified: sums of {choice.few} of {d} features scanned, about {choice.survivors:.0f} of {n} rows survive"
+    return _index(job, ManhattanSpace(job.frame, groups, choice.few), ManhattanCodes.of, False, fast, why)
 
 
-def _sketch_and_cells(
-    rows: NDArray, space: Space, rng: np.random.Generator, n_jobs: int | None
-) -> tuple[Sketch, Cells]:
-    sketch = sketch_all(rows, space, n_jobs)
-    return sketch, make_cells(sketch.coarse, rng, n_jobs)
-
-
-def _in_cell_order(sketch: Sketch, cells: Cells, n_jobs: int | None) -> Sketch:
-    return sketch._replace(fine=taken(sketch.fine, cells.ids, n_jobs))
+def _index(job: Job, space: Space, codes_of: Callable[..., Codes], root: bool, fast: bool, why: str) -> Certified:
+    """Every row sketched, put into cell order and coded."""
+    sketch = sketch_all(job.rows, space, job.n_jobs)
+    cells = make_cells(sketch.coarse, job.rng, job.n_jobs)
+    codes = codes_of(sketch.coarse, cells, space, job.n_jobs)
+    fine = taken(sketch.fine, cells.ids, job.n_jobs)
+    return Certified(job.rows, space, cells, codes, sketch._replace(fine=fine), job.frame.unit, root, fast, why)

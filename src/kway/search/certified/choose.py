@@ -1,8 +1,9 @@
 """How much of a row the scan should see: chosen by the time a query is expected to take.
 
-Some rows are taken as queries, with their true k-th distance; on a sample of the rows it is counted how many would
-survive each bound. Time a query = words scanned + survivors looked at + the query's own sketch; where that is not
-clearly less than comparing with all rows, pruning does not pay and None comes back.
+Some rows are taken as queries, with the distance of their k-th neighbour; on a sample of the other rows it is counted
+how many would survive each bound. Time a query = words scanned + survivors looked at + rows measured + the query's own
+sketch, and a row's (as many queries as rows are expected); where that is not clearly less than comparing with all
+rows, pruning does not pay.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.sketch import nearness_l1, signed_sums
-from kway.compute.threads import pmap, spans
+from kway.compute.kernels.sketch import nearness_l1, signed_sums, survivors, tail_norms
+from kway.compute.threads import pmap, shares, spans
 from kway.search.certified.axes import products
 from kway.search.certified.frame import Frame
-from kway.search.certified.groups import Groups
+from kway.search.certified.groups import FeatureGroups
 
 NEIGHBOURS = 10  # k that the choice is made for
+SAMPLE_ROWS = 4096  # rows that axes are found from and survivors counted on
+ASKED = 128  # rows taken as queries
 WARM = 1.04  # the scan's radius over the true one: codes are rounded, and its thresholds are not final
 LOOK = 50e-9  # seconds for a survivor of the scan, one thread
+FETCH, COLUMN = 30e-9, 0.12e-9  # of it, to fetch a fine row and to add up one of its columns
+MEASURE, FEATURE = 60e-9, 0.25e-9  # seconds to fetch a row itself and to add up one of its features in float64
 PLAIN = 42e9  # products (or differences) a second and thread of a plain search
 FIXED = 5e-6  # seconds a query that no choice changes: nearest cells, warm start
 WORTH = 0.7  # of a row: a longer fine part saves no time, and memory would pass that of the rows
@@ -37,32 +42,45 @@ class Probe(NamedTuple):
     n: int
 
 
-def probe(rows: NDArray, frame: Frame, distance: str, rng: np.random.Generator, n_jobs: int | None) -> Probe:
-    """A sample of the rows, and what they are asked."""
-    n = len(rows)
-    count = 64 if distance == "euclidean" else 32  # the latter costs more
-    values = frame.place(rows[np.sort(rng.choice(n, min(n, 8192), replace=False))]).values
-    asked = frame.place(rows[rng.choice(n, min(n, count), replace=False)]).values
-    near = np.empty((len(asked), n), np.float32)
+class Drawn(NamedTuple):
+    """Row numbers: some to ask for, and others (SAMPLE_ROWS of them or more) to look for their neighbours in."""
+
+    asked: NDArray[np.int64]
+    others: NDArray[np.int64]
+
+
+def draw(n: int, rng: np.random.Generator) -> Drawn:
+    """One row in NEIGHBOURS is enough of others: there the nearest stands for the k-th of all."""
+    asked = min(ASKED, n // 8)
+    picked = rng.choice(n, min(n, asked + max(SAMPLE_ROWS, n // NEIGHBOURS)), replace=False)
+    return Drawn(picked[:asked], picked[asked:])
+
+
+def probe(
+    rows: NDArray, values: NDArray[np.float32], drawn: Drawn, frame: Frame, distance: str, n_jobs: int | None
+) -> Probe:
+    """What rows are asked; values (s, d) are the first of the others, in the frame."""
+    asked = frame.place(rows[drawn.asked]).values
+    near = np.empty((len(asked), len(drawn.others)), np.float32)
     squares = np.einsum("ij,ij->i", asked, asked)
 
     def work(part: slice) -> None:
-        block = frame.place(rows[part])
+        block = frame.place(rows[drawn.others[part]])
         if distance == "manhattan":
             nearness_l1(block.values, asked, part.start, near)
         else:
             near[:, part] = squares[:, None] + block.squares.astype(np.float32) - 2 * asked @ block.values.T
 
-    pmap(work, spans(n, 2048), n_jobs)
-    k = min(NEIGHBOURS, n - 1)
-    radius = np.partition(near, k, axis=1)[:, k]  # one of the neighbours is the row itself
+    pmap(work, spans(len(drawn.others), 1024), n_jobs)
+    k = max(1, round(NEIGHBOURS * len(drawn.others) / len(rows))) - 1
+    radius = np.partition(near, k, axis=1)[:, k]
     if distance == "euclidean":
         radius = np.sqrt(np.maximum(radius, 0))
-    return Probe(values, asked, radius, n)
+    return Probe(values, asked, radius, len(rows))
 
 
 @dataclass(frozen=True)
-class Choice:
+class SketchChoice:
     """What was chosen, and what it promises: seconds a query on one thread, against a plain search's."""
 
     few: int
@@ -82,12 +100,12 @@ def _plain(n: int, d: int) -> float:
     return n * d / PLAIN + n * 1e-9 + 1e-6  # the second: writing n distances and keeping the best
 
 
-GRID = (16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 1024)
+GRID = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024)
 
 
 def choose_axes(
     seen: Probe, axes: NDArray[np.float32], scan_rate: float, most_coarse: int, n_jobs: int | None
-) -> Choice:
+) -> SketchChoice:
     """few, some, most coordinates for the Euclidean bounds; scan_rate: words of four codes a second and thread."""
     d, p = axes.shape
     grid = [g - 3 for g in GRID if g - 3 < p] + [p]
@@ -98,17 +116,22 @@ def choose_axes(
     a = int(cost.argmin())
     some, most = _finer(grid, counts, a, d)
     seconds = float(cost[a]) + d * most / PLAIN + FIXED
-    return Choice(grid[a], some, most, float(counts[a, 0]), seconds, _plain(seen.n, d))
+    return SketchChoice(grid[a], some, most, float(counts[a, 0]), seconds, _plain(seen.n, d))
 
 
 def _finer(grid: list[int], counts: NDArray[np.float64], a: int, d: int) -> tuple[int, int]:
     """Coordinates for the survivors of grid[a]: some, then most; (0, grid[a]) where the row itself is hardly longer."""
     room = [i for i in range(a, len(grid)) if _fill(grid[i], d) <= WORTH * d]
-    b = next((i for i in room if counts[i, 1] <= 0.15 * counts[a, 0]), None)
-    if b is None:
-        return 0, grid[a]
-    c = next((i for i in room if i >= b and (counts[i, 1] <= 2 * NEIGHBOURS or grid[i] >= 4 * grid[a])), room[-1])
-    return _fill(grid[b], d), _fill(grid[c], d)
+    measure = MEASURE + FEATURE * d
+    best, found = counts[a, 0] * measure + 2 * d * grid[a] / PLAIN, (0, grid[a])
+    for b in room:
+        for c in (i for i in room if i >= b):
+            some, most = _fill(grid[b], d), _fill(grid[c], d)
+            cost = counts[a, 0] * (FETCH + COLUMN * some) + counts[c, 1] * measure + 2 * d * most / PLAIN
+            cost += counts[b, 1] * (FETCH + COLUMN * (most - some)) if c > b else 0
+            if cost < best:
+                best, found = cost, (some, most)
+    return found
 
 
 def _fill(count: int, limit: int) -> int:
@@ -118,22 +141,32 @@ def _fill(count: int, limit: int) -> int:
 
 def _survivors(seen: Probe, axes: NDArray[np.float32], grid: list[int], n_jobs: int | None) -> NDArray[np.float64]:
     """Expected rows within the radius (WARM times it, and just it) under the bound of each length of the grid."""
-    rows, asked = products(seen.values, axes, n_jobs), seen.asked @ axes  # (s, p), (a, p)
-    row_rest = np.einsum("ij,ij->i", seen.values, seen.values)
-    asked_rest = np.einsum("ij,ij->i", seen.asked, seen.asked)
-    lead = np.zeros((len(asked), len(rows)), np.float32)
-    counts, a = [], 0
-    for b in grid:
-        x, q = rows[:, a:b], asked[:, a:b]
-        x2, q2 = np.einsum("ij,ij->i", x, x), np.einsum("ij,ij->i", q, q)
-        lead += x2 + q2[:, None] - 2 * q @ x.T
-        row_rest, asked_rest, a = np.maximum(row_rest - x2, 0), np.maximum(asked_rest - q2, 0), b
-        bound = np.sqrt(np.maximum(lead + (np.sqrt(row_rest) - np.sqrt(asked_rest)[:, None]) ** 2, 0))
-        counts.append([(bound < f * seen.radius[:, None]).mean() * seen.n for f in (WARM, 1.0)])
-    return np.array(counts)
+    edges = np.array(grid)
+    parts = [_with_tails(values, axes, edges, n_jobs) for values in (seen.values, seen.asked)]
+    wide, narrow = (WARM * seen.radius) ** 2, seen.radius**2
+
+    def count(part: slice) -> NDArray[np.int64]:
+        counts = np.zeros((len(grid), 2), np.int64)
+        own = slice(part.start, part.stop)
+        survivors(*parts[0], *(array[own] for array in parts[1]), edges, wide[own], narrow[own], counts)
+        return counts
+
+    counts = np.add.reduce(pmap(count, shares(len(seen.asked), n_jobs), n_jobs))
+    return np.asarray(counts * (seen.n / (len(seen.asked) * len(seen.values))))
 
 
-def choose_groups(seen: Probe, groups: Groups, sizes: list[int], scan_rate: float, most_coarse: int) -> Choice | None:
+def _with_tails(
+    values: NDArray[np.float32], axes: NDArray[np.float32], edges: NDArray[np.int64], n_jobs: int | None
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Coordinates (s, p) of values and the norms (s, g) of what their leading ones leave out."""
+    coordinates, tails = products(values, axes, n_jobs), np.empty((len(values), len(edges)), np.float32)
+    tail_norms(coordinates, np.einsum("ij,ij->i", values, values), edges, tails)
+    return coordinates, tails
+
+
+def choose_groups(
+    seen: Probe, groups: FeatureGroups, sizes: list[int], scan_rate: float, most_coarse: int
+) -> SketchChoice | None:
     """Features a group for the Manhattan bounds (as `few`); scan_rate: words of eight codes a second and thread."""
     d, choices = seen.values.shape[1], []
     for size in sizes:
@@ -146,5 +179,5 @@ def choose_groups(seen: Probe, groups: Groups, sizes: list[int], scan_rate: floa
         survivors = float((bound < WARM * seen.radius[:, None]).mean()) * seen.n
         seconds = seen.n * -(-width // 8) / scan_rate + survivors * LOOK + FIXED
         if width <= most_coarse:
-            choices.append(Choice(size, size // 4, 0, survivors, seconds, _plain(seen.n, d)))
+            choices.append(SketchChoice(size, size // 4, 0, survivors, seconds, _plain(seen.n, d)))
     return min(choices, key=lambda choice: choice.seconds, default=None)

@@ -18,13 +18,23 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.sketch import code_l2, tails
-from kway.compute.kernels.sweep_l2 import sweep_l2
+from kway.compute.kernels.sweep import FLOOR, sweep
 from kway.compute.kernels.tile_l2 import QUERIES
-from kway.compute.kernels.warm import warm_l2
+from kway.compute.kernels.warm import warm
+from kway.compute.threads import pmap, spans
 from kway.search.certified.axes import flaw, random_turn
-from kway.search.certified.cells import Cells
-from kway.search.certified.frame import ROUNDING, TINY, Frame
-from kway.search.certified.sketches import CHUNK, Panel, Shelf, Sketch, Tally, empty_sketch, packed_words, whole_blocks
+from kway.search.certified.cells import CellOrder
+from kway.search.certified.frame import ROUNDING, UNDERFLOW, Frame
+from kway.search.certified.sketches import (
+    CHUNK,
+    BoundSketch,
+    Panel,
+    Shelf,
+    SweepTally,
+    empty_sketch,
+    packed_words,
+    whole_blocks,
+)
 
 PIECE = 128  # products summed in one go: shorter sums, smaller rounding bound
 
@@ -66,8 +76,8 @@ class EuclideanSpace:
         more = self.axes.shape[1] - self.some if self.some else 0
         return self.few + 3, self.near + (-(-(more + 1) // 16) * 16 if more else 0)
 
-    def sketch(self, block: NDArray, into: Sketch) -> None:
-        """Sketch of block (b, d), written into arrays of b rows."""
+    def sketch(self, block: NDArray, into: BoundSketch) -> None:
+        """BoundSketch of block (b, d), written into arrays of b rows."""
         placed = self.frame.place(block)
         lead = product(placed.values, self.axes)  # (b, M)
         raw = np.empty((len(block), self.few + 3), np.float32)
@@ -85,9 +95,9 @@ class EuclideanSpace:
         )
         raw -= self.middle
         np.matmul(raw, self.turn, out=into.coarse)
-        into.slack[:] += TINY
+        into.slack[:] += UNDERFLOW
         length = np.sqrt(placed.squares) + float(np.linalg.norm(self.middle))  # bounds |raw|
-        into.coarse_slack[:] = into.slack + 1.01 * self.turn_error * length + TINY
+        into.coarse_slack[:] = into.slack + 1.01 * self.turn_error * length + UNDERFLOW
 
     @property
     def nbytes(self) -> int:
@@ -124,13 +134,20 @@ class EuclideanCodes:
     margin: float
 
     @classmethod
-    def of(cls, coarse: NDArray[np.float32], cells: Cells, space: EuclideanSpace) -> EuclideanCodes:
+    def of(
+        cls, coarse: NDArray[np.float32], cells: CellOrder, space: EuclideanSpace, n_jobs: int | None = None
+    ) -> EuclideanCodes:
         """Codes of coarse (n, w)."""
         n, width = coarse.shape
         peaks = np.abs(coarse).max(axis=1)
         step = float(min(peaks.max(), 2 * np.quantile(peaks, 0.99)) or peaks.max() or 1.0) / 127
         codes, halves, errors = whole_blocks(n, width, np.int8, 4), np.zeros(-(-n // 64) * 64), np.empty(n)
-        code_l2(frozen(coarse), cells.ids, step, codes, halves, errors)
+        coarse = frozen(coarse)
+
+        def work(part: slice) -> None:
+            code_l2(coarse, cells.ids[part], step, codes[part], halves[part], errors[part])
+
+        pmap(work, spans(n, 8192), n_jobs)
         packed = packed_words(codes.view(np.uint8) ^ 128, np.int32)  # x + 128: one side of the product is unsigned
         bias = np.ceil(-halves).astype(np.int32).reshape(-1, 64)
         margin = 1 + (space.widths[1] + 16) * 4 * ROUNDING
@@ -141,22 +158,23 @@ class EuclideanCodes:
         """Bytes held."""
         return self.packed.nbytes + self.bias.nbytes
 
-    def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> Tally:
+    def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> SweepTally:
         """Exact lists for the panel's queries."""
         members, m = panel.members, len(panel.members)
         codes = np.zeros((-(-m // QUERIES) * QUERIES, 4 * self.packed.shape[1]), np.int8)
         halves, errors = np.empty(m), np.empty(m)
         code_l2(panel.coarse, members, self.step, codes, halves, errors)
         words = codes.view(np.int32)
-        warm_l2(
+        warm(
             self.packed, self.bias, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
             panel.keep, panel.best, panel.found, fast,
         )  # fmt: skip
         base = halves + 128.0 * codes[:m].sum(axis=1, dtype=np.int64)
         reach = (panel.reach[members] + errors) * (1 + 1e-9)
-        marked, visited = sweep_l2(
+        tau = np.full(len(words), FLOOR, np.int32)
+        marked, visited = sweep(
             self.packed, self.bias, shelf.fine, shelf.ids, shelf.rows, self.near, self.step, shelf.unit, members, words,
-            base, reach, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin, panel.best,
+            base, reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin, panel.best,
             panel.found, fast,
         )  # fmt: skip
-        return Tally(marked, visited + m * panel.keep)
+        return SweepTally(marked, visited + m * panel.keep)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.sketch import place
+from kway.compute.kernels.sketch import peaks_of, place
 
 ROUNDING = 2.0**-24  # half the distance of 1 to the next float32
-TINY = 1e-15  # covers what underflow can hide: squares below 1e-38 of values of size 1
+UNDERFLOW = 1e-15  # covers what underflow can hide: squares below 1e-38 of values of size 1
 
 
 class Placed(NamedTuple):
@@ -48,7 +48,8 @@ def measure(sample: NDArray) -> Frame | None:
     """Frame that holds nearly all rows of the sample (s, d); None where there is no spread, or one out of all range."""
     with np.errstate(over="ignore", invalid="ignore"):
         centre = sample.mean(axis=0, dtype=np.float64)
-        peaks = np.abs(sample - centre).max(axis=1)  # (s,)
+    peaks = np.empty(len(sample))
+    peaks_of(frozen(sample), centre, peaks)
     usual = 4 * float(np.quantile(peaks, 0.99))
     reach = min(float(peaks.max()), usual) if usual > 0 else float(peaks.max())
     if not 1e-60 < reach < 1e60:  # also nan and inf; beyond, the units would leave float64

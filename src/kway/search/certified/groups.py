@@ -1,4 +1,4 @@
-"""Groups of features that move together: (columns, signs), groups of 2^level features lie side by side.
+"""FeatureGroups of features that move together: (columns, signs), groups of 2^level features lie side by side.
 
 |sum of signed differences| is close to the sum of |differences| where the features of a group differ in step. Greedy
 pairing by |correlation| of differences, level by level, so that pairs nest in fours, eights, sixteens; neighbouring
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from kway.compute.kernels.sketch import pair_up
 
 
-class Groups(NamedTuple):
+class FeatureGroups(NamedTuple):
     """columns (d,): an order of the features; signs (d,) +-1 float32, in that order."""
 
     columns: NDArray[np.int64]
     signs: NDArray[np.float32]
 
 
-def correlated_groups(differences: NDArray[np.float32], levels: int) -> Groups:
-    """Groups from differences of random pairs of rows (s, d)."""
+def correlated_groups(differences: NDArray[np.float32], levels: int) -> FeatureGroups:
+    """FeatureGroups from differences of random pairs of rows (s, d)."""
     d = differences.shape[1]
     members = [np.array([i]) for i in range(d)]
     signs, sums = np.ones(d, np.float32), differences
@@ -41,7 +41,7 @@ def correlated_groups(differences: NDArray[np.float32], levels: int) -> Groups:
                 columns.append(sums[:, i] + flip * sums[:, j])
         members, sums = joined, np.stack(columns, axis=1)
     columns_order = np.concatenate(members)
-    return Groups(columns_order, signs[columns_order])
+    return FeatureGroups(columns_order, signs[columns_order])
 
 
 def _mates(sums: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

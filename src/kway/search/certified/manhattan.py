@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.sketch import code_l1, signed_sums
-from kway.compute.kernels.sweep_l1 import sweep_l1
+from kway.compute.kernels.sweep import sweep
 from kway.compute.kernels.tile_l1 import QUERIES
-from kway.compute.kernels.warm import warm_l1
-from kway.search.certified.cells import Cells
-from kway.search.certified.frame import ROUNDING, TINY, Frame
-from kway.search.certified.groups import Groups
-from kway.search.certified.sketches import CHUNK, Panel, Shelf, Sketch, Tally, packed_words, whole_blocks
+from kway.compute.kernels.warm import warm
+from kway.compute.threads import pmap, spans
+from kway.search.certified.cells import CellOrder
+from kway.search.certified.frame import ROUNDING, UNDERFLOW, Frame
+from kway.search.certified.groups import FeatureGroups
+from kway.search.certified.sketches import CHUNK, BoundSketch, Panel, Shelf, SweepTally, packed_words, whole_blocks
 
 TAIL = 0.001  # of a column's values on either side that the codes' range need not hold
 
@@ -30,7 +31,7 @@ class ManhattanSpace:
     """Sketches of rows: sums over runs of `size` of the grouped columns."""
 
     frame: Frame
-    groups: Groups
+    groups: FeatureGroups
     size: int
 
     @property
@@ -39,13 +40,13 @@ class ManhattanSpace:
         d, finer = len(self.groups.columns), self.size // 4
         return -(-d // self.size), -(-d // (16 * finer)) * 16 if finer > 1 else 0
 
-    def sketch(self, block: NDArray, into: Sketch) -> None:
-        """Sketch of block (b, d), written into arrays of b rows."""
+    def sketch(self, block: NDArray, into: BoundSketch) -> None:
+        """BoundSketch of block (b, d), written into arrays of b rows."""
         placed = self.frame.place(block)
         signed_sums(placed.values, *self.groups, self.size, into.coarse)
         if self.widths[1]:
             signed_sums(placed.values, *self.groups, self.size // 4, into.fine)
-        into.slack[:] = 2.1 * ROUNDING * placed.sizes + TINY
+        into.slack[:] = 2.1 * ROUNDING * placed.sizes + UNDERFLOW
         into.coarse_slack[:] = into.slack
 
     @property
@@ -65,12 +66,19 @@ class ManhattanCodes:
     margin: float
 
     @classmethod
-    def of(cls, coarse: NDArray[np.float32], cells: Cells, space: ManhattanSpace) -> ManhattanCodes:
+    def of(
+        cls, coarse: NDArray[np.float32], cells: CellOrder, space: ManhattanSpace, n_jobs: int | None = None
+    ) -> ManhattanCodes:
         """Codes of coarse (n, w)."""
         n, width = coarse.shape
         low, step = _range(coarse)
         codes, errors = whole_blocks(n, width, np.uint8, 8), np.empty(n)
-        code_l1(frozen(coarse), cells.ids, low, step, codes, errors)
+        coarse = frozen(coarse)
+
+        def work(part: slice) -> None:
+            code_l1(coarse, cells.ids[part], low, step, codes[part], errors[part])
+
+        pmap(work, spans(n, 8192), n_jobs)
         packed = packed_words(codes, np.int64)
         margin = 1 + (space.widths[1] + 16) * 4 * ROUNDING
         return cls(frozen(packed), low, step, float(errors.max()), margin)
@@ -80,23 +88,25 @@ class ManhattanCodes:
         """Bytes held."""
         return self.packed.nbytes + self.low.nbytes
 
-    def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> Tally:
+    def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> SweepTally:
         """Exact lists for the panel's queries."""
         members, m = panel.members, len(panel.members)
         codes = np.zeros((-(-m // QUERIES) * QUERIES, 8 * self.packed.shape[1]), np.uint8)
         errors = np.empty(m)
         code_l1(panel.coarse, members, self.low, self.step, codes, errors)
         words = codes.view(np.int64)
-        warm_l1(
-            self.packed, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries, panel.keep,
-            panel.best, panel.found, fast,
+        warm(
+            self.packed, None, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
+            panel.keep, panel.best, panel.found, fast,
         )  # fmt: skip
         reach = (panel.reach[members] + errors) * (1 + 1e-9)
-        marked, visited = sweep_l1(
-            self.packed, shelf.fine, shelf.ids, shelf.rows, self.step, shelf.unit, members, words, reach, panel.slack,
-            panel.fine, panel.queries, panel.order, CHUNK, self.margin, panel.best, panel.found, fast,
+        tau = np.full(len(words), -1, np.int64)
+        marked, visited = sweep(
+            self.packed, None, shelf.fine, shelf.ids, shelf.rows, shelf.fine.shape[1], self.step, shelf.unit, members,
+            words, None, reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin,
+            panel.best, panel.found, fast,
         )  # fmt: skip
-        return Tally(marked, visited + m * panel.keep)
+        return SweepTally(marked, visited + m * panel.keep)
 
 
 def _range(coarse: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:

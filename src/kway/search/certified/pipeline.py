@@ -11,11 +11,21 @@ from numpy.typing import NDArray
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.refine import FAR
 from kway.compute.threads import pmap, spans, workers
-from kway.search.certified.cells import Cells
-from kway.search.certified.sketches import BLOCK, CHUNK, Codes, Panel, Shelf, Sketch, Space, Tally, empty_sketch
+from kway.search.certified.cells import CellOrder
+from kway.search.certified.sketches import (
+    BLOCK,
+    CHUNK,
+    BoundSketch,
+    Codes,
+    Panel,
+    Shelf,
+    Space,
+    SweepTally,
+    empty_sketch,
+)
 from kway.search.index import Neighbors
 
-GROUP = 16384  # queries sketched at a time: bounds the memory of a call
+QUERY_GROUP = 16384  # queries sketched at a time: bounds the memory of a call
 PANEL = 240  # queries swept together: their codes stay in the L1 cache beside a block of rows
 PROBES = 2  # cells to warm up in; more did not help
 SPARE = 3  # rows visited beyond k to warm up
@@ -28,9 +38,9 @@ class Certified:
         self,
         rows: NDArray,
         space: Space,
-        cells: Cells,
+        cells: CellOrder,
         codes: Codes,
-        sketch: Sketch,
+        sketch: BoundSketch,
         unit: float,
         root: bool,
         fast: bool,
@@ -64,7 +74,7 @@ class Certified:
         best = np.full((len(queries), k), FAR)
         found = np.full((len(queries), k), -1, np.int64)
         tallies = []
-        for part in spans(len(queries), GROUP):
+        for part in spans(len(queries), QUERY_GROUP):
             tallies += self._group(queries[part], best[part], found[part], n_jobs)
         self.marked = sum(tally.marked for tally in tallies) / max(1, len(queries))
         self.touched = sum(tally.visited for tally in tallies) / max(1, len(queries))
@@ -72,7 +82,7 @@ class Certified:
             best[i], found[i] = self._brute(queries[i], k)
         return Neighbors(found, np.sqrt(best) if self._root else best)
 
-    def _group(self, queries: NDArray, best: NDArray, found: NDArray, n_jobs: int | None) -> list[Tally]:
+    def _group(self, queries: NDArray, best: NDArray, found: NDArray, n_jobs: int | None) -> list[SweepTally]:
         k, q = best.shape[1], len(queries)
         sketch, near = self._sketch(queries, k, n_jobs)
         order = np.argsort(near[:, 0], kind="stable").astype(np.int32)
@@ -80,7 +90,7 @@ class Certified:
         reach = sketch.coarse_slack + self._coarse_slack + self._codes.error
         coarse, fine, near = frozen(sketch.coarse), frozen(sketch.fine), frozen(near)
 
-        def work(part: slice) -> Tally:
+        def work(part: slice) -> SweepTally:
             members = frozen(order[part])
             gap = self._means - coarse[members].mean(axis=0)
             chunks = np.argsort(np.einsum("ij,ij->i", gap, gap))
@@ -89,7 +99,7 @@ class Certified:
 
         return pmap(work, _even_spans(q, PANEL, workers(n_jobs)), n_jobs)
 
-    def _sketch(self, queries: NDArray, k: int, n_jobs: int | None) -> tuple[Sketch, NDArray[np.int32]]:
+    def _sketch(self, queries: NDArray, k: int, n_jobs: int | None) -> tuple[BoundSketch, NDArray[np.int32]]:
         """Sketches of the queries, and their nearest cells (q, probes), enough of them to hold about 2 k rows."""
         q, cells = len(queries), len(self._cells.centres)
         probes = min(cells, max(PROBES, -(-2 * k * cells // len(self._shelf.ids))))

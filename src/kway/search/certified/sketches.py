@@ -19,7 +19,7 @@ CHUNK = 16  # blocks of 64 rows between two renewals of the thresholds
 BLOCK = 512  # rows sketched at a time: 512 x 784 floats fill the L2 cache
 
 
-class Sketch(NamedTuple):
+class BoundSketch(NamedTuple):
     """coarse (b, w) float32, fine (b, W) float32, slack (b,), coarse_slack (b,)."""
 
     coarse: NDArray[np.float32]
@@ -27,9 +27,9 @@ class Sketch(NamedTuple):
     slack: NDArray[np.float64]
     coarse_slack: NDArray[np.float64]
 
-    def part(self, rows: slice) -> Sketch:
+    def part(self, rows: slice) -> BoundSketch:
         """These rows of it, the same memory."""
-        return Sketch(self.coarse[rows], self.fine[rows], self.slack[rows], self.coarse_slack[rows])
+        return BoundSketch(self.coarse[rows], self.fine[rows], self.slack[rows], self.coarse_slack[rows])
 
 
 class Space(Protocol):
@@ -43,18 +43,18 @@ class Space(Protocol):
     def nbytes(self) -> int:
         """Bytes held."""
 
-    def sketch(self, block: NDArray, into: Sketch) -> None:
-        """Sketch of block (b, d), written into arrays of b rows."""
+    def sketch(self, block: NDArray, into: BoundSketch) -> None:
+        """BoundSketch of block (b, d), written into arrays of b rows."""
 
 
-def empty_sketch(n: int, space: Space) -> Sketch:
+def empty_sketch(n: int, space: Space) -> BoundSketch:
     """Room for the sketches of n rows."""
     coarse, fine = space.widths
-    return Sketch(aligned(n, coarse), aligned(n, fine), np.empty(n), np.empty(n))
+    return BoundSketch(aligned(n, coarse), aligned(n, fine), np.empty(n), np.empty(n))
 
 
-def sketch_all(rows: NDArray, space: Space, n_jobs: int | None = None) -> Sketch:
-    """Sketch of every row."""
+def sketch_all(rows: NDArray, space: Space, n_jobs: int | None = None) -> BoundSketch:
+    """BoundSketch of every row."""
     out = empty_sketch(len(rows), space)
 
     def work(part: slice) -> None:
@@ -122,7 +122,7 @@ class Panel(NamedTuple):
     found: NDArray[np.int64]
 
 
-class Tally(NamedTuple):
+class SweepTally(NamedTuple):
     """Rows that passed the scan of codes, and rows whose full distance was computed."""
 
     marked: int
@@ -140,5 +140,5 @@ class Codes(Protocol):
     def nbytes(self) -> int:
         """Bytes held."""
 
-    def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> Tally:
+    def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> SweepTally:
         """Exact lists for the panel's queries."""

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels import losses as kinds
 from kway.compute.threads import pmap, shares, spans
-from kway.linear.losses.loss import sigmoid, softmax
+from kway.linear.losses import softmax
 from kway.linear.objective.objective import Objective, transposed_product
+from kway.linear.solvers.base import has
 
 MOST_NUMBERS = 1 << 26  # in the curvatures (n, R)
 BLOCK = 1 << 20
@@ -52,17 +52,12 @@ class Bends:
     def at(objective: Objective, theta: NDArray) -> Bends:
         """All rows' curvatures at theta."""
         bend = np.empty((objective.n, objective.n_scores), theta.dtype)
-        kind = objective.loss.kind
+        loss = objective.loss
 
         def part(rows: slice) -> None:
             f = objective.scores(theta, rows)
-            if kind == kinds.SOFTMAX:
-                bend[rows] = softmax(f)
-            elif kind == kinds.LOGISTIC:
-                bend[rows] = sigmoid(f) * sigmoid(-f)
-            else:
-                bend[rows] = objective.loss.curvatures(f, objective.block_targets(rows))
-            if kind == kinds.MULTI_HINGE:
+            bend[rows] = softmax(f) if loss.cross_entropy else loss.curvatures(f, objective.block_targets(rows))
+            if loss.hinge and loss.couples:
                 bend[rows][np.arange(len(f)), objective.targets.codes[rows]] = 0
 
         pmap(part, spans(objective.n, _height(objective)), objective.n_jobs)
@@ -93,9 +88,9 @@ class Bends:
     def _slopes(self, rows: slice, turn: NDArray) -> NDArray:
         """What a change of scores does to the slopes of some rows."""
         o, bend = self.objective, self.bend[rows]
-        if o.loss.kind == kinds.SOFTMAX:
+        if o.loss.cross_entropy:
             slope = bend * (turn - np.einsum("ij,ij->i", bend, turn)[:, None])
-        elif o.loss.kind == kinds.MULTI_HINGE:
+        elif o.loss.couples:
             own = np.arange(len(turn)), o.targets.codes[rows]
             slope = bend * (turn - turn[own][:, None])
             slope[own] = -slope.sum(axis=1)
@@ -106,11 +101,8 @@ class Bends:
 
 def provable(objective: Objective) -> bool:
     """Whether the loss is convex with a known Hessian, and its curvatures fit."""
-    known = objective.loss.kind in KINDS and objective.loss.smooth
+    known = objective.loss.smooth and "loss.hessian" in has(objective.loss, objective.penalty)
     return known and objective.n * objective.n_scores <= MOST_NUMBERS
-
-
-KINDS = (kinds.SOFTMAX, kinds.LOGISTIC, kinds.SQUARED, kinds.ONE_HOT, kinds.HINGE, kinds.MULTI_HINGE)
 
 
 def decrement(objective: Objective, theta: NDArray, gradient: NDArray, precondition: Precondition) -> Decrement:
@@ -138,8 +130,8 @@ def decrement(objective: Objective, theta: NDArray, gradient: NDArray, precondit
         z = precondition(r)
         rz, old = _dot(r, z), rz
         p = z + p.dtype.type(rz / old) * p
-    known = objective.loss.kind in (kinds.SOFTMAX, kinds.LOGISTIC)
-    reach = min(FAR, float(np.abs(turn).max(initial=0.0))) if known else 0.0
+    even = objective.loss.aims is not None or objective.loss.hinge  # the Hessian is the same everywhere nearby
+    reach = 0.0 if even else min(FAR, float(np.abs(turn).max(initial=0.0)))
     settled = steps >= 1 and (len(terms) < 3 or terms[-1] + terms[-2] <= SETTLED * D)
     return Decrement(x, D, TAIL * D / 2 * float(np.exp(reach)) if settled else np.inf, steps)
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from kway.compute.kernels import losses as kinds
 from kway.compute.lapack import add_gram
 from kway.compute.threads import pmap, spans
+from kway.linear.losses import Loss
 from kway.linear.solvers.newton.standard import Standard
 
 Floats = NDArray[np.float64]
@@ -88,22 +88,21 @@ def step_pairs(problem: Standard, bend: Floats, diagonal: Floats, gradient: Floa
 
 
 Step = Callable[[Standard, Floats, Floats, Floats], Floats]
-STEPS: dict[int, Step] = {
-    kinds.LOGISTIC: step_apart,
-    kinds.SQUARED: step_apart,
-    kinds.ONE_HOT: step_apart,
-    kinds.HINGE: step_apart,
-    kinds.SOFTMAX: step_softmax,
-    kinds.MULTI_HINGE: step_pairs,
-}
 
 
-def products(kind: int, n: int, D: int, R: int, alike: bool) -> float:
+def step_of(loss: Loss) -> Step:
+    """How this loss couples scores."""
+    if not loss.couples:
+        return step_apart
+    return step_softmax if loss.cross_entropy else step_pairs
+
+
+def products(loss: Loss, n: int, D: int, R: int, alike: bool) -> float:
     """Of numbers, in one step."""
-    if STEPS[kind] is step_apart:
+    if not loss.couples:
         return (1.0 if alike else R) * (float(n) * D * D + D**3 / 3)
     size = float(R) * D
-    return (n * size * size if kind == kinds.SOFTMAX else 2.0 * n * size * D) + size**3 / 3
+    return (n * size * size if loss.cross_entropy else 2.0 * n * size * D) + size**3 / 3
 
 
 def inverse(H: Floats) -> Callable[[Floats], Floats]:

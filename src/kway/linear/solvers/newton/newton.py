@@ -16,11 +16,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels import losses as kinds
 from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
-from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.newton.hessians import STEPS, products
+from kway.linear.solvers.base import Control, Solution, has
+from kway.linear.solvers.newton.hessians import products
 from kway.linear.solvers.newton.standard import Standard
 from kway.linear.solvers.newton.valley import Valley
 
@@ -43,7 +42,7 @@ class Newton:
     """Whole Hessians in standard columns."""
 
     name: ClassVar[str] = "newton"
-    needs: ClassVar[frozenset[str]] = frozenset({"loss.bend", "loss.optimum", "penalty.soft"})
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.hessian", "loss.optimum", "penalty.soft"})
     promises: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
@@ -55,14 +54,12 @@ class Newton:
 def affordable(objective: Objective, most: float = MOST_WORK) -> bool:
     """Whether the method knows this loss and a step is cheap enough."""
     loss, D, R = objective.loss, objective.d + 1, objective.n_scores
-    if loss.kind not in STEPS or loss.margin != 1 or loss.width or objective.n * D > MOST_NUMBERS:
+    if not Newton.needs <= has(loss, objective.penalty) or loss.width or objective.n * D > MOST_NUMBERS:
         return False
-    hard_margin = loss.kind in (kinds.HINGE, kinds.MULTI_HINGE) and objective.penalty.ridge == objective.penalty.lasso == 0
-    whole = D * D if loss.kind not in (kinds.SOFTMAX, kinds.MULTI_HINGE) else (R * D) ** 2
-    if hard_margin or whole > MOST_NUMBERS:
+    if ((R * D) ** 2 if loss.couples else D * D) > MOST_NUMBERS:
         return False
-    alike = loss.kind in (kinds.SQUARED, kinds.ONE_HOT) and objective.penalty.smooth
-    return products(loss.kind, objective.n, D, R, alike) <= most
+    alike = loss.aims is not None and objective.penalty.smooth
+    return products(loss, objective.n, D, R, alike) <= most
 
 
 @dataclass
@@ -116,11 +113,11 @@ class Run:
                 return excess
 
     def separated(self, value: float) -> bool:
-        """Total loss under log 2: then every row's is, so every row is on its right side, and no optimum exists."""
+        """Total loss under that of one mistake: every row is then on its right side, and no optimum exists."""
         p = self.problem
-        if p.ridge.any() or p.lasso.any() or p.targets.soft is not None:
+        if p.ridge.any() or p.lasso.any() or p.targets.soft is not None or p.loss.mistake is None:
             return False
-        return p.loss.kind in (kinds.SOFTMAX, kinds.LOGISTIC) and value < float(p.weight.min()) * float(np.log(2))
+        return value < float(p.weight.min()) * p.loss.mistake
 
     def land(self, valley: Valley, excess: float, scale: float) -> Solution:
         """What to hand back: zeros that are zeros, in the columns' own units and number format."""

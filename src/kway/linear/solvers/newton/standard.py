@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.linear.losses.loss import Loss, Targets
+from kway.linear.losses import Loss, Targets
 from kway.linear.objective.objective import Objective
 
 Floats = NDArray[np.float64]

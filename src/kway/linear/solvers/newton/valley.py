@@ -16,14 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels import losses as kinds
-from kway.linear.losses.loss import sigmoid, softmax
-from kway.linear.solvers.newton.hessians import STEPS
+from kway.linear.losses import softmax
+from kway.linear.solvers.newton.hessians import step_of
 from kway.linear.solvers.newton.kinks import followed, rounded
 from kway.linear.solvers.newton.standard import Standard
 
 Floats = NDArray[np.float64]
-HINGES = (kinds.HINGE, kinds.MULTI_HINGE)
 ENOUGH = 0.1  # share of the promised fall that a step must bring
 SHORTEST = 1e-10
 FAR = 40.0  # an exponent that proves nothing
@@ -61,13 +59,13 @@ class Valley:
     def at(problem: Standard, theta: Floats, e: float) -> Valley:
         """At theta, with dual variables that know nothing."""
         scores = problem.Z @ theta.T
-        pushes = np.zeros_like(scores) if problem.loss.kind in HINGES else scores[:, :0]
+        pushes = np.zeros_like(scores) if problem.loss.hinge else scores[:, :0]
         return Valley(problem, theta, scores, np.zeros_like(theta), pushes, e)
 
     @property
     def kinked(self) -> bool:
         """Whether anything has to be rounded."""
-        return bool(self.problem.lasso.any()) or self.problem.loss.kind in HINGES
+        return bool(self.problem.lasso.any()) or self.problem.loss.hinge
 
     # ---------------------------------------------------------------- values
 
@@ -77,7 +75,7 @@ class Valley:
         penalty = float((theta * theta).sum(axis=0) @ p.ridge) / 2
         if p.lasso.any():
             penalty += float(np.hypot(theta, self._widths(e)).sum(axis=0) @ p.lasso)
-        if p.loss.kind in HINGES:
+        if p.loss.hinge:
             g = self._gaps(scores)
             return penalty + float(p.weight @ np.sum((g + np.hypot(g, e)) / 2, axis=1, where=self._counted))
         return penalty + float(p.weight @ p.loss.value_gradient(scores, p.targets)[0])
@@ -88,7 +86,7 @@ class Valley:
         if p.lasso.any():
             u = rounded(self.theta, self._widths(self.e), self.pulls).slope
             cost += float((np.abs(self.theta) - u * self.theta).sum(axis=0) @ p.lasso)
-        if p.loss.kind in HINGES:
+        if p.loss.hinge:
             g = self._gaps(self.scores)
             slope = (1 + rounded(g, self.e, self.pushes).slope) / 2
             cost += float(p.weight @ np.sum(np.maximum(g, 0) - slope * g, axis=1, where=self._counted))
@@ -109,11 +107,10 @@ class Valley:
             here = rounded(self.theta, self._widths(self.e), self.pulls)
             gradient += p.lasso * here.slope
             diagonal = diagonal + p.lasso * here.bend
-        move = -STEPS[p.loss.kind](p, look.bend, diagonal, gradient)
+        move = -step_of(p.loss)(p, look.bend, diagonal, gradient)
         decrement = max(0.0, -float(np.sum(gradient * move)))
         turn = p.Z @ move.T
-        quadratic = p.loss.kind in (kinds.SQUARED, kinds.ONE_HOT) or p.loss.kind in HINGES
-        reach = 0.0 if quadratic else min(FAR, float(np.abs(turn).max(initial=0.0)))
+        reach = 0.0 if p.loss.aims or p.loss.hinge else min(FAR, float(np.abs(turn).max(initial=0.0)))
         return Step(move, turn, decrement, decrement * (2.0 if self.kinked else float(np.exp(reach)) / 2))
 
     def go(self, step: Step) -> bool:
@@ -132,7 +129,7 @@ class Valley:
     def _follow(self, t: float, step: Step) -> None:
         if self.problem.lasso.any():
             self.pulls = followed(self.pulls, self.theta, t * step.move, self._widths(self.e))
-        if self.problem.loss.kind in HINGES:
+        if self.problem.loss.hinge:
             gaps = self._gaps(self.scores)
             turned = self._gaps(self.scores + t * step.turn)
             self.pushes = followed(self.pushes, gaps, turned - gaps, self.e)
@@ -141,15 +138,10 @@ class Valley:
 
     def _look(self) -> Look:
         p, f, weight = self.problem, self.scores, self.problem.weight[:, None]
-        if p.loss.kind in HINGES:
+        if p.loss.hinge:
             return self._look_at_hinges()
         value, slope = p.loss.value_gradient(f, p.targets)
-        if p.loss.kind == kinds.SOFTMAX:
-            bend = softmax(f)
-        elif p.loss.kind == kinds.LOGISTIC:
-            bend = sigmoid(f) * sigmoid(-f)
-        else:
-            bend = np.full_like(f, 2.0)
+        bend = softmax(f) if p.loss.cross_entropy else p.loss.curvatures(f, p.targets)
         return Look(float(p.weight @ value), slope * weight, bend * weight)
 
     def _look_at_hinges(self) -> Look:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels import losses as kinds
 from kway.compute.lapack import multiply
 from kway.compute.threads import pmap, shares
-from kway.linear.objective.objective import Objective
 
 Factor = Callable[[NDArray], NDArray]
 
@@ -91,7 +89,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Centred:
-    """A factor within the thetas whose mean over the scores is zero, where the optimum of a joint loss lies."""
+    """A factor within the thetas whose mean over the scores is zero: the optimum's is, where a shift is free."""
 
     factor: Factor
 
@@ -103,8 +101,3 @@ class Centred:
 def centred(theta: NDArray) -> NDArray:
     """theta less its mean over the scores: the loss is the same, the penalty no larger."""
     return theta - theta.mean(axis=0)
-
-
-def shift_free(objective: Objective) -> bool:
-    """Whether a shift common to all scores changes no loss."""
-    return objective.loss.joint and objective.loss.kind != kinds.ONE_HOT

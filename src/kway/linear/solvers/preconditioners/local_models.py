@@ -1,9 +1,9 @@
-"""Metrics for proximal steps: local models of the mean loss, one block a column of scores.
+"""Local models of the mean loss for proximal steps, one block a column of scores.
 
     model of row k:  g_k.(u - v) + scale / 2 (u - v)' M_k (u - v) + ridge / 2 ... + lasso ||u||_1
 
-    Gram      M_k = [X 1]' diag(h_k) [X 1] / n, h_k the loss's curvature in score k: (R, D, D), coordinate descent
-    Diagonal  the diagonal of that, where D x D is too much or the rows are sparse: (R, D), closed form
+    GramModel      M_k = [X 1]' diag(h_k) [X 1] / n, h_k the loss's curvature in score k: (R, D, D), coordinate descent
+    DiagonalModel  the diagonal of that, where D x D is too much or the rows are sparse: (R, D), closed form
 
 Where there are many rows a Gram block is estimated from some, drawn in proportion to their curvature.
 """
@@ -18,32 +18,34 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.kernels.coordinate import descend
+from kway.compute.kernels.coordinate import minimise_model
 from kway.compute.threads import pmap
 from kway.data.gate import Rows
-from kway.linear.losses.loss import Targets
+from kway.linear.losses import Targets
 from kway.linear.objective.curvature import curvatures, mean_squares, weighted
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
+from kway.linear.solvers.power_method import largest_eigenvalue
 from kway.linear.solvers.preconditioners.moments import quick_moments, sample_rows
+from kway.linear.solvers.preconditioners.sampled_gram import mirrored, sampled_gram
 
-MOST_FEATURES = 3000  # a metric of 3000 x 3000 float32 is 36 MB a column of scores
-MOST_ENTRIES = 1 << 28  # of all metrics together: 1 GB of float32
+MOST_MODEL_FEATURES = 3000  # a matrix of 3000 x 3000 float32 is 36 MB a column of scores
+MOST_ENTRIES = 1 << 28  # of all matrices together: 1 GB of float32
 SAMPLE = 2  # rows a feature in a class's first sampled Gram matrix; each later one takes twice as many
-PLAIN = 0.2  # share of the unweighted Gram in a sampled one: a direction the sample missed would get a huge step
+PLAIN = 0.2  # share of the unweighted Gram in a sampled one
 JITTER = 1e-4  # relative; keeps a float32 Gram matrix positive
-SWEEPS = 12
+MODEL_SWEEPS = 12
 SETTLED = 1e-3  # a sweep that gains this little of what the first gained ends the descent
 
 
-class Step(NamedTuple):
+class ModelMinimum(NamedTuple):
     """Minimiser (R, d + 1) of the model, and by how much the model promises to fall."""
 
     theta: NDArray
-    promise: float
+    promised: float
 
 
-class Metric(Protocol):
+class LocalModel(Protocol):
     """A local model of the smooth part."""
 
     @property
@@ -51,21 +53,21 @@ class Metric(Protocol):
         """Scale at which the model is expected to be an upper bound."""
         ...
 
-    def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> Step:
+    def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> ModelMinimum:
         """Minimise the model around theta."""
         ...
 
 
 @dataclass(frozen=True)
-class Gram:
+class GramModel:
     """One symmetric (D, D) matrix a column of scores; D = d + 1, or d without a bias."""
 
     blocks: list[NDArray]
     start: float
     n_jobs: int | None = None
 
-    def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> Step:
-        """Coordinate descent, a column of scores at a time: the model divided by `scale` has the plain metric."""
+    def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> ModelMinimum:
+        """Coordinate descent, a column of scores at a time: the model divided by `scale` has the plain matrix."""
         D, real = len(self.blocks[0]), theta.dtype.type
         slope = gradient / real(scale)
         ridge, lasso = real(penalty.ridge / scale), real(penalty.lasso / scale)
@@ -74,23 +76,25 @@ class Gram:
         def column(k: int) -> tuple[NDArray, float]:
             around = np.ascontiguousarray(theta[k, :D])
             along = np.ascontiguousarray(slope[k, :D])
-            return descend(self.blocks[k], along, around, ridge, lasso, theta.shape[1] - 1, SWEEPS, settled)
+            return minimise_model(
+                self.blocks[k], along, around, ridge, lasso, theta.shape[1] - 1, MODEL_SWEEPS, settled
+            )
 
         found = pmap(column, range(len(theta)), self.n_jobs)
         new = np.zeros_like(theta)
         for k, (u, _) in enumerate(found):
             new[k, :D] = u
-        return Step(new, scale * sum(promise for _, promise in found))
+        return ModelMinimum(new, scale * sum(promised for _, promised in found))
 
 
 @dataclass(frozen=True)
-class Diagonal:
+class DiagonalModel:
     """One positive number a weight: (R, d + 1)."""
 
     diagonal: NDArray
     start: float
 
-    def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> Step:
+    def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> ModelMinimum:
         """Soft thresholding; entry by entry."""
         real = theta.dtype.type
         h = self.diagonal * real(scale)
@@ -101,30 +105,32 @@ class Diagonal:
         move = (new - theta).astype(np.float64)
         fall = -float(np.vdot(gradient, move)) - float(np.sum(h * move * move)) / 2
         lasso = Penalty(lasso=penalty.lasso)
-        return Step(new, fall + lasso.value(theta[:, :-1]) - lasso.value(new[:, :-1]))
+        return ModelMinimum(new, fall + lasso.value(theta[:, :-1]) - lasso.value(new[:, :-1]))
 
 
 @dataclass
-class Models:
-    """Builds the metrics of one run; the unweighted Gram matrix and the sample's growth are shared between them."""
+class LocalModels:
+    """Builds the models of one run; the unweighted Gram matrix and the sample's growth are shared between them."""
 
     objective: Objective
     rng: np.random.Generator
     built: int = 0
 
-    def at(self, theta: NDArray) -> Metric:
-        """The best metric that is affordable, at theta."""
+    def at(self, theta: NDArray) -> LocalModel:
+        """The best model that is affordable, at theta."""
         self.built += 1
         o, D = self.objective, self.objective.d + 1
-        if sp.issparse(o.X) or D > MOST_FEATURES or o.n_scores * D * D > MOST_ENTRIES:
-            return _diagonal(o, curvatures(o, theta), self.rng)
-        if not np.any(theta[:, :-1]) and o.loss.width == 0:  # every row bends alike: one matrix serves all columns
+        if sp.issparse(o.X) or D > MOST_MODEL_FEATURES or o.n_scores * D * D > MOST_ENTRIES:
+            return _diagonal_model(o, curvatures(o, theta), self.rng)
+        if (
+            not np.any(theta[:, :-1]) and o.loss.label_free_curvature
+        ):  # every row bends alike: one matrix serves all columns
             h = o.loss.curvatures(theta[:, -1][None], Targets(np.zeros(1, np.int64)))[0]
-            return self._gram([_positive(self.plain * v) for v in np.maximum(h, h.dtype.type(1e-10))])
+            return self._gram([_lifted_positive(mirrored(self.plain) * v) for v in np.maximum(h, h.dtype.type(1e-10))])
         h = curvatures(o, theta)  # (R, n)
         seeds = self.rng.integers(0, 2**63, o.n_scores)
         wanted = SAMPLE * D * 2 ** max(0, self.built - 2) + 1000
-        if 2 * wanted >= o.n and o.loss.width == 0:  # a rounded hinge is flat on most rows: it is mixed below
+        if 2 * wanted >= o.n and o.loss.label_free_curvature:  # others may be flat on most rows: they are mixed below
             return self._gram(pmap(lambda k: self._exact(h[k]), range(o.n_scores), o.n_jobs))
         squares = _diagonals(o, h)  # (R, d + 1)
         draw = partial(self._sampled, wanted=wanted)
@@ -132,31 +138,21 @@ class Models:
 
     @cached_property
     def plain(self) -> NDArray:
-        """[X 1]' diag(sample weights) [X 1] / n, from some rows where there are many."""
-        upper = quick_moments(self.objective, sample_rows(self.objective)).gram
-        return np.ascontiguousarray(np.triu(upper) + np.triu(upper, 1).T, self.objective.X.dtype)
+        """[X 1]' diag(sample weights) [X 1] / n, from some rows where there are many: (D, D) upper triangle."""
+        gram = quick_moments(self.objective, sample_rows(self.objective)).gram
+        return np.asfortranarray(gram, self.objective.X.dtype)
 
-    def _gram(self, blocks: list[NDArray]) -> Gram:
-        coupled = self.objective.loss.joint and self.objective.loss.curvature != 2.0  # ||Y - f||^2 couples no classes
-        return Gram(blocks, 1.2 if coupled else 1.0, self.objective.n_jobs)
+    def _gram(self, blocks: list[NDArray]) -> GramModel:
+        return GramModel(blocks, 1.2 if self.objective.loss.couples else 1.0, self.objective.n_jobs)
 
     def _exact(self, h: NDArray) -> NDArray:
-        return _positive(_weighted_gram(self.objective.X, h, self.objective.fit_intercept) / h.dtype.type(len(h)))
+        rows = weighted(self.objective.X, np.sqrt(h), self.objective.X.dtype, self.objective.fit_intercept)
+        return _lifted_positive(rows.T @ rows / h.dtype.type(len(h)))
 
     def _sampled(self, h: NDArray, squares: NDArray, wanted: int, seed: int) -> NDArray:
-        """[X 1]' diag(h) [X 1] / n from about `wanted` rows drawn in proportion to h, mixed with the plain one."""
-        o, real, n = self.objective, self.objective.X.dtype.type, self.objective.n
-        chance = np.minimum(1, wanted * h / max(float(h.sum()), 1e-30))
-        rows = np.flatnonzero(np.random.default_rng(seed).random(n) < chance)
-        drawn = _weighted_gram(o.X[rows], h[rows] / chance[rows], o.fit_intercept)
-        M = drawn * real((1 - PLAIN) / n) + self.plain * real(PLAIN * max(float(h.mean()), 1e-10))
-        return _positive(_lifted(M, squares))
-
-
-def _weighted_gram(X: NDArray, weight: NDArray, bias: bool) -> NDArray:
-    """[X 1]' diag(weight) [X 1], (D, D)."""
-    rows = weighted(X, np.sqrt(weight), X.dtype, bias)
-    return rows.T @ rows
+        """The matrix of a column from about `wanted` rows drawn in proportion to h, mixed with the plain one."""
+        drawn = sampled_gram(self.objective, h, wanted, np.random.default_rng(seed), self.plain, PLAIN)
+        return _lifted_positive(_lifted(mirrored(drawn), squares))
 
 
 def _lifted(M: NDArray, squares: NDArray) -> NDArray:
@@ -166,7 +162,7 @@ def _lifted(M: NDArray, squares: NDArray) -> NDArray:
     return M
 
 
-def _positive(M: NDArray) -> NDArray:
+def _lifted_positive(M: NDArray) -> NDArray:
     """M with its diagonal lifted a little, and a feature that is zero everywhere given the mean."""
     i = np.arange(len(M))
     diagonal = M[i, i]
@@ -180,7 +176,7 @@ def _diagonals(objective: Objective, h: NDArray) -> NDArray:
     return np.hstack((mean_squares(objective, h), h.mean(axis=1, keepdims=True)))
 
 
-def _diagonal(objective: Objective, h: NDArray, rng: np.random.Generator) -> Diagonal:
+def _diagonal_model(objective: Objective, h: NDArray, rng: np.random.Generator) -> DiagonalModel:
     """Mean h_k x_j^2; the scale at which it bounds the Hessian from the power method on some rows."""
     X, n, diagonal = objective.X, objective.n, _diagonals(objective, h)
     floor = np.maximum(diagonal.mean(axis=1, keepdims=True), 1e-10)
@@ -188,16 +184,11 @@ def _diagonal(objective: Objective, h: NDArray, rng: np.random.Generator) -> Dia
     some = rng.permutation(n)[:2000]
     k = int(np.argmax(h.mean(axis=1)))
     top = _largest_ratio(X[np.sort(some)], h[k, np.sort(some)], diagonal[k, :-1], rng)
-    return Diagonal(diagonal, max(1.0, top))
+    return DiagonalModel(diagonal, max(1.0, top))
 
 
 def _largest_ratio(X: Rows, h: NDArray, diagonal: NDArray, rng: np.random.Generator) -> float:
-    """Largest eigenvalue of D^-1/2 (X' diag(h) X / m) D^-1/2 by ten steps of the power method."""
-    root = 1 / np.sqrt(diagonal)
-    v = rng.standard_normal(len(diagonal)).astype(diagonal.dtype)
-    top = 1.0
-    for _ in range(10):
-        v /= max(float(np.linalg.norm(v)), 1e-30)
-        v = root * (X.T @ (h * (X @ (root * v)))) / X.dtype.type(len(h))
-        top = float(np.linalg.norm(v))
-    return top
+    """Largest eigenvalue of D^-1/2 (X' diag(h) X / m) D^-1/2."""
+    root, m = 1 / np.sqrt(diagonal), X.dtype.type(len(h))
+    start = rng.standard_normal(len(diagonal)).astype(diagonal.dtype)
+    return largest_eigenvalue(lambda v: root * (X.T @ (h * (X @ (root * v)))) / m, start)

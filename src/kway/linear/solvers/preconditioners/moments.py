@@ -18,14 +18,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.kernels import losses as kinds
 from kway.compute.lapack import add_gram, invert
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
-from kway.linear.losses.loss import softmax
+from kway.linear.losses import softmax
 from kway.linear.objective.curvature import BLOCK_ROWS, curvatures, mean_squares, weighted
 from kway.linear.objective.objective import Objective
-from kway.linear.solvers.preconditioners.factors import Centred, Diagonal, Factor, PerClass, Shared, Whole, shift_free
+from kway.linear.solvers.preconditioners.factors import Centred, Diagonal, Factor, PerClass, Shared, Whole
+from kway.linear.solvers.preconditioners.sampled_gram import mirrored, sampled_gram
 
 MOST_FEATURES = 4000  # a Gram matrix of 64 MB in float32
 MOST_SPARSE_FEATURES = 1000  # sampled rows are made dense
@@ -33,7 +33,7 @@ MOST_BYTES = 1 << 30  # of all the matrices of `per class`
 DOUBLE_FEATURES = 128  # up to here float64 costs nothing that matters
 MOST_WHOLE = 600  # parameters of a model whose whole Hessian is factored: 3 MB, a few hundredths of a second
 DEAR = 60  # gradients that matrices for each class may cost, counted in operations; theirs run twice as fast
-MIXED = 0.1  # share of the shared matrix in one of a class: no direction is without curvature
+MIXED = 0.1  # share of the shared matrix in one of a class
 
 
 @dataclass(frozen=True)
@@ -50,30 +50,24 @@ class Moments:
 
     def shared(self) -> Factor:
         """The preconditioner of every score at theta = 0."""
-        scale = curvature_at_zero(self.objective)
+        scale = self.objective.loss.curvature_at_zero(self.objective.n_scores)
         if not self.dense:
-            return Diagonal(_positive(self.gram * scale + _ridges(self.objective))[None, :])
+            return Diagonal(_ones_for_zeros(self.gram * scale + _ridges(self.objective))[None, :])
         inverse = safe_inverse(self.gram * self.gram.dtype.type(scale), _ridges(self.objective))
-        return Shared(np.triu(inverse) + np.triu(inverse, 1).T, self.objective.n_jobs)
+        return Shared(mirrored(inverse), self.objective.n_jobs)
 
     def per_class(self, rows: Objective, theta: NDArray, n_drawn: int) -> Factor:
         """One for each score from about n_drawn of `rows`, drawn in proportion to their curvature at theta."""
         weights = curvatures(rows, theta)  # (R, n)
         if not self.dense:
             return self._class_diagonals(rows, weights)
-        scale = 1.0 / rows.n
 
         def one(k: int) -> NDArray:
-            h = weights[k]
-            chance = np.minimum(1.0, n_drawn * h / max(float(h.sum()), 1e-30))
-            drawn = np.flatnonzero(np.random.default_rng(k).random(rows.n) < chance)
-            A = self.gram * self.gram.dtype.type(MIXED * float(h.mean()))
-            root = np.sqrt((1 - MIXED) * h[drawn] / np.maximum(chance[drawn], 1e-30))
-            add_gram(A, weighted(rows.X[drawn], root, self.gram.dtype, rows.fit_intercept), scale)
-            return safe_inverse(A, _ridges(rows))
+            gram = sampled_gram(rows, weights[k], n_drawn, np.random.default_rng(k), self.gram, MIXED)
+            return safe_inverse(gram, _ridges(rows))
 
         found = PerClass(pmap(one, range(rows.n_scores), rows.n_jobs), rows.n_jobs)
-        return Centred(found) if shift_free(rows) else found
+        return Centred(found) if rows.loss.shift_free else found
 
     def _class_diagonals(self, rows: Objective, weights: NDArray) -> Factor:
         """Mean h_ki x_ij^2 + ridge for each score, from all rows: one pass over them."""
@@ -81,8 +75,8 @@ class Moments:
         diagonal = rows.laid_out(mass * (MIXED * self.gram))
         diagonal[:, : rows.d] += (1 - MIXED) * mean_squares(rows, weights)
         diagonal[:, rows.d :] += (1 - MIXED) * mass
-        found = Diagonal(_positive(diagonal + _ridges(rows)).astype(weights.dtype))
-        return Centred(found) if shift_free(rows) else found
+        found = Diagonal(_ones_for_zeros(diagonal + _ridges(rows)).astype(weights.dtype))
+        return Centred(found) if rows.loss.shift_free else found
 
     def cost_per_class(self, rows: Objective, n_drawn: int) -> float:
         """What `per_class` costs, in gradients over all rows."""
@@ -97,7 +91,7 @@ class Moments:
         return within and self.cost_per_class(rows, n_drawn) <= DEAR
 
 
-def newton(objective: Objective, theta: NDArray) -> Factor:
+def newton_factor(objective: Objective, theta: NDArray) -> Factor:
     """The inverse Hessian of a joint softmax at theta, in float64.
 
     sum_i (diag(p_i) - p_i p_i') (x) x_i x_i' = blocks X' diag(p_k) X on the diagonal, less Z'Z, Z = [p_1 x ... p_R x].
@@ -127,9 +121,9 @@ def newton(objective: Objective, theta: NDArray) -> Factor:
 
 
 def affords_newton(objective: Objective) -> bool:
-    """Whether `newton` exists and is small."""
+    """Whether `newton_factor` exists and is small."""
     size = objective.n_scores * (objective.d + 1)
-    return objective.loss.kind == kinds.SOFTMAX and size <= MOST_WHOLE
+    return objective.loss.cross_entropy and size <= MOST_WHOLE
 
 
 def moments(objective: Objective, squares: NDArray | None = None) -> Moments:
@@ -179,17 +173,10 @@ def factorable(X: Rows) -> bool:
     return bool(X.shape[1] <= (MOST_SPARSE_FEATURES if sp.issparse(X) else MOST_FEATURES))
 
 
-def curvature_at_zero(objective: Objective) -> float:
-    """Second derivative of the loss by one score at theta = 0."""
-    loss = objective.loss
-    probability = loss.kind in (kinds.SOFTMAX, kinds.SOFTMAX_SQUARED, kinds.SOFTMAX_ABSOLUTE)
-    return loss.curvature / (objective.n_scores if probability else 1)
-
-
 def safe_inverse(A: NDArray, ridge: NDArray, floor: float = 1e-12) -> NDArray:
     """(A + diag(ridge))^-1, upper triangle; a floor on the diagonal grows until A can be inverted."""
     i = np.arange(len(A))
-    A[i, i] = _positive(A[i, i] + ridge.astype(A.dtype))
+    A[i, i] = _ones_for_zeros(A[i, i] + ridge.astype(A.dtype))
     scale = 1 / np.sqrt(A[i, i])
     A *= scale
     A *= scale[:, None]
@@ -206,7 +193,7 @@ def safe_inverse(A: NDArray, ridge: NDArray, floor: float = 1e-12) -> NDArray:
     return np.asfortranarray(np.diag(scale * scale))
 
 
-def _positive(diagonal: NDArray) -> NDArray:
+def _ones_for_zeros(diagonal: NDArray) -> NDArray:
     """Zero curvature (a feature that is always zero, no penalty) becomes one: its gradient is zero anyway."""
     return np.where(diagonal > 0, diagonal, diagonal.dtype.type(1))
 

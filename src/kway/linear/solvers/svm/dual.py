@@ -21,16 +21,17 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels import dual as kernels
 from kway.compute.threads import pmap, spans
+from kway.linear.losses.hinge import rounded_slope
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.svm import newton_one_vs_all as rounded
 from kway.linear.solvers.svm.machine import Machine, Problem, kernel_rows, squares
+from kway.linear.solvers.svm.newton_one_vs_all import approach_by_newton, newton_pays, settle_or_reset
 from kway.linear.solvers.svm.separable import demand_separable
 
 MANY = 1 << 22  # values in X above which a rough solution comes first
-WIDTH = 0.3  # of the rounded hinge there
-ROUGH, ROUGH_STEPS = 1e-2, 100
+START_WIDTH = 0.3  # of the rounded hinge there
+START_TOL, START_STEPS = 1e-2, 100
 NEAR = 0.4  # share of the tolerance that Newton's method goes to; a machine under half of it is done
 
 
@@ -44,11 +45,11 @@ class Dual:
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From the dual's zero to an optimum; theta says nothing about the dual variables and is not used."""
-        machines = start(objective, control)
+        machines = started_machines(objective, control)
         hard = objective.penalty.ridge == 0
         if hard:
             pmap(demand_separable, machines, objective.n_jobs)
-        history = run(objective, machines, control)
+        history = improve_all(objective, machines, control)
         value, gap = sum(m.best.value for m in machines), sum(m.gap for m in machines)
         converged = gap <= control.tol * value
         miss = gap / value if np.isfinite(value) and value > 0 else 0.0 if converged else np.inf
@@ -57,7 +58,7 @@ class Dual:
         return Solution(theta, passes(machines), converged, miss, history, advice, proved=True)
 
 
-def run(objective: Objective, machines: list[Machine], control: Control) -> list[float]:
+def improve_all(objective: Objective, machines: list[Machine], control: Control) -> list[float]:
     """Rounds until the gap, over all classes, is under the tolerance, or max_iter passes; history of the objective."""
     history: list[float] = []
     scale = objective.penalty.ridge or 1.0
@@ -72,10 +73,10 @@ def run(objective: Objective, machines: list[Machine], control: Control) -> list
         if not todo:
             return history
         pmap(lambda m: m.improve(control.tol), todo, objective.n_jobs)
-        judge(objective, todo)
+        judge_all(objective, todo)
 
 
-def judge(objective: Objective, machines: list[Machine]) -> None:
+def judge_all(objective: Objective, machines: list[Machine]) -> None:
     """Scores of all rows for several machines in one pass."""
     W = np.array([m.w for m in machines])  # (R, d)
     rows = kernel_rows(objective.X)
@@ -83,43 +84,43 @@ def judge(objective: Objective, machines: list[Machine]) -> None:
 
     def block(part: slice) -> None:
         out = np.empty((len(W), part.stop - part.start))
-        kernels.scores(rows, part.start, W, out)
+        kernels.class_scores(rows, part.start, W, out)
         scores[:, part] = out
 
     pmap(block, spans(objective.n, 4096), objective.n_jobs)
     pmap(lambda item: item[0].judge(item[1]), zip(machines, scores), objective.n_jobs)
 
 
-def start(objective: Objective, control: Control) -> list[Machine]:
+def started_machines(objective: Objective, control: Control) -> list[Machine]:
     """One machine a column of scores, started from a solution under the rounded hinge where that is cheap."""
-    fresh = blank(objective, control)
-    if rounded.pays(objective):
-        rounded.approach(objective, fresh, NEAR * control.tol, control.max_iter)
-        judge(objective, fresh)
-        pmap(rounded.settle, fresh, objective.n_jobs)
+    fresh = blank_machines(objective, control)
+    if newton_pays(objective):
+        approach_by_newton(objective, fresh, NEAR * control.tol, control.max_iter)
+        judge_all(objective, fresh)
+        pmap(settle_or_reset, fresh, objective.n_jobs)
         return fresh
     values = objective.X.nnz if sp.issparse(objective.X) else objective.X.size
     if values <= MANY or objective.penalty.ridge == 0:
         return fresh
-    smooth = objective.with_loss(objective.loss.smoothed(WIDTH))
-    rough = LBFGS().solve(smooth, objective.zeros(), Control(tol=ROUGH, max_iter=ROUGH_STEPS))
+    smooth = objective.with_loss(objective.loss.smoothed(START_WIDTH))
+    rough = LBFGS().solve(smooth, objective.zeros(), Control(tol=START_TOL, max_iter=START_STEPS))
     for machine, row in zip(fresh, rough.theta.astype(np.float64)):
         machine.w, machine.centre = row[:-1].copy(), float(row[-1])
-    judge(objective, fresh)
-    pmap(guess, fresh, objective.n_jobs)
-    judge(objective, fresh)
+    judge_all(objective, fresh)
+    pmap(guess_dual, fresh, objective.n_jobs)
+    judge_all(objective, fresh)
     return fresh
 
 
-def guess(machine: Machine) -> None:
+def guess_dual(machine: Machine) -> None:
     """Dual variables of the rounded hinge, C times its slope: at its optimum w is the sum of their rows."""
     p = machine.problem
     margin = p.y * (machine.scores + machine.centre)
-    machine.a = p.upper * np.clip((1 - margin) / WIDTH, 0, 1)
+    machine.a = p.upper * rounded_slope(1 - margin, START_WIDTH)
     machine.settle()
 
 
-def blank(objective: Objective, control: Control) -> list[Machine]:
+def blank_machines(objective: Objective, control: Control) -> list[Machine]:
     """One machine a column of scores, at zero."""
     codes, ridge, n, R = objective.targets.codes, objective.penalty.ridge, objective.n, objective.n_scores
     weight = np.ones(n) if objective.weight is None else objective.weight.astype(np.float64)

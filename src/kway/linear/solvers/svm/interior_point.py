@@ -18,16 +18,15 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 Floats = NDArray[np.float64]
-STEPS = 60
+INTERIOR_STEPS = 60
 SHY = 0.995  # share of the way to the nearest wall
 
 
 class Optimum(NamedTuple):
-    """Dual variables a (m,) and the bias; `ok` where the residuals met the tolerance."""
+    """Dual variables a (m,) and the bias; whoever asked judges them by the duality gap."""
 
     a: Floats
     b: float
-    ok: bool
 
 
 @dataclass(frozen=True)
@@ -58,22 +57,22 @@ class State:
     v: Floats  # of a <= upper
 
 
-def solve(part: Undecided, tol: float) -> Optimum:
+def solve_box(part: Undecided, tol: float) -> Optimum:
     """Mehrotra's predictor and corrector until the walls' forces account for less than tol of the objective."""
     state = _start(part)
-    for _ in range(STEPS):
+    for _ in range(INTERIOR_STEPS):
         w = state.a @ part.Z + part.w0
         slope = part.Z @ w + state.b * part.y - 1 - state.z + state.v  # dual residual (m,)
         drift = float(part.y @ state.a) + part.s0 if part.bias else 0.0
         energy = float(state.a @ state.z) + (float(state.room @ state.v) if part.boxed else 0.0)
         size = float(w @ w) / 2 + float(np.abs(state.a).sum())
         if energy <= tol * size and np.abs(slope).max() <= 1e-6 and abs(drift) <= 1e-9 * max(1.0, size):
-            return Optimum(state.a, state.b, True)
+            return Optimum(state.a, state.b)
         try:
             _advance(part, state, slope, drift, energy)
         except LinAlgError:
             break
-    return Optimum(state.a, state.b, False)
+    return Optimum(state.a, state.b)
 
 
 def _start(part: Undecided) -> State:

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from kway.compute.kernels import dual as kernels
 from kway.compute.kernels.jit import frozen
 from kway.data.gate import Rows
-from kway.linear.solvers.svm import interior_point as interior
+from kway.linear.solvers.svm.interior_point import Floats, Undecided, solve_box
 
-Floats = NDArray[np.float64]
-SWEEPS = 20  # a round: then the scores of all rows say which to visit next
-TINY = 3e6  # products of an interior point step up to which they come first,
-CHEAP = 1e9  # up to which they follow when sweeps have slowed down,
-MOST = 2e10  # and up to which they follow when sweeps have slowed down a lot
-SLOW, LATE = 60, 600  # sweeps after which that is so
+SWEEPS_A_ROUND = 20  # a round: then the scores of all rows say which to visit next
+INTERIOR_FIRST = 3e6  # products of an interior point step up to which they come first,
+INTERIOR_LATER = 1e9  # up to which they follow when sweeps have slowed down,
+INTERIOR_LAST = 2e10  # and up to which they follow when sweeps have slowed down a lot
+SLOW_SWEEPS, LATE_SWEEPS = 60, 600  # sweeps after which that is so
 
 
 class Plane(NamedTuple):
@@ -104,9 +103,11 @@ class Machine:
 
     def _prefers_interior(self) -> bool:
         cost = products(len(self.usable), self.problem.d)
-        if cost <= TINY or self.sweeps < SLOW:
-            return cost <= TINY
-        return cost <= CHEAP or (self.sweeps >= LATE and products(len(self._undecided()), self.problem.d) <= MOST)
+        if cost <= INTERIOR_FIRST or self.sweeps < SLOW_SWEEPS:
+            return cost <= INTERIOR_FIRST
+        return cost <= INTERIOR_LATER or (
+            self.sweeps >= LATE_SWEEPS and products(len(self._undecided()), self.problem.d) <= INTERIOR_LAST
+        )
 
     # ---------------------------------------------------------------- coordinate descent
 
@@ -115,7 +116,7 @@ class Machine:
         p, chosen = self.problem, self._movable()
         X = p.X if len(chosen) == len(p.y) else p.X[chosen]
         rows, y, square, upper, a = kernel_rows(X), p.y[chosen], p.square[chosen], p.upper[chosen], self.a[chosen]
-        most = max(SWEEPS, len(p.y) // max(1, len(chosen)))
+        most = max(SWEEPS_A_ROUND, len(p.y) // max(1, len(chosen)))
         _, self.centre, count, visits, self.spread = kernels.sweeps(
             rows, y, square, upper, a, self.w, float(self.a @ p.y), self.centre, self.stiffness,
             np.arange(len(chosen)), self.state, most,
@@ -147,14 +148,14 @@ class Machine:
         scale = float(np.sqrt(np.einsum("ij,ij->", X, X) / len(X))) or 1.0
         y, upper = p.y[chosen], np.where(p.hard, np.inf, p.upper[chosen] * scale**2)
         X *= (y / scale)[:, None]
-        found = interior.solve(interior.Undecided(X, y, upper, (w0 - s0 * middle) * scale, s0 * scale**2, p.bias), tol)
+        found = solve_box(Undecided(X, y, upper, (w0 - s0 * middle) * scale, s0 * scale**2, p.bias), tol)
         self.a[chosen] = np.clip(found.a, 0, upper) / scale**2
         self.centre = found.b - float(self.w @ middle)
 
     def _undecided(self) -> NDArray[np.int64]:
         """All usable rows if they are few, else the free ones and as many again by their distance to the margin."""
         p, rows = self.problem, self.usable
-        if products(len(rows), p.d) <= TINY:
+        if interior_first(len(rows), p.d):
             return rows
         free = (self.a[rows] > 0) & (self.a[rows] < p.upper[rows])
         away = np.where(free, -1.0, np.abs(1 - p.y[rows] * (self.scores[rows] + self.b)))
@@ -189,7 +190,7 @@ class Machine:
 
     def _soft_plane(self) -> Plane:
         p, f = self.problem, self.scores
-        b = best_bias(p.y - f, p.y, p.upper) if p.bias else 0.0
+        b = best_hinge_bias(p.y - f, p.y, p.upper) if p.bias else 0.0
         loss = p.upper @ np.maximum(0, 1 - p.y * (f + b))
         return Plane(self.w.copy(), b, float(self.w @ self.w / 2 + loss))
 
@@ -210,7 +211,12 @@ def products(rows: int, d: int) -> float:
     return float(rows) * d * min(rows, d)
 
 
-def best_bias(turns: Floats, y: Floats, weight: Floats) -> float:
+def interior_first(rows: int, d: int) -> bool:
+    """Whether interior points are the quickest from the start."""
+    return products(rows, d) <= INTERIOR_FIRST
+
+
+def best_hinge_bias(turns: Floats, y: Floats, weight: Floats) -> float:
     """argmin_b sum_i weight_i max(0, 1 - y_i (f_i + b)): exact.
 
     Row i's hinge turns at b = y_i - f_i, where the slope of the sum rises by weight_i; it starts at minus the weight of

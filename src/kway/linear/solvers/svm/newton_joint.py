@@ -2,10 +2,10 @@
 
     F(theta) = ridge / 2 ||W||^2 + mean_i weight_i sum_{c != y} phi(gap_ic),   gap_ic = 1 - f_iy + f_ic
 
-phi'' is 1 / width within the kink and 0 elsewhere, so the Hessian is a sum over the few pairs (i, c) within it:
-z_i z_i' in the blocks (c, c) and (y, y), -z_i z_i' in (c, y) and (y, c), with z = [x 1]. Where classes are nearly
-separable the minimum lies in a narrow valley: steps from gradients alone crawl along it for thousands of iterations,
-Newton's takes tens.
+phi, the rounded hinge (losses/hinge.py), bends by 1 / width within the kink and not at all elsewhere, so the Hessian
+is a sum over the few pairs (i, c) within it: z_i z_i' in the blocks (c, c) and (y, y), -z_i z_i' in (c, y) and (y, c),
+with z = [x 1]. Where classes are nearly separable the minimum lies in a narrow valley: steps from gradients alone crawl
+along it for thousands of iterations, Newton's takes tens.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from kway.compute.kernels import losses as kinds
 from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.svm.interior_point import Floats
 
-Floats = NDArray[np.float64]
-MOST, ROWS = 150, 20_000  # numbers in theta and rows up to which steps are cheap and few
+MOST_NUMBERS, MOST_ROWS = 150, 20_000  # numbers in theta and rows up to which steps are cheap and few
 HAIR = 1e-9
 EXACT = 1e-12  # decrease, relative, that is not worth a step
-ENOUGH = 0.1  # share of the slope at the start of a step that may be left at its end
+SLOPE_LEFT = 0.1  # share of the slope at the start of a step that may be left at its end
 
 
-def pays(objective: Objective) -> bool:
+def joint_newton_pays(objective: Objective) -> bool:
     """Whether a joint hinge is small enough for full Hessians."""
-    small = objective.n_scores * (objective.d + 1) <= MOST and objective.n <= ROWS and not sp.issparse(objective.X)
-    return small and objective.loss.kind == kinds.MULTI_HINGE and objective.penalty.ridge > 0
+    small = (
+        objective.n_scores * (objective.d + 1) <= MOST_NUMBERS
+        and objective.n <= MOST_ROWS
+        and not sp.issparse(objective.X)
+    )
+    return small and objective.loss.hinge and objective.loss.joint and objective.penalty.ridge > 0
 
 
 @dataclass
@@ -97,7 +100,7 @@ class Valley:
         self.scores = self.Z @ self.theta.T
 
 
-def solve_newton(objective: Objective, theta: NDArray, control: Control) -> Solution:
+def solve_joint_newton(objective: Objective, theta: NDArray, control: Control) -> Solution:
     """From theta to the minimum, as exact as float64 allows, or max_iter steps."""
     with single_blas():
         return _descend(Valley.at(objective, theta), theta.dtype, control)
@@ -134,7 +137,7 @@ def _root(slope: Callable[[float], float]) -> float:
     low, at_low, high = 0.0, slope(0.0), 1.0
     if at_low >= 0:
         return 0.0
-    enough, found = -ENOUGH * at_low, slope(1.0)
+    enough, found = -SLOPE_LEFT * at_low, slope(1.0)
     while found < -enough and high < 64:
         low, at_low, high = high, found, 2 * high
         found = slope(high)

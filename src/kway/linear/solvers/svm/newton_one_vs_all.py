@@ -13,18 +13,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.kernels import rounded as kernels
+from kway.compute.kernels.hinge_newton import hinge_newton, hinge_slopes
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap
 from kway.linear.objective.objective import Objective
-from kway.linear.solvers.svm import machine as margin
-from kway.linear.solvers.svm.machine import Machine, products
+from kway.linear.solvers.svm.machine import Machine, interior_first
 
 NARROW = 32  # features up to which Hessians cost less than the sweeps they spare: 5 to 20 times at 16, none at 64
 WIDEST = 1.01  # half the first width: at theta = 0 every gap is 1, inside the kink, and the first step is least squares
-PART, LEAST = 4, 4000  # every PART-th row for the first steps, where that leaves LEAST rows
-ROUGH, ROUGH_WIDTH = 1e-2, 0.1  # of those steps: a part of the rows says no more, of separable ones less
-STEPS = 60
+PART, FEWEST = 4, 4000  # every PART-th row for the first steps, where that leaves FEWEST rows
+PART_TOL, PART_WIDTH = 1e-2, 0.1  # of those steps: a part of the rows says no more, of separable ones less
+MOST_STEPS = 60
 
 
 class Panel(NamedTuple):
@@ -39,35 +38,35 @@ class Panel(NamedTuple):
         return Panel(frozen(self.X[::step]), frozen(self.columns[:, ::step]), frozen(step * self.upper[::step]))
 
 
-def pays(objective: Objective) -> bool:
+def newton_pays(objective: Objective) -> bool:
     """Whether Newton's method can start these machines, and interior points are not quicker still."""
     n, d = objective.n, objective.d
     if objective.penalty.ridge == 0 or sp.issparse(objective.X):
         return False
-    return d <= NARROW and products(n, d) > margin.TINY
+    return d <= NARROW and not interior_first(n, d)
 
 
-def approach(objective: Objective, machines: list[Machine], tol: float, most: int) -> None:
+def approach_by_newton(objective: Objective, machines: list[Machine], tol: float, most: int) -> None:
     """Hyperplanes and dual variables within tol of the optimum, or after `most` steps; machines share their boxes."""
     X = objective.X
     full = Panel(frozen(X), frozen(X.T), frozen(machines[0].problem.upper))
-    few = full.part(PART) if objective.n >= PART * LEAST else None
-    pmap(lambda machine: _solve(machine, full, few, tol, min(most, STEPS)), machines, objective.n_jobs)
+    few = full.part(PART) if objective.n >= PART * FEWEST else None
+    pmap(lambda machine: _approach(machine, full, few, tol, min(most, MOST_STEPS)), machines, objective.n_jobs)
 
 
-def _solve(machine: Machine, full: Panel, few: Panel | None, tol: float, most: int) -> None:
+def _approach(machine: Machine, full: Panel, few: Panel | None, tol: float, most: int) -> None:
     p, half, theta = machine.problem, WIDEST, np.zeros(machine.problem.d + 1)
     if few is not None:
         some = p.y[::PART].copy()
-        half, steps = kernels.newton(*few[:2], some, few.upper, p.bias, theta, half, ROUGH_WIDTH, ROUGH, most)
+        half, steps = hinge_newton(*few[:2], some, few.upper, p.bias, theta, half, PART_WIDTH, PART_TOL, most)
         machine.passes += steps / PART
-    half, steps = kernels.newton(full.X, full.columns, p.y, full.upper, p.bias, theta, half, 0.0, tol, most)
+    half, steps = hinge_newton(full.X, full.columns, p.y, full.upper, p.bias, theta, half, 0.0, tol, most)
     machine.passes += steps
-    kernels.slopes(full.columns, p.y, full.upper, theta, half, machine.a)
+    hinge_slopes(full.columns, p.y, full.upper, theta, half, machine.a)
     machine.w, machine.centre = theta[:-1].copy(), float(theta[-1])
 
 
-def settle(machine: Machine) -> None:
+def settle_or_reset(machine: Machine) -> None:
     """The bound of the dual variables found; zeros again where that is no better than zeros'."""
     machine.settle()
     if machine.lower <= 0:

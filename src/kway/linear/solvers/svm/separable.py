@@ -18,13 +18,14 @@ from scipy.optimize import linprog
 
 from kway.compute.kernels import dual as kernels
 from kway.errors import NotSeparableError
-from kway.linear.solvers.svm.machine import Floats, Machine, Plane, Problem, dense_rows, kernel_rows
+from kway.linear.solvers.svm.interior_point import Floats
+from kway.linear.solvers.svm.machine import Machine, Plane, Problem, dense_rows, kernel_rows
 
 FEASIBLE = 1e-10  # the tightest that HiGHS takes: margins down to about 1e-9 of the data's size count as margins
 TRIES = 3  # rounds of sweeps: easy data is separated by then
 
 
-class Verdict(NamedTuple):
+class Violation(NamedTuple):
     """Least total violation of some rows, and a plane (w, b) that has it."""
 
     violation: float
@@ -42,7 +43,7 @@ def demand_separable(machine: Machine) -> None:
             return
         machine.work()
         machine.settle()
-        machine.judge(_scores(machine, machine.w))
+        machine.judge(_machine_scores(machine, machine.w))
     if not np.isfinite(machine.best.value):
         machine.best = _plane(machine)
 
@@ -59,7 +60,7 @@ def _plane(machine: Machine) -> Plane:
             own = left[side]
             chosen[own[np.argsort(margins[own], kind="stable")[:batch]]] = True
         verdict = least_violation(dense_rows(p.X, np.flatnonzero(chosen)), p.y[chosen], p.bias)
-        margins = p.y * (_scores(machine, verdict.w) + verdict.b)
+        margins = p.y * (_machine_scores(machine, verdict.w) + verdict.b)
         if verdict.violation > 0.5:
             raise NotSeparableError(_refusal(p, int((margins[rows] <= 1e-9).sum()), len(rows)))
         reach = float(margins[rows].min())
@@ -69,7 +70,7 @@ def _plane(machine: Machine) -> Plane:
             raise NotSeparableError(_refusal(p, int((margins[rows] <= 0).sum()), len(rows)))
 
 
-def least_violation(X: Floats, y: Floats, bias: bool) -> Verdict:
+def least_violation(X: Floats, y: Floats, bias: bool) -> Violation:
     """The linear program; w and b are the multipliers of its equations."""
     middle = X.mean(axis=0) if bias else np.zeros(X.shape[1])
     Z = X - middle
@@ -83,12 +84,12 @@ def least_violation(X: Floats, y: Floats, bias: bool) -> Verdict:
     multipliers = -found.eqlin.marginals
     w = multipliers[: len(Z)] / scale
     b = float(multipliers[-1] - w @ middle) if bias else 0.0
-    return Verdict(-found.fun, w, b)
+    return Violation(-found.fun, w, b)
 
 
-def _scores(machine: Machine, w: NDArray) -> Floats:
+def _machine_scores(machine: Machine, w: NDArray) -> Floats:
     out = np.empty((1, len(machine.a)))
-    kernels.scores(kernel_rows(machine.problem.X), 0, np.ascontiguousarray(w)[None], out)
+    kernels.class_scores(kernel_rows(machine.problem.X), 0, np.ascontiguousarray(w)[None], out)
     return out[0]
 
 

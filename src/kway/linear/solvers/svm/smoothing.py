@@ -16,16 +16,16 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.linear.losses.loss import Loss
+from kway.linear.losses.hinge import centred_kink
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.preconditioners.moments import Moments, quick_moments, sample_rows
-from kway.linear.solvers.svm import newton_joint as joint_newton
+from kway.linear.solvers.svm.newton_joint import joint_newton_pays, solve_joint_newton
 
 FIRST = 2.02  # at theta = 0 every gap is 1: just inside the kink, so that the first steps see curvature
 SHRINK = 5.0
 NARROWEST = 1e-6
-ROUGH = 1e-2  # tolerance of the problems on the way
+ROUGH_TOL = 1e-2  # tolerance of the problems on the way
 
 SolveSmooth = Callable[[Objective, NDArray, Control, Moments], Solution]
 
@@ -36,7 +36,7 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
     best, left = Solution(theta, 0, False, np.inf), control.max_iter
     while True:
         smooth = objective.with_loss(centred_kink(objective.loss, width))
-        found = _solve(smooth, best.theta, _rough(control, left, best.miss), known, solve)
+        found = _solve_rounded(smooth, best.theta, _rough(control, left, best.miss), known, solve)
         history += found.history
         left -= found.n_iter
         value = objective.value(found.theta)
@@ -49,22 +49,17 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
     return replace(best, converged=converged, advice="" if converged else found.advice or "raise max_iter or tol")
 
 
-def _solve(smooth: Objective, theta: NDArray, control: Control, known: Moments, solve: SolveSmooth) -> Solution:
-    if not joint_newton.pays(smooth):
+def _solve_rounded(smooth: Objective, theta: NDArray, control: Control, known: Moments, solve: SolveSmooth) -> Solution:
+    if not joint_newton_pays(smooth):
         return solve(smooth, theta, control, known)
-    found = joint_newton.solve_newton(smooth, theta, control)
+    found = solve_joint_newton(smooth, theta, control)
     if found.converged:
         return found
     other = solve(smooth, found.theta, control, known)
     return replace(other, n_iter=found.n_iter + other.n_iter, history=found.history + other.history)
 
 
-def centred_kink(loss: Loss, width: float) -> Loss:
-    """The hinge rounded over gaps from -width / 2 to width / 2."""
-    return replace(loss, margin=loss.margin + width / 2).smoothed(width)
-
-
 def _rough(control: Control, left: int, miss: float) -> Control:
     """Half of tol for the smooth problem, and no less while the width is far from the last one."""
-    tol = control.tol / 2 if miss < 20 * control.tol else max(ROUGH, control.tol)
+    tol = control.tol / 2 if miss < 20 * control.tol else max(ROUGH_TOL, control.tol)
     return replace(control, tol=tol, max_iter=left)

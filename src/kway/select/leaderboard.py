@@ -1,0 +1,97 @@
+"""The leaderboard's models fitted on all training rows: what they take to fit, to ask and to keep.
+
+The best is always fitted; the runner-up while the budget lasts, the others if they are quick besides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway import progress
+from kway.data.gate import Rows
+from kway.errors import InputError, KwayError
+from kway.select.clock import Clock
+from kway.select.compare import Comparison, Standing
+
+WORTH_TIMING = 10.0  # estimated seconds that a fit of a loser may take, only to be timed
+ASKED = 1000  # rows predicted to time a prediction
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the leaderboard with the model fitted on all training rows; None where it was not."""
+
+    standing: Standing
+    model: Any = None
+    fit_seconds: float | None = None
+    predict_seconds: float | None = None  # a row
+    n_bytes: int | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Plain values."""
+        costs = {"fit_seconds": self.fit_seconds, "predict_seconds": self.predict_seconds, "bytes": self.n_bytes}
+        return {**self.standing.record(), **costs}
+
+
+def fit_lines(
+    found: Comparison,
+    rows_of: Callable[[str], Rows],
+    y: NDArray,
+    seed: int,
+    clock: Clock,
+) -> list[Line]:
+    """The leaderboard, best first, each fitted on the rows of its family; one that cannot be goes to the end."""
+    lines: list[Line] = []
+    failed: list[Line] = []
+    for standing in found.standings:
+        seconds = found.scans[standing.model].fit_seconds
+        n_fitted = sum(line.model is not None for line in lines)
+        if n_fitted and (clock.up(seconds) or (n_fitted > 1 and seconds > WORTH_TIMING)):
+            lines.append(Line(standing))
+            continue
+        try:
+            with progress.stage(f"{standing.model}: all training rows"):
+                lines.append(_fitted(found.estimator(standing, seed), standing, rows_of(standing.model), y))
+        except KwayError as error:
+            failed.append(Line(replace(standing, note=f"could not be fitted: {error}")))
+            continue
+        if n_fitted == 0:
+            clock.keep(lines[-1].fit_seconds or 0.0)
+    if not lines or lines[0].model is None:
+        raise InputError(f"no model could be fitted; {failed[0].standing.model}: {failed[0].standing.note}")
+    return lines + failed
+
+
+def _fitted(estimator: Any, standing: Standing, X: Rows, y: NDArray) -> Line:
+    begun = time.perf_counter()
+    model = estimator.fit(X, y)
+    fit_seconds = time.perf_counter() - begun
+    some = X[: min(ASKED, X.shape[0])]
+    model.predict(some[:8])  # kernels compiled, index warm
+    begun = time.perf_counter()
+    model.predict(some)
+    return Line(standing, model, fit_seconds, (time.perf_counter() - begun) / some.shape[0], size_of(model))
+
+
+def size_of(model: Any) -> int:
+    """Bytes of the arrays that a model file would hold."""
+    from kway.store import pack
+
+    return int(sum(np.asarray(array).nbytes for array in pack(model)[1].values()))
+
+
+def size_in_words(n_bytes: int | None) -> str:
+    """Bytes for people; a dash where they are not known.
+
+    >>> size_in_words(2_500_000), size_in_words(800)
+    ('2.5 MB', '0.8 kB')
+    """
+    if n_bytes is None:
+        return "–"
+    return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:,.1f} kB"

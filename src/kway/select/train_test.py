@@ -1,0 +1,105 @@
+"""DATA read and cut once: rows to learn from, and rows that nothing looks at until the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.labels import encode
+from kway.data.reading import AS_IT_IS, LabelledRows, ReadOptions, read_rows
+from kway.data.sources.frames import n_rows, take_rows
+from kway.data.sources.images import ImageForm
+from kway.data.suggest import listing
+from kway.errors import InputError
+from kway.select.folds import split_test
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Training rows with labels y, groups and order (n,), and test rows with theirs."""
+
+    name: str
+    rows: Any
+    y: NDArray
+    test_rows: Any
+    test_y: NDArray
+    groups: NDArray | None
+    order: NDArray | None
+    image: ImageForm | None
+    notes: tuple[str, ...]
+    how: str  # where the test rows come from
+
+    @property
+    def n(self) -> int:
+        """Training rows."""
+        return n_rows(self.rows)
+
+
+def read_parts(data: str, how: ReadOptions = AS_IT_IS, test: str | None = None, seed: int = 0) -> Parts:
+    """DATA with its test part: the file `test`, the set's own, or a fifth of the rows put aside."""
+    found = read_rows(data, how)
+    y = found.required_labels()
+    of = f"target {how.target!r} of {found.name}" if how.target else f"the target of {found.name}"
+    found = replace(found, notes=(*found.notes, *check_labels(y, of)))
+    if test is not None:
+        other = read_rows(test, replace(how, group=None, order=None), found.requirements())
+        return _parts(found, y, other.rows, other.required_labels(), f"the rows of {test}")
+    if found.test_rows is not None and found.test_y is not None:
+        return _parts(found, y, found.test_rows, found.test_y, "the set's own test rows")
+    return _put_aside(found, y, seed)
+
+
+def check_labels(y: NDArray, what: str) -> tuple[str, ...]:
+    """Notes on labels that can be learned; an error for those that cannot."""
+    classes, counts = np.unique(y, return_counts=True)
+    if len(classes) < 2:
+        raise InputError(f"{what} has one class only ({classes.tolist()[0]!r}); a classifier needs two or more")
+    if len(classes) == len(y):
+        raise InputError(
+            f"{what} has another label in each of its {len(y):,} rows, so nothing can be learned; "
+            "name the column of the classes (is this one an id, or a measure?)"
+        )
+    if y.dtype.kind == "f" and (y != np.floor(y)).any():
+        raise InputError(
+            f"{what} holds fractions such as {y[y != np.floor(y)][0]:g}, a measure; a target names classes"
+        )
+    single = classes[counts == 1].tolist()
+    if not single:
+        return ()
+    return (f"{len(single)} classes have one row only ({listing(single, 5)}): learned from, but never tested",)
+
+
+def check_known(y: NDArray, classes: NDArray, what: str) -> None:
+    """Labels of test rows must have been seen in training."""
+    unseen = sorted(set(np.unique(y).tolist()) - set(np.unique(classes).tolist()), key=str)
+    if unseen:
+        rows = int(np.isin(y, unseen).sum())
+        raise InputError(
+            f"{what} has labels that training never saw: {listing(map(repr, unseen), 5)} ({rows:,} rows); "
+            "add training rows for them, or drop these rows"
+        )
+
+
+def _parts(found: LabelledRows, y: NDArray, test_rows: Any, test_y: NDArray, how: str) -> Parts:
+    if (y.dtype.kind in "UO") == (test_y.dtype.kind in "UO"):  # else the scores say what is wrong
+        check_known(test_y, y, how)
+    return Parts(found.name, found.rows, y, test_rows, test_y, found.groups, found.order, found.image, found.notes, how)
+
+
+def _put_aside(found: LabelledRows, y: NDArray, seed: int) -> Parts:
+    train, test = split_test(encode(y).codes, 0.2, found.groups, found.order, seed)
+    how = "a fifth of the rows, by class"
+    if found.groups is not None:
+        how = "about a fifth of the rows, no group in both parts"
+    if found.order is not None:
+        how = "the last fifth of the rows in order"
+    cut = replace(
+        found,
+        rows=take_rows(found.rows, train),
+        groups=None if found.groups is None else found.groups[train],
+        order=None if found.order is None else found.order[train],
+    )
+    return _parts(cut, y[train], take_rows(found.rows, test), y[test], how)

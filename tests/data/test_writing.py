@@ -1,0 +1,57 @@
+"""Tables out: what is written is read back, and a failed write leaves what was there."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kway.data.atomic import replacing
+from kway.data.number_rows import number_rows
+from kway.data.reading import ReadOptions, read_rows
+from kway.data.sources import writing
+from kway.errors import InputError
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.gz", "out.parquet"])
+def test_what_is_written_is_read_back(tmp_path, name):
+    columns = {"x": np.array([1.5, 2.5]), "n": np.array([1, 2]), "label": np.array(["a,b", 'c"d'], dtype=object)}
+    writing.write_columns(columns, tmp_path / name)
+    data = number_rows(read_rows(tmp_path / name, ReadOptions("label")))
+    assert data.rows.tolist() == [[1.5, 1.0], [2.5, 2.0]]
+    assert data.y.tolist() == ["a,b", 'c"d']
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_npz_written(tmp_path):
+    writing.write_npz(tmp_path / "o.npz", x=np.eye(2), y=np.array(["a", "b"]))
+    assert read_rows(tmp_path / "o.npz").y.tolist() == ["a", "b"]
+
+
+def test_writing_refuses_early(tmp_path):
+    with pytest.raises(InputError, match=r"must end in \.csv"):
+        writing.write_columns({"a": np.zeros(1)}, tmp_path / "o.xlsx")
+    with pytest.raises(InputError, match="no folder"):
+        writing.write_columns({"a": np.zeros(1)}, tmp_path / "no" / "o.csv")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "o.csv"
+    path.write_text("old")
+    with pytest.raises(pa.ArrowInvalid):
+        writing.write_columns({"a": np.zeros(1), "b": np.zeros(2)}, path)
+    assert path.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "o.csv"
+    path.write_text("old")
+
+    def interrupted():
+        with replacing(path) as draft:
+            draft.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1

@@ -1,0 +1,51 @@
+"""Figures of a test agree with scikit-learn's and with arithmetic."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.metrics import f1_score, log_loss, precision_recall_fscore_support, top_k_accuracy_score
+
+import kway
+from kway.errors import InputError
+from kway.select.evaluation import evaluate_model, mcnemar, refuse_other_kind
+
+
+@pytest.fixture(scope="module")
+def seen():
+    data = kway.datasets.load("digits8x8")
+    model = kway.SoftmaxClassifier(alpha=1e-2).fit(data.x_train[:600], data.y_train[:600])
+    return model, data.x_train[600:1000], data.y_train[600:1000]
+
+
+def test_scores_are_scikit_learns(seen):
+    model, X, y = seen
+    scores = evaluate_model(model, X, y).scores
+    predicted, p = model.predict(X), model.predict_proba(X)
+    assert scores.accuracy == np.mean(predicted == y)
+    assert scores.macro_f1 == pytest.approx(f1_score(y, predicted, average="macro"))
+    assert scores.log_loss == pytest.approx(log_loss(y, p / p.sum(axis=1, keepdims=True)), rel=1e-4)
+    assert scores.top5 == pytest.approx(top_k_accuracy_score(y, p, k=5))
+    precision, recall, f1, rows = precision_recall_fscore_support(y, predicted)
+    assert [c["precision"] for c in scores.classes] == pytest.approx(precision)
+    assert [c["recall"] for c in scores.classes] == pytest.approx(recall)
+    assert [c["f1"] for c in scores.classes] == pytest.approx(f1)
+    assert [c["rows"] for c in scores.classes] == list(rows)
+
+
+def test_figures_that_a_model_does_not_have_are_none():
+    X, y = load_iris(return_X_y=True)
+    scores = evaluate_model(kway.SVMClassifier().fit(X, y), X, y).scores
+    assert scores.log_loss is scores.ece is scores.top5 is None
+
+
+def test_mcnemar_sees_only_rows_on_which_the_models_differ():
+    right = np.array([True, True, False, True])
+    assert mcnemar(right, right).p_value == 1.0
+    found = mcnemar(np.ones(20, bool), np.arange(20) < 10)
+    assert (found.only_first, found.only_second) == (10, 0)
+    assert found.p_value == pytest.approx(2 * 0.5**10)
+
+
+def test_text_is_not_compared_with_numbers():
+    with pytest.raises(InputError, match="the labels are text such as 'a', those of the model numbers such as"):
+        refuse_other_kind(np.array(["a"]), np.array([1, 2]))
