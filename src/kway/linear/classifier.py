@@ -33,7 +33,7 @@ from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.registry import pick_solver
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.watching import shown
-from kway.linear.solvers.work import Work
+from kway.linear.solvers.work import Work, cold_start
 from kway.search.index import TopK
 
 
@@ -55,12 +55,15 @@ class LinearClassifier(Classifier):
     loss : "softmax", "logistic", "hinge", "perceptron", "squared", "softmax-squared" or "softmax-absolute"
     penalty : "l2", "l1", "elasticnet" or "none"; the bias is never penalised
     alpha : weight of the penalty against the MEAN loss, so it does not move with the number of rows
-    solver : "auto", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", or such as SGD(momentum=0.9)
+    solver : "auto", "newton", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", or such as
+        SGD(momentum=0.9)
     multiclass : "joint" (all classes in one problem) or "one-vs-all"
     l1_ratio : share of L1 in the elastic net
     temperature : T of softmax(f / T) in `predict_proba`
     max_iter : most iterations (for sgd: epochs)
-    tol : how far, relatively, the objective may stay above its optimum
+    tol : how far, relatively, the objective may stay above its optimum: a fit without a ConvergenceWarning is within
+        it (an objective under a millionth of that at W = 0 counts as that much). Of sgd: the least gain, relatively,
+        of ten epochs that is worth going on for; it says nothing about the optimum
     batch_size : rows a step of sgd
     learning_rate : of sgd: a number, "auto", "constant", "decay", "cosine" or a schedule
     label_smoothing : eps; targets become 1 - eps and eps / (K - 1)
@@ -145,15 +148,14 @@ class LinearClassifier(Classifier):
         training = setup.training(X, labels, gate.weights(sample_weight, X), self.class_weight)
         objective = self._objective(training)
         control = self._control()
-        start = self._start(objective, control)
         learned, validation = setup.hold_out(condensed(objective), self.early_stopping, control.rng)
         work = Work.on(learned, self.solver)
-        solver = work.solver
-        with shown(f"{type(self).__name__} {solver.name}", self.max_iter, self.verbose) as progress:
+        start = work.start(self._last(objective), control.rng)
+        with shown(f"{type(self).__name__} {work.solver.name}", self.max_iter, self.verbose) as progress:
             solution = work.solve(start, replace(control, progress=progress, validate=validation))
         if validation is not None and validation.theta is not None:
             solution = replace(solution, theta=validation.theta)
-        self._keep(objective, solution, solver.name, training.kept)
+        self._keep(objective, solution, work.solver.name, training.kept)
         return self
 
     def partial_fit(
@@ -172,7 +174,7 @@ class LinearClassifier(Classifier):
         pick_solver(solver, objective)
         epoch = getattr(self, "epochs_", 0)
         control = self._control(epoch)
-        start = self._start(objective, control) if first else self._theta(objective)
+        start = cold_start(objective, control.rng) if first else self._theta(objective)
         theta = solver.epoch(objective, start, control, epoch)
         self.epochs_ = epoch + 1
         history = [*getattr(self, "history_", []), objective.value(theta)]
@@ -252,13 +254,10 @@ class LinearClassifier(Classifier):
         rng = np.random.default_rng((seed, epoch))
         return Control(self.max_iter, self.tol, self.batch_size, self.learning_rate, rng)
 
-    def _start(self, objective: Objective, control: Control) -> NDArray:
-        theta = objective.zeros()
-        if self.warm_start and hasattr(self, "coef_") and self.coef_.shape == (objective.n_scores, objective.d):
-            return self._theta(objective)
-        if objective.loss.minimised_by_zero:  # the perceptron starts at random: W = 0 minimises its loss
-            theta[:, :-1] = control.rng.standard_normal(theta[:, :-1].shape) * 0.01 / np.sqrt(objective.d)
-        return theta
+    def _last(self, objective: Objective) -> NDArray | None:
+        """The solution of an earlier fit, where one of this shape is to be started from."""
+        fits = hasattr(self, "coef_") and self.coef_.shape == (objective.n_scores, objective.d)
+        return self._theta(objective) if self.warm_start and fits else None
 
     def _theta(self, objective: Objective) -> NDArray:
         return np.hstack([self.coef_, self.intercept_[:, None]]).astype(objective.X.dtype)

@@ -3,6 +3,7 @@
     smooth   steps until the fall that is left is proved to be under the tolerance, and on to rounding, which costs little
     kinked   (hinges, L1) the same on kinks rounded over e = 0.3, 0.1, ... until the duality gap is under the tolerance
 
+L1 on many columns: the same on a set of them that grows as it must (working_set.py).
 Columns are centred and scaled first (standard.py), so units do not matter. A run ends with a proof (valley.py): a solution
 that says it has converged is within tol of the optimum, relative to the objective or, where hardly any objective is left,
 to a millionth of the one at zero.
@@ -22,6 +23,7 @@ from kway.linear.solvers.base import Control, Solution, has
 from kway.linear.solvers.newton.hessians import products
 from kway.linear.solvers.newton.standard import Standard
 from kway.linear.solvers.newton.valley import Valley
+from kway.linear.solvers.newton.working_set import solve_on_columns
 
 Floats = NDArray[np.float64]
 FLOOR = 1e-6  # of the objective at zero: what tol is relative to at least
@@ -48,12 +50,24 @@ class Newton:
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From theta to within tol of the optimum."""
         with single_blas():
-            return Run(objective, Standard.of(objective), control).go(theta)
+            if objective.penalty.lasso and objective.d > columns(objective):
+                return solve_on_columns(objective, theta, control, solve_on_all)
+            return solve_on_all(objective, theta, control)
+
+
+def solve_on_all(objective: Objective, theta: NDArray, control: Control) -> Solution:
+    """Newton's method on every column."""
+    return Run(objective, Standard.of(objective), control).go(theta)
+
+
+def columns(objective: Objective) -> int:
+    """Columns that steps are about: under an L1 penalty hardly more than twice as many as there are rows."""
+    return min(objective.d, 2 * objective.n) if objective.penalty.lasso else objective.d
 
 
 def affordable(objective: Objective, most: float = MOST_WORK) -> bool:
     """Whether the method knows this loss and a step is cheap enough."""
-    loss, D, R = objective.loss, objective.d + 1, objective.n_scores
+    loss, D, R = objective.loss, columns(objective) + 1, objective.n_scores
     if not Newton.needs <= has(loss, objective.penalty) or loss.width or objective.n * D > MOST_NUMBERS:
         return False
     if ((R * D) ** 2 if loss.couples else D * D) > MOST_NUMBERS:
