@@ -74,15 +74,17 @@ SOLVERS = {
 }
 
 
-def draw(seed: int, stochastic: bool = False) -> Problem:
-    """A problem of any kind; `stochastic`: for solver="sgd"."""
+def draw(seed: int, stochastic: bool = False, least: bool = False) -> Problem:
+    """A problem of any kind; `stochastic`: for solver="sgd"; `least`: a small one."""
     rng = np.random.default_rng(seed)
     shape = str(rng.choice(list(SHAPES)))
     loss = str(rng.choice(["softmax", "hinge", "squared"], p=[0.45, 0.35, 0.2]))
     joint = bool(rng.random() < 0.6)
     penalty = str(rng.choice(["l2", "l1", "elasticnet", "none"], p=[0.5, 0.2, 0.2, 0.1]))
     n, d, K = (_between(rng, *range_) for range_ in SHAPES[shape])
-    n, d, K = _affordable(n, d, K, loss, joint, penalty)
+    if least:
+        n, d, K = min(n, 300), min(d, 40 if penalty in ("l1", "elasticnet") else 3000), min(K, 12)
+    n, d, K = _affordable(n, d, K, loss, joint, penalty, 120 if least else 500)
     X, traits = _rows(rng, n, d)
     y = _labels(rng, X, K, traits)
     K = int(y.max()) + 1
@@ -112,10 +114,10 @@ def _between(rng: np.random.Generator, low: int, high: int) -> int:
     return int(np.exp(rng.uniform(np.log(low), np.log(high + 1))))
 
 
-def _affordable(n: int, d: int, K: int, loss: str, joint: bool, penalty: str) -> tuple[int, int, int]:
+def _affordable(n: int, d: int, K: int, loss: str, joint: bool, penalty: str, most: int) -> tuple[int, int, int]:
     """A shape whose whole Hessian the oracle can factor."""
     kinks = loss == "hinge" or penalty in ("l1", "elasticnet")
-    parameters = 500 if kinks else 1200
+    parameters = most if kinks else 2 * most
     if penalty in ("l1", "elasticnet"):
         d = min(d, 400)
     each = d if penalty in ("l1", "elasticnet") else min(n, d)

@@ -26,6 +26,7 @@ from kway.linear.objective.objective import Objective
 MOST_VALUES = 1 << 24  # of X as float64: 128 MB
 MOST_WORK = 2e10  # products of the factorisation: about a second
 WORTH = 0.8  # rows over columns up to which it pays
+ROUNDING = 1e-13  # of the largest value: columns of no more are none
 APART = 1e5  # sizes of columns this far from each other need pivots, which take twice as long
 
 
@@ -64,7 +65,7 @@ class Span:
 def row_span(objective: Objective) -> Span | None:
     """The problem in the span of its rows; None where that is not smaller, not the same, or dear."""
     n, d = objective.n, objective.d
-    same = objective.penalty.smooth and n <= WORTH * d
+    same = objective.penalty.smooth and objective.penalty.ridge > 0 and n <= WORTH * d
     if not same or n * d > MOST_VALUES or float(n) * n * d > MOST_WORK:
         return None
     with single_blas():
@@ -83,6 +84,8 @@ def _factored(objective: Objective) -> Span:
         turn = np.arange(n)
     short = np.empty((n, n))
     short[turn] = triangle[:n].T
+    if len(used) and used.max() <= APART * used.min():
+        short[:, np.abs(short).max(axis=0) <= ROUNDING * used.max()] = 0  # of rows that others add up to
     reduced = replace(objective, X=short, turned=[], weight=_double(objective.weight))
     return Span(reduced, reflections[:, :n], scales[:n], order, objective.X.dtype)
 

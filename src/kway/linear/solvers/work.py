@@ -19,16 +19,17 @@ from kway.linear.objective.objective import Objective
 from kway.linear.objective.own_units import OwnUnits, in_own_units
 from kway.linear.objective.row_span import Span, row_span
 from kway.linear.solvers.base import Control, Solution, Solver
-from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, finish
+from kway.linear.solvers.newton.newton import FLOOR, MOST_PROOF, ROUNDING, affordable, finish
 from kway.linear.solvers.registry import pick_solver
 
 
 @dataclass(frozen=True)
 class Work:
-    """A problem with its solver; `frame` leads from the columns given to those of the problem, and back."""
+    """A problem with its solver; `frame` leads from the columns of the problem `given` to those of `objective`, and back."""
 
     objective: Objective
     solver: Solver
+    given: Objective
     frame: Span | OwnUnits | None = None
 
     @staticmethod
@@ -39,8 +40,8 @@ class Work:
         if objective.loss.minimised_by_zero and not (objective.penalty.ridge or objective.penalty.lasso):
             frame = in_own_units(objective)
         if frame is None:
-            return Work(objective, asked)
-        return Work(frame.objective, pick_solver(solver, frame.objective), frame)
+            return Work(objective, asked, objective)
+        return Work(frame.objective, pick_solver(solver, frame.objective), objective, frame)
 
     def start(self, theta: NDArray | None, rng: np.random.Generator) -> NDArray:
         """theta (R, d + 1) of an earlier solution in the problem's columns; a cold start if there was none."""
@@ -56,7 +57,17 @@ class Work:
         if validate is not None:
             control = replace(control, validate=lambda theta: validate(frame.back(theta)))
         found = self._sure(self.solver.solve(self.objective, start, control), control)
-        return replace(found, theta=frame.back(found.theta))
+        return self._kept(replace(found, theta=frame.back(found.theta)), self.objective.value(found.theta), control)
+
+    def _kept(self, found: Solution, value: float, control: Control) -> Solution:
+        """The solution in the columns given, where their number format keeps it: else it has not converged."""
+        if not self.solver.promises or not found.converged:
+            return found
+        scale = max(value, FLOOR * self.objective.value(self.objective.zeros()), 1e-300)
+        lost = (self.given.value(found.theta.astype(np.float64)) - value) / scale
+        miss = found.miss + max(0.0, lost)
+        kept = miss <= control.tol
+        return replace(found, converged=kept, miss=miss, advice="" if kept else ROUNDING)
 
     def _sure(self, found: Solution, control: Control) -> Solution:
         """The solution, with a proof where one can be had."""
