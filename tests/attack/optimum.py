@@ -10,8 +10,8 @@ at most `lift` = e (lasso's weights + half the hinges' weights), so with a Newto
     F_e(theta) - D^2 - lift <= F* <= F(theta)
 
 and Newton's method with whole Hessians follows e down. Its Hessians see a kink through a dual variable of its own, kept
-in [-1, 1] and moved along (Chan, Golub and Mulet), as an interior point method does: else steps shrink with e. A fit misses where its objective, in float64, exceeds even the
-upper bound by more than tol of max(F*, FLOOR F(0)).
+in [-1, 1] and moved along (Chan, Golub and Mulet), as an interior point method does: else steps shrink with e. A fit
+misses where its objective, in float64, exceeds even the upper bound by more than tol of max(F*, FLOOR F(0)).
 """
 
 from __future__ import annotations
@@ -211,7 +211,9 @@ def objective(problem: Problem, coef: np.ndarray, intercept: np.ndarray) -> floa
     W = np.asarray(coef, np.float64)
     scores = dense(problem.X) @ W.T + np.asarray(intercept, np.float64)
     ridge, lasso = _strengths(problem)
-    return float(ridge / 2 * np.sum(W * W) + lasso * np.abs(W).sum() + _weights(problem) @ _model(problem).value(scores))
+    return float(
+        ridge / 2 * np.sum(W * W) + lasso * np.abs(W).sum() + _weights(problem) @ _model(problem).value(scores)
+    )
 
 
 def _strengths(problem: Problem) -> tuple[float, float]:
@@ -418,7 +420,7 @@ def _solve(H: np.ndarray, g: np.ndarray) -> np.ndarray:
 
 
 def rounded(problem: Problem) -> Rounded:
-    """The problem in columns of unit size: centred where the bias allows, in the span of its rows where they are few."""
+    """The problem in columns of unit size: centred where the bias allows, in the span of few rows."""
     X, (ridge, lasso) = dense(problem.X), _strengths(problem)
     weight, bias = _weights(problem), problem.options["fit_intercept"]
     counted = weight > 0
@@ -500,7 +502,7 @@ def judge(problem: Problem) -> Verdict:
         begun = time.perf_counter()
         try:
             model.fit(problem.X, problem.y, sample_weight=problem.weight)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             return Verdict(problem, np.inf, False, f"{type(error).__name__}: {error}", 0.0, bounds)
         seconds = time.perf_counter() - begun
     warned = any(issubclass(w.category, ConvergenceWarning) for w in said)

@@ -1,7 +1,7 @@
 """A fit without a ConvergenceWarning is within tol of its optimum: drawn problems against float64 bounds.
 
-The default run is short; KWAY_PROBLEMS=2000 pytest -m slow tests/attack/test_optimum.py draws as many, and prints what it
-found by loss, penalty and solver, and the worst times against scikit-learn.
+The default run is short; KWAY_PROBLEMS=2000 pytest -m slow tests/attack/test_optimum.py draws as many, and prints what
+it found by loss, penalty and solver, and the worst times against scikit-learn.
 """
 
 import importlib.util
@@ -82,7 +82,9 @@ def l1_hinge(p):
     """min alpha sum (u + v) + mean of slacks; W = u - v, slack >= 1 - f_y + f_c (two classes: 1 - y f)."""
     X, y, K = np.column_stack([p.X, np.ones(len(p.X))]), p.y, int(p.y.max()) + 1
     n, D = X.shape
-    R, pairs = (1, [(i, 0) for i in range(n)]) if K == 2 else (K, [(i, c) for i in range(n) for c in range(K) if c != y[i]])
+    R, pairs = (
+        (1, [(i, 0) for i in range(n)]) if K == 2 else (K, [(i, c) for i in range(n) for c in range(K) if c != y[i]])
+    )
     A = np.zeros((len(pairs), R, D))
     for at, (i, c) in enumerate(pairs):
         if K == 2:

@@ -2,8 +2,8 @@
 
     X' = Q R, Q (d, n) orthonormal:   f = X W' + b = R' V' + b,   W = V Q',   ||W|| = ||V||
 
-Any part of W that is orthogonal to all rows adds to an L2 penalty and changes no score, so the optimum has none: V (R, n)
-against R' is the whole problem, exactly, for every loss. One factorisation replaces d columns by n.
+Any part of W that is orthogonal to all rows adds to an L2 penalty and changes no score, so the optimum has none: V (R,
+n) against R' is the whole problem, exactly, for every loss. One factorisation replaces d columns by n.
 
 Columns may be in units that are twenty orders of magnitude apart. Householder's reflections keep the digits of small
 columns next to large ones if rows are pivoted and the columns come in order of size (Cox and Higham 1998).

@@ -8,11 +8,11 @@
 
 It stops when the last third of its iterations has gained less than tol of the objective. The fall that a quadratic
 model promises understates the excess over the optimum by 2 to 50 times, the gradient's norm overstates it by up to
-10,000 (and the duality gap of the slopes is the same number); the gain of a third of the way bounded it on the ten
-data sets it was tried on. Once the factor is the whole Hessian, what it promises is the excess.
-Then that is proved (newton/decrement.py): a few products with the Hessian, preconditioned by all that L-BFGS has learned,
-bound the excess; where it is still above tol their result is Newton's step, which is taken, and so on.
-Small problems are run to rounding: it costs nothing, and equal problems then have equal solutions.
+10,000 (and the duality gap of the slopes is the same number); the gain of a third of the way bounded it on the ten data
+sets it was tried on. Once the factor is the whole Hessian, what it promises is the excess. Then that is proved
+(newton/decrement.py): a few products with the Hessian, preconditioned by all that L-BFGS has learned, bound the excess;
+where it is still above tol their result is Newton's step, which is taken, and so on. Small problems are run to
+rounding: it costs nothing, and equal problems then have equal solutions.
 """
 
 from __future__ import annotations
@@ -107,9 +107,10 @@ def _proved(objective: Objective, point: Point, watch: Watch, pairs: Pairs, fact
     """Newton's steps by conjugate gradients until the excess is bounded by tol, or nothing is gained any more."""
     noise, used = rounding(point.theta.dtype), 0
     while True:
-        newton_step = decrement(objective, point.theta, point.gradient, lambda v: pairs.direction(v, factor))
-        used += newton_step.products
         scale = max(abs(point.value), watch.control.least, 1e-300)
+        enough = watch.control.tol * scale
+        newton_step = decrement(objective, point.theta, point.gradient, lambda v: pairs.direction(v, factor), enough)
+        used += newton_step.products
         watch.miss = newton_step.excess / scale
         if watch.miss <= watch.control.tol:
             return replace(watch.solution(point), proved=True)

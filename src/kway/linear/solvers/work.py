@@ -2,7 +2,7 @@
 
     rows fewer than columns   the solver sees the problem in the span of the rows (objective/row_span.py)
     a perceptron              sees columns in units of their own (objective/own_units.py)
-    a solution without proof  Newton's method goes on from it until there is one (newton/newton.py), where steps are cheap
+    a solution without proof  Newton's method goes on from it until there is one, where steps are cheap (newton/)
 
 So whichever solver was asked for, a fit that says nothing is within tol of its optimum.
 """
@@ -25,7 +25,7 @@ from kway.linear.solvers.registry import pick_solver
 
 @dataclass(frozen=True)
 class Work:
-    """A problem with its solver; `frame` leads from the columns of the problem `given` to those of `objective`, and back."""
+    """A problem with its solver; `frame` leads from the columns of the problem `given` to those of `objective`."""
 
     objective: Objective
     solver: Solver

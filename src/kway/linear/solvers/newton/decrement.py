@@ -4,8 +4,9 @@
 
     F(theta) - F* <= D / 2 exp(r)   r the most that the Newton step H^-1 g changes a score (softmax, logistic)
 
-A product costs about as much as a gradient. The terms that conjugate gradients add to D fall as fast as the method
-converges, so a few of them say what is still missing. The step they lead to is Newton's, and is there to be taken.
+A product costs about as much as a gradient. What is missing from D after some of them is r' H^-1 r, r the residual: at
+most r' M r over the smallest eigenvalue of the preconditioned Hessian, which the method's own coefficients estimate.
+The step they lead to is Newton's, and is there to be taken.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigvalsh_tridiagonal
 
 from kway.compute.threads import pmap, shares, spans
 from kway.linear.losses import softmax
@@ -24,10 +26,10 @@ from kway.linear.solvers.base import has
 
 MOST_NUMBERS = 1 << 26  # in the curvatures (n, R)
 BLOCK = 1 << 20
-SETTLED = 0.1  # of D: what the last two terms may add to it
+SETTLED = 0.25  # of D: what may be missing from it when Newton's step is good enough
+CAUTION = 2.0  # the smallest eigenvalue seen is an overestimate
 MOST_STEPS = 40
 FAR = 40.0
-TAIL = 1.25  # of D for the terms that were not computed
 
 Precondition = Callable[[NDArray], NDArray]
 
@@ -105,35 +107,48 @@ def provable(objective: Objective) -> bool:
     return known and objective.n * objective.n_scores <= MOST_NUMBERS
 
 
-def decrement(objective: Objective, theta: NDArray, gradient: NDArray, precondition: Precondition) -> Decrement:
-    """D at theta, whose gradient is known."""
+def decrement(
+    objective: Objective, theta: NDArray, gradient: NDArray, precondition: Precondition, enough: float = 0.0
+) -> Decrement:
+    """D at theta, whose gradient is known; an excess of no more than `enough` ends the search for a better bound."""
     bends = Bends.at(objective, theta)
+    even = objective.loss.aims is not None or objective.loss.hinge  # the Hessian is the same everywhere nearby
     x, r = np.zeros_like(gradient), gradient.copy()
     turn, turned = np.zeros_like(bends.bend), np.empty_like(bends.bend)
     z = precondition(r)
-    p, rz, D, terms = z, _dot(r, z), 0.0, [0.0]
-    steps = 0
-    while steps < MOST_STEPS and rz > 0:
+    p, rz, D = z, _dot(r, z), 0.0
+    lengths: list[float] = []
+    ratios: list[float] = []
+    excess = np.inf
+    while len(lengths) < MOST_STEPS and rz > 0:
         Hp = bends.product(p, turned)
-        steps += 1
         curvature = _dot(p, Hp)
         if not curvature > 0:
             break
         t = rz / curvature
         x += x.dtype.type(t) * p
         turn += turn.dtype.type(t) * turned
-        terms.append(t * rz)
-        D += terms[-1]
-        if steps >= 3 and terms[-1] + terms[-2] <= SETTLED * D:
-            break
+        D += t * rz
         r -= r.dtype.type(t) * Hp
         z = precondition(r)
         rz, old = _dot(r, z), rz
-        p = z + p.dtype.type(rz / old) * p
-    even = objective.loss.aims is not None or objective.loss.hinge  # the Hessian is the same everywhere nearby
-    reach = 0.0 if even else min(FAR, float(np.abs(turn).max(initial=0.0)))
-    settled = steps >= 1 and (len(terms) < 3 or terms[-1] + terms[-2] <= SETTLED * D)
-    return Decrement(x, D, TAIL * D / 2 * float(np.exp(reach)) if settled else np.inf, steps)
+        lengths.append(t)
+        ratios.append(max(rz, 0.0) / old)
+        tail = CAUTION * max(rz, 0.0) / _smallest(lengths, ratios)
+        reach = 0.0 if even else min(FAR, float(np.abs(turn).max(initial=0.0)))
+        excess = (D + tail) / 2 * float(np.exp(reach))
+        if excess <= enough or (len(lengths) >= 3 and tail <= SETTLED * D):
+            break
+        p = z + p.dtype.type(ratios[-1]) * p
+    return Decrement(x, D, excess, len(lengths))
+
+
+def _smallest(lengths: list[float], ratios: list[float]) -> float:
+    """Smallest eigenvalue of the preconditioned Hessian that the steps have seen (Lanczos)."""
+    t, b = np.array(lengths), np.array(ratios[:-1])
+    diagonal = 1 / t
+    diagonal[1:] += b / t[:-1]
+    return max(float(eigvalsh_tridiagonal(diagonal, np.sqrt(b) / t[:-1])[0]), 1e-300)
 
 
 def _height(objective: Objective) -> int:

@@ -1,8 +1,9 @@
 """Whole Hessians of a linear model and the steps they give, by how a loss couples the scores of a row.
 
     apart     each score by itself (binary, one-vs-all, squared): R matrices (D, D), Z' diag(bend_k) Z
-    softmax   diag(p) - p p' a row: one matrix (R D, R D), blocks Z' diag(p_k) Z less the Gram matrix of [p_1 z ... p_R z]
-    pairs     joint hinge, bend_ic of the pair (class of i, c): z z' added at (c, c) and (y, y), taken off at (c, y), (y, c)
+    softmax   diag(p) - p p' a row: one matrix (R D, R D), blocks Z' diag(p_k) Z less the Gram matrix of [p_1 z ...]
+    pairs     joint hinge, bend_ic of the pair (class of i, c): z z' added at (c, c) and (y, y), taken off at (c, y)
+              and (y, c)
 
 `diagonal` (R, D) is the penalty's part. Matrices are scaled to a unit diagonal before they are factored.
 """

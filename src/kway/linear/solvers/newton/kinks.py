@@ -3,9 +3,9 @@
     |t| -> root = sqrt(t^2 + e^2), slope t / root            max(0, g) -> (g + root) / 2, slope (1 + g / root) / 2
 
 The second derivative e^2 / root^3 is right at a point and useless a step away from it: as e shrinks, Newton's steps
-shrink with it. With a dual variable u in [-1, 1] that stands for t / root, the equation u root = t is linearised instead
-(Chan, Golub and Mulet 1999): curvature (1 - u t / root) / root, and u moves along with t. A few steps then follow e down
-by any factor, as in an interior point method.
+shrink with it. With a dual variable u in [-1, 1] that stands for t / root, the equation u root = t is linearised
+instead (Chan, Golub and Mulet 1999): curvature (1 - u t / root) / root, and u moves along with t. A few steps then
+follow e down by any factor, as in an interior point method.
 """
 
 from __future__ import annotations

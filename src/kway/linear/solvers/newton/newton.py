@@ -1,12 +1,12 @@
 """Newton's method with whole Hessians, for every convex loss and penalty of a problem that is not large.
 
-    smooth   steps until the fall that is left is proved to be under the tolerance, and on to rounding, which costs little
+    smooth   steps until the fall that is left is proved to be under the tolerance, and on to rounding: it costs little
     kinked   (hinges, L1) the same on kinks rounded over e = 0.3, 0.1, ... until the duality gap is under the tolerance
 
-L1 on many columns: the same on a set of them that grows as it must (working_set.py).
-Columns are centred and scaled first (standard.py), so units do not matter. A run ends with a proof (valley.py): a solution
-that says it has converged is within tol of the optimum, relative to the objective or, where hardly any objective is left,
-to a millionth of the one at zero.
+L1 on many columns: the same on a set of them that grows as it must (working_set.py). Columns are centred and scaled
+first (standard.py), so units do not matter. A run ends with a proof (valley.py): a solution that says it has converged
+is within tol of the optimum, relative to the objective or, where hardly any objective is left, to a millionth of the
+one at zero.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kway.linear.solvers.newton.hessians import products
 from kway.linear.solvers.newton.standard import Standard
 from kway.linear.solvers.newton.valley import Valley
 from kway.linear.solvers.newton.working_set import solve_on_columns
+from kway.linear.solvers.preconditioners.factors import centred
 
 Floats = NDArray[np.float64]
 FLOOR = 1e-6  # of the objective at zero: what tol is relative to at least
@@ -88,7 +89,10 @@ class Run:
 
     def go(self, theta: NDArray) -> Solution:
         """Down the roundings to a proof."""
-        valley = Valley.at(self.problem, self.problem.into(theta), 0.0)
+        start = self.problem.into(theta)
+        if self.problem.loss.shift_free and not self.problem.lasso.any():
+            start = centred(start)  # steps then stay so
+        valley = Valley.at(self.problem, start, 0.0)
         zero = valley.value(np.zeros_like(valley.theta), np.zeros_like(valley.scores), 0.0)
         valley.e = WIDEST if valley.kinked else 0.0
         scale, excess = FLOOR * zero, np.inf

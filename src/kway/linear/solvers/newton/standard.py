@@ -3,8 +3,8 @@
     z_ij = (x_ij - centre_j) / unit_j,   theta = [W unit, b + W centre],   ridge_j = ridge / unit_j^2,
     lasso_j = lasso / unit_j
 
-The minimum is that of the problem given, whatever the units of its columns; units are powers of two, so that dividing by
-them is exact. The bias is a last column of ones, without a penalty.
+The minimum is that of the problem given, whatever the units of its columns; units are powers of two, so that dividing
+by them is exact. The bias is a last column of ones, without a penalty.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _centres(X: Floats, weight: Floats) -> Floats:
         return np.zeros(X.shape[1])
     with np.errstate(over="ignore"):
         means = weight @ X / weight.sum()
-    return np.where((X == X[0]).all(axis=0) | ~np.isfinite(means), X[0], means)
+    return np.where((X[0] == X).all(axis=0) | ~np.isfinite(means), X[0], means)
 
 
 def _units(X: Floats) -> Floats:

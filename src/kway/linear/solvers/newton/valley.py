@@ -2,10 +2,10 @@
 
     F_e(theta) = sum_j ridge_j / 2 theta_j^2 + lasso_j |theta_j|_e + sum_i weight_i loss_e(f_i, y_i),   f = Z theta'
 
-Slopes of rounded kinks are feasible dual variables of the true ones, so where F_e has no gradient, F is above its optimum
-by no more than what rounding cost each kink there, sum lasso_j (|theta_j| - u_j theta_j) + sum weight_i (max(0, g) - a g).
-What gradient is left counts by Newton's decrement, D = g' H^-1 g: a loss whose third derivative is bounded by its second
-(softmax, logistic) can fall by D / 2 exp(r), r the most that a Newton step changes a score.
+Slopes of rounded kinks are feasible dual variables of the true ones, so where F_e has no gradient, F is above its
+optimum by no more than what rounding cost each kink there, sum lasso_j (|theta_j| - u_j theta_j) + sum weight_i (max(0,
+g) - a g). What gradient is left counts by Newton's decrement, D = g' H^-1 g: a loss whose third derivative is bounded
+by its second (softmax, logistic) can fall by D / 2 exp(r), r the most that a Newton step changes a score.
 """
 
 from __future__ import annotations

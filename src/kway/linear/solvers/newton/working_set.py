@@ -1,9 +1,9 @@
 """L1 on many columns: Newton's method on the few that matter, and a proof that the others do not.
 
-A column whose weights are all zero stays out of the optimum while its slope is under the penalty, |g_j| <= lasso. So the
-problem is solved on a set of columns; those outside whose slope is too steep join, the steepest first, until there are
-none. What is still too steep by a factor of 1 / s costs at most 1 - s of the objective: s times the dual variables are
-feasible, and their bound is at least s times as high.
+A column whose weights are all zero stays out of the optimum while its slope is under the penalty, |g_j| <= lasso. So
+the problem is solved on a set of columns; those outside whose slope is too steep join, the steepest first, until there
+are none. What is still too steep by a factor of 1 / s costs at most 1 - s of the objective: s times the dual variables
+are feasible, and their bound is at least s times as high.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def solve_on_columns(objective: Objective, theta: NDArray, control: Control, sol
     while True:
         steep = _slopes(objective, theta)
         outside = np.setdiff1d(np.arange(objective.d), chosen)
-        over = steep[outside].max(initial=0.0) / objective.penalty.lasso - 1
+        over = max(0.0, steep[outside].max(initial=0.0) / objective.penalty.lasso - 1)
         if used and (over <= control.tol / 2 or len(history) >= control.max_iter or used >= ROUNDS):
             break
         join = outside[np.argsort(-steep[outside], kind="stable")[: max(FIRST, len(chosen))]]
@@ -42,7 +42,7 @@ def solve_on_columns(objective: Objective, theta: NDArray, control: Control, sol
         theta[:, part] = found.theta
         history += found.history
         used += 1
-    miss = found.miss + max(0.0, 1 - 1 / (1 + over))
+    miss = found.miss + 1 - 1 / (1 + over)
     converged = found.converged and miss <= control.tol
     return replace(found, theta=theta, n_iter=len(history), converged=converged, miss=miss, history=history)
 

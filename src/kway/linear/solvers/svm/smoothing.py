@@ -2,11 +2,11 @@
 
     phi_w(g) = (g + w/2)^2 / 2w for |g| <= w/2, max(0, g) elsewhere;  g = margin - t the gap
 
-The rounding is centred on the kink, so only rows within w/2 of it are changed, by at most w/8. The slopes a = phi_w' are
-feasible dual variables of the hinge, so at the minimum of F_w its duality gap is what rounding costs the rows there, the
-mean of sum max(0, g) - a g; that and the excess of F_w bound how far theta is above the optimum of the hinge itself. The
-width shrinks until the bound is under tol. (Rounding on one side only changes every violating row and needs widths 30
-times smaller.)
+The rounding is centred on the kink, so only rows within w/2 of it are changed, by at most w/8. The slopes a = phi_w'
+are feasible dual variables of the hinge, so at the minimum of F_w its duality gap is what rounding costs the rows
+there, the mean of sum max(0, g) - a g; that and the excess of F_w bound how far theta is above the optimum of the hinge
+itself. The width shrinks until the bound is under tol. (Rounding on one side only changes every violating row and needs
+widths 30 times smaller.)
 """
 
 from __future__ import annotations
