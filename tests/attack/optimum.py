@@ -102,11 +102,16 @@ def draw(seed: int, stochastic: bool = False, least: bool = False) -> Problem:
     alpha = float(10 ** rng.uniform(-8, 1)) if penalty != "none" else 0.0
     if loss == "hinge" and penalty == "none":
         penalty, alpha = "l2", 1e-8  # without a penalty it is the hard margin, another problem
-    options = dict(
-        loss="softmax" if loss == "softmax" else loss, penalty=penalty, alpha=alpha,
-        multiclass="joint" if joint else "one-vs-all", solver=_solver(rng, loss, penalty, joint and K > 2, stochastic),
-        fit_intercept=bool(rng.random() < 0.85), tol=1e-3 if single or rng.random() < 0.7 else 1e-6, random_state=0,
-    )  # fmt: skip
+    options = {
+        "loss": loss,
+        "penalty": penalty,
+        "alpha": alpha,
+        "multiclass": "joint" if joint else "one-vs-all",
+        "solver": _solver(rng, loss, penalty, joint and K > 2, stochastic),
+        "fit_intercept": bool(rng.random() < 0.85),
+        "tol": 1e-3 if single or rng.random() < 0.7 else 1e-6,
+        "random_state": 0,
+    }
     return Problem(seed, X, y, weight, options, (shape, "float32" if single else "float64", *traits))
 
 

@@ -23,7 +23,7 @@ SOLVERS: dict[str, Solver] = {
 
 FEW_ROWS = 30_000
 QUICK = 2e7  # products of a Newton step, about a millisecond: other methods' iterations cost as much, and are more
-KINKED = 3e8  # where there are kinks, which Newton's method passes in tens of steps and others in thousands
+KINKED = 1e9  # where there are kinks, which Newton's method passes in tens of steps and others in thousands
 
 
 def pick_solver(solver: Any, objective: Objective) -> Solver:

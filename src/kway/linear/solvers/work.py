@@ -19,7 +19,8 @@ from kway.linear.objective.objective import Objective
 from kway.linear.objective.own_units import OwnUnits, in_own_units
 from kway.linear.objective.row_span import Span, row_span
 from kway.linear.solvers.base import Control, Solution, Solver
-from kway.linear.solvers.newton.newton import FLOOR, MOST_PROOF, ROUNDING, affordable, finish
+from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, finish
+from kway.linear.solvers.newton.run import FLOOR, ROUNDING
 from kway.linear.solvers.registry import pick_solver
 
 

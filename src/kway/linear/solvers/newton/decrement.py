@@ -27,7 +27,7 @@ from kway.linear.solvers.base import has
 MOST_NUMBERS = 1 << 26  # in the curvatures (n, R)
 BLOCK = 1 << 20
 SETTLED = 0.25  # of D: what may be missing from it when Newton's step is good enough
-CAUTION = 2.0  # the smallest eigenvalue seen is an overestimate
+CAUTION = 10.0  # the smallest eigenvalue seen is an overestimate
 MOST_STEPS = 40
 FAR = 40.0
 

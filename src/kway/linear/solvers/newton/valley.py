@@ -62,6 +62,13 @@ class Valley:
         pushes = np.zeros_like(scores) if problem.loss.hinge else scores[:, :0]
         return Valley(problem, theta, scores, np.zeros_like(theta), pushes, e)
 
+    def begin(self, e: float) -> None:
+        """Round over e, with the dual variables that the slopes here are."""
+        self.e = e
+        self.pulls = rounded(self.theta, self.widths(e), self.pulls).slope
+        if self.problem.loss.hinge:
+            self.pushes = rounded(self._gaps(self.scores), e, self.pushes).slope
+
     @property
     def kinked(self) -> bool:
         """Whether anything has to be rounded."""
@@ -74,7 +81,7 @@ class Valley:
         p = self.problem
         penalty = float((theta * theta).sum(axis=0) @ p.ridge) / 2
         if p.lasso.any():
-            penalty += float(np.hypot(theta, self._widths(e)).sum(axis=0) @ p.lasso)
+            penalty += float(np.hypot(theta, self.widths(e)).sum(axis=0) @ p.lasso)
         if p.loss.hinge:
             g = self._gaps(scores)
             return penalty + float(p.weight @ np.sum((g + np.hypot(g, e)) / 2, axis=1, where=self._counted))
@@ -84,7 +91,7 @@ class Valley:
         """The duality gap of the slopes: what rounding costs the kinks where they are."""
         p, cost = self.problem, 0.0
         if p.lasso.any():
-            u = rounded(self.theta, self._widths(self.e), self.pulls).slope
+            u = rounded(self.theta, self.widths(self.e), self.pulls).slope
             cost += float((np.abs(self.theta) - u * self.theta).sum(axis=0) @ p.lasso)
         if p.loss.hinge:
             g = self._gaps(self.scores)
@@ -92,7 +99,7 @@ class Valley:
             cost += float(p.weight @ np.sum(np.maximum(g, 0) - slope * g, axis=1, where=self._counted))
         return cost
 
-    def _widths(self, e: float) -> Floats | float:
+    def widths(self, e: float) -> Floats | float:
         """e of each weight: less where its penalty is huge, as in a column of tiny units."""
         return e / np.maximum(1.0, self.problem.lasso)
 
@@ -100,11 +107,11 @@ class Valley:
 
     def step(self) -> Step:
         """Newton's step from here."""
-        p, look = self.problem, self._look()
+        p, look = self.problem, self.look()
         gradient = look.slope.T @ p.Z + self.theta * p.ridge
         diagonal = np.broadcast_to(p.ridge, self.theta.shape)
         if p.lasso.any():
-            here = rounded(self.theta, self._widths(self.e), self.pulls)
+            here = rounded(self.theta, self.widths(self.e), self.pulls)
             gradient += p.lasso * here.slope
             diagonal = diagonal + p.lasso * here.bend
         move = -step_of(p.loss)(p, look.bend, diagonal, gradient)
@@ -128,7 +135,7 @@ class Valley:
 
     def _follow(self, t: float, step: Step) -> None:
         if self.problem.lasso.any():
-            self.pulls = followed(self.pulls, self.theta, t * step.move, self._widths(self.e))
+            self.pulls = followed(self.pulls, self.theta, t * step.move, self.widths(self.e))
         if self.problem.loss.hinge:
             gaps = self._gaps(self.scores)
             turned = self._gaps(self.scores + t * step.turn)
@@ -136,7 +143,8 @@ class Valley:
 
     # ---------------------------------------------------------------- losses
 
-    def _look(self) -> Look:
+    def look(self) -> Look:
+        """The loss here."""
         p, f, weight = self.problem, self.scores, self.problem.weight[:, None]
         if p.loss.hinge:
             return self._look_at_hinges()

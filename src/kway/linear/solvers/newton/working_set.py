@@ -8,7 +8,6 @@ are feasible, and their bound is at least s times as high.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,44 +15,31 @@ from numpy.typing import NDArray
 
 from kway.linear.objective.objective import Objective, transposed_product
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.newton.run import Run
 
 FIRST = 50  # columns, at least
 ROUNDS = 30
 
-Solve = Callable[[Objective, NDArray, Control], Solution]
 
-
-def solve_on_columns(objective: Objective, theta: NDArray, control: Control, solve: Solve) -> Solution:
-    """From theta to within tol of the optimum by `solve`, which minimises over some of the columns."""
+def solve_on_columns(objective: Objective, theta: NDArray, control: Control) -> Solution:
+    """From theta to within tol of the optimum."""
     chosen = np.flatnonzero(theta[:, :-1].any(axis=0))
     history: list[float] = []
-    used, quiet = 0, replace(control, tol=control.tol / 2)
-    while True:
-        steep = _slopes(objective, theta)
-        outside = np.setdiff1d(np.arange(objective.d), chosen)
-        over = max(0.0, steep[outside].max(initial=0.0) / objective.penalty.lasso - 1)
-        if used and (over <= control.tol / 2 or len(history) >= control.max_iter or used >= ROUNDS):
-            break
-        join = outside[np.argsort(-steep[outside], kind="stable")[: max(FIRST, len(chosen))]]
-        chosen = np.union1d(chosen, join)
+    quiet = replace(control, tol=control.tol / 2)
+    for _ in range(ROUNDS):
+        run = Run.on(replace(objective, X=objective.X[:, chosen], turned=[]), quiet)
         part = np.append(chosen, objective.d)
-        found = solve(replace(objective, X=objective.X[:, chosen], turned=[]), theta[:, part], quiet)
+        found = run.go(theta[:, part])
         theta = np.zeros_like(theta)
         theta[:, part] = found.theta
         history += found.history
-        used += 1
+        steep = np.abs(transposed_product(run.slopes, objective.X)).max(axis=0)  # (d,)
+        steep[chosen] = 0
+        over = max(0.0, float(steep.max()) / objective.penalty.lasso - 1)
+        if over <= control.tol / 2 or len(history) >= control.max_iter:
+            break
+        joining = np.argsort(-steep, kind="stable")[: max(FIRST, len(chosen))]
+        chosen = np.union1d(chosen, joining[steep[joining] > 0])
     miss = found.miss + 1 - 1 / (1 + over)
     converged = found.converged and miss <= control.tol
     return replace(found, theta=theta, n_iter=len(history), converged=converged, miss=miss, history=history)
-
-
-def _slopes(objective: Objective, theta: NDArray) -> NDArray:
-    """The steepest slope of the loss along each column, (d,), in float64: an L1 penalty may be very small."""
-    exact = theta.astype(np.float64)
-    scores = np.asarray(objective.X @ exact[:, :-1].T) + exact[:, -1]
-    soft = objective.targets.soft
-    targets = objective.targets._replace(soft=None if soft is None else soft.astype(np.float64))
-    slope = objective.loss.value_gradient(scores, targets)[1]
-    if objective.weight is not None:
-        slope = slope * objective.weight[:, None]
-    return np.abs(transposed_product(slope, objective.X)).max(axis=0) / objective.n
