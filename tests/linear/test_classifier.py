@@ -175,7 +175,7 @@ def test_losses_without_probabilities_have_no_predict_proba(loss):
         ({"alpha": -1}, "alpha must be a number of at least 0, got -1"),
         ({"temperature": 0}, "temperature must be a number above 0, got 0"),
         ({"label_smoothing": 1.0}, "label_smoothing must be a number from 0 to below 1, got 1.0"),
-        ({"solver": "newton"}, "auto, least-squares, lbfgs"),
+        ({"solver": "simplex"}, "auto, least-squares, lbfgs"),
         ({"penalty": "l0"}, "none, l2, l1"),
         ({"learning_rate": "fast", "solver": "sgd"}, "constant, decay, cosine"),
         ({"device": "tpu"}, "device must be 'cpu', got 'tpu'"),
@@ -303,7 +303,7 @@ def test_least_squares_asks_for_as_many_threads_as_it_was_given(X, monkeypatch):
         return pmap(work, items, n_jobs)
 
     monkeypatch.setattr("kway.linear.solvers.least_squares.pmap", watched)
-    LinearClassifier("squared", n_jobs=1).fit(X, np.arange(600) % 3)
+    LinearClassifier("squared", solver="least-squares", n_jobs=1).fit(X, np.arange(600) % 3)
     assert asked
     assert set(asked) == {1}
 

@@ -35,6 +35,7 @@ from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.registry import pick_solver
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.watching import shown
+from kway.linear.solvers.work import Work, cold_start
 from kway.search.index import TopK
 
 
@@ -46,12 +47,15 @@ class LinearClassifier(Classifier):
     loss : "softmax", "logistic", "hinge", "perceptron", "squared", "softmax-squared" or "softmax-absolute"
     penalty : "l2", "l1", "elasticnet" or "none"; the bias is never penalised
     alpha : weight of the penalty against the MEAN loss, so it does not move with the number of rows
-    solver : "auto", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", or such as SGD(momentum=0.9)
+    solver : "auto", "newton", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", or such as
+        SGD(momentum=0.9)
     multiclass : "joint" (all classes in one problem) or "one-vs-all"
     l1_ratio : share of L1 in the elastic net
     temperature : T of softmax(f / T) in `predict_proba`
     max_iter : most iterations (for sgd: epochs)
-    tol : how far, relatively, the objective may stay above its optimum
+    tol : how far, relatively, the objective may stay above its optimum: a fit without a ConvergenceWarning is within
+        it (an objective under a millionth of that at W = 0 counts as that much). Of sgd: the least gain, relatively,
+        of ten epochs that is worth going on for; it says nothing about the optimum
     batch_size : rows a step of sgd
     learning_rate : of sgd: a number, "auto", "constant", "decay", "cosine" or a schedule
     label_smoothing : eps; targets become 1 - eps and eps / (K - 1)
@@ -141,15 +145,15 @@ class LinearClassifier(Classifier):
     def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
         """Minimise the objective from `last`, the solution of the last fit (None: from the beginning)."""
         objective = self._objective(given)
-        solver = pick_solver(self.solver, objective)
         control = self._control()
-        start = self._start(objective, control, last)
         learned, validation = problem.set_aside(condensed(objective), self.early_stopping, control.rng)
-        with shown(f"{type(self).__name__} {solver.name}", self.max_iter, self.verbose) as progress:
-            solution = solver.solve(learned, start, replace(control, progress=progress, validate=validation))
+        work = Work.on(learned, self.solver)
+        start = work.start(_of_shape(last, objective), control.rng)
+        with shown(f"{type(self).__name__} {work.solver.name}", self.max_iter, self.verbose) as progress:
+            solution = work.solve(start, replace(control, progress=progress, validate=validation))
         if validation is not None and validation.theta is not None:
             solution = replace(solution, theta=validation.theta)
-        self._keep(objective, solution, solver.name, given.kept)
+        self._keep(objective, solution, work.solver.name, given.kept)
 
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -168,7 +172,8 @@ class LinearClassifier(Classifier):
         pick_solver(solver, objective)
         epoch = getattr(self, "epochs_", 0)
         control = self._control(epoch)
-        start = self._start(objective, control, None if first else self._theta())
+        last = None if first else _of_shape(self._theta(), objective)
+        start = cold_start(objective, control.rng) if last is None else last
         theta = solver.epoch(objective, start, control, epoch)
         self.epochs_ = epoch + 1
         history = [*getattr(self, "history_", []), objective.value(theta)]
@@ -251,14 +256,6 @@ class LinearClassifier(Classifier):
         rng = np.random.default_rng((seed, epoch))
         return Control(self.max_iter, self.tol, self.batch_size, self.learning_rate, rng)
 
-    def _start(self, objective: Objective, control: Control, last: NDArray | None) -> NDArray:
-        theta = objective.zeros()
-        if last is not None and last.shape == theta.shape:
-            return last.astype(theta.dtype)
-        if objective.loss.minimised_by_zero:  # the perceptron starts at random: W = 0 minimises its loss
-            theta[:, :-1] = control.rng.standard_normal(theta[:, :-1].shape) * 0.01 / np.sqrt(objective.d)
-        return theta
-
     def _theta(self) -> NDArray:
         return np.hstack([self.coef_, self.intercept_[:, None]])
 
@@ -304,3 +301,10 @@ class LinearClassifier(Classifier):
             self.support_ = arrays["support"]
             margins = arrays["margin"]
             self.margin_ = float(margins[0]) if len(margins) == 1 else margins
+
+
+def _of_shape(theta: NDArray | None, objective: Objective) -> NDArray | None:
+    """theta of an earlier fit where it has the shape of this one's."""
+    if theta is None or theta.shape != (objective.n_scores, objective.d + 1):
+        return None
+    return theta.astype(objective.X.dtype)

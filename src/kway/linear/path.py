@@ -33,6 +33,7 @@ from kway.data.gate import Rows
 from kway.linear import answers
 from kway.linear.losses import Loss, Targets
 from kway.linear.objective.objective import Objective
+from kway.linear.objective.row_span import row_span
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.lbfgs import Legacy, solve_smooth
@@ -95,6 +96,8 @@ def alpha_path(
     chosen = tuple(range(int(folds.max()) + 1)) if which is None else tuple(which)
     n_classes = int(codes.max()) + 1
     whole = Objective(X, Targets(codes), 1 if n_classes == 2 else n_classes, loss, Penalty(), True, weight, n_jobs)
+    span = row_span(whole)  # rows held out lie in the span of all rows as well
+    whole = whole if span is None else span.objective
     with single_blas():
         known = quick_moments(whole, sample_rows(whole)) if loss.smooth else None
         control = Control(tol=tol, least=LEAST_SCALE * whole.value(whole.zeros()))

@@ -3,6 +3,8 @@
 base.py              Solver, Control, Solution, and the one check of what works with what
 registry.py          SOLVERS by name, and `auto`
 least_squares.py     the squared loss in closed form
+newton/              whole Hessians, through kinks, to a proof: small problems, and what others leave to be proved
+work.py              a problem in the columns that suit its solver, and its solution made sure of
 lbfgs.py             the default: preconditioned L-BFGS (its steps: quasi_newton.py)
 proximal.py          L1 and elastic net: proximal Newton with momentum
 sgd.py               stochastic gradient descent (its rates: schedules.py)

@@ -43,6 +43,7 @@ class Solution:
     miss: float = 0.0  # estimated relative excess over the optimum, where known
     history: list[float] = field(default_factory=list)  # objective (or mean loss) an iteration
     advice: str = ""  # what to change, where it did not converge
+    proved: bool = False  # `miss` is a bound, not an estimate
 
 
 class Solver(Protocol):
@@ -50,6 +51,7 @@ class Solver(Protocol):
 
     name: ClassVar[str]
     needs: ClassVar[frozenset[str]]
+    promises: ClassVar[bool]  # that a converged solution is within tol of the optimum
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From theta to an optimum."""
@@ -61,9 +63,11 @@ NEEDS = {
     "loss.gradient": "a loss whose gradient does not jump",
     "loss.optimum": "a loss that W = 0 does not minimise (the perceptron's does: only mistake-driven sgd trains it)",
     "loss.squared": "the squared loss",
+    "loss.hessian": "a convex loss whose Hessian is known: softmax, a hinge, or one that takes each score by itself",
     "loss.hinge": "the hinge loss in binary or one-vs-all form",
     "penalty.smooth": "a penalty without an L1 part",
     "penalty.ridge": "an L2 penalty (alpha > 0), or alpha = 0 for the hard margin",
+    "penalty.soft": "alpha > 0 where the loss is a hinge",
 }
 
 
@@ -76,8 +80,10 @@ def has(loss: Loss, penalty: Penalty) -> set[str]:
         "loss.optimum": not loss.minimised_by_zero,
         "loss.squared": loss.aims is not None,
         "loss.hinge": hinge and not loss.couples,
+        "loss.hessian": loss.convex and (hinge or loss.cross_entropy or not loss.couples),
         "penalty.smooth": penalty.smooth,
         "penalty.ridge": penalty.smooth,
+        "penalty.soft": penalty.ridge + penalty.lasso > 0 or not hinge,
     }
     return {name for name, true in facts.items() if true}
 

@@ -12,15 +12,18 @@ from kway.linear.solvers.base import Solver, check, has
 from kway.linear.solvers.gradient_descent import GradientDescent
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.least_squares import LeastSquares
+from kway.linear.solvers.newton.newton import Newton, affordable
 from kway.linear.solvers.proximal import Proximal
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.svm.dual import Dual
 
 SOLVERS: dict[str, Solver] = {
-    solver.name: solver for solver in (LeastSquares(), LBFGS(), Proximal(), Dual(), GradientDescent(), SGD())
+    solver.name: solver for solver in (LeastSquares(), LBFGS(), Newton(), Proximal(), Dual(), GradientDescent(), SGD())
 }
 
 FEW_ROWS = 30_000
+QUICK = 2e7  # products of a Newton step, about a millisecond: other methods' iterations cost as much, and are more
+KINKED = 1e9  # where there are kinks, which Newton's method passes in tens of steps and others in thousands
 
 
 def pick_solver(solver: Any, objective: Objective) -> Solver:
@@ -43,6 +46,9 @@ def auto(objective: Objective) -> Solver:
     classes 1.4 times slower. A hinge without a penalty is the hard margin, which only `dual` knows.
     """
     offered = has(objective.loss, objective.penalty)
+    kinked = not (objective.loss.smooth and objective.penalty.smooth)
+    if not SOLVERS["dual"].needs <= offered and affordable(objective, KINKED if kinked else QUICK):
+        return SOLVERS["newton"]
     if SOLVERS["dual"].needs <= offered:
         few = objective.n <= FEW_ROWS or sp.issparse(objective.X)
         return SOLVERS["dual" if few or objective.penalty.ridge == 0 else "lbfgs"]

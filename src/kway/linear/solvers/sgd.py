@@ -42,6 +42,7 @@ class SGD:
     sampling: str = "epochs"  # or "random": each row drawn anew
     name: ClassVar[str] = "sgd"
     needs: ClassVar[frozenset[str]] = frozenset()
+    promises: ClassVar[bool] = False  # its tol is about the gain of an epoch
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """Epochs until the objective stops falling by tol, or max_iter."""

@@ -6,5 +6,4 @@ interior_point.py     the box-constrained problem of the rows still undecided, t
 newton_one_vs_all.py  a start for machines of few features: Newton's method on the rounded hinge
 separable.py          whether a hyperplane separates two classes, for the hard margin
 smoothing.py          hinges for smooth solvers: rounded over a width that shrinks until it does not matter
-newton_joint.py       the rounded joint hinge of small problems, by Newton's method
 """

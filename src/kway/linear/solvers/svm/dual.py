@@ -42,6 +42,7 @@ class Dual:
 
     name: ClassVar[str] = "dual"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.hinge", "penalty.ridge"})
+    promises: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From the dual's zero to an optimum; theta says nothing about the dual variables and is not used."""
@@ -54,7 +55,8 @@ class Dual:
         converged = gap <= control.tol * value
         miss = gap / value if np.isfinite(value) and value > 0 else 0.0 if converged else np.inf
         advice = "" if converged else "raise max_iter or alpha, or scale the features to a common range"
-        return Solution(planes(machines).astype(objective.X.dtype), passes(machines), converged, miss, history, advice)
+        theta = planes(machines).astype(objective.X.dtype)
+        return Solution(theta, passes(machines), converged, miss, history, advice, proved=True)
 
 
 def improve_all(objective: Objective, machines: list[Machine], control: Control) -> list[float]:

@@ -2,61 +2,81 @@
 
     phi_w(g) = (g + w/2)^2 / 2w for |g| <= w/2, max(0, g) elsewhere;  g = margin - t the gap
 
-The rounding is centred on the kink, so only rows within w/2 of it are changed, by at most w/8, and the bump
-F_w(theta) - F(theta) >= 0 that they add up to is also, to first order, the duality gap of the slopes as dual variables.
-So bump + miss estimates how far theta is above the optimum of the hinge itself; the width shrinks until that is under
-tol. (Rounding on one side only changes every violating row and needs widths 30 times smaller.)
+The rounding is centred on the kink, so only rows within w/2 of it are changed, by at most w/8. The slopes a = phi_w'
+are feasible dual variables of the hinge, so at the minimum of F_w its duality gap is what rounding costs the rows
+there, the mean of sum max(0, g) - a g; that and the excess of F_w bound how far theta is above the optimum of the hinge
+itself. The width shrinks until the bound is under tol. (Rounding on one side only changes every violating row and needs
+widths 30 times smaller.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.threads import pmap, spans
 from kway.linear.losses.hinge import centred_kink
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.preconditioners.moments import Moments, quick_moments, sample_rows
-from kway.linear.solvers.svm.newton_joint import joint_newton_pays, solve_joint_newton
 
 FIRST = 2.02  # at theta = 0 every gap is 1: just inside the kink, so that the first steps see curvature
 SHRINK = 5.0
 NARROWEST = 1e-6
+BLOCK_ROWS = 4096
 ROUGH_TOL = 1e-2  # tolerance of the problems on the way
 
-SolveSmooth = Callable[[Objective, NDArray, Control, Moments], Solution]
+
+class SolveSmooth(Protocol):
+    """Minimises a smooth problem; `prove`: to a bound, not an estimate."""
+
+    def __call__(
+        self, objective: Objective, theta: NDArray, control: Control, known: Moments, *, prove: bool
+    ) -> Solution:
+        """From theta to an optimum."""
+        ...
 
 
 def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve: SolveSmooth) -> Solution:
-    """Minimise a hinge with `solve`, which minimises smooth problems; a small joint one with full Hessians first."""
+    """Minimise a hinge with `solve`, which minimises smooth problems."""
     known, width, history = quick_moments(objective, sample_rows(objective)), FIRST, []
     best, left = Solution(theta, 0, False, np.inf), control.max_iter
     while True:
         smooth = objective.with_loss(centred_kink(objective.loss, width))
-        found = _solve_rounded(smooth, best.theta, _rough(control, left, best.miss), known, solve)
+        rough = _rough(control, left, best.miss)
+        last = rough.tol < control.tol  # then the smooth problem's excess is proved, too
+        found = solve(smooth, best.theta, rough, known, prove=last)
         history += found.history
         left -= found.n_iter
         value = objective.value(found.theta)
-        bump = (smooth.value(found.theta) - value) / max(value, 1e-300)
-        best = replace(found, miss=bump + found.miss, n_iter=best.n_iter + found.n_iter, history=history)
-        if best.miss <= control.tol or width < NARROWEST or left <= 0 or value <= 0:
+        cost = cost_of_rounding(objective, smooth, found.theta) / max(value, 1e-300)
+        best = replace(found, miss=cost + found.miss, n_iter=best.n_iter + found.n_iter, history=history)
+        if (last and best.miss <= control.tol) or width < NARROWEST or left <= 0 or value <= 0:
             break
         width /= SHRINK
     converged = best.miss <= control.tol or value <= 0
     return replace(best, converged=converged, advice="" if converged else found.advice or "raise max_iter or tol")
 
 
-def _solve_rounded(smooth: Objective, theta: NDArray, control: Control, known: Moments, solve: SolveSmooth) -> Solution:
-    if not joint_newton_pays(smooth):
-        return solve(smooth, theta, control, known)
-    found = solve_joint_newton(smooth, theta, control)
-    if found.converged:
-        return found
-    other = solve(smooth, found.theta, control, known)
-    return replace(other, n_iter=found.n_iter + other.n_iter, history=found.history + other.history)
+def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) -> float:
+    """mean_i weight_i sum_c max(0, g) - a g: the duality gap of the rounded hinge's slopes at its minimum.
+
+    A row's a g add up to margin sum a + slope.f, and sum a to the absolute slopes (half of them where classes compete:
+    what pulls the others down pulls the row's own class up).
+    """
+    share = objective.loss.margin / (2 if objective.loss.joint else 1)
+
+    def part(rows: slice) -> float:
+        f, targets = objective.scores(theta, rows), objective.block_targets(rows)
+        value, _ = objective.loss.value_gradient(f, targets)
+        _, slope = smooth.loss.value_gradient(f, targets)
+        cost = value - share * np.abs(slope).sum(axis=1) - np.einsum("ij,ij->i", slope, f)
+        return float(cost.sum() if objective.weight is None else cost @ objective.weight[rows])
+
+    return max(0.0, sum(pmap(part, spans(objective.n, BLOCK_ROWS), objective.n_jobs)) / objective.n)
 
 
 def _rough(control: Control, left: int, miss: float) -> Control:

@@ -1,0 +1,120 @@
+"""One minimisation by Newton's method in standard columns, down the roundings to a proof (see newton.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.linear.objective.objective import Objective
+from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.newton.standard import Standard
+from kway.linear.solvers.newton.valley import Valley
+from kway.linear.solvers.preconditioners.factors import centred
+
+Floats = NDArray[np.float64]
+FLOOR = 1e-6  # of the objective at zero: what tol is relative to at least
+WIDEST, NARROWER, NARROWEST = 0.3, 4.0, 1e-12
+WARM = 5e-3  # width to begin with where theta already says something
+NEAR = 1e-5  # relative excess of F_e at which e may shrink
+EXACT = 1e-14  # relative excess that is not worth a step
+ZERO = 1e-3  # a dual variable of |w| this far within its bounds says that w is zero
+
+SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
+ROUNDING = "the coefficients, rounded to float32, are that far off: take large offsets off the columns, or pass float64"
+
+
+@dataclass
+class Run:
+    """One minimisation."""
+
+    objective: Objective
+    problem: Standard
+    control: Control
+    history: list[float] = field(default_factory=list)
+    told: bool = False  # to stop, by the caller
+    slopes: Floats = field(init=False)  # of the losses where it ended (n, R), weights of sum 1 included: dual variables
+
+    @staticmethod
+    def on(objective: Objective, control: Control) -> Run:
+        """A run on every column of an objective."""
+        return Run(objective, Standard.of(objective), control)
+
+    def go(self, theta: NDArray) -> Solution:
+        """Down the roundings to a proof."""
+        start = self.problem.into(theta)
+        if self.problem.loss.shift_free and not self.problem.lasso.any():
+            start = centred(start)  # steps then stay so
+        valley = Valley.at(self.problem, start, 0.0)
+        zero = valley.value(np.zeros_like(valley.theta), np.zeros_like(valley.scores), 0.0)
+        if valley.kinked:
+            valley.begin(WARM if start[:, : self.objective.d].any() else WIDEST)
+        scale, excess = FLOOR * zero, np.inf
+        while not self.told:
+            excess = self.descend(valley, scale)
+            value = valley.value(valley.theta, valley.scores, 0.0)
+            excess = (excess + valley.cost_of_rounding()) / max(value, scale, 1e-300)
+            if excess <= self.control.tol / 4 or not valley.kinked or valley.e < NARROWEST or self.spent:
+                break
+            valley.e /= NARROWER
+        self.slopes = valley.look().slope
+        return self.land(valley, excess, scale)
+
+    @property
+    def spent(self) -> bool:
+        """Whether no iteration is left."""
+        return len(self.history) >= self.control.max_iter
+
+    def descend(self, valley: Valley, scale: float) -> float:
+        """Newton's steps at one rounding; a bound of F_e above its minimum."""
+        near = NEAR * min(1.0, 1e3 * self.control.tol) if valley.kinked else EXACT
+        excess = np.inf
+        while True:
+            step = valley.step()
+            excess = min(excess, step.excess)
+            value = valley.value(valley.theta, valley.scores, 0.0)
+            if step.excess <= near * max(value, scale) or self.spent or self.separated(value):
+                return excess
+            if not valley.go(step):
+                return excess
+            self.history.append(valley.value(valley.theta, valley.scores, 0.0))
+            control = self.control
+            self.told = control.progress is not None and control.progress(len(self.history), self.history[-1])
+            if control.validate is not None and control.validate(self.problem.back(valley.theta)):
+                self.told = True
+            if self.told:
+                return excess
+
+    def separated(self, value: float) -> bool:
+        """Total loss under that of one mistake: every row is then on its right side, and no optimum exists."""
+        p = self.problem
+        if p.ridge.any() or p.lasso.any() or p.targets.soft is not None or p.loss.mistake is None:
+            return False
+        return value < float(p.weight.min()) * p.loss.mistake
+
+    def land(self, valley: Valley, excess: float, scale: float) -> Solution:
+        """What to hand back: zeros that are zeros, in the columns' own units and number format."""
+        value = valley.value(valley.theta, valley.scores, 0.0)
+        theta = self.problem.back(self._zeros(valley, value, scale)).astype(self.objective.X.dtype)
+        kept = self.problem.into(theta)
+        end = valley.value(kept, self.problem.Z @ kept.T, 0.0)
+        lost = (end - value) / max(value, scale, 1e-300)
+        miss, advice = excess + max(0.0, lost), "raise max_iter or tol, or scale the features"
+        if self.separated(value):
+            miss, advice = np.inf, SEPARABLE
+        elif excess <= self.control.tol < miss:
+            advice = ROUNDING
+        converged = self.told or miss <= self.control.tol
+        history = [*self.history, end]
+        return Solution(theta, max(1, len(self.history)), converged, miss, history, "" if converged else advice, True)
+
+    def _zeros(self, valley: Valley, value: float, scale: float) -> Floats:
+        """theta with zeros where the dual variables of |w| say so, unless that costs more than a quarter of tol."""
+        if not self.problem.lasso.any():
+            return valley.theta
+        width = valley.widths(valley.e)
+        inside = np.abs(valley.theta) < np.hypot(valley.theta, width) * (1 - ZERO)
+        theta = np.where(inside & (self.problem.lasso > 0), 0.0, valley.theta)
+        cost = valley.value(theta, self.problem.Z @ theta.T, 0.0) - value
+        return theta if cost <= self.control.tol / 4 * max(value, scale) else valley.theta

@@ -1,0 +1,185 @@
+"""The rounded objective F_e of a standard problem, its Newton steps, and the proof of how far it is above the optimum.
+
+    F_e(theta) = sum_j ridge_j / 2 theta_j^2 + lasso_j |theta_j|_e + sum_i weight_i loss_e(f_i, y_i),   f = Z theta'
+
+Slopes of rounded kinks are feasible dual variables of the true ones, so where F_e has no gradient, F is above its
+optimum by no more than what rounding cost each kink there, sum lasso_j (|theta_j| - u_j theta_j) + sum weight_i (max(0,
+g) - a g). What gradient is left counts by Newton's decrement, D = g' H^-1 g: a loss whose third derivative is bounded
+by its second (softmax, logistic) can fall by D / 2 exp(r), r the most that a Newton step changes a score.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.linear.losses import softmax
+from kway.linear.solvers.newton.hessians import step_of
+from kway.linear.solvers.newton.kinks import followed, rounded
+from kway.linear.solvers.newton.standard import Standard
+
+Floats = NDArray[np.float64]
+ENOUGH = 0.1  # share of the promised fall that a step must bring
+SHORTEST = 1e-10
+FAR = 40.0  # an exponent that proves nothing
+
+
+class Look(NamedTuple):
+    """The loss at some scores: its weighted sum, slopes and curvatures (n, R), weights included."""
+
+    value: float
+    slope: Floats
+    bend: Floats
+
+
+class Step(NamedTuple):
+    """A Newton step (R, D), the scores' change (n, R), and what it says of the distance to the minimum."""
+
+    move: Floats
+    turn: Floats
+    decrement: float
+    excess: float  # bound of F_e above its minimum
+
+
+@dataclass
+class Valley:
+    """Where a descent stands."""
+
+    problem: Standard
+    theta: Floats  # (R, D)
+    scores: Floats  # (n, R)
+    pulls: Floats  # dual variables of |theta|, (R, D)
+    pushes: Floats  # of the hinges (n, R)
+    e: float = 0.0
+
+    @staticmethod
+    def at(problem: Standard, theta: Floats, e: float) -> Valley:
+        """At theta, with dual variables that know nothing."""
+        scores = problem.Z @ theta.T
+        pushes = np.zeros_like(scores) if problem.loss.hinge else scores[:, :0]
+        return Valley(problem, theta, scores, np.zeros_like(theta), pushes, e)
+
+    def begin(self, e: float) -> None:
+        """Round over e, with the dual variables that the slopes here are."""
+        self.e = e
+        self.pulls = rounded(self.theta, self.widths(e), self.pulls).slope
+        if self.problem.loss.hinge:
+            self.pushes = rounded(self._gaps(self.scores), e, self.pushes).slope
+
+    @property
+    def kinked(self) -> bool:
+        """Whether anything has to be rounded."""
+        return bool(self.problem.lasso.any()) or self.problem.loss.hinge
+
+    # ---------------------------------------------------------------- values
+
+    def value(self, theta: Floats, scores: Floats, e: float) -> float:
+        """F_e; e = 0 is the objective itself."""
+        p = self.problem
+        penalty = float((theta * theta).sum(axis=0) @ p.ridge) / 2
+        if p.lasso.any():
+            penalty += float(np.hypot(theta, self.widths(e)).sum(axis=0) @ p.lasso)
+        if p.loss.hinge:
+            g = self._gaps(scores)
+            return penalty + float(p.weight @ np.sum((g + np.hypot(g, e)) / 2, axis=1, where=self._counted))
+        return penalty + float(p.weight @ p.loss.value_gradient(scores, p.targets)[0])
+
+    def cost_of_rounding(self) -> float:
+        """The duality gap of the slopes: what rounding costs the kinks where they are."""
+        p, cost = self.problem, 0.0
+        if p.lasso.any():
+            u = rounded(self.theta, self.widths(self.e), self.pulls).slope
+            cost += float((np.abs(self.theta) - u * self.theta).sum(axis=0) @ p.lasso)
+        if p.loss.hinge:
+            g = self._gaps(self.scores)
+            slope = (1 + rounded(g, self.e, self.pushes).slope) / 2
+            cost += float(p.weight @ np.sum(np.maximum(g, 0) - slope * g, axis=1, where=self._counted))
+        return cost
+
+    def widths(self, e: float) -> Floats | float:
+        """e of each weight: less where its penalty is huge, as in a column of tiny units."""
+        return e / np.maximum(1.0, self.problem.lasso)
+
+    # ---------------------------------------------------------------- steps
+
+    def step(self) -> Step:
+        """Newton's step from here."""
+        p, look = self.problem, self.look()
+        gradient = look.slope.T @ p.Z + self.theta * p.ridge
+        diagonal = np.broadcast_to(p.ridge, self.theta.shape)
+        if p.lasso.any():
+            here = rounded(self.theta, self.widths(self.e), self.pulls)
+            gradient += p.lasso * here.slope
+            diagonal = diagonal + p.lasso * here.bend
+        move = -step_of(p.loss)(p, look.bend, diagonal, gradient)
+        decrement = max(0.0, -float(np.sum(gradient * move)))
+        turn = p.Z @ move.T
+        reach = 0.0 if p.loss.aims or p.loss.hinge else min(FAR, float(np.abs(turn).max(initial=0.0)))
+        return Step(move, turn, decrement, decrement * (2.0 if self.kinked else float(np.exp(reach)) / 2))
+
+    def go(self, step: Step) -> bool:
+        """Along the step as far as F_e falls enough; whether it fell."""
+        before, t = self.value(self.theta, self.scores, self.e), 1.0
+        while t > SHORTEST:
+            theta, scores = self.theta + t * step.move, self.scores + t * step.turn
+            after = self.value(theta, scores, self.e)
+            if after <= before - ENOUGH * t * step.decrement and after < before:
+                self._follow(t, step)
+                self.theta, self.scores = theta, self.problem.Z @ theta.T
+                return True
+            t /= 2
+        return False
+
+    def _follow(self, t: float, step: Step) -> None:
+        if self.problem.lasso.any():
+            self.pulls = followed(self.pulls, self.theta, t * step.move, self.widths(self.e))
+        if self.problem.loss.hinge:
+            gaps = self._gaps(self.scores)
+            turned = self._gaps(self.scores + t * step.turn)
+            self.pushes = followed(self.pushes, gaps, turned - gaps, self.e)
+
+    # ---------------------------------------------------------------- losses
+
+    def look(self) -> Look:
+        """The loss here."""
+        p, f, weight = self.problem, self.scores, self.problem.weight[:, None]
+        if p.loss.hinge:
+            return self._look_at_hinges()
+        value, slope = p.loss.value_gradient(f, p.targets)
+        bend = softmax(f) if p.loss.cross_entropy else p.loss.curvatures(f, p.targets)
+        return Look(float(p.weight @ value), slope * weight, bend * weight)
+
+    def _look_at_hinges(self) -> Look:
+        p, g = self.problem, self._gaps(self.scores)
+        here = rounded(g, self.e, self.pushes)
+        counted = self._counted * p.weight[:, None]
+        value = float(np.sum((g + here.root) / 2 * counted))
+        slope, bend = (1 + here.slope) / 2 * counted, here.bend / 2 * counted
+        if p.loss.joint:
+            slope[np.arange(len(g)), p.targets.codes] = -slope.sum(axis=1)
+            return Look(value, slope, bend)
+        return Look(value, -self._signs * slope, bend)
+
+    def _gaps(self, scores: Floats) -> Floats:
+        """By how much each hinge's margin of 1 is missed, (n, R)."""
+        p = self.problem
+        if p.loss.joint:
+            return p.loss.margin + scores - scores[np.arange(len(scores)), p.targets.codes][:, None]
+        return p.loss.margin - self._signs * scores
+
+    @property
+    def _signs(self) -> Floats:
+        p = self.problem
+        own = 1 if p.n_scores == 1 else np.arange(p.n_scores)
+        return np.where(p.targets.codes[:, None] == own, 1.0, -1.0)
+
+    @property
+    def _counted(self) -> NDArray[np.bool_]:
+        """Which gaps are hinges: all, but for a row's own class in the joint form."""
+        p = self.problem
+        if not p.loss.joint:
+            return np.ones((len(p.Z), p.n_scores), bool)
+        return p.targets.codes[:, None] != np.arange(p.n_scores)

@@ -1,0 +1,106 @@
+"""A fit without a ConvergenceWarning is within tol of its optimum: drawn problems against float64 bounds.
+
+The default run is short; KWAY_PROBLEMS=2000 pytest -m slow tests/attack/test_optimum.py draws as many, and prints what
+it found by loss, penalty and solver, and the worst times against scikit-learn.
+"""
+
+import importlib.util
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import linprog
+from sklearn.linear_model import LogisticRegression
+
+_spec = importlib.util.spec_from_file_location("optimum", Path(__file__).parent / "optimum.py")
+optimum = importlib.util.module_from_spec(_spec)
+sys.modules["optimum"] = optimum
+_spec.loader.exec_module(optimum)
+
+SHORT = 60  # problems, about ten seconds
+
+
+def report(verdicts):
+    """Counts a kind of problem, and every miss."""
+    tried = Counter("/".join(v.problem.kind) for v in verdicts)
+    missed = Counter("/".join(v.problem.kind) for v in verdicts if v.silent_miss)
+    warned = Counter("/".join(v.problem.kind) for v in verdicts if v.warned)
+    lines = [f"{kind}: {tried[kind]} tried, {missed[kind]} missed, {warned[kind]} warned" for kind in sorted(tried)]
+    return "\n".join([*lines, *(str(v) for v in verdicts if v.silent_miss)])
+
+
+def test_no_fit_misses_its_optimum_silently():
+    verdicts = [optimum.judge(optimum.draw(seed, least=True)) for seed in range(SHORT)]
+    assert not [v for v in verdicts if v.silent_miss], report(verdicts)
+    assert sum(v.warned for v in verdicts) <= SHORT // 6, report(verdicts)
+
+
+@pytest.mark.slow
+def test_no_fit_misses_its_optimum_silently_in_the_long_run():
+    verdicts = [optimum.judge(optimum.draw(seed)) for seed in range(int(os.environ.get("KWAY_PROBLEMS", "2000")))]
+    print(report(verdicts))
+    assert not [v for v in verdicts if v.silent_miss], report(verdicts)
+
+
+# ---------------------------------------------------------------- the oracle itself
+
+
+def problem(X, y, **options):
+    defaults = {"loss": "softmax", "penalty": "l2", "alpha": 1e-2, "multiclass": "joint", "fit_intercept": True}
+    return optimum.Problem(0, X, y, None, {**defaults, "tol": 1e-6, **options})
+
+
+def rows(n=60, d=4, K=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, (X[:, :K] + rng.normal(size=(n, K))).argmax(axis=1)
+
+
+def test_the_oracle_agrees_with_scikit_learn():
+    X, y = rows()
+    peer = LogisticRegression(C=1 / (1e-2 * len(X)), tol=1e-10, max_iter=10_000).fit(X, y)
+    p = problem(X, y)
+    bounds = optimum.optimum(p)
+    assert optimum.objective(p, peer.coef_, peer.intercept_) == pytest.approx(bounds.upper, rel=1e-6)
+    assert bounds.lower == pytest.approx(bounds.upper, rel=1e-6)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_the_oracle_agrees_with_a_linear_program(K):
+    X, y = rows(40, 4, K)
+    p = problem(X, y, loss="hinge", penalty="l1")
+    bounds = optimum.optimum(p)
+    assert bounds.upper == pytest.approx(l1_hinge(p), rel=1e-5)
+    assert bounds.lower <= l1_hinge(p) * (1 + 1e-9)
+
+
+def l1_hinge(p):
+    """min alpha sum (u + v) + mean of slacks; W = u - v, slack >= 1 - f_y + f_c (two classes: 1 - y f)."""
+    X, y, K = np.column_stack([p.X, np.ones(len(p.X))]), p.y, int(p.y.max()) + 1
+    n, D = X.shape
+    R, pairs = (
+        (1, [(i, 0) for i in range(n)]) if K == 2 else (K, [(i, c) for i in range(n) for c in range(K) if c != y[i]])
+    )
+    A = np.zeros((len(pairs), R, D))
+    for at, (i, c) in enumerate(pairs):
+        if K == 2:
+            A[at, 0] = X[i] * (1 if y[i] else -1)
+        else:
+            A[at, y[i]] += X[i]
+            A[at, c] -= X[i]
+    A = A.reshape(len(pairs), R * D)
+    weight = np.tile(np.append(np.full(D - 1, p.options["alpha"]), 0.0), R)
+    cost = np.concatenate([weight, weight, np.full(len(pairs), 1 / n)])
+    found = linprog(cost, A_ub=np.hstack([-A, A, -np.eye(len(pairs))]), b_ub=-np.ones(len(pairs)), method="highs")
+    return found.fun
+
+
+def test_units_and_sparse_rows_do_not_move_the_optimum_of_unpenalised_problems():
+    X, y = rows(200, 3, 3)
+    plain = optimum.optimum(problem(X, y, penalty="none", alpha=0.0)).upper
+    scaled = sp.csr_matrix(X * [1e9, 1.0, 1e-9])
+    assert optimum.optimum(problem(scaled, y, penalty="none", alpha=0.0)).upper == pytest.approx(plain, rel=1e-7)

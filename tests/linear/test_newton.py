@@ -1,0 +1,291 @@
+"""Newton's method against finite differences, scipy, linear and quadratic programs, and its own proofs."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from sklearn.datasets import load_iris, load_wine, make_blobs
+
+from kway import LogisticClassifier, PerceptronClassifier, SoftmaxClassifier, SVMClassifier
+from kway.linear.classifier import LinearClassifier
+from kway.linear.losses import LOSSES, Targets
+from kway.linear.losses.hinge import centred_kink
+from kway.linear.objective.objective import Objective
+from kway.linear.objective.row_span import row_span
+from kway.linear.penalties import Penalty
+from kway.linear.solvers.base import Control
+from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
+from kway.linear.solvers.newton.decrement import Bends, decrement
+from kway.linear.solvers.newton.newton import MOST_WORK, Newton, affordable, columns
+from kway.linear.solvers.newton.run import Run
+from kway.linear.solvers.newton.standard import Standard
+from kway.linear.solvers.newton.valley import Valley
+from kway.linear.solvers.preconditioners.moments import quick_moments
+from kway.linear.solvers.svm.smoothing import cost_of_rounding, solve_smoothed
+
+FORMS = [(name, form) for name in ("softmax", "hinge", "squared") for form in ("joint", "columns")]
+PENALTIES = [Penalty(ridge=0.02), Penalty(lasso=0.02), Penalty(ridge=0.01, lasso=0.01)]
+
+
+def problem(loss="softmax", form="joint", penalty=PENALTIES[0], n=40, d=3, R=3, seed=0, weighted=False, bias=True):
+    rng = np.random.default_rng(seed)
+    y = np.concatenate([np.arange(R), rng.integers(0, R, n - R)])
+    X = rng.normal(size=(n, d)) + rng.normal(size=(R, d))[y]
+    weight = rng.uniform(0.5, 1.5, n) if weighted else None
+    weight = None if weight is None else weight / weight.mean()
+    return Objective(X, Targets(y), R, getattr(LOSSES[loss], form), penalty, bias, weight)
+
+
+def solve(objective, tol=1e-9):
+    return Newton().solve(objective, objective.zeros(), Control(2000, tol))
+
+
+# ---------------------------------------------------------------- steps
+
+
+@pytest.mark.parametrize(("loss", "form"), FORMS)
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_step_solves_the_hessian_of_finite_differences(loss, form, penalty, weighted):
+    """With dual variables where the slopes are, the Hessian is that of the rounded objective."""
+    standard = Standard.of(problem(loss, form, penalty, weighted=weighted))
+    theta, e, h = np.random.default_rng(1).normal(size=(3, 4)), 0.5, 1e-5
+    theta -= theta.mean(axis=0)  # where a descent stays, as no loss sees a shift of all scores
+    valley = Valley.at(standard, theta, e)
+    valley.begin(e)
+    move = valley.step().move
+
+    def value(t):
+        return valley.value(t, standard.Z @ t.T, e)
+
+    def gradient(t):
+        bumps = h * np.eye(t.size).reshape(t.size, *t.shape)
+        return np.array([(value(t + b) - value(t - b)) / (2 * h) for b in bumps])
+
+    along = (gradient(theta + 1e-3 * move) - gradient(theta - 1e-3 * move)) / 2e-3
+    np.testing.assert_allclose(along, -gradient(theta), rtol=2e-3, atol=2e-4)
+
+
+def test_products_with_the_hessian_are_those_of_finite_differences():
+    for (loss, form), sparse in itertools.product(FORMS, [False, True]):
+        objective = problem(loss, form, weighted=True)
+        if objective.loss.hinge:
+            objective = objective.with_loss(centred_kink(objective.loss, 3.0))
+        if sparse:
+            objective = replace(objective, X=sp.csr_matrix(objective.X), turned=[])
+        rng, h = np.random.default_rng(2), 1e-6
+        theta, V = (objective.laid_out(rng.normal(size=(3, 4)) * s) for s in (0.1, 1.0))
+        found = Bends.at(objective, theta).product(V, np.empty((objective.n, 3)))
+        up, down = (objective.value_gradient(objective.laid_out(theta + s * h * V))[1] for s in (1, -1))
+        np.testing.assert_allclose(found, (up - down) / (2 * h), rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------- optima
+
+
+@pytest.mark.parametrize(("loss", "form"), FORMS)
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_optimum_is_that_of_a_general_method(loss, form, penalty, bias):
+    objective = problem(loss, form, penalty, n=25, bias=bias)
+    found = solve(objective, 1e-7)
+    assert found.converged
+    assert found.proved
+    assert bias or not found.theta[:, -1].any()
+    value = objective.value(found.theta)
+    for seed in range(3):  # derivative-free and rough: it must not find anything lower
+        start = found.theta + 0.02 * np.random.default_rng(seed).normal(size=found.theta.shape)
+        rough = {"method": "Powell", "options": {"maxiter": 10}}
+        other = minimize(lambda v: objective.value(v.reshape(3, 4) * [1, 1, 1, bias]), start.ravel(), **rough)
+        assert value <= other.fun * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+@pytest.mark.parametrize("bias", [True, False])
+def test_nearly_separable_classes_take_few_steps(load, bias):
+    X, y = load(return_X_y=True)
+    X = (X - X.mean(0)) / (X.std(0) + 1e-9)
+    objective = Objective(X, Targets(y.astype(np.int64)), 3, LOSSES["hinge"].joint, Penalty(1e-4), bias)
+    found = solve(objective, 1e-3)
+    assert found.converged
+    assert found.n_iter < 100
+    other = LBFGS().solve(objective, objective.zeros(), Control(300))
+    assert objective.value(found.theta) <= objective.value(other.theta) * (1 + 1e-3)
+
+
+def test_zeros_of_l1_are_zeros():
+    objective = problem("softmax", "joint", Penalty(lasso=0.05), n=200, d=20)
+    found = solve(objective, 1e-3).theta[:, :-1]
+    exact = solve(objective, 1e-10).theta[:, :-1]
+    assert 5 < (found == 0).sum() < found.size - 5
+    assert ((found == 0) != (np.abs(exact) < 1e-6)).sum() <= 2
+
+
+@pytest.mark.parametrize("loss", ["softmax", "hinge", "squared"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_l1_on_more_columns_than_rows_is_solved_on_a_few(loss, sparse):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 120)), np.arange(20) % 3
+    X[np.arange(20), y] += 2
+    rows = sp.csr_matrix(X) if sparse else X
+    objective = Objective(rows, Targets(y), 3, LOSSES[loss].joint, Penalty(lasso=0.05))
+    assert columns(objective) < objective.d
+    found = solve(objective, 1e-5)
+    assert found.converged
+    whole = Objective(X, Targets(y), 3, LOSSES[loss].joint, Penalty(lasso=0.05))
+    all_columns = Run.on(whole, Control(2000, 1e-7)).go(whole.zeros())
+    assert whole.value(found.theta) == pytest.approx(whole.value(all_columns.theta), rel=1e-5)
+
+
+def test_without_a_penalty_separable_classes_are_refused_in_words():
+    objective = problem("softmax", "joint", Penalty(), n=10, d=12)
+    found = solve(objective, 1e-3)
+    assert not found.converged
+    assert "separable" in found.advice
+
+
+def test_what_float32_cannot_hold_is_said():
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(200, 3)) + 1e6).astype(np.float32)
+    y = (X[:, 0] > 1e6).astype(np.int64)
+    objective = Objective(X, Targets(y), 1, LOSSES["softmax"].columns, Penalty(1e-6))
+    found = solve(objective, 1e-6)
+    assert not found.converged
+    assert "float64" in found.advice
+
+
+# ---------------------------------------------------------------- proofs for large problems
+
+
+@pytest.mark.parametrize("loss", ["softmax", "squared"])
+def test_a_decrement_bounds_the_excess(loss):
+    objective = problem(loss, "joint", Penalty(1e-3), n=300, d=8)
+    best = objective.value(solve(objective, 1e-12).theta)
+    for scale in (0.1, 0.5, 0.9, 0.99, 1.001):
+        theta = scale * solve(objective, 1e-12).theta
+        value, gradient = objective.value_gradient(theta)
+        found = decrement(objective, theta, gradient, quick_moments(objective, None).shared())
+        assert value - best <= found.excess * (1 + 1e-9)
+
+
+def test_lbfgs_proves_what_newton_cannot_afford(monkeypatch):
+    monkeypatch.setattr("kway.linear.solvers.lbfgs.MOST_PROOF", 0.0)
+    objective = problem("softmax", "joint", Penalty(1e-5), n=3000, d=150, R=4)
+    best = objective.value(solve(objective, 1e-10).theta)
+    found = LBFGS().solve(objective, objective.zeros(), Control(1000, 1e-3))
+    assert found.proved
+    assert objective.value(found.theta) <= best * (1 + 1e-3)
+
+
+def test_rounded_hinges_bound_their_own_excess():
+    objective = problem("hinge", "joint", Penalty(1e-3), n=200, d=5)
+    best = objective.value(solve(objective, 1e-9).theta)
+    for width in (2.0, 0.5, 0.1):
+        smooth = objective.with_loss(centred_kink(objective.loss, width))
+        theta = solve_smooth(smooth, objective.zeros(), Control(1000, 1e-10)).theta
+        excess = objective.value(theta) - best
+        assert 0 <= excess <= cost_of_rounding(objective, smooth, theta) * (1 + 1e-6) + 1e-9 * best
+    found = solve_smoothed(objective, objective.zeros(), Control(2000, 1e-3), solve_smooth)
+    assert found.converged
+    assert objective.value(found.theta) <= best * (1 + 1e-3)
+
+
+# ---------------------------------------------------------------- fewer rows than columns
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("units", ["equal", "any"])
+def test_the_span_of_the_rows_is_the_whole_problem(sparse, units):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 100)) * (1 if units == "equal" else 10.0 ** rng.uniform(-9, 9, 100))
+    X[5] = X[3] + X[4]
+    rows = sp.csr_matrix(X) if sparse else X
+    objective = Objective(rows, Targets(np.arange(20) % 3), 3, LOSSES["softmax"].joint, Penalty(1e-2))
+    span = row_span(objective)
+    theta = rng.normal(size=(3, 21))
+    back = span.back(theta)
+    assert back.shape == (3, 101)
+    scores = span.objective.X @ theta[:, :-1].T
+    np.testing.assert_allclose(X @ back[:, :-1].T, scores, rtol=1e-8, atol=1e-9 * np.abs(scores).max())
+    np.testing.assert_allclose(np.sum(back[:, :-1] ** 2), np.sum(theta[:, :-1] ** 2))
+    np.testing.assert_allclose(span.into(back), theta, rtol=1e-9, atol=1e-9)
+    assert objective.value(back) == pytest.approx(span.objective.value(theta), rel=1e-9)
+
+
+def test_a_span_is_for_l2_and_few_rows_only():
+    targets = Targets(np.arange(20) % 3)
+    for X, penalty in (
+        (np.ones((20, 10)), Penalty(1e-2)), (np.ones((20, 100)), Penalty(lasso=1e-2)), (np.ones((20, 100)), Penalty()),
+    ):  # fmt: skip
+        assert row_span(Objective(X, targets, 3, LOSSES["softmax"].joint, penalty)) is None
+
+
+@pytest.mark.parametrize("model", [SoftmaxClassifier, LogisticClassifier, SVMClassifier])
+def test_wide_rows_reach_the_optimum_and_warm_starts_stay_there(model):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3000)), np.arange(40) % 3
+    wide = model(warm_start=True).fit(X, y)
+    small = row_span(Objective(X, Targets(y), 3, wide._form(), Penalty(1e-4))).objective
+    best = small.value(solve(small, 1e-9).theta)
+    assert wide.objective_ <= best * (1 + 1e-3)
+    again = wide.fit(X, y)
+    assert again.objective_ <= best * (1 + 1e-3)
+
+
+# ---------------------------------------------------------------- what was once missed
+
+
+def test_separable_blobs_have_support_rows():
+    X, y = make_blobs(300, centers=4, n_features=10, random_state=0)
+    found = SVMClassifier().fit(X, y)
+    assert found.objective_ <= SVMClassifier(tol=1e-8).fit(X, y).objective_ * (1 + 1e-3)
+    assert len(found.support_) >= 10
+
+
+def test_the_bias_alone_is_learned_under_a_strong_l1():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(80, 3)), np.where(rng.random(80) < 0.8, 1, 0)
+    found = SVMClassifier(penalty="l1", alpha=1.0).fit(X, y)
+    assert not found.coef_.any()
+    assert found.intercept_[0] == pytest.approx(1, abs=1e-2)
+
+
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet", "l2"])
+def test_sparse_rows_far_from_zero_learn_as_dense_ones_do(penalty):
+    X, y = np.array([[100.1], [99.5], [100.9], [99.9], [101.3], [98.8]]), [0, 1, 2, 0, 2, 1]
+    fits = [SoftmaxClassifier(penalty, alpha=1e-4).fit(rows, y).objective_ for rows in (X, sp.csr_matrix(X))]
+    assert fits[0] == pytest.approx(fits[1], rel=1e-3)
+    assert fits[0] < 0.05
+
+
+def test_many_units_do_not_break_a_joint_machine():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 5)), rng.integers(0, 3, 200)
+    found = SVMClassifier(alpha=1e-5, tol=1e-8).fit(X * [1, 10, 0.01, 0.001, 1000], y)
+    assert found.objective_ == pytest.approx(found.history_[-1], rel=1e-9)
+    for unit in (1e-12, 3e5, 1e12):
+        assert np.isfinite(SVMClassifier().fit(X * unit, y).objective_)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_perceptron_answers_the_same_in_any_units(sparse):
+    X, y = make_blobs(200, centers=4, n_features=5, random_state=1)
+    rows = (lambda Z: sp.csr_matrix(Z)) if sparse else (lambda Z: Z)
+    plain = PerceptronClassifier(random_state=0).fit(rows(X), y)
+    units = 10.0 ** np.array([-12, 6, 0, 12, -6])
+    scaled = PerceptronClassifier(random_state=0).fit(rows(X * units), y)
+    np.testing.assert_array_equal(plain.predict(rows(X)), scaled.predict(rows(X * units)))
+    np.testing.assert_allclose(scaled.coef_ * units, plain.coef_, rtol=1e-6)
+
+
+def test_what_is_affordable():
+    assert affordable(problem())
+    assert not affordable(problem(), 1.0)
+    assert not affordable(problem("perceptron"))
+    assert not affordable(problem("hinge", penalty=Penalty()))
+    assert not affordable(problem("softmax-squared"))
+    assert not affordable(replace(problem(n=2000), X=np.zeros((2000, 3000), np.float32)), MOST_WORK)
+    assert LinearClassifier("softmax", solver="newton").fit([[0.0], [1.0], [2.0]], [0, 1, 2]).solver_ == "newton"
