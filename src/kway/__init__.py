@@ -1,6 +1,14 @@
 """kway: K-way classification from ten classes to a billion.
 
-Every public name is imported on first use, so `import kway` costs a few milliseconds.
+Every public name is imported on first use, so `import kway` costs a few milliseconds. Imports point down this list:
+
+cli          one file a verb                     confidence   temperature, sets with coverage, "unknown"
+report       figures and the page                neighbors    metric x index x vote
+select       compare, tune, the main job         linear       loss x penalty x solver
+featured.py  a classifier with its features      base         score rows, keep k, vote: the one Classifier
+search       the k best rows of each query       store        model files
+data         sources, features, datasets.py      compute      threads and kernels
+progress.py  log_loss.py  errors.py
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Exit codes: 0 done, 1 failed (one line on stderr says why), 2 bad usage. With --json a verb prints exactly one JSON
 object on stdout. Nothing heavy is imported until a verb runs, so that `--help` answers at once.
+
+verbs        fit (and compare)  predict  evaluate  neighbors  info  data  bench
+what they share   options (of reading)  models (by name)  model_rows (DATA for a model)  output  summary  progress
 """
 
 from __future__ import annotations

@@ -1,1 +1,6 @@
-"""Where the work runs: threads, compiled kernels (and, one file each, GPU and cluster)."""
+"""Where the work runs.
+
+threads.py   the one worker pool, BLAS held to one thread inside
+lapack.py    symmetric routines that let go of the GIL
+kernels/     every numba function, a file a theme
+"""

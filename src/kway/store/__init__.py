@@ -8,7 +8,7 @@ verify(path)              reads every byte and compares with the digest written 
 files.py      paths: plain files only, links followed   values.py  parameters <-> JSON
 container.py  the file: header, digests, tensors        arrays.py  strings <-> tensors
 schema.py     what a declaration is, and its check      schemas/   what every class keeps, declared
-embeds.py     embedding models that a file may name
+facts.py      checks of single values                 embeds.py  embedding models that a file may name
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ _PARTS = {  # room -> name -> module of the room
     },
     "kway.linear": {
         "LBFGS": "solvers.lbfgs",
+        "Newton": "solvers.newton.newton",
         "Proximal": "solvers.proximal",
         "Dual": "solvers.svm.dual",
         "GradientDescent": "solvers.gradient_descent",

@@ -1,1 +1,9 @@
-"""Every numba function, a file a theme, so that an edit recompiles one theme. Kernels trust their input."""
+"""Every numba function, a file a theme, so that an edit recompiles one theme. Kernels trust their input.
+
+how they are made   jit (njit as kway uses it)  lanes (what this CPU can do)  assembler (LLVM's terms)
+linear models       losses  hinge  fused  product_tiles  csr  sgd  coordinate  dual  one_vs_all  hinge_newton
+exact search        distances  topk  sketch  tile_l1  tile_l2  sweep  warm  refine  sparse
+landmarks, hashes   cells  buckets
+votes               votes  every_k  exemplars
+texts               ngrams
+"""

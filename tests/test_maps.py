@@ -1,0 +1,25 @@
+"""Every folder's docstring is a map: whoever adds a module says there what it is."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import kway
+
+ROOT = Path(kway.__file__).parent
+FOLDERS = sorted(init.parent for init in ROOT.rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT.parent)))
+def test_every_module_is_on_the_map_of_its_folder(folder):
+    said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    modules = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("__")}
+    rooms = {path.parent.name for path in folder.glob("*/__init__.py") if path.parent.name != "benchmarks"}
+    assert not {name for name in modules | rooms if name not in said}
+
+
+def test_every_room_is_in_the_picture_of_the_design_page():
+    page = (ROOT.parents[1] / "docs" / "design.md").read_text()
+    rooms = {str(folder.relative_to(ROOT)) for folder in FOLDERS if folder != ROOT}
+    assert not {room for room in rooms if f"`{room}`" not in page and f">{room}<" not in page}
