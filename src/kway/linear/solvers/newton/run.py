@@ -15,7 +15,7 @@ from kway.linear.solvers.preconditioners.factors import centred
 
 Floats = NDArray[np.float64]
 FLOOR = 1e-6  # of the objective at zero: what tol is relative to at least
-WIDEST, NARROWER, NARROWEST = 0.3, 4.0, 1e-12
+WIDEST, NARROWER, NARROWEST = 0.3, 8.0, 1e-12
 WARM = 5e-3  # width to begin with where theta already says something
 NEAR = 1e-5  # relative excess of F_e at which e may shrink
 EXACT = 1e-14  # relative excess that is not worth a step
