@@ -178,10 +178,15 @@ class CentroidClassifier(Classifier):
 
 
 def _spread(X: Any, means: NDArray, place: NDArray[np.int64], w: NDArray) -> float:
-    """Weighted sum of the squared distances of rows (n, d) to the means (c, d) of their classes."""
+    """Weighted sum of the squared distances of rows (n, d) to the means (c, d) of their classes.
+
+    Sparse rows stay sparse: sum w |x|^2 - sum W_c |m_c|^2, as the means are those of these very rows.
+    """
+    if sp.issparse(X):
+        squares = np.asarray(X.multiply(X).sum(axis=1), np.float64).ravel()
+        return max(0.0, float(w @ squares - np.bincount(place, w) @ np.einsum("ij,ij->i", means, means)))
     total = 0.0
     for part in spans(X.shape[0], 4096):
-        rows = X[part].toarray() if sp.issparse(X) else X[part]
-        gap = rows - means[place[part]]
+        gap = X[part] - means[place[part]]
         total += float(w[part] @ np.einsum("ij,ij->i", gap, gap))
     return total

@@ -36,6 +36,7 @@ FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run firs
 COLD = 2.0  # a fit from nothing against one from the alpha before it
 PROBED = 500  # rows that are asked first where all might take too long,
 PROBED_NEIGHBORS = (1, 5, 15)  # with so many voters
+UNTUNED = 0.01  # accuracy that the best number of voters may have above these
 HOPELESS = 0.03  # accuracy below the leader's on the first fold, beyond the noise, at which a family is not run further
 LONG_SEARCH = 1e11  # values compared with values from which that may be
 
@@ -169,8 +170,8 @@ class NeighborsFamily:
         if clock.up((time.perf_counter() - begun) / len(PROBED_NEIGHBORS) * len(data.codes) / len(asked)):
             return np.full(len(settings), np.nan)
         best, lead = float(np.nanmax(hint)), float(data.kept.get("lead", 0.0))
-        noise = 3 * np.sqrt(max(best * (1 - best), 1 / len(asked)) / len(asked))
-        return hint if best + noise + HOPELESS < lead else None
+        noise = 2 * np.sqrt(max(best * (1 - best), 1 / len(asked)) / len(asked))
+        return hint if best + noise + UNTUNED < lead else None
 
     def idle(self, data: FoldedRows) -> str:
         """Where metrics agree on who is near one is enough, and L1 says little of sparse rows."""
