@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {  # public name -> the module it lives in; a module's own name stands for the module
     "CentroidClassifier": "kway.neighbors",
