@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.kernels.topk import merge
+from kway.search.bit_scan import BitScan, bit_scan
 from kway.search.blocks import BlockScan, block_scan
 from kway.search.certified.angles import Angles
 from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, MANHATTAN
@@ -27,22 +28,29 @@ from kway.search.index import Neighbors
 from kway.search.live import LiveIndex, Recipe
 from kway.search.metrics import Metric
 from kway.search.stores.base import Store
+from kway.search.stores.bits import Bits
 from kway.search.stores.kept import KeptRows
 
 TAIL = 0.2  # share of added rows at which building again pays
 BOUNDED = (EUCLIDEAN, MANHATTAN, COSINE)  # distances whose bounds may spare rows
+Scan = BlockScan | BitScan
 MOST_DEAD = 64  # removed rows that a search may ask for in vain
 
 
 @dataclass(frozen=True)
 class Flat(Recipe):
-    """Exact search over all rows; `store=Int8()` scans bytes."""
+    """Exact search over all rows; `store=Int8()` scans bytes, `store=Bits(1)` bits, whose answers are approximate."""
 
     store: Store | None = None
 
     name = "flat"
     distances = DISTANCES
     sparse = True
+
+    @property
+    def exact(self) -> bool:
+        """Whether answers are those of brute force over the rows given: codes alone, and bits, may lose a neighbour."""
+        return self.store is None or self.store.exact
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
         """Refuse what cannot be searched: sparse rows under a metric that is no product, codes that lose equality."""
@@ -51,12 +59,12 @@ class Flat(Recipe):
             self.store.check(metric.distance, sparse)
 
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> FlatIndex:
-        return FlatIndex(self, metric, ids, KeptRows.of(rows, self.store), n_jobs)
+        return FlatIndex(self, metric, ids, KeptRows.of(rows, self.store, metric.distance), n_jobs)
 
     def _revive(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
     ) -> FlatIndex:
-        return FlatIndex(self, metric, ids, KeptRows.from_arrays(rows, self.store, arrays))
+        return FlatIndex(self, metric, ids, KeptRows.from_arrays(rows, self.store, metric.distance, arrays))
 
 
 class FlatIndex(LiveIndex):
@@ -67,8 +75,8 @@ class FlatIndex(LiveIndex):
     def __init__(self, recipe: Flat, metric: Metric, ids: Ids, kept: KeptRows, n_jobs: int | None = None) -> None:
         super().__init__(recipe, metric, ids, kept.shape[1])
         self._n_jobs = n_jobs  # of building, also of building again
-        self._main = block_scan(kept, metric.distance)
-        self._tail: BlockScan | None = None
+        self._main = self._scan_of(kept)
+        self._tail: Scan | None = None
         self._dead = np.empty(0, dtype=np.int64)  # removed positions of the main scan, sorted
         self._stale = False
         self._certify()
@@ -84,6 +92,10 @@ class FlatIndex(LiveIndex):
         """The rows (n_rows, d) in the order of their positions: an array, CSR, or Codes where only these are kept."""
         self._settle()
         return self._main.kept.best
+
+    def _scan_of(self, kept: KeptRows) -> Scan:
+        store, distance = self.recipe.store, self.metric.distance
+        return bit_scan(kept, distance, store.z) if isinstance(store, Bits) else block_scan(kept, distance)
 
     def _certify(self) -> None:
         self._certified, self.why_ = _certified(self._main, self.metric, self._n_jobs)
@@ -118,7 +130,7 @@ class FlatIndex(LiveIndex):
     def _append(self, rows: Any) -> None:
         more = self._main.kept.like(rows)
         kept = more if self._tail is None else self._tail.kept.join(more)
-        self._tail = block_scan(kept, self.metric.distance)
+        self._tail = self._scan_of(kept)
         self._stale |= len(kept) > TAIL * len(self._main.kept)
 
     def _drop(self, positions: NDArray[np.int64]) -> None:
@@ -128,7 +140,7 @@ class FlatIndex(LiveIndex):
         self._dead = np.union1d(self._dead, main)
         if len(tail) and self._tail is not None:
             left = self._tail.kept.drop(tail)
-            self._tail = block_scan(left, self.metric.distance) if len(left) else None
+            self._tail = self._scan_of(left) if len(left) else None
         if self._certified is None or len(self._dead) > MOST_DEAD:
             self._stale = True
 
@@ -143,7 +155,7 @@ class FlatIndex(LiveIndex):
         if self._tail is not None:
             kept = kept.join(self._tail.kept)
         self._dead, self._tail = self._dead[:0], None
-        self._main = block_scan(kept, self.metric.distance)
+        self._main = self._scan_of(kept)
         self._certify()
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
@@ -151,9 +163,12 @@ class FlatIndex(LiveIndex):
         return {}, self._main.kept.arrays()
 
 
-def _certified(main: BlockScan, metric: Metric, n_jobs: int | None) -> tuple[Any, str]:
+def _certified(main: Scan, metric: Metric, n_jobs: int | None) -> tuple[Any, str]:
     """The certified engine over the scanned rows, where it pays, and why this way was chosen."""
     kept = main.kept
+    if isinstance(main, BitScan):
+        lost = "full rows measured" if kept.full is not None else "only codes kept"
+        return None, f"flat over codes of {main.codes.frame.bits} bits a column, approximate: {lost}"
     if kept.codes is not None:
         exact = "approximate: only codes kept" if kept.full is None else "exact: codes are scanned, full rows measured"
         return None, f"flat over int8 codes, {exact}"
