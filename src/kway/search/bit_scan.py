@@ -47,10 +47,6 @@ class BitQueries(NamedTuple):
         base = norms**2 if distance.shifts else (0.0 if distance.signed else 1.0) - placed @ centre
         return BitQueries(words, turned, turned.sum(axis=1), norms, base)
 
-    def part(self, where: slice) -> BitQueries:
-        """Those of some queries."""
-        return BitQueries(*(array[where] for array in self))
-
 
 @dataclass(frozen=True)
 class BitScan:

@@ -11,6 +11,7 @@ are so many that building again pays.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.kernels.topk import merge
+from kway.errors import CombinationError
 from kway.search.bit_scan import BitScan, bit_scan
 from kway.search.blocks import BlockScan, block_scan
 from kway.search.certified.angles import Angles
@@ -26,7 +28,7 @@ from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
 from kway.search.live import LiveIndex, Recipe
-from kway.search.metrics import Metric
+from kway.search.metrics import Metric, pick_metric
 from kway.search.stores.base import Store
 from kway.search.stores.bits import Bits
 from kway.search.stores.kept import KeptRows
@@ -57,6 +59,29 @@ class Flat(Recipe):
         super().check(metric, sparse)
         if self.store is not None:
             self.store.check(metric.distance, sparse)
+
+    def build_blocks(
+        self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None
+    ) -> FlatIndex:
+        """The live index over rows that come in blocks and are never all in memory; needs `store=Bits(rerank=False)`.
+
+        blocks: an array (n, d), perhaps a memory map (with it full rows can be kept too: `rerank=True`), a folder of
+        .npy files, or an iterable of arrays (m, d). Ids are the positions. With a `folder`, finished parts are kept in
+        it, and a build that was killed goes on behind the last of them.
+        """
+        from kway.search.streams import code_blocks
+
+        store, picked = self.store, pick_metric(metric)
+        self.check(picked)
+        mapped = blocks if isinstance(blocks, np.ndarray) and blocks.dtype in (np.float32, np.float64) else None
+        if not isinstance(store, Bits) or (store.rerank and mapped is None):
+            raise CombinationError(
+                f"{self} cannot be built of blocks, which are let go of; use store=Bits(1, rerank=False), or give the "
+                "rows as one array of floats (a memory map), or build(rows)"
+            )
+        codes = code_blocks(blocks, store, picked, folder)
+        kept = KeptRows(mapped if store.rerank else None, codes)
+        return FlatIndex(self, picked, Ids.of(len(codes), None), kept)
 
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> FlatIndex:
         return FlatIndex(self, metric, ids, KeptRows.of(rows, self.store, metric.distance), n_jobs)

@@ -230,8 +230,8 @@ def joined(parts: Sequence[BitRows]) -> BitRows:
     """All parts, made by one frame, one after another."""
     widest = np.max([part.widest for part in parts], axis=0)
     head = np.concatenate([part.head for part in parts], axis=1)
-    others = (np.concatenate([getattr(part, key) for part in parts]) for key in ("rest", "factor", "half"))
-    return BitRows(parts[0].frame, *map(frozen, (head, *others, widest)))
+    rest, factor, half = (np.concatenate([getattr(part, key) for part in parts]) for key in ("rest", "factor", "half"))
+    return BitRows(parts[0].frame, frozen(head), frozen(rest), frozen(factor), frozen(half), frozen(widest))
 
 
 def _parts(rows: NDArray) -> list[slice]:
