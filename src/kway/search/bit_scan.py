@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
-from kway.compute.kernels.bit_scan import BLOCK, WIDEST, scan_bits
+from kway.compute.kernels.bit_scan import BLOCK, WIDEST, enough, first_filter, scan_bits
 from kway.compute.kernels.bits import sign_words
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY, merge
@@ -23,6 +24,9 @@ from kway.search.heaps import Heaps, empty_heaps
 from kway.search.stores.bits import BitFrame, BitRows
 from kway.search.stores.kept import KeptRows
 
+SHARE = 1 / 256  # of the rows that a first filter should let pass: their estimates then cost less than the filter
+CROWD = 32  # times k that it must let pass
+MOST_SHARE = 0.05  # beyond which it would spare too little
 BATCH = 64  # queries that share a pass: their turned coordinates stay in the second cache
 
 
@@ -46,6 +50,19 @@ class BitQueries(NamedTuple):
         norms = np.sqrt(squares(turned))
         base = norms**2 if distance.shifts else (0.0 if distance.signed else 1.0) - placed @ centre
         return BitQueries(words, turned, turned.sum(axis=1), norms, base)
+
+    def take(self, which: NDArray[np.int64]) -> BitQueries:
+        """Some of the queries."""
+        words, turned, totals, norms, base = (array[which] for array in self)
+        return BitQueries(words, turned, totals, norms, base)
+
+
+class _Filter(NamedTuple):
+    """Rows that differ in at most mosts (q,) bits of the first widths (q,) words; only these, or only the others."""
+
+    only: bool
+    widths: NDArray[np.int64]
+    mosts: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -86,13 +103,39 @@ class BitScan:
         return measured
 
     def _batch(self, exact: NDArray[np.float64], heaps: Heaps, first: int, n_jobs: int | None) -> int:
-        asked, lanes = BitQueries.of(exact, self.codes.frame), self._lanes(n_jobs)
+        """A first filter that few rows pass; where the k-th of these does not rule out the others, all others too."""
+        asked, q, k = BitQueries.of(exact, self.codes.frame), len(exact), heaps.ids.shape[1]
+        widths, mosts = np.zeros(q, dtype=np.int64), np.full(q, -1)
+        share = max(SHARE, CROWD * k / len(self.kept))
+        if share > MOST_SHARE:
+            return self._offer(exact, asked, heaps, _Filter(False, widths, mosts), first, n_jobs)
+        first_filter(self.codes.head, asked.words, float(-ndtri(share)), widths, mosts)
+        found = empty_heaps(q, k)
+        measured = self._offer(exact, asked, found, _Filter(True, widths, mosts), first, n_jobs)
+        merge(*heaps, *found)
+        done, lengths = np.empty(q, dtype=bool), self.lengths
+        enough(
+            self.distance.shifts, self.z, heaps.distances[:, 0].copy(), asked.base, asked.norms, lengths[:, 0].min(),
+            lengths[:, 1].max(), widths, mosts, done,
+        )  # fmt: skip
+        left = np.flatnonzero(~done)
+        if len(left):
+            rest, own = _Filter(False, widths[left], mosts[left]), Heaps(heaps.distances[left], heaps.ids[left])
+            measured += self._offer(frozen(exact[left]), asked.take(left), own, rest, first, n_jobs)
+            heaps.distances[left], heaps.ids[left] = own
+        return measured
+
+    def _offer(
+        self, exact: NDArray[np.float64], asked: BitQueries, heaps: Heaps, which: _Filter, first: int, n_jobs: int | None
+    ) -> int:  # fmt: skip
+        """Rows that the filter lets pass, on all threads; none beyond the k-th so far."""
+        bounds = heaps.distances[:, 0].copy()
 
         def work(rows: slice) -> tuple[Heaps, int]:
             own = empty_heaps(len(exact), heaps.ids.shape[1])
-            return own, self._lane(exact, asked, own, rows, first)
+            return own, self._lane(exact, asked, own, rows, first, which, bounds)
 
-        done = pmap(work, lanes, n_jobs)
+        done = pmap(work, self._lanes(n_jobs), n_jobs)
         for own, _ in done:
             merge(*heaps, *own)
         return sum(measured for _, measured in done)
@@ -102,7 +145,10 @@ class BitScan:
         blocks = -(-len(self.kept) // BLOCK)
         return spans(len(self.kept), BLOCK * -(-blocks // workers(n_jobs)))
 
-    def _lane(self, exact: NDArray[np.float64], asked: BitQueries, heaps: Heaps, rows: slice, first: int) -> int:
+    def _lane(
+        self, exact: NDArray[np.float64], asked: BitQueries, heaps: Heaps, rows: slice, first: int, which: _Filter,
+        bounds: NDArray[np.float64],
+    ) -> int:  # fmt: skip
         codes, full = self.codes, self.kept.full
         measured = frozen(np.empty((0, exact.shape[1]), dtype=np.float32) if full is None else full)
         bar = self.z * float(codes.widest[0]) if full is not None else 0.0
@@ -110,7 +156,7 @@ class BitScan:
         counts = scan_bits(
             self.distance.code, self.distance.shifts, least, codes.frame.bits, self.z, bar, codes.head, codes.rest,
             codes.factor, codes.frame.unit, codes.half, self.lengths, *asked, exact, measured, rows.start, rows.stop,
-            first, np.empty((WIDEST, 32), dtype=np.uint64), *heaps,
+            first, *which, bounds, np.empty((WIDEST, 32), dtype=np.uint64), *heaps,
         )  # fmt: skip
         return int(counts[0] if full is None else counts[1])
 

@@ -138,6 +138,10 @@ class FlatIndex(LiveIndex):
             return found
         return Neighbors(found.ids - np.searchsorted(self._dead, found.ids), found.distances)
 
+    def _asked(self, queries: Any, k: int) -> int:
+        """No more than k of bits, which settle no ties: one more may lie far beyond, and cost most of the search."""
+        return min(k, self.n_rows) if isinstance(self._main, BitScan) else super()._asked(queries, k)
+
     def _search_main(self, queries: Any, k: int, heaps: Heaps, n_jobs: int | None) -> float:
         """Offer the rows of the main scan to the heaps; rows measured in full."""
         if self._certified is None or not self._certified.pays(k):

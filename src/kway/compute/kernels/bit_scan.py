@@ -7,6 +7,9 @@
 A row can enter the k best only if its true key is below that of the k-th, which asks for a cosine to q that depends on
 its length alone; `most_bits` says how many bits may then differ. The width w = 1..P words is the one of least cost,
 w + COST * (share that passes), the share from the mean and spread of H over a sample of the rows at hand.
+
+The k-th distance is known only at the end, and no row need come near it before. So a first filter passes a small share
+of the rows whatever they are; if what it found shows that nobody outside could enter (`enough`), that was the search.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ BLOCK = 2048  # rows that all queries see while they lie in the first cache: 16 
 COST = 100.0  # what an estimate costs, in words of the filter: a line that is not in the cache
 SAMPLE = 256  # rows whose bits tell how sharp a width is
 WIDEST = 4  # words of the filter
+FIRST = 3  # words of the first one: 192 bits tell a cosine of 0.6 from none at all
 
 _ROWS = ir.VectorType(I64, 8)
 _FLOATS = ir.VectorType(F32, 16)
@@ -181,36 +185,61 @@ def distance_of(squared, key, base, least):
 
 
 @kernel
+def first_filter(head, words, share, widths, mosts):
+    """A filter of FIRST words for each query, widths and mosts (q,), that lets about this share of the rows pass."""
+    planes = len(head)
+    means, spreads = np.empty(planes), np.empty(planes)
+    width = min(planes, FIRST)
+    for i in range(len(words)):
+        _moments(head, 0, head.shape[1], words[i], means, spreads)
+        widths[i] = width
+        mosts[i] = np.int64(means[width - 1] - share * spreads[width - 1])
+
+
+@kernel
+def enough(squared, z, worst, base, norms, shortest, longest, widths, mosts, out):
+    """out (q,): whether the filters passed whoever could be nearer than the k-th found, at distance worst (q,)."""
+    for i in range(len(worst)):
+        limit = key_of(squared, worst[i], base[i])
+        out[i] = False
+        if limit < EMPTY:
+            cosine = least_cosine(squared, limit, norms[i], shortest, longest)
+            out[i] = most_bits(cosine, 64.0 * widths[i], z) < mosts[i] + 1
+
+
+@kernel
 def scan_bits(
     code, squared, least, bits, z, bar, head, rest, factor, unit, half, spans, words, turned, totals, norms, base,
-    queries, rows, start, stop, first, room, distances, ids,
+    queries, rows, start, stop, first, only, widths, mosts, bounds, room, distances, ids,
 ):  # fmt: skip
     """Offer rows start..stop, called first + row, to the heaps distances, ids (q, k); rows estimated and measured.
 
     factor (n,) times unit are the f; half (n,) or (0,) where all lengths are 1; spans (blocks, 2): the least and the
     largest length of each BLOCK rows; words (q, W), turned (q, D), totals, norms and base (q,) are those of the
     queries; rows (n, d) or (0, d): the full ones, measured against queries (q, d) float64 where they are kept.
+    Only rows that pass the filter of widths and mosts (q,) are offered, or, `only` being false, only those that do
+    not. Nothing beyond the distances bounds (q,) is wanted.
     """
     planes = len(head)
     counts = np.zeros(2, np.int64)
-    means, spreads, held = (
-        np.empty((len(words), planes)),
-        np.empty((len(words), planes)),
-        np.empty(bits * words.shape[1], np.uint64),
-    )
+    means, spreads = np.empty((len(words), planes)), np.empty((len(words), planes))
+    held = np.empty(bits * words.shape[1], np.uint64)
     for i in range(len(words)):
         _moments(head, start, stop, words[i], means[i], spreads[i])
     for low in range(start, stop, BLOCK):
-        high = min(stop, low + BLOCK)
+        high, short, long = min(stop, low + BLOCK), spans[low // BLOCK, 0], spans[low // BLOCK, 1]
         for i in range(len(words)):
-            limit = key_of(squared, distances[i, 0], base[i])
-            cosine = -1.0
+            limit, cosine = key_of(squared, min(bounds[i], distances[i, 0]), base[i]), -1.0
             if limit < EMPTY:
-                cosine = least_cosine(squared, limit, norms[i], spans[low // BLOCK, 0], spans[low // BLOCK, 1])
-            width = _best_width(cosine, z, means[i], spreads[i])
+                cosine = least_cosine(squared, limit, norms[i], short, long)
+            width = widths[i] if only else _best_width(cosine, z, means[i], spreads[i])
             most = np.int64(most_bits(cosine, 64.0 * width, z))
+            if only:
+                most = min(most, mosts[i])
             for row in range(low, high, 32):
                 near = _near(head, row, min(high, row + 32), words[i], width, most, room)
+                if near and not only and mosts[i] >= 0:
+                    near &= ~_near(head, row, min(high, row + 32), words[i], widths[i], mosts[i], room)
                 while near:
                     r = row + ctz(near)
                     near &= near - np.uint64(1)
@@ -227,7 +256,7 @@ def scan_bits(
                     else:
                         value = distance_of(squared, key, base[i], least)
                     if push(distances[i], ids[i], value, np.int64(first + r)):
-                        limit = key_of(squared, distances[i, 0], base[i])
+                        limit = key_of(squared, min(bounds[i], distances[i, 0]), base[i])
     return counts
 
 
