@@ -40,12 +40,24 @@ class Limit(NamedTuple):
 
 
 _limit: Limit | None = None
+_classes: int | None = None
 
 
 def limit(most: Limit | None) -> None:
     """From here on every set is cut to `most` (None: not at all), which a quick run asks for."""
     global _limit
     _limit = most
+
+
+def limit_classes(most: int | None) -> None:
+    """From here on the jobs of many classes have so many (None: their own number)."""
+    global _classes
+    _classes = most
+
+
+def classes() -> int | None:
+    """What `limit_classes` said."""
+    return _classes
 
 
 def limited() -> bool:

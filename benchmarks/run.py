@@ -38,10 +38,11 @@ JOBS = {
     "T9": "memory.t9",
     "T10": "curves.t10",
     "T11": "whole.t11",
+    "C1": "codes.c1",
     "frontier": "frontier.frontier",
     "JOB": "main_job.main_job",
 }
-BY_NAME_ONLY = ("JOB",)  # an hour, and a page of its own: measured only when named, as is the ladder
+BY_NAME_ONLY = ("JOB", "C1")  # an hour or gigabytes: measured only when named, as is the ladder
 CHECKOUT = Path(__file__).parents[1]
 RESULTS = records.FOLDER if (CHECKOUT / "pyproject.toml").is_file() else None  # an installed package is not written to
 QUICK = datasets.Limit(rows=1500, queries=500)
@@ -54,6 +55,7 @@ class Plan:
     rounds: int = 5
     quick: bool = False
     memory: bool = True  # a second pass, each contestant in a process of its own
+    classes: int | None = None  # of C1, where not all
 
 
 def job(target: str) -> Callable[[int, bool], list[Row]]:
@@ -67,6 +69,7 @@ def measure(target: str, plan: Plan) -> dict[str, Any]:
     start = time.perf_counter()
     record: dict[str, Any] = {"target": target, "quick": plan.quick, "machine": machine.facts(), "rows": []}
     datasets.limit(QUICK if plan.quick else None)
+    datasets.limit_classes(plan.classes)
     try:
         with tempfile.TemporaryDirectory() as folder:
             record |= _passes(target, plan, Path(folder))

@@ -100,9 +100,12 @@ def bar(what: str, of: int, transient: bool = False) -> Iterator[Callable[[int, 
         yield lambda done, note: watcher(News(f"{what}, {note}" if note else what, done, of))
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=transient) as screen:
         task = screen.add_task(what, total=of, note="")
         yield lambda done, note: screen.update(task, completed=done, note=note)

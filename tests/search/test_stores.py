@@ -3,6 +3,7 @@ import pytest
 
 from kway.errors import CombinationError
 from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, HAMMING, MANHATTAN
+from kway.search.stores.bits import Bits
 from kway.search.stores.int8 import Int8
 from kway.search.stores.kept import KeptRows, store_from
 
@@ -13,35 +14,35 @@ def rows(n=200, d=9):
 
 
 def test_codes_are_within_half_a_step():
-    kept = Int8().encode(rows())
+    kept = Int8().encode(rows(), EUCLIDEAN)
     assert kept.codes.dtype == np.int8
     assert (np.abs(kept[:] - rows()) <= 0.5001 * kept.scale[:, None] + 1e-6).all()
     np.testing.assert_allclose(kept[np.array([3, 1])], kept[:][[3, 1]])
 
 
 def test_errors_are_the_norms_of_what_is_lost():
-    kept = Int8().encode(rows())
+    kept = Int8().encode(rows(), EUCLIDEAN)
     gaps = rows() - kept[:]
     np.testing.assert_allclose(kept.errors(rows(), EUCLIDEAN), np.linalg.norm(gaps, axis=1))
     np.testing.assert_allclose(kept.errors(rows(), MANHATTAN), np.abs(gaps).sum(axis=1))
 
 
 def test_append_take_and_restore():
-    kept = Int8().encode(rows()[:150])
+    kept = Int8().encode(rows()[:150], EUCLIDEAN)
     both = kept.join(kept.like(rows()[150:]))
     assert both.shape == (200, 9)
     np.testing.assert_array_equal(both.take(np.array([160, 2])).codes, both.codes[[160, 2]])
-    np.testing.assert_array_equal(Int8().restore(both.arrays())[:], both[:])
+    np.testing.assert_array_equal(Int8().restore(both.arrays(), EUCLIDEAN)[:], both[:])
 
 
 def test_equal_rows_lose_nothing():
-    kept = Int8().encode(np.full((4, 3), 2.5))
+    kept = Int8().encode(np.full((4, 3), 2.5), EUCLIDEAN)
     np.testing.assert_array_equal(kept[:], 2.5)
 
 
 def test_errors_under_cosine_are_of_unit_rows():
     given = rows()
-    kept = Int8().encode(given)
+    kept = Int8().encode(given, COSINE)
     u, v = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (given, kept[:].astype(float)))
     np.testing.assert_allclose(kept.errors(given, COSINE), np.linalg.norm(u - v, axis=1))
 
@@ -61,7 +62,7 @@ def test_what_cannot_be_coded_is_refused(distance):
 @pytest.mark.parametrize("store", [None, Int8(), Int8(rerank=False)], ids=str)
 def test_kept_rows_join_drop_and_come_back(store):
     given = rows().astype(np.float32)
-    kept = KeptRows.of(given[:150], store)
+    kept = KeptRows.of(given[:150], store, EUCLIDEAN)
     both = kept.join(kept.like(given[150:])).drop(np.array([0, 199])).take(np.arange(198)[::-1])
     expected = given[1:199][::-1]
     if store is None or store.rerank:
@@ -69,12 +70,12 @@ def test_kept_rows_join_drop_and_come_back(store):
     else:
         assert np.abs(both.best[:] - expected).max() < 0.3
     arrays = both.arrays()
-    again = KeptRows.from_arrays(arrays.get("rows"), store, arrays)
+    again = KeptRows.from_arrays(arrays.get("rows"), store, EUCLIDEAN, arrays)
     np.testing.assert_array_equal(again.scanned[:], both.scanned[:])
     assert again.nbytes == both.nbytes
 
 
 def test_stores_by_their_facts():
-    for store in (Int8(), Int8(rerank=False)):
+    for store in (Int8(), Int8(rerank=False), Bits(2, rerank=False), Bits(miss=0.01)):
         assert store_from(store.facts()) == store
     assert store_from({"rerank": False}) == Int8(rerank=False)  # as 0.1.0 wrote it

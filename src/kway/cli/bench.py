@@ -29,6 +29,7 @@ def bench(
     memory: Annotated[
         bool, typer.Option("--memory/--no-memory", help="Also the peak memory, each contestant in its own process.")
     ] = True,
+    classes: Annotated[int | None, typer.Option("--classes", min=1, help="Classes of C1, where not all.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results.", metavar="FOLDER")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -45,7 +46,7 @@ def bench(
     if not real and not json:
         say("KWAY_DATA is not set: embedded and synthetic data stand in.")
     folder = out or (run.RESULTS if real and not quick else None)
-    plan = run.Plan(rounds, quick, memory)
+    plan = run.Plan(rounds, quick, memory, classes)
     measured = run.run(wanted, plan, folder, tell=(lambda _: None) if json else _show)
     if json:
         emit_json({"results": measured})

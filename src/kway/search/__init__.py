@@ -3,10 +3,11 @@
 what an index is    index.py (Index, the order of answers)  live.py (Recipe, LiveIndex)  ids.py  ties.py  rows.py
 what near means     distances.py (what the engine computes, and in which space)  metrics.py (units, similarity)
 recipes             flat.py  landmarks.py  kdtree.py  lsh.py; auto.py picks one
-scanning            blocks.py (all rows; `top_products`)  heaps.py (the k best so far)  proof.py (what a tree found)
+scanning            blocks.py (all rows; `top_products`)  bit_scan.py (codes)  heaps.py (the k best)  proof.py (trees)
+streams.py          codes of rows that come in blocks
 landmark cells      kmeans.py  projection.py (short rows)  cell_table.py (rows)  cell_groups.py (queries)
 certified/          exact search that proves most rows too far without looking at them
-stores/             how rows are kept: full, as bytes (Int8), or both
+stores/             how rows are kept: full, as bytes (Int8), as bits (Bits), or both
 pairwise.py         all distances between two sets of rows
 """
 
@@ -16,6 +17,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _HOME = {
+    "Bits": "stores.bits",
     "Flat": "flat",
     "Gaussian": "metrics",
     "Haversine": "metrics",
@@ -42,6 +44,7 @@ __all__ = [
     "INDEXES",
     "LSH",
     "METRICS",
+    "Bits",
     "Flat",
     "Gaussian",
     "Haversine",
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
     from kway.search.live import Recipe
     from kway.search.lsh import LSH
     from kway.search.metrics import METRICS, Gaussian, Haversine, Laplacian, Metric, pick_metric
+    from kway.search.stores.bits import Bits
     from kway.search.stores.int8 import Int8
 
 

@@ -139,7 +139,7 @@ def block_scan(rows: Matrix | KeptRows, distance: Distance, store: Store | None 
 
     With codes and full rows at hand, `blur` lets pass whoever the codes' error cannot rule out.
     """
-    kept = rows if isinstance(rows, KeptRows) else KeptRows.of(rows, store)
+    kept = rows if isinstance(rows, KeptRows) else KeptRows.of(rows, store, distance)
     if isinstance(kept.full, np.ndarray):
         kept = KeptRows(frozen(kept.full), kept.codes)
     scanned, (n, d) = kept.scanned, kept.shape

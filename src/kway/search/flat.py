@@ -11,6 +11,7 @@ are so many that building again pays.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.kernels.topk import merge
+from kway.errors import CombinationError
+from kway.search.bit_scan import BitScan, bit_scan
 from kway.search.blocks import BlockScan, block_scan
 from kway.search.certified.angles import Angles
 from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, MANHATTAN
@@ -25,18 +28,20 @@ from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
 from kway.search.live import LiveIndex, Recipe
-from kway.search.metrics import Metric
+from kway.search.metrics import Metric, pick_metric
 from kway.search.stores.base import Store
+from kway.search.stores.bits import Bits
 from kway.search.stores.kept import KeptRows
 
 TAIL = 0.2  # share of added rows at which building again pays
 BOUNDED = (EUCLIDEAN, MANHATTAN, COSINE)  # distances whose bounds may spare rows
+Scan = BlockScan | BitScan
 MOST_DEAD = 64  # removed rows that a search may ask for in vain
 
 
 @dataclass(frozen=True)
 class Flat(Recipe):
-    """Exact search over all rows; `store=Int8()` scans bytes."""
+    """Exact search over all rows; `store=Int8()` scans bytes, `store=Bits(1)` bits, whose answers are approximate."""
 
     store: Store | None = None
 
@@ -44,19 +49,47 @@ class Flat(Recipe):
     distances = DISTANCES
     sparse = True
 
+    @property
+    def exact(self) -> bool:
+        """Whether answers are those of brute force over the rows given: codes alone, and bits, may lose a neighbour."""
+        return self.store is None or self.store.exact
+
     def check(self, metric: Metric, sparse: bool = False) -> None:
         """Refuse what cannot be searched: sparse rows under a metric that is no product, codes that lose equality."""
         super().check(metric, sparse)
         if self.store is not None:
             self.store.check(metric.distance, sparse)
 
+    def build_blocks(
+        self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None
+    ) -> FlatIndex:
+        """The live index over rows that come in blocks and are never all in memory; needs `store=Bits(rerank=False)`.
+
+        blocks: an array (n, d), perhaps a memory map (with it full rows can be kept too: `rerank=True`), a folder of
+        .npy files, or an iterable of arrays (m, d). Ids are the positions. With a `folder`, finished parts are kept in
+        it, and a build that was killed goes on behind the last of them.
+        """
+        from kway.search.streams import code_blocks
+
+        store, picked = self.store, pick_metric(metric)
+        self.check(picked)
+        mapped = blocks if isinstance(blocks, np.ndarray) and blocks.dtype in (np.float32, np.float64) else None
+        if not isinstance(store, Bits) or (store.rerank and mapped is None):
+            raise CombinationError(
+                f"{self} cannot be built of blocks, which are let go of; use store=Bits(1, rerank=False), or give the "
+                "rows as one array of floats (a memory map), or build(rows)"
+            )
+        codes = code_blocks(blocks, store, picked, folder)
+        kept = KeptRows(mapped if store.rerank else None, codes)
+        return FlatIndex(self, picked, Ids.of(len(codes), None), kept)
+
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> FlatIndex:
-        return FlatIndex(self, metric, ids, KeptRows.of(rows, self.store), n_jobs)
+        return FlatIndex(self, metric, ids, KeptRows.of(rows, self.store, metric.distance), n_jobs)
 
     def _revive(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
     ) -> FlatIndex:
-        return FlatIndex(self, metric, ids, KeptRows.from_arrays(rows, self.store, arrays))
+        return FlatIndex(self, metric, ids, KeptRows.from_arrays(rows, self.store, metric.distance, arrays))
 
 
 class FlatIndex(LiveIndex):
@@ -67,8 +100,8 @@ class FlatIndex(LiveIndex):
     def __init__(self, recipe: Flat, metric: Metric, ids: Ids, kept: KeptRows, n_jobs: int | None = None) -> None:
         super().__init__(recipe, metric, ids, kept.shape[1])
         self._n_jobs = n_jobs  # of building, also of building again
-        self._main = block_scan(kept, metric.distance)
-        self._tail: BlockScan | None = None
+        self._main = self._scan_of(kept)
+        self._tail: Scan | None = None
         self._dead = np.empty(0, dtype=np.int64)  # removed positions of the main scan, sorted
         self._stale = False
         self._certify()
@@ -85,6 +118,10 @@ class FlatIndex(LiveIndex):
         self._settle()
         return self._main.kept.best
 
+    def _scan_of(self, kept: KeptRows) -> Scan:
+        store, distance = self.recipe.store, self.metric.distance
+        return bit_scan(kept, distance, store.z) if isinstance(store, Bits) else block_scan(kept, distance)
+
     def _certify(self) -> None:
         self._certified, self.why_ = _certified(self._main, self.metric, self._n_jobs)
 
@@ -100,6 +137,10 @@ class FlatIndex(LiveIndex):
         if not len(self._dead):
             return found
         return Neighbors(found.ids - np.searchsorted(self._dead, found.ids), found.distances)
+
+    def _asked(self, queries: Any, k: int) -> int:
+        """No more than k of bits, which settle no ties: one more may lie far beyond, and cost most of the search."""
+        return min(k, self.n_rows) if isinstance(self._main, BitScan) else super()._asked(queries, k)
 
     def _search_main(self, queries: Any, k: int, heaps: Heaps, n_jobs: int | None) -> float:
         """Offer the rows of the main scan to the heaps; rows measured in full."""
@@ -118,7 +159,7 @@ class FlatIndex(LiveIndex):
     def _append(self, rows: Any) -> None:
         more = self._main.kept.like(rows)
         kept = more if self._tail is None else self._tail.kept.join(more)
-        self._tail = block_scan(kept, self.metric.distance)
+        self._tail = self._scan_of(kept)
         self._stale |= len(kept) > TAIL * len(self._main.kept)
 
     def _drop(self, positions: NDArray[np.int64]) -> None:
@@ -128,7 +169,7 @@ class FlatIndex(LiveIndex):
         self._dead = np.union1d(self._dead, main)
         if len(tail) and self._tail is not None:
             left = self._tail.kept.drop(tail)
-            self._tail = block_scan(left, self.metric.distance) if len(left) else None
+            self._tail = self._scan_of(left) if len(left) else None
         if self._certified is None or len(self._dead) > MOST_DEAD:
             self._stale = True
 
@@ -143,7 +184,7 @@ class FlatIndex(LiveIndex):
         if self._tail is not None:
             kept = kept.join(self._tail.kept)
         self._dead, self._tail = self._dead[:0], None
-        self._main = block_scan(kept, self.metric.distance)
+        self._main = self._scan_of(kept)
         self._certify()
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
@@ -151,9 +192,12 @@ class FlatIndex(LiveIndex):
         return {}, self._main.kept.arrays()
 
 
-def _certified(main: BlockScan, metric: Metric, n_jobs: int | None) -> tuple[Any, str]:
+def _certified(main: Scan, metric: Metric, n_jobs: int | None) -> tuple[Any, str]:
     """The certified engine over the scanned rows, where it pays, and why this way was chosen."""
     kept = main.kept
+    if isinstance(main, BitScan):
+        lost = "full rows measured" if kept.full is not None else "only codes kept"
+        return None, f"flat over codes of {main.codes.frame.bits} bits a column, approximate: {lost}"
     if kept.codes is not None:
         exact = "approximate: only codes kept" if kept.full is None else "exact: codes are scanned, full rows measured"
         return None, f"flat over int8 codes, {exact}"

@@ -11,18 +11,27 @@ from kway.errors import InputError
 class Ids:
     """ids (n,) of the rows at positions 0..n-1."""
 
-    def __init__(self, ids: NDArray[np.int64], plain: bool = False) -> None:
-        self.ids = ids
-        self.plain = plain  # ids are the positions themselves, so nothing need be looked up
+    def __init__(self, ids: NDArray[np.int64] | range) -> None:
+        self._ids = ids  # a range costs no memory
         self._order: NDArray[np.int64] | None = None  # made on the first look-up
 
     @staticmethod
     def of(n: int, ids: ArrayLike | None) -> Ids:
         """The given ids, checked, or 0..n-1."""
-        return Ids(np.arange(n), plain=True) if ids is None else Ids(_checked(ids, n))
+        return Ids(range(n) if ids is None else _checked(ids, n))
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self._ids)
+
+    @property
+    def plain(self) -> bool:
+        """Whether ids are the positions themselves, so that nothing need be looked up or kept."""
+        return isinstance(self._ids, range)
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """(n,)."""
+        return np.arange(len(self._ids)) if isinstance(self._ids, range) else self._ids
 
     def names(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Ids of positions; -1 stays -1."""
@@ -30,22 +39,26 @@ class Ids:
 
     def add(self, n: int, ids: ArrayLike | None) -> None:
         """Ids of n more rows; they go on from the largest unless given."""
+        if ids is None and self.plain:
+            self._ids = range(len(self) + n)
+            return
         if ids is None:
             first = int(self.ids.max()) + 1 if len(self) else 0
             more = np.arange(first, first + n)
         else:
-            self.plain = False
             more = _checked(ids, n)
             known = more[self.find(more) >= 0]
             if len(known):
                 raise InputError(f"ids {_few(known)} are in the index already; remove them first or give new ids")
-        self.ids = np.concatenate([self.ids, more])
+        self._ids = np.concatenate([self.ids, more])
         self._order = None
 
     def find(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Positions of ids, -1 where there is none."""
         if not len(self):
             return np.full(len(ids), -1)
+        if self.plain:
+            return np.where((ids >= 0) & (ids < len(self)), ids, -1)
         if self._order is None:
             self._order = np.argsort(self.ids, kind="stable")
         at = self._order[np.minimum(np.searchsorted(self.ids, ids, sorter=self._order), len(self) - 1)]
@@ -53,7 +66,7 @@ class Ids:
 
     def drop(self, positions: NDArray[np.int64]) -> None:
         """Forget the ids at positions; the later ones move up."""
-        self.ids, self.plain = np.delete(self.ids, positions), False
+        self._ids = np.delete(self.ids, positions)
         self._order = None
 
 

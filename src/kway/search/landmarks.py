@@ -34,6 +34,7 @@ from kway.search.live import LiveIndex, Recipe
 from kway.search.metrics import Metric
 from kway.search.projection import Projected, Projection, learn_projection, projection_sample
 from kway.search.stores.base import Store
+from kway.search.stores.bits import Bits
 from kway.search.stores.kept import KeptRows
 
 PROBES = 24  # until tuned: a recall near 0.996 on images with 2 sqrt(n) cells
@@ -54,7 +55,6 @@ class Landmarks(Recipe):
 
     name = "landmarks"
     distances = (EUCLIDEAN, COSINE, DOT, MANHATTAN, GREAT_CIRCLE)
-    exact = False
 
     def __post_init__(self) -> None:
         for name in ("n_landmarks", "probes"):
@@ -62,9 +62,16 @@ class Landmarks(Recipe):
             if value != "auto" and not (isinstance(value, int) and value >= 1):
                 raise InputError(f"{name} must be 'auto' or a whole number of at least 1, got {value!r}")
 
+    @property
+    def exact(self) -> bool:
+        """No: cells that are not probed may hold a neighbour."""
+        return False
+
     def check(self, metric: Metric, sparse: bool = False) -> None:
         """Refuse what cannot be searched: codes have no projection under manhattan, no meaning as places on earth."""
         super().check(metric, sparse)
+        if isinstance(self.store, Bits):
+            raise CombinationError("Landmarks() keeps no bits; use Flat(store=Bits()) or Landmarks(store=Int8())")
         if self.store is not None and not (metric.distance.coded and metric.distance.product):
             raise CombinationError(
                 f"Landmarks(store={self.store}) cannot search {metric.name!r}, whose scan reads the full rows; "
@@ -73,14 +80,14 @@ class Landmarks(Recipe):
 
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> LandmarksIndex:
         index = LandmarksIndex(self, metric, ids, rows.shape[1], n_jobs)
-        index._train(KeptRows.of(rows, self.store))
+        index._train(KeptRows.of(rows, self.store, metric.distance))
         index.probes = PROBES if self.probes == "auto" else int(self.probes)
         return index
 
     def _revive(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
     ) -> LandmarksIndex:
-        kept = KeptRows.from_arrays(rows, self.store, arrays)
+        kept = KeptRows.from_arrays(rows, self.store, metric.distance, arrays)
         index = LandmarksIndex(self, metric, ids, kept.shape[1])
         index._projection = Projection(np.asarray(arrays["mean"]), frozen(arrays["basis"]), facts["length"])
         index._landmarks, index._trained = frozen(arrays["landmarks"]), facts["trained"]

@@ -33,7 +33,11 @@ class Recipe:
     name: ClassVar[str]
     distances: ClassVar[tuple[Distance, ...]]  # those it can search
     sparse: ClassVar[bool] = False
-    exact: ClassVar[bool] = True
+
+    @property
+    def exact(self) -> bool:
+        """Whether its answers are those of brute force."""
+        return True
 
     def build(
         self,

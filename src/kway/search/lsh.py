@@ -55,7 +55,6 @@ class LSH(Recipe):
 
     name = "lsh"
     distances = (EUCLIDEAN, MANHATTAN, COSINE, DOT, GREAT_CIRCLE)
-    exact = False
 
     def __post_init__(self) -> None:
         for name in ("n_tables", "n_bits", "probes"):
@@ -64,6 +63,11 @@ class LSH(Recipe):
                 raise InputError(f"{name} must be 'auto' or a whole number of at least 1, got {value!r}")
         if self.n_bits != "auto" and int(self.n_bits) > 62:
             raise InputError(f"n_bits must be at most 62, got {self.n_bits}")
+
+    @property
+    def exact(self) -> bool:
+        """No: a neighbour may share no bucket with the query."""
+        return False
 
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> LSHIndex:
         return LSHIndex(self, metric, ids, rows)

@@ -33,6 +33,7 @@ _PARTS = {  # room -> name -> module of the room
         "KDTree": "kdtree",
         "LSH": "lsh",
         "Int8": "stores.int8",
+        "Bits": "stores.bits",
         **dict.fromkeys(
             ("Euclidean", "Manhattan", "Cosine", "Dot", "Hamming", "Haversine", "Gaussian", "Laplacian"), "metrics"
         ),

@@ -1,6 +1,6 @@
 """What a store offers: codes for rows, the rows as they decode, their errors, and arrays for a model file.
 
-store.encode(rows)            Codes of rows (n, d)
+store.encode(rows, distance)  Codes of rows (n, d) that are searched under a distance
 codes[part]                   the decoded rows (m, d) float32: what scans measure
 codes.errors(rows, distance)  how far each decoded row lies from its full one: with it, scans of codes and full rows
                               of the few that pass (`rerank`) answer exactly; without full rows, approximately
@@ -9,7 +9,6 @@ codes.errors(rows, distance)  how far each decoded row lies from its full one: w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -65,20 +64,23 @@ class Codes(ABC):
         return np.concatenate(found) if found else np.empty(0)
 
 
-@dataclass(frozen=True)
 class Store(ABC):
-    """How to code rows; never changed by a fit. `rerank` keeps the full rows beside the codes."""
-
-    rerank: bool = True
+    """How to code rows, a frozen dataclass; never changed by a fit. `rerank` keeps the full rows beside the codes."""
 
     name: ClassVar[str]
+    rerank: bool
+
+    @property
+    def exact(self) -> bool:
+        """Whether answers are those of the full rows."""
+        return self.rerank
 
     @abstractmethod
-    def encode(self, rows: NDArray) -> Codes:
-        """Codes of rows (n, d)."""
+    def encode(self, rows: NDArray, distance: Distance) -> Codes:
+        """Codes of rows (n, d) that are searched under the distance."""
 
     @abstractmethod
-    def restore(self, arrays: dict[str, NDArray]) -> Codes | None:
+    def restore(self, arrays: dict[str, NDArray], distance: Distance) -> Codes | None:
         """The codes of a model file, None where it holds none."""
 
     def check(self, distance: Distance, sparse: bool) -> None:
@@ -91,4 +93,4 @@ class Store(ABC):
 
     def facts(self) -> dict[str, Any]:
         """JSON facts of the store."""
-        return {"name": self.name, **asdict(self)}
+        return {"name": self.name, **vars(self)}

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, spans
+from kway.search.distances import Distance
 from kway.search.stores.base import Codes, Store
 
 
@@ -27,11 +28,11 @@ class Int8(Store):
 
     name = "int8"
 
-    def encode(self, rows: NDArray) -> ByteRows:
+    def encode(self, rows: NDArray, distance: Distance) -> ByteRows:
         """Rows about their mean."""
         return _bytes(rows, (rows.sum(axis=0, dtype=np.float64) / max(1, len(rows))).astype(np.float32))
 
-    def restore(self, arrays: dict[str, NDArray]) -> ByteRows | None:
+    def restore(self, arrays: dict[str, NDArray], distance: Distance) -> ByteRows | None:
         """The codes of a model file."""
         if "codes" not in arrays:
             return None

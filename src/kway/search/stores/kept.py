@@ -15,12 +15,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.search.distances import Matrix
+from kway.search.distances import Distance, Matrix
 from kway.search.rows import drop_rows, join_rows, row_arrays
 from kway.search.stores.base import Codes, Store
+from kway.search.stores.bits import Bits
 from kway.search.stores.int8 import Int8
 
-STORES: dict[str, type[Store]] = {kind.name: kind for kind in (Int8,)}
+STORES: dict[str, type[Store]] = {kind.name: kind for kind in (Int8, Bits)}
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,19 @@ class KeptRows:
     codes: Codes | None = None
 
     @staticmethod
-    def of(rows: Matrix, store: Store | None) -> KeptRows:
+    def of(rows: Matrix, store: Store | None, distance: Distance) -> KeptRows:
         """Rows as the store keeps them."""
         if store is None:
             return KeptRows(rows)
-        return KeptRows(rows if store.rerank else None, store.encode(rows))
+        return KeptRows(rows if store.rerank else None, store.encode(rows, distance))
 
     @staticmethod
-    def from_arrays(rows: Matrix | None, store: Store | None, arrays: dict[str, NDArray]) -> KeptRows:
+    def from_arrays(
+        rows: Matrix | None, store: Store | None, distance: Distance, arrays: dict[str, NDArray]
+    ) -> KeptRows:
         """The rows of a model file; codes that it lacks are made again."""
-        codes = None if store is None else store.restore(arrays)
-        return KeptRows.of(rows, store) if codes is None else KeptRows(rows, codes)
+        codes = None if store is None else store.restore(arrays, distance)
+        return KeptRows.of(rows, store, distance) if codes is None else KeptRows(rows, codes)
 
     @property
     def scanned(self) -> Any:

@@ -1,4 +1,4 @@
-"""Indexes: m rows of d columns, dense, CSR or as bytes, and what each kind keeps beside them.
+"""Indexes: m rows of d columns, dense, CSR or as codes, and what each kind keeps beside them.
 
     flat        rows, or codes (and rows, where they are measured in full)
     kdtree      rows; the tree is grown again
@@ -30,6 +30,7 @@ from kway.store.schema import (
     offsets_to,
 )
 
+FILTER_WORDS = 4  # of the signs that lie row beside row, the others behind one another
 MOST_TABLES = 4096  # of lsh: rows times tables are held in memory, and both are the file's to say
 
 Facts = Mapping[str, Any]
@@ -70,10 +71,12 @@ def _lsh(facts: Facts) -> dict[str, Array]:
     }
 
 
-_STORE = maybe(record({"name": one_of("int8"), "rerank": flag}, optional=("name",)))  # 0.1 had one, and no name for it
+_BYTES = record({"name": one_of("int8"), "rerank": flag}, optional=("name",))  # 0.1 had one, and no name for it
+_BITS = record({"name": one_of("bits"), "rerank": flag, "bits": one_of(1, 2, 4), "miss": number(0.0, 0.5, above=True)})
+_STORE, _STORE_OR_BITS = maybe(_BYTES), maybe(either(_BYTES, _BITS))
 KINDS: dict[str, Kind] = {
     "flat": Kind(
-        {"store": _STORE},
+        {"store": _STORE_OR_BITS},
         bases=("euclidean", "manhattan", "cosine", "dot", "hamming", "haversine"),
         coded_bases=("euclidean", "manhattan", "cosine", "dot"),
         sparse=True,
@@ -121,7 +124,8 @@ def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: bool) -> dic
     own = {"ids": Array(("int64",), ("m",), (below("n"), distinct), optional=True)} if ids else {}
     codes_only = store is not None and not store["rerank"]
     if store is not None:  # landmarks of 0.1 kept full rows alone: codes that are missing are made again
-        own |= {name: replace(array, optional=not codes_only) for name, array in _CODED.items()}
+        coded = _BITTED if store.get("name") == "bits" else _CODED
+        own |= {name: replace(array, optional=not codes_only) for name, array in coded.items()}
     if not codes_only:
         own |= row_arrays("m", present, kind.sparse)
     return own | dict(kind.arrays(facts))
@@ -170,7 +174,18 @@ def index_rules(key: str = "index") -> tuple[Rule, ...]:
         fits = T is None or (T * b == B and b <= 62 and T <= MOST_TABLES)
         return None if fits else f"has {T} hash tables of {b} bits and {B} directions"
 
-    return (sketch, tables, *row_rules("m", f"{key}."))
+    def planes(held: Any) -> str | None:
+        D, P, words = (held.sizes.get(name) for name in ("D", "P", "words*"))
+        if P is None:
+            return None
+        W, bits, m = D // 64, held.facts[key]["recipe"]["store"]["bits"], held.sizes["m"]
+        fits = D % 64 == 0 and held.sizes["d"] <= D and min(W, FILTER_WORDS) == P and P + words == bits * W
+        plain = base_of(held.facts[key]) == "cosine" and not held.arrays[f"{key}.codes.centre"].any()
+        kept = (held.arrays[f"{key}.codes.factor"].itemsize, held.sizes["halves*"])
+        fits = fits and kept == ((2, 0) if plain else (4, m))
+        return None if fits else f"has codes of {P} and {words} words a row for {D} columns of {bits} bits"
+
+    return (sketch, tables, planes, *row_rules("m", f"{key}."))
 
 
 def index_sizes(facts: Facts) -> dict[str, int]:
@@ -182,6 +197,17 @@ _CODED = {
     "codes": Array(("int8",), ("m", "d")),
     "codes.scale": Array(("float32",), ("m",)),
     "codes.centre": Array(("float32",), ("d",), (finite,)),
+}
+
+
+_BITTED = {
+    "codes.head": Array(("uint64",), ("P", "m")),
+    "codes.rest": Array(("uint64",), ("m", "words*")),
+    "codes.factor": Array(("uint16", "float32"), ("m",)),
+    "codes.half": Array(("float32",), ("halves*",)),
+    "codes.widest": Array(("float32",), (1,), (finite,)),
+    "codes.centre": Array(("float32",), ("d",), (finite,)),
+    "codes.signs": Array(("int8",), ("rounds", "D")),
 }
 
 

@@ -1,0 +1,278 @@
+"""Nearest rows by their codes (bits.py): a filter on a few words of the signs, estimates for whoever passes.
+
+    H = bits in which sign(q) and sign(z) differ, of m = 64 w      H ~ Binomial(m, p), p = angle(q, z) / pi
+    key = half_r - f_r <q, y_r>  (squared)  or  -f_r <q, y_r>      estimates ||z||^2 / 2 - <q, z>, or -<q, z>
+    |key - true| <= bar f_r ||q||                                  but for the chance that was agreed to
+
+A row can enter the k best only if its true key is below that of the k-th, which asks for a cosine to q that depends on
+its length alone; `most_bits` says how many bits may then differ. The width w = 1..P words is the one of least cost,
+w + COST * (share that passes), the share from the mean and spread of H over a sample of the rows at hand.
+
+The k-th distance is known only at the end, and no row need come near it before. So a first filter passes a small share
+of the rows whatever they are; if what it found shows that nobody outside could enter (`enough`), that was the search.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from kway.compute.kernels.assembler import F32, I16, I32, I64, Assembler
+from kway.compute.kernels.distances import distance
+from kway.compute.kernels.jit import kernel
+from kway.compute.kernels.lanes import ctz
+from kway.compute.kernels.topk import EMPTY, push
+
+BLOCK = 2048  # rows that all queries see while they lie in the first cache: 16 kB a word
+COST = 100.0  # what an estimate costs, in words of the filter: a line that is not in the cache
+SAMPLE = 256  # rows whose bits tell how sharp a width is
+WIDEST = 4  # words of the filter
+FIRST = 3  # words of the first one: 192 bits tell a cosine of 0.6 from none at all
+
+_ROWS = ir.VectorType(I64, 8)
+_FLOATS = ir.VectorType(F32, 16)
+
+
+@intrinsic
+def near_rows(typing_context, plane, stride, words, width, most):
+    """Bits of 32 rows: whether at most `most` bits differ from the query's, over `width` planes of words.
+
+    plane: address of the first row's word of plane 0; stride: bytes from plane to plane; words: address of the query's.
+    """
+
+    def emit(context, builder, signature, arguments):
+        a = Assembler(builder)
+        plane, stride, words, width, most = arguments
+
+        def add(at, counts):
+            mine = a.splat(a.load(a.at(words, at, 8), I64, 8), 8)
+            start = a.at(plane, at, stride)
+            loaded = [a.load(a.at(start, 64 * u), _ROWS, 8) for u in range(4)]
+            counted = [a.call("llvm.ctpop.v8i64", _ROWS, [builder.xor(rows, mine)]) for rows in loaded]
+            return [builder.add(total, more) for total, more in zip(counts, counted)]
+
+        counts = a.loop(width, [a.same(_ROWS, 0)] * 4, add)
+        limit, bits = a.splat(most, 8), ir.Constant(I64, 0)
+        for u, total in enumerate(counts):
+            byte = builder.bitcast(builder.icmp_signed("<=", total, limit), ir.IntType(8))
+            bits = builder.or_(bits, builder.shl(builder.zext(byte, I64), a.number(8 * u)))
+        return bits
+
+    return types.uint64(types.uint64, types.uint64, types.uint64, types.int64, types.int64), emit
+
+
+@intrinsic
+def sum_where(typing_context, words, count, values):
+    """Sum of values[64 w + j] over the bits j that are set in words w < count; words and values are addresses."""
+
+    def emit(context, builder, signature, arguments):
+        a = Assembler(builder)
+        words, count, values = arguments
+        zero = ir.Constant(_FLOATS, [0.0] * 16)
+
+        def add(at, sums):
+            start, word, new = a.at(values, at, 256), a.at(words, at, 8), []
+            for u, total in enumerate(sums):
+                mask = builder.bitcast(a.load(a.at(word, 2 * u), I16, 2), ir.VectorType(ir.IntType(1), 16))
+                new.append(builder.fadd(total, builder.select(mask, a.load(a.at(start, 64 * u), _FLOATS, 4), zero)))
+            return new
+
+        sums = a.loop(count, [zero] * 4, add)
+        total = builder.fadd(builder.fadd(sums[0], sums[1]), builder.fadd(sums[2], sums[3]))
+        for half in (8, 4, 2, 1):
+            turned = ir.Constant(ir.VectorType(I32, 16), [(j + half) % 16 for j in range(16)])
+            total = builder.fadd(total, builder.shuffle_vector(total, total, turned))
+        return builder.extract_element(total, ir.Constant(I32, 0))
+
+    return types.float32(types.uint64, types.int64, types.uint64), emit
+
+
+@intrinsic
+def popcount(typing_context, word):
+    """How many bits of a uint64 are set."""
+
+    def emit(context, builder, signature, arguments):
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), emit
+
+
+@kernel
+def least_cosine(squared, key, norm, shortest, longest):
+    """The least cosine to the query, of this norm, that a row of such a length needs for a key of at most `key`."""
+    if squared:  # l^2 / 2 - l |q| cos <= key; the cosine is least where l^2 = -2 key
+        length = min(max(np.sqrt(max(0.0, -2.0 * key)), shortest), longest)
+        need, least = 0.5 * length * length - key, length * norm
+    else:
+        need, least = -key, (longest if key < 0 else shortest) * norm
+    if least <= 0.0:
+        return -1.0
+    return min(1.0, max(-1.0, need / least))
+
+
+@kernel
+def most_bits(cosine, m, z):
+    """Bits out of m that may differ at this cosine, but for the chance that z (of a normal) stands for."""
+    p = np.arccos(cosine) / np.pi
+    return m * p + z * np.sqrt(m * p * (1.0 - p)) + 0.5
+
+
+@kernel
+def _moments(head, start, stop, words, means, spreads):
+    """Mean and standard deviation of the bits that differ in the first 1..P words, over a sample of rows."""
+    planes = len(head)
+    step = max(1, (stop - start) // SAMPLE)
+    seen = 0
+    means[:] = 0.0
+    spreads[:] = 0.0
+    for j in range(start, stop, step):
+        total = 0
+        seen += 1
+        for w in range(planes):
+            total += popcount(head[w, j] ^ words[w])
+            means[w] += total
+            spreads[w] += total * total
+    for w in range(planes):
+        means[w] /= seen
+        spreads[w] = np.sqrt(max(spreads[w] / seen - means[w] * means[w], 4.0 * (w + 1)))
+
+
+@kernel
+def _best_width(cosine, z, means, spreads):
+    """Words of the filter that cost least, 0 for none."""
+    best, width = COST, 0
+    if cosine <= -1.0:
+        return width
+    for w in range(len(means)):
+        far = (most_bits(cosine, 64.0 * (w + 1), z) + 0.5 - means[w]) / spreads[w]
+        cost = w + 1 + COST * 0.5 * math.erfc(-far / np.sqrt(2.0))
+        if cost < best:
+            best, width = cost, w + 1
+    return width
+
+
+@kernel
+def _product(bits, head, rest, row, turned, total, words):
+    """<q, y> of one row; total is the sum of the turned query (D,), words (B W,) room."""
+    planes, wide = len(head), len(turned) // 64
+    for w in range(planes):
+        words[w] = head[w, row]
+    for w in range(rest.shape[1]):
+        words[planes + w] = rest[row, w]
+    where, values, out = words.ctypes.data, turned.ctypes.data, np.float32(0)
+    for b in range(bits):
+        weight = np.float32(2 << (bits - 1 - b))
+        out += weight * sum_where(np.uint64(where + 8 * b * wide), wide, np.uint64(values))
+    return out - np.float32((1 << bits) - 1) * total
+
+
+@kernel
+def key_of(squared, worst, base):
+    """The key of a row at distance `worst`; base is ||q||^2 (squared), or what a key lacks of the distance."""
+    if worst >= EMPTY:
+        return EMPTY
+    return 0.5 * (worst * worst - base) if squared else worst - base
+
+
+@kernel
+def distance_of(squared, key, base, least):
+    """The reverse, at least `least`."""
+    return np.sqrt(max(0.0, base + 2.0 * key)) if squared else max(least, base + key)
+
+
+@kernel
+def first_filter(head, words, share, widths, mosts):
+    """A filter of FIRST words for each query, widths and mosts (q,), that lets about this share of the rows pass."""
+    planes = len(head)
+    means, spreads = np.empty(planes), np.empty(planes)
+    width = min(planes, FIRST)
+    for i in range(len(words)):
+        _moments(head, 0, head.shape[1], words[i], means, spreads)
+        widths[i] = width
+        mosts[i] = np.int64(means[width - 1] - share * spreads[width - 1])
+
+
+@kernel
+def enough(squared, z, worst, base, norms, shortest, longest, widths, mosts, out):
+    """out (q,): whether the filters passed whoever could be nearer than the k-th found, at distance worst (q,)."""
+    for i in range(len(worst)):
+        limit = key_of(squared, worst[i], base[i])
+        out[i] = False
+        if limit < EMPTY:
+            cosine = least_cosine(squared, limit, norms[i], shortest, longest)
+            out[i] = most_bits(cosine, 64.0 * widths[i], z) < mosts[i] + 1
+
+
+@kernel
+def scan_bits(
+    code, squared, least, bits, z, bar, head, rest, factor, unit, half, spans, words, turned, totals, norms, base,
+    queries, rows, start, stop, first, only, widths, mosts, bounds, room, distances, ids,
+):  # fmt: skip
+    """Offer rows start..stop, called first + row, to the heaps distances, ids (q, k); rows estimated and measured.
+
+    factor (n,) times unit are the f; half (n,) or (0,) where all lengths are 1; spans (blocks, 2): the least and the
+    largest length of each BLOCK rows; words (q, W), turned (q, D), totals, norms and base (q,) are those of the
+    queries; rows (n, d) or (0, d): the full ones, measured against queries (q, d) float64 where they are kept.
+    Only rows that pass the filter of widths and mosts (q,) are offered, or, `only` being false, only those that do
+    not. Nothing beyond the distances bounds (q,) is wanted.
+    """
+    planes = len(head)
+    counts = np.zeros(2, np.int64)
+    means, spreads = np.empty((len(words), planes)), np.empty((len(words), planes))
+    held = np.empty(bits * words.shape[1], np.uint64)
+    for i in range(len(words)):
+        _moments(head, start, stop, words[i], means[i], spreads[i])
+    for low in range(start, stop, BLOCK):
+        high, short, long = min(stop, low + BLOCK), spans[low // BLOCK, 0], spans[low // BLOCK, 1]
+        for i in range(len(words)):
+            limit, cosine = key_of(squared, min(bounds[i], distances[i, 0]), base[i]), -1.0
+            if limit < EMPTY:
+                cosine = least_cosine(squared, limit, norms[i], short, long)
+            width = widths[i] if only else _best_width(cosine, z, means[i], spreads[i])
+            most = np.int64(most_bits(cosine, 64.0 * width, z))
+            if only:
+                most = min(most, mosts[i])
+            for row in range(low, high, 32):
+                near = _near(head, row, min(high, row + 32), words[i], width, most, room)
+                if near and not only and mosts[i] >= 0:
+                    near &= ~_near(head, row, min(high, row + 32), words[i], widths[i], mosts[i], room)
+                while near:
+                    r = row + ctz(near)
+                    near &= near - np.uint64(1)
+                    counts[0] += 1
+                    f = np.float32(factor[r]) * unit
+                    key = np.float64(-f * _product(bits, head, rest, r, turned[i], totals[i], held))
+                    if squared:
+                        key += half[r]
+                    if key - bar * f * norms[i] > limit:
+                        continue
+                    if len(rows):
+                        counts[1] += 1
+                        value = distance(code, queries[i], rows[r])
+                    else:
+                        value = distance_of(squared, key, base[i], least)
+                    if push(distances[i], ids[i], value, np.int64(first + r)):
+                        limit = key_of(squared, min(bounds[i], distances[i, 0]), base[i])
+    return counts
+
+
+@kernel
+def _near(head, row, stop, words, width, most, room):
+    """Bits of the rows row..stop (32 at most) that pass the filter."""
+    left = stop - row
+    alive = np.uint64(0xFFFFFFFF) if left == 32 else (np.uint64(1) << np.uint64(left)) - np.uint64(1)
+    if width == 0:
+        return alive
+    if left == 32:
+        address, stride = head.ctypes.data + 8 * row, head.strides[0]
+    else:  # the last few: a load of 32 would pass the end
+        for w in range(width):
+            for j in range(left):
+                room[w, j] = head[w, row + j]
+        address, stride = room.ctypes.data, room.strides[0]
+    found = near_rows(np.uint64(address), np.uint64(stride), np.uint64(words.ctypes.data), width, most)
+    return found & alive

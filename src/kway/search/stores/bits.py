@@ -1,0 +1,238 @@
+"""Bits: rows as codes of 1, 2 or 4 bits a column, with an estimate of every product and its error bar.
+
+r = R (x - centre)              turned (bits.py), padded to D columns; cosine: x of length one
+q.x = q.centre + f <R q, y>     unbiased; standard deviation ||q_perp|| e_r, e_r^2 = (f^2 ||y||^2 - ||r||^2) / (D - 1)
+
+where q_perp is the part of R q that is not along r. At 512 bits a row and a cosine of 0.6 that is 0.027.
+
+Bits(1, rerank=True)     the full rows are kept too (they may be memory-mapped) and decide among those that the error
+                         bars leave in doubt; a true neighbour is lost with a chance of at most `miss`
+Bits(1, rerank=False)    only the codes are kept: a bit a column and 2 bytes a row for unit rows about the origin,
+                         8 for others; distances are estimates
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from kway.compute.kernels.bit_scan import WIDEST
+from kway.compute.kernels.bits import decode_rows, encode_rows, rotate, turn_back
+from kway.compute.kernels.jit import frozen
+from kway.compute.threads import pmap, spans
+from kway.errors import CombinationError, InputError
+from kway.search.distances import COSINE, DOT, EUCLIDEAN, Distance
+from kway.search.stores.base import Codes, Store
+
+ROUNDS = 3  # of signs and Hadamard blocks: coordinates are then normal to all tests
+USUAL = {1: 1.0, 2: 0.996, 4: 0.335}  # the step of the best uniform grid of 2^B levels for a normal coordinate
+ORIGIN = 0.02  # squared length of the mean of unit rows below which the origin is as good a centre, and cheaper
+LARGEST = 4.0  # of f sqrt(D) for unit rows: a quarter is the least cosine of a row and its code that can be kept
+
+
+@dataclass(frozen=True)
+class Bits(Store):
+    """Rows as 1, 2 or 4 bits a column; a search may lose a neighbour with a chance of `miss`."""
+
+    bits: int = 1
+    rerank: bool = True
+    miss: float = 0.002
+
+    name = "bits"
+
+    @property
+    def exact(self) -> bool:
+        """No: a neighbour may be lost, if seldom."""
+        return False
+
+    def __post_init__(self) -> None:
+        if self.bits not in USUAL or isinstance(self.bits, bool):
+            raise InputError(f"Bits(bits) must be 1, 2 or 4, got {self.bits!r}")
+        if not 0.0 < self.miss < 0.5:
+            raise InputError(f"Bits(miss=) is a chance above 0 and below 0.5, got {self.miss!r}")
+
+    @property
+    def z(self) -> float:
+        """The score of a normal that half of `miss` lies beyond: filter and error bar may each lose that much."""
+        return float(-ndtri(0.5 * self.miss))
+
+    def check(self, distance: Distance, sparse: bool) -> None:
+        """Products only: euclidean, cosine, dot of dense rows."""
+        super().check(distance, sparse)
+        if distance not in (EUCLIDEAN, COSINE, DOT):
+            raise CombinationError(
+                f"Bits() estimates products, which {distance.name!r} is none of; use 'euclidean', 'cosine' or 'dot', "
+                "or store=Int8()"
+            )
+
+    def frame(self, rows: NDArray, distance: Distance) -> BitFrame:
+        """What rows like these (n, d) are coded by."""
+        wide = -(-rows.shape[1] // 64) * 64
+        signs = np.random.default_rng(0).integers(0, 2, (ROUNDS, wide)).astype(np.int8) * 2 - 1
+        mean = np.zeros(rows.shape[1])
+        for part in _parts(rows):
+            mean += distance.place(rows[part].astype(np.float64)).sum(axis=0)
+        mean /= max(1, len(rows))
+        if distance == COSINE and mean @ mean < ORIGIN:
+            mean[:] = 0.0
+        return BitFrame(self.bits, distance, mean.astype(np.float32), frozen(signs.astype(np.int8)))
+
+    def encode(self, rows: NDArray, distance: Distance) -> BitRows:
+        """Rows about their mean, or about the origin where that is as good."""
+        return self.frame(rows, distance).encode(rows)
+
+    def restore(self, arrays: dict[str, NDArray], distance: Distance) -> BitRows | None:
+        """The codes of a model file."""
+        if "codes.head" not in arrays:
+            return None
+        named = {key: frozen(arrays[f"codes.{key}"]) for key in ("head", "rest", "factor", "half", "widest")}
+        return BitRows(
+            BitFrame(self.bits, distance, *(frozen(arrays[f"codes.{k}"]) for k in ("centre", "signs"))), **named
+        )
+
+
+@dataclass(frozen=True)
+class BitFrame:
+    """What codes are made by: the number of bits, the distance, the centre (d,) and the signs (rounds, D)."""
+
+    bits: int
+    distance: Distance
+    centre: NDArray[np.float32]
+    signs: NDArray[np.int8]
+
+    @property
+    def wide(self) -> int:
+        """D."""
+        return self.signs.shape[1]
+
+    @property
+    def plain(self) -> bool:
+        """Whether rows are of length one about the origin, so that f alone is kept of each, in 2 bytes."""
+        return self.distance == COSINE and not self.centre.any()
+
+    @property
+    def unit(self) -> np.float32:
+        """What a stored factor is a multiple of."""
+        return np.float32(LARGEST / np.sqrt(self.wide) / 65535) if self.plain else np.float32(1)
+
+    def turned(self, moved: NDArray) -> NDArray[np.float32]:
+        """R z (n, D) of z (n, d)."""
+        out = np.zeros((len(moved), self.wide), dtype=np.float32)
+        out[:, : moved.shape[1]] = moved
+        rotate(out, self.signs)
+        return out
+
+    def encode(self, rows: NDArray) -> BitRows:
+        """Codes of rows (n, d)."""
+        n, words = len(rows), self.wide // 64
+        planes = min(words, WIDEST)
+        head = np.empty((planes, n), dtype=np.uint64)
+        rest = np.empty((n, self.bits * words - planes), dtype=np.uint64)
+        factor, half = (
+            np.empty(n, dtype=np.uint16 if self.plain else np.float32),
+            np.empty(0 if self.plain else n, np.float32),
+        )
+
+        def work(part: slice) -> float:
+            z, widest = self.turned(self.distance.place(rows[part]) - self.centre), np.zeros(1, dtype=np.float32)
+            f, h = np.empty(len(z), dtype=np.float32), np.empty(len(z), dtype=np.float32)
+            own = np.empty((planes, len(z)), dtype=np.uint64), rest[part]
+            encode_rows(z, self.bits, np.float32(USUAL[self.bits]), 0, *own, f, h, widest)
+            head[:, part] = own[0]
+            factor[part] = np.clip(np.rint(f / self.unit), 0, 65535) if self.plain else f
+            if not self.plain:
+                half[part] = h
+            return float(widest[0])
+
+        widest = max(pmap(work, _parts(rows)), default=0.0)
+        return BitRows(self, *map(frozen, (head, rest, factor, half, np.array([widest], dtype=np.float32))))
+
+
+@dataclass(frozen=True)
+class BitRows(Codes):
+    """Rows (n, d) as bits: planes of signs, the other words, factors f, halves of the squares, the widest error."""
+
+    frame: BitFrame
+    head: NDArray[np.uint64]  # (P, n)
+    rest: NDArray[np.uint64]  # (n, B W - P)
+    factor: NDArray  # (n,) uint16 in multiples of frame.unit, or float32
+    half: NDArray[np.float32]  # (n,) ||r||^2 / 2, or (0,) where all are 1 / 2
+    widest: NDArray[np.float32]  # (1,) max e_r / f
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        return self.head.shape[1], len(self.frame.centre)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(
+            a.nbytes for a in (self.head, self.rest, self.factor, self.half, self.frame.centre, self.frame.signs)
+        )
+
+    def __getitem__(self, where: Any) -> NDArray[np.float32]:
+        """The nearest that can be told of the rows: centre + R' y <r, y> / ||y||^2."""
+        some = self.take(np.arange(len(self))[where])
+        y, f = some.grid(), some.factors()
+        length = np.einsum("ij,ij->i", y, y)
+        y *= np.divide(2.0 * some.halves(), f * length, out=np.zeros_like(f), where=f > 0)[:, None]
+        turn_back(y, self.frame.signs)
+        return y[:, : self.shape[1]] + self.frame.centre
+
+    def grid(self) -> NDArray[np.float32]:
+        """The codes y (n, D)."""
+        out = np.empty((len(self), self.frame.wide), dtype=np.float32)
+        decode_rows(self.frame.bits, self.head, self.rest, out)
+        return out
+
+    def factors(self) -> NDArray[np.float32]:
+        """f (n,)."""
+        return self.factor.astype(np.float32) * self.frame.unit
+
+    def halves(self) -> NDArray[np.float32]:
+        """||r||^2 / 2 (n,)."""
+        return self.half if len(self.half) else np.where(self.factor > 0, np.float32(0.5), np.float32(0))
+
+    def deviations(self) -> NDArray[np.float32]:
+        """e_r (n,): the standard deviation of an estimated product, a unit of ||q_perp||."""
+        y = self.grid()
+        lost = self.factors() ** 2 * np.einsum("ij,ij->i", y, y) - 2.0 * self.halves()
+        return np.sqrt(np.maximum(lost, 0.0) / (self.frame.wide - 1))
+
+    def like(self, rows: NDArray) -> BitRows:
+        """More rows about the same centre."""
+        return self.frame.encode(rows)
+
+    def join(self, more: BitRows) -> BitRows:
+        """These and more codes about the same centre."""
+        return joined([self, more])
+
+    def take(self, positions: NDArray[np.int64]) -> BitRows:
+        """The codes at positions."""
+        half = self.half[positions] if len(self.half) else self.half
+        parts = (self.head[:, positions], self.rest[positions], self.factor[positions], half)
+        return BitRows(self.frame, *map(frozen, parts), self.widest)
+
+    def arrays(self) -> dict[str, NDArray]:
+        """Arrays of a model file."""
+        own = {key: getattr(self, key) for key in ("head", "rest", "factor", "half", "widest")}
+        own |= {"centre": self.frame.centre, "signs": self.frame.signs}
+        return {f"codes.{key}": array for key, array in own.items()}
+
+
+def joined(parts: Sequence[BitRows]) -> BitRows:
+    """All parts, made by one frame, one after another."""
+    widest = np.max([part.widest for part in parts], axis=0)
+    head = np.concatenate([part.head for part in parts], axis=1)
+    rest, factor, half = (np.concatenate([getattr(part, key) for part in parts]) for key in ("rest", "factor", "half"))
+    return BitRows(parts[0].frame, frozen(head), frozen(rest), frozen(factor), frozen(half), frozen(widest))
+
+
+def _parts(rows: NDArray) -> list[slice]:
+    return spans(len(rows), max(64, 2**20 // rows.shape[1]))

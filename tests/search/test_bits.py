@@ -1,0 +1,180 @@
+"""Rows as bits: estimates against their error bars, neighbours against brute force, before and after a save."""
+
+import numpy as np
+import pytest
+
+import kway
+from kway.errors import CombinationError, InputError
+from kway.search import Bits, Flat, Neighbors, restore
+from kway.search.bit_scan import BitQueries
+from kway.search.distances import COSINE, DOT, EUCLIDEAN, HAMMING, MANHATTAN
+
+METRICS = ("cosine", "dot", "euclidean")
+
+
+def recall(found: Neighbors, true: Neighbors) -> float:
+    return float(np.mean([len(np.intersect1d(a, b)) / len(b) for a, b in zip(found.ids, true.ids)]))
+
+
+def units(rng, n, d):
+    rows = rng.standard_normal((n, d))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def at_cosine(rng, rows, cosine):
+    """Queries at this cosine to the rows, otherwise at random."""
+    away = rng.standard_normal(rows.shape)
+    away -= np.einsum("ij,ij->i", away, rows)[:, None] * rows
+    return cosine * rows + np.sqrt(1 - cosine**2) * away / np.linalg.norm(away, axis=1, keepdims=True)
+
+
+def clustered(n=3000, d=96, seed=0):
+    """Clouds of different sizes, far from the origin, lengths over a factor of ten."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(40, d)) * rng.uniform(0.5, 3, (40, 1)) + 2.0
+    rows = centres[rng.integers(0, 40, n + 100)] + rng.normal(size=(n + 100, d)) * rng.uniform(0.2, 1, (n + 100, 1))
+    return rows[:n].astype(np.float32), rows[n:].astype(np.float32)
+
+
+@pytest.mark.parametrize("d", [5, 64, 100, 784])
+def test_the_rotation_keeps_lengths_and_turns_back(d):
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(7, d))
+    frame = Bits(4).frame(rows, DOT)
+    turned = frame.turned(rows)
+    assert turned.shape[1] % 64 == 0
+    np.testing.assert_allclose(turned @ turned.T, rows @ rows.T, atol=1e-3)
+    decoded = Bits(4).encode(rows, DOT)[:]
+    assert np.linalg.norm(decoded - rows) < 0.15 * np.linalg.norm(rows)
+
+
+@pytest.mark.parametrize(("bits", "lost"), [(1, 0.3634), (2, 0.1188), (4, 0.01154)])
+def test_estimates_are_unbiased_and_as_far_off_as_their_bars_say(bits, lost):
+    """`lost`: mean squared error of the best uniform quantiser of a normal with 2^bits levels (Max, 1960)."""
+    rng = np.random.default_rng(2)
+    rows = units(rng, 4000, 512)
+    queries = at_cosine(rng, rows, 0.6)
+    codes = Bits(bits).encode(rows, COSINE)
+    turned = codes.frame.turned(queries)
+    estimates = codes.factors() * np.einsum("ij,ij->i", turned, codes.grid())
+    errors, bars = estimates - 0.6, 0.8 * codes.deviations()
+    assert abs(errors.mean()) < 4 * errors.std() / np.sqrt(len(errors))
+    assert abs((errors / bars).std() - 1) < 0.05
+    deviation = 0.8 * np.sqrt(lost / (1 - lost) / 511)  # 0.027 for one bit
+    assert 0.9 * deviation < errors.std() < 1.03 * deviation
+
+
+def test_one_factor_of_two_bytes_for_unit_rows_about_the_origin():
+    rng = np.random.default_rng(3)
+    rows = units(rng, 2000, 512).astype(np.float32)
+    index = Flat(store=Bits(1, rerank=False)).build(rows, "cosine")
+    assert index.nbytes < 2000 * (64 + 2) + 8000
+    codes = index.rows
+    assert codes.factor.dtype == np.uint16
+    assert not len(codes.half)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_neighbours_before_and_after_parts(metric, bits):
+    rows, queries = clustered()
+    true = Flat().build(rows, metric).nearest(queries, 10)
+    index = Flat(store=Bits(bits)).build(rows, metric)
+    found = index.nearest(queries, 10)
+    assert recall(found, true) >= 0.99
+    np.testing.assert_array_less(0, 1 + index.touched_)
+    facts, arrays = index.parts()
+    again = restore(facts, {name: _read_only(array) for name, array in arrays.items()}).nearest(queries, 10)
+    np.testing.assert_array_equal(again.ids, found.ids)
+    np.testing.assert_array_equal(again.distances, found.distances)
+
+
+def _read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_digits(metric):
+    data = kway.datasets.load("digits")
+    rows, queries = data.x_train[:4000].astype(np.float32), data.x_test[:200].astype(np.float32)
+    true = Flat().build(rows, metric).nearest(queries, 10)
+    assert recall(Flat(store=Bits(1)).build(rows, metric).nearest(queries, 10), true) >= 0.99
+    by_bits = [
+        recall(Flat(store=Bits(b, rerank=False)).build(rows, metric).nearest(queries, 10), true) for b in (1, 2, 4)
+    ]
+    assert by_bits == sorted(by_bits)
+    assert by_bits[-1] > 0.9
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_without_rows_distances_are_those_of_the_estimate(metric):
+    rows, queries = clustered(500)
+    index = Flat(store=Bits(2, rerank=False)).build(rows, metric)
+    found = index.nearest(queries.astype(np.float64), 500)
+    codes = index.rows
+    asked = BitQueries.of(queries.astype(np.float64), codes.frame)
+    products = (asked.turned @ codes.grid().T) * codes.factors()
+    keys = codes.halves() - products if metric == "euclidean" else -products
+    expected = asked.base[:, None] + (2 if metric == "euclidean" else 1) * keys
+    expected = np.sqrt(np.maximum(expected, 0)) if metric == "euclidean" else expected
+    expected = expected if metric == "dot" else np.maximum(expected, 0)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(found.distances, np.sort(expected, axis=1), atol=2e-3 * scale)
+
+
+def test_the_filter_passes_few_rows_and_loses_as_few_as_was_promised():
+    rng = np.random.default_rng(4)
+    rows = units(rng, 60_000, 256).astype(np.float32)
+    truth = rng.integers(0, len(rows), 1000)
+    queries = at_cosine(rng, rows[truth].astype(float), 0.7).astype(np.float32)
+    for miss, least in ((0.002, 0.99), (0.2, 0.7)):
+        index = Flat(store=Bits(1, rerank=False, miss=miss)).build(rows, "cosine")
+        assert (index.search(queries, 1).ids[:, 0] == truth).mean() >= least
+    assert index.touched_ < 0.2 * len(rows)
+
+
+def test_rows_come_and_go():
+    rows, queries = clustered()
+    index = Flat(store=Bits(4)).build(rows[:2000])
+    index.add(rows[2000:])
+    assert index.remove(np.arange(0, 3000, 7)) == 429
+    left = np.setdiff1d(np.arange(3000), np.arange(0, 3000, 7))
+    true = Flat().build(rows[left], ids=left).nearest(queries, 10)
+    assert recall(index.nearest(queries, 10), true) >= 0.99
+
+
+def test_equal_rows_zero_rows_and_few_rows():
+    for metric in METRICS:
+        index = Flat(store=Bits(1)).build(np.zeros((3, 2)), metric)
+        assert index.nearest(np.ones((1, 2)), 5).ids.tolist() == [[0, 1, 2, -1, -1]]
+        only = Flat(store=Bits(1, rerank=False)).build(np.ones((40, 3)), metric)
+        assert np.isfinite(only.nearest(np.ones((2, 3)), 40).distances).all()
+
+
+def test_answers_are_approximate_and_say_so():
+    assert not Flat(store=Bits()).exact
+    assert Flat().exact
+    assert "approximate" in Flat(store=Bits()).build(np.eye(4)).why_
+    with pytest.raises(InputError, match="1, 2 or 4"):
+        Bits(3)
+    with pytest.raises(InputError, match="miss"):
+        Bits(miss=0.0)
+    for distance in (MANHATTAN, HAMMING):
+        with pytest.raises(CombinationError, match=distance.name):
+            Bits().check(distance, sparse=False)
+    with pytest.raises(CombinationError, match="sparse"):
+        Bits().check(EUCLIDEAN, sparse=True)
+
+
+@pytest.mark.parametrize("store", [Bits(1), Bits(2, rerank=False)], ids=str)
+def test_classifiers_search_bits_before_and_after_a_save(store, tmp_path):
+    data = kway.datasets.load("digits")
+    model = kway.NeighborsClassifier(3, metric="cosine", index=Flat(store=store)).fit(
+        data.x_train[:2000], data.y_train[:2000]
+    )
+    answers = model.predict(data.x_test[:300])
+    assert (answers == data.y_test[:300]).mean() > 0.85
+    model.save(tmp_path / "m.kway")
+    np.testing.assert_array_equal(kway.load(tmp_path / "m.kway").predict(data.x_test[:300]), answers)

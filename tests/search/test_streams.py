@@ -1,0 +1,87 @@
+"""Codes of blocks: the same as those of all rows at once, whatever the blocks come as, and after a kill."""
+
+import numpy as np
+import pytest
+
+from kway.errors import CombinationError, InputError
+from kway.search import Bits, Flat, streams
+
+CODES = Flat(store=Bits(1, rerank=False))
+
+
+def data(n=1000, d=70):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, d)).astype(np.float32), rng.normal(size=(20, d)).astype(np.float32)
+
+
+def same(index, other, queries):
+    for a, b in zip(index.nearest(queries, 5), other.nearest(queries, 5)):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_blocks_of_every_kind_give_the_same_index(metric, tmp_path, monkeypatch):
+    rows, queries = data()
+    monkeypatch.setattr(streams, "BLOCK", 300 * 70)
+    np.save(tmp_path / "all.npy", rows)
+    mapped = np.load(tmp_path / "all.npy", mmap_mode="r")
+    files = tmp_path / "files"
+    files.mkdir()
+    for i in range(0, 1000, 300):
+        np.save(files / f"{i:04d}.npy", rows[i : i + 300])
+    index = CODES.build_blocks(mapped, metric)
+    assert index.n_rows == 1000
+    same(CODES.build_blocks(files, metric), index, queries)
+    same(CODES.build_blocks((rows[i : i + 300] for i in range(0, 1000, 300)), metric), index, queries)
+    assert len(index.parts()[1]["codes.factor"]) == 1000
+    one = CODES.build_blocks([rows], metric)
+    same(one, CODES.build(rows, metric), queries)
+
+
+def test_a_memory_map_can_be_measured_in_full(tmp_path):
+    rows, queries = data()
+    np.save(tmp_path / "all.npy", rows)
+    index = Flat(store=Bits(2)).build_blocks(np.load(tmp_path / "all.npy", mmap_mode="r"))
+    true = Flat().build(rows).nearest(queries, 3)
+    found = index.nearest(queries, 3)
+    assert (found.ids == true.ids).mean() > 0.98
+    with pytest.raises(CombinationError, match="rerank=False"):
+        Flat(store=Bits(2)).build_blocks(iter([rows]))
+    with pytest.raises(CombinationError, match="Bits"):
+        Flat().build_blocks(rows)
+
+
+def test_a_build_that_was_killed_goes_on(tmp_path):
+    rows, queries = data()
+    coded = []
+
+    def some(until):
+        for i in range(0, 1000, 100):
+            if i == until:
+                raise KeyboardInterrupt
+            coded.append(i)
+            yield rows[i : i + 100]
+
+    with pytest.raises(KeyboardInterrupt):
+        CODES.build_blocks(some(400), "dot", folder=tmp_path / "parts")
+    made = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "parts").iterdir()}
+    assert len(made) == 5  # the frame and four parts
+    index = CODES.build_blocks(some(None), "dot", folder=tmp_path / "parts")
+    assert all((tmp_path / "parts" / name).stat().st_mtime_ns == when for name, when in made.items())
+    same(index, CODES.build_blocks(some(None), "dot"), queries)
+    with pytest.raises(InputError, match="another folder"):
+        CODES.build_blocks([rows], "dot", folder=tmp_path / "parts")
+    with pytest.raises(InputError, match="another folder"):
+        CODES.build_blocks([rows], "cosine", folder=tmp_path / "parts")
+
+
+def test_blocks_that_do_not_fit_are_refused(tmp_path):
+    rows, _ = data()
+    with pytest.raises(InputError, match="columns"):
+        CODES.build_blocks([rows, rows[:, :5]])
+    with pytest.raises(InputError, match="none"):
+        CODES.build_blocks([])
+    with pytest.raises(InputError, match="npy"):
+        CODES.build_blocks(tmp_path)
+    with pytest.raises(InputError, match="NaN"):
+        CODES.build_blocks([rows, np.full((2, 70), np.nan)])
