@@ -111,7 +111,8 @@ def index_facts(value: Any) -> str | None:
     whole_recipe = _any_recipe if kind is None else record({"index": text(100), **kind.recipe})
     own = {} if kind is None else kind.facts
     common = {"recipe": whole_recipe, "metric": _METRIC, "n_rows": whole(1), "n_features": whole(1), "why": text()}
-    said = record({**common, **own})(value)
+    common["unit"] = whole(-2**11, 2**11)  # the power of two that rows are kept in, where it is not 1
+    said = record({**common, **own}, optional=("unit",))(value)
     return said or (None if kind is None else _searchable(kind, value))
 
 
