@@ -132,7 +132,7 @@ class LinearClassifier(Classifier):
         self._check_parameters()
         last = self._theta() if self.warm_start and hasattr(self, "coef_") else None
         self._forget()
-        X, labels = gate.rows_and_labels(self, X, y, soft=LOSSES[self.loss].joint.probabilities)
+        X, labels = gate.rows_and_labels(self, X, y, soft=LOSSES[self.loss].joint.probabilities, squared=True)
         problem.refuse_one_class(labels, type(self).__name__)
         self.classes_ = labels.classes
         self._learn(problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight), last)
@@ -157,7 +157,7 @@ class LinearClassifier(Classifier):
         """One epoch of SGD over these rows; the first call must name every class, or show it."""
         self._check_parameters()
         first = not hasattr(self, "coef_")
-        X, labels = gate.rows_and_labels(self, X, y, reset=first)
+        X, labels = gate.rows_and_labels(self, X, y, reset=first, squared=True)
         if first:
             self.classes_ = labels.classes if classes is None else np.unique(np.asarray(classes))
         labels = Labels(self.classes_, encode_as(labels.classes[labels.codes], self.classes_))

@@ -7,7 +7,7 @@ and `_state() -> (facts, arrays)`. Positions are 0..n-1 in the order of the rows
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,7 +24,7 @@ from kway.search.rows import rows_of_arrays
 from kway.search.stores.base import Store
 from kway.search.stores.kept import store_from
 from kway.search.ties import ordered
-from kway.search.units import NARROW, WIDE, Scaled, Unit
+from kway.search.units import Scaled, Unit
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,15 @@ class Recipe:
         rows = rows_of_arrays(arrays, facts["n_rows"], facts["n_features"])
         ids = Ids(np.asarray(arrays["ids"])) if "ids" in arrays else Ids.of(facts["n_rows"], None)
         index = recipe._revive(rows, from_facts(facts["metric"]), ids, facts, arrays)
-        index.unit = replace(index.unit, exponent=facts.get("unit", 0))
+        kind = np.dtype(np.float32) if rows is None else rows.dtype
+        index.unit = Unit.again(facts.get("unit", 0), kind, index.metric.distance, recipe._narrow)
         return index
 
 
 class LiveIndex(Index):
     """An index over rows with ids, under one metric."""
+
+    unit: Unit  # of the rows as they are kept
 
     def __init__(self, recipe: Recipe, metric: Metric, ids: Ids, n_features: int) -> None:
         self.recipe = recipe
@@ -119,7 +122,6 @@ class LiveIndex(Index):
         self._ids = ids
         self._n_features = n_features
         self._touched = float("nan")
-        self.unit = Unit(metric.distance, NARROW if recipe._narrow else WIDE)
 
     @property
     def n_rows(self) -> int:

@@ -1,4 +1,4 @@
-"""Rows (n, d), dense or CSR, times powers of two, which change no digit: how large they are, and bringing them near 1."""
+"""Rows (n, d), dense or CSR, times powers of two, which change no digit; how large their values are."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.data.messages import largest_value
 from kway.data.row_blocks import row_blocks
 from kway.errors import InputError
 from kway.search.distances import Distance
@@ -65,7 +66,7 @@ class Unit:
     @staticmethod
     def of(rows: Any, distance: Distance, narrow: bool) -> Unit:
         """The unit for rows (n, d) that an index is built over."""
-        span = NARROW if narrow else SINGLE if rows.dtype == np.float32 else WIDE
+        span = _span(rows.dtype, narrow)
         if not distance.scales:
             return Unit(distance, span)
         peaks = row_peaks(rows)
@@ -78,6 +79,11 @@ class Unit:
         if distance.order == 2 and rows.dtype == np.float64:
             _refuse_uneven(rows, high, low)
         return Unit(distance, span, 0 if span.least <= high <= span.most else -high)
+
+    @staticmethod
+    def again(exponent: int, dtype: np.dtype, distance: Distance, narrow: bool) -> Unit:
+        """The unit of a model file."""
+        return Unit(distance, _span(dtype, narrow), exponent)
 
     @property
     def plain(self) -> bool:
@@ -92,15 +98,16 @@ class Unit:
 
     def more_rows(self, rows: Any) -> Any:
         """Rows that come later, refused where they are too large for the unit that the index was built in."""
-        if self.distance.scales and self.distance.degree and rows.shape[0]:
-            peaks = row_peaks(rows)
-            if int(np.frexp(peaks.max())[1]) + self.exponent > self.span.most + 2:
-                raise InputError(
-                    f"rows hold {_where(rows, int(peaks.argmax()))}, more than the index was built for "
-                    f"({2.0 ** (self.span.most - self.exponent):.3g}); build it again with all rows, or scale the column"
-                )
-        if self.distance.scales and self.distance.degree == 0 and rows.shape[0]:
+        if not self.distance.scales or not rows.shape[0]:
+            return rows
+        if self.distance.degree == 0:
             return near_one(rows) if self._wild(row_peaks(rows)) else rows
+        if int(np.frexp(peak(rows))[1]) + self.exponent > self.span.most + 2:
+            most = 2.0 ** (self.span.most - self.exponent)
+            raise InputError(
+                f"rows hold {largest_value(rows)}, more than was prepared for ({most:.3g}) by the rows before; "
+                "learn again from all rows, or scale the column"
+            )
         return self.rows(rows)
 
     def given(self, rows: Any) -> Any:
@@ -142,20 +149,24 @@ class Unit:
         return bool(len(held)) and not (held.min() > 2.0**-limit and held.max() < 2.0**limit)
 
 
+def _span(dtype: np.dtype, narrow: bool) -> Span:
+    return NARROW if narrow else SINGLE if dtype == np.float32 else WIDE
+
+
 def _refuse_uneven(rows: Any, high: int, low: int) -> None:
     """Refuse rows whose squared differences no common unit can hold; `high`, `low`: exponents of the row peaks."""
     if high - low > HOLDS:
         peaks = row_peaks(rows)
         least = int(np.where(peaks > 0, peaks, np.inf).argmin())
         raise InputError(
-            f"rows hold {_where(rows, int(peaks.argmax()))} beside a row of values up to {peaks[least]:.3g} (row "
+            f"rows hold {largest_value(rows)} beside a row of values up to {peaks[least]:.3g} (row "
             f"{least}): squared distances span more than float64 holds; drop that row, or scale (or take the log of) "
             "the column"
         )
     spread = _spread(rows)
     if 0 < spread < 2.0 ** (high - HOLDS):
         raise InputError(
-            f"rows differ by at most {spread:.3g} while they hold {_where(rows, int(row_peaks(rows).argmax()))}: "
+            f"rows differ by at most {spread:.3g} while they hold {largest_value(rows)}: "
             "squared distances of such rows vanish in float64; drop the constant columns, or scale the others"
         )
 
@@ -169,9 +180,3 @@ def _spread(rows: Any) -> float:
         np.maximum(high, rows[part].max(axis=0), out=high)
         np.minimum(low, rows[part].min(axis=0), out=low)
     return float((0.5 * high - 0.5 * low).max())  # halves: the difference itself may overflow
-
-
-def _where(rows: Any, row: int) -> str:
-    values = rows[row].toarray()[0] if sp.issparse(rows) else rows[row]
-    column = int(np.abs(values).argmax())
-    return f"{values[column]:.3g} in column {column} (row {row})"
