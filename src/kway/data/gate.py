@@ -87,7 +87,7 @@ def rows_and_labels(
     reset: bool = True,
     squared: bool = False,
 ) -> tuple[Rows, Labels]:
-    """Checked rows with their labels; `soft` allows (n, K) targets, `squared` refuses what a sum of squares overflows."""
+    """Checked rows with their labels; `soft` allows (n, K) targets, `squared` refuses what squares overflow."""
     if y is None:
         raise InputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None; "

@@ -146,7 +146,7 @@ class LinearClassifier(Classifier):
         start = self._start(objective, control, last)
         learned, validation = problem.set_aside(condensed(objective), self.early_stopping, control.rng)
         with shown(f"{type(self).__name__} {solver.name}", self.max_iter, self.verbose) as progress:
-            solution = solver.solve(learned, start, replace(control, progress=progress, validate=validation))
+            solution = _solved(solver, learned, start, replace(control, progress=progress, validate=validation))
         if validation is not None and validation.theta is not None:
             solution = replace(solution, theta=validation.theta)
         self._keep(objective, solution, solver.name, given.kept)
@@ -304,3 +304,14 @@ class LinearClassifier(Classifier):
             self.support_ = arrays["support"]
             margins = arrays["margin"]
             self.margin_ = float(margins[0]) if len(margins) == 1 else margins
+
+
+def _solved(solver: Any, objective: Any, start: NDArray, control: Control) -> Solution:
+    """The solver's solution; a factorisation that fails says what to do, not what LAPACK thinks."""
+    try:
+        return solver.solve(objective, start, control)
+    except np.linalg.LinAlgError as error:
+        raise InputError(
+            f"the {solver.name} solver met a matrix that rounding left without a factor ({error}): columns of X differ "
+            "too much in size for its float type; scale them (StandardScaler), pass float64, or a larger alpha"
+        ) from error
