@@ -74,6 +74,7 @@ def test_coverage_has_exactly_the_promised_distribution(method, draw, Stated):
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.filterwarnings("ignore:predict_set")  # with so few rows some sets are of every class
 def test_coverage_holds_for_votes_with_ties_and_zeros(method, blobs):
     """Discrete scores: the promise is a lower bound, kept on average over repetitions that fit and split anew."""
     rng, repeats, n = np.random.default_rng(2), 150, 60
@@ -150,6 +151,20 @@ def test_a_set_of_all_classes_that_would_not_fit_is_refused(rng, monkeypatch, dr
     with pytest.warns(UserWarning, match="every class"), pytest.raises(BudgetError, match="predict_set"):
         model.predict_set(X)
     assert PROBA_BUDGET > 100
+
+
+@pytest.mark.parametrize("method", ["lac", "aps"])
+def test_sets_of_every_class_say_why(rng, draw, method):
+    X, y = draw(rng, 600, n_classes=10)
+    y = rng.integers(0, 10, len(y))  # one neighbour names the right class of one row in ten
+    model = ConformalClassifier(kway.NeighborsClassifier(1), 0.9, method=method, random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match="of the held-out rows have a label of probability 0.*use more neighbours"):
+        sets = model.predict_set(X)
+    assert (sets.sizes == 10).all()
+    assert "every class is in every set" in str(model.promise_)
+    assert model.promise_.n_zero > 0.8 * model.promise_.n_calibration
+    plain = ConformalClassifier(kway.CentroidClassifier(), 0.9, method=method, random_state=0).fit(X, y)
+    assert not plain.promise_.vague
 
 
 def test_empty_sets_can_be_filled_with_the_answer(rng, draw, Stated):

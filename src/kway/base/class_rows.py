@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from kway.base.best_columns import best_columns
 from kway.compute.threads import pmap, spans, workers
 from kway.data.gate import Rows
+from kway.data.messages import largest_value
 from kway.data.row_blocks import row_blocks
+from kway.errors import InputError
 from kway.search.index import TopK
 
 BLOCK = 1 << 19  # scores computed at a time by a worker: 2 MB in float32, about the second cache
@@ -33,7 +35,10 @@ def scores(X: Rows, W: NDArray, b: NDArray, n_jobs: int | None = None) -> NDArra
     out = np.empty((X.shape[0], len(b)), np.result_type(X.dtype, W.dtype))
 
     def block(rows: slice) -> None:
-        np.add(np.asarray(X[rows] @ W.T), b, out=out[rows])
+        x = X[rows]
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.add(np.asarray(x @ W.T), b, out=out[rows])
+        _refuse_overflow(x, out[rows], rows.start)
 
     pmap(block, row_blocks(X, _rows_a_block(X, len(b), n_jobs)), n_jobs)
     return out
@@ -53,8 +58,10 @@ def top(
         running = _Running.start(rows.stop - rows.start, k, found.dtype)
         x = X[rows]
         for classes in spans(len(b), wide):
-            f = np.asarray(x @ W[classes].T)  # (m, c)
-            f += b[classes]
+            with np.errstate(over="ignore", invalid="ignore"):
+                f = np.asarray(x @ W[classes].T)  # (m, c)
+                f += b[classes]
+            _refuse_overflow(x, f, rows.start)
             running.offer(f, classes.start, log_weights)
         codes[rows] = running.codes
         found[rows] = running.scores if log_weights is None else running.shares(log_weights)
@@ -100,6 +107,18 @@ class _Running(NamedTuple):
     def shares(self, log_weights: LogWeights) -> NDArray:
         """The best classes' shares of the weights of all (m, k)."""
         return np.exp(log_weights(self.scores) - self.peak[:, None]) / self.total[:, None]
+
+
+def _refuse_overflow(x: Rows, f: NDArray, first: int) -> None:
+    """Refuse rows whose scores (m, c) are no numbers, with the value that made them so."""
+    low, high = float(f.min(initial=0.0)), float(f.max(initial=0.0))
+    if np.isfinite(low) and np.isfinite(high):
+        return
+    row = int(np.flatnonzero(~np.isfinite(f).all(axis=1))[0])
+    raise InputError(
+        f"the scores of row {first + row} leave {f.dtype}: its largest value is {largest_value(x[row : row + 1])}; "
+        "scale the column as in fit, or drop the row"
+    )
 
 
 def _rows_a_block(X: Rows, width: int, n_jobs: int | None) -> int:

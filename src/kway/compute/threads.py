@@ -5,6 +5,10 @@ whoever works in parallel does it here: numpy, BLAS and `nogil` kernels all let 
 
     n_jobs   None or -1: every core (scikit-learn's None means one; kway's default uses the machine)
              m > 0: at most m threads;  -m: all cores but m - 1
+
+A forked child makes a pool of its own, also where other threads were at work when it was forked. What kway cannot mend
+is a lock inside the BLAS library that such a thread held at that moment: OpenBLAS and MKL take care of a fork between
+calls, none promises it during one. Prefer "spawn" or "forkserver" where threads predict while others fork.
 """
 
 from __future__ import annotations
@@ -136,8 +140,17 @@ def shares(n: int, n_jobs: int | None = None, least: int = 1) -> list[slice]:
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
+def _hold_before_fork() -> None:
+    """Nobody is half way through taking or giving back BLAS's threads while the process is copied."""
+    _lock.acquire()
+
+
+def _go_on_after_fork() -> None:
+    _lock.release()
+
+
 def _forget_after_fork() -> None:
-    """A forked child has the pool object but none of its threads, and maybe a lock that nobody will open."""
+    """A forked child has the pool object but none of its threads, and a lock that nobody will open."""
     global _pool, _lock, _guards, _limiter
     if _limiter is not None:
         _limiter.restore_original_limits()
@@ -146,4 +159,4 @@ def _forget_after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_after_fork)
+    os.register_at_fork(before=_hold_before_fork, after_in_parent=_go_on_after_fork, after_in_child=_forget_after_fork)

@@ -45,6 +45,8 @@ class CoveragePromise:
     n_calibration: int
     n_short: int  # classes with too few held-out rows: they are in every set
     n_classes: int
+    n_full: int = 0  # classes that belong even at probability 0
+    n_zero: int = 0  # held-out rows whose own label had probability 0
 
     @property
     def least_rows(self) -> int:
@@ -57,13 +59,26 @@ class CoveragePromise:
             f"sets hold the right label of at least {self.coverage:.4g} of new {whom} like the "
             f"{self.n_calibration:,} held out ({self.method.upper()})"
         )
-        if not self.n_short:
-            return said
-        which = "every class is" if self.n_short == self.n_classes else f"{self.n_short:,} classes are"
-        return (
-            f"{said}; {which} in every set, as fewer than {self.least_rows:,} rows"
-            f"{' of each' if self.per_class else ''} were held out"
-        )
+        if self.n_short:
+            said += (
+                f"; {self._which(self.n_short)} in every set, as fewer than {self.least_rows:,} rows"
+                f"{' of each' if self.per_class else ''} were held out: hold out more rows (cv)"
+            )
+        if self.n_full:
+            said += (
+                f"; {self._which(self.n_full)} in every set, as {self.n_zero:,} of the held-out rows have a label of "
+                "probability 0, as neighbours give it to all classes without a vote: use more neighbours, an "
+                "estimator that rules nothing out (softmax, centroids), or a lower coverage"
+            )
+        return said
+
+    @property
+    def vague(self) -> bool:
+        """Whether some classes are in every set."""
+        return self.n_short + self.n_full > 0
+
+    def _which(self, count: int) -> str:
+        return "every class is" if count == self.n_classes else f"{count:,} classes are"
 
 
 class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
@@ -128,7 +143,14 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         self.thresholds_ = self._thresholds(scores, codes)
         short = int(np.count_nonzero(np.isinf(self.thresholds_)))
         self.promise_ = CoveragePromise(
-            float(self.coverage), self.method, bool(self.per_class), len(held), short, len(self.classes_)
+            float(self.coverage),
+            self.method,
+            bool(self.per_class),
+            len(held),
+            short,
+            len(self.classes_),
+            int(np.count_nonzero(self.thresholds_ >= 1.0)) - short,  # 1 is the score of probability 0
+            int(np.count_nonzero(scores >= 1.0)),
         )
         return self
 
@@ -171,8 +193,8 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         n = _num_samples(X)
         method, u = pick_method(self.method), check_random_state(self.random_state).uniform(size=n)
         always = np.flatnonzero(np.isinf(self.thresholds_))
-        if len(always):
-            warnings.warn(f"predict_set: {self.promise_}; hold out more rows (cv)", UserWarning, stacklevel=2)
+        if self.promise_.vague:
+            warnings.warn(f"predict_set: {self.promise_}", UserWarning, stacklevel=2)
         refuse_above_budget(n, len(always), 8, "predict_set")
         limits = np.where(np.isinf(self.thresholds_), -np.inf, self.thresholds_)
         highest = limits.max()

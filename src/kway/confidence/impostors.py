@@ -44,7 +44,7 @@ class ImpostorTrial(NamedTuple):
 
 @dataclass(frozen=True)
 class FalseAccepts:
-    """What one score did against impostors; `bound` holds with `confidence` for impostors like these."""
+    """What one score did against impostors; `bound` holds with `confidence` for more rows of these impostors."""
 
     score: str
     impostors: str  # "classes left out" | "rows labelled unknown"
@@ -63,8 +63,9 @@ class FalseAccepts:
 
     def __str__(self) -> str:
         return (
-            f"{self.share:.1%} of {self.n_impostors:,} impostors ({self.impostors}) were accepted, at most "
-            f"{self.bound:.1%} at {self.confidence:.4g} confidence (AUROC {self.auroc:.3f} by {self.score})"
+            f"{self.share:.1%} of {self.n_impostors:,} impostors ({self.impostors}) were accepted; of more rows of "
+            f"these same impostors at most {self.bound:.1%} will be, at {self.confidence:.4g} confidence, and about "
+            f"others nothing is promised (AUROC {self.auroc:.3f} by {self.score})"
         )
 
 

@@ -22,13 +22,14 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
 from kway.data.labels import Labels, encode, encode_soft
-from kway.data.messages import explained, first_bad, refuse_masked
+from kway.data.messages import explained, first_bad, largest_value, refuse_masked
 from kway.data.row_blocks import Stored, row_blocks
 from kway.errors import InputError
 
 Rows = Any  # (n, d): NDArray[float32 | float64] or scipy CSR of the same
 
 _EXACT_IN_FLOAT32 = 2**24
+MOST_SQUARED = {"float32": 1e15, "float64": 1e120}  # squares of these, a billion of them with weights, stay finite
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,24 @@ def _stored(estimator: Any, X: NDArray, reset: bool) -> Stored:
 
 
 def rows_and_labels(
-    estimator: Any, X: Any, y: Any, *, sparse: bool = True, soft: bool = False, reset: bool = True
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    sparse: bool = True,
+    soft: bool = False,
+    reset: bool = True,
+    squared: bool = False,
 ) -> tuple[Rows, Labels]:
-    """Checked rows with their labels; `soft` allows (n, K) distributions as targets."""
+    """Checked rows with their labels; `soft` allows (n, K) targets, `squared` refuses what squares overflow."""
     if y is None:
         raise InputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None; "
             "pass one label a row: requires y"
         )
     X = rows(estimator, X, reset=reset, sparse=sparse)
+    if squared:
+        _refuse_overflow(X)
     labels = encode_soft(y) if soft and _is_soft(y) else encode(y)
     if len(labels.codes) != X.shape[0]:
         raise InputError(
@@ -93,6 +103,16 @@ def rows_and_labels(
             f"y has {len(labels.codes)}; pass one label a row"
         )
     return X, labels
+
+
+def _refuse_overflow(X: Rows) -> None:
+    """Refuse values whose squares, added up, leave the float type that a solver works in."""
+    values, most = X.data if sp.issparse(X) else X, MOST_SQUARED[X.dtype.name]
+    if values.size and not (values.max() <= most and values.min() >= -most):
+        raise InputError(
+            f"X holds {largest_value(X)}, beyond {most:.0e}, from where squares leave {X.dtype}; scale the column "
+            "(StandardScaler), or drop the row"
+        )
 
 
 def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from kway.data.row_blocks import row_blocks
 from kway.data.suggest import listing
@@ -53,6 +54,17 @@ def first_bad(X: Any) -> str:
         count += int(bad.sum())
     names = list(getattr(X, "columns", []))
     return f", first in row {row}, column {names[column] if names else column} ({count} values)" if count else ""
+
+
+def largest_value(rows: Any) -> str:
+    """The value farthest from 0 of rows (n, d), dense or CSR, and where it stands."""
+    values = rows.data if sp.issparse(rows) else rows
+    at = int(np.argmax(np.abs(values)))
+    if sp.issparse(rows):
+        row, column = int(np.searchsorted(rows.indptr, at, side="right")) - 1, int(rows.indices[at])
+    else:
+        row, column = divmod(at, rows.shape[1])
+    return f"{values.ravel()[at]:.3g} in column {column} (row {row})"
 
 
 def refuse_masked(X: Any, name: str) -> None:

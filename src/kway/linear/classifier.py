@@ -136,7 +136,7 @@ class LinearClassifier(Classifier):
         self._check_parameters()
         last = self._theta() if self.warm_start and hasattr(self, "coef_") else None
         self._forget()
-        X, labels = gate.rows_and_labels(self, X, y, soft=LOSSES[self.loss].joint.probabilities)
+        X, labels = gate.rows_and_labels(self, X, y, soft=LOSSES[self.loss].joint.probabilities, squared=True)
         problem.refuse_one_class(labels, type(self).__name__)
         self.classes_ = labels.classes
         self._learn(problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight), last)
@@ -150,7 +150,7 @@ class LinearClassifier(Classifier):
         work = Work.on(learned, self.solver)
         start = work.start(_of_shape(last, objective), control.rng)
         with shown(f"{type(self).__name__} {work.solver.name}", self.max_iter, self.verbose) as progress:
-            solution = work.solve(start, replace(control, progress=progress, validate=validation))
+            solution = _solved(work, start, replace(control, progress=progress, validate=validation))
         if validation is not None and validation.theta is not None:
             solution = replace(solution, theta=validation.theta)
         self._keep(objective, solution, work.solver.name, given.kept)
@@ -161,7 +161,7 @@ class LinearClassifier(Classifier):
         """One epoch of SGD over these rows; the first call must name every class, or show it."""
         self._check_parameters()
         first = not hasattr(self, "coef_")
-        X, labels = gate.rows_and_labels(self, X, y, reset=first)
+        X, labels = gate.rows_and_labels(self, X, y, reset=first, squared=True)
         if first:
             self.classes_ = labels.classes if classes is None else np.unique(np.asarray(classes))
         labels = Labels(self.classes_, encode_as(labels.classes[labels.codes], self.classes_))
@@ -308,3 +308,14 @@ def _of_shape(theta: NDArray | None, objective: Objective) -> NDArray | None:
     if theta is None or theta.shape != (objective.n_scores, objective.d + 1):
         return None
     return theta.astype(objective.X.dtype)
+
+
+def _solved(work: Work, start: NDArray, control: Control) -> Solution:
+    """The solver's solution; a factorisation that fails says what to do, not what LAPACK thinks."""
+    try:
+        return work.solve(start, control)
+    except np.linalg.LinAlgError as error:
+        raise InputError(
+            f"the {work.solver.name} solver met a matrix that rounding left without a factor ({error}): columns of X "
+            "differ too much in size for its float type; scale them (StandardScaler), pass float64, or a larger alpha"
+        ) from error

@@ -4,7 +4,8 @@
     cosine      mu_c = mean of the unit rows of c    z_c = kappa cos(x, mu_c)          kappa from the mean resultant R
 
 p = softmax(z): classes that are round clouds of one common width (Gaussian, or von Mises-Fisher on the sphere) with
-equal priors. Means and widths are kept as running sums, so partial_fit is as good as one fit.
+equal priors. Means and widths are kept as running sums, so partial_fit is as good as one fit. Values far from 1 are
+kept in a unit of their own (kway.search.units), and `scale_` is that of the unit.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from kway.compute.threads import spans
 from kway.data import gate
 from kway.errors import CombinationError
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
-from kway.search.distances import unit
+from kway.search.distances import COSINE, EUCLIDEAN, unit
 from kway.search.index import TopK
+from kway.search.units import NARROW, Unit
 
 _METRICS = ("euclidean", "cosine")
 
@@ -73,13 +75,23 @@ class CentroidClassifier(Classifier):
         if first and classes is not None:
             known = named_classes(classes)
         merged = merge_classes(known, labels, fixed=classes is not None)
+        taken = self._placed(X, first)
         if first:
             self._start(len(merged.classes), X)
         else:
             self._move(merged)
         self.classes_ = merged.classes
-        self._take(unit(X) if self.metric == "cosine" else X, merged.codes, np.ones(X.shape[0]) if w is None else w)
+        self._take(taken, merged.codes, np.ones(X.shape[0]) if w is None else w)
         return self
+
+    def _placed(self, X: Any, first: bool) -> Any:
+        """Rows as means are taken of them: of unit length, or in a unit whose squares do not overflow."""
+        if self.metric == "cosine":
+            self._range = Unit(COSINE, NARROW)
+            return unit(X)
+        if first:
+            self._range = Unit.of(X, EUCLIDEAN, narrow=X.dtype == np.float32)
+        return self._range.more_rows(X)
 
     def _start(self, n_classes: int, X: Any) -> None:
         self.weights_ = np.zeros(n_classes)
@@ -113,7 +125,8 @@ class CentroidClassifier(Classifier):
         self._publish()
 
     def _publish(self) -> None:
-        self.centroids_ = self._means.astype(self._dtype)
+        with np.errstate(under="ignore"):
+            self.centroids_ = self._range.given(self._means).astype(self._dtype)
         total, d = self.weights_.sum(), self._means.shape[1]
         if self.metric == "cosine":
             lengths = np.linalg.norm(self._means, axis=1)
@@ -150,29 +163,38 @@ class CentroidClassifier(Classifier):
         """Queries shifted by the centre, or of unit length."""
         if self.metric == "cosine":
             return unit(rows).astype(rows.dtype)
-        return rows if sp.issparse(rows) else (rows - self._centre()).astype(rows.dtype)
+        placed = self._range.queries(rows).rows
+        return placed.astype(rows.dtype) if sp.issparse(rows) else (placed - self._centre()).astype(rows.dtype)
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
         W, b = self._lines(sp.issparse(rows))
-        z = (lambda f: f * f.dtype.type(self.scale_)) if stated else None
+        z = self._z if stated else None
         return class_rows.top(self._moved(rows), W, b, k, z, self.n_jobs)
 
     def _scores(self, rows: Any) -> NDArray:
         """z (q, K), the largest of each row set to 0."""
         f = class_rows.scores(self._moved(rows), *self._lines(sp.issparse(rows)), self.n_jobs)
-        z = self.scale_ * f
-        return z - z.max(axis=1, keepdims=True)
+        return self._z(f - f.max(axis=1, keepdims=True))
+
+    def _z(self, f: NDArray) -> NDArray:
+        """scale_ * f, held within the float type: so far apart, classes are certain."""
+        most = float(np.finfo(f.dtype).max) / 4
+        return np.clip(self.scale_ * f.astype(np.float64), -most, most).astype(f.dtype)
 
     def _probabilities(self, scores: NDArray) -> NDArray:
         return softmax(scores, axis=1)
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "weights_")
-        facts = {"spread": self._spread, "dtype": str(self._dtype)}
+        facts: dict[str, Any] = {"spread": self._spread, "dtype": str(self._dtype)}
+        if self._range.exponent:
+            facts["unit"] = self._range.exponent
         return facts, {"means": self._means, "weights": self.weights_}
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self._spread, self._dtype = float(facts["spread"]), np.dtype(facts["dtype"])
+        distance, narrow = (COSINE if self.metric == "cosine" else EUCLIDEAN), self._dtype == np.float32
+        self._range = Unit.again(int(facts.get("unit", 0)), self._dtype, distance, narrow)
         self._means, self.weights_ = np.array(arrays["means"]), np.array(arrays["weights"])
         self._publish()
 

@@ -25,6 +25,8 @@ from kway.neighbors.exemplar_svm import ExemplarProblem, leading_axes
 from kway.neighbors.votes import CountedVotes, count_votes, pick_ties, shares_of
 from kway.neighbors.voting import Voters, VotingClassifier
 from kway.search.blocks import top_products
+from kway.search.distances import EUCLIDEAN
+from kway.search.units import Unit
 
 MOST_ROWS = 6000  # the work grows as the square of the rows
 _NEGLIGIBLE = 0.01  # of alpha: mean squares that are left out; 515 of the 784 axes of MNIST images stay
@@ -89,6 +91,8 @@ class ExemplarClassifier(VotingClassifier):
             )
         self.classes_ = labels.classes
         self._codes = labels.codes
+        self._range = Unit.of(X, EUCLIDEAN, narrow=X.dtype == np.float32)
+        X = self._range.rows(X)
         self._centre = X.mean(axis=0, dtype=np.float64)
         lengths = np.square(X - self._centre).sum(axis=1)
         self._unit = float(np.sqrt(lengths.mean())) or 1.0
@@ -117,7 +121,8 @@ class ExemplarClassifier(VotingClassifier):
 
     def _voters(self, rows: NDArray) -> Voters:
         """The best exemplars (q, k) of a block of checked rows, each with its logit of "same class" as its vote."""
-        scaled, k = self._scaled(rows)[:, :-1], min(self.n_exemplars, len(self.exemplars_))
+        placed = self._range.queries(rows).rows.astype(rows.dtype, copy=False)
+        scaled, k = self._scaled(placed)[:, :-1], min(self.n_exemplars, len(self.exemplars_))
         ids, logits = top_products(scaled, self.exemplars_, k, offset=self.offsets_, n_jobs=self.n_jobs)
         logs = -np.logaddexp(0.0, -logits.astype(np.float64))  # log sigmoid
         votes = np.exp(logs - logs.max(axis=1, keepdims=True))  # far from all: proportions, not zeros
@@ -138,9 +143,12 @@ class ExemplarClassifier(VotingClassifier):
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "exemplars_")
         arrays = {"exemplars": self.exemplars_, "offsets": self.offsets_, "codes": self._codes, "centre": self._centre}
-        return {"unit": self._unit, "n_iter": self.n_iter_}, arrays
+        facts: dict[str, Any] = {"unit": self._unit, "n_iter": self.n_iter_}
+        return facts | ({"power": self._range.exponent} if self._range.exponent else {}), arrays
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self._unit, self.n_iter_ = float(facts["unit"]), int(facts["n_iter"])
         self.exemplars_, self.offsets_ = arrays["exemplars"], arrays["offsets"]
         self._codes, self._centre = arrays["codes"], arrays["centre"]
+        kind = self.exemplars_.dtype
+        self._range = Unit.again(int(facts.get("power", 0)), kind, EUCLIDEAN, narrow=kind == np.float32)

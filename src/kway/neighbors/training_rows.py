@@ -66,7 +66,7 @@ class TrainingRows:
     def kept_by(self, index: Any) -> TrainingRows:
         """Without the rows where the index has them as they came: not in other units, not as codes, none left out."""
         as_given = type(index.metric).prepare is Metric.prepare
-        same = self.all_vote and as_given and getattr(index.recipe, "store", None) is None
+        same = self.all_vote and as_given and index.unit.plain and getattr(index.recipe, "store", None) is None
         return replace(self, blocks=None) if same else self
 
     def arrays(self) -> dict[str, NDArray]:

@@ -107,8 +107,10 @@ class _Block:
         norms, which = np.sqrt(squares(keys)), np.arange(exact.shape[0])
         if sp.issparse(keys):
             return _Block(scan, exact, keys, norms, which)
-        narrow = keys.astype(scan.key_type)
-        if scan.distance.product or np.array_equal(narrow, keys):  # a tile of distances may round no query
+        with np.errstate(over="ignore"):
+            narrow = keys.astype(scan.key_type)
+        single = bool(norms.max(initial=0.0) < FLOAT32_SAFE[1])  # a query far out would overflow
+        if single and (scan.distance.product or np.array_equal(narrow, keys)):  # a tile may round no query
             keys = narrow
         return _Block(scan, frozen(exact), frozen(keys), norms, which)
 
@@ -126,9 +128,10 @@ class _Block:
             )
         products = s.distance.tile(self.keys, s.distance.row_side(_about(rows, s.centre)))
         measured = rows if s.kept.codes is None or s.kept.full is None else s.kept.full[part]
+        scale, offset = (frozen(form[part].astype(products.dtype, copy=False)) for form in (s.scale, s.offset))
         return int(
             offer(
-                code, products, s.scale[part], s.offset[part], self.queries, frozen(measured), names, self.which,
+                code, products, scale, offset, self.queries, frozen(measured), names, self.which,
                 self.norms, s.reach, s.slack, s.blur, *heaps,
             )
         )  # fmt: skip

@@ -30,13 +30,13 @@ def one_by_one(cells: NDArray[np.int64]) -> CellGroups:
 
 
 def by_cell(cells: NDArray[np.int64], n_cells: int) -> CellGroups:
-    """Groups of the pairs of each cell; pairs with the cell n_cells, which there is not, are left out.
+    """Groups of the pairs of each cell; pairs with cells from n_cells on, which there are not, are left out.
 
     >>> starts, _, pairs = by_cell(np.array([[0, 1], [1, 2]]), n_cells=2)
     >>> pairs[starts[1] : starts[2]]
     array([0, 1])
     """
-    flat = cells.ravel()
+    flat = np.minimum(cells.ravel(), n_cells)  # nobody (NOBODY) is no cell either
     narrow = flat.astype(np.uint16) if n_cells < 2**16 else flat  # 16 bits sort by radix, five times faster
     ends = np.cumsum(np.bincount(flat, minlength=n_cells)[:n_cells])
     pairs = np.argsort(narrow, kind="stable")[: ends[-1]] // max(1, cells.shape[1])

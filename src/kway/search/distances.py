@@ -25,9 +25,11 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels import distances as kernels
 from kway.compute.kernels.jit import frozen
+from kway.search.powers import near_one
 
 Matrix = Any  # NDArray or CSR
 
+UNIT_SAFE = (1e-140, 1e140)  # norms whose squares float64 neither loses nor overflows
 CANCELLED = 1e-4  # share of ||a||^2 + ||b||^2 below which a squared distance has lost too many digits
 
 
@@ -52,6 +54,8 @@ class Distance(ABC):
     sparse: ClassVar[bool] = False  # CSR rows can be measured
     coded: ClassVar[bool] = True  # rows may be rounded to codes
     signed: ClassVar[bool] = False  # may be negative
+    scales: ClassVar[bool] = True  # values are added up or multiplied, so that their size matters (units.py)
+    degree: ClassVar[int] = 1  # d grows with so many powers of a factor of rows and queries
 
     def __str__(self) -> str:
         return self.name
@@ -154,6 +158,7 @@ class CosineDistance(Distance):
     code = kernels.COSINE
     moves = True
     sparse = True
+    degree = 0
 
     def place(self, rows: Matrix) -> Matrix:
         """Rows of length one."""
@@ -193,6 +198,7 @@ class DotDistance(Distance):
     order = 0
     sparse = True
     signed = True
+    degree = 2
 
     def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """One product."""
@@ -208,6 +214,7 @@ class HammingDistance(Distance):
     order = 0
     product = False
     coded = False  # rounded values are equal where the given ones were not
+    scales = False
 
     def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
         """The number of columns that differ."""
@@ -236,6 +243,7 @@ class GreatCircleDistance(Distance):
     moves = True
     wide = True
     coded = False  # columns are angles of two kinds
+    scales = False
 
     def place(self, rows: NDArray) -> NDArray[np.float64]:
         """Points (n, 3) on the unit sphere."""
@@ -267,13 +275,17 @@ DISTANCES: tuple[Distance, ...] = (EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING, G
 def squares(rows: Matrix) -> NDArray[np.float64]:
     """||x||^2 of each row, in float64."""
     if sp.issparse(rows):
-        return np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float64).ravel()
+        exact = rows.astype(np.float64)
+        return np.asarray(exact.multiply(exact).sum(axis=1)).ravel()
     return np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
 
 
 def unit(rows: Matrix) -> Matrix:
     """Rows of length one; zero rows stay zero."""
     norms = np.sqrt(squares(rows))
+    if ((norms < UNIT_SAFE[0]) | (norms > UNIT_SAFE[1])).any():  # zero rows among them, as a rule
+        rows = near_one(rows)
+        norms = np.sqrt(squares(rows))
     inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
     if sp.issparse(rows):
         return sp.csr_matrix(sp.diags(inverse) @ rows)

@@ -116,7 +116,7 @@ class FlatIndex(LiveIndex):
     def rows(self) -> Any:
         """The rows (n_rows, d) in the order of their positions: an array, CSR, or Codes where only these are kept."""
         self._settle()
-        return self._main.kept.best
+        return self.unit.given(self._main.kept.best)
 
     def _scan_of(self, kept: KeptRows) -> Scan:
         store, distance = self.recipe.store, self.metric.distance

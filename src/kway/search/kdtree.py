@@ -67,7 +67,7 @@ class KDTreeIndex(LiveIndex):
     @property
     def rows(self) -> NDArray:
         """The rows (n_rows, d) in the order of their positions."""
-        return self._rows
+        return np.asarray(self.unit.given(self._rows))
 
     @property
     def nbytes(self) -> int:

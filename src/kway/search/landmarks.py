@@ -55,6 +55,7 @@ class Landmarks(Recipe):
 
     name = "landmarks"
     distances = (EUCLIDEAN, COSINE, DOT, MANHATTAN, GREAT_CIRCLE)
+    narrow = True
 
     def __post_init__(self) -> None:
         for name in ("n_landmarks", "probes"):
@@ -130,7 +131,7 @@ class LandmarksIndex(LiveIndex):
     @property
     def rows(self) -> Any:
         """The rows (n_rows, d) in the order of their positions: an array, or Codes where only these are kept."""
-        return self._table.rows().best
+        return self.unit.given(self._table.rows().best)
 
     @property
     def measures_rows(self) -> bool:
@@ -146,7 +147,8 @@ class LandmarksIndex(LiveIndex):
     def landmarks_(self) -> NDArray[np.float64]:
         """The landmarks (n_landmarks, d) among the rows (unit rows for cosine, points on the sphere for haversine)."""
         basis = self._projection.basis[:, : self._projection.length]
-        return self._projection.mean + (self._landmarks @ basis.T if basis.shape[1] else self._landmarks)
+        placed = self._projection.mean + (self._landmarks @ basis.T if basis.shape[1] else self._landmarks)
+        return np.asarray(self.unit.given(placed))
 
     def _train(self, kept: KeptRows) -> None:
         """Learn the projection, place the landmarks, and give each row to its nearest."""
@@ -208,16 +210,17 @@ class LandmarksIndex(LiveIndex):
         one alone would.
         """
         checked, k = self._queries(queries), whole_k(k)
-        q, ask = len(checked), self._asked(checked, k)
+        rows, ask = checked.rows, self._asked(checked, k)
+        q = len(rows)
         kept = [empty_heaps(q, ask) for _ in steps]
         blocks = spans(q, min(self._block(q, n_jobs), max(64, ORDERED // self.n_landmarks)))
-        work = pmap(lambda b: self._widen(checked[b], [heaps.part(b) for heaps in kept], steps), blocks, n_jobs)
+        work = pmap(lambda b: self._widen(rows[b], [heaps.part(b) for heaps in kept], steps), blocks, n_jobs)
         probed = []
         for step, heaps, touched in zip(steps, kept, np.sum(work, axis=0) / q):
             found = heaps.neighbors()
             short = np.flatnonzero(found.ids[:, -1] < 0)
             if len(short):  # these would have looked further
-                found.ids[short], found.distances[short] = self._nearest(checked[short], ask, n_jobs, step)
+                found.ids[short], found.distances[short] = self._nearest(rows[short], ask, n_jobs, step)
             probed.append(Probed(self._named(checked, found, k, n_jobs, step), float(touched)))
         return probed
 
@@ -271,7 +274,7 @@ class LandmarksIndex(LiveIndex):
         lead = projected.lead
         gaps = 2.0 * keys + np.einsum("ij,ij->i", lead, lead)[:, None]  # (q, p) squared, to the landmarks
         blur = 1e-5 * (projected.norms + reach) ** 2
-        far = too_far(gaps, radii[cells], heaps.distances[:, 0], blur, self.metric.distance)
+        far = too_far(gaps, radii[np.minimum(cells, len(radii) - 1)], heaps.distances[:, 0], blur, self.metric.distance)
         return by_cell(np.where(far, self.n_landmarks, cells), self.n_landmarks)
 
     def _probe(self, projected: Projected, probes: int) -> Heaps:

@@ -24,6 +24,7 @@ from kway.search.rows import rows_of_arrays
 from kway.search.stores.base import Store
 from kway.search.stores.kept import store_from
 from kway.search.ties import ordered
+from kway.search.units import Scaled, Unit
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Recipe:
     name: ClassVar[str]
     distances: ClassVar[tuple[Distance, ...]]  # those it can search
     sparse: ClassVar[bool] = False
+    narrow: ClassVar[bool] = False  # squares are taken in float32
 
     @property
     def exact(self) -> bool:
@@ -53,7 +55,15 @@ class Recipe:
         if kept.shape[0] == 0 or kept.shape[1] == 0:
             raise InputError(f"an index needs at least one row and one column, got shape {kept.shape}")
         picked.check(kept.shape[1])
-        return self._live(picked.prepare(kept), picked, Ids.of(kept.shape[0], ids), n_jobs)
+        prepared = picked.prepare(kept)
+        unit = Unit.of(prepared, picked.distance, self._narrow)
+        index = self._live(unit.rows(prepared), picked, Ids.of(kept.shape[0], ids), n_jobs)
+        index.unit = unit
+        return index
+
+    @property
+    def _narrow(self) -> bool:
+        return self.narrow or getattr(self, "store", None) is not None
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
         """Refuse what this index cannot search."""
@@ -99,11 +109,16 @@ class Recipe:
         recipe = cls.from_facts(facts["recipe"])
         rows = rows_of_arrays(arrays, facts["n_rows"], facts["n_features"])
         ids = Ids(np.asarray(arrays["ids"])) if "ids" in arrays else Ids.of(facts["n_rows"], None)
-        return recipe._revive(rows, from_facts(facts["metric"]), ids, facts, arrays)
+        index = recipe._revive(rows, from_facts(facts["metric"]), ids, facts, arrays)
+        kind = np.dtype(np.float32) if rows is None else rows.dtype
+        index.unit = Unit.again(facts.get("unit", 0), kind, index.metric.distance, recipe._narrow)
+        return index
 
 
 class LiveIndex(Index):
     """An index over rows with ids, under one metric."""
+
+    unit: Unit  # of the rows as they are kept
 
     def __init__(self, recipe: Recipe, metric: Metric, ids: Ids, n_features: int) -> None:
         self.recipe = recipe
@@ -135,31 +150,35 @@ class LiveIndex(Index):
     def nearest(self, queries: ArrayLike, k: int, n_jobs: int | None = None, *, probes: int | None = None) -> Neighbors:
         """The k nearest rows of each query; `probes` overrides the index's own for this call where it has any."""
         checked, k = self._queries(queries), whole_k(k)
-        q = checked.shape[0]
+        q = checked.rows.shape[0]
         if self.n_rows == 0 or q == 0:
-            return Neighbors(np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf, dtype=checked.dtype))
-        found = self._nearest(checked, self._asked(checked, k), n_jobs, probes)
+            return Neighbors(np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf, dtype=checked.kind))
+        found = self._nearest(checked.rows, self._asked(checked, k), n_jobs, probes)
         return self._named(checked, found, k, n_jobs, probes)
 
-    def _asked(self, queries: Any, k: int) -> int:
+    def _asked(self, queries: Scaled, k: int) -> int:
         """Neighbours to ask for, where k are wanted: one more where ties have to be seen."""
-        return min(k + (queries.dtype == np.float32), self.n_rows)
+        return min(k + (queries.kind == np.float32), self.n_rows)
 
-    def _named(self, queries: Any, found: Neighbors, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
+    def _named(self, queries: Scaled, found: Neighbors, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         """The k nearest as the caller knows them, from the positions found: ties settled, ids for positions, padded."""
         touched = self._touched
 
         def again(which: NDArray[np.int64], ask: int) -> Neighbors:
-            return self._nearest(queries[which], ask, n_jobs, probes)
+            some = queries.part(which)
+            return given(self._nearest(some.rows, ask, n_jobs, probes), some)
 
-        positions, distances = ordered(found, min(k, self.n_rows), queries.dtype, self.n_rows, again)
+        def given(found: Neighbors, some: Scaled) -> Neighbors:
+            return Neighbors(found.ids, self.unit.finish(found.distances, some))
+
+        positions, distances = ordered(given(found, queries), min(k, self.n_rows), queries.kind, self.n_rows, again)
         self._touched = touched  # of the search itself
         ids, distances = self._ids.names(positions), self.metric.finish(distances)
         return Neighbors(ids, distances) if k <= self.n_rows else _padded(ids, distances, k)
 
     def add(self, rows: ArrayLike, ids: ArrayLike | None = None) -> None:
         """More rows; their ids go on from the largest unless given."""
-        checked = self._queries(rows, "rows")
+        checked = self.unit.more_rows(self._prepared(rows, "rows"))
         self._ids.add(checked.shape[0], ids)
         if checked.shape[0]:
             self._append(checked)
@@ -186,10 +205,15 @@ class LiveIndex(Index):
             "n_features": self.n_features,
             "why": self.why_,
         }
+        if self.unit.exponent:
+            facts["unit"] = self.unit.exponent
         return facts, arrays
 
-    def _queries(self, queries: ArrayLike, name: str = "queries") -> Any:
-        checked = plain_rows(queries, name, sparse=self.recipe.sparse)
+    def _queries(self, queries: ArrayLike) -> Scaled:
+        return self.unit.queries(self._prepared(queries, "queries"))
+
+    def _prepared(self, rows: ArrayLike, name: str) -> Any:
+        checked = plain_rows(rows, name, sparse=self.recipe.sparse)
         if checked.shape[1] != self.n_features:
             raise InputError(
                 f"{name} have {checked.shape[1]} columns, but the index holds rows of {self.n_features}; pass the same"

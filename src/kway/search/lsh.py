@@ -55,6 +55,7 @@ class LSH(Recipe):
 
     name = "lsh"
     distances = (EUCLIDEAN, MANHATTAN, COSINE, DOT, GREAT_CIRCLE)
+    narrow = True
 
     def __post_init__(self) -> None:
         for name in ("n_tables", "n_bits", "probes"):
@@ -105,7 +106,7 @@ class LSHIndex(LiveIndex):
     @property
     def rows(self) -> NDArray:
         """The rows (n_rows, d) in the order of their positions."""
-        return self._rows
+        return np.asarray(self.unit.given(self._rows))
 
     @property
     def nbytes(self) -> int:

@@ -18,6 +18,8 @@ from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import plain_rows
 from kway.errors import InputError
 from kway.search.metrics import Gaussian, Laplacian, Metric, pick_metric
+from kway.search.powers import peak
+from kway.search.units import Unit
 
 
 def pairwise(A: ArrayLike, B: ArrayLike | None = None, metric: str | Metric = "euclidean") -> NDArray[np.float64]:
@@ -34,7 +36,9 @@ def pairwise(A: ArrayLike, B: ArrayLike | None = None, metric: str | Metric = "e
     if left.shape[1] != right.shape[1]:
         raise InputError(f"A has {left.shape[1]} columns and B has {right.shape[1]}; pass rows of the same length")
     picked.check(left.shape[1])
-    a, b = (frozen(np.asarray(picked.prepare(rows), dtype=np.float64)) for rows in (left, right))
+    a, b = (np.asarray(picked.prepare(rows), dtype=np.float64) for rows in (left, right))
+    unit = Unit.of(a if len(a) and peak(a) >= peak(b) else b, picked.distance, narrow=False)
+    a, b = frozen(unit.rows(a)), frozen(unit.rows(b))
     out = np.empty((len(a), len(b)))
 
     def work(where: slice) -> None:
@@ -43,5 +47,5 @@ def pairwise(A: ArrayLike, B: ArrayLike | None = None, metric: str | Metric = "e
             picked.distance.fill(a[part], b, out[part])
 
     pmap(work, shares(len(a), least=16))
-    distances = picked.finish(out)
+    distances = picked.finish(unit.finish(out))
     return picked.score(distances) if isinstance(picked, Gaussian | Laplacian) else distances

@@ -16,6 +16,7 @@ from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import measure
 from kway.compute.threads import pmap, shares
 from kway.search.blocks import BlockScan
+from kway.search.blocks import rounding as rounding_of
 from kway.search.heaps import empty_heaps
 from kway.search.index import Neighbors
 
@@ -47,7 +48,8 @@ def confirm(
     measured = distances.size
     if len(found.ids.T) < len(scan.rows):
         last = gaps[:, -1] * (1.0 - 1e-12) - rounding
-        doubtful = np.flatnonzero(last <= scan.distance.gap(best[:, -1]) * (1.0 + 1e-12))
+        unsure = rounding_of(queries.shape[1], np.float64) if scan.distance.degree == 0 else 0.0  # 1 - cos, at 0 too
+        doubtful = np.flatnonzero(last <= scan.distance.gap(best[:, -1] + unsure) * (1.0 + 1e-12))
         if len(doubtful):
             heaps = empty_heaps(len(doubtful), k)
             measured += scan.scan(exact[doubtful], heaps, 0, n_jobs)

@@ -238,6 +238,7 @@ def nearest_centre(products, bits, half, size, near, gaps):
         line, whole = products[i], bits[i]
         for j in range(c):
             line[j] = (size[i] + half[j]) - line[j]
+        near[i], gaps[i] = 0, line[0]  # also where no key is a number
         best, where, start = np.int32(2**31 - 1), np.uint64(0), np.uint64(0)
         while start < c:
             stop = min(c, start + strip)

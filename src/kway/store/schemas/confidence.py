@@ -120,7 +120,10 @@ CONFORMAL = Schema(
                 "n_calibration": whole(),
                 "n_short": whole(),
                 "n_classes": whole(1),
-            }
+                "n_full": whole(),
+                "n_zero": whole(),
+            },
+            optional=("n_full", "n_zero"),  # which 0.1 did not count
         ),
     },
     arrays=lambda _: {"thresholds": Array(("float64",), ("K",), (_no_nan,))},

@@ -35,6 +35,7 @@ MOST_TABLES = 4096  # of lsh: rows times tables are held in memory, and both are
 
 Facts = Mapping[str, Any]
 _BASES = {"gaussian": "euclidean", "laplacian": "manhattan"}  # metric -> the distance it orders by, where not itself
+POWER = whole(-(2**11), 2**11)  # of two: the unit that rows are kept in, where it is not 1
 _AUTO = either(one_of("auto"), whole(1, 2**31))
 
 
@@ -114,7 +115,8 @@ def index_facts(value: Any) -> str | None:
     whole_recipe = _any_recipe if kind is None else record({"index": text(100), **kind.recipe})
     own = {} if kind is None else kind.facts
     common = {"recipe": whole_recipe, "metric": _METRIC, "n_rows": whole(1), "n_features": whole(1), "why": text()}
-    said = record({**common, **own})(value)
+    common["unit"] = POWER
+    said = record({**common, **own}, optional=("unit",))(value)
     return said or (None if kind is None else _searchable(kind, value))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from kway.store.facts import maybe, number, one_of, record, whole
 from kway.store.schema import FLOATS, Array, Held, Schema, below, counts, finite, same_dtype
 from kway.store.schemas.index import (
+    POWER,
     base_of,
     index_arrays,
     index_facts,
@@ -77,7 +78,8 @@ NEIGHBORS = Schema(
 )
 
 CENTROID = Schema(
-    facts={"spread": number(0.0), "dtype": one_of("float32", "float64")},
+    facts={"spread": number(0.0), "dtype": one_of("float32", "float64"), "unit": POWER},
+    optional_facts=("unit",),
     arrays=lambda _: {
         "means": Array(("float64",), ("K", "d")),
         "weights": Array(("float64",), ("K",), (counts,)),
@@ -86,7 +88,8 @@ CENTROID = Schema(
 )
 
 EXEMPLAR = Schema(
-    facts={"unit": number(0.0, above=True), "n_iter": whole()},
+    facts={"unit": number(0.0, above=True), "n_iter": whole(), "power": POWER},
+    optional_facts=("power",),
     arrays=lambda _: {
         "exemplars": Array(FLOATS, ("n", "d")),
         "offsets": Array(FLOATS, ("n",)),
