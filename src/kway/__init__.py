@@ -14,6 +14,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "CentroidClassifier": "kway.neighbors",
     "ConformalClassifier": "kway.confidence",
     "ExemplarClassifier": "kway.neighbors",
+    "Features": "kway.data.features.features",
     "Gaussian": "kway.search.metrics",
     "Haversine": "kway.search.metrics",
     "Laplacian": "kway.search.metrics",
@@ -29,6 +30,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "compare": "kway.select.compare",
     "datasets": "kway.datasets",
     "errors": "kway.errors",
+    "fit": "kway.fitted",
     "load": "kway.store",
     "pairwise": "kway.search.pairwise",
     "search": "kway.search",
@@ -39,6 +41,7 @@ __all__ = [
     "CentroidClassifier",
     "ConformalClassifier",
     "ExemplarClassifier",
+    "Features",
     "Gaussian",
     "Haversine",
     "Laplacian",
@@ -55,6 +58,7 @@ __all__ = [
     "compare",
     "datasets",
     "errors",
+    "fit",
     "load",
     "pairwise",
     "search",
@@ -64,6 +68,8 @@ __all__ = [
 if TYPE_CHECKING:
     from kway import datasets, errors, search
     from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
+    from kway.data.features.features import Features
+    from kway.fitted import fit
     from kway.linear.classifier import LinearClassifier
     from kway.linear.named import (
         LeastSquaresClassifier,

@@ -115,19 +115,10 @@ def write_outputs(
     found: JobResult, wishes: Wishes, out: Path, report: Path, figures: Path | None, target: str | None
 ) -> None:
     """The model file and the page; each appears only when it is complete."""
-    from kway import store
     from kway.report.page import write_page
+    from kway.select.saved import save_model
 
-    line = found.best.standing
-    notes = {
-        "data": found.parts.name,
-        "target": target,
-        "model": line.model,
-        "setting": dict(line.setting),
-        "test_accuracy": found.evaluation.scores.accuracy,
-        "embed": str(embed) if (embed := getattr(found.model.features_, "embed_", None)) else None,
-    }
-    store.save(found.model, out, notes=notes)
+    save_model(found, out, target)
     write_page(report, found, wishes, _command(), figures)
 
 

@@ -31,6 +31,7 @@ from kway.select.compare import TOO_LATE, Comparison, compare
 from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
 from kway.select.families import FAMILIES, STRAW_MAN, Family, LinearFamily
 from kway.select.leaderboard import Line, fit_lines
+from kway.select.references import TREES, verdict
 from kway.select.train_test import Parts
 from kway.select.views import NO_TEXT, View, families_without_text, without_text
 
@@ -51,6 +52,10 @@ class Wishes:
     seed: int = 0
     n_folds: int = 5
     embed: Any = None
+    metric: str = "accuracy"  # what the choice is made by
+    class_weight: str | None = None
+    repeats: int = 1
+    also: Sequence[Any] | None = None  # references; None: gradient boosting where that is quick
 
 
 @dataclass(frozen=True)
@@ -105,14 +110,16 @@ def compare_parts(parts: Parts, wishes: Wishes, clock: Clock | None = None) -> C
     clock = clock or Clock(wishes.budget)
     features = Features(embed=wishes.embed, image=parts.image)
     whole = View(features, features.fit_transform(parts.rows))
-    run = lambda X, families: compare(  # noqa: E731
-        X, parts.y, families, wishes.n_folds, parts.groups, parts.order, clock, wishes.seed, curves=True
-    )
-    found = run(whole.X, families_of(wishes))
+    run = lambda X, families, also=(): compare(  # noqa: E731
+        X, parts.y, families, wishes.n_folds, parts.groups, parts.order, clock, wishes.seed, True, wishes.metric,
+        wishes.class_weight, wishes.repeats, also,
+    )  # fmt: skip
+    found = run(whole.X, families_of(wishes), references_of(wishes))
     no_text = without_text(features, parts.rows) if wishes.families is None and not clock.up() else None
     if no_text is not None:
         found = found.joined(run(no_text.X, families_without_text()))
-    notes = (*parts.notes, *_cut_notes(found, clock), *_left_out(found.problems))
+    told = (verdict(found.best, other, found.measure.rises) for other in found.references)
+    notes = (*parts.notes, *_cut_notes(found, clock), *_left_out(found.problems), *told)
     return Compared(whole, no_text, found, notes)
 
 
@@ -174,6 +181,13 @@ def families_of(wishes: Wishes) -> list[str | Family] | None:
     if wishes.alpha is None:
         return chosen
     return [replace(f, alphas=(wishes.alpha,)) if isinstance(f, LinearFamily) else f for f in chosen]
+
+
+def references_of(wishes: Wishes) -> Sequence[Any]:
+    """Those asked for; unasked, trees beside the whole comparison."""
+    if wishes.also is not None:
+        return wishes.also
+    return (TREES,) if wishes.families is None else ()
 
 
 def calibrate(
