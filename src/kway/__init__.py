@@ -30,6 +30,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "compare": "kway.select.compare",
     "datasets": "kway.datasets",
     "errors": "kway.errors",
+    "explain": "kway.select.reasons",
     "fit": "kway.fitted",
     "load": "kway.store",
     "pairwise": "kway.search.pairwise",
@@ -58,6 +59,7 @@ __all__ = [
     "compare",
     "datasets",
     "errors",
+    "explain",
     "fit",
     "load",
     "pairwise",
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
     from kway.search.metrics import Gaussian, Haversine, Laplacian
     from kway.search.pairwise import pairwise
     from kway.select.compare import compare
+    from kway.select.reasons import explain
     from kway.select.tune import tune
     from kway.store import load
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.confidence.sets import PredictionSets
 from kway.data.given_rows import GivenRows
 from kway.data.reading import ReadOptions
 from kway.data.sources.frames import is_table
@@ -24,6 +25,7 @@ from kway.featured import FeaturedClassifier
 from kway.search.index import TopK
 from kway.select.evaluation import Scores
 from kway.select.job import JobResult, Wishes, run_job
+from kway.select.reasons import Reasons, explain
 from kway.select.saved import save_model
 from kway.select.standings import Comparison
 from kway.select.train_test import read_parts
@@ -78,6 +80,18 @@ class Fitted(Printed):
         """The k best labels of each row and their scores."""
         return self.model.predict_topk(X, k)
 
+    def predict_set(self, X: Any) -> PredictionSets:
+        """The set of labels of each row; where `sets` was asked for."""
+        if not hasattr(self.model, "predict_set"):
+            raise InputError("no sets were promised when this was fitted; ask for them: kway.fit(..., sets=0.9)")
+        return self.model.predict_set(X)
+
+    def explain(self) -> Reasons:
+        """The features and words that speak for each class, or matter most (kway.explain)."""
+        if self.result.reasons is not None:
+            return self.result.reasons
+        return explain(self.result.model, self.result.parts.test_rows, self.result.parts.test_y)
+
     def score(self, X: Any, y: Any) -> float:
         """Accuracy on rows with labels y (n,)."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
@@ -112,6 +126,8 @@ def fit(
     folds: int = 5,
     repeats: int = 1,
     also: Iterable[Any] | None = None,
+    sets: float | None = None,
+    unknown: float | None = None,
     alpha: float | None = None,
     budget: float | None = None,
     group: str | None = None,
@@ -124,7 +140,7 @@ def fit(
 
     Parameters
     ----------
-    data : a table (pandas, polars, pyarrow, a dict of columns), a matrix, or what `kway fit` takes: a path, a known set.
+    data : a table (pandas, polars, pyarrow, a dict of columns), a matrix, or what `kway fit` takes, such as a path.
     target : the column of the labels; of a matrix, or beside a table, the labels themselves (n,).
     test : rows to test on, as data is given, (X, y) where labels stand beside; else a fifth of the rows is put aside.
     models : families to compare; None: all.
@@ -132,6 +148,8 @@ def fit(
     class_weight : "balanced" lets rows of rare classes count for more.
     folds, repeats : of the cross-validation.
     also : classifiers of other libraries scored on the same folds, never chosen; None: gradient boosting where quick.
+    sets : promise sets of labels that hold the right one so often, such as 0.9: `predict_set`.
+    unknown : allow the answer "unknown" for at most this share of known rows, such as 0.05.
     budget : seconds for the whole.
     group, order : columns whose groups are never split; of time, so that the last rows test.
     drop : columns to leave out.
@@ -149,7 +167,7 @@ def fit(
     asked = _source(*test, "the test rows") if isinstance(test, tuple) else _source(test, None, "the test rows")
     wishes = Wishes(
         models, alpha, budget, seed, folds, embed, metric=metric, class_weight=class_weight, repeats=repeats,
-        also=None if also is None else tuple(also),
+        also=None if also is None else tuple(also), sets=sets, unknown=unknown,
     )  # fmt: skip
     return Fitted(run_job(read_parts(source, how, asked, seed), wishes, begun), wishes, column)
 

@@ -19,7 +19,6 @@ from kway.linear.objective.objective import Objective
 from kway.search.index import TopK
 from kway.tables import Table, figure, first_rows
 
-
 _REASONS_SHOWN = 3
 
 
