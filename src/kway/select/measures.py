@@ -37,8 +37,8 @@ class Measure:
         values = np.asarray(getattr(scan, self.field), np.float64)
         return values if self.rises else -values
 
-    def shown(self, value: float) -> float:
-        """A value of `of` as people know the score."""
+    def shown(self, value: Any) -> Any:
+        """A value of `of`, or an array of them, as people know the score."""
         return value if self.rises else -value
 
     def far(self, lead: float, counts: NDArray[np.int64]) -> float:

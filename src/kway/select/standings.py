@@ -60,7 +60,7 @@ def standing_of(name: str, scan: Scan, note: str, n_folds: int) -> Standing:
     at = scan.best
     accuracy, losses = scan.accuracy[:, at], scan.log_loss[:, at]
     scores = scan.scores[:, at]
-    scores = np.vectorize(scan.measure.shown, otypes=[float])(scores[np.isfinite(scores)])
+    scores = scan.measure.shown(scores[np.isfinite(scores)])
     accuracy = accuracy[np.isfinite(accuracy)]
     loss = float(np.nanmean(losses)) if np.isfinite(losses).any() else None
     std = float(accuracy.std(ddof=1)) if len(accuracy) > 1 else 0.0
