@@ -112,7 +112,7 @@ class Fitted(Printed):
             f"test: accuracy {test.accuracy:.4f} (95 % interval {test.low:.4f} to {test.high:.4f}) on "
             f"{test.rows:,} untouched rows"
         )
-        return board._replace(more=" ".join(filter(None, (board.more, told))))
+        return board._replace(more="\n  ".join(filter(None, (board.more, told))))
 
 
 def fit(
@@ -164,7 +164,8 @@ def fit(
     column = target if isinstance(target, str) else None
     how = ReadOptions(target=column, group=group, order=order, drop=tuple(drop))
     source = _source(data, None if column is not None else target, "the data")
-    asked = _source(*test, "the test rows") if isinstance(test, tuple) else _source(test, None, "the test rows")
+    rows, labels = test if isinstance(test, tuple) else (test, None)
+    asked = _source(rows, labels, "the test rows")
     wishes = Wishes(
         models, alpha, budget, seed, folds, embed, metric=metric, class_weight=class_weight, repeats=repeats,
         also=None if also is None else tuple(also), sets=sets, unknown=unknown,

@@ -148,7 +148,9 @@ def _sets(found: JobResult) -> Picture | None:
         return None
     kept = found.sets
     promised = float(found.model.estimator_.coverage)
-    figure = figures.tradeoff(kept.x, kept.y, kept.at, "labels in a set, on average", "sets that hold the label", promised)
+    figure = figures.tradeoff(
+        kept.x, kept.y, kept.at, "labels in a set, on average", "sets that hold the label", promised
+    )
     text = f"On the test rows, {kept.at[1]:.1%} of the sets hold the right label, {kept.at[0]:.2f} labels on average. "
     return Picture("sets", "Sets of labels", f"{text}Promised: {kept.promise}.", figure)
 

@@ -165,9 +165,11 @@ def run_job(parts: Parts, wishes: Wishes, begun: float | None = None) -> JobResu
     laps.lap("refit")
     with progress.within(0.72, 0.84), progress.stage("calibrating"):
         promises = _promises(lines[0], X, chosen.comparison.folds, parts, wishes)
-        calibrated, trouble = promises.classifier, ()
-        if promises.model is None:
-            calibrated, trouble = calibrate(lines[0], X, chosen.comparison.folds, parts, wishes.seed, clock)
+        calibrated, trouble = (
+            calibrate(lines[0], X, chosen.comparison.folds, parts, wishes.seed, clock)
+            if promises.model is None
+            else (promises.classifier, ())
+        )
     laps.lap("calibrate")
     with progress.within(0.84, 0.88), progress.stage("testing"):
         test_X = features.transform(parts.test_rows)
