@@ -22,6 +22,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "CentroidClassifier": "kway.neighbors",
     "ConformalClassifier": "kway.confidence",
     "ExemplarClassifier": "kway.neighbors",
+    "Features": "kway.data.features.features",
     "Gaussian": "kway.search.metrics",
     "Haversine": "kway.search.metrics",
     "Laplacian": "kway.search.metrics",
@@ -37,6 +38,8 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "compare": "kway.select.compare",
     "datasets": "kway.datasets",
     "errors": "kway.errors",
+    "explain": "kway.select.reasons",
+    "fit": "kway.fitted",
     "load": "kway.store",
     "pairwise": "kway.search.pairwise",
     "search": "kway.search",
@@ -47,6 +50,7 @@ __all__ = [
     "CentroidClassifier",
     "ConformalClassifier",
     "ExemplarClassifier",
+    "Features",
     "Gaussian",
     "Haversine",
     "Laplacian",
@@ -63,6 +67,8 @@ __all__ = [
     "compare",
     "datasets",
     "errors",
+    "explain",
+    "fit",
     "load",
     "pairwise",
     "search",
@@ -72,6 +78,8 @@ __all__ = [
 if TYPE_CHECKING:
     from kway import datasets, errors, search
     from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
+    from kway.data.features.features import Features
+    from kway.fitted import fit
     from kway.linear.classifier import LinearClassifier
     from kway.linear.named import (
         LeastSquaresClassifier,
@@ -84,6 +92,7 @@ if TYPE_CHECKING:
     from kway.search.metrics import Gaussian, Haversine, Laplacian
     from kway.search.pairwise import pairwise
     from kway.select.compare import compare
+    from kway.select.reasons import explain
     from kway.select.tune import tune
     from kway.store import load
 

@@ -63,6 +63,11 @@ class FeaturedClassifier(DelegatedAnswers):
         """The estimator's nearest training rows."""
         return self.estimator_.kneighbors(self.numbers(X), *args, **kwargs)
 
+    @available_if(inner_has("predict_set"))
+    def predict_set(self, X: Any) -> Any:
+        """The estimator's set of labels for each row."""
+        return self.estimator_.predict_set(self.numbers(X))
+
     # ---- model files: the features under a prefix, as the estimator is
 
     def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:

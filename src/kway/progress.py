@@ -4,6 +4,7 @@
         with stage("softmax: fold 1", 3, of=18):       step 3 of 18 begins
             step(2, 11, "fit 3 of 11")                 a part of that step is done
         for image in track(images, "reading", n): ...  counted
+        with within(0.6, 0.8): ...                     steps inside are so much of the whole
     with bar("softmax, 200 iterations", 200) as at:    shown whether anybody watches or not
         at(7, "objective 0.31")
 
@@ -41,6 +42,15 @@ class _Watched(NamedTuple):
 
     watcher: Watcher
     now: News
+    low: float = 0.0  # of the whole, where the stages inside begin and end
+    high: float = 1.0
+
+    def tell(self, news: News) -> None:
+        """To the watcher, as a part of the whole; a whole that is not divided is told as it is."""
+        if (self.low, self.high) != (0.0, 1.0):
+            share = min(1.0, news.done / news.of) if news.of else 0.0
+            news = news._replace(done=self.low + share * (self.high - self.low), of=1.0)
+        self.watcher(news)
 
 
 _watched: ContextVar[_Watched | None] = ContextVar("progress", default=None)
@@ -57,16 +67,31 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 @contextmanager
-def stage(what: str, done: float = 1.0, of: float = 1.0, lines: tuple[tuple[str, ...], ...] = ()) -> Iterator[None]:
+def stage(what: str, done: float = 0.0, of: float = 1.0, lines: tuple[tuple[str, ...], ...] = ()) -> Iterator[None]:
     """A stage of the work: told now, with `done` steps of all behind it; `step` tells of its parts."""
     told = _watched.get()
     if told is None:
         yield
         return
     now = News(what, done, of, lines)
-    before = _watched.set(_Watched(told.watcher, now))
+    inside = told._replace(now=now)
+    before = _watched.set(inside)
     try:
-        told.watcher(now)
+        inside.tell(now)
+        yield
+    finally:
+        _watched.reset(before)
+
+
+@contextmanager
+def within(low: float, high: float) -> Iterator[None]:
+    """Stages inside are this part of the whole, so that a bar goes on from one kind of work to the next."""
+    told = _watched.get()
+    if told is None:
+        yield
+        return
+    before = _watched.set(told._replace(low=low, high=high))
+    try:
         yield
     finally:
         _watched.reset(before)
@@ -77,7 +102,7 @@ def step(done: int, of: int, note: str) -> None:
     told = _watched.get()
     if told is not None:
         now = told.now
-        told.watcher(now._replace(what=f"{now.what}, {note}" if now.what else note, done=now.done + done / of))
+        told.tell(now._replace(what=f"{now.what}, {note}" if now.what else note, done=now.done + done / of))
 
 
 def track(things: Iterable[Thing], what: str, of: int, worth: int = _WORTH_A_BAR) -> Iterator[Thing]:
@@ -96,8 +121,8 @@ def bar(what: str, of: int, transient: bool = False) -> Iterator[Callable[[int, 
     """A function of the steps done and a note: told to the watcher, else drawn as a bar on stderr."""
     told = _watched.get()
     if told is not None:
-        watcher = told.watcher
-        yield lambda done, note: watcher(News(f"{what}, {note}" if note else what, done, of))
+        tell = told.tell
+        yield lambda done, note: tell(News(f"{what}, {note}" if note else what, done, of))
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn

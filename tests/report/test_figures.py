@@ -69,6 +69,7 @@ CASES = {
     ),
     "cross_validation, one fold": lambda: figures.cross_validation([1, 2], [[0.5], [0.6]], 2),
     "cross_validation, one value": lambda: figures.cross_validation([7], [[0.5, 0.6]], 7),
+    "tradeoff": lambda: figures.tradeoff([1, 2, 9], [0.8, 0.9, 1.0], (2, 0.9), "labels in a set", "covered", 0.9),
     "history": lambda: figures.history({"training": np.geomspace(9, 0.01, 80), "validation": [3, 2, 1]}, best=3),
     "history, empty": lambda: figures.history({"training": []}),
     "cost": lambda: figures.cost(
@@ -92,6 +93,12 @@ CASES = {
     "weight_templates, 150": lambda: figures.weight_templates(np.eye(150, 64), (8, 8), LONG),
     "worst_mistakes": lambda: figures.worst_mistakes(mistakes(3, images=True), (8, 8)),
     "worst_mistakes, text": lambda: figures.worst_mistakes(mistakes(3, images=False)),
+    "worst_mistakes, long names": lambda: figures.worst_mistakes(
+        [
+            m._replace(true=LONG[1] * 2, predicted=LONG[2] * 2, neighbor_labels=[n * 2 for n in LONG[:4]])
+            for m in mistakes(3, images=False)
+        ]
+    ),
     "worst_mistakes, none": lambda: figures.worst_mistakes([]),
     "losses_by_margin": figures.losses_by_margin,
     "temperature": lambda: figures.temperature([2, 1, 0.1, -1, 0.5], labels=["cat", "dog", "ship", "car", "bird"]),

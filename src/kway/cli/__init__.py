@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 import kway
-from kway.cli import bench, data, evaluate, fit, info, neighbors, predict
+from kway.cli import bench, data, evaluate, explain, fit, info, neighbors, predict
 
 app = typer.Typer(
     name="kway",
@@ -31,6 +31,7 @@ app.command()(fit.fit)
 app.command()(fit.compare)
 app.command()(predict.predict)
 app.command()(evaluate.evaluate)
+app.command()(explain.explain)
 app.command()(info.info)
 app.command()(neighbors.neighbors)
 app.command()(bench.bench)

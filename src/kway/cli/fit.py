@@ -10,6 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kway.cli.choosing import (
+    AlsoOption,
+    ClassWeightOption,
+    FoldsOption,
+    MetricOption,
+    RepeatsOption,
+    SetsOption,
+    UnknownOption,
+    references,
+)
 from kway.cli.models import ALL, MODELS, pick_models
 from kway.cli.options import DataArgument, JsonOption, reads_data
 from kway.cli.output import emit_json
@@ -19,6 +29,7 @@ from kway.cli.summary import show_comparison, show_fit
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
     from kway.select.job import JobResult, Wishes
+    from kway.select.promises import Tradeoff
     from kway.select.train_test import Parts
 
 MODEL_HELP = f"{', '.join(MODELS)}, several with commas between, or {ALL} but the last."
@@ -48,22 +59,33 @@ def fit(
     group: GroupOption = None,
     order: OrderOption = None,
     embed: EmbedOption = None,
+    metric: MetricOption = "accuracy",
+    class_weight: ClassWeightOption = None,
+    folds: FoldsOption = 5,
+    repeats: RepeatsOption = 1,
+    also: AlsoOption = None,
+    sets: SetsOption = None,
+    unknown: UnknownOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA, keep the best, test it once on untouched rows, save it and write a report."""
     from kway.data.sources.writing import refuse_missing_folder
-    from kway.progress import stage
+    from kway.progress import stage, within
     from kway.select.job import run_job
     from kway.select.train_test import read_parts
 
     started = time.perf_counter()
     for path in (out, report):
         refuse_missing_folder(path)
-    wishes = _wishes(model, alpha, budget, seed, embed)
+    wishes = replace(
+        _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also),
+        sets=sets,
+        unknown=unknown,
+    )
     with live():
         found = run_job(read_parts(data, replace(reading, group=group, order=order), test, seed), wishes, started)
-        with stage("writing the report"):
+        with within(0.92, 1.0), stage("writing the report"):
             write_outputs(found, wishes, out, report, figures, reading.target)
     result = fit_facts(found, out, report, time.perf_counter() - started)
     if json:
@@ -82,6 +104,11 @@ def compare(
     group: GroupOption = None,
     order: OrderOption = None,
     embed: EmbedOption = None,
+    metric: MetricOption = "accuracy",
+    class_weight: ClassWeightOption = None,
+    folds: FoldsOption = 5,
+    repeats: RepeatsOption = 1,
+    also: AlsoOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
@@ -91,7 +118,7 @@ def compare(
     from kway.select.train_test import read_parts
 
     started = time.perf_counter()
-    wishes = _wishes(model, alpha, budget, seed, embed)
+    wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
     with live():
         parts = read_parts(data, replace(reading, group=group, order=order), seed=seed)
         chosen = compare_parts(parts, wishes, Clock(wishes.budget, started))
@@ -99,6 +126,8 @@ def compare(
     result = {
         "best": found.best.model,
         "models": found.records(),
+        "references": [line.record() for line in found.references],
+        "metric": found.measure.name,
         "finished": found.finished,
         "idle": dict(found.idle),
         "notes": list(chosen.notes),
@@ -115,19 +144,10 @@ def write_outputs(
     found: JobResult, wishes: Wishes, out: Path, report: Path, figures: Path | None, target: str | None
 ) -> None:
     """The model file and the page; each appears only when it is complete."""
-    from kway import store
     from kway.report.page import write_page
+    from kway.select.saved import save_model
 
-    line = found.best.standing
-    notes = {
-        "data": found.parts.name,
-        "target": target,
-        "model": line.model,
-        "setting": dict(line.setting),
-        "test_accuracy": found.evaluation.scores.accuracy,
-        "embed": str(embed) if (embed := getattr(found.model.features_, "embed_", None)) else None,
-    }
-    store.save(found.model, out, notes=notes)
+    save_model(found, out, target)
     write_page(report, found, wishes, _command(), figures)
 
 
@@ -139,6 +159,11 @@ def fit_facts(found: JobResult, out: Path, report: Path, seconds: float) -> dict
         "setting": dict(found.best.standing.setting),
         "test": vars(found.evaluation.scores),
         "models": [line.record() for line in found.lines],
+        "references": [line.record() for line in found.comparison.references],
+        "metric": found.comparison.measure.name,
+        "sets": None if found.sets is None else _kept(found.sets, "size", "coverage"),
+        "unknown": None if found.unknown is None else _kept(found.unknown, "answered", "accuracy"),
+        "more_rows": None if found.curve is None else str(found.curve),
         "baselines": found.baselines,
         "runner_up": None if runner is None else {**vars(runner), "test": vars(runner.test)},
         "temperature": found.temperature,
@@ -153,6 +178,11 @@ def fit_facts(found: JobResult, out: Path, report: Path, seconds: float) -> dict
     }
 
 
+def _kept(found: Tradeoff, x: str, y: str) -> dict[str, Any]:
+    """What was promised, and where the test rows came out."""
+    return {"promise": found.promise, x: found.at[0], y: found.at[1]}
+
+
 def _about_parts(parts: Parts, n_features: int, n_classes: int) -> dict[str, Any]:
     return {
         "name": parts.name,
@@ -164,10 +194,17 @@ def _about_parts(parts: Parts, n_features: int, n_classes: int) -> dict[str, Any
     }
 
 
-def _wishes(model: str, alpha: float | None, budget: str | None, seed: int, embed: str | None) -> Wishes:
+def _wishes(
+    model: str, alpha: float | None, budget: str | None, seed: int, embed: str | None, metric: str,
+    class_weight: str | None, folds: int, repeats: int, also: list[str] | None,
+) -> Wishes:  # fmt: skip
     from kway.select.job import Wishes
+    from kway.select.measures import pick_measure
 
-    return Wishes(pick_models(model), alpha, seconds(budget), seed, embed=embed)
+    return Wishes(
+        pick_models(model), alpha, seconds(budget), seed, folds, embed, pick_measure(metric).name, class_weight,
+        repeats, references(also),
+    )  # fmt: skip
 
 
 def _command() -> str:

@@ -61,4 +61,20 @@ def predictions(model: Any, X: Any, topk: int | None, proba: bool) -> dict[str, 
         p = model.predict_proba(X)  # (n, K)
         columns.setdefault("prediction", model.classes_[p.argmax(axis=1)])
         columns |= {f"p_{label}": p[:, j] for j, label in enumerate(model.classes_.tolist())}
-    return columns or {"prediction": model.predict(X)}
+    return {**(columns or {"prediction": model.predict(X)}), **promised(model, X)}
+
+
+def promised(model: Any, X: Any) -> dict[str, NDArray]:
+    """Columns of a model that answers with sets (`set`: labels with | between), or with "unknown" (`prediction`)."""
+    import numpy as np
+
+    columns: dict[str, NDArray] = {}
+    inner = model
+    while inner is not None and not hasattr(inner, "unknown_"):
+        inner = getattr(inner, "estimator_", None)
+    if inner is not None:
+        labels = model.predict(X)
+        columns["prediction"] = np.where(labels == inner.unknown_, "unknown", labels.astype(str))
+    if hasattr(model, "predict_set"):
+        columns["set"] = np.array(["|".join(map(str, labels)) for labels in model.predict_set(X).to_lists()])
+    return columns

@@ -40,7 +40,10 @@ def live() -> Iterator[None]:
     with Live(bar, console=console, transient=True) as screen:
 
         def show(news: News) -> None:
-            bar.update(task, description=news.what, completed=news.done, total=news.of)
+            # short of full while anything runs: a finished task stops its clock
+            total = news.of or None
+            done = news.done if total is None else min(news.done, 0.99 * total)
+            bar.update(task, description=news.what, completed=done, total=total)
             screen.update(Group(bar, _board(news.lines)) if news.lines else bar)
 
         with watched(show):

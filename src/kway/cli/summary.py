@@ -18,6 +18,8 @@ def show_fit(result: dict[str, Any]) -> None:
         f"Test accuracy [bold]{test['accuracy']:.4f}[/] (95 % interval {test['low']:.4f} to {test['high']:.4f}){loss} "
         f"on {test['rows']:,} untouched rows ({safe(result['data']['test_part'])})."
     )
+    for line in _promise_lines(result):
+        say(line)
     say("Beside it: " + ", ".join(f"{safe(name)} {value:.4f}" for name, value in result["baselines"].items()) + ".")
     if result["runner_up"] is not None:
         say(_runner_up_line(result["runner_up"]))
@@ -32,8 +34,15 @@ def show_comparison(result: dict[str, Any]) -> None:
         f"[bold]{safe(about['name'])}[/]: {about['train_rows']:,} train and {about['test_rows']:,} test rows, "
         f"{about['features']:,} features, {about['classes']:,} classes"
     )
-    columns = ("model", "accuracy", "log loss", "setting", "fit s", "µs a row", "size")
-    show_table("Models, by cross-validation on train rows", columns, [_leaderboard_line(m) for m in models], 0)
+    measure, others = result["metric"], result["references"]
+    own = () if measure == "accuracy" else (measure,)
+    columns = ("model", *own, "accuracy", "log loss", "folds", "setting", "fit s", "µs a row", "size")
+    lines = [_leaderboard_line(m, bool(own)) for m in models]
+    lines += [_leaderboard_line({**m, "model": f"({m['model']})"}, bool(own)) for m in others]
+    how = "by cross-validation on train rows" + (f", chosen by {measure}" if own else "")
+    show_table(f"Models, {how}", columns, lines, 0)
+    if others:
+        say("In brackets: not kway's, on the same folds for comparison; not saved.")
     for model in models:
         if model["note"]:
             say(f"{model['model']}: {safe(model['note'])}.")
@@ -41,6 +50,24 @@ def show_comparison(result: dict[str, Any]) -> None:
         say(f"{model}: not run, {safe(why)}.")
     for note in result["notes"]:
         say(f"Note: {safe(note)}.")
+
+
+def _promise_lines(result: dict[str, Any]) -> list[str]:
+    """What was promised of sets and of "unknown", and how the test rows came out; whether more rows would help."""
+    lines = []
+    if (sets := result.get("sets")) is not None:
+        lines.append(
+            f"Sets: {safe(sets['promise'])}. On the test rows [bold]{sets['coverage']:.4f}[/] hold it, with "
+            f"{sets['size']:.2f} labels on average."
+        )
+    if (unknown := result.get("unknown")) is not None:
+        lines.append(
+            f"Unknown: {safe(unknown['promise'])}. Of the test rows [bold]{unknown['answered']:.4f}[/] are answered, "
+            f"{unknown['accuracy']:.4f} of them right."
+        )
+    if result.get("more_rows"):
+        lines.append(safe(result["more_rows"]))
+    return lines
 
 
 def _runner_up_line(runner: dict[str, Any]) -> str:
@@ -52,15 +79,18 @@ def _runner_up_line(runner: dict[str, Any]) -> str:
     )
 
 
-def _leaderboard_line(model: dict[str, Any]) -> tuple[str, ...]:
+def _leaderboard_line(model: dict[str, Any], measured: bool) -> tuple[str, ...]:
     from kway.select.leaderboard import size_in_words
+    from kway.select.standings import with_spread
 
-    spread = f" ± {model['std']:.3f}" if len(model["fold_accuracy"]) > 1 else ""
+    own = (with_spread(model["score"], model["score_std"], len(model["fold_scores"])),) if measured else ()
     asked, size = model.get("predict_seconds"), model.get("bytes")
     return (
         model["model"],
-        number(model["accuracy"], 3) + spread,
+        *own,
+        with_spread(model["accuracy"], model["std"], len(model["fold_accuracy"])),
         number(model["log_loss"], 3),
+        model["folds_run"],
         _setting(model["setting"]),
         number(model.get("fit_seconds"), 2),
         "–" if asked is None else f"{1e6 * asked:.1f}",

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import InputError
+from kway.tables import Printed, Table, first_rows
 
 
-@dataclass(frozen=True, eq=False)
-class PredictionSets:
+@dataclass(frozen=True, eq=False, repr=False)
+class PredictionSets(Printed):
     """indptr (n + 1,) int64 and the labels ids (m,).
 
     >>> sets = PredictionSets(np.array([0, 1, 3]), np.array(["a", "b", "a"]))
@@ -35,6 +36,12 @@ class PredictionSets:
 
     def __iter__(self) -> Iterator[NDArray]:
         return (self[row] for row in range(len(self)))
+
+    def _table(self) -> Table:
+        sizes = self.sizes
+        mean = f", {sizes.mean():.2f} labels on average, {int((sizes == 0).sum()):,} empty" if len(self) else ""
+        listed = lambda i: (str(sizes[i]), ", ".join(map(str, self[i].tolist())) or "–")  # noqa: E731
+        return first_rows(f"PredictionSets: {len(self):,} rows{mean}", len(self), ("size", "labels"), listed)
 
     @property
     def sizes(self) -> NDArray[np.int64]:

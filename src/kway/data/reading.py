@@ -96,11 +96,14 @@ class LabelledRows:
         return RowRequirements(columns, text_columns(self.rows), self.image, None, text_labels)
 
 
-def read_rows(source: str | Path, how: ReadOptions = AS_IT_IS, like: RowRequirements = ANY_ROWS) -> LabelledRows:
+def read_rows(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = ANY_ROWS) -> LabelledRows:
     """A file, a folder or a known set; `like` is what a model (`Features.requirements()`) or other rows ask for.
 
-    Only the columns that it names are then taken, text as text, images in its form.
+    Only the columns that it names are then taken, text as text, images in its form. What has `labelled_rows` of its
+    own (kway.data.given_rows) is asked for them.
     """
+    if hasattr(source, "labelled_rows"):
+        return source.labelled_rows(how, like)
     path = Path(source)
     if path.is_dir():
         return _from_folder(path, how, like)

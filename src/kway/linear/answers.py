@@ -17,6 +17,9 @@ from kway.data.gate import Rows
 from kway.linear.losses import Loss, sigmoid, softmax
 from kway.linear.objective.objective import Objective
 from kway.search.index import TopK
+from kway.tables import Table, figure, first_rows
+
+_REASONS_SHOWN = 3
 
 
 class DecidingFeatures(NamedTuple):
@@ -31,6 +34,21 @@ class DecidingFeatures(NamedTuple):
     gaps: NDArray
     features: NDArray[np.int64]
     contributions: NDArray
+
+    def _table(self) -> Table:
+        told = lambda i: (self.labels[i], self.runners_up[i], figure(self.gaps[i]), self._reasons(i))  # noqa: E731
+        columns = ("label", "before", "by", "columns that moved the lead most")
+        return first_rows(f"DecidingFeatures: {len(self.labels):,} rows", len(self.labels), columns, told)
+
+    def _reasons(self, i: int) -> str:
+        some = zip(self.features[i, :_REASONS_SHOWN], self.contributions[i, :_REASONS_SHOWN])
+        return ", ".join(f"{j} {value:+.3g}" for j, value in some)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
 
 
 class ClassRows(NamedTuple):

@@ -39,9 +39,13 @@ from kway.neighbors.voting import Voters, VotingClassifier
 from kway.search.auto import pick_index, restore
 from kway.search.index import Index, Neighbors, TopK
 from kway.search.metrics import Metric, pick_metric
+from kway.tables import Table, figure, first_rows
 
 _TOP = 5  # classes that `explain` lists
 _ARRAYS = 8  # numbers held a voter, from its distance to its vote
+
+
+_VOTERS_SHOWN = 3
 
 
 class Explanation(NamedTuple):
@@ -56,6 +60,24 @@ class Explanation(NamedTuple):
     distances: NDArray  # (q, k)
     runner_up: NDArray  # (q,) the second class
     gap: NDArray[np.float64]  # (q,) by how much of the vote it was beaten
+
+    def _table(self) -> Table:
+        columns = ("label", "share", "runner-up", "voters, nearest first: row label (distance)")
+        title = f"Explanation: {len(self.labels):,} rows, {self.voters.shape[1]:,} voters each"
+        told = lambda i: (  # noqa: E731
+            self.labels[i], figure(self.probabilities[i, 0]), self.runner_up[i], self._voters_of(i)
+        )  # fmt: skip
+        return first_rows(title, len(self.labels), columns, told)
+
+    def _voters_of(self, i: int) -> str:
+        some = zip(self.voters[i, :_VOTERS_SHOWN], self.voter_labels[i], self.distances[i])
+        return ", ".join(f"{row} {label} ({figure(far)})" for row, label, far in some if row >= 0)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
 
 
 class Ballot(NamedTuple):

@@ -4,7 +4,7 @@ Each row asks for its nearest among all rows, once, for a few more than k_max; r
 the list, and what is left are its nearest outside the fold, in order. Where too few are left the row asks again for
 more. The votes of k = 1..k_max come from one pass over that list. Leave-one-out is a fold a row.
 
-    accuracy (folds, votes, k_max), log_loss likewise
+    accuracy (folds, votes, k_max), log_loss, balanced and macro_f1 likewise
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.class_scores import class_scores
 from kway.compute.kernels.every_k import every_k
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows, checked, plain_rows
 from kway.errors import InputError
 from kway.log_loss import log_losses
-from kway.neighbors.votes import pick_ties, pick_vote
+from kway.neighbors.votes import class_votes, pick_ties, pick_vote
 from kway.search.auto import choose
 from kway.search.index import Neighbors
 from kway.search.metrics import Metric, pick_metric
@@ -44,6 +45,8 @@ class Sweep:
     votes: tuple[str, ...]
     accuracy: NDArray[np.float64]  # (folds, votes, k_max)
     log_loss: NDArray[np.float64]  # (folds, votes, k_max)
+    balanced: NDArray[np.float64]  # (folds, votes, k_max)
+    macro_f1: NDArray[np.float64]  # (folds, votes, k_max)
 
     @property
     def best(self) -> Best:
@@ -71,8 +74,12 @@ def sweep(
     metric: str | Metric = "euclidean",
     ties: str = "nearest",
     n_jobs: int | None = None,
+    class_weight: Any = None,
 ) -> Sweep:
-    """Score k = 1..k_max under each vote on each fold; folds (n,) numbers 0..F-1, None leaves one out at a time."""
+    """Score k = 1..k_max under each vote on each fold; folds (n,) numbers 0..F-1, None leaves one out at a time.
+
+    `class_weight` as in NeighborsClassifier, from the rows of all folds.
+    """
     X = plain_rows(X, sparse=True)
     metric, own_fold = pick_metric(metric), np.arange(X.shape[0]) if folds is None else np.asarray(folds)
     outside = X.shape[0] - np.bincount(own_fold).max()
@@ -81,12 +88,17 @@ def sweep(
     ids, distances = neighbors_outside(X, own_fold, k_max, metric, n_jobs)
     rank = pick_ties(ties, np.bincount(codes))
     groups = np.zeros(len(own_fold), np.int64) if folds is None else own_fold
-    right, loss = [], []
+    counts = np.bincount(codes)
+    heavier = class_votes(class_weight, np.arange(len(counts)), counts.astype(np.float64))
+    found = []
     for vote in votes:
-        hits, losses = _votes_of_every_k(codes, ids, pick_vote(vote).weigh(distances, metric), rank, n_jobs)
-        right.append(_mean_by_fold(hits, groups))
-        loss.append(_mean_by_fold(losses, groups))
-    return Sweep(tuple(votes), np.stack(right, axis=1), np.stack(loss, axis=1))
+        weights = pick_vote(vote).weigh(distances, metric)
+        if heavier is not None:
+            weights = weights * heavier[codes[ids]]
+        winners, losses = _votes_of_every_k(codes, ids, weights, rank, n_jobs)
+        every_fold = (groups == f for f in range(groups.max() + 1))
+        found.append([_fold_scores(codes[own], winners[own], losses[own]) for own in every_fold])
+    return Sweep(tuple(votes), *np.moveaxis(np.array(found), (2, 1, 0), (0, 1, 2)))  # (votes, folds, 4, k) before
 
 
 def neighbors_outside(
@@ -117,15 +129,16 @@ def neighbors_outside(
 def _votes_of_every_k(
     codes: NDArray, ids: NDArray, weights: NDArray, rank: NDArray, n_jobs: int | None
 ) -> tuple[NDArray, NDArray]:
-    """Whether each row is right (n, k), and its log loss (n, k), for every k."""
+    """The class that wins each row (n, k), and the row's log loss (n, k), for every k."""
     winners, own_shares = np.empty(ids.shape, np.int64), np.empty(ids.shape)
 
     def part(s: slice) -> None:
         every_k(codes[ids[s]], weights[s], rank, codes[s], winners[s], own_shares[s])
 
     pmap(part, shares(len(ids), n_jobs), n_jobs)
-    return winners == codes[:, None], log_losses(own_shares)
+    return winners, log_losses(own_shares)
 
 
-def _mean_by_fold(values: NDArray, folds: NDArray) -> NDArray:
-    return np.stack([values[folds == f].mean(axis=0) for f in range(folds.max() + 1)])  # (folds, k)
+def _fold_scores(codes: NDArray, winners: NDArray, losses: NDArray) -> list[NDArray]:
+    """Accuracy, log loss, balanced accuracy and macro F1 (k,) each of the rows of a fold."""
+    return [(winners == codes[:, None]).mean(axis=0), losses.mean(axis=0), *class_scores(codes, winners)]

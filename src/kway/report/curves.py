@@ -1,6 +1,7 @@
 """Curves: scores over a hyper-parameter, losses over iterations, costs over sizes.
 
 cross_validation   scores (V, F): V values of a hyper-parameter, F folds
+tradeoff           one share against another, the promised point marked
 history            objective an iteration, one curve a model or a part of the data
 cost               seconds or bytes against n on two logarithmic axes, with the exponent of each curve
 """
@@ -53,6 +54,23 @@ def cross_validation(
         style.powers(axes.xaxis)
     elif (x == np.round(x)).all():
         axes.xaxis.get_major_locator().set_params(integer=True)
+    style.legend_above(axes)
+    return figure
+
+
+def tradeoff(
+    x: ArrayLike, y: ArrayLike, at: tuple[float, float], x_name: str, y_name: str, promised: float | None = None
+) -> Figure:
+    """A curve over thresholds and the point that is kept; a dashed line at the share that was `promised`."""
+    figure = style.figure(height=3.6)
+    axes = style.dress(figure.subplots(), "", x_name, y_name)
+    axes.plot(np.asarray(x, float), np.asarray(y, float), color=style.ACCENT, linewidth=1.8, label="every threshold")
+    axes.plot(
+        *at, "o", color=style.CONTRAST, markersize=7, markeredgecolor="white", clip_on=False, zorder=4,
+        label=f"kept: {at[0]:.3g}, {at[1]:.3g}",
+    )  # fmt: skip
+    if promised is not None:
+        axes.axhline(promised, color=style.MUTED, linewidth=1, linestyle=(0, (4, 3)), label=f"promised: {promised:g}")
     style.legend_above(axes)
     return figure
 

@@ -1,6 +1,6 @@
 """Every figure by name, in one place: `from kway.report import figures; figures.save(figures.temperature(f), "t.svg")`.
 
-    choosing    cross_validation, leaderboard, history, cost
+    choosing    cross_validation, leaderboard, history, cost, tradeoff
     judging     confusion_matrix, reliability, worst_mistakes, weight_templates
     seeing      projected_regions, linear_boundaries, decision_lines, decision_regions, neighbor_regions, landmark_cells
     lessons     losses_by_margin, temperature, label_smoothing, softmax_and_sigmoid, same_distance
@@ -10,7 +10,7 @@ Each takes plain arrays, records or fitted models and returns a matplotlib Figur
 """
 
 from kway.report.altered import same_distance
-from kway.report.curves import cost, cross_validation, history
+from kway.report.curves import cost, cross_validation, history, tradeoff
 from kway.report.export import save, to_data_uri, to_svg
 from kway.report.images import Mistake, weight_templates, worst_mistakes
 from kway.report.lessons import label_smoothing, losses_by_margin, softmax_and_sigmoid, temperature
@@ -42,6 +42,7 @@ __all__ = [
     "temperature",
     "to_data_uri",
     "to_svg",
+    "tradeoff",
     "weight_templates",
     "worst_mistakes",
 ]

@@ -158,6 +158,9 @@ def _image(axes: Any, values: Any, shape: tuple[int, ...], title: str, colour: s
         spine.set(color=colour, linewidth=1.8)
 
 
+_HEADING = 62  # letters of a bold line that fit
+
+
 class _Line(NamedTuple):
     """A line of the written form: a label to the left, words to the right; a heading has no label."""
 
@@ -186,13 +189,22 @@ def _as_text(mistakes: Sequence[Mistake], title: str) -> Figure:
 
 def _paragraph(m: Mistake) -> list[_Line]:
     sure = "" if m.confidence is None else f", {m.confidence:.0%} sure"
-    verdict = f"is {style.shorten(m.true, 30)}, was called {style.shorten(m.predicted, 30)}{sure}"
-    lines = [_Line("", verdict, heading=True), *_labelled("query", _in_words(m.query), style.MUTED)]
+    lines = [_Line("", words, heading=True) for words in _verdict(m, sure)]
+    lines += _labelled("query", _in_words(m.query), style.MUTED)
     for i, label in enumerate(m.neighbor_labels):
         far = f"  ({m.distances[i]:.3g})" if len(m.distances) else ""
         side = _side(label, m, style.ACCENT_INK, style.CONTRAST_INK, style.MUTED)
         lines += _labelled(style.shorten(label, 22), f"{_in_words(m.neighbors[i])}{far}", side)
     return [*lines, _Line("", "")]
+
+
+def _verdict(m: Mistake, sure: str) -> list[str]:
+    """One line, or two where the names of the classes are long."""
+    whole = f"is {m.true}, was called {m.predicted}{sure}"
+    if len(whole) <= _HEADING:
+        return [style.literal(whole)]
+    room = _HEADING - len(f"was called {sure}")
+    return [f"is {style.shorten(m.true, room)},", f"was called {style.shorten(m.predicted, room)}{sure}"]
 
 
 def _labelled(label: str, words: str, colour: str) -> list[_Line]:

@@ -18,6 +18,7 @@ from kway.report.mistakes import find_mistakes, picture_shape
 from kway.select.families import LinearFamily, NeighborsFamily
 from kway.select.job import JobResult
 from kway.select.leaderboard import Line
+from kway.select.measures import ACCURACY
 
 MOST_PROJECTED = 1500  # of principal components: their matrix is d x d
 MOST_CLASSES = 60  # whose regions can still be told apart
@@ -46,14 +47,17 @@ def pictures(found: JobResult) -> Iterator[Picture]:
 
 def _leaderboard(found: JobResult) -> Picture:
     lines = [line.standing for line in found.lines]
+    measure = found.comparison.measure if found.comparison.measure.rises else ACCURACY  # bars grow with what is better
+    own = measure is not ACCURACY
     figure = figures.leaderboard(
-        [s.model for s in lines],
-        [s.accuracy for s in lines],
-        [s.std for s in lines],
-        baseline=found.baselines["majority class"],
-        title="Accuracy by cross-validation",
+        [s.model if len(s.fold_accuracy) >= s.n_folds else f"{s.model} ({s.folds_run} folds)" for s in lines],
+        [s.score if own else s.accuracy for s in lines],
+        [s.score_std if own else s.std for s in lines],
+        score_name=measure.words,
+        baseline=None if own else found.baselines["majority class"],
+        title=f"{measure.words.capitalize()} by cross-validation",
     )
-    text = "Mean over the folds, with one standard deviation; a family without one was stopped after its first fold."
+    text = "Mean over the folds, with one standard deviation; a score from fewer folds says so and is less sure."
     return Picture("leaderboard", "Leaderboard", text, figure)
 
 
@@ -66,13 +70,14 @@ def _neighbours_curve(found: JobResult) -> Picture | None:
     own = [i for i, s in enumerate(scan.settings) if s["weights"] == vote]
     figure = figures.cross_validation(
         [scan.settings[i]["n_neighbors"] for i in own],
-        scan.accuracy[:, own].T,
+        scan.measure.shown(scan.scores[:, own].T),
         chosen=setting["n_neighbors"],
         name="k",
+        score_name=scan.measure.words,
         title=f"{line.standing.model}, {vote} vote",
     )
     text = (
-        "How many neighbours should vote: a dot is the accuracy on one held-out fold, the line goes through the means. "
+        "How many neighbours should vote: a dot is the score on one held-out fold, the line goes through the means. "
         "Every k and vote comes from one search."
     )
     return Picture("neighbours", "Choosing k", text, figure)
@@ -83,14 +88,15 @@ def _alpha_curve(found: JobResult) -> Picture | None:
     if line is None or len(found.comparison.scans[line.standing.model].settings) < 2:
         return None
     scan = found.comparison.scans[line.standing.model]
-    folds, run = _drawn_folds(scan.accuracy)
+    folds, run = _drawn_folds(scan.scores)
     if len(run) < 2:
         return None
     figure = figures.cross_validation(
         [scan.settings[i]["alpha"] for i in run],
-        scan.accuracy[np.ix_(folds, run)].T,
+        scan.measure.shown(scan.scores[np.ix_(folds, run)].T),
         chosen=line.standing.setting["alpha"],
         name="alpha",
+        score_name=scan.measure.words,
         log=True,
         title=line.standing.model,
     )
@@ -135,6 +141,37 @@ def _reliability(found: JobResult) -> Picture | None:
     if found.temperature is not None:
         text += f" Probabilities were calibrated with temperature {found.temperature:.3g} on rows held out of training."
     return Picture("reliability", "Can the probabilities be believed?", text, figure)
+
+
+def _sets(found: JobResult) -> Picture | None:
+    if found.sets is None:
+        return None
+    kept = found.sets
+    promised = float(found.model.estimator_.coverage)
+    figure = figures.tradeoff(
+        kept.x, kept.y, kept.at, "labels in a set, on average", "sets that hold the label", promised
+    )
+    text = f"On the test rows, {kept.at[1]:.1%} of the sets hold the right label, {kept.at[0]:.2f} labels on average. "
+    return Picture("sets", "Sets of labels", f"{text}Promised: {kept.promise}.", figure)
+
+
+def _unknown(found: JobResult) -> Picture | None:
+    if found.unknown is None:
+        return None
+    kept = found.unknown
+    figure = figures.tradeoff(kept.x, kept.y, kept.at, "share of rows answered", "accuracy of the answers")
+    text = f"On the test rows, {kept.at[0]:.1%} are answered, {kept.at[1]:.1%} of them right; the others are unknown. "
+    return Picture("unknown", "When to say unknown", f"{text}Promised: {kept.promise}.", figure)
+
+
+def _more_rows(found: JobResult) -> Picture | None:
+    if found.curve is None:
+        return None
+    figure = figures.cross_validation(
+        found.curve.rows, found.curve.scores, name="rows learned from", score_name=found.comparison.measure.words,
+        log=True, title=found.best.standing.model,
+    )  # fmt: skip
+    return Picture("more-rows", "Would more rows help?", str(found.curve), figure)
 
 
 def _regions(found: JobResult) -> Picture | None:
@@ -203,6 +240,9 @@ _DRAWN: dict[str, Callable[[JobResult], Picture | None]] = {
     "alpha": _alpha_curve,
     "confusion": _confusion,
     "reliability": _reliability,
+    "sets": _sets,
+    "unknown": _unknown,
+    "more-rows": _more_rows,
     "regions": _regions,
     "templates": _templates,
     "mistakes": _mistakes_picture,

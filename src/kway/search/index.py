@@ -21,9 +21,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import InputError
+from kway.tables import Table, figure, first_rows
 
 if TYPE_CHECKING:
     from kway.search.metrics import Metric
+
+
+_COLUMNS_SHOWN = 5  # of the best of a row that are printed
 
 
 class TopK(NamedTuple):
@@ -32,12 +36,48 @@ class TopK(NamedTuple):
     ids: NDArray
     scores: NDArray
 
+    def _table(self) -> Table:
+        return _best_first("TopK", "scores", self.ids, self.scores)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
 
 class Neighbors(NamedTuple):
     """The k nearest of each query: ids (q, k) int64, -1 where fewer exist, and distances (q, k), inf there."""
 
     ids: NDArray[np.int64]
     distances: NDArray
+
+    def _table(self) -> Table:
+        return _best_first("Neighbors", "distances", self.ids, self.distances)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+def _best_first(name: str, values_name: str, ids: Any, values: Any) -> Table:
+    """The first rows of answers (q, k), the first columns of each."""
+    ids, values = np.asarray(ids), np.asarray(values)
+    if ids.ndim != 2 or ids.shape != values.shape:  # taken apart by hand
+        return Table(f"{name}: ids of shape {ids.shape}, {values_name} of shape {values.shape}", (), ())
+    q, k = ids.shape
+    shown = min(k, _COLUMNS_SHOWN)
+    title = f"{name}: {q:,} rows x {k:,} best, with their {values_name}" + (
+        f" (the first {shown})" if k > shown else ""
+    )
+    return first_rows(
+        title,
+        q,
+        [str(j + 1) for j in range(shown)],
+        lambda i: (f"{ids[i, j]} ({figure(values[i, j])})" for j in range(shown)),
+    )
 
 
 class Index(ABC):

@@ -4,7 +4,11 @@ job           the main job: features, families compared, the best refitted, cali
 train_test    DATA read and cut: rows to learn from, rows for the test; labels that cannot be learned are refused
 folds         which rows are the test, and in which fold each other row is validated
 compare       every family on the same folds, losers stopped early      families   what they are and how each is scored
+standings     the lines of a leaderboard, and the comparison            measures   what a choice is made by
 scans         what families are scored on, and their scores             views      the same rows as other numbers
+references    classifiers of other libraries on the same folds          promises   sets and "unknown" around the winner
+reasons       what tells each class                                     learning_curve   would more rows help?
+saved         the winner as a model file
 leaderboard   its models fitted on all rows: seconds to fit, to ask, bytes to keep
 evaluation    figures of a model on labelled rows                       tune       the best setting of one estimator
 clock         what is left of the budget

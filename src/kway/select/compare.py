@@ -2,8 +2,10 @@
 
     stage 1   all families on fold 0
     stage 2   the other folds, for the families that may still win: their best setting on fold 0 is not below the
-              leader's by more than three standard errors of a difference and three points; with `curves` also for
-              the best linear and the best neighbours family, so that their cross-validation can be drawn
+              leader's by more than three standard errors of a difference and three points (kway.select.measures);
+              with `curves` also for the best linear and the best neighbours family, so that their cross-validation
+              can be drawn
+    repeats   the same families on folds drawn anew
 
 Without a budget each of the two stages of a family ends after two minutes (a sixth of it for those that are much as
 softmax is), unless the families were named.
@@ -15,97 +17,25 @@ the work between fits; what was scored until then is kept, and what was not is t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kway import progress
 from kway.data.gate import Rows, plain_rows
 from kway.data.labels import encode
 from kway.errors import InputError, KwayError
 from kway.select.clock import Clock
-from kway.select.families import ALIKE, FAMILIES, HOPELESS, STRAW_MAN, Family, LinearFamily, NeighborsFamily
+from kway.select.families import ALIKE, FAMILIES, STRAW_MAN, Family, LinearFamily, NeighborsFamily, weighted
 from kway.select.folds import fold_numbers
+from kway.select.measures import pick_measure
+from kway.select.references import score_references
 from kway.select.scans import FoldedRows, Scan
+from kway.select.standings import STOPPED, Comparison, Standing, ranked, setting_in_words, standing_of
+
+__all__ = ["Comparison", "Standing", "compare", "setting_in_words"]
 
 TOO_LATE = "the time was up"
-STOPPED = "stopped"  # how the note of a clear loser begins
-
-
-@dataclass(frozen=True)
-class Standing:
-    """One line of the leaderboard."""
-
-    model: str
-    setting: dict[str, Any]
-    accuracy: float  # mean over the folds
-    std: float
-    fold_accuracy: tuple[float, ...]
-    log_loss: float | None
-    seconds: float  # of scoring all its settings
-    note: str = ""
-
-    def record(self) -> dict[str, Any]:
-        """PlainFamily values."""
-        return {**vars(self), "fold_accuracy": list(self.fold_accuracy)}
-
-
-def setting_in_words(setting: dict[str, Any]) -> str:
-    """A setting for people.
-
-    >>> setting_in_words({"weights": "uniform", "n_neighbors": 4}), setting_in_words({"alpha": 0.00088})
-    ('k 4, uniform', 'alpha 0.00088')
-    """
-    words = {"n_neighbors": "k {}", "weights": "{}", "metric": "{}", "targets": "{}", "alpha": "alpha {:.2g}"}
-    first = sorted(setting.items(), key=lambda item: item[0] != "n_neighbors")
-    return ", ".join(words.get(name, name + " {}").format(value) for name, value in first)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The leaderboard, best first, and the scans behind it."""
-
-    standings: list[Standing]
-    scans: dict[str, Scan]
-    folds: NDArray[np.int64]
-    classes: NDArray
-    finished: bool = True  # False where the budget or Ctrl-C cut it short
-    families: dict[str, Family] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)  # families that could not be scored, and why
-    idle: dict[str, str] = field(default_factory=dict)  # families not worth running on such rows, and why
-
-    @property
-    def best(self) -> Standing:
-        """The leader."""
-        return self.standings[0]
-
-    def estimator(self, standing: Standing | None = None, seed: int = 0) -> Any:
-        """An unfitted estimator of a line, by default the best."""
-        line = standing or self.best
-        return self.families[line.model].make(line.setting, seed)
-
-    def joined(self, other: Comparison) -> Comparison:
-        """This comparison and that of other families on the same folds."""
-        return replace(
-            self,
-            standings=_ranked([*self.standings, *other.standings]),
-            scans={**self.scans, **other.scans},
-            finished=self.finished and other.finished,
-            families={**self.families, **other.families},
-            problems={**self.problems, **other.problems},
-        )
-
-    def records(self) -> list[dict[str, Any]]:
-        """One plain record a line."""
-        return [line.record() for line in self.standings]
-
-    def to_pandas(self) -> Any:
-        """The leaderboard as a frame."""
-        import pandas as pd
-
-        return pd.DataFrame(self.records())
 
 
 def compare(
@@ -118,10 +48,17 @@ def compare(
     budget: float | Clock | None = None,
     seed: int = 0,
     curves: bool = False,
+    metric: str = "accuracy",
+    class_weight: str | None = None,
+    repeats: int = 1,
+    also: Iterable[Any] = (),
 ) -> Comparison:
     """Score the families named (all by default) on rows X (n, d) with labels y (n,); `budget` in seconds, or a clock.
 
     `groups` (n,) keeps rows together, `order` (n,) validates on the last rows. kway.progress tells what runs.
+    `metric` is what the choice is made by: "accuracy", "balanced", "macro-f1" or "log-loss". `class_weight="balanced"`
+    lets rows of rare classes count for more. `repeats` draws the folds so many times. `also` are classifiers of other
+    libraries, as they are or by name ("sklearn.svm.SVC"): scored on the same folds, never chosen.
 
     >>> from sklearn.datasets import load_iris
     >>> compare(*load_iris(return_X_y=True), families=["softmax", "centroid"]).best.model
@@ -129,30 +66,46 @@ def compare(
     """
     labels = encode(y)
     n_folds = max(2, min(n_folds, len(labels.codes)))
-    data = FoldedRows(_rows(X), labels.codes, fold_numbers(labels.codes, n_folds, groups, order, seed), {})
+    measure = pick_measure(metric)
+    _check_wishes(class_weight, repeats, order)
+    rows = _rows(X)
+    rounds = [
+        FoldedRows(rows, labels.codes, fold_numbers(labels.codes, n_folds, groups, order, seed + r), {}, measure)
+        for r in range(repeats)
+    ]
+    data = rounds[0]
     clock = budget if isinstance(budget, Clock) else Clock(budget)
-    chosen = _pick(families)
+    chosen = [weighted(family, class_weight) for family in _pick(families)]
     idle = {f.name: why for f in chosen if (why := f.idle(data))} if families is None else {}
     known = {family.name: family for family in chosen if family.name not in idle}
     work = _Work(data, known, clock)
     try:
         _first_fold(work)
         _other_folds(work, curves)
+        for number, again in enumerate(rounds[1:]):
+            _again(work, again, number + 2)
     except KeyboardInterrupt:
         clock.interrupted = clock.cut = True
     if not work.scans:
         raise InputError(_nothing_scored(work.problems))
-    lines = [_standing(name, scan, work.notes.get(name, "")) for name, scan in work.scans.items()]
+    total = repeats * (int(data.folds.max()) + 1)
+    lines = [standing_of(name, scan, work.notes.get(name, ""), total) for name, scan in work.scans.items()]
+    others, trouble = score_references(data, () if clock.interrupted else also, clock, seed)
     not_run = {name: TOO_LATE for name in known if name not in work.scans and name not in work.problems}
-    problems = {**work.problems, **not_run}
-    return Comparison(_ranked(lines), work.scans, data.folds, labels.classes, not clock.cut, known, problems, idle)
+    problems = {**work.problems, **not_run, **trouble}
+    return Comparison(
+        ranked(lines, measure), work.scans, data.folds, labels.classes, not clock.cut, known, problems, idle, measure,
+        others,
+    )  # fmt: skip
 
 
-def _ranked(lines: Iterable[Standing]) -> list[Standing]:
-    """By accuracy, then by log loss; but the first is one that was not stopped as a loser."""
-    ordered = sorted(lines, key=lambda s: (-s.accuracy, np.inf if s.log_loss is None else s.log_loss))
-    first = next((line for line in ordered if not line.note.startswith(STOPPED)), ordered[0])
-    return [first, *(line for line in ordered if line is not first)]
+def _check_wishes(class_weight: Any, repeats: Any, order: Any) -> None:
+    if class_weight not in (None, "balanced"):
+        raise InputError(f"class_weight must be None or 'balanced' here, got {class_weight!r}")
+    if not isinstance(repeats, int) or repeats < 1:
+        raise InputError(f"repeats must be a whole number of at least 1, got {repeats!r}")
+    if repeats > 1 and order is not None:
+        raise InputError("repeats draws the folds anew, and with order there is one: the last rows; leave it out")
 
 
 def _nothing_scored(problems: dict[str, str]) -> str:
@@ -180,7 +133,9 @@ class _Work:
             self.notes[name] = f"not every setting was run: {TOO_LATE}"
             self.clock.cut = True
         self._done += 1
-        if np.isfinite(found.accuracy).any():
+        if np.isfinite(found.accuracy).any() and not np.isfinite(found.scores).any():
+            raise InputError(f"it has no {found.measure.words}: it states no probabilities")
+        if np.isfinite(found.scores).any():
             self.scans[name] = self.scans[name].joined(found) if name in self.scans else found
             self.clock.keep(self.scans[self.line()[0]].fit_seconds)
             self.data.kept["lead"] = self.first(self.line()[0])
@@ -194,12 +149,12 @@ class _Work:
         self._done += 1
 
     def line(self) -> list[str]:
-        """Families by their best accuracy on the first fold."""
+        """Families by their best score on the first fold."""
         return sorted(self.scans, key=lambda name: -self.first(name))
 
     def first(self, name: str) -> float:
-        """A family's best accuracy on the first fold."""
-        return float(np.nanmax(self.scans[name].accuracy[0]))
+        """A family's best score on the first fold, higher is better."""
+        return float(np.nanmax(self.scans[name].scores[0]))
 
 
 def _first_fold(work: _Work) -> None:
@@ -221,10 +176,9 @@ def _other_folds(work: _Work, curves: bool) -> None:
     rest = list(range(1, int(work.data.folds.max()) + 1))
     if not rest or not work.scans:
         return
-    held = int((work.data.folds == 0).sum())
     line = work.line()
     lead = work.first(line[0])
-    far = max(HOPELESS, 3 * float(np.sqrt(2 * max(lead * (1 - lead), 1 / held) / held)))
+    far = work.data.measure.far(lead, np.bincount(work.data.codes[work.data.folds == 0]))
     drawn = _families_to_draw(work, line) if curves else set()
     for name in line:
         why = _hopeless(work, name, lead, far)
@@ -235,18 +189,29 @@ def _other_folds(work: _Work, curves: bool) -> None:
         swept = name in work.data.kept and isinstance(work.families[name], NeighborsFamily)  # every fold in one search
         if swept or not work.clock.up():
             work.run(name, rest, f"folds 2 to {len(rest) + 1}")
-        run = int(np.isfinite(work.scans[name].accuracy[:, work.scans[name].best]).sum())
+        run = int(np.isfinite(work.scans[name].scores[:, work.scans[name].best]).sum())
         if run <= len(rest):
             work.notes[name] = f"the time was up after {run} of {len(rest) + 1} folds"
 
 
+def _again(work: _Work, data: FoldedRows, number: int) -> None:
+    """The families that were run on every fold, on folds drawn anew."""
+    work.data = data
+    every = list(range(int(data.folds.max()) + 1))
+    for name in [name for name in work.scans if name not in work.notes]:
+        if work.clock.up():
+            work.notes[name] = f"the time was up before draw {number} of the folds"
+            continue
+        work.run(name, every, f"folds, draw {number}")
+
+
 def _hopeless(work: _Work, name: str, lead: float, far: float) -> str:
     """Why a family is not run on more folds; "" where it is."""
-    own = work.first(name)
+    own, shown = work.first(name), work.data.measure.shown
     if own < lead - far:
-        return f"{own:.3f} against {lead:.3f}"
+        return f"{shown(own):.3f} against {shown(lead):.3f}"
     if name in ALIKE and "softmax" in work.scans and own <= work.first("softmax"):
-        return f"{own:.3f}, no better than softmax, which is alike"
+        return f"{shown(own):.3f}, no better than softmax, which is alike"
     return ""
 
 
@@ -258,24 +223,13 @@ def _families_to_draw(work: _Work, line: list[str]) -> set[str]:
 
 
 def _scores_so_far(scans: dict[str, Scan]) -> tuple[tuple[str, ...], ...]:
-    """The families so far, best first: name, mean accuracy of the best setting, folds."""
-    scores = {name: scan.accuracy[:, scan.best] for name, scan in scans.items()}
+    """The families so far, best first: name, mean score of the best setting, folds."""
+    scores = {name: scan.scores[:, scan.best] for name, scan in scans.items()}
     scores = {name: run[np.isfinite(run)] for name, run in scores.items()}
     best_first = sorted(scores, key=lambda name: -scores[name].mean())
     folds = {name: f"{len(run)} fold{'' if len(run) == 1 else 's'}" for name, run in scores.items()}
-    return tuple((name, f"{scores[name].mean():.4f}", folds[name]) for name in best_first)
-
-
-def _standing(name: str, scan: Scan, note: str) -> Standing:
-    at = scan.best
-    scores = scan.accuracy[:, at]
-    scores = scores[np.isfinite(scores)]
-    losses = scan.log_loss[:, at]
-    loss = float(np.nanmean(losses)) if np.isfinite(losses).any() else None
-    std = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
-    return Standing(
-        name, scan.settings[at], float(scores.mean()), std, tuple(map(float, scores)), loss, scan.seconds, note
-    )
+    shown = {name: scans[name].measure.shown(float(run.mean())) for name, run in scores.items()}
+    return tuple((name, f"{shown[name]:.4f}", folds[name]) for name in best_first)
 
 
 def _pick(families: Iterable[str | Family] | None) -> list[Family]:

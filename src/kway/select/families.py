@@ -14,19 +14,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 import kway
+from kway.data.labels import Labels
 from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
+from kway.linear.problem import weighted_rows
 from kway.linear.solvers.svm.shared_rows import FEWEST
 from kway.neighbors.sweep import sweep
 from kway.select.clock import Clock
-from kway.select.scans import FoldedRows, Scan, mean_square, scores_of
+from kway.select.measures import ACCURACY
+from kway.select.scans import FoldedRows, FoldScores, Scan, mean_square, scores_of
 
 SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
@@ -37,7 +40,6 @@ COLD = 2.0  # a fit from nothing against one from the alpha before it
 PROBED = 500  # rows that are asked first where all might take too long,
 PROBED_NEIGHBORS = (1, 5, 15)  # with so many voters
 UNTUNED = 0.01  # accuracy that the best number of voters may have above these
-HOPELESS = 0.03  # accuracy below the leader's on the first fold, beyond the noise, at which a family is not run further
 LONG_SEARCH = 1e11  # values compared with values from which that may be
 
 
@@ -80,27 +82,36 @@ class LinearFamily:
         binary = data.codes.max() == 1 or self.params.get("multiclass") == "one-vs-all"
         form = LOSSES[self.loss].columns if binary else LOSSES[self.loss].joint
         alphas = self.alphas or tuple(float(f"{share * mean_square(data.X):.2g}") for share in self._shares(data))
-        accuracy, loss, seconds = np.full((3, len(which), len(alphas)), np.nan)
-        for own in self._pieces(data, accuracy):
+        scores = FoldScores(*np.full((4, len(which), len(alphas)), np.nan))
+        seconds, weight = np.full_like(scores.accuracy, np.nan), self._row_weights(data)
+        for own in self._pieces(data, scores):
             stop = clock.pace(len(own) * len(which))
             for row, fold in enumerate(which):  # one by one: a cut leaves out folds, not the weak alphas of all
-                path = alpha_path(data.X, data.codes, form, [alphas[i] for i in own], data.folds, [fold], stop=stop)
-                accuracy[row, own], loss[row, own], seconds[row, own] = path.accuracy, path.log_loss, path.seconds
+                some = [alphas[i] for i in own]
+                path = alpha_path(data.X, data.codes, form, some, data.folds, [fold], weight, stop=stop)
+                for name, values in scores._asdict().items():
+                    values[row, own] = getattr(path, name)
+                seconds[row, own] = path.seconds
             if clock.up():
                 break
         run = np.isfinite(seconds)
         one = COLD * float(seconds[run].mean()) if run.any() else 0.0
-        scan = Scan([{"alpha": alpha} for alpha in alphas], accuracy, loss, time.perf_counter() - begun, one)
+        scan = _scan([{"alpha": alpha} for alpha in alphas], scores, time.perf_counter() - begun, one, data)
         data.kept.setdefault(self.name, scan)
         return scan
 
     def _shares(self, data: FoldedRows) -> tuple[float, ...]:
         return tuple(1 / (data.X.shape[0] * box) for box in self.boxes) or self.shares
 
-    def _pieces(self, data: FoldedRows, accuracy: NDArray) -> Iterator[list[int]]:
+    def _row_weights(self, data: FoldedRows) -> NDArray | None:
+        """What each row counts (n,), where the estimator weighs classes."""
+        labels = Labels(np.arange(data.codes.max() + 1), data.codes)
+        return weighted_rows(data.X, labels, None, self.params.get("class_weight")).weight
+
+    def _pieces(self, data: FoldedRows, scores: FoldScores) -> Iterator[list[int]]:
         """Alphas to run together, by place: all, or where a fit takes long a few in the middle, and then two more at
         a time while the best lies at an end; on later folds the best of the first and those beside it."""
-        n, first = accuracy.shape[1], data.kept.get(self.name)
+        n, first = scores.accuracy.shape[1], data.kept.get(self.name)
         if data.pass_seconds() < HEAVY or n < FIRST_ALPHAS[1]:
             yield list(range(n))
             return
@@ -110,7 +121,7 @@ class LinearFamily:
         low, high = FIRST_ALPHAS
         yield list(range(low, high))
         while True:
-            best = int(np.nanargmax(accuracy[0]))
+            best = int(np.nanargmax(data.measure.of(scores)[0]))
             if best == low > 0:
                 low, piece = max(0, low - 2), range(max(0, low - 2), low)
             elif best == high - 1 < n - 1:
@@ -135,6 +146,7 @@ class NeighborsFamily:
     name: str
     metric: str
     votes: tuple[str, ...] = ("uniform", "distance")
+    class_weight: str | None = None
 
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Every k and vote of every fold from one search, kept for the folds that are asked for later."""
@@ -144,20 +156,23 @@ class NeighborsFamily:
         settings = [{"weights": vote, "n_neighbors": k + 1} for vote in self.votes for k in range(k_max)]
         if self.name not in data.kept:
             if data.pairs() > LONG_SEARCH and (hint := self._hint(data, settings, clock)) is not None:
-                accuracy = np.full((len(which), len(settings)), np.nan)
-                accuracy[0] = hint
-                return Scan(settings, accuracy, np.full_like(accuracy, np.nan), time.perf_counter() - begun)
-            data.kept[self.name] = sweep(data.X, data.codes, folds, k_max, self.votes, self.metric)
+                scores = FoldScores(*np.full((4, len(which), len(settings)), np.nan))
+                scores.accuracy[0] = hint
+                return _scan(settings, scores, time.perf_counter() - begun, 0.0, data)
+            data.kept[self.name] = sweep(
+                data.X, data.codes, folds, k_max, self.votes, self.metric, class_weight=self.class_weight
+            )
         found = data.kept[self.name]
-        flat = lambda scores: scores.reshape(scores.shape[0], -1)[which]  # noqa: E731
+        every = (getattr(found, name) for name in FoldScores._fields)
+        scores = FoldScores(*(values.reshape(values.shape[0], -1)[which] for values in every))
         seconds = time.perf_counter() - begun
-        return Scan(settings, flat(found.accuracy), flat(found.log_loss), seconds, seconds / 4)
+        return _scan(settings, scores, seconds, seconds / 4, data)
 
     def _hint(self, data: FoldedRows, settings: list[dict[str, Any]], clock: Clock) -> NDArray | None:
         """Where a search of all rows takes long, some rows of the first fold are asked before.
 
         Their accuracies by setting, nan but for a few, where these leave no hope or the time left is too short for
-        the rest; None where all rows are worth asking.
+        the rest; None where all rows are worth asking, or where accuracy is not what decides.
         """
         inside = np.flatnonzero(data.folds == 0)
         asked = inside[:: max(1, len(inside) // PROBED)]
@@ -169,7 +184,7 @@ class NeighborsFamily:
                 hint[at] = right.mean()
         if clock.up((time.perf_counter() - begun) / len(PROBED_NEIGHBORS) * len(data.codes) / len(asked)):
             return np.full(len(settings), np.nan)
-        best, lead = float(np.nanmax(hint)), float(data.kept.get("lead", 0.0))
+        best, lead = float(np.nanmax(hint)), float(data.kept.get("lead", 0.0) if data.measure is ACCURACY else 0.0)
         noise = 2 * np.sqrt(max(best * (1 - best), 1 / len(asked)) / len(asked))
         return hint if best + noise + UNTUNED < lead else None
 
@@ -183,7 +198,7 @@ class NeighborsFamily:
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """The estimator of a k and a vote."""
-        return kway.NeighborsClassifier(metric=self.metric, **setting)
+        return kway.NeighborsClassifier(metric=self.metric, class_weight=self.class_weight, **setting)
 
 
 @dataclass(frozen=True)
@@ -197,9 +212,8 @@ class PlainFamily:
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """A fit a setting and fold."""
         begun = time.perf_counter()
-        accuracy = np.full((len(which), len(self.settings)), np.nan)
-        loss = accuracy.copy()
-        stop = clock.pace(accuracy.size)
+        scores = FoldScores(*np.full((4, len(which), len(self.settings)), np.nan))
+        stop = clock.pace(scores.accuracy.size)
         for row, fold in enumerate(which):
             inside = data.folds == fold
             for column, setting in enumerate(self.settings):
@@ -208,9 +222,11 @@ class PlainFamily:
                 if data.unit and setting.get("metric") == "euclidean":
                     continue  # the nearest mean by distance or by angle: nearly the same, and sparse rows stay sparse
                 model = self.make(setting, 0).fit(data.X[~inside], data.codes[~inside])
-                accuracy[row, column], loss[row, column] = scores_of(model, data.X[inside], data.codes[inside])
+                for values, value in zip(scores, scores_of(model, data.X[inside], data.codes[inside])):
+                    values[row, column] = value
         seconds = time.perf_counter() - begun
-        return Scan(list(self.settings), accuracy, loss, seconds, seconds / max(1, int(np.isfinite(accuracy).sum())))
+        run = max(1, int(np.isfinite(scores.accuracy).sum()))
+        return _scan(list(self.settings), scores, seconds, seconds / run, data)
 
     def idle(self, data: FoldedRows) -> str:
         """The perceptron is a linear one too."""
@@ -222,10 +238,31 @@ class PlainFamily:
         return model.set_params(random_state=seed) if "random_state" in model.get_params() else model
 
 
+def _scan(
+    settings: list[dict[str, Any]], scores: FoldScores, seconds: float, fit_seconds: float, data: FoldedRows
+) -> Scan:
+    accuracy, loss, balanced, macro_f1 = scores
+    return Scan(settings, accuracy, loss, seconds, fit_seconds, balanced, macro_f1, data.measure)
+
+
+def weighted(family: Any, class_weight: str | None) -> Any:
+    """The family with classes weighed, where its estimator can: nearest means have no rows to weigh."""
+    if class_weight is None:
+        return family
+    if isinstance(family, LinearFamily):
+        return replace(family, params={**family.params, "class_weight": class_weight})
+    if isinstance(family, NeighborsFamily):
+        return replace(family, class_weight=class_weight)
+    if "class_weight" not in getattr(kway, family.estimator)().get_params():
+        return family
+    return replace(family, settings=tuple({**s, "class_weight": class_weight} for s in family.settings))
+
+
 def _stood_for(name: str, data: FoldedRows) -> str:
     """Why a linear family gives way to another on these rows; "" where it does not."""
     seconds, several = data.pass_seconds(), data.codes.max() >= FEWEST - 1
-    quick = "svm-one-vs-all" if data.sparse and several else "softmax"
+    states = not data.measure.rises  # log loss asks for probabilities, which machines do not state
+    quick = "svm-one-vs-all" if data.sparse and several and not states else "softmax"
     if name not in (*ALIKE, "softmax") or name == quick or seconds < HEAVY:
         return ""
     return f"one pass over the rows takes about {seconds:.1f} s, and {quick} stands for the linear ones; ask by name"

@@ -31,6 +31,11 @@ from kway.select.compare import TOO_LATE, Comparison, compare
 from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
 from kway.select.families import FAMILIES, STRAW_MAN, Family, LinearFamily
 from kway.select.leaderboard import Line, fit_lines
+from kway.select.learning_curve import LearningCurve, learning_curve
+from kway.select.promises import Promises, Tradeoff, check_promises, promise, sets_tradeoff, unknown_tradeoff
+from kway.select.reasons import SECONDS, SHOWN, Reasons, explain, weighed
+from kway.select.references import TREES, verdict
+from kway.select.scans import FoldedRows
 from kway.select.train_test import Parts
 from kway.select.views import NO_TEXT, View, families_without_text, without_text
 
@@ -51,6 +56,12 @@ class Wishes:
     seed: int = 0
     n_folds: int = 5
     embed: Any = None
+    metric: str = "accuracy"  # what the choice is made by
+    class_weight: str | None = None
+    repeats: int = 1
+    also: Sequence[Any] | None = None  # references; None: gradient boosting where that is quick
+    sets: float | None = None  # coverage promised of sets of labels
+    unknown: float | None = None  # share of known rows that may be called unknown
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,10 @@ class JobResult:
     notes: tuple[str, ...]
     seconds: dict[str, float]  # of the stages
     hurried: bool = False  # the budget is spent: the page leaves out what is slow to draw
+    sets: Tradeoff | None = None
+    unknown: Tradeoff | None = None
+    curve: LearningCurve | None = None
+    reasons: Reasons | None = None
 
     @property
     def best(self) -> Line:
@@ -105,14 +120,16 @@ def compare_parts(parts: Parts, wishes: Wishes, clock: Clock | None = None) -> C
     clock = clock or Clock(wishes.budget)
     features = Features(embed=wishes.embed, image=parts.image)
     whole = View(features, features.fit_transform(parts.rows))
-    run = lambda X, families: compare(  # noqa: E731
-        X, parts.y, families, wishes.n_folds, parts.groups, parts.order, clock, wishes.seed, curves=True
-    )
-    found = run(whole.X, families_of(wishes))
+    run = lambda X, families, also=(): compare(  # noqa: E731
+        X, parts.y, families, wishes.n_folds, parts.groups, parts.order, clock, wishes.seed, True, wishes.metric,
+        wishes.class_weight, wishes.repeats, also,
+    )  # fmt: skip
+    found = run(whole.X, families_of(wishes), references_of(wishes))
     no_text = without_text(features, parts.rows) if wishes.families is None and not clock.up() else None
     if no_text is not None:
         found = found.joined(run(no_text.X, families_without_text()))
-    notes = (*parts.notes, *_cut_notes(found, clock), *_left_out(found.problems))
+    told = (verdict(found.best, other, found.measure.rises) for other in found.references)
+    notes = (*parts.notes, *_cut_notes(found, clock), *_left_out(found.problems), *told)
     return Compared(whole, no_text, found, notes)
 
 
@@ -136,28 +153,74 @@ def _left_out(problems: dict[str, str]) -> tuple[str, ...]:
 
 def run_job(parts: Parts, wishes: Wishes, begun: float | None = None) -> JobResult:
     """Compare, refit, calibrate, test once; the budget counts from `begun` (time.perf_counter()), by default now."""
+    check_promises(wishes.sets, wishes.unknown)
     laps = _Laps()
     clock = Clock(wishes.budget, laps.begun if begun is None else begun, _ending)
-    chosen = compare_parts(parts, wishes, clock)
+    with progress.within(0.02, 0.6):
+        chosen = compare_parts(parts, wishes, clock)
     laps.lap("compare")
-    lines = fit_lines(chosen.comparison, lambda model: chosen.view(model).X, parts.y, wishes.seed, clock)
+    with progress.within(0.6, 0.72):
+        lines = fit_lines(chosen.comparison, lambda model: chosen.view(model).X, parts.y, wishes.seed, clock)
     features, X = chosen.view(lines[0].standing.model)
     laps.lap("refit")
-    with progress.stage("calibrating"):
-        calibrated, trouble = calibrate(lines[0], X, chosen.comparison.folds, parts, wishes.seed, clock)
+    with progress.within(0.72, 0.84), progress.stage("calibrating"):
+        promises = _promises(lines[0], X, chosen.comparison.folds, parts, wishes)
+        calibrated, trouble = (
+            calibrate(lines[0], X, chosen.comparison.folds, parts, wishes.seed, clock)
+            if promises.model is None
+            else (promises.classifier, ())
+        )
     laps.lap("calibrate")
-    with progress.stage("testing"):
+    with progress.within(0.84, 0.88), progress.stage("testing"):
         test_X = features.transform(parts.test_rows)
         evaluation = evaluate_model(calibrated, test_X, parts.test_y)
         runner_up = _runner_up(lines, evaluation, chosen, parts, test_X)
         baselines = _baselines(X, test_X, parts)
     laps.lap("test")
     clock.reserve = PAGE
+    with progress.within(0.88, 0.92), progress.stage("looking for reasons"):
+        curve = _curve(lines[0], X, chosen, parts, wishes, clock)
+        model = FeaturedClassifier.of(features, promises.model or calibrated)
+        reasons = _reasons(FeaturedClassifier.of(features, lines[0].model), X, parts, clock)
+    laps.lap("reasons")
     return JobResult(
-        parts, X, test_X, chosen.comparison, lines, FeaturedClassifier.of(features, calibrated), evaluation,
+        parts, X, test_X, chosen.comparison, lines, model, evaluation,
         baselines, runner_up, getattr(calibrated, "temperature_", None), (*chosen.notes, *trouble), laps.seconds,
         hurried=clock.up(),
+        sets=None if wishes.sets is None else sets_tradeoff(promises, test_X, parts.test_y),
+        unknown=None if wishes.unknown is None else unknown_tradeoff(promises, test_X, parts.test_y),
+        curve=curve, reasons=reasons,
     )  # fmt: skip
+
+
+def _promises(line: Line, X: Any, folds: NDArray[np.int64], parts: Parts, wishes: Wishes) -> Promises:
+    """The winner with what is promised of it; nothing where nothing was asked for."""
+    if wishes.sets is None and wishes.unknown is None:
+        return Promises(None, None, None)
+    kept = parts.order is not None or parts.groups is not None  # rows drawn at random would be too easy
+    split = (np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)) if kept else None
+    return promise(line.model, X, parts.y, split, wishes.sets, wishes.unknown, wishes.seed)
+
+
+def _curve(line: Line, X: Any, chosen: Compared, parts: Parts, wishes: Wishes, clock: Clock) -> LearningCurve | None:
+    found = chosen.comparison
+    data = FoldedRows(X, encode(parts.y).codes, found.folds, {}, found.measure)
+    make = lambda: found.estimator(line.standing, wishes.seed)  # noqa: E731
+    try:
+        return learning_curve(make, line.standing, data, line.fit_seconds or 0.0, clock, wishes.seed)
+    except KwayError:  # a part of the rows that cannot be learned from is no reason to fail
+        return None
+
+
+def _reasons(model: FeaturedClassifier, X: Any, parts: Parts, clock: Clock) -> Reasons | None:
+    """What speaks for each class; of models without weights, by the test rows, while there is time."""
+    try:
+        if hasattr(model.estimator_, "coef_"):
+            names = np.asarray(model.features_.get_feature_names_out())
+            return weighed(model.estimator_, names, X, SHOWN)
+        return None if clock.up(SECONDS) else explain(model, parts.test_rows, parts.test_y)
+    except KwayError:
+        return None
 
 
 def _ending(fit_seconds: float) -> float:
@@ -174,6 +237,13 @@ def families_of(wishes: Wishes) -> list[str | Family] | None:
     if wishes.alpha is None:
         return chosen
     return [replace(f, alphas=(wishes.alpha,)) if isinstance(f, LinearFamily) else f for f in chosen]
+
+
+def references_of(wishes: Wishes) -> Sequence[Any]:
+    """Those asked for; unasked, trees beside the whole comparison."""
+    if wishes.also is not None:
+        return wishes.also
+    return (TREES,) if wishes.families is None else ()
 
 
 def calibrate(

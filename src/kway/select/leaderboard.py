@@ -49,14 +49,14 @@ def fit_lines(
     """The leaderboard, best first, each fitted on the rows of its family; one that cannot be goes to the end."""
     lines: list[Line] = []
     failed: list[Line] = []
-    for standing in found.standings:
+    for place, standing in enumerate(found.standings):
         seconds = found.scans[standing.model].fit_seconds
         n_fitted = sum(line.model is not None for line in lines)
         if n_fitted and (clock.up(seconds) or (n_fitted > 1 and seconds > WORTH_TIMING)):
             lines.append(Line(standing))
             continue
         try:
-            with progress.stage(f"{standing.model}: all training rows"):
+            with progress.stage(f"{standing.model}: all training rows", place, len(found.standings)):
                 lines.append(_fitted(found.estimator(standing, seed), standing, rows_of(standing.model), y))
         except KwayError as error:
             failed.append(Line(replace(standing, note=f"could not be fitted: {error}")))

@@ -1,4 +1,4 @@
-"""What families are scored on, and their scores: accuracy and log loss (folds, settings), nan where not run."""
+"""What families are scored on, and their scores (folds, settings), nan where not run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.class_scores import class_scores
 from kway.data.gate import Rows
 from kway.log_loss import log_loss, own_probability
+from kway.select.measures import ACCURACY, Measure
 
 
 class FoldedRows(NamedTuple):
@@ -19,6 +21,7 @@ class FoldedRows(NamedTuple):
     codes: NDArray[np.int64]
     folds: NDArray[np.int64]
     kept: dict[str, Any]
+    measure: Measure = ACCURACY  # what the choice is made by
 
     def pass_seconds(self) -> float:
         """About what one gradient of a linear loss over all rows and classes takes, on two cores of 2023."""
@@ -55,6 +58,9 @@ class Scan:
     log_loss: NDArray[np.float64]
     seconds: float  # of the whole scan
     fit_seconds: float = 0.0  # about what one fit on all rows will take
+    balanced: NDArray[np.float64] | None = None  # None: not known
+    macro_f1: NDArray[np.float64] | None = None
+    measure: Measure = ACCURACY  # by which `best` is the best
 
     def joined(self, other: Scan) -> Scan:
         """This scan and another of the same settings on more folds."""
@@ -64,15 +70,27 @@ class Scan:
             np.vstack([self.log_loss, other.log_loss]),
             self.seconds + other.seconds,
             max(self.fit_seconds, other.fit_seconds),
+            _stacked(self.balanced, other.balanced),
+            _stacked(self.macro_f1, other.macro_f1),
+            self.measure,
         )
 
     @property
+    def scores(self) -> NDArray[np.float64]:
+        """(folds, settings) by the measure, higher is better."""
+        return self.measure.of(self)
+
+    @property
     def best(self) -> int:
-        """The setting of the highest mean accuracy, of those run on most folds; among equals the lower log loss."""
-        run = np.isfinite(self.accuracy).sum(axis=0)
-        mean = np.where(run == run.max(), _fold_means(self.accuracy), -np.inf)
+        """The setting of the best mean score, of those run on most folds; among equals the lower log loss."""
+        run = np.isfinite(self.scores).sum(axis=0)
+        mean = np.where(run == run.max(), _fold_means(self.scores), -np.inf)
         loss = np.nan_to_num(_fold_means(self.log_loss), nan=np.inf)
         return int(np.lexsort((loss, -mean))[0])
+
+
+def _stacked(first: NDArray | None, second: NDArray | None) -> NDArray | None:
+    return None if first is None or second is None else np.vstack([first, second])
 
 
 def mean_square(X: Rows) -> float:
@@ -83,12 +101,23 @@ def mean_square(X: Rows) -> float:
     return mean if np.isfinite(mean) and mean > 0 else 1.0
 
 
-def scores_of(model: Any, X: Rows, codes: NDArray) -> tuple[float, float]:
-    """Accuracy, and log loss where the model has probabilities (nan otherwise), on rows it has not seen."""
-    accuracy = float(np.mean(model.predict(X) == codes))
-    if not hasattr(model, "predict_proba"):
-        return accuracy, np.nan
-    return accuracy, log_loss(own_probability(model.predict_proba(X), codes, model.classes_))
+class FoldScores(NamedTuple):
+    """Scores of one model on the rows of a fold, or of many, (folds, settings); log_loss nan without probabilities."""
+
+    accuracy: Any
+    log_loss: Any
+    balanced: Any
+    macro_f1: Any
+
+
+def scores_of(model: Any, X: Rows, codes: NDArray) -> FoldScores:
+    """Of a model on rows it has not seen."""
+    predicted = np.asarray(model.predict(X), np.int64)
+    by_class = class_scores(codes, predicted[:, None])
+    loss = np.nan
+    if hasattr(model, "predict_proba"):
+        loss = log_loss(own_probability(model.predict_proba(X), codes, model.classes_))
+    return FoldScores(float((predicted == codes).mean()), loss, *(float(v[0]) for v in by_class))
 
 
 def _fold_means(scores: NDArray) -> NDArray:

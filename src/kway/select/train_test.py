@@ -38,7 +38,7 @@ class Parts:
         return n_rows(self.rows)
 
 
-def read_parts(data: str, how: ReadOptions = AS_IT_IS, test: str | None = None, seed: int = 0) -> Parts:
+def read_parts(data: Any, how: ReadOptions = AS_IT_IS, test: Any = None, seed: int = 0) -> Parts:
     """DATA with its test part: the file `test`, the set's own, or a fifth of the rows put aside."""
     found = read_rows(data, how)
     y = found.required_labels()

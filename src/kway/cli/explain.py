@@ -1,0 +1,53 @@
+"""`kway explain MODEL [DATA]`: the features and words that speak for each class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kway.cli.options import JsonOption, ModelArgument, MovedOption, reads_data
+from kway.cli.output import emit_json, say, show_table
+
+if TYPE_CHECKING:
+    from kway.data.reading import ReadOptions
+    from kway.select.reasons import Reasons
+
+_MOST_CLASSES = 30  # lines of the table for people
+
+
+@reads_data
+def explain(
+    model: ModelArgument,
+    reading: ReadOptions,
+    data: Annotated[str | None, typer.Argument(help="Labelled rows; a model without weights needs them.")] = None,
+    columns: Annotated[int, typer.Option("--columns", "-n", min=1, help="Columns to list a class.")] = 8,
+    embed: MovedOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Say which columns and words speak for each class, or matter most."""
+    from kway import store
+    from kway.cli.model_rows import ready
+    from kway.select.reasons import explain as reasons_of
+
+    if data is None:
+        found = reasons_of(store.load(model, embed=embed), n_columns=columns)
+    else:
+        fitted, rows = ready(model, data, reading, needs_labels=True, embed=embed)
+        found = reasons_of(fitted, rows.X, rows.y, columns)
+    if json:
+        emit_json({"how": found.how, "reasons": found.records()})
+    else:
+        show(found)
+
+
+def show(found: Reasons) -> None:
+    """The same for people."""
+    if len(found.classes) == 1:
+        rows = [(column, f"{pull:+.4f}") for column, pull in zip(found.columns[0], found.pulls[0])]
+        show_table(f"What matters: {found.how}", ("column", "fall"), rows)
+        return
+    lines = found.lines()
+    show_table(f"What tells each class: {found.how}", ("class", "columns, strongest first"), lines[:_MOST_CLASSES])
+    if len(lines) > _MOST_CLASSES:
+        say(f"… {len(lines) - _MOST_CLASSES:,} more classes; --json lists all.")

@@ -1,0 +1,69 @@
+"""Rows that are in memory already, read as a file of them would be: a frame with its target, or X with y."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.reading import LabelledRows, ReadOptions, _cut_by_split, _feature_columns, _sortable, picture_form
+from kway.data.sources.column_names import refuse_unknown
+from kway.data.sources.frames import as_table, is_table
+from kway.data.sources.label_column import column_labels
+from kway.data.sources.requirements import RowRequirements
+from kway.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class GivenRows:
+    """A table, or X (n, d), and labels y (n,) where they are no column of it; `str` is what messages call it."""
+
+    rows: Any
+    y: Any = None
+    name: str = "the table"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def labelled_rows(self, how: ReadOptions, like: RowRequirements) -> LabelledRows:
+        """As `kway.data.reading.read_rows` gives those of a file."""
+        return self._from_table(how, like) if is_table(self.rows) else self._from_matrix(how)
+
+    def _from_table(self, how: ReadOptions, like: RowRequirements) -> LabelledRows:
+        table = as_table(self.rows, self.name)
+        columns = list(table.column_names)
+        for what, column in (("target", how.target), ("group", how.group), ("order", how.order)):
+            if column is not None:
+                refuse_unknown(column, columns, self.name, what)
+        if table.num_rows == 0:
+            raise InputError(f"{self.name} has no rows; give rows to learn from")
+        labels = self._labels(table.num_rows)
+        if how.target is not None:
+            labels = column_labels(table.column(how.target), f"target {how.target!r} of {self.name}", typed=True)
+        rows = table.select(_feature_columns(columns, how, like, self.name))
+        group, order = (
+            None if c is None else _sortable(table.column(c), f"{what} {c!r} of {self.name}")
+            for what, c in (("group", how.group), ("order", how.order))
+        )
+        return _cut_by_split(LabelledRows(self.name, rows, labels, groups=group, order=order))
+
+    def _from_matrix(self, how: ReadOptions) -> LabelledRows:
+        named = [name for name in (how.target, how.group, how.order, *how.drop) if name is not None]
+        if named:
+            raise InputError(
+                f"{self.name} has no column {named[0]!r}: it is a matrix; give a table, or the labels as y"
+            )
+        rows = self.rows if hasattr(self.rows, "tocsr") else np.asarray(self.rows)
+        flat = rows.reshape(len(rows), -1) if rows.ndim > 2 else rows
+        return LabelledRows(self.name, flat, self._labels(flat.shape[0]), image=picture_form(rows.shape))
+
+    def _labels(self, n: int) -> NDArray | None:
+        """y checked as a column of a table is."""
+        if self.y is None:
+            return None
+        column = as_table({"y": self.y}).column("y")
+        if len(column) != n:
+            raise InputError(f"target has {len(column):,} labels for {n:,} rows of {self.name}; give one label a row")
+        return column_labels(column, "target", typed=True)

@@ -1,0 +1,183 @@
+"""The whole job from Python: a frame or a path in, a fitted object out.
+
+found = kway.fit(frame, target="species")      compares, chooses, calibrates, tests once on untouched rows
+print(found)                                   the leaderboard and the test
+found.predict(rows); found.report("r.html"); found.save("m.kway")
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.confidence.sets import PredictionSets
+from kway.data.given_rows import GivenRows
+from kway.data.reading import ReadOptions
+from kway.data.sources.frames import is_table
+from kway.errors import InputError
+from kway.featured import FeaturedClassifier
+from kway.search.index import TopK
+from kway.select.evaluation import Scores
+from kway.select.job import JobResult, Wishes, run_job
+from kway.select.reasons import Reasons, explain
+from kway.select.saved import save_model
+from kway.select.standings import Comparison
+from kway.select.train_test import read_parts
+from kway.tables import Printed, Table
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fitted(Printed):
+    """What `kway.fit` found: the winner, fitted on all training rows, and how it was found.
+
+    It answers rows as they come (a table with the same columns, or a matrix), with its features inside.
+    """
+
+    result: JobResult
+    wishes: Wishes
+    target: str | None = None
+
+    @property
+    def model(self) -> FeaturedClassifier:
+        """The classifier with its features inside, as `save` writes it."""
+        return self.result.model
+
+    @property
+    def classes_(self) -> NDArray:
+        """Labels (K,)."""
+        return self.model.classes_
+
+    @property
+    def leaderboard(self) -> Comparison:
+        """Every family's best setting by cross-validation, best first; `to_pandas()` gives it as a frame."""
+        return self.result.comparison
+
+    @property
+    def test(self) -> Scores:
+        """Figures on rows that nothing was chosen by."""
+        return self.result.evaluation.scores
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was found or cut on the way, in words."""
+        return self.result.notes
+
+    def predict(self, X: Any) -> NDArray:
+        """Labels (n,)."""
+        return self.model.predict(X)
+
+    def predict_proba(self, X: Any) -> NDArray:
+        """Probabilities (n, K)."""
+        return self.model.predict_proba(X)
+
+    def predict_topk(self, X: Any, k: int = 5) -> TopK:
+        """The k best labels of each row and their scores."""
+        return self.model.predict_topk(X, k)
+
+    def predict_set(self, X: Any) -> PredictionSets:
+        """The set of labels of each row; where `sets` was asked for."""
+        if not hasattr(self.model, "predict_set"):
+            raise InputError("no sets were promised when this was fitted; ask for them: kway.fit(..., sets=0.9)")
+        return self.model.predict_set(X)
+
+    def explain(self) -> Reasons:
+        """The features and words that speak for each class, or matter most (kway.explain)."""
+        if self.result.reasons is not None:
+            return self.result.reasons
+        return explain(self.result.model, self.result.parts.test_rows, self.result.parts.test_y)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Accuracy on rows with labels y (n,)."""
+        return float(np.mean(self.predict(X) == np.asarray(y)))
+
+    def report(self, path: str | Path) -> None:
+        """Write the page: leaderboard, figures, mistakes, features."""
+        from kway.report.page import write_page
+
+        write_page(path, self.result, self.wishes)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model file; `kway.load(path)` and `kway predict` read it."""
+        save_model(self.result, path, self.target)
+
+    def _table(self) -> Table:
+        board, test = self.leaderboard._table(), self.test
+        told = (
+            f"test: accuracy {test.accuracy:.4f} (95 % interval {test.low:.4f} to {test.high:.4f}) on "
+            f"{test.rows:,} untouched rows"
+        )
+        return board._replace(more="\n  ".join(filter(None, (board.more, told))))
+
+
+def fit(
+    data: Any,
+    target: Any = None,
+    *,
+    test: Any = None,
+    models: Sequence[str] | None = None,
+    metric: str = "accuracy",
+    class_weight: str | None = None,
+    folds: int = 5,
+    repeats: int = 1,
+    also: Iterable[Any] | None = None,
+    sets: float | None = None,
+    unknown: float | None = None,
+    alpha: float | None = None,
+    budget: float | None = None,
+    group: str | None = None,
+    order: str | None = None,
+    drop: Sequence[str] = (),
+    embed: Any = None,
+    seed: int = 0,
+) -> Fitted:
+    """Compare classifiers on data, keep the best, calibrate it and test it once on untouched rows.
+
+    Parameters
+    ----------
+    data : a table (pandas, polars, pyarrow, a dict of columns), a matrix, or what `kway fit` takes, such as a path.
+    target : the column of the labels; of a matrix, or beside a table, the labels themselves (n,).
+    test : rows to test on, as data is given, (X, y) where labels stand beside; else a fifth of the rows is put aside.
+    models : families to compare; None: all.
+    metric : what the choice is made by: "accuracy", "balanced", "macro-f1" or "log-loss".
+    class_weight : "balanced" lets rows of rare classes count for more.
+    folds, repeats : of the cross-validation.
+    also : classifiers of other libraries scored on the same folds, never chosen; None: gradient boosting where quick.
+    sets : promise sets of labels that hold the right one so often, such as 0.9: `predict_set`.
+    unknown : allow the answer "unknown" for at most this share of known rows, such as 0.05.
+    budget : seconds for the whole.
+    group, order : columns whose groups are never split; of time, so that the last rows test.
+    drop : columns to leave out.
+    alpha, embed, seed : as the options of `kway fit`.
+
+    >>> from sklearn.datasets import load_iris
+    >>> found = fit(*load_iris(return_X_y=True), models=["centroid"], also=())
+    >>> found.test.rows, found.leaderboard.best.model
+    (30, 'centroid')
+    """
+    begun = time.perf_counter()
+    column = target if isinstance(target, str) else None
+    how = ReadOptions(target=column, group=group, order=order, drop=tuple(drop))
+    source = _source(data, None if column is not None else target, "the data")
+    rows, labels = test if isinstance(test, tuple) else (test, None)
+    asked = _source(rows, labels, "the test rows")
+    wishes = Wishes(
+        models, alpha, budget, seed, folds, embed, metric=metric, class_weight=class_weight, repeats=repeats,
+        also=None if also is None else tuple(also), sets=sets, unknown=unknown,
+    )  # fmt: skip
+    return Fitted(run_job(read_parts(source, how, asked, seed), wishes, begun), wishes, column)
+
+
+def _source(data: Any, labels: Any, name: str) -> Any:
+    """Data as the reader takes it: a path as text, rows in memory under a name for messages."""
+    if data is None or isinstance(data, (str, Path)):
+        if labels is not None:
+            raise InputError(f"target must name a column of {name}, which is a file; got {type(labels).__name__}")
+        return None if data is None else str(data)
+    named = name if is_table(data) else f"the rows of {name.removeprefix('the ')}"
+    return GivenRows(data, labels, named)

@@ -1,0 +1,154 @@
+"""Why: the features and words that speak for each class, or against it.
+
+linear       w_cj s_j, the weight of column j for class c times the column's spread s_j: what a usual step of the column
+             moves the score by; weights are centred over the classes, as only their differences decide
+any other    permutation importance: by how much the accuracy on labelled rows falls when a column is shuffled
+             among them, on some rows and while the time lasts
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.sources.frames import as_table, n_rows, take_rows
+from kway.errors import InputError
+from kway.tables import Printed, Table
+
+SHOWN = 8  # columns a class
+SECONDS = 5.0  # that shuffling may take
+ROWS = 500  # that are shuffled
+_WIDEST = 400  # columns of a matrix that are shuffled one by one
+_CLASSES_PRINTED = 20
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reasons(Printed):
+    """For each class its columns (K, m), strongest first, with their pull; or one list for all classes, K = 1."""
+
+    classes: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]
+    pulls: NDArray[np.float64]
+    how: str
+
+    def records(self) -> list[dict[str, Any]]:
+        """One plain record a class and column."""
+        return [
+            {"class": label, "column": column, "pull": float(pull)}
+            for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
+            for column, pull in zip(columns, pulls)
+        ]
+
+    def lines(self) -> list[tuple[str, str]]:
+        """A class and its columns in words."""
+        return [
+            (label, ", ".join(f"{column} ({pull:+.3g})" for column, pull in zip(columns, pulls)))
+            for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
+        ]
+
+    def _table(self) -> Table:
+        if len(self.classes) == 1:
+            rows = [(c, f"{p:+.4f}") for c, p in zip(self.columns[0], self.pulls[0])]
+            return Table(f"What matters: {self.how}", ("column", "loss"), rows)
+        lines = [
+            (label, *(f"{c} {p:+.2g}" for c, p in zip(columns, pulls)))
+            for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
+        ]
+        more = f"… {len(lines) - _CLASSES_PRINTED:,} more classes" if len(lines) > _CLASSES_PRINTED else ""
+        head = ("class", *(str(j + 1) for j in range(self.pulls.shape[1])))
+        return Table(f"What tells each class: {self.how}", head, lines[:_CLASSES_PRINTED], more)
+
+
+def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = SHOWN, seconds: float = SECONDS) -> Reasons:
+    """Why a fitted model answers as it does; a model without weights needs labelled rows X, y that it has not seen.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from kway import SoftmaxClassifier
+    >>> explain(SoftmaxClassifier().fit(*load_iris(return_X_y=True)), n_columns=1).columns[0]
+    ('x2',)
+    """
+    features, inner = getattr(model, "features_", None), model
+    while hasattr(inner, "estimator_"):
+        inner = inner.estimator_
+    numbers = X if features is None or X is None else features.transform(X)
+    names = _names(model, features, inner)
+    if hasattr(inner, "_class_rows") and hasattr(inner, "coef_"):
+        return weighed(inner, names, numbers, n_columns)
+    if X is None or y is None:
+        raise InputError(
+            f"a {type(inner).__name__} has no weights to read; give labelled rows, on which its columns are shuffled"
+        )
+    return shuffled(model, X, np.asarray(y), n_columns, seconds)
+
+
+def weighed(linear: Any, names: NDArray, X: Any, n_columns: int) -> Reasons:
+    """From the weights of a linear model; X (n, d) are rows that tell the columns' spread, None: 1 each."""
+    W = np.asarray(linear._class_rows().W, np.float64)
+    pull = (W - W.mean(axis=0)) * (1.0 if X is None else spread(X))
+    m = min(n_columns, pull.shape[1])
+    best = np.argsort(-np.abs(pull), axis=1, kind="stable")[:, :m]
+    how = ("weight x spread of the column" if X is not None else "weights of the columns") + ", - speaks against it"
+    return Reasons(
+        tuple(map(str, linear.classes_.tolist())),
+        tuple(tuple(map(str, names[row])) for row in best),
+        np.take_along_axis(pull, best, axis=1),
+        how,
+    )
+
+
+def spread(X: Any) -> NDArray[np.float64]:
+    """Standard deviation of each column (d,), dense or CSR."""
+    n = X.shape[0]
+    squares = X.multiply(X) if hasattr(X, "tocsr") else np.square(X, dtype=np.float64)
+    second = np.asarray(squares.sum(axis=0), np.float64).ravel() / n
+    mean = np.asarray(X.sum(axis=0), np.float64).ravel() / n
+    return np.sqrt(np.maximum(0, second - mean**2))
+
+
+def shuffled(model: Any, X: Any, y: NDArray, n_columns: int, seconds: float) -> Reasons:
+    """Permutation importance of the columns of rows as they come."""
+    ended = time.perf_counter() + seconds
+    rng = np.random.default_rng(0)
+    some = np.sort(rng.permutation(n_rows(X))[:ROWS])
+    rows, y = take_rows(X, some), y[some]
+    columns = _columns(model, rows)
+    base, order = float((model.predict(rows) == y).mean()), rng.permutation(len(y))
+    falls: dict[str, float] = {}
+    for name, place in columns.items():
+        if falls and time.perf_counter() > ended:
+            break
+        falls[name] = base - float((model.predict(_with_shuffled(rows, place, order)) == y).mean())
+    best = sorted(falls, key=lambda name: -falls[name])[:n_columns]
+    left = f", {len(columns) - len(falls):,} columns were left out for time" if len(falls) < len(columns) else ""
+    how = f"fall of the accuracy {base:.3f} of {len(y):,} held-out rows when a column is shuffled{left}"
+    return Reasons(("all classes",), (tuple(best),), np.array([[falls[name] for name in best]]), how)
+
+
+def _columns(model: Any, rows: Any) -> dict[str, Any]:
+    features = getattr(model, "features_", None)
+    if hasattr(rows, "column_names"):
+        used = None if features is None else {r.column for r in features.records_ if r.used}
+        return {c: c for c in rows.column_names if used is None or c in used}
+    if hasattr(rows, "tocsr") or rows.shape[1] > _WIDEST:
+        raise InputError(f"rows of {rows.shape[1]:,} columns are not shuffled one by one; {_WIDEST} are the most")
+    return {f"x{j}": j for j in range(rows.shape[1])}
+
+
+def _with_shuffled(rows: Any, place: Any, order: NDArray) -> Any:
+    if hasattr(rows, "column_names"):
+        table = as_table(rows)
+        return table.set_column(table.column_names.index(place), place, table.column(place).take(order))
+    out = rows.copy()
+    out[:, place] = out[order, place]
+    return out
+
+
+def _names(model: Any, features: Any, inner: Any) -> NDArray:
+    if features is not None:
+        return np.asarray(features.get_feature_names_out())
+    known = getattr(model, "feature_names_in_", None)
+    return np.array([f"x{j}" for j in range(inner.n_features_in_)], object) if known is None else np.asarray(known)

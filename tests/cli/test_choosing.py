@@ -1,0 +1,112 @@
+"""How the choice is made, what is promised, and why: the options of `kway fit`, and `kway explain`."""
+
+import numpy as np
+import pytest
+
+import kway
+from kway.cli.choosing import METRICS
+from kway.select.measures import MEASURES
+
+
+@pytest.fixture
+def rare(tmp_path):
+    """A table of which one class is rare and overlaps: accuracy and balanced accuracy choose differently."""
+    rng = np.random.default_rng(0)
+    kind = np.where(rng.random(400) < 0.08, "rare", "common")
+    x = np.where(kind == "rare", 1.5, 0.0) + rng.normal(size=400)
+    lines = [f"{a:.4f},{b:.4f},{k}" for a, b, k in zip(x, rng.normal(size=400), kind)]
+    path = tmp_path / "rare.csv"
+    path.write_text("\n".join(["telling,noise,kind", *lines]))
+    return path
+
+
+def test_the_names_are_those_of_the_measures():
+    assert tuple(MEASURES) == METRICS
+
+
+def test_the_choice_is_made_by_the_measure_and_said(answer, cli, rare):
+    plain = answer("compare", rare, "-t", "kind", "--model", "softmax,neighbors")
+    weighed = answer("compare", rare, "-t", "kind", "--model", "softmax,neighbors", "--metric", "balanced",
+                     "--class-weight", "balanced", "--folds", 4)  # fmt: skip
+    assert plain["metric"] == "accuracy"
+    assert weighed["metric"] == "balanced"
+    first = weighed["models"][0]
+    assert len(first["fold_scores"]) == 4
+    assert first["score"] == max(m["score"] for m in weighed["models"])
+    assert first["score"] > 0.65
+    out = cli("compare", rare, "-t", "kind", "--model", "softmax", "--metric", "macro-f1")[1]
+    assert "chosen by macro-f1" in out
+
+
+def test_log_loss_leaves_out_what_states_no_probabilities(answer, rare):
+    found = answer("compare", rare, "-t", "kind", "--model", "softmax,svm", "--metric", "log-loss", "--repeats", 2)
+    assert [m["model"] for m in found["models"]] == ["softmax"]
+    assert len(found["models"][0]["fold_scores"]) == 10
+    assert any("no log loss" in note for note in found["notes"])
+
+
+def test_other_libraries_stand_beside_and_are_never_chosen(answer, cli, rare):
+    wanted = ("--model", "centroid", "--also", "sklearn.naive_bayes.GaussianNB")
+    found = answer("fit", rare, "-t", "kind", *wanted)
+    assert found["best"] == "centroid"
+    (line,) = found["references"]
+    assert line["model"] == "GaussianNB"
+    assert len(line["fold_accuracy"]) == 5
+    assert any("not kway's, not saved" in note and "does better" in note for note in found["notes"])
+    code, _, err = cli("compare", rare, "-t", "kind", "--also", "sklearn.naive_bayes.Gauss")
+    assert code == 1
+    assert "cannot be imported" in err
+
+
+def test_sets_and_unknown_reach_the_answers(answer, cli, rare, read_csv):
+    found = answer("fit", rare, "-t", "kind", "--model", "softmax", "--sets", 0.9, "--unknown", 0.1)
+    assert "at least 0.9" in found["sets"]["promise"]
+    assert 0.75 <= found["sets"]["coverage"] <= 1
+    assert "at most 0.1" in found["unknown"]["promise"]
+    assert 0.75 <= found["unknown"]["answered"] <= 1
+    strange = rare.parent / "strange.csv"
+    strange.write_text("telling,noise\n0.1,0.2\n900,900\n")
+    assert cli("predict", "model.kway", strange, "--out", "p.csv")[0] == 0
+    near, far = read_csv("p.csv")
+    assert near["prediction"] == "common"
+    assert "common" in near["set"].split("|")
+    assert set(far["set"].split("|")) <= {"common", "rare", ""}
+    assert {"prediction", "set"} <= far.keys()
+    assert cli("fit", rare, "-t", "kind", "--sets", 1.5)[0] == 1
+
+
+def test_unknown_is_a_word_among_numbers(answer, cli, read_csv):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    X = rng.normal(size=(300, 2)) * 0.3 + np.array([[0, 0], [4, 0], [0, 4]])[y]
+    np.savez("three.npz", X=X, y=y)
+    answer("fit", "three.npz", "--model", "neighbors", "--unknown", 0.05)
+    np.savez("asked.npz", X=np.array([[0.0, 0.0], [50.0, 50.0]]))
+    assert cli("predict", "model.kway", "asked.npz", "--out", "p.csv")[0] == 0
+    assert [row["prediction"] for row in read_csv("p.csv")] == ["0", "unknown"]
+
+
+def test_why(answer, cli, rare):
+    answer("fit", rare, "-t", "kind", "--model", "softmax")
+    told = answer("explain", "model.kway", rare, "-t", "kind")
+    pulls = {(r["class"], r["column"]): r["pull"] for r in told["reasons"]}
+    assert pulls["rare", "telling"] > 0 > pulls["common", "telling"]
+    assert abs(pulls["rare", "telling"]) > 3 * abs(pulls["rare", "noise"])
+    code, out, _ = cli("explain", "model.kway")
+    assert code == 0
+    assert "telling" in out
+    answer("fit", rare, "-t", "kind", "--model", "neighbors")
+    code, _, err = cli("explain", "model.kway")
+    assert code == 1
+    assert "give labelled rows" in err
+    shuffled = answer("explain", "model.kway", rare, "-t", "kind")
+    assert {r["column"] for r in shuffled["reasons"]} == {"telling", "noise"}
+
+
+def test_weights_are_scaled_to_the_spread_of_the_columns():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) * [1.0, 1000.0]
+    y = (X[:, 0] + X[:, 1] / 4000 > 0).astype(int)
+    model = kway.SoftmaxClassifier(alpha=1e-4).fit(X, y)
+    assert kway.explain(model, X).columns[1][0] == "x0"
+    assert kway.explain(model, X).pulls[1, 0] > 0
