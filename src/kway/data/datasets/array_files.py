@@ -88,8 +88,8 @@ def read_libsvm(path: Path, n_features: int | None = None) -> Dataset:
         raise InputError(
             f"{path.name} cannot be read as libsvm: {error}; a row is a label and pairs: '1 3:0.5 7:2'"
         ) from error
-    if x.shape[0] == 0 or x.shape[1] == 0:
-        raise InputError(f"{path.name} has {x.shape[0]} rows and {x.shape[1]} features; a row is '1 3:0.5 7:2'")
+    if x.nnz == 0:
+        raise InputError(f"{path.name} has {x.shape[0]} rows and no value in any; a row is '1 3:0.5 7:2'")
     if x.shape[1] > _MOST_FEATURES:
         raise InputError(
             f"{path.name} names feature {x.shape[1]:,}, and {_MOST_FEATURES:,} is the most; number features from 1 on"

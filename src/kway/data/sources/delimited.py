@@ -33,8 +33,6 @@ def read_delimited(
 ) -> OpenedTable:  # fmt: skip
     """A csv; `words` are columns kept as written, so that the label 007 does not become 7; `only` some are taken."""
     form, first, notes = settle(_head(content), name, asked, before, columns)
-    if form.decimal == form.sep:  # a comma cannot be both
-        form = replace(form, decimal=None)
     table = _parse(content, replace(form, decimal=form.decimal or "."), first, words, only)
     if table is None:
         form = replace(form, encoding=not_utf8(before))
@@ -43,7 +41,7 @@ def read_delimited(
         if table is None:
             raise InputError(f"{name} is neither UTF-8 nor {form.encoding}; say what it is with --encoding")
     if form.decimal is None:
-        comma = form.sep != "," and says_comma(table, tuple(words))
+        comma = says_comma(table, tuple(words))
         form = replace(form, decimal="," if comma else ".")
         if comma:
             notes = (*notes, "numbers have a decimal comma (--decimal . says otherwise)")

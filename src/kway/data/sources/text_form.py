@@ -47,8 +47,6 @@ class TextForm:
             raise InputError(f"--sep is {sep!r}; it must be one character, such as , ; | or tab")
         if decimal not in (None, ".", ","):
             raise InputError(f"--decimal is {decimal!r}; it may be . or ,")
-        if sep is not None and sep == decimal:
-            raise InputError(f"--sep and --decimal are both {sep!r}; they cannot be the same")
         try:
             return cls(sep, None if encoding is None else codecs.lookup(encoding).name, decimal, header)
         except LookupError as error:

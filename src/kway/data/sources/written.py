@@ -116,7 +116,8 @@ def numerals(words: Any, mark: str, mostly: float = _MOSTLY) -> Numerals | None:
         return None
     seen = [u for u in pc.unique(units.filter(fits[best])).to_pylist() if u]
     plain = pc.match_substring_regex(words, _PLAIN)
-    if len(seen) > 1 or not pc.any(pc.and_(fits[best], pc.invert(plain))).as_py():
+    nothing_to_do = mark == best == "." and not pc.any(pc.and_(fits[best], pc.invert(plain))).as_py()
+    if len(seen) > 1 or nothing_to_do:  # in a file of decimal commas, 2.5 and 1.000 are still text
         return None
     return Numerals(_plain(core, best), fits[best], best, seen[0] if seen else "", share["."] != share[","])
 
