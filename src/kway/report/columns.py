@@ -30,7 +30,7 @@ def columns_read(features: Features, parts: Parts) -> list[ColumnRead]:
     for record in features.explain():
         name = record["column"]
         own = written.get(name)
-        example = own.example if own else _example(parts.rows, name)
+        example = own.example if own else _example(parts.rows, name, parts.form.decimal or ".")
         done = f"{own.note}; {record['done']}" if own and own.note else record["done"]
         done = done.replace("COL=", f"{name}=")
         found.append(
@@ -41,12 +41,12 @@ def columns_read(features: Features, parts: Parts) -> list[ColumnRead]:
     return found
 
 
-def _example(rows: Any, name: str) -> str:
-    """The first value that is there."""
+def _example(rows: Any, name: str, mark: str) -> str:
+    """The first value that is there, a number with the decimal mark of the file."""
     if name not in getattr(rows, "column_names", ()):
         return ""
     there = whole(rows.column(name)).drop_null()
-    values = (str(v) for v in there[:100].to_pylist())
+    values = (str(v).replace(".", mark) if isinstance(v, float) else str(v) for v in there[:100].to_pylist())
     return next((v for v in values if v.strip()), "")
 
 
