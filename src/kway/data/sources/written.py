@@ -85,7 +85,8 @@ def convert(
         done = _as_known(words, known[name]) if name in known else _as_found(words, mark, asked)
         if done is not None:
             column, how, note = done
-            example = next((w for w in words.to_pylist() if w not in (None, *GAPS)), "")
+            present = _present(words)
+            example = present[0].as_py() if len(present) else ""
             table = table.set_column(place, name, column)
             found.append(Written(name, how, example, note))
     return Converted(table, tuple(found))
