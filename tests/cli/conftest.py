@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import pytest
 
@@ -47,14 +48,25 @@ def answer(cli):
     return call
 
 
-@pytest.fixture
-def iris(cli, tmp_path):
-    """iris.csv, its target in the column `species`, and a model fitted to it."""
-    assert cli("data", "export", "iris", "--out", "iris.csv")[0] == 0
-    path = tmp_path / "iris.csv"
+@pytest.fixture(scope="session")
+def fitted_iris(tmp_path_factory):
+    """A folder with iris.csv, its target in the column `species`, and a model fitted to it; made once."""
+    folder = tmp_path_factory.mktemp("iris")
+    table, model, page = (str(folder / name) for name in ("iris.csv", "model.kway", "report.html"))
+    assert run(["data", "export", "iris", "--out", table]) == 0
+    path = folder / "iris.csv"
     path.write_text(path.read_text().replace('"target"', '"species"', 1))
-    assert cli("fit", "iris.csv", "--target", "species", "--model", "softmax")[0] == 0
-    return path
+    assert run(["fit", table, "-t", "species", "--model", "softmax", "-o", model, "--report", page]) == 0
+    return folder
+
+
+@pytest.fixture
+def iris(fitted_iris, tmp_path, capfd):
+    """iris.csv and model.kway, fitted to it, in the folder of the test."""
+    for name in ("iris.csv", "model.kway"):
+        shutil.copy(fitted_iris / name, tmp_path / name)
+    capfd.readouterr()
+    return tmp_path / "iris.csv"
 
 
 @pytest.fixture

@@ -97,16 +97,13 @@ def test_a_class_that_only_the_test_rows_have(cli):
     assert "labels that training never saw: '2'" in err or "labels that training never saw: 2" in err
 
 
-def test_a_budget_cuts_the_comparison(answer, cli):
+def test_a_budget_cuts_the_comparison(answer):
     result = answer("fit", "iris", "--budget", "0.000001s")
     assert not result["finished"]
     assert len(result["models"]) == 1
     assert result["best"] == "centroid"
     assert "cut the comparison short" in result["notes"][0]
     assert "not run: softmax" in result["notes"][0]
-    code, _, err = cli("fit", "iris", "--budget", "soon")
-    assert code == 1
-    assert "--budget must be a time such as 60s" in err
 
 
 def test_the_names_of_models_are_those_of_the_families():

@@ -7,6 +7,7 @@ import pytest
 
 from kway.data.features.features import Features
 from kway.data.reading import ReadOptions, read_rows
+from kway.data.sources.text_form import TextForm
 from kway.errors import InputError
 from kway.select.train_test import check_known, check_labels
 
@@ -130,10 +131,31 @@ def test_bad_files(tmp_path, content, options, message):
         read_rows(tmp_path / "t.csv", ReadOptions(**options))
 
 
-def test_not_utf8(tmp_path):
-    (tmp_path / "t.csv").write_bytes("name,k\ncaf\u00e9,x\n".encode("latin-1"))
-    with pytest.raises(InputError, match="not UTF-8 text in column name"):
-        read_rows(tmp_path / "t.csv", ReadOptions(target="k"))
+ENCODINGS = {
+    "utf-8": (), "utf-8-sig": (), "latin-1": ("cp1252", "--encoding"), "cp1252": ("cp1252", "--encoding"),
+    "utf-16": ("utf-16",), "utf-16-le": ("utf-16-le", "--encoding"), "utf-16-be": ("utf-16-be", "--encoding"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("encoding", "said"), ENCODINGS.items(), ids=ENCODINGS.keys())
+def test_encodings_are_recognised_and_said(tmp_path, encoding, said):
+    text = "größe,k\n" + "".join(f"caf\u00e9 {i},{'xy'[i % 2]}\n" for i in range(9))
+    (tmp_path / "t.csv").write_bytes(text.encode(encoding))
+    found = read_rows(tmp_path / "t.csv", ReadOptions(target="k"))
+    assert found.rows.column_names == ["größe"]
+    assert found.rows.column("größe")[0].as_py() == "café 0"
+    assert all(word in " ".join(found.notes) for word in said)
+    assert bool(found.notes) == bool(said)
+    asked = ReadOptions(target="k", form=TextForm.asked(None, encoding, None, None))
+    assert read_rows(tmp_path / "t.csv", asked).rows.column("größe")[0].as_py() == "café 0"
+
+
+def test_bytes_that_are_not_utf8_in_a_late_row(tmp_path):
+    rows = "".join(f"word{i},{i % 2}\n" for i in range(200_000))
+    (tmp_path / "t.csv").write_bytes(f"name,k\n{rows}".encode() + "caf\u00e9,1\n".encode("cp1252"))
+    found = read_rows(tmp_path / "t.csv", ReadOptions(target="k"))
+    assert found.rows.column("name")[-1].as_py() == "café"
+    assert "read as cp1252" in found.notes[0]
 
 
 def test_missing_files_and_names(file):

@@ -19,6 +19,8 @@ import typer
 
 import kway
 from kway.cli import bench, data, evaluate, explain, fit, info, neighbors, predict
+from kway.cli.plain import speak_plainly
+from kway.cli.usage import UsageError
 
 app = typer.Typer(
     name="kway",
@@ -58,6 +60,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line; the exit code."""
     with warnings.catch_warnings():
         warnings.showwarning = _brief_warning  # put back on leaving
+        speak_plainly(sys.stdout, sys.stderr)
         try:
             app(args=arguments)
         except SystemExit as leaving:
@@ -66,7 +69,7 @@ def run(arguments: list[str]) -> int:
             if os.environ.get("KWAY_TRACEBACK"):
                 traceback.print_exc()
             print(f"error: {_one_line(error)}", file=sys.stderr)
-            return 1
+            return 2 if isinstance(error, UsageError) else 1
     return 0
 
 

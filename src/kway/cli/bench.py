@@ -34,14 +34,14 @@ def bench(
     json: JsonOption = False,
 ) -> None:
     """Measure kway beside other libraries on the same work, in interleaved rounds."""
-    from kway.errors import InputError
+    from kway.cli.usage import UsageError
 
     suite = home()
     run, datasets = (importlib.import_module(f"{suite}.{name}") for name in ("run", "datasets"))
     wanted = [*(targets or []), *(only or [])] or [name for name in run.JOBS if name not in run.BY_NAME_ONLY]
     unknown = [name for name in wanted if name not in {*run.JOBS, "ladder"}]
     if unknown:
-        raise InputError(f"nothing to measure is called {unknown[0]!r}; there are {', '.join(run.JOBS)} and ladder")
+        raise UsageError(f"nothing to measure is called {unknown[0]!r}; there are {', '.join(run.JOBS)} and ladder")
     real = datasets.folder() is not None
     if not real and not json:
         say("KWAY_DATA is not set: embedded and synthetic data stand in.")

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway.cli.options import JsonOption, reads_data
+from kway.cli.options import ForceOption, JsonOption, reads_data
 from kway.cli.output import emit_json, safe, say, show_table
 
 if TYPE_CHECKING:
     from kway.data.datasets.dataset import Dataset
     from kway.data.reading import LabelledRows, ReadOptions
+
+PARTS = ("train", "test", "all")
 
 app = typer.Typer(help="Known data sets: list them, or write one to a file.", no_args_is_help=True)
 
@@ -35,16 +37,25 @@ def list_sets(json: JsonOption = False) -> None:
 @reads_data
 def export(
     name: Annotated[str, typer.Argument(help="A known set, or a file to write in another format.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="csv, csv.gz, parquet or npz.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="csv, csv.gz, jsonl, parquet or npz.")],
     reading: ReadOptions,
     part: Annotated[str, typer.Option("--part", help="train, test or all (npz always holds both).")] = "all",
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Write a set to a file, the label in the column `target`."""
+    from kway.cli.places import Output, check_places, is_nobodys
+    from kway.cli.usage import UsageError, as_usage
     from kway.data.number_rows import number_rows
     from kway.data.reading import read_rows
-    from kway.data.sources.writing import write_columns, write_npz
+    from kway.data.sources.writing import format_of, write_columns, write_npz
 
+    if part not in PARTS:
+        raise UsageError(f"no part {part!r}; it may be {', '.join(PARTS)}")
+    if not out.name.lower().endswith(".npz"):
+        with as_usage():
+            format_of(out)
+    check_places([Output("--out", out, "file", is_nobodys)], {"DATA": name}, force)
     found = read_rows(name, reading)
     if out.name.lower().endswith(".npz"):
         found = number_rows(found)
@@ -66,8 +77,6 @@ def columns_of(found: LabelledRows, part: str) -> dict[str, Any]:
 
     parts = {"train": [(found.rows, found.y)], "test": [(found.test_rows, found.test_y)]}
     parts["all"] = parts["train"] + parts["test"]
-    if part not in parts:
-        raise InputError(f"no part {part!r}; it may be {', '.join(parts)}")
     some = [(rows, y) for rows, y in parts[part] if rows is not None]
     if not some:
         raise InputError(f"{found.name} has no {part} part")

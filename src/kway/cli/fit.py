@@ -20,11 +20,14 @@ from kway.cli.choosing import (
     UnknownOption,
     references,
 )
+from kway.cli.columns_said import column_lines
 from kway.cli.models import ALL, MODELS, pick_models
-from kway.cli.options import DataArgument, JsonOption, reads_data
+from kway.cli.options import DataArgument, ForceOption, JsonOption, reads_data
 from kway.cli.output import emit_json
+from kway.cli.places import Output, check_folder, check_places, is_model, is_report
 from kway.cli.progress import live, seconds
-from kway.cli.summary import show_comparison, show_fit
+from kway.cli.summary import show_comparison, show_fit, show_saved
+from kway.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
@@ -67,31 +70,40 @@ def fit(
     sets: SetsOption = None,
     unknown: UnknownOption = None,
     seed: SeedOption = 0,
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA, keep the best, test it once on untouched rows, save it and write a report."""
-    from kway.data.sources.writing import refuse_missing_folder
-    from kway.progress import stage, within
+    from kway.progress import within
     from kway.select.job import run_job
     from kway.select.train_test import read_parts
 
     started = time.perf_counter()
-    for path in (out, report):
-        refuse_missing_folder(path)
     wishes = replace(
         _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also),
         sets=sets,
         unknown=unknown,
     )
-    with live():
-        found = run_job(read_parts(data, replace(reading, group=group, order=order), test, seed), wishes, started)
-        with within(0.92, 1.0), stage("writing the report"):
-            write_outputs(found, wishes, out, report, figures, reading.target)
-    result = fit_facts(found, out, report, time.perf_counter() - started)
+    _check_fit_places(out, report, figures, {"DATA": data, "--test": test, "--embed": embed}, force)
+    with live() as tell:
+        parts = read_parts(data, replace(reading, group=group, order=order), test, seed)
+        found = run_job(parts, wishes, started, None if json else lambda f: tell(column_lines(f, parts)))
+    result = fit_facts(found, time.perf_counter() - started)
+    if not json:
+        show_fit(result)
+    with live(), within(0.92, 1.0):
+        failures = write_outputs(found, wishes, out, report, figures, reading)
+    result |= {"seconds": time.perf_counter() - started}
+    result |= {"model": None if "model" in failures else str(out)}
+    result |= {"report": None if "report" in failures else str(report)}
     if json:
         emit_json(result)
     else:
-        show_fit(result)
+        show_saved(result)
+    for failure in failures.values():
+        print(f"error: {failure}", file=sys.stderr)
+    if failures:
+        raise typer.Exit(1)
 
 
 @reads_data
@@ -119,9 +131,10 @@ def compare(
 
     started = time.perf_counter()
     wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
-    with live():
+    with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), seed=seed)
-        chosen = compare_parts(parts, wishes, Clock(wishes.budget, started))
+        seen = None if json else lambda f: tell(column_lines(f, parts))
+        chosen = compare_parts(parts, wishes, Clock(wishes.budget, started), seen)
     found = chosen.comparison
     result = {
         "best": found.best.model,
@@ -140,19 +153,41 @@ def compare(
         show_comparison(result)
 
 
-def write_outputs(
-    found: JobResult, wishes: Wishes, out: Path, report: Path, figures: Path | None, target: str | None
+def _check_fit_places(
+    out: Path, report: Path, figures: Path | None, inputs: dict[str, str | Path | None], force: bool
 ) -> None:
-    """The model file and the page; each appears only when it is complete."""
+    outputs = [Output("--out", out, "model", is_model), Output("--report", report, "report", is_report)]
+    check_places(outputs, inputs, force)
+    if figures is not None:
+        if figures.exists() and not figures.is_dir():
+            raise UsageError(f"--figures {figures} is a file; name a folder")
+        check_folder("--figures", figures / "figure.svg" if figures.is_dir() else figures)
+
+
+def write_outputs(
+    found: JobResult, wishes: Wishes, out: Path, report: Path, figures: Path | None, reading: ReadOptions
+) -> dict[str, str]:
+    """The model file and the page, each complete or absent; what could not be written, by what it was, and why."""
+    from kway.progress import stage
     from kway.report.page import write_page
     from kway.select.saved import save_model
 
-    save_model(found, out, target)
-    write_page(report, found, wishes, _command(), figures)
+    failures = {}
+    try:
+        with stage("saving the model"):
+            save_model(found, out, reading.target, reading.id)
+    except OSError as error:
+        failures["model"] = f"{out} cannot be written: {error.strerror or error}"
+    try:
+        with stage("writing the report"):
+            write_page(report, found, wishes, _command(), figures)
+    except OSError as error:
+        failures["report"] = f"{error.filename or report} cannot be written: {error.strerror or error}"
+    return failures
 
 
-def fit_facts(found: JobResult, out: Path, report: Path, seconds: float) -> dict[str, Any]:
-    """What `--json` prints."""
+def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
+    """What `--json` prints, but for the files."""
     runner = found.runner_up
     return {
         "best": found.best.standing.model,
@@ -172,8 +207,6 @@ def fit_facts(found: JobResult, out: Path, report: Path, seconds: float) -> dict
         "notes": list(found.notes),
         "seconds": seconds,
         "stages": found.seconds,
-        "model": str(out),
-        "report": str(report),
         "data": _about_parts(found.parts, found.X.shape[1], len(found.model.classes_)),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,10 +14,11 @@ if TYPE_CHECKING:
 
 
 class ModelRows(NamedTuple):
-    """X, as the model takes it (n rows), and, where the data has labels, y (n,)."""
+    """X, as the model takes it (n rows), y (n,) where the data has labels, and the columns to give back beside."""
 
     X: Any
     y: NDArray | None
+    beside: Mapping[str, Any]
 
 
 class Ready(NamedTuple):
@@ -37,19 +39,34 @@ def ready(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed:
     from kway.featured import FeaturedClassifier
 
     model = store.load(path, embed=embed)
+    notes = store.info(path).notes
     if needs_labels:
-        reading = replace(reading, target=reading.target or store.info(path).notes.get("target"))
+        reading = replace(reading, target=reading.target or notes.get("target"))
     else:
         reading = reading.without_labels()
-    like = _requirements_of(model)
+    like = _read_alike(_requirements_of(model), notes.get("reading"))
     found = read_rows(data, reading, like)
     if needs_labels:
         found.required_labels()
     if not isinstance(model, FeaturedClassifier) or not model.features_.is_table_:
         found = number_rows(found, like.columns)
     if found.test_rows is not None:
-        return Ready(model, ModelRows(found.test_rows, found.test_y))
-    return Ready(model, ModelRows(found.rows, found.y))
+        return Ready(model, ModelRows(found.test_rows, found.test_y, found.beside))
+    return Ready(model, ModelRows(found.rows, found.y, found.beside))
+
+
+def _read_alike(like: RowRequirements, notes: Any) -> RowRequirements:
+    """The same with how the training file was written, as the model's notes say; notes of another make say nothing."""
+    from kway.data.sources.text_form import TextForm
+
+    try:
+        form = TextForm(**notes["form"]) if "form" in notes else like.form
+        TextForm.asked(form.sep, form.encoding, form.decimal, form.header)
+        written = {str(c): str(how) for c, how in notes.get("written", {}).items()}
+        known = {c: how for c, how in written.items() if how in (".", ",") or "%" in how}
+        return like._replace(form=form, written=known, id=notes.get("id"))
+    except (TypeError, KeyError, AttributeError, ValueError):
+        return like
 
 
 def _requirements_of(model: Any) -> RowRequirements:

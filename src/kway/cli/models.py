@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kway.cli.usage import UsageError
 from kway.data.suggest import listing, nearest
-from kway.errors import InputError
 
 # Written out so that --help need not load the families; tests hold it equal to theirs.
 MODELS = (
@@ -28,5 +28,5 @@ def pick_models(name: str) -> list[str] | None:
     names = [part.strip() for part in name.split(",")]
     for part in names:
         if part not in MODELS:
-            raise InputError(f"no model {part!r}{nearest(part, MODELS)}; known are {listing([*MODELS, ALL])}")
+            raise UsageError(f"no model {part!r}{nearest(part, MODELS)}; known are {listing([*MODELS, ALL])}")
     return names

@@ -13,18 +13,82 @@ import typer
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 MovedOption = Annotated[str | None, typer.Option("--embed", help="The embedding model, where its folder has moved.")]
 DataArgument = Annotated[
-    str, typer.Argument(help="A file (csv, csv.gz, parquet, npz, libsvm), a folder of images or parquet, a known set.")
+    str,
+    typer.Argument(help="A file (csv, tsv, jsonl, parquet, npz, libsvm), a folder of images or parquet, a known set."),
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that kway did not write.")]
 ModelArgument = Annotated[str, typer.Argument(help="A model file.")]
-AskedArgument = Annotated[str, typer.Argument(help="As for fit; of a known set with test rows, these are taken.")]
+AskedArgument = Annotated[
+    str, typer.Argument(help="As for fit, an image, or - for stdin; of a known set with test rows, these are taken.")
+]
 
-_READING: dict[str, tuple[Any, Any]] = {  # field of ReadOptions -> its option and default
+_COLUMNS, _TYPES = "COLS", "COL=KIND,..."
+_READING: dict[str, tuple[Any, Any]] = {  # name -> its option and default
     "target": (
         Annotated[str | None, typer.Option("--target", "-t", help="Column with the labels.", metavar="COL")],
         None,
     ),
+    "id": (
+        Annotated[str | None, typer.Option("--id", help="Column that names the rows: no feature.", metavar="COL")],
+        None,
+    ),
+    "drop": (Annotated[str | None, typer.Option("--drop", help="Columns to leave out.", metavar=_COLUMNS)], None),
+    "types": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--types",
+                help="What columns are: number, category, text, date, day-first, month-first, true/false, vector.",
+                metavar=_TYPES,
+            ),
+        ],
+        None,
+    ),
+    "sep": (Annotated[str | None, typer.Option("--sep", help="Between columns: , ; | tab; else told.")], None),
+    "decimal": (Annotated[str | None, typer.Option("--decimal", help="Decimal mark: . or , ; else told.")], None),
+    "encoding": (
+        Annotated[str | None, typer.Option("--encoding", help="utf-8, latin-1, utf-16, ...; else told.")],
+        None,
+    ),
+    "header": (
+        Annotated[
+            bool | None, typer.Option("--header/--no-header", help="Whether the first row names columns; else told.")
+        ],
+        None,
+    ),
     "skip_bad": (Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read.")], False),
 }
+
+
+def read_options(given: dict[str, Any]) -> Any:
+    """ReadOptions (kway.data.reading) of what was typed; what cannot be meant is bad usage."""
+    from kway.cli.usage import as_usage, columns_of
+    from kway.data.reading import ReadOptions
+    from kway.data.sources.text_form import TextForm
+
+    with as_usage():
+        form = TextForm.asked(given["sep"], given["encoding"], given["decimal"], given["header"])
+        types = _types(given["types"])
+    drop = columns_of(given["drop"])
+    return ReadOptions(given["target"], drop=drop, skip_bad=given["skip_bad"], form=form, types=types, id=given["id"])
+
+
+def _types(text: str | None) -> dict[str, str]:
+    from kway.cli.usage import UsageError, columns_of
+    from kway.data.features.column_kinds import USED
+    from kway.data.sources.written import DAY_FIRST, MONTH_FIRST
+    from kway.data.suggest import listing, nearest
+
+    known = (*USED, DAY_FIRST, MONTH_FIRST, "drop")
+    found = {}
+    for pair in columns_of(text):
+        column, equals, kind = pair.rpartition("=")
+        if not equals or not column:
+            raise UsageError(f"--types has {pair!r}; write COLUMN=KIND, with commas between")
+        if kind not in known:
+            raise UsageError(f"--types says {kind!r} of {column!r}{nearest(kind, known)}; it may say {listing(known)}")
+        found[column] = kind
+    return found
 
 
 def reads_data(verb: Callable[..., None]) -> Callable[..., None]:
@@ -32,9 +96,7 @@ def reads_data(verb: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def command(**given: Any) -> None:
-        from kway.data.reading import ReadOptions
-
-        reading = ReadOptions(**{name: given.pop(name) for name in _READING})
+        reading = read_options({name: given.pop(name) for name in _READING})
         verb(**given, reading=reading)
 
     own = inspect.signature(verb).parameters

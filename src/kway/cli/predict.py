@@ -1,14 +1,15 @@
-"""`kway predict MODEL DATA`: labels, the k best labels, or probabilities, one line a row."""
+"""`kway predict MODEL DATA`: labels, the k best labels, or probabilities, one line a row, beside what came in."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway.cli.options import AskedArgument, JsonOption, ModelArgument, MovedOption, reads_data
+from kway.cli.options import AskedArgument, ForceOption, JsonOption, ModelArgument, MovedOption, reads_data
 from kway.cli.output import emit_json, safe, say
 
 if TYPE_CHECKING:
@@ -16,33 +17,78 @@ if TYPE_CHECKING:
 
     from kway.data.reading import ReadOptions
 
+_BLOCK = 16_384  # rows answered at a time: probabilities of many classes are never all in memory
+
+KeepOption = Annotated[
+    str | None, typer.Option("--keep", help="Columns of DATA to give back beside the answers, or all.", metavar="COLS")
+]
+
 
 @reads_data
 def predict(
     model: ModelArgument,
     data: AskedArgument,
     reading: ReadOptions,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="csv, csv.gz or parquet; else stdout.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="csv, jsonl (.gz) or parquet; else stdout.")] = None,
+    format: Annotated[str | None, typer.Option("--format", help="csv, jsonl, parquet; else by --out.")] = None,
+    keep: KeepOption = None,
     topk: Annotated[int | None, typer.Option("--topk", min=1, help="The K best labels and their scores.")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="The probability of every class.")] = False,
     embed: MovedOption = None,
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Predict the label of every row of DATA; the column --target, if it has one, is left out."""
-    from kway.cli.model_rows import ready
-    from kway.data.sources.writing import write_columns, write_csv
+    from dataclasses import replace
 
+    from kway.cli.model_rows import ready
+    from kway.cli.usage import columns_of
+    from kway.data.sources.writing import write_blocks, write_stream
+
+    form = _checked_format(out, format, {"MODEL": model, "DATA": data}, force)
+    reading = replace(reading, keep=columns_of(keep))
     fitted, rows = ready(model, data, reading, needs_labels=False, embed=embed)
-    columns = predictions(fitted, rows.X, topk, proba)
-    n = len(columns["prediction"])
+    blocks = answers(fitted, rows.X, rows.beside, topk, proba)
     if out is not None:
-        write_columns(columns, out)
-    if json:
-        emit_json({"rows": n, "out": str(out)} if out else {"rows": n, "predictions": columns})
-    elif out is None:
-        write_csv(columns, sys.stdout.buffer)
+        n = write_blocks(blocks, out, form)
+        emit_json({"rows": n, "out": str(out)}) if json else say(f"Wrote {n:,} predictions to {safe(out)}.")
+    elif json:
+        columns = _joined(list(blocks))
+        emit_json({"rows": len(columns["prediction"]), "predictions": columns})
     else:
-        say(f"Wrote {n:,} predictions to {safe(out)}.")
+        write_stream(blocks, sys.stdout.buffer, form)
+
+
+def _checked_format(out: Path | None, asked: str | None, inputs: dict[str, str | Path | None], force: bool) -> str:
+    """The format to write, its place tested before the work."""
+    from kway.cli.places import Output, check_places, is_predictions
+    from kway.cli.usage import UsageError, as_usage
+    from kway.data.sources.writing import format_of
+
+    with as_usage():
+        form = format_of(Path("stdout.csv") if out is None else out, asked)
+    if out is not None:
+        check_places([Output("--out", out, "file of predictions", is_predictions)], inputs, force)
+    elif form == "parquet":
+        raise UsageError("--format parquet is not for a terminal; name a file with --out")
+    return form
+
+
+def answers(
+    model: Any, X: Any, beside: Mapping[str, Any], topk: int | None, proba: bool
+) -> Iterator[dict[str, NDArray]]:
+    """Blocks of rows: the columns kept, as they came, then those of the answer; one kept makes way for an answer."""
+    import numpy as np
+
+    from kway.data.sources.frames import n_rows, take_rows
+
+    n = n_rows(X)
+    for first in range(0, n, _BLOCK):
+        rows = slice(first, min(first + _BLOCK, n))
+        block = X if n <= _BLOCK else take_rows(X, np.arange(rows.start, rows.stop))
+        found = predictions(model, block, topk, proba)
+        kept = {f"{c} (input)" if c in found else c: values[rows.start : rows.stop] for c, values in beside.items()}
+        yield {**kept, **found}
 
 
 def predictions(model: Any, X: Any, topk: int | None, proba: bool) -> dict[str, NDArray]:
@@ -78,3 +124,12 @@ def promised(model: Any, X: Any) -> dict[str, NDArray]:
     if hasattr(model, "predict_set"):
         columns["set"] = np.array(["|".join(map(str, labels)) for labels in model.predict_set(X).to_lists()])
     return columns
+
+
+def _joined(blocks: list[dict[str, NDArray]]) -> dict[str, list[Any]]:
+    """Blocks as one, in Python's values."""
+    return {name: [v for block in blocks for v in _listed(block[name])] for name in blocks[0]}
+
+
+def _listed(values: Any) -> list[Any]:
+    return values.to_pylist() if hasattr(values, "to_pylist") else values.tolist()

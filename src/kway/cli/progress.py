@@ -9,11 +9,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kway.errors import InputError
+from kway.cli.usage import UsageError
 from kway.progress import News, watched
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -22,10 +22,10 @@ _WORDS_WIDTH = 44  # letters of "neighbors-manhattan-no-text: folds 2 to 5"
 
 
 @contextmanager
-def live() -> Iterator[None]:
-    """Inside, a person at a terminal sees the job run."""
+def live() -> Iterator[Callable[[list[str]], None]]:
+    """Inside, a person at a terminal sees the job run; what is given prints lines that stay, on stderr."""
     if not sys.stderr.isatty():
-        yield
+        yield lambda lines: print(*lines, sep="\n", file=sys.stderr, flush=True)
         return
     from rich.console import Console, Group
     from rich.live import Live
@@ -47,7 +47,7 @@ def live() -> Iterator[None]:
             screen.update(Group(bar, _board(news.lines)) if news.lines else bar)
 
         with watched(show):
-            yield
+            yield lambda lines: console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 def _board(lines: tuple[tuple[str, ...], ...]) -> Any:
@@ -71,5 +71,5 @@ def seconds(text: str | None) -> float | None:
     except ValueError:
         value = -1.0
     if not 0 < value < float("inf"):
-        raise InputError(f"--budget must be a time such as 60s, 2m or 1h, got {text!r}")
+        raise UsageError(f"--budget must be a time such as 60s, 2m or 1h, got {text!r}")
     return value

@@ -8,7 +8,7 @@ from kway.cli.output import number, safe, say, show_table
 
 
 def show_fit(result: dict[str, Any]) -> None:
-    """The leaderboard, the test once, and where the files are."""
+    """The leaderboard and the test once."""
     show_comparison(result)
     test = result["test"]
     loss = "" if test["log_loss"] is None else f", log loss {test['log_loss']:.4f}"
@@ -23,8 +23,15 @@ def show_fit(result: dict[str, Any]) -> None:
     say("Beside it: " + ", ".join(f"{safe(name)} {value:.4f}" for name, value in result["baselines"].items()) + ".")
     if result["runner_up"] is not None:
         say(_runner_up_line(result["runner_up"]))
+
+
+def show_saved(result: dict[str, Any]) -> None:
+    """Where the files are, those that could be written."""
     out = safe(result["model"])
-    say(f"Saved {out} and {safe(result['report'])} ({result['seconds']:.1f} s in all). Next: kway predict {out} DATA")
+    files = " and ".join(safe(result[what]) for what in ("model", "report") if result[what] is not None)
+    after = f" Next: kway predict {out} DATA" if result["model"] is not None else ""
+    if files:
+        say(f"Saved {files} ({result['seconds']:.1f} s in all).{after}")
 
 
 def show_comparison(result: dict[str, Any]) -> None:

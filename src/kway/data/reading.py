@@ -1,8 +1,9 @@
 """DATA of the command line as it came: rows of a table or a matrix, not yet numbers, with labels, groups and order.
 
-    csv, csv.gz, parquet, folder of parquet files    rows: pyarrow Table without the target, group and order columns
+    csv, tsv, JSON lines (.gz), parquet, a folder    rows: pyarrow Table without the target, group, order and id
+    of parquet files, stdin ("-")                    columns; numbers and dates read as people write them
     npz, libsvm, known sets of numbers               rows: (n, d) array or CSR
-    folder of images, one sub-folder a class         rows: (n, d) bytes, with the form they were brought to
+    an image, a folder of them (a class a folder)    rows: (n, d) bytes, with the form they were brought to
 
 A column (or npz key) `split` that says train, val and test cuts the rows; otherwise there is no test part.
 Every verb reads through `read_rows` with the same ReadOptions.
@@ -10,7 +11,7 @@ Every verb reads through `read_rows` with the same ReadOptions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,80 +21,32 @@ from numpy.typing import NDArray
 from kway.data.datasets import catalog
 from kway.data.datasets.array_files import read_libsvm, read_npz
 from kway.data.datasets.dataset import Dataset
+from kway.data.labelled_rows import ALL, LabelledRows, ReadOptions
 from kway.data.sources import images
-from kway.data.sources.arrow_types import is_text, text_columns, whole
+from kway.data.sources.arrow_types import is_text, whole
 from kway.data.sources.column_names import refuse_repeated, refuse_unknown
-from kway.data.sources.frames import n_rows, take_rows
+from kway.data.sources.frames import take_rows
 from kway.data.sources.images import ImageForm
 from kway.data.sources.label_column import column_labels
 from kway.data.sources.requirements import RowRequirements
 from kway.data.sources.split_column import split_masks
-from kway.data.sources.table_files import FILE_SUFFIXES, parquet_files, read_table, suffix_of
+from kway.data.sources.table_files import (
+    FILE_SUFFIXES,
+    STDIN,
+    TableSource,
+    open_table,
+    parquet_files,
+    suffix_of,
+    table_source,
+)
+from kway.data.sources.text_form import TextForm
+from kway.data.sources.written import convert
 from kway.data.suggest import listing, nearest
 from kway.errors import InputError
 
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How DATA is to be read: `target`, `group`, `order` and `drop` name columns; the last are left out.
-
-    `skip_bad` leaves out images that cannot be read.
-    """
-
-    target: str | None = None
-    group: str | None = None
-    order: str | None = None
-    drop: tuple[str, ...] = ()
-    skip_bad: bool = False
-
-    def without_labels(self) -> ReadOptions:
-        """The same for rows to predict: the target, if there is one, is no feature, and may have gaps."""
-        return replace(self, target=None, drop=(*self.drop, *([self.target] if self.target else [])))
-
+__all__ = ["AS_IT_IS", "LabelledRows", "ReadOptions", "read_rows"]
 
 AS_IT_IS, ANY_ROWS = ReadOptions(), RowRequirements()
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledRows:
-    """Rows with labels y (n,), groups and order (n,), each None where there is none; the test part likewise.
-
-    `feature_names` are those of a matrix, where it has any (a table has its own); `image` is the form of pictures and
-    `files` their names; `notes` say what was found on the way, in words.
-    """
-
-    name: str
-    rows: Any
-    y: NDArray | None = None
-    test_rows: Any = None
-    test_y: NDArray | None = None
-    groups: NDArray | None = None
-    order: NDArray | None = None
-    feature_names: tuple[str, ...] = ()
-    image: ImageForm | None = None
-    files: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def n(self) -> int:
-        """Rows, the test part left out."""
-        return n_rows(self.rows)
-
-    def required_labels(self) -> NDArray:
-        """The labels, or an error that says how to name their column."""
-        if self.y is None:
-            columns = getattr(self.rows, "column_names", None) or self.feature_names
-            known = f"; its columns are {listing(columns)}" if columns else ""
-            raise InputError(f"{self.name} has no labels; name the column that holds them with --target{known}")
-        return np.asarray(self.y)
-
-    def requirements(self) -> RowRequirements:
-        """What another file must bring to be used beside this one."""
-        text_labels = self.y is not None and self.y.dtype.kind in "UO"
-        if not hasattr(self.rows, "column_names"):
-            return RowRequirements(None, (), self.image, self.rows.shape[1], text_labels)
-        columns = tuple(self.rows.column_names)
-        return RowRequirements(columns, text_columns(self.rows), self.image, None, text_labels)
 
 
 def read_rows(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = ANY_ROWS) -> LabelledRows:
@@ -105,9 +58,14 @@ def read_rows(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = 
     if hasattr(source, "labelled_rows"):
         return source.labelled_rows(how, like)
     path = Path(source)
+    if str(source) == STDIN:
+        return _from_table(table_source(path), "stdin", how, like)
     if path.is_dir():
         return _from_folder(path, how, like)
-    if path.is_file() or "/" in str(source) or str(source).lower().endswith(FILE_SUFFIXES):
+    if path.suffix.lower() in images.IMAGE_SUFFIXES:
+        _refuse_no_file(path)
+        return _from_images([path], None, path.name, how, like)
+    if path.exists() or "/" in str(source) or str(source).lower().endswith(FILE_SUFFIXES):
         return _from_file(path, how, like)
     return _from_catalog(str(source), how, like)
 
@@ -117,47 +75,69 @@ def read_rows(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = 
 
 def _from_folder(path: Path, how: ReadOptions, like: RowRequirements) -> LabelledRows:
     if parquet_files(path):
-        return _from_table(read_table(path), path.name, how, like, typed=True)
-    if how.group or how.order:
-        raise InputError(f"{path} is a folder of images, which has no columns; leave out --group and --order")
-    labelled = bool(images.class_folders(path))
-    if not labelled and not images.loose_images(path):
+        return _from_table(table_source(path), path.name, how, like)
+    folders = images.class_folders(path)
+    files = [(file, sub.name) for sub in folders for file in images.image_files(sub)]
+    if files:
+        return _from_images([f for f, _ in files], [label for _, label in files], path.name, how, like)
+    loose = images.image_files(path)
+    if not loose:
         known = listing(images.IMAGE_SUFFIXES)
         raise InputError(f"folder {path} has neither parquet files nor images ({known}) in sub-folders, one a class")
-    found = (images.read_images if labelled else images.read_loose_images)(path, like.image, how.skip_bad)
-    y = found.labels if labelled else None
-    return LabelledRows(path.name, found.rows, y, image=found.form, files=found.files, notes=found.notes)
+    return _from_images(loose, None, path.name, how, like)
+
+
+def _from_images(
+    files: list[Path], labels: list[str] | None, name: str, how: ReadOptions, like: RowRequirements
+) -> LabelledRows:
+    _refuse_column_options(how, name, "images", "--group", "--order", "--id")
+    found = images.read_images(files, labels, like.image, how.skip_bad)
+    beside = {"file": np.asarray(found.files)}
+    return LabelledRows(
+        name, found.rows, found.labels, image=found.form, files=found.files, notes=found.notes, beside=beside
+    )
+
+
+def _refuse_column_options(how: ReadOptions, name: str, what: str, *more: str) -> None:
+    """Options that name columns, where there are none."""
+    given = {"--group": how.group, "--order": how.order, "--id": how.id}
+    used: dict[str, Any] = {o: v for o, v in given.items() if o in more}
+    used |= {"--types": how.types, "--drop": how.drop, "--keep": how.keep if how.keep != ALL else ()}
+    for option, value in used.items():
+        if value:
+            raise InputError(f"{name} is {what}, which have no columns by name; leave out {option}")
 
 
 # ---- files and known sets
 
 
 def _from_file(path: Path, how: ReadOptions, like: RowRequirements) -> LabelledRows:
-    if not path.is_file():
-        raise InputError(f"no file {path}{_near_files(path)}; give an existing file or the name of a known set")
-    suffix = suffix_of(path)
+    _refuse_no_file(path)
+    suffix = suffix_of(path, how.form)
     if suffix == ".npz":
         return _from_arrays(read_npz(path), how)
     if "svm" in suffix:
         return _from_arrays(read_libsvm(path, like.n_features), how)
-    table = read_table(path, [*like.words, *([how.target] if how.target else [])])
-    return _from_table(table, path.name, how, like, typed=suffix == ".parquet" or like.text_labels)
+    return _from_table(table_source(path, how.form), path.name, how, like)
 
 
 def _from_catalog(name: str, how: ReadOptions, like: RowRequirements) -> LabelledRows:
     file = catalog.table_file(name)
     if file is not None:
-        target = how.target or catalog.TARGET
-        table = read_table(file, [*like.words, target])
-        if how.target or target in table.column_names:
-            how = replace(how, target=target)
-        return _from_table(table, name, how, like, like.text_labels)
+        return _from_table(table_source(file), name, how, like, catalog.TARGET)
     if name not in catalog.names():
         raise InputError(
             f"{name!r} is neither a file, a folder nor a known set{nearest(name, catalog.names())}; known sets are "
-            f"{listing(catalog.names(), 40)}, and files end in {listing(FILE_SUFFIXES)}"
+            f"{listing(catalog.names(), 40)}, and files end in {listing(FILE_SUFFIXES, 20)}"
         )
     return _from_arrays(catalog.load(name), how)
+
+
+def _refuse_no_file(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is neither a file nor a folder (a pipe or a device?); give a file, or - for stdin")
+    if not path.is_file():
+        raise InputError(f"no file {path}{_near_files(path)}; give an existing file or the name of a known set")
 
 
 def _near_files(path: Path) -> str:
@@ -166,7 +146,9 @@ def _near_files(path: Path) -> str:
 
 
 def _from_arrays(data: Dataset, how: ReadOptions) -> LabelledRows:
+    _refuse_column_options(how, data.name, "rows of numbers")
     data = data.named()
+    ids = _extra(data, how.id, "id", data.x_train if data.x_test is None else data.x_test)
     return LabelledRows(
         data.name,
         _flat(data.x_train),
@@ -177,6 +159,7 @@ def _from_arrays(data: Dataset, how: ReadOptions) -> LabelledRows:
         order=_extra(data, how.order, "order"),
         feature_names=data.feature_names,
         image=picture_form(data.x_train.shape),
+        beside={} if ids is None or how.id is None else {how.id: ids},
     )
 
 
@@ -191,12 +174,14 @@ def _flat(x: Any) -> Any:
     return x.reshape(len(x), -1) if x.ndim > 2 else x
 
 
-def _extra(data: Dataset, key: str | None, what: str) -> NDArray | None:
-    """The array of an npz file that holds groups or order."""
+def _extra(data: Dataset, key: str | None, what: str, of: Any = None) -> NDArray | None:
+    """The array of an npz file that holds groups, order or ids, of the training rows or of the rows `of`."""
     if key is None:
         return None
-    values = data.extras.get(f"{key}_train", data.extras.get(key))
-    if values is None or len(values) != data.x_train.shape[0]:
+    rows = data.x_train if of is None else of
+    part = "train" if rows is data.x_train else "test"
+    values = data.extras.get(f"{key}_{part}", data.extras.get(key))
+    if values is None or values.shape[:1] != (rows.shape[0],):
         raise InputError(f"{data.name} has no {what} {key!r} of one value a row; it has {listing(data.extras)}")
     return np.asarray(values)
 
@@ -204,21 +189,70 @@ def _extra(data: Dataset, key: str | None, what: str) -> NDArray | None:
 # ---- tables
 
 
-def _from_table(table: Any, name: str, how: ReadOptions, like: RowRequirements, typed: bool) -> LabelledRows:
-    """Rows of a pyarrow table; `typed`: what looks like a number in the target is text if the file says so."""
+def _from_table(
+    source: TableSource, name: str, how: ReadOptions, like: RowRequirements, usual_target: str | None = None
+) -> LabelledRows:
+    """Rows of a table; what looks like a number in the target is text if the file, or training, says so."""
+    table, form, notes = open_table(
+        source, _as_written(how, like, usual_target), how.form, like.form, _named(how, like)
+    )
     columns = [str(c) for c in table.column_names]
     refuse_repeated(columns, name)
-    for what, column in (("target", how.target), ("group", how.group), ("order", how.order)):
-        if column is not None:
-            refuse_unknown(column, columns, name, what)
+    if how.target is None and usual_target in columns and how.answer is None:
+        how = replace(how, target=usual_target)
+    _refuse_columns(columns, how, name)
     if table.num_rows == 0:
         raise InputError(f"{name} has a header but no rows; give rows to learn from or to predict")
-    target, group, order = (None if c is None else table.column(c) for c in (how.target, how.group, how.order))
-    y = None if target is None else column_labels(target, f"target {how.target!r} of {name}", typed)
-    rows = table.select(_feature_columns(columns, how, like, name))
-    groups = None if group is None else _sortable(group, f"group {how.group!r} of {name}")
-    line = None if order is None else _sortable(order, f"order {how.order!r} of {name}")
-    return _cut_by_split(LabelledRows(name, rows, y, groups=groups, order=line))
+    target = None if how.target is None else table.column(how.target)
+    y = None
+    if target is not None:
+        y = column_labels(target, f"target {how.target!r} of {name}", source.typed or like.text_labels)
+    features = _feature_columns(columns, how, like, name)
+    extra = [c for c in (how.group, how.order) if c is not None]
+    leave = tuple(w for w in like.words if w not in like.written)
+    wanted = table.select(list(dict.fromkeys([*features, *extra])))
+    wanted, written = convert(wanted, form.decimal or like.form.decimal or ".", like.written, how.types, leave)
+    groups = None if how.group is None else _sortable(wanted.column(how.group), f"group {how.group!r} of {name}")
+    line = None if how.order is None else _sortable(wanted.column(how.order), f"order {how.order!r} of {name}")
+    found = LabelledRows(
+        name, wanted.select(features), y, groups=groups, order=line, form=form, written=written,
+        notes=tuple(f"{name}: {note}" for note in notes), beside=_beside(source, columns, how, like, form),
+    )  # fmt: skip
+    return _cut_by_split(found)
+
+
+def _refuse_columns(columns: list[str], how: ReadOptions, name: str) -> None:
+    """Columns that were named and are not there."""
+    for what, column in (("target", how.target), ("group", how.group), ("order", how.order), ("id", how.id)):
+        if column is not None:
+            refuse_unknown(column, columns, name, what)
+    for column in (*how.drop, *how.types, *(() if how.keep == ALL else how.keep)):
+        refuse_unknown(column, columns, name, "such")
+
+
+def _as_written(how: ReadOptions, like: RowRequirements, usual_target: str | None) -> list[str]:
+    """Columns of a csv that are kept as words at first."""
+    asked = [c for c, kind in how.types.items() if kind not in ("drop", "true/false", "vector")]
+    named = [c for c in (how.target, how.answer, how.id, usual_target) if c is not None]
+    return list(dict.fromkeys([*like.words, *like.written, *asked, *named]))
+
+
+def _named(how: ReadOptions, like: RowRequirements) -> list[str]:
+    """Names that a header, if there is one, holds."""
+    asked = (how.target, how.answer, how.group, how.order, how.id)
+    return [*(like.columns or ()), *(c for c in asked if c is not None), *how.drop, *how.types]
+
+
+def _beside(
+    source: TableSource, columns: list[str], how: ReadOptions, like: RowRequirements, form: TextForm
+) -> dict[str, Any]:
+    """The id and the columns to keep, as they are written."""
+    name = how.id or (like.id if like.id in columns else None)
+    only = ([name] if name else []) + [c for c in (columns if how.keep == ALL else how.keep) if c != name]
+    if not only:
+        return {}
+    table = open_table(source, only, form, only=only).table
+    return {c: table.column(c) for c in only}
 
 
 def _feature_columns(columns: list[str], how: ReadOptions, like: RowRequirements, name: str) -> list[str]:
@@ -227,9 +261,9 @@ def _feature_columns(columns: list[str], how: ReadOptions, like: RowRequirements
         for column in like.columns:
             refuse_unknown(column, columns, name, "feature")
         return list(like.columns)
-    for column in how.drop:
-        refuse_unknown(column, columns, name, "such")
-    taken = {how.target, how.group, how.order, *how.drop}
+    if how.answer is not None:
+        refuse_unknown(how.answer, columns, name, "such")
+    taken = {how.target, how.group, how.order, how.id, how.answer, *how.drop}
     features = [c for c in columns if c not in taken]
     if not features:
         raise InputError(f"{name} has no column besides {listing(columns)}; there is nothing to learn from")

@@ -10,6 +10,7 @@ from typing import Any
 import kway
 from kway.data.atomic import replacing
 from kway.data.sources.writing import refuse_missing_folder
+from kway.report.columns import columns_read
 from kway.report.export import save, to_svg
 from kway.report.pictures import Picture, pictures
 from kway.select.compare import setting_in_words
@@ -70,7 +71,7 @@ def facts(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str) 
         "classes": sorted(found.evaluation.scores.classes, key=lambda c: c["f1"]),
         "open_classes": len(found.model.classes_) <= _OPEN_CLASSES,
         "n_classes": len(found.model.classes_),
-        "features": found.model.features_.explain(),
+        "features": columns_read(found.model.features_, found.parts),
         "pictures": drawn,
         "runner_up": found.runner_up,
         "command": command,

@@ -9,7 +9,7 @@ the leader have taken; the comparison gets the rest, and the notes say what was 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,11 +115,15 @@ class Compared:
         return self.no_text if self.no_text is not None and model.endswith(NO_TEXT) else self.whole
 
 
-def compare_parts(parts: Parts, wishes: Wishes, clock: Clock | None = None) -> Compared:
-    """Features learned from the training rows, and the families compared on them."""
+def compare_parts(
+    parts: Parts, wishes: Wishes, clock: Clock | None = None, seen: Callable[[Features], None] | None = None
+) -> Compared:
+    """Features learned from the training rows, told to `seen`, and the families compared on them."""
     clock = clock or Clock(wishes.budget)
-    features = Features(embed=wishes.embed, image=parts.image)
+    features = Features(dict(parts.kinds) or None, embed=wishes.embed, image=parts.image)
     whole = View(features, features.fit_transform(parts.rows))
+    if seen is not None:
+        seen(features)
     run = lambda X, families, also=(): compare(  # noqa: E731
         X, parts.y, families, wishes.n_folds, parts.groups, parts.order, clock, wishes.seed, True, wishes.metric,
         wishes.class_weight, wishes.repeats, also,
@@ -151,13 +155,18 @@ def _left_out(problems: dict[str, str]) -> tuple[str, ...]:
     return tuple(f"{names[why]} was left out: {why}" for why in reasons)
 
 
-def run_job(parts: Parts, wishes: Wishes, begun: float | None = None) -> JobResult:
-    """Compare, refit, calibrate, test once; the budget counts from `begun` (time.perf_counter()), by default now."""
+def run_job(
+    parts: Parts, wishes: Wishes, begun: float | None = None, seen: Callable[[Features], None] | None = None
+) -> JobResult:
+    """Compare, refit, calibrate, test once; the budget counts from `begun` (time.perf_counter()), by default now.
+
+    `seen` is told the features before the work begins.
+    """
     check_promises(wishes.sets, wishes.unknown)
     laps = _Laps()
     clock = Clock(wishes.budget, laps.begun if begun is None else begun, _ending)
     with progress.within(0.02, 0.6):
-        chosen = compare_parts(parts, wishes, clock)
+        chosen = compare_parts(parts, wishes, clock, seen)
     laps.lap("compare")
     with progress.within(0.6, 0.72):
         lines = fit_lines(chosen.comparison, lambda model: chosen.view(model).X, parts.y, wishes.seed, clock)

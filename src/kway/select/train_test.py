@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from kway.data.labels import encode
 from kway.data.reading import AS_IT_IS, LabelledRows, ReadOptions, read_rows
 from kway.data.sources.frames import n_rows, take_rows
 from kway.data.sources.images import ImageForm
+from kway.data.sources.text_form import OPEN, TextForm
+from kway.data.sources.written import Written
 from kway.data.suggest import listing
 from kway.errors import InputError
 from kway.select.folds import split_test
@@ -31,6 +34,9 @@ class Parts:
     image: ImageForm | None
     notes: tuple[str, ...]
     how: str  # where the test rows come from
+    form: TextForm = OPEN  # of the file, where it is text
+    written: tuple[Written, ...] = ()  # columns of numbers and dates that were written in words
+    kinds: Mapping[str, str] = field(default_factory=dict)  # what columns are, where a person has said it
 
     @property
     def n(self) -> int:
@@ -45,11 +51,14 @@ def read_parts(data: Any, how: ReadOptions = AS_IT_IS, test: Any = None, seed: i
     of = f"target {how.target!r} of {found.name}" if how.target else f"the target of {found.name}"
     found = replace(found, notes=(*found.notes, *check_labels(y, of)))
     if test is not None:
-        other = read_rows(test, replace(how, group=None, order=None), found.requirements())
-        return _parts(found, y, other.rows, other.required_labels(), f"the rows of {test}")
-    if found.test_rows is not None and found.test_y is not None:
-        return _parts(found, y, found.test_rows, found.test_y, "the set's own test rows")
-    return _put_aside(found, y, seed)
+        other = read_rows(test, replace(how, group=None, order=None, id=None), found.requirements())
+        parts = _parts(found, y, other.rows, other.required_labels(), f"the rows of {test}")
+    elif found.test_rows is not None and found.test_y is not None:
+        parts = _parts(found, y, found.test_rows, found.test_y, "the set's own test rows")
+    else:
+        parts = _put_aside(found, y, seed)
+    columns = set(getattr(found.rows, "column_names", ()))
+    return replace(parts, kinds={c: kind for c, kind in how.kinds.items() if c in columns})
 
 
 def check_labels(y: NDArray, what: str) -> tuple[str, ...]:
@@ -86,7 +95,10 @@ def check_known(y: NDArray, classes: NDArray, what: str) -> None:
 def _parts(found: LabelledRows, y: NDArray, test_rows: Any, test_y: NDArray, how: str) -> Parts:
     if (y.dtype.kind in "UO") == (test_y.dtype.kind in "UO"):  # else the scores say what is wrong
         check_known(test_y, y, how)
-    return Parts(found.name, found.rows, y, test_rows, test_y, found.groups, found.order, found.image, found.notes, how)
+    return Parts(
+        found.name, found.rows, y, test_rows, test_y, found.groups, found.order, found.image, found.notes, how,
+        found.form, found.written,
+    )  # fmt: skip
 
 
 def _put_aside(found: LabelledRows, y: NDArray, seed: int) -> Parts:

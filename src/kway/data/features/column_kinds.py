@@ -1,12 +1,14 @@
 """What a column is, told from training rows: number, true/false, date, category, text, vector, or of no use.
 
-id        every value its own and either nearly consecutive whole numbers or codes such as a7-33f: names rows
+id        every value its own and either nearly consecutive whole numbers or codes such as a7-33f, or any words or
+          whole numbers in a column called id, uuid, ..._id: names rows
 category  at most MOST_LEVELS levels, none rare, cover most rows
 text      any other words: sentences, names
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,7 @@ _MOSTLY = 0.9  # share of numbers among words from which a column is numbers wit
 _FEW_LEVELS = 20  # so few numbers that a typed file says are text are names of levels
 _FEWEST_FOR_ID = 20  # rows; in fewer, distinct whole numbers may well be a measure
 _ID_RANGE = 2.0  # ids of a random half of all rows still lie within twice their number
+_ID_NAME = r"(?i)id|.+[_ .-]id|.*uuid|guid|row_?(id|number)|unnamed: 0|index"
 _CODE = r"^[A-Za-z0-9_.:#-]{1,64}$"
 
 
@@ -42,8 +45,12 @@ def rare_below(n: int) -> int:
     return max(2, min(10, -(-n // 100)), -(-n // 1000))
 
 
-def kind_of(column: Any) -> ColumnKind:
-    """What the column is."""
+def kind_of(column: Any, name: str = "") -> ColumnKind:
+    """What the column is; one whose name says that it is an id is one, where no value is there twice."""
+    return _id_by_name(column, name) or _kind_by_values(column)
+
+
+def _kind_by_values(column: Any) -> ColumnKind:
     was, column = column.type, whole(column)
     if column.null_count == len(column):
         return ColumnKind("empty", "missing in every row")
@@ -64,10 +71,27 @@ def kind_of(column: Any) -> ColumnKind:
 
 def kind_as_asked(column: Any, kind: str) -> ColumnKind:
     """The kind where a person has said what the column is; a category still needs its levels."""
-    if kind != "category":
-        return ColumnKind(kind, "as asked")
-    words = col.as_words(column)
-    return ColumnKind(kind, "as asked", _levels(words).kept)
+    if kind == "category":
+        return ColumnKind(kind, "as asked", _levels(col.as_words(column)).kept)
+    if kind == "number" and is_text(whole(column).type):
+        words = col.as_words(column).drop_null()
+        parsed = col.parse_numbers(words)
+        if parsed.odd.any():
+            return ColumnKind(kind, f"{_mixed(words, parsed)}, as asked")
+    return ColumnKind(kind, "as asked")
+
+
+def _id_by_name(column: Any, name: str) -> ColumnKind | None:
+    import pyarrow.compute as pc
+
+    plain = whole(column)
+    if not re.fullmatch(_ID_NAME, name.strip()) or len(plain) < _FEWEST_FOR_ID or plain.null_count:
+        return None
+    if not (is_text(plain.type) or str(plain.type).startswith(("int", "uint"))):
+        return None
+    if pc.count_distinct(plain).as_py() < len(plain):
+        return None
+    return ColumnKind("id", f"it is called {name!r} and no value is there twice, such as {plain[0].as_py()!r}")
 
 
 def _kind_of_numbers(numbers: NDArray[np.float64], are_whole: bool) -> ColumnKind:
@@ -113,8 +137,13 @@ def _kind_of_numeric_words(words: Any, parsed: col.Parsed) -> ColumnKind:
     strange = np.flatnonzero(~np.isfinite(parsed.numbers))
     if kind.name != "number" or not len(strange):
         return kind
+    return ColumnKind("number", _mixed(words, parsed))
+
+
+def _mixed(words: Any, parsed: col.Parsed) -> str:
+    strange = np.flatnonzero(~np.isfinite(parsed.numbers))
     some = listing(map(repr, sorted(set(words.take(strange).to_pylist()))), 3)
-    return ColumnKind("number", f"mixed: {some} in {len(strange):,} rows taken as missing")
+    return f"mixed: {some} in {len(strange):,} rows taken as missing"
 
 
 @dataclass(frozen=True)

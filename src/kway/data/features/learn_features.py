@@ -128,7 +128,7 @@ def _learn_as_matrix(learned: LearnedFeatures, table: Any, found: dict[str, Colu
 
 def _kind_of_column(column: Any, name: str, asked: str | None) -> ColumnKind:
     if asked is None:
-        return kind_of(column)
+        return kind_of(column, name)
     if asked == "drop":
         return ColumnKind("unused", "as asked")
     if asked not in USED:

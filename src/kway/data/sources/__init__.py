@@ -1,6 +1,9 @@
 """Files to tables and pictures. Nothing here knows what a feature is, or what data sets have names.
 
-table_files     csv, parquet, a folder of parquet -> pyarrow Table
+table_files     csv, tsv, JSON lines, parquet, a folder of parquet, stdin -> pyarrow Table
+delimited       the text among them; text_form: its separator, encoding, decimal mark and header
+written         numbers and dates as people write them -> numbers and dates
+unpacking       gzip and npz, with a limit
 images          a folder of images, one sub-folder a class -> rows of bytes
 frames          pandas, polars, dicts of columns -> the same Table; rows of any make counted and taken
 arrow_types     what type an Arrow column has: text, number, date, vector

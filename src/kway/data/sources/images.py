@@ -6,6 +6,7 @@ form    (height, width, channels): of the data where one size is shared by most 
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from kway.progress import track
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _SIDE = 32  # height and width where the images have no common size
 _LARGEST = 128  # a common side above this is brought down: raw pixels of large photographs help no classifier here
+_MOST_PIXELS = 100_000_000  # a photograph has 50 million at most; a small file that unpacks to more is no picture
 _SAMPLED_IMAGES = 200  # images opened to choose the form
 
 
@@ -36,10 +38,10 @@ class ImageForm(NamedTuple):
 
 
 class Images(NamedTuple):
-    """rows (n, d) uint8, labels (n,), the files, the form, and notes on what was done."""
+    """rows (n, d) uint8, labels (n,) or None, the files, the form, and notes on what was done."""
 
     rows: NDArray[np.uint8]
-    labels: NDArray[np.str_]
+    labels: NDArray[np.str_] | None
     files: tuple[str, ...]
     form: ImageForm
     notes: tuple[str, ...]
@@ -47,35 +49,19 @@ class Images(NamedTuple):
 
 def class_folders(folder: Path) -> list[Path]:
     """Sub-folders that hold images."""
-    return [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and _image_files(sub)]
+    return [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and image_files(sub)]
 
 
-def read_images(folder: Path, form: ImageForm | None = None, skip_bad: bool = False) -> Images:
-    """Every image of every sub-folder, which names its class. `form` as in training; else chosen from the data."""
-    files = [(path, sub.name) for sub in class_folders(folder) for path in _image_files(sub)]
-    if not files:
-        raise InputError(
-            f"{folder} has no sub-folder with images ({listing(IMAGE_SUFFIXES)}); make one sub-folder a class"
-        )
-    return _read_files([p for p, _ in files], [label for _, label in files], form, skip_bad)
+def image_files(folder: Path) -> list[Path]:
+    """Images of a folder by name; pipes and the like, which would wait for ever, and hidden files are none."""
+    named = (p for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and not p.name.startswith("."))
+    return sorted(p for p in named if p.is_file())
 
 
-def read_loose_images(folder: Path, form: ImageForm | None = None, skip_bad: bool = False) -> Images:
-    """Images of a folder without classes, for predictions; labels are empty."""
-    files = _image_files(folder)
-    return _read_files(files, [""] * len(files), form, skip_bad)
-
-
-def loose_images(folder: Path) -> bool:
-    """Whether the folder itself holds images."""
-    return bool(_image_files(folder))
-
-
-def _image_files(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and not p.name.startswith("."))
-
-
-def _read_files(files: list[Path], labels: list[str], form: ImageForm | None, skip_bad: bool) -> Images:
+def read_images(
+    files: Sequence[Path], labels: Sequence[str] | None = None, form: ImageForm | None = None, skip_bad: bool = False
+) -> Images:
+    """These images in one form: as in training where that is given, else chosen from the data."""
     notes: list[str] = []
     if form is None:
         form, note = choose_form(files, skip_bad)
@@ -94,7 +80,7 @@ def _read_files(files: list[Path], labels: list[str], form: ImageForm | None, sk
     if not good.any():
         raise InputError(f"none of the {len(files)} images can be read")
     kept = tuple(str(f) for f, ok in zip(files, good) if ok)
-    return Images(rows[good], np.array(labels)[good], kept, form, tuple(notes))
+    return Images(rows[good], None if labels is None else np.array(labels)[good], kept, form, tuple(notes))
 
 
 def choose_form(files: Sequence[Path], skip_bad: bool = False) -> tuple[ImageForm, str]:
@@ -139,10 +125,18 @@ def _open(path: Path) -> Any:
         from PIL import Image
     except ImportError as error:
         raise InputError(f"images need the package pillow ({error}); install it: pip install 'kway[images]'") from error
+    if not path.is_file():  # a pipe would wait for ever
+        raise _unreadable(path, OSError("it is no regular file"))
     try:
-        return Image.open(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below says it better
+            image = Image.open(path)
     except Exception as error:
         raise _unreadable(path, error) from error
+    if image.width * image.height > _MOST_PIXELS:
+        image.close()
+        raise _unreadable(path, ValueError(f"{image.width:,} x {image.height:,} pixels, over {_MOST_PIXELS:,}"))
+    return image
 
 
 def _is_grey(image: Any) -> bool:

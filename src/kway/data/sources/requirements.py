@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kway.data.sources.images import ImageForm
+from kway.data.sources.text_form import OPEN, TextForm
 
 
 class RowRequirements(NamedTuple):
     """columns of a table (None: any), those read as text, the form of images, the width of a matrix.
 
     `text_labels`: labels are text although all of a csv look like numbers, for a model whose other labels are not.
+    `written`, `form` and `id` say how the first rows were written (sources/written, sources/text_form) and which of
+    their columns named them: later rows are read the same way.
     """
 
     columns: tuple[str, ...] | None = None
@@ -18,3 +23,6 @@ class RowRequirements(NamedTuple):
     image: ImageForm | None = None
     n_features: int | None = None
     text_labels: bool = False
+    written: Mapping[str, str] = MappingProxyType({})
+    form: TextForm = OPEN
+    id: str | None = None

@@ -1,52 +1,115 @@
-"""Files as pyarrow tables: csv (gzipped or not; comma, semicolon or tab), parquet, a folder of parquet files."""
+"""Files as pyarrow tables: csv and tsv (gzipped or not), JSON lines, parquet, a folder of parquet files; stdin."""
 
 from __future__ import annotations
 
-import gzip
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from kway.data.sources.delimited import OpenedTable, read_delimited, read_json_lines
+from kway.data.sources.text_form import OPEN, TextForm
+from kway.data.sources.unpacking import gunzipped
 from kway.data.suggest import listing
 from kway.errors import InputError
 
-FILE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".svm", ".libsvm", ".svm.gz", ".libsvm.gz")
+STDIN = "-"
+_TEXT = (".csv", ".tsv", ".tab")
+_LINES = (".jsonl", ".ndjson")
+_SVM = (".svm", ".libsvm")
+_PACKED = tuple(s + gz for s in (*_TEXT, *_LINES, *_SVM) for gz in ("", ".gz"))
+FILE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", *(s for s in _PACKED if not s.startswith(".csv")))
 
-_WHOLE_FILE = 2**31 - 1  # bytes a block: types are then told from all rows, not from the first megabyte
 
-
-def suffix_of(path: Path) -> str:
-    """The ending that says how to read the file; an unknown one is an error that lists those known."""
+def suffix_of(path: Path, asked: TextForm = OPEN) -> str:
+    """The ending that says how to read the file; an unknown one is an error, unless a separator was said."""
     known = [s for s in FILE_SUFFIXES if path.name.lower().endswith(s)]
-    if not known:
-        raise InputError(f"cannot tell the format of {path.name}; its name must end in {listing(FILE_SUFFIXES)}")
-    return max(known, key=len)
+    if known:
+        return max(known, key=len)
+    if asked.sep is not None:
+        return ".csv.gz" if path.name.lower().endswith(".gz") else ".csv"
+    raise InputError(
+        f"cannot tell the format of {path.name}; its name must end in {listing(FILE_SUFFIXES, 20)}, "
+        "or say how its columns are separated: --sep"
+    )
+
+
+class TableSource(NamedTuple):
+    """A table still to be read: its name in messages, where it lies or its unpacked bytes, and its ending."""
+
+    name: str
+    content: Path | bytes
+    suffix: str  # "" is a folder of parquet files
+
+    @property
+    def typed(self) -> bool:
+        """Whether it says itself what is text and what is a number."""
+        return self.suffix not in _TEXT
+
+
+def table_source(path: Path, asked: TextForm = OPEN) -> TableSource:
+    """The file, folder or stdin ("-"), unpacked where it is packed; an empty one is an error."""
+    if str(path) == STDIN:
+        name, content = "stdin", sys.stdin.buffer.read()
+        suffix, empty = _suffix_of_bytes(content), not content.strip()
+    elif path.is_dir():
+        return TableSource(path.name, path, "")
+    else:
+        name, content, suffix, empty = path.name, path, suffix_of(path, asked), path.stat().st_size == 0
+    if empty:
+        raise InputError(f"{name} cannot be read: it is empty; give a file with a header and rows")
+    if suffix.endswith(".gz"):
+        return TableSource(name, gunzipped(content, name), suffix.removesuffix(".gz"))
+    return TableSource(name, content, suffix)
 
 
 def read_table(path: Path, words: Sequence[str] = ()) -> Any:
-    """The file, or folder of parquet files, as a pyarrow table.
+    """The file, or folder of parquet files, as a pyarrow table; the columns `words` of a csv as they are written."""
+    return open_table(table_source(path), words).table
 
-    The csv columns `words` are kept as they are written, so that the label 007 does not become 7.
-    """
+
+def open_table(
+    source: TableSource, words: Sequence[str] = (), asked: TextForm = OPEN, before: TextForm = OPEN,
+    columns: Sequence[str] = (), only: Sequence[str] | None = None,
+) -> OpenedTable:  # fmt: skip
+    """The table and the form that text was read by; `columns` are names looked for, `only` the ones taken."""
     import pyarrow as pa
-    import pyarrow.parquet
 
+    name, content, _ = source
     try:
-        if path.is_dir():
-            return _read_folder(path)
-        if path.stat().st_size == 0:
-            raise InputError(f"{path.name} cannot be read: it is empty; give a file with a header and rows")
-        if suffix_of(path) == ".parquet":
-            return pyarrow.parquet.read_table(path)
-        return _read_csv(path, words)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path.name} cannot be read: {str(error).splitlines()[0]}") from error
+        if source.suffix in _TEXT:
+            return read_delimited(content, name, words, asked, before, columns, only)
+        table = _typed_table(source)
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        raise InputError(f"{name} cannot be read: {str(error).splitlines()[0]}") from error
+    return OpenedTable(table if only is None else table.select(list(only)))
 
 
 def parquet_files(folder: Path) -> list[Path]:
     """Parquet files of a folder and its sub-folders, by name; hidden and _temporary ones left out."""
     inside = [p for p in sorted(folder.rglob("*.parquet")) if p.is_file()]
     return [p for p in inside if not any(part.startswith((".", "_")) for part in p.relative_to(folder).parts)]
+
+
+def _suffix_of_bytes(content: bytes) -> str:
+    """What stdin holds, by how it begins."""
+    if content.startswith(b"PAR1"):
+        return ".parquet"
+    if content.startswith(b"\x1f\x8b"):
+        return ".csv.gz"
+    return ".jsonl" if content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") else ".csv"
+
+
+def _typed_table(source: TableSource) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    content = source.content
+    if isinstance(content, Path) and source.suffix == "":
+        return _read_folder(content)
+    if source.suffix in _LINES:
+        return read_json_lines(content if isinstance(content, bytes) else content.read_bytes(), source.name)
+    return pyarrow.parquet.read_table(pa.BufferReader(content) if isinstance(content, bytes) else content)
 
 
 def _read_folder(folder: Path) -> Any:
@@ -59,32 +122,3 @@ def _read_folder(folder: Path) -> Any:
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         raise InputError(f"the parquet files of {folder} do not have the same columns: {error}") from error
-
-
-def _read_csv(path: Path, words: Sequence[str]) -> Any:
-    import pyarrow as pa
-    import pyarrow.csv as csv
-
-    as_written = csv.ConvertOptions(column_types={c: pa.string() for c in words})
-    how = csv.ParseOptions(delimiter=_delimiter(path), newlines_in_values=True)
-    try:
-        table = csv.read_csv(path, parse_options=how, convert_options=as_written)  # decompresses by the file's name
-    except pa.ArrowInvalid as error:
-        if "conversion error" not in str(error):
-            raise
-        whole = csv.ReadOptions(block_size=_WHOLE_FILE)  # a later row showed what the first ones did not
-        table = csv.read_csv(path, read_options=whole, parse_options=how, convert_options=as_written)
-    binary = [field.name for field in table.schema if pa.types.is_binary(field.type)]
-    if binary:
-        raise InputError(f"{path.name} is not UTF-8 text in column {listing(binary)}; save it as UTF-8")
-    return table
-
-
-def _delimiter(path: Path) -> str:
-    """Semicolon or tab where the header has them and no comma."""
-    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
-    with opened(path, "rb") as file:
-        header = file.readline(1 << 20)
-    if b"," in header:
-        return ","
-    return ";" if b";" in header else "\t" if b"\t" in header else ","

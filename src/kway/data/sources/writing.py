@@ -1,8 +1,14 @@
-"""Tables out: columns -> csv, csv.gz, parquet or npz, each file complete or absent."""
+"""Tables out: columns -> csv, JSON lines, parquet or npz, each file complete or absent; block by block where they are.
+
+csv, csv.gz, jsonl, jsonl.gz, parquet    by the ending of the file, or by name
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,32 +19,42 @@ from kway.data.atomic import replacing
 from kway.data.suggest import listing
 from kway.errors import InputError
 
-WRITTEN = (".csv", ".csv.gz", ".parquet")
+FORMATS = ("csv", "jsonl", "parquet")
+_BY_ENDING = {".csv": "csv", ".csv.gz": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".jsonl.gz": "jsonl",
+              ".parquet": "parquet"}  # fmt: skip
+WRITTEN = tuple(_BY_ENDING)
+
+Columns = Mapping[str, Any]  # name -> array (n,) of numpy or Arrow
 
 
-def write_columns(columns: Mapping[str, NDArray], path: str | Path) -> None:
-    """Columns of equal length as csv, csv.gz or parquet, by the ending of `path`."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    path = Path(path)
-    if not path.name.lower().endswith(WRITTEN):
+def format_of(path: Path, asked: str | None = None) -> str:
+    """The format of a file by its ending, or as asked for."""
+    if asked is not None:
+        if asked not in FORMATS:
+            raise InputError(f"--format is {asked!r}; it may be {listing(FORMATS)}")
+        return asked
+    known = [ending for ending in WRITTEN if path.name.lower().endswith(ending)]
+    if not known:
         raise InputError(f"cannot write {path.name}; its name must end in {listing(WRITTEN)}")
+    return _BY_ENDING[max(known, key=len)]
+
+
+def write_columns(columns: Columns, path: str | Path, asked: str | None = None) -> None:
+    """Columns of equal length as a file of this format, by the ending of `path` where none is asked for."""
+    write_blocks(iter([columns]), Path(path), asked)
+
+
+def write_blocks(blocks: Iterable[Columns], path: Path, asked: str | None = None) -> int:
+    """The same of blocks of rows with the same columns, each written as it comes; the number of rows."""
+    form = format_of(path, asked)
     refuse_missing_folder(path)
-    table = _arrow(columns)
-    with replacing(path) as draft:
-        if path.name.lower().endswith(".parquet"):
-            pyarrow.parquet.write_table(table, draft)
-        elif path.name.lower().endswith(".gz"):
-            with pa.CompressedOutputStream(str(draft), "gzip") as out:
-                _csv(table, out)
-        else:
-            _csv(table, draft)
+    with replacing(path) as draft, _opened(draft, path.name.lower().endswith(".gz")) as out:
+        return write_stream(blocks, out, form)
 
 
-def write_csv(columns: Mapping[str, NDArray], out: BinaryIO) -> None:
-    """The same as csv text into an open stream."""
-    _csv(_arrow(columns), out)
+def write_stream(blocks: Iterable[Columns], out: BinaryIO, form: str) -> int:
+    """Blocks into an open stream, flushed after each; the number of rows."""
+    return _WRITERS[form](map(_arrow, blocks), out)
 
 
 def write_npz(path: str | Path, **arrays: NDArray) -> None:
@@ -55,18 +71,88 @@ def refuse_missing_folder(path: Path) -> None:
         raise InputError(f"no folder {path.parent} to write {path.name} in; make it first")
 
 
-def _arrow(columns: Mapping[str, NDArray]) -> Any:
+@contextmanager
+def _opened(path: Path, packed: bool) -> Iterator[Any]:
+    import gzip
+
+    with path.open("wb") as file:
+        if not packed:
+            yield file
+            return
+        with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as out:
+            yield out
+
+
+def _arrow(columns: Columns) -> Any:
     import pyarrow as pa
 
-    return pa.table(
-        {
-            str(name): pa.array(values.tolist()) if values.dtype == object else pa.array(values)
-            for name, values in columns.items()
-        }
-    )
+    return pa.table({str(name): _arrow_column(values) for name, values in columns.items()})
 
 
-def _csv(table: Any, out: Any) -> None:
+def _arrow_column(values: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    return pa.array(values.tolist()) if values.dtype == object else pa.array(values)
+
+
+def _write_csv(tables: Iterable[Any], out: Any) -> int:
     import pyarrow.csv
 
-    pyarrow.csv.write_csv(table, out)
+    n = 0
+    for table in tables:
+        header = pyarrow.csv.WriteOptions(include_header=n == 0)
+        pyarrow.csv.write_csv(_flat(table), out, header)
+        out.flush()
+        n += table.num_rows
+    return n
+
+
+def _flat(table: Any) -> Any:
+    """Lists and the like, which a csv cannot hold, as JSON."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    for place, field in enumerate(table.schema):
+        if kinds.is_nested(field.type):
+            words = [None if v is None else json.dumps(_plain(v)) for v in table.column(place).to_pylist()]
+            table = table.set_column(place, field.name, pa.array(words, pa.string()))
+    return table
+
+
+def _write_lines(tables: Iterable[Any], out: Any) -> int:
+    n = 0
+    for table in tables:
+        lines = (json.dumps(_plain(row), ensure_ascii=False, allow_nan=False) + "\n" for row in table.to_pylist())
+        out.write("".join(lines).encode())
+        out.flush()
+        n += table.num_rows
+    return n
+
+
+def _write_parquet(tables: Iterable[Any], out: Any) -> int:
+    import pyarrow.parquet
+
+    n, writer = 0, None
+    for table in tables:
+        writer = writer or pyarrow.parquet.ParquetWriter(out, table.schema)
+        writer.write_table(table)
+        n += table.num_rows
+    if writer is not None:
+        writer.close()
+    return n
+
+
+_WRITERS = {"csv": _write_csv, "jsonl": _write_lines, "parquet": _write_parquet}
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say: NaN is null, a date its text."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

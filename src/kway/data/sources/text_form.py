@@ -1,0 +1,186 @@
+"""How a table is written as text, told from the first megabyte: separator, encoding, decimal mark, header.
+
+asked     what a person has said: obeyed
+before    what the training file was like: taken where the file leaves it open (a single row says little)
+else      a byte-order mark, UTF-8 that decodes, the separator that cuts every row alike, a first row unlike the others
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from kway.errors import InputError
+
+HEAD = 1 << 20  # bytes looked at
+_ROWS = 50  # rows of the head looked at
+_SEPARATORS = (",", ";", "\t", "|")
+_NAMED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """sep, encoding and decimal mark of a table of text, and whether its first row names the columns; None: open."""
+
+    sep: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    header: bool | None = None
+
+    @classmethod
+    def asked(cls, sep: str | None, encoding: str | None, decimal: str | None, header: bool | None) -> TextForm:
+        """As a person says it: tab and \\t are names of separators; what cannot be meant is an error."""
+        sep = None if sep is None else _NAMED.get(sep.lower(), sep)
+        if sep is not None and (len(sep) != 1 or ord(sep) > 127 or sep in '\r\n"'):
+            raise InputError(f"--sep is {sep!r}; it must be one character, such as , ; | or tab")
+        if decimal not in (None, ".", ","):
+            raise InputError(f"--decimal is {decimal!r}; it may be . or ,")
+        try:
+            return cls(sep, None if encoding is None else codecs.lookup(encoding).name, decimal, header)
+        except LookupError as error:
+            raise InputError(f"--encoding {encoding!r} is not known; such as utf-8, latin-1, cp1252, utf-16") from error
+
+
+OPEN = TextForm()
+
+
+class Settled(NamedTuple):
+    """A form with nothing left open but perhaps the decimal mark, the cells of the first row, and notes in words."""
+
+    form: TextForm
+    first: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def settle(head: bytes, name: str, asked: TextForm, before: TextForm = OPEN, columns: Sequence[str] = ()) -> Settled:
+    """The form of a file by its first bytes; `columns` are names that its header, if it has one, should hold."""
+    encoding, notes = _encoding(head, asked, before)
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(head, final=len(head) < HEAD)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not {encoding} text ({error.reason}); say what it is with --encoding") from error
+    text = text.removeprefix("\ufeff")
+    sep = asked.sep or _separator(text, len(head) >= HEAD, name, before, columns)
+    rows = _rows(text, sep, len(head) >= HEAD)
+    first = tuple(rows[0]) if rows else ()
+    header, said = _header(rows, asked, before, columns)
+    return Settled(TextForm(sep, encoding, asked.decimal or before.decimal, header), first, (*notes, *said))
+
+
+def plain_names(n: int) -> list[str]:
+    """c1, c2, ...: columns of a file without a header."""
+    return [f"c{j + 1}" for j in range(n)]
+
+
+def not_utf8(before: TextForm) -> str:
+    """The encoding of bytes that are not UTF-8: as before, else what Windows writes in western Europe."""
+    return before.encoding if before.encoding not in (None, "utf-8") else "cp1252"
+
+
+def encoding_note(encoding: str) -> str:
+    """What is said where an encoding had to be guessed."""
+    return f"not UTF-8: read as {encoding} (--encoding says otherwise)"
+
+
+def _encoding(head: bytes, asked: TextForm, before: TextForm) -> tuple[str, tuple[str, ...]]:
+    if asked.encoding is not None:
+        return asked.encoding, ()
+    for mark, encoding in _MARKS:
+        if head.startswith(mark):
+            return encoding, () if encoding == "utf-8" else (f"read as {encoding}, as its byte-order mark says",)
+    for encoding, place in (("utf-16-le", 1), ("utf-16-be", 0)):
+        zeros = head[place:2000:2]
+        if len(zeros) > 3 and zeros.count(0) > 0.7 * len(zeros) and head[1 - place : 2000 : 2].count(0) == 0:
+            return encoding, (encoding_note(encoding),)
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD)
+        return "utf-8", ()
+    except UnicodeDecodeError:
+        encoding = not_utf8(before)
+    try:
+        head.decode(encoding)
+    except UnicodeDecodeError:
+        encoding = "latin-1"  # every byte is a letter of it
+    return encoding, (encoding_note(encoding),)
+
+
+def _separator(text: str, cut: bool, name: str, before: TextForm, columns: Sequence[str]) -> str:
+    first = {sep: _rows(text, sep, cut)[:1] for sep in (*_SEPARATORS, *([before.sep] if before.sep else []))}
+    if before.sep and columns and set(columns) <= set(first[before.sep][0] if first[before.sep] else ()):
+        return before.sep
+    if Path(name).name.lower().removesuffix(".gz").endswith((".tsv", ".tab")):
+        return "\t"
+    widths = {sep: {len(row) for row in _rows(text, sep, cut)} for sep in _SEPARATORS}
+    even = {sep: min(w) for sep, w in widths.items() if len(w) == 1 and min(w) > 1}
+    if even:
+        return max(even, key=lambda sep: even[sep])  # of equals the first
+    in_header = {sep: len(row[0]) if row else 0 for sep, row in first.items()}
+    return max(_SEPARATORS, key=lambda sep: in_header[sep])
+
+
+def _rows(text: str, sep: str, cut: bool) -> list[list[str]]:
+    """The first rows; the last is left out where the text was cut inside it."""
+    found: list[list[str]] = []
+    try:
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=sep):
+            if row:
+                found.append(row)
+            if len(found) > _ROWS:
+                return found[:_ROWS]
+    except csv.Error:  # a field beyond its limit: what came before is enough
+        return found
+    return found[:-1] if cut and len(found) > 1 else found
+
+
+def _header(
+    rows: list[list[str]], asked: TextForm, before: TextForm, columns: Sequence[str]
+) -> tuple[bool, tuple[str, ...]]:
+    if asked.header is not None:
+        return asked.header, ()
+    if not rows or set(columns) & set(rows[0]):
+        return True, ()
+    if before.header is not None:
+        return before.header, ()
+    numbers = [_is_number(cell) for cell in rows[0]]
+    if not any(numbers) or len(rows) < 2 or not _numbers_below(rows[1:], numbers):
+        return True, ()
+    if all(numbers):
+        alike = len(set(rows[0])) < len(rows[0]) or any("." in cell or "," in cell for cell in rows[0])
+    else:
+        words = [j for j, number in enumerate(numbers) if not number and rows[0][j].strip()]
+        alike = any(rows[0][j] in {row[j] for row in rows[1:] if j < len(row)} for j in words)
+    if alike:
+        last = plain_names(len(rows[0]))[-1]
+        return False, (f"no header: its columns are called c1 to {last} (--header says otherwise)",)
+    if all(numbers):
+        return True, ("its first row, all numbers, was taken for names of columns (--no-header says otherwise)",)
+    return True, ()
+
+
+def _numbers_below(rows: list[list[str]], numbers: list[bool]) -> bool:
+    """Whether under every number of the first row there are mostly numbers or gaps."""
+    for j, number in enumerate(numbers):
+        cells = [row[j] for row in rows if j < len(row)]
+        if number and sum(_is_number(c) or not c.strip() for c in cells) < 0.8 * len(cells):
+            return False
+    return True
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.strip().replace(",", "."))
+    except ValueError:
+        return False
+    return cell.strip().lower() not in ("nan", "inf", "infinity")

@@ -1,0 +1,270 @@
+"""Numbers and dates as people write them -> numbers and dates: 1.234,5 EUR -> 1234.5, 31/12/2024 -> a date.
+
+    decimal mark     . or , told from the column: 1.234,5 and 1,5 say comma, 1,234.5 says point; what says neither
+                     (1,234) is read by the mark of the file
+    left out         thousands separators (. , ' space), one unit: a currency or %
+    dates            day, month, year in either order; a first number above 12 is a day, a second one makes it a month
+
+A column is converted where 9 of 10 words (gaps aside) are such numbers and some are not plain ones, or all are such
+dates. Words that are no numbers stay as they are, for the features to say what becomes of them. `how` is the mark or
+the format of the dates: kept with a model, so that later rows are read the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kway.data.sources.arrow_types import is_text, whole
+
+GAPS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-")  # words for a missing number
+_MOSTLY = 0.9
+_SPACE = r"[\s\x{00A0}\x{2009}\x{202F}]"
+_UNIT = r"(?:US|R|A|C)?\p{Sc}|EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN|CZK|BRL|Rs\.?|kr\.?|zł|Fr\."
+_WORD = (
+    rf"^(?P<sign>[-+\x{{2212}}]?){_SPACE}*(?P<before>{_UNIT})?{_SPACE}*"
+    rf"(?P<number>[-+]?[0-9.,](?:[0-9.,'’]|{_SPACE}+[0-9])*(?:[eE][-+]?[0-9]+)?){_SPACE}*(?P<after>%|{_UNIT})?$"
+)
+_PLAIN = r"^[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"
+_GROUPED = (
+    r"^[-+]?(?:(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:GROUP[0-9]{3})+)(?:MARK[0-9]*)?|MARK[0-9]+)(?:[eE][-+]?[0-9]+)?$"
+)
+_AS_NUMBER = {
+    mark: _GROUPED.replace("GROUP", rf"(?:{other}|['’]|{_SPACE})").replace("MARK", rf"\{mark}")
+    for mark, other in ((".", ","), (",", r"\."))
+}
+_TIMES = (("", ""), (r" [0-9]{1,2}:[0-9]{2}", " %H:%M"), (r" [0-9]{1,2}:[0-9]{2}:[0-9]{2}", " %H:%M:%S"))
+_MONTH = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_OTHER_DATES = (
+    (r"[0-9]{4}/[0-9]{1,2}/[0-9]{1,2}", "%Y/%m/%d"),
+    (r"[0-9]{4}\.[0-9]{1,2}\.[0-9]{1,2}", "%Y.%m.%d"),
+    (rf"[0-9]{{1,2}} {_MONTH} [0-9]{{4}}", "%d %b %Y"),
+    (rf"[0-9]{{1,2}}-{_MONTH}-[0-9]{{4}}", "%d-%b-%Y"),
+    (rf"{_MONTH} [0-9]{{1,2}}, [0-9]{{4}}", "%b %d, %Y"),
+)
+DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
+
+
+class Written(NamedTuple):
+    """A column that was converted: how (decimal mark or format of dates), a word of it, what was done, in words."""
+
+    column: str
+    how: str
+    example: str
+    note: str
+
+
+class Converted(NamedTuple):
+    """The table with such columns as numbers and dates, and what was done to them."""
+
+    table: Any
+    written: tuple[Written, ...]
+
+
+class Numerals(NamedTuple):
+    """Words (n,) as plain numerals, which of them are numbers (n,), the mark, the unit, and whether only it fits."""
+
+    plain: Any
+    fits: Any
+    mark: str
+    unit: str
+    decided: bool
+
+
+def convert(
+    table: Any, mark: str = ".", known: Mapping[str, str] | None = None, types: Mapping[str, str] | None = None,
+    leave: tuple[str, ...] = (),
+) -> Converted:  # fmt: skip
+    """Text columns that are numbers or dates, as these; `known` says how for some, `leave` names those left alone."""
+    known, types, found = dict(known or {}), dict(types or {}), []
+    for place, name in enumerate(table.column_names):
+        asked = types.get(name)
+        if name in leave or not is_text(whole(table.column(name)).type) or asked in ("text", "category", "drop"):
+            continue
+        words = _trimmed(table.column(name))
+        done = _as_known(words, known[name]) if name in known else _as_found(words, mark, asked)
+        if done is not None:
+            column, how, note = done
+            present = _present(words)
+            example = present[0].as_py() if len(present) else ""
+            table = table.set_column(place, name, column)
+            found.append(Written(name, how, example, note))
+    return Converted(table, tuple(found))
+
+
+def says_comma(table: Any, leave: tuple[str, ...] = ()) -> bool:
+    """Whether a column has numbers that only a decimal comma explains."""
+    for name in table.column_names:
+        if name not in leave and is_text(whole(table.column(name)).type):
+            found = numerals(_present(_trimmed(table.column(name))), ".")
+            if found is not None and found.mark == "," and found.decided:
+                return True
+    return False
+
+
+def numerals(words: Any, mark: str, mostly: float = _MOSTLY) -> Numerals | None:
+    """Words (n,) without gaps as numerals, None where too few are, or all are plain, or units differ."""
+    import pyarrow.compute as pc
+
+    if len(words) == 0:
+        return None
+    parts = pc.extract_regex(words, _WORD)
+    core, units = _glued(parts, "sign", "number"), _glued(parts, "before", "after")
+    fits = {m: pc.match_substring_regex(core, pattern).fill_null(False) for m, pattern in _AS_NUMBER.items()}
+    share = {m: pc.sum(f).as_py() / len(words) for m, f in fits.items()}
+    best = mark if share["."] == share[","] else max(share, key=lambda m: share[m])
+    if share[best] < mostly or not share[best]:
+        return None
+    seen = [u for u in pc.unique(units.filter(fits[best])).to_pylist() if u]
+    plain = pc.match_substring_regex(words, _PLAIN)
+    nothing_to_do = mark == best == "." and not pc.any(pc.and_(fits[best], pc.invert(plain))).as_py()
+    if len(seen) > 1 or nothing_to_do:  # in a file of decimal commas, 2.5 and 1.000 are still text
+        return None
+    return Numerals(_plain(core, best), fits[best], best, seen[0] if seen else "", share["."] != share[","])
+
+
+def _as_found(words: Any, mark: str, asked: str | None) -> tuple[Any, str, str] | None:
+    """The column, how and a note, where the words are numbers or dates."""
+    if asked in (None, "date", DAY_FIRST, MONTH_FIRST):
+        dates = _as_dates(words, asked)
+        if dates is not None or asked is not None:
+            return dates
+    found = numerals(_present(words), mark, 0.0 if asked == "number" else _MOSTLY)
+    if found is None:
+        return None
+    return _rewritten(words, found), found.mark, _note(_present(words), found)
+
+
+def _as_known(words: Any, how: str) -> tuple[Any, str, str] | None:
+    """Later rows as the first were read; words that do not fit stay, for the features to name them."""
+    import pyarrow.compute as pc
+
+    if "%" in how:
+        return _dated(words, [(how, "")])
+    present = _present(words)
+    parts = pc.extract_regex(present, _WORD)
+    core = _glued(parts, "sign", "number")
+    fits = pc.match_substring_regex(core, _AS_NUMBER[how]).fill_null(False)
+    return _rewritten(words, Numerals(_plain(core, how), fits, how, "", True)), how, ""
+
+
+def _rewritten(words: Any, found: Numerals) -> Any:
+    """Every numeral plain; float64 where nothing else is there, else text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    there = _is_present(words)
+    nothing = pa.scalar(None, pa.large_string())
+    present = words.filter(there)
+    plain = pc.if_else(found.fits, found.plain, present)
+    if pc.all(found.fits).as_py() is not False:
+        empty = pa.nulls(len(words), pa.large_string())
+        return pc.replace_with_mask(empty, there, plain).cast("float64")
+    kept = pc.if_else(pc.equal(words, ""), nothing, words)
+    return pc.replace_with_mask(kept, there, plain)
+
+
+def _glued(parts: Any, first: str, second: str) -> Any:
+    """Two parts of every word as one; null where the word was no number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    nothing = pa.scalar("", pa.large_string())
+    both = pc.binary_join_element_wise(pc.struct_field(parts, first), pc.struct_field(parts, second), nothing)
+    return pc.replace_substring(both, "\N{MINUS SIGN}", "-")
+
+
+def _plain(core: Any, mark: str) -> Any:
+    import pyarrow.compute as pc
+
+    groups = rf"[{',' if mark == '.' else '.'}'’]|{_SPACE}"
+    bare = pc.replace_substring_regex(core, groups, "")
+    bare = pc.replace_substring_regex(bare, r"^\+", "")
+    return bare if mark == "." else pc.replace_substring(bare, ",", ".")
+
+
+def _note(words: Any, found: Numerals) -> str:
+    import pyarrow.compute as pc
+
+    text = words.filter(found.fits)
+    has = {c: pc.any(pc.match_substring(text, c)).as_py() for c in (".", ",")}
+    other = "," if found.mark == "." else "."
+    said = ["decimal comma"] if found.mark == "," and has[","] else []
+    if has[other]:
+        said.append(f"{other} between thousands" + ("" if found.decided else f" (--decimal {other} says otherwise)"))
+    elif found.mark == "," and not found.decided and has[","]:
+        said[-1] += " (--decimal . says otherwise)"
+    if pc.any(pc.match_substring_regex(text, rf"[0-9](?:['’]|{_SPACE})[0-9]")).as_py():
+        said.append("spaces between thousands")
+    return ", ".join(said + ([f"{found.unit} left out"] if found.unit else []))
+
+
+def _as_dates(words: Any, asked: str | None) -> tuple[Any, str, str] | None:
+    """Text that is all dates, but ISO ones, which need no help."""
+    present = _present(words)
+    return _dated(words, _date_shape(present, asked)) if len(present) else None
+
+
+def _dated(words: Any, formats: list[tuple[str, str]]) -> tuple[Any, str, str] | None:
+    """The words by the first format that fits them all, gaps aside."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    dates = pc.if_else(_is_present(words), words, pa.scalar(None, pa.large_string()))
+    for how, note in formats:
+        moments = pc.strptime(dates, format=how, unit="us", error_is_null=True)
+        if moments.null_count == dates.null_count:
+            return moments, how, note
+    return None
+
+
+def _date_shape(words: Any, asked: str | None) -> list[tuple[str, str]]:
+    """Formats to try, each with its note."""
+    import pyarrow.compute as pc
+
+    for clock, hours in _TIMES:
+        for pattern, how in _OTHER_DATES:
+            if pc.all(pc.match_substring_regex(words, f"^{pattern}{clock}$")).as_py():
+                return [(how + hours, "")]
+        for mark in "./-":
+            numbers = rf"^(?P<a>[0-9]{{1,2}})\{mark}(?P<b>[0-9]{{1,2}})\{mark}(?P<y>[0-9]{{4}}|[0-9]{{2}}){clock}$"
+            found = pc.extract_regex(words, numbers)
+            if found.null_count == 0:
+                return _orders(found, mark, hours, asked)
+    return []
+
+
+def _orders(found: Any, mark: str, hours: str, asked: str | None) -> list[tuple[str, str]]:
+    import pyarrow.compute as pc
+
+    most = [pc.max(pc.struct_field(found, part).cast("int64")).as_py() for part in "ab"]
+    years = pc.unique(pc.utf8_length(pc.struct_field(found, "y"))).to_pylist()
+    if len(years) > 1:
+        return []
+    year = "%Y" if years == [4] else "%y"
+    day = (f"%d{mark}%m{mark}{year}{hours}", "day first")
+    month = (f"%m{mark}%d{mark}{year}{hours}", "month first")
+    if asked in (DAY_FIRST, MONTH_FIRST):
+        return [day if asked == DAY_FIRST else month]
+    if max(most) > 12 or mark == ".":
+        return [day] if most[1] <= 12 else [month]
+    return [(day[0], f"day first (--types COL={MONTH_FIRST} says otherwise)")]
+
+
+def _trimmed(column: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.utf8_trim_whitespace(whole(column)).cast(pa.large_string())
+
+
+def _present(words: Any) -> Any:
+    return words.filter(_is_present(words))
+
+
+def _is_present(words: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    gap = pc.or_(pc.is_null(words), pc.is_in(words, pa.array(GAPS, pa.large_string())))
+    return pc.invert(gap)

@@ -1,0 +1,55 @@
+"""How every column was read: what it was taken for, a value of it as it was written, and what it became."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kway.data.features.features import Features
+from kway.data.sources.arrow_types import whole
+from kway.select.train_test import Parts
+
+_LONGEST = 30  # letters of an example
+
+
+class ColumnRead(NamedTuple):
+    """One column; `missing` is a share of the training rows, `levels` the count of a category's."""
+
+    column: str
+    kind: str
+    example: str
+    done: str
+    missing: float
+    levels: int | None
+    used: bool
+
+
+def columns_read(features: Features, parts: Parts) -> list[ColumnRead]:
+    """A record a column, in the order of the table; one for all columns of a matrix."""
+    written = {w.column: w for w in parts.written}
+    found = []
+    for record in features.explain():
+        name = record["column"]
+        own = written.get(name)
+        example = own.example if own else _example(parts.rows, name, parts.form.decimal or ".")
+        done = f"{own.note}; {record['done']}" if own and own.note else record["done"]
+        done = done.replace("COL=", f"{name}=")
+        found.append(
+            ColumnRead(
+                name, record["kind"], _clipped(example), done, record["missing"], record["levels"], record["used"]
+            )
+        )
+    return found
+
+
+def _example(rows: Any, name: str, mark: str) -> str:
+    """The first value that is there, a number with the decimal mark of the file."""
+    if name not in getattr(rows, "column_names", ()):
+        return ""
+    there = whole(rows.column(name)).drop_null()
+    values = (str(v).replace(".", mark) if isinstance(v, float) else str(v) for v in there[:100].to_pylist())
+    return next((v for v in values if v.strip()), "")
+
+
+def _clipped(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

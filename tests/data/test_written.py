@@ -1,0 +1,135 @@
+"""Numbers and dates as people write them: every notation of a drawn number is that number."""
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kway.data.sources.text_form import TextForm, settle
+from kway.data.sources.written import convert, says_comma
+
+RNG = np.random.default_rng(0)
+NUMBERS = np.concatenate([RNG.normal(size=200), 10 ** RNG.uniform(0, 9, 200) * RNG.choice([-1, 1], 200), [0.0, 1e6]])
+
+
+def grouped(value, thousands, mark):
+    text = f"{value:,.3f}"
+    return text.translate(str.maketrans({",": thousands, ".": mark}))
+
+
+NOTATIONS = {
+    "english": lambda v: grouped(v, ",", "."),
+    "german": lambda v: grouped(v, ".", ","),
+    "french": lambda v: grouped(v, "\N{NARROW NO-BREAK SPACE}", ","),
+    "swiss": lambda v: grouped(v, "'", "."),
+    "spaces": lambda v: grouped(v, " ", "."),
+    "comma only": lambda v: f"{v:.3f}".replace(".", ","),
+    "percent": lambda v: f"{v:.3f} %",
+    "dollars": lambda v: f"{'-' if v < 0 else ''}${abs(v):,.3f}",
+    "euros behind": lambda v: grouped(v, ".", ",") + " €",
+    "a code before": lambda v: f"USD {grouped(v, ',', '.')}",
+    "a real minus": lambda v: grouped(v, ",", ".").replace("-", "\N{MINUS SIGN}"),
+    "plus": lambda v: f"{v:+,.3f}",
+}
+
+
+@pytest.mark.parametrize("write", NOTATIONS.values(), ids=NOTATIONS.keys())
+def test_a_number_is_that_number(write):
+    words = [write(v) for v in NUMBERS]
+    column = convert(pa.table({"x": [None, "n/a", *words]})).table.column("x")
+    assert column.type == pa.float64()
+    np.testing.assert_allclose(column.to_numpy()[2:], np.round(NUMBERS, 3), rtol=1e-12, atol=1e-9)
+    assert column.null_count == 2
+
+
+WORDS = {
+    "codes": ["007", "011", "013"] * 10,
+    "sizes": ["S", "M", "L"] * 10,
+    "addresses": ["192.168.0.1", "10.0.0.7"] * 10,
+    "versions": ["1.2.3", "1.10.2"] * 10,
+    "two currencies": ["5 €", "7 $"] * 10,
+    "ranges": ["10-20", "20-30"] * 10,
+    "lists": ["1,2,3", "4,5"] * 10,
+    "sentences": ["i paid 5,50 €", "no"] * 10,
+    "half numbers": ["1,5", "no"] * 10,
+    "plain numbers that a file says are text": ["1", "2.5"] * 10,
+    "no dates": ["31/31/2024", "1/1/2024"] * 10,
+    "either way": ["31/12/2024", "12/31/2024"] * 10,
+}
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS.keys())
+def test_other_words_stay_words(words):
+    found = convert(pa.table({"x": words}))
+    assert found.written == ()
+    assert found.table.column("x").to_pylist() == words
+
+
+def test_odd_words_among_numbers_stay_for_the_features_to_name():
+    words = [f"{v:.2f}".replace(".", ",") for v in RNG.random(50)] + ["broken"]
+    column = convert(pa.table({"x": words})).table.column("x").to_pylist()
+    assert column[-1] == "broken"
+    assert [float(w) for w in column[:-1]] == [float(w.replace(",", ".")) for w in words[:-1]]
+
+
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %b %Y", "%d.%m.%y"])
+@pytest.mark.parametrize("clock", ["", " %H:%M", " %H:%M:%S"])
+def test_a_date_is_that_date(form, clock):
+    days = [dt.datetime(1990, 1, 1) + dt.timedelta(days=int(d), minutes=int(d)) for d in RNG.integers(0, 12_000, 200)]
+    words = [d.strftime(form + clock) for d in days]
+    found = convert(pa.table({"when": [*words, ""]}))
+    assert found.written[0].how == form + clock
+    want = [dt.datetime.strptime(w, form + clock) for w in words]
+    assert found.table.column("when").to_pylist() == [*want, None]
+
+
+def test_later_rows_are_read_as_the_first():
+    later = pa.table({"x": ["1.234"], "when": ["02/03/2024"]})
+    found = convert(later, known={"x": ",", "when": "%m/%d/%Y"}).table.to_pydict()
+    assert found == {"x": [1234.0], "when": [dt.datetime(2024, 2, 3)]}
+    odd = convert(pa.table({"x": ["soon"]}), known={"x": ","}).table
+    assert odd.column("x").to_pylist() == ["soon"]
+
+
+def test_what_only_a_comma_explains():
+    assert says_comma(pa.table({"x": ["1,5", "2,25"]}))
+    assert says_comma(pa.table({"x": ["1.234,5"]}))
+    assert not says_comma(pa.table({"x": ["1,234", "5"]}))
+    assert not says_comma(pa.table({"x": ["1,234.5"]}))
+    assert not says_comma(pa.table({"x": ["a, b"]}))
+
+
+SEPARATORS = {
+    "comma": ("a,b\n1,2\n", ","),
+    "semicolon with commas inside": ("a, of b;c\n1,5;2,5\n2,5;3\n", ";"),
+    "tab": ("a\tb\n1\t2\n", "\t"),
+    "pipe": ("a|b\n1|2\n", "|"),
+    "quoted commas": ('a;b\n"x, y";1\n"z";2\n', ";"),
+    "one column": ("a\n1\n", ","),
+    "lines in a cell": ('text,k\n"one; two\nthree; four",x\ny,z\n', ","),
+}
+
+
+@pytest.mark.parametrize(("text", "sep"), SEPARATORS.values(), ids=SEPARATORS.keys())
+def test_separators(text, sep):
+    assert settle(text.encode(), "t.csv", TextForm()).form.sep == sep
+
+
+HEADERS = {
+    "iris without": ("5.1,3.5,setosa\n4.9,3.0,setosa\n6,3,virginica\n", False),
+    "iris with": ("length,width,kind\n5.1,3.5,setosa\n", True),
+    "numbers only": ("1,14.23\n2,13.2\n", False),
+    "letters first": ("T,2,8\nI,5,12\nT,4,11\n", False),
+    "years as names": ("name,2019,2020\na,1,2\nb,3,4\n", True),
+    "pixels as names": ("label,0,1,2\n5,0,0,0\n3,0,1,1\n", True),
+    "shares as names": ("id,0.1,0.5\na,1,2\nb,3,4\n", True),
+    "one row": ("5.1,3.5,setosa\n", True),
+    "words": ("a,b\nc,d\n", True),
+}
+
+
+@pytest.mark.parametrize(("text", "header"), HEADERS.values(), ids=HEADERS.keys())
+def test_headers(text, header):
+    assert settle(text.encode(), "t.csv", TextForm()).form.header is header
+    assert settle(text.encode(), "t.csv", TextForm(header=not header)).form.header is not header
