@@ -31,6 +31,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "errors": "kway.errors",
     "load": "kway.store",
     "pairwise": "kway.search.pairwise",
+    "plan": "kway.planning.plan",
     "search": "kway.search",
     "tune": "kway.select.tune",
 }
@@ -57,6 +58,7 @@ __all__ = [
     "errors",
     "load",
     "pairwise",
+    "plan",
     "search",
     "tune",
 ]
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
         SVMClassifier,
     )
     from kway.neighbors import CentroidClassifier, ExemplarClassifier, NeighborsClassifier
+    from kway.planning.plan import plan
     from kway.search.metrics import Gaussian, Haversine, Laplacian
     from kway.search.pairwise import pairwise
     from kway.select.compare import compare

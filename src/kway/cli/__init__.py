@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 import kway
-from kway.cli import bench, data, evaluate, fit, info, neighbors, predict
+from kway.cli import bench, data, evaluate, fit, info, neighbors, plan, predict
 
 app = typer.Typer(
     name="kway",
@@ -30,6 +30,7 @@ app.command()(predict.predict)
 app.command()(evaluate.evaluate)
 app.command()(info.info)
 app.command()(neighbors.neighbors)
+app.command()(plan.plan)
 app.command()(bench.bench)
 app.add_typer(data.app, name="data")
 

@@ -1,0 +1,144 @@
+"""Ways with a row of weights a class: K x d numbers, learned in passes over the rows.
+
+P = R (d + 1) parameters, s bytes a number, w threads, D = d + 1, R scores a row (K, or 1 for two classes)
+
+    a pass       4 n d R operations (scores, then their slopes times the rows) and n R exponentials
+    pairs        2 m P numbers, m = 20 (10 where P is past a million): what L-BFGS remembers
+    factors      D^2 for all classes, and D^2 for each where that stays within a GiB: their curvatures are n R numbers
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kway.planning.rates import Rates
+from kway.planning.size import LABEL, Size
+from kway.planning.way import Way
+
+PASSES = 35  # over all rows until tol = 1e-3: 8 to 60 on rows with structure
+SAMPLED_PASSES = 3  # epochs of sampled softmax
+NEGATIVES = 1024  # classes that a row of sampled softmax is held against
+MOST_FEATURES, MOST_SPARSE_FEATURES = 4000, 1000  # of a factor that is a matrix (solvers/preconditioners/moments.py)
+MOST_FACTORS = 2**30  # bytes of those of each class
+LONG = 2**20  # parameters from which L-BFGS remembers half as many pairs
+VECTORS = 8  # theta, its gradient, the step before, the direction, ...: what is held at once beside the pairs
+A_WORKER = 3  # weights, gradient and product of one thread
+
+
+def softmax(size: Size, rates: Rates) -> Way:
+    """All classes in one problem, by preconditioned L-BFGS."""
+    operations, seconds = _descent(size, rates, PASSES)
+    return _class_rows(
+        size, rates, "softmax", "SoftmaxClassifier()", lbfgs_bytes(size, rates.cores), operations, seconds,
+        "gives up nothing",
+    )  # fmt: skip
+
+
+def one_vs_all(size: Size, rates: Rates) -> Way:
+    """Each class against the rest: the same passes, no class knows of the others."""
+    operations, seconds = _descent(size, rates, PASSES)
+    return _class_rows(
+        size, rates, "one-vs-all", "LogisticClassifier(), SVMClassifier(multiclass='one-vs-all')",
+        lbfgs_bytes(size, rates.cores), operations, seconds, "gives up scores that are made to be compared between classes",
+    )  # fmt: skip
+
+
+def stochastic(size: Size, rates: Rates) -> Way:
+    """Softmax by SGD: no pairs and no factors, the weights and a running gradient."""
+    operations, seconds = _descent(size, rates, PASSES)
+    held = size.data_bytes + 4 * size.parameters * size.itemsize
+    return _class_rows(
+        size, rates, "softmax by SGD", "SoftmaxClassifier(solver='sgd', batch_size=256)", held, operations, seconds,
+        "gives up the optimum, which is approached and not reached",
+    )  # fmt: skip
+
+
+def sampled_softmax(size: Size, rates: Rates) -> Way:
+    """Each row against its class and a sample of the others; weights, one number a class of row-wise Adagrad."""
+    seen = min(size.K, NEGATIVES)
+    operations = 4.0 * size.values * seen * SAMPLED_PASSES
+    held = size.data_bytes + size.parameters * size.itemsize + size.K * 4
+    way = _class_rows(
+        size, rates, "sampled softmax", "SoftmaxClassifier()", held, operations, operations / rates.product * 2,
+        "gives up the exact sum over classes, which is estimated",
+    )  # fmt: skip
+    return _without(way, "not yet in this version")
+
+
+def centroids(size: Size, rates: Rates) -> Way:
+    """The mean of each class: one pass, sums in float64."""
+    table = size.K * size.d
+    operations = 2.0 * size.values
+    held = size.data_bytes + table * (3 * 8 + size.itemsize) + 3 * LABEL * size.n
+    seconds = size.values * CENTROID_READS * size.itemsize / rates.memory + 4 * table * 8 / rates.memory
+    return _class_rows(
+        size, rates, "centroids", "CentroidClassifier()", held, operations, seconds,
+        "gives up the shape of classes: each is one round cloud",
+    )  # fmt: skip
+
+
+CENTROID_READS = 12  # bytes moved a byte of the rows, on one core of all: sums, then the spread about the means
+
+
+def lbfgs_bytes(size: Size, threads: int) -> int:
+    """Memory of a fit by L-BFGS, rows included."""
+    n, d, R, P, s = size.n, size.d, size.scores, size.parameters, size.itemsize
+    pairs = 2 * (20 if P <= LONG else 10) * P
+    block = max(64, min(2048, 2**20 // d, 2**21 // R)) * R
+    turned = size.rows_bytes if size.sparse else 0  # CSR rows are also kept by column
+    sample = _sampled(size) * d * size.density
+    numbers = pairs + (VECTORS + A_WORKER * threads) * P + threads * block + sample
+    return int(size.data_bytes + turned + numbers * s + _factor_bytes(size, threads) + LABEL * n)
+
+
+def _factor_bytes(size: Size, threads: int) -> float:
+    """The preconditioners: shared by all classes, and one a class with the curvatures (R, n) that it comes from."""
+    R, D = size.scores, size.d + 1
+    curvatures = R * size.n * size.itemsize
+    if size.d > (MOST_SPARSE_FEATURES if size.sparse else MOST_FEATURES):
+        return 4.0 * R * D * size.itemsize + curvatures  # diagonals
+    matrix = D * D * (8 if size.d <= 128 else size.itemsize)
+    return (threads + 3) * matrix + ((R * matrix + curvatures) if _a_class_each(size) else 0)
+
+
+def _a_class_each(size: Size) -> bool:
+    """Whether each class gets a factor of its own: within a GiB and 60 gradients (`Moments.affords_per_class`)."""
+    D = size.d + 1
+    drawn = min(size.n, 5 * size.d if size.d > 128 else size.n)
+    matrix = D * D * (8 if size.d <= 128 else size.itemsize)
+    return size.scores * matrix <= MOST_FACTORS and D * (drawn + D) / (4 * size.n) <= 60
+
+
+def _sampled(size: Size) -> int:
+    """Rows of the sample that the descent starts on."""
+    drawn = 8 * size.d + 1000
+    return drawn if size.n > 2 * drawn else 0
+
+
+def _descent(size: Size, rates: Rates, passes: int) -> tuple[float, float]:
+    """Operations and seconds of so many passes and of the factors."""
+    R, D = size.scores, size.d + 1
+    through = 4.0 * size.values * R
+    products = through / (2 * rates.sparse if size.sparse else rates.product)
+    a_pass = max(products, size.rows_bytes / rates.memory) + size.n * R / rates.exps
+    pairs = 4.0 * 20 * size.parameters * size.itemsize / rates.memory
+    if size.d > (MOST_SPARSE_FEATURES if size.sparse else MOST_FEATURES):
+        factors = 0.0
+    else:
+        drawn = min(size.n, 5 * size.d if size.d > 128 else size.n)
+        each = 2.0 * D * D * (drawn + D)
+        factors = min(size.n, 8 * size.d + 1000) * D * D + (each * R if _a_class_each(size) else 0)
+    return passes * through + factors, passes * (a_pass + pairs) + factors / rates.product
+
+
+def _class_rows(
+    size: Size, rates: Rates, name: str, call: str, held: float, operations: float, seconds: float, gives_up: str
+) -> Way:
+    """A way whose model is K rows of d numbers: an answer is their product with a row."""
+    model = size.parameters * size.itemsize + LABEL * size.K
+    answer = max(2.0 * size.d * size.density * size.scores / rates.product, size.scores / rates.exps)
+    return Way(name, call, size.parameters, int(held), model, model, operations, seconds, answer, gives_up)
+
+
+def _without(way: Way, why: str) -> Way:
+    return replace(way, missing=why)
