@@ -36,8 +36,9 @@ JOBS = {
     "T10": "curves.t10",
     "frontier": "frontier.frontier",
     "JOB": "main_job.main_job",
+    "plan": "plan.plan",
 }
-BY_NAME_ONLY = ("JOB",)  # an hour, and a page of its own: measured only when named, as is the ladder
+BY_NAME_ONLY = ("JOB", "plan")  # an hour and a page of its own, minutes: measured only when named, as is the ladder
 CHECKOUT = Path(__file__).parents[1]
 RESULTS = records.FOLDER if (CHECKOUT / "pyproject.toml").is_file() else None  # an installed package is not written to
 QUICK = datasets.Limit(rows=1500, queries=500)

@@ -7,8 +7,8 @@
     with bar("softmax, 200 iterations", 200) as at:    shown whether anybody watches or not
         at(7, "objective 0.31")
 
-Where nobody watches, `stage` and `step` are silent, `note` writes a line, `track` draws a bar on a terminal's stderr if the work is long, and
-`bar` always does, for work that was asked to be talkative.
+Where nobody watches, `stage` and `step` are silent, `note` writes a line, `track` draws a bar on a terminal's stderr if
+the work is long, and `bar` always does, for work that was asked to be talkative.
 """
 
 from __future__ import annotations

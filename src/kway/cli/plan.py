@@ -1,4 +1,4 @@
-"""`kway plan DATA` or `kway plan --samples 1e9 --features 512 --classes 1e9`: what a job will cost, before it starts."""
+"""`kway plan DATA`, `kway plan --samples 1e9 --features 512 --classes 1e9`: what a job costs, before it starts."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
+from math import sqrt
 from statistics import median
 from typing import Any
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from kway.compute.threads import cores, pmap, single_blas
 from kway.planning.rates import Rates
+from kway.planning.row_ways import looked_at
 from kway.search.flat import Flat
 from kway.search.kmeans import nearest_centres
 from kway.search.landmarks import PROBES, Landmarks
@@ -33,19 +35,21 @@ def calibrate() -> Rates:
     """Measure."""
     rows, queries = structured_rows(ROWS, FEATURES), structured_rows(QUERIES, FEATURES, seed=1)
     exact, cells = Flat().build(rows), Landmarks().build(rows)
+    opened = PROBES / (2 * sqrt(ROWS))  # share of the cells that an answer looks into
     coded = Flat(store=Int8(rerank=False)).build(rows[: ROWS // 4])
     passed = QUERIES * rows.size
     return Rates(
         product_one=_product(1),
         product=_product(cores()),
         memory=_memory(),
+        fresh=_fresh(),
         exps=_exps(),
         sparse=_sparse(),
         assign=_assign(rows),
         certify=rows.size / _seconds(lambda: Flat().build(rows), 1),
-        certified=passed / _seconds(lambda: exact.nearest(queries, 5)),
+        certified=QUERIES * looked_at(ROWS, FEATURES) / _seconds(lambda: exact.nearest(queries, 5)),
         cells=rows.size / _seconds(lambda: Landmarks().build(rows), 1),
-        probed=passed * PROBES / cells.n_landmarks / _seconds(lambda: cells.nearest(queries, 5)),
+        probed=passed * opened / _seconds(lambda: cells.nearest(queries, 5)),
         bytes_scan=passed / 4 / _seconds(lambda: coded.nearest(queries, 5)),
         disk=_disk(),
         gpu=_gpu(),
@@ -95,6 +99,11 @@ def _memory() -> float:
     big = np.ones((cores(), 2**23), np.float32)
     into = np.empty_like(big)
     return 2 * big.nbytes / _seconds(lambda: pmap(lambda i: np.copyto(into[i], big[i]), range(len(big))))
+
+
+def _fresh() -> float:
+    """Bytes a second of arrays that are new, which the system hands out page by page."""
+    return 2**26 / _seconds(lambda: np.ones(2**24, np.float32))
 
 
 def _exps() -> float:

@@ -1,4 +1,4 @@
-"""Ways beyond this machine's processor: a GPU where there is one, m machines. Arithmetic: nothing is measured over them.
+"""Ways beyond this machine's processor: a GPU where there is one, m machines. Arithmetic only: nothing ran there.
 
 A softmax on a GPU never writes the scores: weights, one number a class of Adagrad, a block of rows.
 On m machines rows are split, each searches its share exactly, the k best of each are merged.
@@ -48,7 +48,7 @@ def on_machines(size: Size, rates: Rates, machines: int, memory: int) -> Way:
         else "gives up nothing: one is enough"
     )
     return replace(
-        one, name=f"neighbours, {machines} machine{'s' if machines > 1 else ''}", call="index=Sharded(...) on Ray",
+        one, name=f"kNN {machines} machine{'s' if machines > 1 else ''}", call="index=Sharded(...) on Ray",
         parameters=size.n * size.d, predict_seconds=one.predict_seconds + ROUND_TRIP, gives_up=gives_up,
         operations=2.0 * size.values, missing=_unless("kway.compute.cluster"),
     )  # fmt: skip

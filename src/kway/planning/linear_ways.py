@@ -39,7 +39,7 @@ def one_vs_all(size: Size, rates: Rates) -> Way:
     operations, seconds = _descent(size, rates, PASSES)
     return _class_rows(
         size, rates, "one-vs-all", "LogisticClassifier(), SVMClassifier(multiclass='one-vs-all')",
-        lbfgs_bytes(size, rates.cores), operations, seconds, "gives up scores that are made to be compared between classes",
+        lbfgs_bytes(size, rates.cores), operations, seconds, "gives up scores made to be compared",
     )  # fmt: skip
 
 
@@ -66,18 +66,14 @@ def sampled_softmax(size: Size, rates: Rates) -> Way:
 
 
 def centroids(size: Size, rates: Rates) -> Way:
-    """The mean of each class: one pass, sums in float64."""
-    table = size.K * size.d
-    operations = 2.0 * size.values
-    held = size.data_bytes + table * (3 * 8 + size.itemsize) + 3 * LABEL * size.n
-    seconds = size.values * CENTROID_READS * size.itemsize / rates.memory + 4 * table * 8 / rates.memory
+    """The mean of each class: one pass, sums in float64, for which the rows are copied."""
+    table, copied = size.K * size.d, 8 * size.values
+    held = size.data_bytes + max(copied + 16 * table, 48 * table) + 3 * LABEL * size.n
+    seconds = (size.values * 24 + 48 * table) / (rates.memory / rates.cores)
     return _class_rows(
-        size, rates, "centroids", "CentroidClassifier()", held, operations, seconds,
+        size, rates, "centroids", "CentroidClassifier()", held, 2.0 * size.values, seconds,
         "gives up the shape of classes: each is one round cloud",
     )  # fmt: skip
-
-
-CENTROID_READS = 12  # bytes moved a byte of the rows, on one core of all: sums, then the spread about the means
 
 
 def lbfgs_bytes(size: Size, threads: int) -> int:
@@ -137,7 +133,8 @@ def _class_rows(
     """A way whose model is K rows of d numbers: an answer is their product with a row."""
     model = size.parameters * size.itemsize + LABEL * size.K
     answer = max(2.0 * size.d * size.density * size.scores / rates.product, size.scores / rates.exps)
-    return Way(name, call, size.parameters, int(held), model, model, operations, seconds, answer, gives_up)
+    whole = seconds + (held - size.rows_bytes) / rates.fresh
+    return Way(name, call, size.parameters, int(held), model, model, operations, whole, answer, gives_up)
 
 
 def _without(way: Way, why: str) -> Way:

@@ -1,7 +1,7 @@
 """plan(): every way to do a job, and which is advised.
 
-Advised is the first way, of those that can be used here and fit into memory, in the order of what they give up (nothing
-first), that is fitted within an hour and answers within a tenth of a second; where none is that quick, the quickest to fit.
+Advised is the first way, in the order of what they give up (nothing first), that can be used here, fits into memory, is
+fitted within an hour and answers within a tenth of a second; where none is that quick, the quickest to fit.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from kway.planning.size import Size, checked_size
 from kway.planning.way import Formula, Way
 
 WAYS: tuple[Formula, ...] = (softmax, one_vs_all, sampled_softmax, centroids, flat, landmarks, as_bytes, bits)
-ADVICE = ("softmax", "neighbours, flat", "neighbours, landmarks", "sampled softmax", "centroids", "neighbours, bytes",
-          "neighbours, bits")  # fmt: skip
+ADVICE = ("softmax", "kNN flat", "kNN landmarks", "sampled softmax", "centroids", "kNN bytes",
+          "kNN bits")  # fmt: skip
 PATIENCE = 3600.0  # seconds of a fit
 PROMPT = 0.1  # seconds of an answer
 COLUMNS = ("way", "params", "memory", "disk", "to fit", "answer", "fits")

@@ -26,11 +26,12 @@ class Rates:
     product_one: float = 60e9  # operations of a float32 matrix product, one thread
     product: float = 110e9  # the same on all cores
     memory: float = 10e9  # bytes read and written
+    fresh: float = 1e9  # bytes of new memory touched for the first time
     exps: float = 0.4e9  # exponentials
     sparse: float = 0.5e9  # values times scores of a CSR product
     assign: float = 60e9  # operations while rows find their nearest of many centres
     certify: float = 25e6  # values indexed by an exact search that proves
-    certified: float = 20e9  # values passed by such a search on rows with structure
+    certified: float = 300e6  # rows passed by such a search, where they have structure
     cells: float = 15e6  # values indexed by landmarks
     probed: float = 1e9  # values of the rows in probed cells
     bytes_scan: float = 10e9  # values passed where rows are one byte each

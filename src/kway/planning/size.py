@@ -66,7 +66,7 @@ def checked_size(
             ("n_neighbors", n_neighbors, 1),
         )
     )
-    if K > n:
+    if n < K:
         raise InputError(
             f"n_classes must be at most n_samples, as each class needs a row, got {K:,} classes, {n:,} rows"
         )

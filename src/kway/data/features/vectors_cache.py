@@ -11,7 +11,6 @@ import sqlite3
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
