@@ -85,7 +85,8 @@ def _passes(target: str, plan: Plan, folder: Path) -> dict[str, Any]:
     if plan.quick or datasets.folder() is None:  # what is aimed at holds for the real data in full
         rows = [replace(r, least=None) if r.unit == "s" and r.peer != "limit" else r for r in rows]
     added = _memory(target, plan, folder, now, rows) if memory and now.races else {}
-    return {"rows": [r.record() for r in rows], **added}
+    missed = [f"{r.job}, {r.data}: {r.quality}" for r in rows if not r.equal]
+    return {"rows": [r.record() for r in rows], **({"missed": missed} if missed else {}), **added}
 
 
 def _memory(target: str, plan: Plan, folder: Path, now: race.Pass, rows: list[Row]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The plan against what happens: time within a factor of 2, peak memory within 20 %, over 26 sizes.
+"""The plan against what happens: time within a factor of 2, peak memory within 20 %, over 25 sizes.
 
 Each size runs in a process of its own: kernels are loaded by a small fit, rows are made, then the fit is timed and its
 peak taken (rows included, what was resident before them not). The machine is calibrated anew before each way: a rate
@@ -40,29 +40,27 @@ CASES = (
     Case("softmax", 100_000, 256, 10),
     Case("softmax", 60_000, 784, 10),
     Case("softmax", 20_000, 128, 100),
-    Case("softmax", 30_000, 256, 100),
-    Case("softmax", 20_000, 64, 500),
-    Case("softmax", 30_000, 1024, 20),
-    Case("softmax", 50_000, 256, 20, dtype="float64"),
-    Case("softmax", 30_000, 20_000, 20, density=0.002),
+    Case("softmax", 20_000, 256, 50),
+    Case("softmax", 10_000, 64, 300),
+    Case("softmax", 30_000, 256, 20, dtype="float64"),
     Case("softmax", 20_000, 5000, 50, density=0.005),
-    Case("one-vs-all", 100_000, 256, 10),
-    Case("one-vs-all", 20_000, 128, 100),
-    Case("one-vs-all", 30_000, 512, 20),
+    Case("one-vs-all", 50_000, 256, 10),
+    Case("one-vs-all", 20_000, 128, 50),
+    Case("one-vs-all", 10_000, 512, 20),
     Case("centroids", 200_000, 64, 1000),
-    Case("centroids", 200_000, 256, 1000),
-    Case("centroids", 100_000, 784, 10),
-    Case("centroids", 200_000, 128, 100_000),
+    Case("centroids", 100_000, 256, 1000),
+    Case("centroids", 50_000, 784, 10),
+    Case("centroids", 100_000, 128, 50_000),
     Case("kNN flat", 50_000, 64, 100),
     Case("kNN flat", 200_000, 64, 100),
-    Case("kNN flat", 200_000, 256, 1000),
-    Case("kNN flat", 100_000, 784, 10),
-    Case("kNN flat", 400_000, 128, 50_000),
+    Case("kNN flat", 100_000, 256, 1000),
+    Case("kNN flat", 50_000, 784, 10),
+    Case("kNN flat", 200_000, 128, 50_000),
     Case("kNN landmarks", 50_000, 64, 100),
-    Case("kNN landmarks", 200_000, 128, 1000),
     Case("kNN bytes", 200_000, 64, 100),
     Case("kNN bytes", 200_000, 256, 1000),
-    Case("kNN bytes", 100_000, 784, 10),
+    Case("kNN bytes", 50_000, 784, 10),
+    Case("kNN landmarks", 100_000, 64, 1000),
 )
 
 
@@ -77,18 +75,18 @@ def plan(rounds: int, quick: bool) -> list[Row]:
     return rows
 
 
-def compared(case: Case, rates: Any) -> dict[str, float]:
+def compared(case: Case, rates: Any) -> dict[str, Any]:
     """What one size was planned to take at these rates, and took."""
     from kway.planning.plan import plan as make
 
     size = (case.rows, case.features, case.classes)
     way = make(*size, density=case.density, dtype=case.dtype, rates=rates)[case.way]
     said = json.loads(spawn("jobs.plan", json.dumps(vars(case))))
-    return {**said, "planned_seconds": way.fit_seconds, "planned_answer": way.predict_seconds,
+    return {**said, "rates": rates.record(), "planned_seconds": way.fit_seconds, "planned_answer": way.predict_seconds,
             "planned_megabytes": way.fit_bytes / 2**20, "planned_disk": way.disk_bytes / 2**20}  # fmt: skip
 
 
-def _rows(case: Case, said: dict[str, float]) -> list[Row]:
+def _rows(case: Case, said: dict[str, Any]) -> list[Row]:
     data = f"{case.rows:,} x {case.features:,}, {case.classes:,} classes"
     points = {"case": vars(case), **said}
     pairs = (

@@ -123,13 +123,13 @@ def test_what_means_nothing_is_refused(size, options, match):
 
 
 def test_a_fit_that_cannot_end_is_refused_at_once(monkeypatch):
-    monkeypatch.setenv("KWAY_MEMORY", "1GB")
-    X, y = np.zeros((40_000, 200), np.float32), np.arange(40_000) // 4
+    monkeypatch.setenv("KWAY_MEMORY", "500MB")
+    X, y = np.zeros((40_000, 500), np.float32), np.arange(40_000) // 4
     started = time.perf_counter()
-    with pytest.raises(BudgetError, match=r"SoftmaxClassifier on 40,000 rows .* there is 954 MiB; .* fits") as told:
+    with pytest.raises(BudgetError, match=r"SoftmaxClassifier on 40,000 rows .* there is 477 MiB; .* fits") as told:
         kway.SoftmaxClassifier().fit(X, y)
-    assert time.perf_counter() - started < 5
-    assert "kway.plan(40000, 200, 10000)" in str(told.value)
+    assert time.perf_counter() - started < 20  # the fit itself would take minutes
+    assert "kway.plan(40000, 500, 10000)" in str(told.value)
 
 
 def test_neighbours_are_refused_too(monkeypatch):

@@ -23,6 +23,8 @@ from kway.compute.threads import spans
 from kway.data import gate
 from kway.errors import CombinationError
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
+from kway.planning import guard
+from kway.planning.linear_ways import centroids
 from kway.search.distances import unit
 from kway.search.index import TopK
 
@@ -73,6 +75,7 @@ class CentroidClassifier(Classifier):
         if first and classes is not None:
             known = named_classes(classes)
         merged = merge_classes(known, labels, fixed=classes is not None)
+        guard.before_fit(type(self).__name__, centroids, guard.size_of(X, len(merged.classes)))
         if first:
             self._start(len(merged.classes), X)
         else:

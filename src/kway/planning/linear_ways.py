@@ -15,12 +15,14 @@ from kway.planning.rates import Rates
 from kway.planning.size import LABEL, Size
 from kway.planning.way import Way
 
-PASSES = 35  # over all rows until tol = 1e-3: 8 to 60 on rows with structure
+PASSES = 40  # over all rows until tol = 1e-3, line searches and the start on a sample included: 15 to 80
 SAMPLED_PASSES = 3  # epochs of sampled softmax
 NEGATIVES = 1024  # classes that a row of sampled softmax is held against
 MOST_FEATURES, MOST_SPARSE_FEATURES = 4000, 1000  # of a factor that is a matrix (solvers/preconditioners/moments.py)
 MOST_FACTORS = 2**30  # bytes of those of each class
 LONG = 2**20  # parameters from which L-BFGS remembers half as many pairs
+DUE = 20  # gradients that the factors of each class may cost: they are made after as many iterations
+ROOM = 3 * 2**20  # bytes of small things
 VECTORS = 8  # theta, its gradient, the step before, the direction, ...: what is held at once beside the pairs
 A_WORKER = 3  # weights, gradient and product of one thread
 
@@ -69,7 +71,7 @@ def centroids(size: Size, rates: Rates) -> Way:
     """The mean of each class: one pass, sums in float64, for which the rows are copied."""
     table, copied = size.K * size.d, 8 * size.values
     held = size.data_bytes + max(copied + 16 * table, 48 * table) + 3 * LABEL * size.n
-    seconds = (size.values * 24 + 48 * table) / (rates.memory / rates.cores)
+    seconds = (size.values * 200 + table * 2500) / rates.memory  # measured: one thread, through pages that are new
     return _class_rows(
         size, rates, "centroids", "CentroidClassifier()", held, 2.0 * size.values, seconds,
         "gives up the shape of classes: each is one round cloud",
@@ -84,25 +86,37 @@ def lbfgs_bytes(size: Size, threads: int) -> int:
     turned = size.rows_bytes if size.sparse else 0  # CSR rows are also kept by column
     sample = _sampled(size) * d * size.density
     numbers = pairs + (VECTORS + A_WORKER * threads) * P + threads * block + sample
-    return int(size.data_bytes + turned + numbers * s + _factor_bytes(size, threads) + LABEL * n)
+    return int(size.data_bytes + turned + numbers * s + _factor_bytes(size, threads) + LABEL * n + ROOM)
 
 
 def _factor_bytes(size: Size, threads: int) -> float:
     """The preconditioners: shared by all classes, and one a class with the curvatures (R, n) that it comes from."""
-    R, D = size.scores, size.d + 1
-    curvatures = R * size.n * size.itemsize
-    if size.d > (MOST_SPARSE_FEATURES if size.sparse else MOST_FEATURES):
-        return 4.0 * R * D * size.itemsize + curvatures  # diagonals
-    matrix = D * D * (8 if size.d <= 128 else size.itemsize)
-    return (threads + 3) * matrix + ((R * matrix + curvatures) if _a_class_each(size) else 0)
+    R, D, s = size.scores, size.d + 1, size.itemsize
+    if _wide(size):
+        return 4.0 * R * D * s + R * size.n * s  # diagonals
+    matrix = D * D * (8 if size.d <= 128 else s)
+    shared = (threads + 3) * matrix
+    if R * matrix > MOST_FACTORS:
+        return shared
+    if _due(size):  # two sets, while the second is made
+        return shared + 2 * R * matrix + R * size.n * s
+    return shared + (R * (matrix + _sampled(size) * s) if _sampled(size) else 0)
 
 
-def _a_class_each(size: Size) -> bool:
-    """Whether each class gets a factor of its own: within a GiB and 60 gradients (`Moments.affords_per_class`)."""
+def _wide(size: Size) -> bool:
+    """Whether a factor is a diagonal alone."""
+    return size.d > (MOST_SPARSE_FEATURES if size.sparse else MOST_FEATURES)
+
+
+def _drawn(size: Size) -> int:
+    """Rows for a factor of one class."""
+    return min(size.n, 5 * size.d if size.d > 128 else size.n)
+
+
+def _due(size: Size) -> bool:
+    """Whether factors of each class, made after as many iterations as they cost, come before a descent ends."""
     D = size.d + 1
-    drawn = min(size.n, 5 * size.d if size.d > 128 else size.n)
-    matrix = D * D * (8 if size.d <= 128 else size.itemsize)
-    return size.scores * matrix <= MOST_FACTORS and D * (drawn + D) / (4 * size.n) <= 60
+    return D * (_drawn(size) + D) / (4 * size.n) <= DUE
 
 
 def _sampled(size: Size) -> int:
@@ -118,12 +132,11 @@ def _descent(size: Size, rates: Rates, passes: int) -> tuple[float, float]:
     products = through / (2 * rates.sparse if size.sparse else rates.product)
     a_pass = max(products, size.rows_bytes / rates.memory) + size.n * R / rates.exps
     pairs = 4.0 * 20 * size.parameters * size.itemsize / rates.memory
-    if size.d > (MOST_SPARSE_FEATURES if size.sparse else MOST_FEATURES):
-        factors = 0.0
-    else:
-        drawn = min(size.n, 5 * size.d if size.d > 128 else size.n)
-        each = 2.0 * D * D * (drawn + D)
-        factors = min(size.n, 8 * size.d + 1000) * D * D + (each * R if _a_class_each(size) else 0)
+    factors = 0.0
+    if not _wide(size):
+        each = 2.0 * D * D * (_drawn(size) + D)
+        within = R * D * D * size.itemsize <= MOST_FACTORS and _due(size)
+        factors = min(size.n, 8 * size.d + 1000) * D * D + (each * R if within else 0)
     return passes * through + factors, passes * (a_pass + pairs) + factors / rates.product
 
 

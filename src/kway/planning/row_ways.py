@@ -37,7 +37,7 @@ def flat(size: Size, rates: Rates) -> Way:
         kept = Kept(size.rows_bytes, size.n * (CODES + fine), size.n * (SKETCHING + fine) + ROOM)
         seconds, answer = size.n * size.d / rates.certify, looked_at(size.n, size.d) / rates.certified
     why = "gives up nothing: the neighbours are exact"
-    return _way("kNN flat", "NeighborsClassifier()", size, kept, seconds, answer, why)
+    return _way("kNN flat", "NeighborsClassifier()", size, rates, kept, seconds, answer, why)
 
 
 def looked_at(n: int, d: int) -> float:
@@ -54,19 +54,20 @@ def landmarks(size: Size, rates: Rates) -> Way:
     seconds = values / rates.cells + min(PROMISED, size.n / 10) * values / (ALL_CELLS * rates.probed)
     why = "gives up 2 votes in 1,000, which may differ from exact search"
     kept = Kept(size.rows_bytes, index, size.rows_bytes + promising)
-    way = _way("kNN landmarks", "NeighborsClassifier(index='landmarks')", size, kept, seconds, answer, why)
+    way = _way("kNN landmarks", "NeighborsClassifier(index='landmarks')", size, rates, kept, seconds, answer, why)
     return replace(way, missing="landmarks need dense rows") if size.sparse else way
 
 
 def as_bytes(size: Size, rates: Rates) -> Way:
     """Rows as one byte a number, all scanned."""
     rows = size.n * (size.d + 4)
-    seconds, answer = size.values * 32 / rates.memory, size.n * size.d / rates.bytes_scan
+    seconds, answer = size.values * 150 / rates.memory, size.n * size.d / rates.bytes_scan
     why = "gives up digits: distances are those of rows rounded to bytes"
     way = _way(
         "kNN bytes",
         "kway.search.Flat(store=Int8(rerank=False))",
         size,
+        rates,
         Kept(rows, 0, rows + min(4 * ROOM, 2 * size.rows_bytes)),
         seconds,
         answer,
@@ -85,6 +86,7 @@ def bits(size: Size, rates: Rates) -> Way:
         "kNN bits",
         "kway.search.Flat(store=Bits(1))",
         size,
+        rates,
         Kept(rows, 0, 0),
         seconds,
         size.n / (BIT_ROWS * rates.cores),
@@ -104,7 +106,9 @@ class Kept(NamedTuple):
     build: float
 
 
-def _way(name: str, call: str, size: Size, kept: Kept, seconds: float, answer: float, gives_up: str) -> Way:
+def _way(
+    name: str, call: str, size: Size, rates: Rates, kept: Kept, seconds: float, answer: float, gives_up: str
+) -> Way:
     """A way that keeps rows."""
     labels, own = LABEL * (size.n + 2 * size.K), size.n * size.d
     held = size.data_bytes + kept.index + kept.build + LABEL * 2 * size.K
