@@ -1,4 +1,4 @@
-"""Small fits against the plan: loosely, as other work may share the machine; `kway bench --only plan` holds it closely."""
+"""Small fits against the plan: loosely, as other work may share the machine; `kway bench --only plan` is strict."""
 
 import time
 

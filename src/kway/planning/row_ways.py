@@ -102,7 +102,7 @@ class Kept(NamedTuple):
     """Bytes of the rows as they are kept, of what finds them, and of what building takes beside."""
 
     rows: float
-    index: float
+    lookup: float
     build: float
 
 
@@ -111,7 +111,7 @@ def _way(
 ) -> Way:
     """A way that keeps rows."""
     labels, own = LABEL * (size.n + 2 * size.K), size.n * size.d
-    held = size.data_bytes + kept.index + kept.build + LABEL * 2 * size.K
-    model, disk = int(kept.rows + kept.index + labels), int(kept.rows + labels)
+    held = size.data_bytes + kept.lookup + kept.build + LABEL * 2 * size.K
+    model, disk = int(kept.rows + kept.lookup + labels), int(kept.rows + labels)
     whole = seconds + (held - size.rows_bytes) / rates.fresh
     return Way(name, call, own, int(held), model, disk, 2.0 * size.values, whole, answer, gives_up)
