@@ -41,8 +41,9 @@ JOBS = {
     "C1": "codes.c1",
     "frontier": "frontier.frontier",
     "JOB": "main_job.main_job",
+    "plan": "plan.plan",
 }
-BY_NAME_ONLY = ("JOB", "C1")  # an hour or gigabytes: measured only when named, as is the ladder
+BY_NAME_ONLY = ("JOB", "C1", "plan")  # an hour, gigabytes, minutes: measured only when named, as is the ladder
 CHECKOUT = Path(__file__).parents[1]
 RESULTS = records.FOLDER if (CHECKOUT / "pyproject.toml").is_file() else None  # an installed package is not written to
 QUICK = datasets.Limit(rows=1500, queries=500)
@@ -91,7 +92,8 @@ def _passes(target: str, plan: Plan, folder: Path) -> dict[str, Any]:
     if not plan.quick and datasets.folder() is not None:  # what is aimed at holds for the real data in full
         rows = targets.aimed(rows)
     added = _memory(target, plan, folder, now, rows) if memory and now.races else {}
-    return {"rows": [r.record() for r in rows], **added}
+    missed = [f"{r.job}, {r.data}: {r.quality}" for r in rows if not r.equal]
+    return {"rows": [r.record() for r in rows], **({"missed": missed} if missed else {}), **added}
 
 
 def _memory(target: str, plan: Plan, folder: Path, now: race.Pass, rows: list[Row]) -> dict[str, Any]:

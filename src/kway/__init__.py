@@ -42,6 +42,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "fit": "kway.fitted",
     "load": "kway.store",
     "pairwise": "kway.search.pairwise",
+    "plan": "kway.planning.plan",
     "search": "kway.search",
     "tune": "kway.select.tune",
 }
@@ -71,6 +72,7 @@ __all__ = [
     "fit",
     "load",
     "pairwise",
+    "plan",
     "search",
     "tune",
 ]
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
         SVMClassifier,
     )
     from kway.neighbors import CentroidClassifier, ExemplarClassifier, NeighborsClassifier
+    from kway.planning.plan import plan
     from kway.search.metrics import Gaussian, Haversine, Laplacian
     from kway.search.pairwise import pairwise
     from kway.select.compare import compare

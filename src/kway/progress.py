@@ -8,8 +8,8 @@
     with bar("softmax, 200 iterations", 200) as at:    shown whether anybody watches or not
         at(7, "objective 0.31")
 
-Where nobody watches, `stage` and `step` are silent, `track` draws a bar on a terminal's stderr if the work is long, and
-`bar` always does, for work that was asked to be talkative.
+Where nobody watches, `stage` and `step` are silent, `note` writes a line, `track` draws a bar on a terminal's stderr if
+the work is long, and `bar` always does, for work that was asked to be talkative.
 """
 
 from __future__ import annotations
@@ -103,6 +103,15 @@ def step(done: int, of: int, note: str) -> None:
     if told is not None:
         now = told.now
         told.tell(now._replace(what=f"{now.what}, {note}" if now.what else note, done=now.done + done / of))
+
+
+def note(text: str) -> None:
+    """A sentence that must be read at once, such as how long it will take: to the watcher, else a line on stderr."""
+    told = _watched.get()
+    if told is None:
+        print(text, file=sys.stderr)
+    else:
+        told.watcher(told.now._replace(what=text))
 
 
 def track(things: Iterable[Thing], what: str, of: int, worth: int = _WORTH_A_BAR) -> Iterator[Thing]:

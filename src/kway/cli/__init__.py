@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 import kway
-from kway.cli import bench, data, evaluate, explain, fit, info, neighbors, predict
+from kway.cli import bench, data, evaluate, explain, fit, info, neighbors, plan, predict
 from kway.cli.plain import speak_plainly
 from kway.cli.usage import UsageError
 
@@ -36,6 +36,7 @@ app.command()(evaluate.evaluate)
 app.command()(explain.explain)
 app.command()(info.info)
 app.command()(neighbors.neighbors)
+app.command()(plan.plan)
 app.command()(bench.bench)
 app.add_typer(data.app, name="data")
 

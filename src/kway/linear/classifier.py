@@ -36,7 +36,11 @@ from kway.linear.solvers.registry import pick_solver
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.watching import shown
 from kway.linear.solvers.work import Work, cold_start
+from kway.planning import guard, linear_ways
+from kway.planning.way import Formula
 from kway.search.index import TopK
+
+_IN_PASSES = ("sgd", "gradient", "dual", "least-squares")  # solvers that keep neither pairs nor a factor a class
 
 
 class LinearClassifier(Classifier):
@@ -138,6 +142,7 @@ class LinearClassifier(Classifier):
         self._forget()
         X, labels = gate.rows_and_labels(self, X, y, soft=LOSSES[self.loss].joint.probabilities, squared=True)
         problem.refuse_one_class(labels, type(self).__name__)
+        guard.before_fit(type(self).__name__, self._way(), guard.size_of(X, labels.n_classes))
         self.classes_ = labels.classes
         self._learn(problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight), last)
         return self
@@ -234,6 +239,12 @@ class LinearClassifier(Classifier):
 
     def _check_parameters(self) -> None:
         problem.check_parameters(self)
+
+    def _way(self) -> Formula:
+        """What the plan counts a fit as."""
+        if self.solver in _IN_PASSES or isinstance(self.solver, SGD):
+            return linear_ways.stochastic
+        return linear_ways.one_vs_all if self.multiclass == "one-vs-all" else linear_ways.softmax
 
     def _form(self) -> Loss:
         forms = LOSSES[self.loss]

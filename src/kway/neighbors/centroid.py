@@ -24,6 +24,8 @@ from kway.compute.threads import spans
 from kway.data import gate
 from kway.errors import CombinationError
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
+from kway.planning import guard
+from kway.planning.linear_ways import centroids
 from kway.search.distances import COSINE, EUCLIDEAN, unit
 from kway.search.index import TopK
 from kway.search.units import NARROW, Unit
@@ -75,6 +77,7 @@ class CentroidClassifier(Classifier):
         if first and classes is not None:
             known = named_classes(classes)
         merged = merge_classes(known, labels, fixed=classes is not None)
+        guard.before_fit(type(self).__name__, centroids, guard.size_of(X, len(merged.classes)))
         taken = self._placed(X, first)
         if first:
             self._start(len(merged.classes), X)

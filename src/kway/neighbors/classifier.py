@@ -36,8 +36,11 @@ from kway.neighbors.votes import (
     shares_of,
 )
 from kway.neighbors.voting import Voters, VotingClassifier
+from kway.planning import guard, row_ways
+from kway.planning.way import Formula
 from kway.search.auto import pick_index, restore
 from kway.search.index import Index, Neighbors, TopK
+from kway.search.landmarks import Landmarks
 from kway.search.metrics import Metric, pick_metric
 from kway.tables import Table, figure, first_rows
 
@@ -203,6 +206,8 @@ class NeighborsClassifier(VotingClassifier):
 
     def _build(self) -> None:
         rows, ids = self._training.voting_rows(getattr(self, "index_", None))
+        size = guard.size_of(rows, len(self.classes_), self.n_neighbors)
+        guard.before_fit(type(self).__name__, self._way(), size)
         choice = pick_index(self.index, rows.shape[0], rows.shape[1], pick_metric(self.metric), sp.issparse(rows))
         self.index_ = choice.recipe.build(checked(rows), metric=self.metric, ids=ids)
         if choice.why:
@@ -212,6 +217,11 @@ class NeighborsClassifier(VotingClassifier):
         if not choice.recipe.exact and getattr(choice.recipe, "probes", None) == "auto":
             self._promise(rows, ids)
         self._training = self._training.kept_by(self.index_)
+
+    def _way(self) -> Formula:
+        """What the plan counts a fit as."""
+        by_cells = self.index == "landmarks" or isinstance(self.index, Landmarks)
+        return row_ways.landmarks if by_cells else row_ways.flat
 
     def _promise(self, rows: Any, ids: NDArray[np.int64] | None) -> None:
         """Tune the probes of the approximate index until its votes can be promised, or take the exact index instead."""

@@ -27,6 +27,7 @@ from kway.linear.path import alpha_path
 from kway.linear.problem import weighted_rows
 from kway.linear.solvers.svm.shared_rows import FEWEST
 from kway.neighbors.sweep import sweep
+from kway.planning import guard, linear_ways, row_ways
 from kway.select.clock import Clock
 from kway.select.measures import ACCURACY
 from kway.select.scans import FoldedRows, FoldScores, Scan, mean_square, scores_of
@@ -79,6 +80,7 @@ class LinearFamily:
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Every alpha, strong to weak, with warm starts."""
         begun = time.perf_counter()
+        guard.refuse(self.estimator, linear_ways.softmax, data.size())
         binary = data.codes.max() == 1 or self.params.get("multiclass") == "one-vs-all"
         form = LOSSES[self.loss].columns if binary else LOSSES[self.loss].joint
         alphas = self.alphas or tuple(float(f"{share * mean_square(data.X):.2g}") for share in self._shares(data))
@@ -155,6 +157,7 @@ class NeighborsFamily:
         k_max = min(MOST_NEIGHBORS, int(len(folds) - np.bincount(folds).max()))
         settings = [{"weights": vote, "n_neighbors": k + 1} for vote in self.votes for k in range(k_max)]
         if self.name not in data.kept:
+            guard.refuse("NeighborsClassifier", row_ways.flat, data.size())
             if data.pairs() > LONG_SEARCH and (hint := self._hint(data, settings, clock)) is not None:
                 scores = FoldScores(*np.full((4, len(which), len(settings)), np.nan))
                 scores.accuracy[0] = hint

@@ -26,6 +26,7 @@ from kway.data.row_blocks import rows_at
 from kway.data.suggest import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier
+from kway.planning import guard
 from kway.select.clock import Clock
 from kway.select.compare import TOO_LATE, Comparison, compare
 from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
@@ -124,6 +125,8 @@ def compare_parts(
     whole = View(features, features.fit_transform(parts.rows))
     if seen is not None:
         seen(features)
+    if wishes.families is None:
+        guard.before_comparison(guard.size_of(whole.X, len(np.unique(parts.y))), wishes.budget)
     run = lambda X, families, also=(): compare(  # noqa: E731
         X, parts.y, families, wishes.n_folds, parts.groups, parts.order, clock, wishes.seed, True, wishes.metric,
         wishes.class_weight, wishes.repeats, also,

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from kway.class_scores import class_scores
 from kway.data.gate import Rows
 from kway.log_loss import log_loss, own_probability
+from kway.planning.guard import size_of
+from kway.planning.size import Size
 from kway.select.measures import ACCURACY, Measure
 
 
@@ -28,6 +30,10 @@ class FoldedRows(NamedTuple):
         width = int(self.codes.max()) + 1
         work = self.X.nnz * width / 3e8 if hasattr(self.X, "nnz") else self.X.size * width / 3e10
         return float(work + 40 * self.X.shape[1] * width / 1e9)  # the solver keeps 40 vectors of d K numbers
+
+    def size(self) -> Size:
+        """For the plan."""
+        return size_of(self.X, int(self.codes.max()) + 1)
 
     def pairs(self) -> float:
         """Values that a search of all rows among all rows compares; those of sparse rows are ten times as slow."""

@@ -1,29 +1,21 @@
 """Vectors kept on disk by what they were computed from: (model, text) -> float32 vector, one SQLite file a model.
 
-The folder is $KWAY_CACHE, else $XDG_CACHE_HOME/kway, else ~/.cache/kway. Any process may read while another writes;
+They lie in the folder of `kway.data.cache_folder`. Any process may read while another writes;
 a file that is damaged is started anew, for everything in it can be computed again.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-
-def cache_folder() -> Path:
-    """Where kway keeps what it can compute again."""
-    own = os.environ.get("KWAY_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kway"
+from kway.data.cache_folder import cache_folder
 
 
 def text_key(text: str) -> bytes:

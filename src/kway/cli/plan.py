@@ -1,0 +1,108 @@
+"""`kway plan DATA`, `kway plan --samples 1e9 --features 512 --classes 1e9`: what a job costs, before it starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kway.cli.options import JsonOption, reads_data
+from kway.cli.output import emit_json, safe, say, show_table
+
+if TYPE_CHECKING:
+    from kway.data.reading import ReadOptions
+    from kway.planning.plan import Plan
+
+DataOption = Annotated[str | None, typer.Argument(help="Data as for fit; else name the size.")]
+CountOption = Annotated[float | None, typer.Option(metavar="N", help="Such as 50000 or 1e9.")]
+
+
+class Asked(NamedTuple):
+    """A size."""
+
+    n: float
+    d: float
+    K: float
+    density: float
+
+
+@reads_data
+def plan(
+    data: DataOption = None,
+    *,
+    reading: ReadOptions,
+    samples: CountOption = None,
+    features: CountOption = None,
+    classes: CountOption = None,
+    neighbors: Annotated[int, typer.Option("--neighbors", "-k", min=1, help="Rows that vote.")] = 5,
+    density: Annotated[float, typer.Option("--density", help="Share of numbers that are not zero.")] = 1.0,
+    dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
+    memory: Annotated[str | None, typer.Option("--memory", help="Such as 24GB; else what there is.")] = None,
+    machines: Annotated[int, typer.Option("--machines", min=1, help="That share the rows (Ray).")] = 1,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure this machine anew: seconds.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show what each way to learn from DATA, or from data of a size, costs here, and which is advised."""
+    from kway.planning.plan import plan as make
+    from kway.planning.rates import measured
+
+    sizes = (samples, features, classes)
+    rates = measured(again=calibrate)
+    if calibrate and data is None and sizes == (None, None, None):
+        _show_rates(rates.record(), json)
+        return
+    size = _asked(data, sizes, density, reading)
+    found = make(
+        size.n, size.d, size.K, n_neighbors=neighbors, density=size.density, dtype=dtype, memory=memory,
+        machines=machines, rates=rates,
+    )  # fmt: skip
+    if json:
+        emit_json(found.facts())
+    else:
+        show(found)
+
+
+def _asked(data: str | None, sizes: tuple[float | None, ...], density: float, reading: ReadOptions) -> Asked:
+    from kway.errors import InputError
+
+    if data is not None and sizes == (None, None, None):
+        return _size_of(data, reading)
+    if data is not None or None in sizes:
+        raise InputError("name DATA, or all of --samples, --features and --classes")
+    n, d, K = (float(value) for value in sizes if value is not None)
+    return Asked(n, d, K, density)
+
+
+def _size_of(data: str, reading: ReadOptions) -> Asked:
+    """Of data: read, turned into numbers as a fit would."""
+    import numpy as np
+    import scipy.sparse as sp
+
+    from kway.data.number_rows import number_rows
+    from kway.data.reading import read_rows
+    from kway.errors import InputError
+
+    found = number_rows(read_rows(data, reading))
+    if found.y is None:
+        raise InputError(f"{data} has no labels, so its classes cannot be counted; name the column with --target")
+    X = found.rows
+    density = min(X.nnz / max(1, X.shape[0] * X.shape[1]), 1 - 1e-9) if sp.issparse(X) else 1.0
+    return Asked(X.shape[0], X.shape[1], len(np.unique(found.y)), density)
+
+
+def show(found: Plan) -> None:
+    """For people, in 80 columns."""
+    from kway.planning.plan import COLUMNS
+
+    best = next((i for i, way in enumerate(found.ways) if way is found.advised), None)
+    show_table(found.title(), COLUMNS, found.rows(), best)
+    for way in found.ways:
+        say(f"  {way.name}: {safe(way.missing or way.gives_up)}")
+    say(f"\n{safe(found.advice())}")
+
+
+def _show_rates(rates: dict[str, float], json: bool) -> None:
+    if json:
+        emit_json({"rates": rates})
+    else:
+        show_table("This machine, a second", ("what", "how many"), [(k, f"{v:.3g}") for k, v in rates.items()])

@@ -1,0 +1,19 @@
+"""What a job will cost, before it starts; `kway.plan` is the function.
+
+size.py           Size: rows, features, classes; the bytes of rows and labels
+linear_ways.py    softmax, one-vs-all, sampled softmax, centroids: K x d numbers, one small formula a way
+row_ways.py       neighbours: flat, landmarks, bytes, bits: n x d numbers
+far_ways.py       a GPU, m machines
+way.py            Way: parameters, bytes, operations, seconds, what is given up
+plan.py           plan(): every way on one size, and which is advised
+rates.py          how fast this machine is, kept in the cache folder; calibrate.py measures it in seconds
+machine.py        what memory there is
+guard.py          what `fit` asks before it starts: refuse what will not fit, say how long the rest will take
+words.py          counts, bytes and seconds for people
+"""
+
+from kway.planning.plan import Plan, plan
+from kway.planning.rates import Rates
+from kway.planning.way import Way
+
+__all__ = ["Plan", "Rates", "Way", "plan"]

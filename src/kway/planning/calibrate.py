@@ -1,0 +1,154 @@
+"""The rates of this machine, each from a small run of the very code that a fit runs: some seconds in all.
+
+Every figure is the median of a few runs after one that is not counted (kernels load, pages are touched), so that
+a machine that is busy now is planned for as it is now.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from math import sqrt
+from statistics import median
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.compute.threads import cores, pmap, single_blas
+from kway.planning.rates import Rates
+from kway.planning.row_ways import looked_at
+from kway.search.flat import Flat
+from kway.search.kmeans import nearest_centres
+from kway.search.landmarks import PROBES, Landmarks
+from kway.search.stores.int8 import Int8
+
+RUNS = 3
+ROWS, FEATURES, QUERIES = 40_000, 128, 400  # of the searches: large enough that bounds pay
+
+
+def calibrate() -> Rates:
+    """Measure."""
+    rows, queries = structured_rows(ROWS, FEATURES), structured_rows(QUERIES, FEATURES, seed=1)
+    exact, cells = Flat().build(rows), Landmarks().build(rows)
+    opened = PROBES / (2 * sqrt(ROWS))  # share of the cells that an answer looks into
+    coded = Flat(store=Int8(rerank=False)).build(rows[: ROWS // 4])
+    passed = QUERIES * rows.size
+    return Rates(
+        product_one=_product(1),
+        product=_product(cores()),
+        memory=_memory(),
+        fresh=_fresh(),
+        exps=_exps(),
+        sparse=_sparse(),
+        assign=_assign(rows),
+        certify=rows.size / _seconds(lambda: Flat().build(rows), 1),
+        certified=QUERIES * looked_at(ROWS, FEATURES) / _seconds(lambda: exact.nearest(queries, 5)),
+        cells=rows.size / _seconds(lambda: Landmarks().build(rows), 1),
+        probed=passed * opened / _seconds(lambda: cells.nearest(queries, 5)),
+        bytes_scan=passed / 4 / _seconds(lambda: coded.nearest(queries, 5)),
+        disk=_disk(),
+        gpu=_gpu(),
+        cores=cores(),
+    )
+
+
+def structured_rows(n: int, d: int, seed: int = 0, n_classes: int = 100) -> NDArray[np.float32]:
+    """Rows (n, d) as real ones are: clusters in 32 hidden dimensions, some noise in all."""
+    rng = np.random.default_rng(7)
+    hidden = min(d, 32)
+    centres = rng.standard_normal((n_classes, hidden), dtype=np.float32)
+    basis = rng.standard_normal((hidden, d), dtype=np.float32) / np.float32(np.sqrt(hidden))
+    rng = np.random.default_rng((8, seed))
+    inside = centres[np.arange(n) % n_classes] + 0.7 * rng.standard_normal((n, hidden), dtype=np.float32)
+    return inside @ basis + 0.3 * rng.standard_normal((n, d), dtype=np.float32)
+
+
+def _seconds(run: Callable[[], Any], runs: int = RUNS) -> float:
+    """Of one run: the median; the first is not counted where there are several."""
+    if runs > 1:
+        run()
+    found = []
+    for _ in range(runs):
+        begun = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - begun)
+    return max(median(found), 1e-9)
+
+
+def _product(threads: int) -> float:
+    """Operations a second of blocks as a gradient has them, a block a thread."""
+    m, d, K, times = 2048, 512, 256, 6
+    X, W = np.ones((m, d), np.float32), np.ones((d, K), np.float32)
+
+    def one(_: int) -> None:
+        room = np.empty((m, K), np.float32)
+        for _ in range(times):
+            np.matmul(X, W, out=room)
+
+    with single_blas():
+        took = _seconds(lambda: pmap(one, range(threads), threads))
+    return 2.0 * m * d * K * times * threads / took
+
+
+def _memory() -> float:
+    big = np.ones((cores(), 2**23), np.float32)
+    into = np.empty_like(big)
+    return 2 * big.nbytes / _seconds(lambda: pmap(lambda i: np.copyto(into[i], big[i]), range(len(big))))
+
+
+def _fresh() -> float:
+    """Bytes a second of arrays that are new, which the system hands out page by page."""
+    return 2**26 / _seconds(lambda: np.ones(2**24, np.float32))
+
+
+def _exps() -> float:
+    big = np.full((cores(), 2**20), -1.0, np.float32)
+    into = np.empty_like(big)
+    return big.size / _seconds(lambda: pmap(lambda i: np.exp(big[i], out=into[i]), range(len(big))))
+
+
+def _sparse() -> float:
+    n, d, K = 4000, 5000, 64
+    X = sp.random(n, d, 0.005, "csr", np.float32, np.random.default_rng(0))
+    W = np.ones((d, K), np.float32)
+    return cores() * X.nnz * K / _seconds(lambda: pmap(lambda _: X @ W, range(cores())))
+
+
+def _assign(rows: NDArray[np.float32]) -> float:
+    centres = rows[:400]
+    return 2.0 * rows.size * len(centres) / _seconds(lambda: nearest_centres(rows, centres))
+
+
+def _disk() -> float:
+    block = os.urandom(2**23)
+
+    def write() -> None:
+        with tempfile.TemporaryFile() as file:
+            for _ in range(4):
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+
+    return 4 * len(block) / _seconds(write)
+
+
+def _gpu() -> float:
+    """Operations a second of a product on the first GPU; 0 without one."""
+    if find_spec("torch") is None:
+        return 0.0
+    import torch
+
+    if not torch.cuda.is_available():
+        return 0.0
+    a = torch.ones((8192, 8192), dtype=torch.bfloat16, device="cuda")
+
+    def run() -> None:
+        torch.matmul(a, a)
+        torch.cuda.synchronize()
+
+    return 2.0 * 8192**3 / _seconds(run)

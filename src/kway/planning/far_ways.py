@@ -1,0 +1,59 @@
+"""Ways beyond this machine's processor: a GPU where there is one, m machines. Arithmetic only: nothing ran there.
+
+A softmax on a GPU never writes the scores: weights, one number a class of Adagrad, a block of rows.
+On m machines rows are split, each searches its share exactly, the k best of each are merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from math import ceil
+
+from kway.planning import words
+from kway.planning.linear_ways import SAMPLED_PASSES
+from kway.planning.rates import Rates
+from kway.planning.row_ways import flat
+from kway.planning.size import LABEL, Size
+from kway.planning.way import Way
+
+GPU_SHARE = 0.5  # of the product's rate that a whole step reaches
+GPU_BLOCK = 2**30  # bytes of a block of rows and of slopes
+ROUND_TRIP = 2e-3  # seconds that a question to the machines and back takes
+
+
+def gpu_softmax(size: Size, rates: Rates) -> Way | None:
+    """Softmax over all classes on a GPU; None where there is none."""
+    if not rates.gpu:
+        return None
+    operations = 4.0 * size.n * size.d * size.scores * SAMPLED_PASSES
+    held = size.parameters * 4 + size.K * 4 + GPU_BLOCK
+    model = size.parameters * size.itemsize + LABEL * size.K
+    seconds = operations / (GPU_SHARE * rates.gpu)
+    answer = 2.0 * size.d * size.scores / (GPU_SHARE * rates.gpu)
+    return Way(
+        "softmax, GPU", "SoftmaxClassifier(device='cuda')", size.parameters, held, model, model, operations, seconds,
+        answer, "gives up the optimum, which is approached and not reached", _unless("kway.compute.gpu"),
+    )  # fmt: skip
+
+
+def on_machines(size: Size, rates: Rates, machines: int, memory: int) -> Way:
+    """Exact neighbours, the rows on so many machines like this one; bytes are those of one machine."""
+    share = replace(size, n=ceil(size.n / machines), K=min(size.K, ceil(size.n / machines)))
+    one = flat(share, rates)
+    enough = ceil(flat(size, rates).fit_bytes / memory)
+    gives_up = (
+        f"takes {words.count(enough)} machines like this one to hold it all"
+        if enough > 1
+        else "gives up nothing: one is enough"
+    )
+    return replace(
+        one, name=f"kNN {machines} machine{'s' if machines > 1 else ''}", call="index=Sharded(...) on Ray",
+        parameters=size.n * size.d, predict_seconds=one.predict_seconds + ROUND_TRIP, gives_up=gives_up,
+        operations=2.0 * size.values, missing=_unless("kway.compute.cluster"),
+    )  # fmt: skip
+
+
+def _unless(module: str) -> str:
+    """Why a way is missing; empty where the module that does it is there."""
+    return "" if find_spec(module) else "not yet in this version"

@@ -1,0 +1,154 @@
+"""Ways with a row of weights a class: K x d numbers, learned in passes over the rows.
+
+P = R (d + 1) parameters, s bytes a number, w threads, D = d + 1, R scores a row (K, or 1 for two classes)
+
+    a pass       4 n d R operations (scores, then their slopes times the rows) and n R exponentials
+    pairs        2 m P numbers, m = 20 (10 where P is past a million): what L-BFGS remembers
+    factors      D^2 for all classes, and D^2 for each where that stays within a GiB: their curvatures are n R numbers
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kway.planning.rates import Rates
+from kway.planning.size import LABEL, Size
+from kway.planning.way import Way
+
+PASSES = 40  # over all rows until tol = 1e-3, line searches and the start on a sample included: 15 to 80
+SAMPLED_PASSES = 3  # epochs of sampled softmax
+NEGATIVES = 1024  # classes that a row of sampled softmax is held against
+MOST_FEATURES, MOST_SPARSE_FEATURES = 4000, 1000  # of a factor that is a matrix (solvers/preconditioners/moments.py)
+MOST_FACTORS = 2**30  # bytes of those of each class
+LONG = 2**20  # parameters from which L-BFGS remembers half as many pairs
+DUE = 20  # gradients that the factors of each class may cost: they are made after as many iterations
+ROOM = 3 * 2**20  # bytes of small things
+VECTORS = 8  # theta, its gradient, the step before, the direction, ...: what is held at once beside the pairs
+A_WORKER = 3  # weights, gradient and product of one thread
+
+
+def softmax(size: Size, rates: Rates) -> Way:
+    """All classes in one problem, by preconditioned L-BFGS."""
+    operations, seconds = _descent(size, rates, PASSES)
+    return _class_rows(
+        size, rates, "softmax", "SoftmaxClassifier()", lbfgs_bytes(size, rates.cores), operations, seconds,
+        "gives up nothing",
+    )  # fmt: skip
+
+
+def one_vs_all(size: Size, rates: Rates) -> Way:
+    """Each class against the rest: the same passes, no class knows of the others."""
+    operations, seconds = _descent(size, rates, PASSES)
+    return _class_rows(
+        size, rates, "one-vs-all", "LogisticClassifier(), SVMClassifier(multiclass='one-vs-all')",
+        lbfgs_bytes(size, rates.cores), operations, seconds, "gives up scores made to be compared",
+    )  # fmt: skip
+
+
+def stochastic(size: Size, rates: Rates) -> Way:
+    """Softmax by SGD: no pairs and no factors, the weights and a running gradient."""
+    operations, seconds = _descent(size, rates, PASSES)
+    held = size.data_bytes + 4 * size.parameters * size.itemsize
+    return _class_rows(
+        size, rates, "softmax by SGD", "SoftmaxClassifier(solver='sgd', batch_size=256)", held, operations, seconds,
+        "gives up the optimum, which is approached and not reached",
+    )  # fmt: skip
+
+
+def sampled_softmax(size: Size, rates: Rates) -> Way:
+    """Each row against its class and a sample of the others; weights, one number a class of row-wise Adagrad."""
+    seen = min(size.K, NEGATIVES)
+    operations = 4.0 * size.values * seen * SAMPLED_PASSES
+    held = size.data_bytes + size.parameters * size.itemsize + size.K * 4
+    way = _class_rows(
+        size, rates, "sampled softmax", "SoftmaxClassifier()", held, operations, operations / rates.product * 2,
+        "gives up the exact sum over classes, which is estimated",
+    )  # fmt: skip
+    return _without(way, "not yet in this version")
+
+
+def centroids(size: Size, rates: Rates) -> Way:
+    """The mean of each class: one pass, sums in float64, for which the rows are copied."""
+    table, copied = size.K * size.d, 8 * size.values
+    held = size.data_bytes + max(copied + 16 * table, 48 * table) + 3 * LABEL * size.n
+    seconds = (size.values * 200 + table * 2500) / rates.memory  # measured: one thread, through pages that are new
+    return _class_rows(
+        size, rates, "centroids", "CentroidClassifier()", held, 2.0 * size.values, seconds,
+        "gives up the shape of classes: each is one round cloud",
+    )  # fmt: skip
+
+
+def lbfgs_bytes(size: Size, threads: int) -> int:
+    """Memory of a fit by L-BFGS, rows included."""
+    n, d, R, P, s = size.n, size.d, size.scores, size.parameters, size.itemsize
+    pairs = 2 * (20 if P <= LONG else 10) * P
+    block = max(64, min(2048, 2**20 // d, 2**21 // R)) * R
+    turned = size.rows_bytes if size.sparse else 0  # CSR rows are also kept by column
+    sample = _sampled(size) * d * size.density
+    numbers = pairs + (VECTORS + A_WORKER * threads) * P + threads * block + sample
+    return int(size.data_bytes + turned + numbers * s + _factor_bytes(size, threads) + LABEL * n + ROOM)
+
+
+def _factor_bytes(size: Size, threads: int) -> float:
+    """The preconditioners: shared by all classes, and one a class with the curvatures (R, n) that it comes from."""
+    R, D, s = size.scores, size.d + 1, size.itemsize
+    if _wide(size):
+        return 4.0 * R * D * s + R * size.n * s  # diagonals
+    matrix = D * D * (8 if size.d <= 128 else s)
+    shared = (threads + 3) * matrix
+    if R * matrix > MOST_FACTORS:
+        return shared
+    if _due(size):  # two sets, while the second is made
+        return shared + 2 * R * matrix + R * size.n * s
+    return shared + (R * (matrix + _sampled(size) * s) if _sampled(size) else 0)
+
+
+def _wide(size: Size) -> bool:
+    """Whether a factor is a diagonal alone."""
+    return size.d > (MOST_SPARSE_FEATURES if size.sparse else MOST_FEATURES)
+
+
+def _drawn(size: Size) -> int:
+    """Rows for a factor of one class."""
+    return min(size.n, 5 * size.d if size.d > 128 else size.n)
+
+
+def _due(size: Size) -> bool:
+    """Whether factors of each class, made after as many iterations as they cost, come before a descent ends."""
+    D = size.d + 1
+    return D * (_drawn(size) + D) / (4 * size.n) <= DUE
+
+
+def _sampled(size: Size) -> int:
+    """Rows of the sample that the descent starts on."""
+    drawn = 8 * size.d + 1000
+    return drawn if size.n > 2 * drawn else 0
+
+
+def _descent(size: Size, rates: Rates, passes: int) -> tuple[float, float]:
+    """Operations and seconds of so many passes and of the factors."""
+    R, D = size.scores, size.d + 1
+    through = 4.0 * size.values * R
+    products = through / (2 * rates.sparse if size.sparse else rates.product)
+    a_pass = max(products, size.rows_bytes / rates.memory) + size.n * R / rates.exps
+    pairs = 4.0 * 20 * size.parameters * size.itemsize / rates.memory
+    factors = 0.0
+    if not _wide(size):
+        each = 2.0 * D * D * (_drawn(size) + D)
+        within = R * D * D * size.itemsize <= MOST_FACTORS and _due(size)
+        factors = min(size.n, 8 * size.d + 1000) * D * D + (each * R if within else 0)
+    return passes * through + factors, passes * (a_pass + pairs) + factors / rates.product
+
+
+def _class_rows(
+    size: Size, rates: Rates, name: str, call: str, held: float, operations: float, seconds: float, gives_up: str
+) -> Way:
+    """A way whose model is K rows of d numbers: an answer is their product with a row."""
+    model = size.parameters * size.itemsize + LABEL * size.K
+    answer = max(2.0 * size.d * size.density * size.scores / rates.product, size.scores / rates.exps)
+    whole = seconds + (held - size.rows_bytes) / rates.fresh
+    return Way(name, call, size.parameters, int(held), model, model, operations, whole, answer, gives_up)
+
+
+def _without(way: Way, why: str) -> Way:
+    return replace(way, missing=why)

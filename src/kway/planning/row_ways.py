@@ -1,0 +1,117 @@
+"""Ways that keep the rows themselves: n x d numbers, nothing learned but where to look.
+
+flat         rows as they are, codes of about 30 bytes each that prove most of them too far
+landmarks    2 sqrt(n) cells; an answer measures the landmarks, then the rows of 24 cells
+bytes        one byte a number, 4 for a scale
+bits         one bit a number, 2 for a factor
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import sqrt
+from typing import NamedTuple
+
+from kway import search
+from kway.planning.rates import Rates
+from kway.planning.size import LABEL, Size
+from kway.planning.way import Way
+
+PROBES = 24  # cells of an answer until they are tuned (search/landmarks.py)
+SHORT = 48  # numbers of a row's projection, at most
+ALL_CELLS = 3  # times quicker a row, where a search looks into every cell: most rows are ruled out
+PROMISED = 4000  # rows that a promise is made from (neighbors/promise.py)
+CODES = 46  # bytes of a row's coarse codes, its cell and its place
+SKETCHING = 240  # bytes of a row while it is sketched
+ROOM = 10 * 2**20  # of samples
+BIT_ROWS = 1.3e9  # rows a second and core that a filter of 128 bits passes
+STREAMED = 2**28  # bytes of a block, where rows come as a stream and are never all in memory
+
+
+def flat(size: Size, rates: Rates) -> Way:
+    """Exact neighbours."""
+    if size.sparse:
+        kept, seconds, answer = Kept(size.rows_bytes, 0, 0), 0.0, size.values / rates.sparse
+    else:
+        fine = 4 * (32 + size.d / 4) if size.d >= 100 else 0.0  # bytes of the longer sketch that a few rows are held to
+        kept = Kept(size.rows_bytes, size.n * (CODES + fine), size.n * (SKETCHING + fine) + ROOM)
+        seconds, answer = size.n * size.d / rates.certify, looked_at(size.n, size.d) / rates.certified
+    why = "gives up nothing: the neighbours are exact"
+    return _way("kNN flat", "NeighborsClassifier()", size, rates, kept, seconds, answer, why)
+
+
+def looked_at(n: int, d: int) -> float:
+    """Rows that a certified search is worth: all pass the scan, and the first cells and the last few cost as many."""
+    return n + 33_000 + 120.0 * d
+
+
+def landmarks(size: Size, rates: Rates) -> Way:
+    """Neighbours in the nearest cells, with a promise from training rows, which search all cells once; rows by cell."""
+    cells, short, values = 2 * sqrt(size.n), min(size.d, SHORT), size.n * size.d
+    index = size.n * (short * 4 + 16) + cells * size.d * 4
+    promising = size.n * 450 + 4 * ROOM
+    answer = 2.0 * cells * short / rates.assign + PROBES * size.n / cells * size.d / rates.probed
+    seconds = values / rates.cells + min(PROMISED, size.n / 10) * values / (ALL_CELLS * rates.probed)
+    why = "gives up 2 votes in 1,000, which may differ from exact search"
+    kept = Kept(size.rows_bytes, index, size.rows_bytes + promising)
+    way = _way("kNN landmarks", "NeighborsClassifier(index='landmarks')", size, rates, kept, seconds, answer, why)
+    return replace(way, missing="landmarks need dense rows") if size.sparse else way
+
+
+def as_bytes(size: Size, rates: Rates) -> Way:
+    """Rows as one byte a number, all scanned."""
+    rows = size.n * (size.d + 4)
+    seconds, answer = size.values * 150 / rates.memory, size.n * size.d / rates.bytes_scan
+    why = "gives up digits: distances are those of rows rounded to bytes"
+    way = _way(
+        "kNN bytes",
+        "kway.search.Flat(store=Int8(rerank=False))",
+        size,
+        rates,
+        Kept(rows, 0, rows + min(4 * ROOM, 2 * size.rows_bytes)),
+        seconds,
+        answer,
+        why,
+    )
+    return replace(way, missing="codes need dense rows") if size.sparse else way
+
+
+def bits(size: Size, rates: Rates) -> Way:
+    """Rows as one bit a number after a rotation; a filter of 128 bits passes over all. Rows come as a stream."""
+    wide = 2 ** max(6, (size.d - 1).bit_length())  # padded for the rotation
+    rows = size.n * (wide // 8 + 2)
+    seconds = 2.0 * size.n * wide * wide.bit_length() / (rates.product_one * rates.cores)
+    why = "gives up about 1 answer in 100, more where neighbours are far"
+    way = _way(
+        "kNN bits",
+        "kway.search.Flat(store=Bits(1))",
+        size,
+        rates,
+        Kept(rows, 0, 0),
+        seconds,
+        size.n / (BIT_ROWS * rates.cores),
+        why,
+    )
+    way = replace(way, fit_bytes=way.model_bytes + STREAMED)
+    if size.sparse:
+        return replace(way, missing="codes need dense rows")
+    return way if "Bits" in search.__all__ else replace(way, missing="not yet in this version")
+
+
+class Kept(NamedTuple):
+    """Bytes of the rows as they are kept, of what finds them, and of what building takes beside."""
+
+    rows: float
+    lookup: float
+    build: float
+
+
+def _way(
+    name: str, call: str, size: Size, rates: Rates, kept: Kept, seconds: float, answer: float, gives_up: str
+) -> Way:
+    """A way that keeps rows."""
+    labels, own = LABEL * (size.n + 2 * size.K), size.n * size.d
+    held = size.data_bytes + kept.lookup + kept.build + LABEL * 2 * size.K
+    model, disk = int(kept.rows + kept.lookup + labels), int(kept.rows + labels)
+    whole = seconds + (held - size.rows_bytes) / rates.fresh
+    return Way(name, call, own, int(held), model, disk, 2.0 * size.values, whole, answer, gives_up)
