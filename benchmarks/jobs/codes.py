@@ -85,9 +85,8 @@ def measure(n: int, rounds: int) -> dict[str, Any]:
     truth = rng.integers(0, n, 4 * TOGETHER)
     asked = queries(truth, rng)
     index.search(asked[:2], 1)  # compiles
-    one, each, found = [], [], []
-    for query in asked[:ALONE]:
-        one.append(_seconds(lambda query=query: index.search(query[None], 1)))
+    each, found = [], []
+    one = [_seconds(lambda query=query: index.search(query[None], 1)) for query in asked[:ALONE]]
     for i in range(max(rounds, 4)):
         part = slice(TOGETHER * (i % 4), TOGETHER * (i % 4 + 1))
         start = time.perf_counter()

@@ -53,8 +53,9 @@ class BitQueries(NamedTuple):
 
     def take(self, which: NDArray[np.int64]) -> BitQueries:
         """Some of the queries."""
-        words, turned, totals, norms, base = (array[which] for array in self)
-        return BitQueries(words, turned, totals, norms, base)
+        return BitQueries(
+            self.words[which], self.turned[which], self.totals[which], self.norms[which], self.base[which]
+        )
 
 
 class _Filter(NamedTuple):
@@ -126,7 +127,8 @@ class BitScan:
         return measured
 
     def _offer(
-        self, exact: NDArray[np.float64], asked: BitQueries, heaps: Heaps, which: _Filter, first: int, n_jobs: int | None
+        self, exact: NDArray[np.float64], asked: BitQueries, heaps: Heaps, which: _Filter, first: int,
+        n_jobs: int | None,
     ) -> int:  # fmt: skip
         """Rows that the filter lets pass, on all threads; none beyond the k-th so far."""
         bounds = heaps.distances[:, 0].copy()

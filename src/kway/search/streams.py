@@ -10,7 +10,7 @@ The centre is that of the first block. Parts hold the arrays of stores/bits.py a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,10 +30,10 @@ _BY_ROW = {"head": 1, "rest": 0, "factor": 0, "half": 0}  # arrays of the codes,
 
 
 class Blocks(NamedTuple):
-    """Blocks (m, d) one after another, and how many there are, 0 where nobody knows."""
+    """Blocks (m, d) one after another, and how many they are, 0 where nobody knows."""
 
     each: Iterator[NDArray]
-    count: int
+    number: int
 
 
 def blocks_of(source: Any) -> Blocks:
@@ -50,7 +50,7 @@ def blocks_of(source: Any) -> Blocks:
         return Blocks(_cut(source), len(_starts(source)))
     if not isinstance(source, Iterable):
         raise InputError(f"blocks must be an array, a folder or an iterable of arrays, got {type(source).__name__}")
-    return Blocks(iter(source), len(source) if hasattr(source, "__len__") else 0)
+    return Blocks(iter(source), len(source) if isinstance(source, Sized) else 0)
 
 
 def code_blocks(source: Any, store: Bits, metric: Metric, folder: str | Path | None = None) -> BitRows:
@@ -60,7 +60,7 @@ def code_blocks(source: Any, store: Bits, metric: Metric, folder: str | Path | N
     if home is not None:
         home.mkdir(parents=True, exist_ok=True)
         frame = _read_frame(home, store, metric)
-    for i, block in enumerate(track(blocks.each, "coding rows", blocks.count)):
+    for i, block in enumerate(track(blocks.each, "coding rows", blocks.number)):
         file = None if home is None else home / f"part-{i:07d}.npz"
         n += len(block)
         if frame is not None and file is not None and file.is_file():
@@ -155,7 +155,7 @@ def _read_frame(folder: Path, store: Bits, metric: Metric) -> BitFrame | None:
 
 def _write(file: Path, arrays: Mapping[str, NDArray]) -> None:
     with replacing(file) as draft, draft.open("wb") as out:
-        np.savez(out, **dict(arrays))
+        np.savez(out, **arrays)  # type: ignore[arg-type]  # numpy declares its own flag among the arrays
 
 
 def _joined(frame: BitFrame, parts: list[_Held | _Filed], n: int) -> BitRows:

@@ -110,6 +110,7 @@ def encode_rows(z, bits, usual, first, head, rest, factor, half, widest):
     wide, (planes, _) = z.shape[1], head.shape
     words, most = wide // 64, (1 << bits) - 1
     levels = np.empty(wide, np.uint8)
+    eights = levels.view(np.uint64)
     for i in range(len(z)):
         square = np.float32(0)
         for j in range(wide):
@@ -122,11 +123,12 @@ def encode_rows(z, bits, usual, first, head, rest, factor, half, widest):
             lost = max(np.float32(0), length - square / (f * f))  # ||y||^2 (1 - a^2), a the cosine of z and y
             widest[0] = max(widest[0], np.sqrt(lost / max(1, wide - 1)))
         for b in range(bits):
-            shift = np.uint8(bits - 1 - b)
+            shift = np.uint64(bits - 1 - b)
             for w in range(words):
                 word = np.uint64(0)
-                for j in range(64):
-                    word |= np.uint64((levels[64 * w + j] >> shift) & 1) << np.uint64(j)
+                for j in range(8):  # one bit of each of eight bytes, gathered in the top byte by a product
+                    ones = (eights[8 * w + j] >> shift) & np.uint64(0x0101010101010101)
+                    word |= ((ones * np.uint64(0x0102040810204080)) >> np.uint64(56)) << np.uint64(8 * j)
                 if b == 0 and w < planes:
                     head[w, first + i] = word
                 else:
