@@ -5,10 +5,11 @@ Every public name is imported on first use, so `import kway` costs a few millise
 cli          one file a verb                     confidence   temperature, sets with coverage, "unknown"
 report       figures and the page                neighbors    metric x index x vote
 select       compare, tune, the main job         linear       loss x penalty x solver
-featured.py  a classifier with its features      base         score rows, keep k, vote: the one Classifier
+fitted.py    kway.fit, the job from Python       base         score rows, keep k, vote: the one Classifier
+featured.py  a classifier with its features      planning     what a job will cost (kway.plan)
 search       the k best rows of each query       store        model files
 data         sources, features, datasets.py      compute      threads and kernels
-progress.py  log_loss.py  errors.py
+progress.py  log_loss.py  class_scores.py  tables.py (for people)  errors.py
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 Exit codes: 0 done, 1 failed (one line on stderr says why), 2 bad usage. With --json a verb prints exactly one JSON
 object on stdout. Nothing heavy is imported until a verb runs, so that `--help` answers at once.
 
-verbs        fit (and compare)  predict  evaluate  neighbors  info  data  bench
-what they share   options (of reading)  models (by name)  model_rows (DATA for a model)  output  summary  progress
+verbs       fit (and compare)  predict  evaluate  explain  neighbors  info  plan  data  bench
+options     options (of reading)  choosing (how the choice is made)  models (by name)  usage (what is wrong with them)
+rows        model_rows (DATA for a model)  columns_said (how each column was read)
+output      places (tested before the work)  output  summary  progress  plain (for streams without every letter)
 """
 
 from __future__ import annotations

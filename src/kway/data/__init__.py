@@ -1,9 +1,10 @@
 """Data on its way in.
 
 gate, labels, messages, row_blocks   checked rows and labels: what every estimator passes first
-reading                              DATA of the command line -> LabelledRows: the one reader, with its options
+reading                              DATA of the command line -> LabelledRows (labelled_rows): the one reader
+given_rows                           the same for rows that are in memory already
 number_rows                          the same as a matrix of numbers, for models without features of their own
 sources/                             files to tables            features/   tables to rows of numbers
 datasets/                            sets by name               atomic      files that are complete or absent
-suggest                              "did you mean ...?"
+suggest                              "did you mean ...?"        cache_folder  what can be computed again
 """

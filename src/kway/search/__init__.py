@@ -1,6 +1,7 @@
 """Search: the k best rows of each query.
 
-what an index is    index.py (Index, the order of answers)  live.py (Recipe, LiveIndex)  ids.py  ties.py  rows.py
+what an index is    index.py (Index, the order of answers)  live.py (Recipe, LiveIndex)  ids.py  ties.py
+rows                rows.py (dense or CSR)  powers.py (times powers of two)  units.py (in which nothing overflows)
 what near means     distances.py (what the engine computes, and in which space)  metrics.py (units, similarity)
 recipes             flat.py  landmarks.py  kdtree.py  lsh.py; auto.py picks one
 scanning            blocks.py (all rows; `top_products`)  bit_scan.py (codes)  heaps.py (the k best)  proof.py (trees)
