@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import kway
-from kway.progress import News, bar, stage, step, track, watched
+from kway.progress import News, bar, stage, step, track, watched, within
 
 
 class Terminal(io.StringIO):
@@ -66,10 +66,10 @@ def test_steps_are_parts_of_the_stage_that_runs():
     assert told == [
         News("outer", 2, 4, lines),
         News("outer, fit 2 of 4", 2.25, 4, lines),
-        News("inner"),
-        News("inner, alone", 1.0, 1.0),
+        News("inner", 0.0),
+        News("inner, alone", 0.0, 1.0),
         News("outer, fit 4 of 4", 2.75, 4, lines),
-        News("cut"),
+        News("cut", 0.0),
         News("nothing runs", 0.0, 1.0),
     ]
 
@@ -99,3 +99,33 @@ def test_a_comparison_tells_its_steps_and_its_scores():
     names = {cells[0] for cells in told[-1].lines}
     assert names == {"centroid", "softmax"}
     assert all(cells[2] in ("1 fold", "5 folds") for cells in told[-1].lines)
+
+
+def test_a_part_of_the_whole_goes_on_from_the_last():
+    told = []
+    with watched(told.append):
+        with within(0.0, 0.5), stage("first", 1, 2):
+            step(1, 2, "half of it")
+        with within(0.5, 1.0), stage("second"):
+            pass
+    assert [(news.what, news.done, news.of) for news in told] == [
+        ("first", 0.25, 1.0),
+        ("first, half of it", 0.375, 1.0),
+        ("second", 0.5, 1.0),
+    ]
+
+
+def test_the_whole_job_shows_every_stage_and_never_goes_back():
+    from sklearn.datasets import load_iris
+
+    import kway
+
+    told = []
+    with watched(told.append):
+        kway.fit(*load_iris(return_X_y=True), models=["centroid", "softmax"], also=())
+    seen = " ".join(news.what for news in told)
+    for what in ("centroid: fold 1", "all training rows", "calibrating", "testing", "looking for reasons"):
+        assert what in seen
+    shares = [news.done / news.of for news in told]
+    assert shares == sorted(shares)
+    assert shares[-1] < 1
