@@ -33,7 +33,8 @@ def flat(size: Size, rates: Rates) -> Way:
     if size.sparse:
         kept, seconds, answer = Kept(size.rows_bytes, 0, 0), 0.0, size.values / rates.sparse
     else:
-        fine = 4 * (32 + size.d / 4) if size.d >= 100 else 0.0  # bytes of the longer sketch that a few rows are held to
+        long = size.d >= 100 or (size.d > SHORT and size.n >= 100_000)
+        fine = 4 * (32 + size.d / 4) if long else 0.0  # bytes of the longer sketch that a few rows are held to
         kept = Kept(size.rows_bytes, size.n * (CODES + fine), size.n * (SKETCHING + fine) + ROOM)
         seconds, answer = size.n * size.d / rates.certify, looked_at(size.n, size.d) / rates.certified
     why = "gives up nothing: the neighbours are exact"
@@ -61,7 +62,7 @@ def landmarks(size: Size, rates: Rates) -> Way:
 def as_bytes(size: Size, rates: Rates) -> Way:
     """Rows as one byte a number, all scanned."""
     rows = size.n * (size.d + 4)
-    seconds, answer = size.values * 150 / rates.memory, size.n * size.d / rates.bytes_scan
+    seconds, answer = size.values * 200 / rates.memory, size.n * size.d / rates.bytes_scan
     why = "gives up digits: distances are those of rows rounded to bytes"
     way = _way(
         "kNN bytes",
