@@ -38,6 +38,15 @@ def test_the_choice_is_made_by_the_measure_and_said(answer, cli, rare):
     assert "chosen by macro-f1" in out
 
 
+@pytest.mark.parametrize("extra", [(), ("--metric", "macro-f1")])
+def test_80_columns_are_enough(cli, rare, monkeypatch, extra):
+    monkeypatch.setenv("COLUMNS", "80")
+    out = cli("compare", rare, "-t", "kind", "--model", "softmax,neighbors-manhattan,centroid", *extra)[1]
+    assert "…" not in out
+    assert all(name in out for name in ("softmax", "neighbors-manhattan", "centroid"))
+    assert all(len(line) <= 80 for line in out.splitlines()[2:8])
+
+
 def test_log_loss_leaves_out_what_states_no_probabilities(answer, rare):
     found = answer("compare", rare, "-t", "kind", "--model", "softmax,svm", "--metric", "log-loss", "--repeats", 2)
     assert [m["model"] for m in found["models"]] == ["softmax"]

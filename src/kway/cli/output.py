@@ -46,6 +46,13 @@ def say(text: str = "") -> None:
     Console(highlight=False, soft_wrap=True).print(text)
 
 
+def width() -> int:
+    """Letters of a line: the terminal's, 80 in a pipe."""
+    from rich.console import Console
+
+    return int(Console().width)
+
+
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], best: int | None = None) -> None:
     """A table: the first column is text, the others are numbers; row `best` stands out."""
     from rich import box

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kway.cli.output import number, safe, say, show_table
+from kway.cli.output import number, safe, say, show_table, width
+
+WIDE = 110  # letters of a line that holds every column of the leaderboard
 
 
 def show_fit(result: dict[str, Any]) -> None:
@@ -43,9 +45,12 @@ def show_comparison(result: dict[str, Any]) -> None:
     )
     measure, others = result["metric"], result["references"]
     own = () if measure == "accuracy" else (measure,)
-    columns = ("model", *own, "accuracy", "log loss", "folds", "setting", "fit s", "µs a row", "size")
+    columns: tuple[str, ...] = ("model", *own, "accuracy", "log loss", "folds", "setting", "fit s", "µs a row", "size")
     lines = [_leaderboard_line(m, bool(own)) for m in models]
     lines += [_leaderboard_line({**m, "model": f"({m['model']})"}, bool(own)) for m in others]
+    if width() < WIDE:  # costs go first, then, beside another measure, the log loss
+        shown = [j for j, name in enumerate(columns[:-3]) if not own or name != "log loss"]
+        columns, lines = tuple(columns[j] for j in shown), [tuple(line[j] for j in shown) for line in lines]
     how = "by cross-validation on train rows" + (f", chosen by {measure}" if own else "")
     show_table(f"Models, {how}", columns, lines, 0)
     if others:

@@ -44,6 +44,7 @@ FOLDS = 5  # of the calibration, as a rule
 CROSS_FITTED = 1.0  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
 MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
 PAGE = 4.0  # seconds that test and page take at least
+NAMELESS = 100  # columns of a matrix up to which x0, x1, ... are worth listing
 STRAW_WIDTH = 3000  # features up to which the straw man, a dense solve, is worth fitting
 
 
@@ -225,7 +226,12 @@ def _curve(line: Line, X: Any, chosen: Compared, parts: Parts, wishes: Wishes, c
 
 
 def _reasons(model: FeaturedClassifier, X: Any, parts: Parts, clock: Clock) -> Reasons | None:
-    """What speaks for each class; of models without weights, by the test rows, while there is time."""
+    """What tells each class; of models without weights, by the test rows, while there is time.
+
+    Pixels and the like have no names that tell anybody anything.
+    """
+    if not model.features_.is_table_ and X.shape[1] > NAMELESS:
+        return None
     try:
         if hasattr(model.estimator_, "coef_"):
             names = np.asarray(model.features_.get_feature_names_out())

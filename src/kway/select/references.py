@@ -89,7 +89,7 @@ def reference_of(what: Any) -> Reference:
     made = what() if isinstance(what, type) else what
     if not hasattr(made, "fit") or not hasattr(made, "predict"):
         raise InputError(f"also takes classifiers with fit and predict, got {type(made).__name__}")
-    return Reference(type(made).__name__, made)
+    return Reference(type(made).__name__.removesuffix("Classifier"), made)
 
 
 def _imported(name: str) -> Any:
@@ -106,7 +106,7 @@ def _imported(name: str) -> Any:
 def _trees(seed: int) -> Reference:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    return Reference("HistGradientBoostingClassifier", HistGradientBoostingClassifier(random_state=seed))
+    return reference_of(HistGradientBoostingClassifier(random_state=seed))
 
 
 def _time_of(data: FoldedRows, reference: Reference, clock: Clock, unasked: bool) -> Clock | None:
