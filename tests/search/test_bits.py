@@ -1,5 +1,7 @@
 """Rows as bits: estimates against their error bars, neighbours against brute force, before and after a save."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -178,3 +180,29 @@ def test_classifiers_search_bits_before_and_after_a_save(store, tmp_path):
     assert (answers == data.y_test[:300]).mean() > 0.85
     model.save(tmp_path / "m.kway")
     np.testing.assert_array_equal(kway.load(tmp_path / "m.kway").predict(data.x_test[:300]), answers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("name", ["fashion_mnist", "clinc150_minilm", "banking77_minilm", "glove100_25k"])
+def test_real_data_before_and_after_a_save(name, metric):
+    if not os.path.isdir(os.environ.get("KWAY_DATA", "")):
+        pytest.skip("set KWAY_DATA")
+    rows, queries = _real(name)
+    true = Flat().build(rows, metric).nearest(queries, 10)
+    for bits in (1, 4):
+        index = Flat(store=Bits(bits)).build(rows, metric)
+        found = index.nearest(queries, 10)
+        assert recall(found, true) >= 0.99
+        np.testing.assert_array_equal(restore(*index.parts()).nearest(queries, 10).ids, found.ids)
+    alone = Flat(store=Bits(4, rerank=False)).build(rows, metric)
+    assert recall(alone.nearest(queries, 10), true) > 0.75
+    assert alone.nbytes < rows.nbytes / 5
+
+
+def _real(name):
+    with np.load(os.path.join(os.environ["KWAY_DATA"], f"{name}.npz")) as held:
+        arrays = sorted((held[key] for key in held.files if held[key].ndim >= 2), key=len)
+    rows = arrays[-1].reshape(len(arrays[-1]), -1).astype(np.float32)
+    queries = arrays[0].reshape(len(arrays[0]), -1).astype(np.float32) if len(arrays) > 1 else rows[-500:]
+    return (rows if len(arrays) > 1 else rows[:-500]), queries[:300]

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import kway
 from kway.errors import ModelFileError
-from kway.search import LSH, Flat, Int8, KDTree, Landmarks
+from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks
 from kway.store import container
 from kway.store.schema import Array, Held, Schema, check_arrays
 from kway.store.schemas import SCHEMAS
@@ -64,6 +64,9 @@ ARRAYS = {  # what, how the model is made, array, change, what the error names
     "codes as bytes": (near, "codes", lambda a: a.astype(np.int8), "dtype int8"),
     "rows of other columns": (near, "index.rows", lambda a: a[:, :5], "axis 1 of array 'index.rows'.*d = 5"),
     "one row of all": (lambda: near(Flat(store=Int8())), "index.rows", lambda a: a[:1], "m = 1, but elsewhere"),
+    "bits of fewer columns": (lambda: near(Flat(store=Bits(2))), "index.codes.signs", lambda a: a[:, :5], "for 5 "),
+    "bits without words": (lambda: near(Flat(store=Bits(2))), "index.codes.rest", lambda a: a[:, :0], "and 0 words"),
+    "bits without lengths": (lambda: near(Flat(store=Bits(2))), "index.codes.half", lambda a: a[:0], "has codes of"),
     "half floats": (near, "index.rows", lambda a: a.astype(np.float16), "dtype float16"),
     "cells beyond the landmarks": (lambda: near(Landmarks(5, 2)), "index.cells", put(2**28), "'index.cells'.*0 to 4"),
     "a shorter sketch": (lambda: near(Landmarks(5, 2)), "index.landmarks", lambda a: a[:, :3], "axis 1 is 6"),

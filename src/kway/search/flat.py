@@ -51,7 +51,7 @@ class Flat(Recipe):
 
     @property
     def exact(self) -> bool:
-        """Whether answers are those of brute force over the rows given: codes alone, and bits, may lose a neighbour."""
+        """Whether answers are those of brute force over the rows as they are kept: bits may lose a neighbour."""
         return self.store is None or self.store.exact
 
     def check(self, metric: Metric, sparse: bool = False) -> None:

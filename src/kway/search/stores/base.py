@@ -72,8 +72,8 @@ class Store(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether answers are those of the full rows."""
-        return self.rerank
+        """Whether answers are those of brute force over the rows as they are kept."""
+        return True
 
     @abstractmethod
     def encode(self, rows: NDArray, distance: Distance) -> Codes:

@@ -216,8 +216,8 @@ class BitRows(Codes):
     def take(self, positions: NDArray[np.int64]) -> BitRows:
         """The codes at positions."""
         half = self.half[positions] if len(self.half) else self.half
-        parts = (self.head[:, positions], self.rest[positions], self.factor[positions], half)
-        return BitRows(self.frame, *map(frozen, parts), self.widest)
+        head, rest, factor = self.head[:, positions], self.rest[positions], self.factor[positions]
+        return BitRows(self.frame, frozen(head), frozen(rest), frozen(factor), frozen(half), self.widest)
 
     def arrays(self) -> dict[str, NDArray]:
         """Arrays of a model file."""

@@ -125,9 +125,10 @@ def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: bool) -> dic
     kind, store = KINDS.get(facts["recipe"]["index"], Kind()), facts["recipe"].get("store")
     own = {"ids": Array(("int64",), ("m",), (below("n"), distinct), optional=True)} if ids else {}
     codes_only = store is not None and not store["rerank"]
-    if store is not None:  # landmarks of 0.1 kept full rows alone: codes that are missing are made again
-        coded = _BITTED if store.get("name") == "bits" else _CODED
-        own |= {name: replace(array, optional=not codes_only) for name, array in coded.items()}
+    if store is not None and store.get("name") == "bits":
+        own |= _BITTED
+    elif store is not None:  # landmarks of 0.1 kept full rows alone: codes that are missing are made again
+        own |= {name: replace(array, optional=not codes_only) for name, array in _CODED.items()}
     if not codes_only:
         own |= row_arrays("m", present, kind.sparse)
     return own | dict(kind.arrays(facts))
