@@ -1,4 +1,4 @@
-"""Bare environments: installed read-only without a home, and forks while other threads predict."""
+"""Bare environments: installed read-only, without a home."""
 
 import os
 import shutil
@@ -75,46 +75,3 @@ def test_a_folder_that_others_could_write_to_is_not_used(installed, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "cache=False" in done.stdout
     assert not list(folder.iterdir())
-
-
-FORKS = """
-import os, sys, threading, time
-import numpy as np, kway
-rng = np.random.default_rng(0)
-X, y = rng.normal(size=(3000, 20)), rng.integers(0, 3, 3000)
-models = [kway.NeighborsClassifier(5).fit(X, y), kway.SoftmaxClassifier(max_iter=5).fit(X, y)]
-right = [model.predict(X[:300]) for model in models]
-stop = threading.Event()
-def work():
-    while not stop.is_set():
-        for model in models:
-            model.predict(X[:300])
-threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
-[thread.start() for thread in threads]
-late = 0
-for _ in range({forks}):
-    child = os.fork()
-    if not child:
-        same = all((model.predict(X[:300]) == answer).all() for model, answer in zip(models, right))
-        os._exit(0 if same else 7)
-    for _ in range(600):
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            break
-        time.sleep(0.05)
-    else:
-        os.kill(child, 9); os.waitpid(child, 0); late += 1; status = 0
-    assert os.waitstatus_to_exitcode(status) == 0, status
-stop.set()
-[thread.join() for thread in threads]
-print("late", late)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.filterwarnings("ignore")
-def test_children_of_a_busy_process_answer():
-    code = FORKS.format(forks=10)
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["late", "0"]
