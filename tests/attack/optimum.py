@@ -25,6 +25,7 @@ import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 
 from kway.compute.threads import single_blas
 from kway.linear.classifier import LinearClassifier
@@ -436,8 +437,10 @@ def rounded(problem: Problem) -> Rounded:
     if len(X) < X.shape[1] and not lasso:  # largest columns first: then QR with pivots keeps the small ones' digits
         order = np.argsort(-np.abs(X).max(axis=0), kind="stable")
         triangle, turn = la.qr(X[:, order].T, mode="r", pivoting=True)
+        _, first, which = np.unique(X, axis=0, return_index=True, return_inverse=True)
         X = np.empty_like(triangle[: len(X)].T)
         X[turn] = triangle[: len(X)].T
+        X = X[first[which.ravel()]]  # equal rows stay equal, or rounding would tell them apart
     unit = np.sqrt(np.mean(X * X, axis=0))
     unit[unit == 0] = 1
     Z, ridges, lassos = X / unit, ridge / unit**2, lasso / unit
@@ -515,3 +518,53 @@ def judge(problem: Problem) -> Verdict:
         found = objective(problem, model.coef_, model.intercept_)
     excess = (found - bounds.upper) / (problem.options["tol"] * bounds.scale)
     return Verdict(problem, excess, warned, "", seconds, bounds)
+
+
+# ---------------------------------------------------------------- time
+
+
+def peers(problem: Problem) -> list[Any]:
+    """scikit-learn's estimators of the same objective: softmax and binary log loss with L2, and ridge regression."""
+    o, n = problem.options, problem.X.shape[0]
+    if o["penalty"] != "l2" or (o["loss"] == "softmax" and problem.y.max() > 1 and not problem.joint):
+        return []
+    if o["loss"] == "softmax":
+        C = 1 / (o["alpha"] * n)  # its weights add up to their sum: scaled to a mean of 1 before
+        more = {"C": C, "fit_intercept": o["fit_intercept"], "max_iter": 1000}
+        tols = (1e-4, 1e-7)
+        solvers = ("lbfgs", "newton-cholesky")
+        return [LogisticRegression(solver=s, tol=tol, **more) for s in solvers for tol in tols]
+    return []
+
+
+def peer_seconds(problem: Problem, bounds: Bounds) -> float:
+    """The least CPU time of a peer that reaches the optimum within tol; infinite if none does."""
+    weight = _weights(problem) * len(problem.y)
+    best = np.inf
+    for peer in peers(problem):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            begun = time.process_time()
+            try:
+                peer.fit(problem.X, problem.y, sample_weight=None if problem.weight is None else weight)
+            except Exception:
+                continue
+            seconds = time.process_time() - begun
+        with np.errstate(all="ignore"):
+            found = objective(problem, peer.coef_, peer.intercept_)
+        if found - bounds.upper <= problem.options["tol"] * bounds.scale:
+            best = min(best, seconds)
+    return best
+
+
+def time_ratio(verdict: Verdict) -> float:
+    """kway's CPU time over the best peer's; nan where there is no peer, 0 where none reaches the optimum."""
+    problem = verdict.problem
+    if problem.options["solver"] != "auto" or not peers(problem):
+        return np.nan
+    best = peer_seconds(problem, verdict.bounds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        begun = time.process_time()
+        LinearClassifier(**problem.options).fit(problem.X, problem.y, sample_weight=problem.weight)
+    return (time.process_time() - begun) / best

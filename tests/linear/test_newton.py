@@ -215,6 +215,14 @@ def test_the_span_of_the_rows_is_the_whole_problem(sparse, units):
     assert objective.value(back) == pytest.approx(span.objective.value(theta), rel=1e-9)
 
 
+def test_equal_rows_stay_equal_in_their_span():
+    X = np.random.default_rng(0).normal(size=(10, 200))[np.arange(20) % 10] * 1e10
+    objective = Objective(X, Targets(np.arange(20) // 10), 1, LOSSES["squared"].columns, Penalty(1e-5))
+    span = row_span(objective)
+    np.testing.assert_array_equal(span.objective.X[:10], span.objective.X[10:])
+    assert span.objective.value(solve(span.objective).theta) == pytest.approx(1)  # -1 and +1 of the same rows
+
+
 def test_a_span_is_for_l2_and_few_rows_only():
     targets = Targets(np.arange(20) % 3)
     for X, penalty in (

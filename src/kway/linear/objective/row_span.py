@@ -86,8 +86,14 @@ def _factored(objective: Objective) -> Span:
     short[turn] = triangle[:n].T
     if len(used) and used.max() <= APART * used.min():
         short[:, np.abs(short).max(axis=0) <= ROUNDING * used.max()] = 0  # of rows that others add up to
-    reduced = replace(objective, X=short, turned=[], weight=_double(objective.weight))
+    reduced = replace(objective, X=short[_first_equal(X)], turned=[], weight=_double(objective.weight))
     return Span(reduced, reflections[:, :n], scales[:n], order, objective.X.dtype)
+
+
+def _first_equal(X: NDArray[np.float64]) -> NDArray[np.int64]:
+    """For each row the first that is the same: rounding may not tell them apart, or it would be learned from."""
+    _, first, which = np.unique(X, axis=0, return_index=True, return_inverse=True)
+    return first[which.ravel()]
 
 
 def _dense(X: Rows) -> NDArray[np.float64]:
