@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.kernels.cells import UNSURE
 from kway.compute.kernels.topk import EMPTY
 from kway.search.distances import Distance
 
@@ -49,5 +50,6 @@ def too_far(gaps: NDArray, radii: NDArray, worst: NDArray, blur: NDArray, distan
     gaps (q, p): squared distances |q - m| to landmarks m in the distance's space, blur (q,) their rounding; radii
     (q, p): the largest |m - x|; worst (q,) under the distance, EMPTY where there is none yet.
     """
-    known = np.where(worst < EMPTY, np.minimum(distance.gap(worst), 1e100), 1e100)  # squares without overflow
+    sure = worst + UNSURE if distance.degree == 0 else worst  # 1 - cos loses digits where rows nearly coincide
+    known = np.where(worst < EMPTY, np.minimum(distance.gap(sure), 1e100), 1e100)  # squares without overflow
     return np.asarray(gaps > np.square(known[:, None] + radii) * 1.0001 + blur[:, None])

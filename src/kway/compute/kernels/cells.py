@@ -18,6 +18,8 @@ from kway.compute.kernels.distances import COSINE, DOT, EUCLIDEAN, HAVERSINE, MA
 from kway.compute.kernels.jit import BIG, kernel, strict_kernel
 from kway.compute.kernels.topk import EMPTY, NOBODY, STRIP, push, sift, threshold
 
+UNSURE = 1e-12  # of 1 - cos in float64, at up to some thousand columns
+
 
 @kernel
 def centre_rows(rows, mean, z, squares):
@@ -76,10 +78,16 @@ def chord(code, worst):
 
 
 @kernel
+def widest_chord(code, worst):
+    """The chord of a distance that may have been rounded: 1 - cos loses digits where rows nearly coincide."""
+    return chord(code, worst + UNSURE if code == COSINE else worst)
+
+
+@kernel
 def cell_limit(code, worst, norm, reach, slack):
     """Largest key of a row at distance <= worst."""
     if code in (COSINE, HAVERSINE) and worst < EMPTY:
-        return threshold(EUCLIDEAN, np.sqrt(chord(code, worst)), norm, reach, slack, 0.0)
+        return threshold(EUCLIDEAN, np.sqrt(widest_chord(code, worst)), norm, reach, slack, 0.0)
     return threshold(code, worst, norm, reach, slack, 0.0)
 
 
@@ -96,7 +104,7 @@ def may_enter(code, worst, q, x, blur):
     for j in range(len(q)):
         gap = q[j] - x[j]
         total += gap * gap
-    return total <= chord(code, worst) * 1.0001 + blur
+    return total <= widest_chord(code, worst) * 1.0001 + blur
 
 
 @strict_kernel
@@ -113,7 +121,7 @@ def ruled_out(code, worst, coded, error, norm):
         return False
     if code == DOT:
         return coded - norm * error > worst + 1e-9 * (abs(coded) + abs(worst))
-    room = np.sqrt(max(chord(code, worst), 0.0)) + error
+    room = np.sqrt(max(widest_chord(code, worst), 0.0)) + error
     return chord(code, coded) > room * room * (1.0 + 1e-9)
 
 
