@@ -15,7 +15,9 @@ def show_fit(result: dict[str, Any]) -> None:
     test = result["test"]
     loss = "" if test["log_loss"] is None else f", log loss {test['log_loss']:.4f}"
     how = f" ({safe(_setting(result['setting']))})" if result["setting"] else ""
-    say(f"Best: [bold green]{result['best']}[/]{how}, refitted on all train rows.")
+    held = result.get("sets") is not None or result.get("unknown") is not None
+    where = "the train rows but those held out for the promise" if held else "all train rows"
+    say(f"Best: [bold green]{result['best']}[/]{how}, refitted on {where}.")
     say(
         f"Test accuracy [bold]{test['accuracy']:.4f}[/] (95 % interval {test['low']:.4f} to {test['high']:.4f}){loss} "
         f"on {test['rows']:,} untouched rows ({safe(result['data']['test_part'])})."
