@@ -6,7 +6,7 @@ whoever works in parallel does it here: numpy, BLAS and `nogil` kernels all let 
     n_jobs   None or -1: every core (scikit-learn's None means one; kway's default uses the machine)
              m > 0: at most m threads;  -m: all cores but m - 1
 
-A forked child makes a pool of its own. Forking while other threads predict is another matter: os.fork() may never return
+A forked child makes a pool of its own. Forking while other threads predict is another matter: os.fork() may not return
 (seen with three threads that predict all the time; most likely OpenBLAS waits for those inside it). Use "spawn" or
 "forkserver" there, or fork before the threads start.
 """
