@@ -4,22 +4,18 @@ The default run is short; KWAY_PROBLEMS=2000 pytest -m slow tests/attack/test_op
 it found by loss, penalty and solver, and the worst times against scikit-learn.
 """
 
-import importlib.util
 import os
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from optimum_attack.optima import optimum
+from optimum_attack.problems import Problem, draw
+from optimum_attack.values import objective
+from optimum_attack.verdicts import judge, time_ratio
 from scipy.optimize import linprog
 from sklearn.linear_model import LogisticRegression
-
-_spec = importlib.util.spec_from_file_location("optimum", Path(__file__).parent / "optimum.py")
-optimum = importlib.util.module_from_spec(_spec)
-sys.modules["optimum"] = optimum
-_spec.loader.exec_module(optimum)
 
 SHORT = 60  # problems, about ten seconds
 
@@ -34,15 +30,15 @@ def report(verdicts):
 
 
 def test_no_fit_misses_its_optimum_silently():
-    verdicts = [optimum.judge(optimum.draw(seed, least=True)) for seed in range(SHORT)]
+    verdicts = [judge(draw(seed, least=True)) for seed in range(SHORT)]
     assert not [v for v in verdicts if v.silent_miss], report(verdicts)
     assert sum(v.warned for v in verdicts) <= SHORT // 6, report(verdicts)
 
 
 @pytest.mark.slow
 def test_no_fit_misses_its_optimum_silently_in_the_long_run():
-    verdicts = [optimum.judge(optimum.draw(seed)) for seed in range(int(os.environ.get("KWAY_PROBLEMS", "2000")))]
-    ratios = sorted((ratio, str(v)) for v in verdicts if (ratio := optimum.time_ratio(v)) > 0)
+    verdicts = [judge(draw(seed)) for seed in range(int(os.environ.get("KWAY_PROBLEMS", "2000")))]
+    ratios = sorted((ratio, str(v)) for v in verdicts if (ratio := time_ratio(v)) > 0)
     print(report(verdicts), *(f"{ratio:.2f}x scikit-learn's time: {what}" for ratio, what in ratios[-10:]), sep="\n")
     assert not [v for v in verdicts if v.silent_miss], report(verdicts)
 
@@ -52,7 +48,7 @@ def test_no_fit_misses_its_optimum_silently_in_the_long_run():
 
 def problem(X, y, **options):
     defaults = {"loss": "softmax", "penalty": "l2", "alpha": 1e-2, "multiclass": "joint", "fit_intercept": True}
-    return optimum.Problem(0, X, y, None, {**defaults, "tol": 1e-6, **options})
+    return Problem(0, X, y, None, {**defaults, "tol": 1e-6, **options})
 
 
 def rows(n=60, d=4, K=3, seed=0):
@@ -65,8 +61,8 @@ def test_the_oracle_agrees_with_scikit_learn():
     X, y = rows()
     peer = LogisticRegression(C=1 / (1e-2 * len(X)), tol=1e-10, max_iter=10_000).fit(X, y)
     p = problem(X, y)
-    bounds = optimum.optimum(p)
-    assert optimum.objective(p, peer.coef_, peer.intercept_) == pytest.approx(bounds.upper, rel=1e-6)
+    bounds = optimum(p)
+    assert objective(p, peer.coef_, peer.intercept_) == pytest.approx(bounds.upper, rel=1e-6)
     assert bounds.lower == pytest.approx(bounds.upper, rel=1e-6)
 
 
@@ -74,7 +70,7 @@ def test_the_oracle_agrees_with_scikit_learn():
 def test_the_oracle_agrees_with_a_linear_program(K):
     X, y = rows(40, 4, K)
     p = problem(X, y, loss="hinge", penalty="l1")
-    bounds = optimum.optimum(p)
+    bounds = optimum(p)
     assert bounds.upper == pytest.approx(l1_hinge(p), rel=1e-5)
     assert bounds.lower <= l1_hinge(p) * (1 + 1e-9)
 
@@ -102,6 +98,6 @@ def l1_hinge(p):
 
 def test_units_and_sparse_rows_do_not_move_the_optimum_of_unpenalised_problems():
     X, y = rows(200, 3, 3)
-    plain = optimum.optimum(problem(X, y, penalty="none", alpha=0.0)).upper
+    plain = optimum(problem(X, y, penalty="none", alpha=0.0)).upper
     scaled = sp.csr_matrix(X * [1e9, 1.0, 1e-9])
-    assert optimum.optimum(problem(scaled, y, penalty="none", alpha=0.0)).upper == pytest.approx(plain, rel=1e-7)
+    assert optimum(problem(scaled, y, penalty="none", alpha=0.0)).upper == pytest.approx(plain, rel=1e-7)

@@ -1,8 +1,11 @@
-"""Newton's method with whole Hessians, through kinks, to a proof.
+"""Newton's method: whole Hessians where they are small, products with them where they are not, and proofs from both.
 
-newton.py       the solver: small problems of every convex loss and penalty, and what others leave to be proved
-run.py          one minimisation, down the roundings        standard.py  columns centred and in units of their own
-valley.py       the rounded objective, its steps, its gap   kinks.py     |t| and max(0, g) rounded, and their duals
-hessians.py     by how a loss couples the scores of a row   working_set.py  L1: the few columns that matter
-decrement.py    how far a point is from the minimum where the Hessian is too large to be written down
+newton.py       `newton`, what it can afford, and finish(): another method's solution brought to a proof
+run.py          one minimisation: roundings that shrink, zeros, what the number format keeps
+valley.py       the rounded objective, its steps, and how far it is above the optimum
+kinks.py        |t| rounded, and the dual variable through which Newton's method sees it
+hessians.py     steps by how a loss couples the scores of a row
+standard.py     columns centred and in units of their own
+working_set.py  L1 on many columns: a few at a time
+decrement.py    the distance to the minimum by conjugate gradients, for problems of any size
 """
