@@ -16,7 +16,7 @@ from kway.planning.way import Way
 PASSES = 40  # over all rows until tol = 1e-3, line searches and the start on a sample included: 15 to 80
 PASSES_EACH = 90  # of separate classes, each rarer than its rest
 DUE = 20  # gradients that factors of each class may cost: they are made after as many iterations
-SAMPLED_PASSES = 3  # epochs of sampled softmax
+SAMPLED_PASSES = 8  # epochs of sampled softmax until three gain little: 6 to 13
 NEGATIVES = 1024  # classes that a row of sampled softmax is held against
 SAMPLED_ROOM = 2**26  # bytes of a batch against its classes, and of blocks of exact scores
 MOST_FEATURES, MOST_SPARSE_FEATURES = 4000, 1000  # of a factor that is a matrix (solvers/preconditioners/moments.py)
