@@ -32,12 +32,15 @@ from kway.linear.objective.objective import Objective
 from kway.linear.penalties import pick_penalty
 from kway.linear.problem import WeightedRows
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.registry import pick_solver
+from kway.linear.solvers.registry import pick_solver, samples
+from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.watching import shown
 from kway.linear.solvers.work import Work, cold_start
 from kway.planning import guard, linear_ways
+from kway.planning.size import Size
 from kway.planning.way import Formula
+from kway.progress import note
 from kway.search.index import TopK
 
 _IN_PASSES = ("sgd", "gradient", "dual", "least-squares")  # solvers that keep neither pairs nor a factor a class
@@ -51,7 +54,7 @@ class LinearClassifier(Classifier):
     loss : "softmax", "logistic", "hinge", "perceptron", "squared", "softmax-squared" or "softmax-absolute"
     penalty : "l2", "l1", "elasticnet" or "none"; the bias is never penalised
     alpha : weight of the penalty against the MEAN loss, so it does not move with the number of rows
-    solver : "auto", "newton", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", or such as
+    solver : "auto", "newton", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", "sampled", or such as
         SGD(momentum=0.9)
     multiclass : "joint" (all classes in one problem) or "one-vs-all"
     l1_ratio : share of L1 in the elastic net
@@ -59,9 +62,10 @@ class LinearClassifier(Classifier):
     max_iter : most iterations (for sgd: epochs)
     tol : how far, relatively, the objective may stay above its optimum: a fit without a ConvergenceWarning is within
         it (an objective under a millionth of that at W = 0 counts as that much). Of sgd: the least gain, relatively,
-        of ten epochs that is worth going on for; it says nothing about the optimum
-    batch_size : rows a step of sgd
-    learning_rate : of sgd: a number, "auto", "constant", "decay", "cosine" or a schedule
+        of ten epochs that is worth going on for; it says nothing about the optimum. Of sampled: that of three epochs,
+        as a share of the loss at W = 0
+    batch_size : rows a step of sgd; of sampled 256 where this is 1
+    learning_rate : of sgd and sampled: a number, "auto", "constant", "decay", "cosine" or a schedule
     label_smoothing : eps; targets become 1 - eps and eps / (K - 1)
     class_weight : None, "balanced" or a dict {class: weight}
     early_stopping : keep a tenth of the rows (or the share given) to stop the iterations by
@@ -73,7 +77,8 @@ class LinearClassifier(Classifier):
 
     Attributes
     ----------
-    classes_ (K,), coef_ (R, d), intercept_ (R,), n_iter_, objective_, history_ (objective an iteration);
+    classes_ (K,), coef_ (R, d), intercept_ (R,), n_iter_, objective_, history_ (objective an iteration; of sampled, and
+    objective_ where all rows against all classes are too many, the exact one of at most 1,000 rows);
     for the hinge loss also support_ (rows on or inside the margin) and margin_ = 1 / ||w|| a row of coef_.
 
     Examples
@@ -142,7 +147,8 @@ class LinearClassifier(Classifier):
         self._forget()
         X, labels = gate.rows_and_labels(self, X, y, soft=LOSSES[self.loss].joint.probabilities, squared=True)
         problem.refuse_one_class(labels, type(self).__name__)
-        guard.before_fit(type(self).__name__, self._way(), guard.size_of(X, labels.n_classes))
+        size = guard.size_of(X, labels.n_classes)
+        guard.before_fit(type(self).__name__, self._way(size, labels.soft is None), size)
         self.classes_ = labels.classes
         self._learn(problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight), last)
         return self
@@ -240,15 +246,21 @@ class LinearClassifier(Classifier):
     def _check_parameters(self) -> None:
         problem.check_parameters(self)
 
-    def _way(self) -> Formula:
-        """What the plan counts a fit as."""
+    def _way(self, size: Size, hard: bool) -> Formula:
+        """What the plan counts a fit as; `hard`: rows have one label each."""
+        if self.solver == "sampled" or isinstance(self.solver, Sampled):
+            return linear_ways.sampled_softmax
+        penalty = pick_penalty(self.penalty, self.l1_ratio).times(self.alpha)
+        if self.solver == "auto" and hard and not self.label_smoothing and samples(self._form(size.K), penalty, size):
+            note(f"{type(self).__name__}: {size.K:,} classes are too many to sum over, so they are sampled")
+            return linear_ways.sampled_softmax
         if self.solver in _IN_PASSES or isinstance(self.solver, SGD):
             return linear_ways.stochastic
         return linear_ways.one_vs_all if self.multiclass == "one-vs-all" else linear_ways.softmax
 
-    def _form(self) -> Loss:
-        forms = LOSSES[self.loss]
-        return forms.columns if len(self.classes_) == 2 or self.multiclass == "one-vs-all" else forms.joint
+    def _form(self, n_classes: int | None = None) -> Loss:
+        forms, K = LOSSES[self.loss], len(self.classes_) if n_classes is None else n_classes
+        return forms.columns if K == 2 or self.multiclass == "one-vs-all" else forms.joint
 
     def _objective(self, given: WeightedRows) -> Objective:
         X, labels, weight, _ = given
@@ -275,7 +287,7 @@ class LinearClassifier(Classifier):
         self.intercept_ = np.ascontiguousarray(solution.theta[:, -1])
         self.n_iter_ = solution.n_iter
         self.history_ = solution.history
-        self.objective_ = objective.value(solution.theta)
+        self.objective_ = objective.value(solution.theta) if solution.value is None else solution.value
         self.solver_ = solver
         for name in ("support_", "margin_"):  # of an earlier call, perhaps with another loss
             self.__dict__.pop(name, None)

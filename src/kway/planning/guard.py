@@ -22,6 +22,7 @@ from kway.progress import note
 
 WORTH_ASKING = 2**28  # bytes: less is always there
 LONG = 30.0  # seconds from which the time is told
+PATIENCE = 3600.0  # seconds of a softmax over all classes, at the default rates, above which classes are sampled
 FITS = 15  # of softmax that a comparison is worth: a path of alphas over the folds, from warm starts
 _DEFAULT = Rates()
 
@@ -53,6 +54,16 @@ def refuse(who: str, formula: Formula, size: Size) -> Way:
         f"rows ({words.count(way.parameters)} parameters), there is {words.size(there)}; {fitting}; "
         f"kway.plan({size.n}, {size.d}, {size.K}) lists the ways, $KWAY_MEMORY sets what may be taken"
     )
+
+
+def beyond_softmax(size: Size) -> bool:
+    """Whether a softmax over all classes would take hours or more memory beside the rows than there is.
+
+    By the default rates, not this machine's: the same rows get the same solver everywhere that can hold them.
+    """
+    way = softmax(size, _DEFAULT)
+    need = way.fit_bytes - size.rows_bytes
+    return way.fit_seconds > PATIENCE or (need > WORTH_ASKING and need > available_bytes())
 
 
 def before_comparison(size: Size, budget: float | None) -> None:

@@ -9,8 +9,6 @@ P = R (d + 1) parameters, s bytes a number, w threads, D = d + 1, R scores a row
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kway.planning.rates import Rates
 from kway.planning.size import LABEL, Size
 from kway.planning.way import Way
@@ -18,8 +16,9 @@ from kway.planning.way import Way
 PASSES = 40  # over all rows until tol = 1e-3, line searches and the start on a sample included: 15 to 80
 PASSES_EACH = 90  # of separate classes, each rarer than its rest
 DUE = 20  # gradients that factors of each class may cost: they are made after as many iterations
-SAMPLED_PASSES = 3  # epochs of sampled softmax
+SAMPLED_PASSES = 8  # epochs of sampled softmax until three gain little: 6 to 13
 NEGATIVES = 1024  # classes that a row of sampled softmax is held against
+SAMPLED_ROOM = 2**26  # bytes of a batch against its classes, and of blocks of exact scores
 MOST_FEATURES, MOST_SPARSE_FEATURES = 4000, 1000  # of a factor that is a matrix (solvers/preconditioners/moments.py)
 MOST_FACTORS = 2**30  # bytes of those of each class
 LONG = 2**20  # parameters from which L-BFGS remembers half as many pairs
@@ -57,15 +56,14 @@ def stochastic(size: Size, rates: Rates) -> Way:
 
 
 def sampled_softmax(size: Size, rates: Rates) -> Way:
-    """Each row against its class and a sample of the others; weights, one number a class of row-wise Adagrad."""
+    """Each row against its class and a sample of the others; weights, their copy in the model, two numbers a class."""
     seen = min(size.K, NEGATIVES)
     operations = 4.0 * size.values * seen * SAMPLED_PASSES
-    held = size.data_bytes + size.parameters * size.itemsize + size.K * 4
-    way = _class_rows(
-        size, rates, "sampled softmax", "SoftmaxClassifier()", held, operations, operations / rates.product * 2,
-        "gives up the exact sum over classes, which is estimated",
+    held = size.data_bytes + 2 * size.parameters * size.itemsize + size.K * 8 + SAMPLED_ROOM
+    return _class_rows(
+        size, rates, "sampled softmax", "SoftmaxClassifier(solver='sampled')", held, operations,
+        operations / rates.product * 2, "gives up the exact sum over classes, which is estimated",
     )  # fmt: skip
-    return _without(way, "not yet in this version")
 
 
 def centroids(size: Size, rates: Rates) -> Way:
@@ -152,7 +150,3 @@ def _class_rows(
     answer = max(2.0 * size.d * size.density * size.scores / rates.product, size.scores / rates.exps)
     whole = seconds + (held - size.rows_bytes) / rates.fresh
     return Way(name, call, size.parameters, int(held), model, model, operations, whole, answer, gives_up)
-
-
-def _without(way: Way, why: str) -> Way:
-    return replace(way, missing=why)

@@ -46,6 +46,7 @@ _PARTS = {  # room -> name -> module of the room
         "GradientDescent": "solvers.gradient_descent",
         "LeastSquares": "solvers.least_squares",
         "SGD": "solvers.sgd",
+        "Sampled": "solvers.sampled",
         **dict.fromkeys(("Constant", "Decay", "Cosine"), "solvers.schedules"),
     },
     "kway.neighbors": {

@@ -44,6 +44,7 @@ class Solution:
     history: list[float] = field(default_factory=list)  # objective (or mean loss) an iteration
     advice: str = ""  # what to change, where it did not converge
     proved: bool = False  # `miss` is a bound, not an estimate
+    value: float | None = None  # the objective as estimated on some rows, where all of them would take too long
 
 
 class Solver(Protocol):
@@ -64,6 +65,7 @@ NEEDS = {
     "loss.optimum": "a loss that W = 0 does not minimise (the perceptron's does: only mistake-driven sgd trains it)",
     "loss.squared": "the squared loss",
     "loss.hessian": "a convex loss whose Hessian is known: softmax, a hinge, or one that takes each score by itself",
+    "loss.cross_entropy": "the softmax loss of three or more classes in one problem",
     "loss.hinge": "the hinge loss in binary or one-vs-all form",
     "penalty.smooth": "a penalty without an L1 part",
     "penalty.ridge": "an L2 penalty (alpha > 0), or alpha = 0 for the hard margin",
@@ -79,6 +81,7 @@ def has(loss: Loss, penalty: Penalty) -> set[str]:
         "loss.gradient": loss.smooth,
         "loss.optimum": not loss.minimised_by_zero,
         "loss.squared": loss.aims is not None,
+        "loss.cross_entropy": loss.cross_entropy and loss.joint,
         "loss.hinge": hinge and not loss.couples,
         "loss.hessian": loss.convex and (hinge or loss.cross_entropy or not loss.couples),
         "penalty.smooth": penalty.smooth,

@@ -1,0 +1,248 @@
+"""Sampled softmax: mini-batches whose Z is estimated from few classes, so that a step never touches all K.
+
+    Z_i ~ sum_{c in S} e^{f_ic}  +  (K - |S|) / m  sum_{c in U} e^{f_ic}
+
+S, the known classes: those of the batch's own rows, and h hard ones, which rows are confused with most often, found now
+and then by scoring a few rows against all classes. U: m classes drawn from the others without repetition, the same for
+all rows of the batch. A row's own class is in S, so it is counted once and never drawn. The estimate is unbiased for
+every S; where S and U are all classes it is exact. Its gradient touches |S| + m rows of W, by row-wise Adagrad (one
+number a class) with weight decay made up for when a row is touched.
+
+What is reported is never the estimate: `history` holds the exact objective on a fixed sample of rows, scored in blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.base import class_rows
+from kway.compute.kernels.sampled import decay_rows, step_rows
+from kway.compute.threads import pmap, single_blas, spans
+from kway.data.gate import Rows
+from kway.errors import CombinationError
+from kway.linear.losses import Targets
+from kway.linear.objective.objective import Objective
+from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.schedules import pick_schedule
+
+BATCH = 256  # rows a step, where batch_size does not say
+CLASSES = 256  # touched by one worker at a time; fixed, so that the answer does not depend on the number of threads
+CONFUSED = 16  # classes that a row scored against all of them names
+REFRESH = 256  # steps between two such scorings
+SCORING = 0.1  # of the products of those steps that a scoring may take
+FEWEST, MOST = 16, 1000  # rows that are scored against all classes: enough to say something, not more than needed
+EXACT = 2e11  # products of an exact loss: some seconds
+WHOLE = 1e12  # products up to which the objective at the end is that of all rows
+STEP = 4.0  # the score that a row's first step gives its class, about
+PATIENCE = 3  # epochs without a gain of tol, as a share of the loss at W = 0
+
+
+class Drawn(NamedTuple):
+    """Classes of a step (c,), the known ones first and in order, and the logarithm of what each stands for (c,)."""
+
+    ids: NDArray[np.int64]
+    log_weight: NDArray
+
+
+def draw(known: NDArray[np.int64], n_classes: int, m: int, rng: np.random.Generator) -> Drawn:
+    """The known classes (s,), sorted and distinct, and m of the others, each of which stands for (K - s) / m."""
+    others = n_classes - len(known)
+    m = min(m, others)
+    ranks = np.sort(rng.choice(others, m, replace=False, shuffle=False))
+    behind = np.searchsorted(known - np.arange(len(known)), ranks, side="right")  # known classes before each
+    log_weight = np.zeros(len(known) + m)
+    log_weight[len(known) :] = np.log(max(1, others) / max(1, m))
+    return Drawn(np.concatenate([known, ranks + behind]), log_weight)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Softmax for very many classes: each row against its own, `hard` ones and `negatives` drawn from the rest.
+
+    It approaches the optimum and does not promise to be within tol of it: tol is the least gain of PATIENCE epochs that
+    is worth going on for, as a share of the loss at W = 0.
+    """
+
+    negatives: int = 512
+    hard: int = 256
+    name: ClassVar[str] = "sampled"
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.cross_entropy", "penalty.smooth"})
+    promises: ClassVar[bool] = False
+
+    def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
+        """Epochs until the exact loss of a sample of rows stops falling by tol, or max_iter."""
+        if objective.targets.soft is not None:
+            raise CombinationError(
+                "solver 'sampled' takes one label a row, not distributions or label_smoothing: they need every class; "
+                "use solver='sgd', which sums over all of them"
+            )
+        with single_blas():
+            return _epochs(_Run(self, objective, control, np.array(theta, order="C")))
+
+
+@dataclass
+class _Run:
+    """Where a run stands: theta (K, d + 1), sums of squared gradients (K,), and each class's last step (K,)."""
+
+    solver: Sampled
+    objective: Objective
+    control: Control
+    theta: NDArray
+    step: int = 0
+
+    def __post_init__(self) -> None:
+        o = self.objective
+        self.batch = self.control.batch_size if self.control.batch_size > 1 else BATCH
+        self.batch = min(self.batch, o.n)
+        self.squares = _mean_square(o.X)  # of a row's numbers
+        # a class's first row moves it by about `eta`; classes that are only drawn, whose slopes are small, by less
+        self.sizes = np.full(o.n_scores, self.squares / self.batch**2, np.float32)
+        self.met = np.zeros(o.n_scores, np.int32)
+        self.hard = np.empty(0, np.int64)
+
+    @cached_property
+    def first_rate(self) -> float:
+        """The rate at which a class's first row raises its own score by STEP."""
+        return STEP / (self.objective.d * np.sqrt(self.squares))
+
+    def rate(self) -> float:
+        """Of this step."""
+        schedule = pick_schedule(self.control.learning_rate)
+        epoch = self.step * self.batch / self.objective.n
+        return float(schedule.at(epoch, schedule.eta or self.first_rate, self.control.max_iter))
+
+    def epoch(self) -> None:
+        """One pass over the rows in a new order; then every class has all the decay that it is due."""
+        o = self.objective
+        order = self.control.rng.permutation(o.n)
+        for at in spans(o.n, self.batch):
+            if self.step % REFRESH == 0:
+                self.hard = self.confused()
+            self.descend(np.sort(order[at]))
+        eta = self.rate()
+
+        def decay(s: slice) -> None:
+            every = np.arange(s.start, s.stop)
+            decay_rows(self.theta, every, self.sizes, self.met, self.step, eta, o.penalty.ridge)
+
+        pmap(decay, spans(o.n_scores, CLASSES * 64), o.n_jobs)
+
+    def descend(self, rows: NDArray[np.int64]) -> None:
+        """One step from some rows."""
+        o, codes = self.objective, self.objective.targets.codes[rows]
+        known = np.union1d(codes, self.hard)
+        drawn = draw(known, o.n_scores, self.solver.negatives, self.control.rng)
+        X, parts = _dense(o.X[rows]), spans(len(drawn.ids), CLASSES)
+        scores = np.empty((len(rows), len(drawn.ids)), self.theta.dtype)  # (b, c)
+
+        eta, ridge = self.rate(), o.penalty.ridge
+
+        def score(s: slice) -> None:
+            decay_rows(self.theta, drawn.ids[s], self.sizes, self.met, self.step, eta, ridge)
+            held = self.theta[drawn.ids[s]]
+            scores[:, s] = X @ held[:, :-1].T
+            scores[:, s] += held[:, -1] + drawn.log_weight[s]
+
+        def slopes(s: slice) -> None:
+            weight = self._weight(rows[s]) / len(rows)
+            own = np.searchsorted(known, codes[s])
+            here = scores[s]
+            o.loss.value_gradient(here, Targets(own), here)
+            here *= weight[:, None].astype(here.dtype)
+
+        def move(s: slice) -> None:
+            slope = np.ascontiguousarray(scores[:, s].T)  # (c, b)
+            step_rows(
+                self.theta, drawn.ids[s], slope.sum(axis=1), slope @ X, self.sizes, self.met, self.step + 1, eta, ridge,
+                o.fit_intercept,
+            )  # fmt: skip
+
+        pmap(score, parts, o.n_jobs)
+        pmap(slopes, spans(len(rows), 64), o.n_jobs)
+        pmap(move, parts, o.n_jobs)
+        self.step += 1
+
+    def confused(self) -> NDArray[np.int64]:
+        """The classes that some rows, scored against all, most often prefer to their own or nearly so, sorted."""
+        o, K = self.objective, self.objective.n_scores
+        touched = self.batch + self.solver.hard + self.solver.negatives
+        if self.step == 0 or touched >= K:
+            return np.empty(0, np.int64)
+        wanted = int(np.clip(SCORING * REFRESH * self.batch * touched / K, FEWEST, MOST))
+        rows = np.sort(self.control.rng.choice(o.n, min(o.n, wanted), replace=False))
+        ids = class_rows.top(o.X[rows], self.theta[:, :-1], self.theta[:, -1], min(CONFUSED, K), None, o.n_jobs).ids
+        found, counts = np.unique(ids[ids != o.targets.codes[rows][:, None]], return_counts=True)
+        return np.sort(found[np.argsort(-counts, kind="stable")[: self.solver.hard]])
+
+    def _weight(self, rows: NDArray[np.int64]) -> NDArray:
+        return np.ones(len(rows)) if self.objective.weight is None else self.objective.weight[rows]
+
+
+def exact(objective: Objective, theta: NDArray) -> float:
+    """The objective, classes in blocks: log Z of a row is its best score less the logarithm of that class's share."""
+    W, b, codes = theta[:, :-1], theta[:, -1], objective.targets.codes
+    best = class_rows.top(objective.X, W, b, 1, lambda f: f.copy(), objective.n_jobs)
+    leader = best.ids[:, 0]
+    loss = _own(objective.X, theta, leader) - _own(objective.X, theta, codes) - np.log(best.scores[:, 0])
+    penalty = sum(objective.penalty.value(W[s]) for s in spans(len(W), CLASSES * 64))  # W is no flat array: a copy each
+    return float(np.average(np.maximum(loss, 0), weights=objective.weight)) + penalty
+
+
+def _own(X: Rows, theta: NDArray, codes: NDArray[np.int64]) -> NDArray:
+    """Each row's score of one class (n,)."""
+    held = theta[codes].astype(np.float64)
+    products = X.multiply(held[:, :-1]).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, held[:, :-1])
+    return np.asarray(products).ravel() + held[:, -1]
+
+
+def _epochs(run: _Run) -> Solution:
+    """Epochs until PATIENCE of them in a row gained less than tol of the loss at W = 0, which is log K."""
+    o, control = run.objective, run.control
+    watched = o.rows(_sample(o, control.rng))
+    start = best = float(np.log(o.n_scores))
+    history: list[float] = []
+    since = 0
+    for number in range(control.max_iter):
+        run.epoch()
+        if not np.isfinite(run.sizes).all():
+            return Solution(run.theta, number + 1, False, np.inf, history, "lower learning_rate: the steps blew up")
+        history.append(exact(watched, run.theta))
+        since = 0 if history[-1] < best - control.tol * start else since + 1
+        best = min(best, history[-1])
+        told = control.progress is not None and control.progress(number + 1, history[-1])
+        if told or (control.validate and control.validate(run.theta)) or since >= PATIENCE:
+            return Solution(run.theta, number + 1, history=history, value=_value(o, history))
+    return Solution(
+        run.theta, control.max_iter, False, np.inf, history, "raise max_iter or tol", value=_value(o, history)
+    )
+
+
+def _sample(objective: Objective, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Rows that the exact loss is taken of, all where they are few."""
+    wanted = int(np.clip(EXACT / (objective.n_scores * objective.d), FEWEST, MOST))
+    return np.sort(rng.choice(objective.n, min(objective.n, wanted), replace=False))
+
+
+def _value(objective: Objective, history: list[float]) -> float | None:
+    """The objective on the sample, where all rows against all classes are too many; else None, to be computed."""
+    return history[-1] if objective.n * objective.n_scores * objective.d > WHOLE else None
+
+
+def _dense(X: Rows) -> NDArray:
+    return X.toarray() if sp.issparse(X) else X
+
+
+def _mean_square(X: Rows) -> float:
+    """Of the numbers in X; 1 where all are zero."""
+    total = float(np.square(X.data, dtype=np.float64).sum()) if sp.issparse(X) else _square_sum(X)
+    return total / (X.shape[0] * X.shape[1]) or 1.0
+
+
+def _square_sum(X: NDArray) -> float:
+    return sum(float(np.einsum("ij,ij->", X[s], X[s], dtype=np.float64)) for s in spans(len(X), 4096))
