@@ -72,7 +72,7 @@ def test_the_command(jobs, tmp_path, capsys):
     assert [r["target"] for r in said["results"]] == ["T2", "T0"]
     assert (tmp_path / "T0.json").exists()
     assert kway(["bench", "--quick", "T1"]) == 1
-    assert kway(["bench", "T99"]) == 1
+    assert kway(["bench", "T99"]) == 2
     assert "there are T0, T1, T2 and ladder" in capsys.readouterr().err
 
 

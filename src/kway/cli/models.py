@@ -16,6 +16,7 @@ MODELS = (
     "logistic",
     "perceptron",
     "svm",
+    "svm-one-vs-all",
     "least-squares-number",
 )
 ALL = "all"  # every family

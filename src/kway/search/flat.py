@@ -32,6 +32,7 @@ from kway.search.metrics import Metric, pick_metric
 from kway.search.stores.base import Store
 from kway.search.stores.bits import Bits
 from kway.search.stores.kept import KeptRows
+from kway.search.units import Unit
 
 TAIL = 0.2  # share of added rows at which building again pays
 BOUNDED = (EUCLIDEAN, MANHATTAN, COSINE)  # distances whose bounds may spare rows
@@ -81,7 +82,9 @@ class Flat(Recipe):
             )
         codes = code_blocks(blocks, store, picked, folder)
         kept = KeptRows(mapped if store.rerank else None, codes)
-        return FlatIndex(self, picked, Ids.of(len(codes), None), kept)
+        index = FlatIndex(self, picked, Ids.of(len(codes), None), kept)
+        index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # a stream is taken as it comes
+        return index
 
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> FlatIndex:
         return FlatIndex(self, metric, ids, KeptRows.of(rows, self.store, metric.distance), n_jobs)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kway.data.sources.column_names import refuse_repeated
 from kway.data.sources.frames import as_table
 from kway.data.sources.text_form import HEAD, OPEN, TextForm, encoding_note, not_utf8, plain_names, settle
 from kway.data.sources.written import says_comma
@@ -40,6 +41,7 @@ def read_delimited(
         table = _parse(content, replace(form, decimal=form.decimal or "."), first, words, only)
         if table is None:
             raise InputError(f"{name} is neither UTF-8 nor {form.encoding}; say what it is with --encoding")
+    refuse_repeated(table.column_names, name)
     if form.decimal is None:
         comma = says_comma(table, tuple(words))
         form = replace(form, decimal="," if comma else ".")
