@@ -147,7 +147,7 @@ def test_reported_is_the_exact_loss():
 def test_a_fit_never_holds_rows_times_classes():
     n_classes, d = 200_000, 64
     rows = kway.datasets.many_classes(n_classes, d, 1, 100, 0.1, seed=0)
-    model = kway.SoftmaxClassifier(solver="sampled", alpha=1e-9, max_iter=1, batch_size=2048, random_state=0)
+    model = kway.SoftmaxClassifier(solver="sampled", alpha=1e-9, max_iter=1, random_state=0)
     tracemalloc.start()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # one epoch, one row a class
