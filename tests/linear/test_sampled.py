@@ -1,7 +1,9 @@
 """Sampled softmax: an unbiased Z, the gradient of the sum over all classes on average, and its answers; never n x K."""
 
+import runpy
 import tracemalloc
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -130,6 +132,26 @@ def test_as_right_as_the_full_softmax(n_classes, noise, alpha):
     right = [model.score(rows.x_test, rows.y_test) for model in (full, part)]
     assert 0.1 < right[0] < 0.99, "too easy or too hard to tell them apart"
     assert right[1] > right[0] - 0.01, right
+
+
+def test_as_right_where_classes_come_in_families():
+    rng = np.random.default_rng(4)
+    families = rng.standard_normal((25, 24))
+    centres = np.repeat(families, 12, axis=0) + 0.4 * rng.standard_normal((300, 24))  # confused within a family
+    y, asked = np.arange(6000) % 300, rng.integers(300, size=4000)
+    X, Q = ((centres[c] + 0.6 * rng.standard_normal((len(c), 24))).astype(np.float32) for c in (y, asked))
+    full = kway.SoftmaxClassifier(alpha=1e-5, solver="lbfgs", tol=1e-2).fit(X, y).score(Q, asked)
+    part = kway.SoftmaxClassifier(alpha=1e-5, solver=Sampled(30, 15), batch_size=32, random_state=0).fit(X, y)
+    assert 0.5 < full < 0.99
+    assert part.score(Q, asked) > full - 0.01, (part.score(Q, asked), full)
+
+
+def test_the_example_learns():
+    path = Path(__file__).parents[2] / "examples" / "million_classes.py"
+    example = runpy.run_path(str(path))
+    run = example["learn"](2000, 32, 6)
+    assert run.right > 0.95
+    assert run.losses[-1] < run.losses[0]
 
 
 def test_reported_is_the_exact_loss():
