@@ -140,10 +140,13 @@ def test_as_right_where_classes_come_in_families():
     centres = np.repeat(families, 12, axis=0) + 0.4 * rng.standard_normal((300, 24))  # confused within a family
     y, asked = np.arange(6000) % 300, rng.integers(300, size=4000)
     X, Q = ((centres[c] + 0.6 * rng.standard_normal((len(c), 24))).astype(np.float32) for c in (y, asked))
-    full = kway.SoftmaxClassifier(alpha=1e-5, solver="lbfgs", tol=1e-2).fit(X, y).score(Q, asked)
-    part = kway.SoftmaxClassifier(alpha=1e-5, solver=Sampled(30, 15), batch_size=32, random_state=0).fit(X, y)
-    assert 0.5 < full < 0.99
-    assert part.score(Q, asked) > full - 0.01, (part.score(Q, asked), full)
+    # alpha at which the full softmax is at its best: below, it fits the noise and stopping early beats it
+    full = kway.SoftmaxClassifier(alpha=1e-3, solver="lbfgs").fit(X, y)
+    part = kway.SoftmaxClassifier(alpha=1e-3, solver=Sampled(100, 30), batch_size=64, tol=1e-4, random_state=0)
+    right = [full.score(Q, asked), part.fit(X, y).score(Q, asked)]
+    assert 0.5 < right[0] < 0.99
+    assert right[1] > right[0] - 0.01, right
+    assert full.objective_ * 0.999 <= part.objective_ <= full.objective_ * 1.05
 
 
 def test_the_example_learns():
