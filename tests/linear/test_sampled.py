@@ -1,7 +1,9 @@
 """Sampled softmax: an unbiased Z, the gradient of the sum over all classes on average, and its answers; never n x K."""
 
+import runpy
 import tracemalloc
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -132,6 +134,29 @@ def test_as_right_as_the_full_softmax(n_classes, noise, alpha):
     assert right[1] > right[0] - 0.01, right
 
 
+def test_as_right_where_classes_come_in_families():
+    rng = np.random.default_rng(4)
+    families = rng.standard_normal((25, 24))
+    centres = np.repeat(families, 12, axis=0) + 0.4 * rng.standard_normal((300, 24))  # confused within a family
+    y, asked = np.arange(6000) % 300, rng.integers(300, size=4000)
+    X, Q = ((centres[c] + 0.6 * rng.standard_normal((len(c), 24))).astype(np.float32) for c in (y, asked))
+    # alpha at which the full softmax is at its best: below, it fits the noise and stopping early beats it
+    full = kway.SoftmaxClassifier(alpha=1e-3, solver="lbfgs").fit(X, y)
+    part = kway.SoftmaxClassifier(alpha=1e-3, solver=Sampled(100, 30), batch_size=64, tol=1e-4, random_state=0)
+    right = [full.score(Q, asked), part.fit(X, y).score(Q, asked)]
+    assert 0.5 < right[0] < 0.99
+    assert right[1] > right[0] - 0.01, right
+    assert full.objective_ * 0.999 <= part.objective_ <= full.objective_ * 1.05
+
+
+def test_the_example_learns():
+    path = Path(__file__).parents[2] / "examples" / "million_classes.py"
+    example = runpy.run_path(str(path))
+    run = example["learn"](2000, 32, 6)
+    assert run.right > 0.95
+    assert run.losses[-1] < run.losses[0]
+
+
 def test_reported_is_the_exact_loss():
     rows = kway.datasets.many_classes(300, 16, 6, 100, 0.5, seed=0)
     X, y = rows.x_train, rows.y_train
@@ -147,7 +172,7 @@ def test_reported_is_the_exact_loss():
 def test_a_fit_never_holds_rows_times_classes():
     n_classes, d = 200_000, 64
     rows = kway.datasets.many_classes(n_classes, d, 1, 100, 0.1, seed=0)
-    model = kway.SoftmaxClassifier(solver="sampled", alpha=1e-9, max_iter=1, batch_size=2048, random_state=0)
+    model = kway.SoftmaxClassifier(solver="sampled", alpha=1e-9, max_iter=1, random_state=0)
     tracemalloc.start()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # one epoch, one row a class
