@@ -2,7 +2,8 @@
 
     D = g' H^-1 g by conjugate gradients on products H v, preconditioned by what a descent knows of H^-1
 
-    F(theta) - F* <= D / 2 exp(r)   r the most that the Newton step H^-1 g changes a score (softmax, logistic)
+    F(theta) - F* <= D / 2 exp(r)   r the most that the Newton step H^-1 g changes a score (softmax, logistic), 0 where
+                                    the Hessian is the same everywhere, by the width of its kinks for a rounded hinge
 
 A product costs about as much as a gradient. What is missing from D after some of them is r' H^-1 r, r the residual: at
 most r' M r over the smallest eigenvalue of the preconditioned Hessian, which the method's own coefficients estimate.
@@ -30,6 +31,7 @@ SETTLED = 0.25  # of D: what may be missing from it when Newton's step is good e
 CAUTION = 10.0  # the smallest eigenvalue seen is an overestimate
 MOST_STEPS = 40
 FAR = 40.0
+KINK = 4.0  # a rounded hinge bends over its width only: a step that changes gaps by a quarter of it may leave that
 
 Precondition = Callable[[NDArray], NDArray]
 
@@ -112,7 +114,8 @@ def decrement(
 ) -> Decrement:
     """D at theta, whose gradient is known; an excess of no more than `enough` ends the search for a better bound."""
     bends = Bends.at(objective, theta)
-    even = objective.loss.aims is not None or objective.loss.hinge  # the Hessian is the same everywhere nearby
+    loss = objective.loss
+    per_score = 0.0 if loss.aims is not None else KINK / loss.width if loss.hinge else 1.0
     x, r = np.zeros_like(gradient), gradient.copy()
     turn, turned = np.zeros_like(bends.bend), np.empty_like(bends.bend)
     z = precondition(r)
@@ -123,7 +126,7 @@ def decrement(
     while len(lengths) < MOST_STEPS and rz > 0:
         Hp = bends.product(p, turned)
         curvature = _dot(p, Hp)
-        if not curvature > 0:
+        if not (0 < curvature < np.inf and rz < np.inf):
             break
         t = rz / curvature
         x += x.dtype.type(t) * p
@@ -135,7 +138,7 @@ def decrement(
         lengths.append(t)
         ratios.append(max(rz, 0.0) / old)
         tail = CAUTION * max(rz, 0.0) / _smallest(lengths, ratios)
-        reach = 0.0 if even else min(FAR, float(np.abs(turn).max(initial=0.0)))
+        reach = min(FAR, per_score * float(np.abs(turn).max(initial=0.0)))
         excess = (D + tail) / 2 * float(np.exp(reach))
         if excess <= enough or (len(lengths) >= 3 and tail <= SETTLED * D):
             break
@@ -146,6 +149,8 @@ def decrement(
 def _smallest(lengths: list[float], ratios: list[float]) -> float:
     """Smallest eigenvalue of the preconditioned Hessian that the steps have seen (Lanczos)."""
     t, b = np.array(lengths), np.array(ratios[:-1])
+    if not (np.isfinite(1 / t).all() and np.isfinite(b).all()):
+        return 1e-300
     diagonal = 1 / t
     diagonal[1:] += b / t[:-1]
     return max(float(eigvalsh_tridiagonal(diagonal, np.sqrt(b) / t[:-1])[0]), 1e-300)

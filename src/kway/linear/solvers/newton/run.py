@@ -54,8 +54,12 @@ class Run:
         while not self.told:
             excess = self.descend(valley, scale)
             value = valley.value(valley.theta, valley.scores, 0.0)
-            excess = (excess + valley.cost_of_rounding()) / max(value, scale, 1e-300)
-            if excess <= self.control.tol / 4 or not valley.kinked or valley.e < NARROWEST or self.spent:
+            size, cost = max(value, scale, 1e-300), valley.cost_of_rounding()
+            if valley.kinked and excess + cost <= self.control.tol / 4 * size:
+                valley.begin(valley.e)  # the proof is about the Hessian of F_e itself
+                excess = valley.step().excess
+            excess = (excess + cost) / size
+            if excess <= self.control.tol / 3 or not valley.kinked or valley.e < NARROWEST or self.spent:
                 break
             valley.e /= NARROWER
         self.slopes = valley.look().slope
@@ -69,15 +73,20 @@ class Run:
     def descend(self, valley: Valley, scale: float) -> float:
         """Newton's steps at one rounding; a bound of F_e above its minimum."""
         near = NEAR * min(1.0, 1e3 * self.control.tol) if valley.kinked else EXACT
-        excess = np.inf
+        excess, fresh = np.inf, False
         while True:
             step = valley.step()
-            excess = min(excess, step.excess)
+            excess = step.excess if valley.kinked else min(excess, step.excess)
             value = valley.value(valley.theta, valley.scores, 0.0)
             if step.excess <= near * max(value, scale) or self.spent or self.separated(value):
                 return excess
             if not valley.go(step):
-                return excess
+                if fresh or not valley.kinked:
+                    return excess
+                valley.begin(valley.e)  # dual variables that have lost touch with the slopes
+                fresh = True
+                continue
+            fresh = False
             self.history.append(valley.value(valley.theta, valley.scores, 0.0))
             control = self.control
             self.told = control.progress is not None and control.progress(len(self.history), self.history[-1])

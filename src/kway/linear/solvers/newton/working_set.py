@@ -24,6 +24,8 @@ ROUNDS = 30
 def solve_on_columns(objective: Objective, theta: NDArray, control: Control) -> Solution:
     """From theta to within tol of the optimum."""
     chosen = np.flatnonzero(theta[:, :-1].any(axis=0))
+    if not len(chosen):
+        chosen = np.sort(np.argsort(-_steepest(objective, _slopes_at_zero(objective)), kind="stable")[:FIRST])
     history: list[float] = []
     quiet = replace(control, tol=control.tol / 2)
     for _ in range(ROUNDS):
@@ -33,7 +35,7 @@ def solve_on_columns(objective: Objective, theta: NDArray, control: Control) -> 
         theta = np.zeros_like(theta)
         theta[:, part] = found.theta
         history += found.history
-        steep = np.abs(transposed_product(run.slopes, objective.X)).max(axis=0)  # (d,)
+        steep = _steepest(objective, run.slopes)
         steep[chosen] = 0
         over = max(0.0, float(steep.max()) / objective.penalty.lasso - 1)
         if over <= control.tol / 2 or len(history) >= control.max_iter:
@@ -43,3 +45,14 @@ def solve_on_columns(objective: Objective, theta: NDArray, control: Control) -> 
     miss = found.miss + 1 - 1 / (1 + over)
     converged = found.converged and miss <= control.tol
     return replace(found, theta=theta, n_iter=len(history), converged=converged, miss=miss, history=history)
+
+
+def _steepest(objective: Objective, slopes: NDArray) -> NDArray:
+    """The steepest slope of the loss along each column, (d,), from those in the scores (n, R)."""
+    return np.abs(transposed_product(slopes, objective.X)).max(axis=0)
+
+
+def _slopes_at_zero(objective: Objective) -> NDArray:
+    """Of the losses where all scores are zero (n, R), weights of sum 1 included."""
+    slopes = objective.loss.value_gradient(np.zeros((objective.n, objective.n_scores)), objective.targets)[1]
+    return slopes / objective.n if objective.weight is None else slopes * (objective.weight / objective.n)[:, None]

@@ -52,10 +52,13 @@ class Dual:
             pmap(demand_separable, machines, objective.n_jobs)
         history = improve_all(objective, machines, control)
         value, gap = sum(m.best.value for m in machines), sum(m.gap for m in machines)
+        theta = planes(machines).astype(objective.X.dtype)
+        if not hard and np.isfinite(value):  # what rounding to the columns' number format adds
+            kept = objective.value(theta.astype(np.float64)) / objective.penalty.ridge
+            gap += max(0.0, kept - value)
         converged = gap <= control.tol * value
         miss = gap / value if np.isfinite(value) and value > 0 else 0.0 if converged else np.inf
         advice = "" if converged else "raise max_iter or alpha, or scale the features to a common range"
-        theta = planes(machines).astype(objective.X.dtype)
         return Solution(theta, passes(machines), converged, miss, history, advice, proved=True)
 
 

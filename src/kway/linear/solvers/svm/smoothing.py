@@ -58,7 +58,8 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
             break
         width /= SHRINK
     converged = best.miss <= control.tol or value <= 0
-    return replace(best, converged=converged, advice="" if converged else found.advice or "raise max_iter or tol")
+    advice = "" if converged else found.advice or "raise max_iter or tol"
+    return replace(best, converged=converged, advice=advice, proved=False)  # of the rounded hinge, not of the hinge
 
 
 def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) -> float:
