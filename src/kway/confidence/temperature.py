@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from kway.base.best_columns import best_columns
+from kway.base.best_columns import best_columns, lift_winners
 from kway.confidence import heldout
 from kway.confidence.best_temperature import TemperatureFit, best_temperature
 from kway.confidence.heldout import ENTRIES, Split
@@ -129,16 +129,17 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
     # ---- answers
 
     def _scores(self, rows: Any) -> NDArray[np.float64]:
-        """z / T (m, K)."""
-        return self._log_scores(self.estimator_, rows) / self.temperature_
+        """z / T (m, K); votes that tied are a rounding apart, which a division may swallow: the winner stays it."""
+        z = self._log_scores(self.estimator_, rows)
+        return lift_winners(z / self.temperature_, z.argmax(axis=1))
 
     def _probabilities(self, scores: NDArray) -> NDArray:
-        return softmax(scores, axis=1)
+        return lift_winners(softmax(scores, axis=1), scores.argmax(axis=1))
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
         z = self._scores(rows)
         codes = best_columns(z, k)
-        return TopK(codes, np.take_along_axis(softmax(z, axis=1), codes, axis=1))
+        return TopK(codes, np.take_along_axis(self._probabilities(z), codes, axis=1))
 
     def _entries(self) -> int:
         return len(self.classes_)
