@@ -173,7 +173,7 @@ def test_a_decrement_bounds_the_excess(loss):
 
 def test_lbfgs_proves_what_newton_cannot_afford(monkeypatch):
     monkeypatch.setattr("kway.linear.solvers.lbfgs.MOST_PROOF", 0.0)
-    objective = problem("softmax", "joint", Penalty(1e-5), n=3000, d=150, R=4)
+    objective = problem("softmax", "joint", Penalty(1e-5), n=1200, d=150, R=4)
     best = objective.value(solve(objective, 1e-10).theta)
     found = LBFGS().solve(objective, objective.zeros(), Control(1000, 1e-3))
     assert found.proved
