@@ -36,6 +36,7 @@ SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
 MOST_NEIGHBORS = 50
 HEAVY = 0.1  # seconds of one pass over the rows above which only alphas near the best are run
+KINKED_PASS = 5e-4  # seconds of a pass above which joint hinges are not run: 5,000 images take a minute a fold
 FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
 COLD = 2.0  # a fit from nothing against one from the alpha before it
 PROBED = 500  # rows that are asked first where all might take too long,
@@ -264,6 +265,8 @@ def weighted(family: Any, class_weight: str | None) -> Any:
 def _stood_for(name: str, data: FoldedRows) -> str:
     """Why a linear family gives way to another on these rows; "" where it does not."""
     seconds, several = data.pass_seconds(), data.codes.max() >= FEWEST - 1
+    if name == "svm" and seconds > KINKED_PASS:
+        return "hinges of all classes at once take thousands of passes, and svm-one-vs-all stands for them; ask by name"
     states = not data.measure.rises  # log loss asks for probabilities, which machines do not state
     quick = "svm-one-vs-all" if data.sparse and several and not states else "softmax"
     if name not in (*ALIKE, "softmax") or name == quick or seconds < HEAVY:
