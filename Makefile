@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: the first one makes .venv and installs what it needs.
 #   make demo    kway fit digits: compare families, keep the best, write model.kway and report.html (half a minute)
-#   make test    the tests (five minutes)            make slow    the long ones
+#   make test    the tests (a quarter of an hour)    make slow    the long ones
 #   make check   lint, format, types, import rules   make bench   timings beside other libraries
 #   make attack  N=100000 altered model files and a tenth as many fits on hostile input (SEED=0): counts, and 1 where
 #                one crashes, fails raw or answers NaN (two hours a million files, ten minutes 10,000 fits)
