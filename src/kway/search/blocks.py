@@ -9,7 +9,8 @@ Euclidean keys are taken about the mean where that saves digits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,19 +32,29 @@ COPY_BYTES = 2**23  # rows or queries converted for one tile
 FLOAT32_SAFE = (1e-12, 1e15)  # norms whose squares float32 neither loses nor overflows
 
 
-@dataclass(frozen=True)
-class BlockScan:
-    """Rows that are scanned in blocks under one distance, with what the keys need of each row."""
+class RowKeys(NamedTuple):
+    """What the keys need of each row, taken in one pass over all of them."""
 
-    kept: KeptRows
-    distance: Distance
     scale: NDArray  # (n,)
     offset: NDArray  # (n,)
     centre: NDArray[np.float64] | None  # (d,)
     reach: float  # the largest norm of a (centred) row
     slack: float  # rounding of a key, relative to the norms
     blur: float  # how far a scanned row may lie from the full one
-    key_type: type[np.floating]
+    dtype: type[np.floating]  # of keys
+
+
+@dataclass(frozen=True)
+class BlockScan:
+    """Rows that are scanned in blocks under one distance."""
+
+    kept: KeptRows
+    distance: Distance
+
+    @cached_property
+    def keys(self) -> RowKeys:
+        """Taken at the first scan: where bounds spare the rows (flat.py), there may never be one."""
+        return row_keys(self.kept, self.distance)
 
     @property
     def rows(self) -> Any:
@@ -53,7 +64,8 @@ class BlockScan:
     @property
     def nbytes(self) -> int:
         """Bytes held, rows included."""
-        return int(self.kept.nbytes + self.scale.nbytes + self.offset.nbytes)
+        keys = vars(self).get("keys")
+        return int(self.kept.nbytes + (0 if keys is None else keys.scale.nbytes + keys.offset.nbytes))
 
     def scan(self, queries: Matrix, heaps: Heaps, first: int = 0, n_jobs: int | None = None) -> int:
         """Offer every row, called first, first + 1, ..., to the heaps of the queries; rows measured in full."""
@@ -76,7 +88,7 @@ class BlockScan:
         """One thread's work: a block of queries against rows[start:stop], tile by tile."""
         block = _Block.of(self, queries)
         d = queries.shape[1]
-        given = isinstance(self.rows, np.ndarray) and self.rows.dtype == block.keys.dtype and self.centre is None
+        given = isinstance(self.rows, np.ndarray) and self.rows.dtype == block.keys.dtype and self.keys.centre is None
         chunk = max(256, TILE // block.keys.shape[0])
         if not given and not sp.issparse(self.rows):
             chunk = min(chunk, max(64, COPY_BYTES // (4 * d)))
@@ -103,19 +115,19 @@ class _Block:
         if sp.issparse(queries) != sp.issparse(scan.rows):
             queries = queries.toarray() if sp.issparse(queries) else sp.csr_matrix(queries)
         exact = queries.astype(np.float64)
-        keys = scan.distance.query_side(_about(exact, scan.centre))
+        keys = scan.distance.query_side(_about(exact, scan.keys.centre))
         norms, which = np.sqrt(squares(keys)), np.arange(exact.shape[0])
         if sp.issparse(keys):
             return _Block(scan, exact, keys, norms, which)
         with np.errstate(over="ignore"):
-            narrow = keys.astype(scan.key_type)
+            narrow = keys.astype(scan.keys.dtype)
         single = bool(norms.max(initial=0.0) < FLOAT32_SAFE[1])  # a query far out would overflow
         if single and (scan.distance.product or np.array_equal(narrow, keys)):  # a tile may round no query
             keys = narrow
         return _Block(scan, frozen(exact), frozen(keys), norms, which)
 
     def offer(self, part: slice, names: NDArray[np.int64], heaps: Heaps) -> int:
-        s = self.scan
+        s, k = self.scan, self.scan.keys
         rows, code = s.rows[part], s.distance.code
         if sp.issparse(rows):
             products = np.ascontiguousarray((self.keys @ rows.T).toarray())  # (m, c)
@@ -123,28 +135,33 @@ class _Block:
             arrays = (q.data, q.indices, q.indptr, x.data.astype(np.float64), x.indices, x.indptr)
             return int(
                 offer_csr(
-                    code, products, s.scale[part], s.offset[part], *arrays, names, self.norms, s.reach, s.slack, *heaps
+                    code, products, k.scale[part], k.offset[part], *arrays, names, self.norms, k.reach, k.slack, *heaps
                 )
             )
-        products = s.distance.tile(self.keys, s.distance.row_side(_about(rows, s.centre)))
+        products = s.distance.tile(self.keys, s.distance.row_side(_about(rows, k.centre)))
         measured = rows if s.kept.codes is None or s.kept.full is None else s.kept.full[part]
-        scale, offset = (frozen(form[part].astype(products.dtype, copy=False)) for form in (s.scale, s.offset))
+        scale, offset = (frozen(form[part].astype(products.dtype, copy=False)) for form in (k.scale, k.offset))
         return int(
             offer(
                 code, products, scale, offset, self.queries, frozen(measured), names, self.which,
-                self.norms, s.reach, s.slack, s.blur, *heaps,
+                self.norms, k.reach, k.slack, k.blur, *heaps,
             )
         )  # fmt: skip
 
 
 def block_scan(rows: Matrix | KeptRows, distance: Distance, store: Store | None = None) -> BlockScan:
-    """Rows (n, d), dense float, CSR, or as an index keeps them, ready to be scanned under a distance.
-
-    With codes and full rows at hand, `blur` lets pass whoever the codes' error cannot rule out.
-    """
+    """Rows (n, d), dense float, CSR, or as an index keeps them, ready to be scanned under a distance."""
     kept = rows if isinstance(rows, KeptRows) else KeptRows.of(rows, store, distance)
     if isinstance(kept.full, np.ndarray):
         kept = KeptRows(frozen(kept.full), kept.codes)
+    return BlockScan(kept, distance)
+
+
+def row_keys(kept: KeptRows, distance: Distance) -> RowKeys:
+    """Half squares about the centre, and what follows from them.
+
+    With codes and full rows at hand, `blur` lets pass whoever the codes' error cannot rule out.
+    """
     scanned, (n, d) = kept.scanned, kept.shape
     dense = not sp.issparse(scanned)
     centre = _centre(scanned) if distance.shifts and n and dense else None
@@ -161,9 +178,7 @@ def block_scan(rows: Matrix | KeptRows, distance: Distance, store: Store | None 
     blur = 0.0
     if kept.codes is not None and kept.full is not None:
         blur = float(kept.codes.errors(kept.full, distance).max(initial=0.0))
-    return BlockScan(
-        kept, distance, scale, offset, centre, distance.reach(halves, d), rounding(d, kind), blur, kind
-    )  # fmt: skip
+    return RowKeys(scale, offset, centre, distance.reach(halves, d), rounding(d, kind), blur, kind)
 
 
 def rounding(d: int, key_type: type[np.floating]) -> float:
