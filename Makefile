@@ -1,6 +1,7 @@
 # Every target works from a fresh clone: the first one makes .venv and installs what it needs.
 #   make demo    kway fit digits: compare families, keep the best, write model.kway and report.html (half a minute)
 #   make test    the tests (a quarter of an hour)    make slow    the long ones
+#   make test-cluster  the tests on a Ray cluster of three local nodes (some minutes)
 #   make check   lint, format, types, import rules   make bench   timings beside other libraries
 #   make attack  N=100000 altered model files and a tenth as many fits on hostile input (SEED=0): counts, and 1 where
 #                one crashes, fails raw or answers NaN (two hours a million files, ten minutes 10,000 fits)
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow attack check format bench docs clean
+.PHONY: help demo test test-cluster slow attack check format bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -44,6 +45,14 @@ demo: $(VENV)/.dev
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q
+
+$(VENV)/.cluster: pyproject.toml $(VENV)/.dev
+	@echo "installing Ray into $(VENV)"
+	@$(PIP) install -e '.[dev,cluster]'
+	@touch $@
+
+test-cluster: $(VENV)/.cluster
+	$(BIN)/python -m pytest -q -s -m cluster tests/cluster
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m slow

@@ -8,7 +8,7 @@ select       compare, tune, the main job         linear       loss x penalty x s
 fitted.py    kway.fit, the job from Python       base         score rows, keep k, vote: the one Classifier
 featured.py  a classifier with its features      planning     what a job will cost (kway.plan)
 search       the k best rows of each query       store        model files
-data         sources, features, datasets.py      compute      threads and kernels
+data         sources, features, datasets.py      compute      threads, kernels, a cluster
 progress.py  log_loss.py  class_scores.py  tables.py (for people)  errors.py
 """
 
@@ -36,6 +36,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "SVMClassifier": "kway.linear.named",
     "SoftmaxClassifier": "kway.linear.named",
     "TemperatureScaledClassifier": "kway.confidence",
+    "cluster": "kway.compute.cluster.session",
     "compare": "kway.select.compare",
     "datasets": "kway.datasets",
     "errors": "kway.errors",
@@ -66,6 +67,7 @@ __all__ = [
     "SoftmaxClassifier",
     "TemperatureScaledClassifier",
     "__version__",
+    "cluster",
     "compare",
     "datasets",
     "errors",
@@ -80,6 +82,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from kway import datasets, errors, search
+    from kway.compute.cluster.session import cluster
     from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
     from kway.data.features.features import Features
     from kway.fitted import fit

@@ -5,7 +5,8 @@
     ├── CombinationError  (ValueError)   loss, penalty and solver (or metric and index) that cannot work together
     ├── NotSeparableError (ValueError)   a hard margin was asked of data that no hyperplane separates
     ├── BudgetError       (MemoryError)  the answer would not fit in memory; names the way that does
-    └── ModelFileError    (ValueError)   a model file that is foreign, damaged or too new
+    ├── ModelFileError    (ValueError)   a model file that is foreign, damaged or too new
+    └── ClusterError      (RuntimeError) a cluster that is not there, or lost what it held
 
 Each is also the built-in error that scikit-learn users expect, so `except ValueError` keeps working.
 """
@@ -33,3 +34,7 @@ class BudgetError(KwayError, MemoryError):
 
 class ModelFileError(KwayError, ValueError):
     """A model file that cannot be trusted or read."""
+
+
+class ClusterError(KwayError, RuntimeError):
+    """A cluster that cannot be reached, or that lost a part of the answer."""

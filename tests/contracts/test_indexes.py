@@ -27,6 +27,7 @@ from kway.search import (
     KDTree,
     Landmarks,
     Laplacian,
+    Sharded,
     pick_metric,
     restore,
 )
@@ -35,6 +36,7 @@ from kway.search.distances import COSINE
 DISTANCES = ["euclidean", "manhattan", "cosine", "dot", "hamming", "haversine"]
 METRICS = [*DISTANCES, Haversine(degrees=True), Gaussian(2.0), Laplacian(3.0)]
 RECIPES = [Flat(), Flat(store=Int8()), Flat(store=Int8(rerank=False)), KDTree(), Landmarks(), LSH()]
+RECIPES += [Sharded(Flat(), 3)]
 RECIPES += [Landmarks(store=Int8()), Landmarks(store=Int8(rerank=False))]
 RECALL = {"landmarks": 0.99, "lsh": 0.9}  # of default probes, over these rows
 

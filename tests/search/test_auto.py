@@ -38,7 +38,7 @@ def test_what_is_chosen_can_be_built(metric, d):
 def test_names_recipes_and_mistakes():
     assert pick_index("kdtree", 10, 2, METRICS["euclidean"]).recipe == KDTree()
     assert pick_index(KDTree(4), 10, 2, METRICS["euclidean"]).recipe == KDTree(4)
-    assert set(INDEXES) == {"flat", "landmarks", "kdtree", "lsh"}
+    assert set(INDEXES) == {"flat", "landmarks", "kdtree", "lsh", "sharded"}
     with pytest.raises(InputError, match="did you mean 'landmarks'"):
         pick_index("landmark", 10, 2, METRICS["euclidean"])
     with pytest.raises(ModelFileError, match="unknown index"):

@@ -3,7 +3,7 @@
 Exit codes: 0 done, 1 failed (one line on stderr says why), 2 bad usage. With --json a verb prints exactly one JSON
 object on stdout. Nothing heavy is imported until a verb runs, so that `--help` answers at once.
 
-verbs       fit (and compare)  predict  evaluate  explain  neighbors  info  plan  data  bench
+verbs       fit (and compare)  predict  evaluate  explain  neighbors  info  plan  data  bench  cluster
 options     options (of reading)  choosing (how the choice is made)  models (by name)  usage (what is wrong with them)
 rows        model_rows (DATA for a model)  columns_said (how each column was read)
 output      places (tested before the work)  output  summary  progress  plain (for streams without every letter)
@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 import kway
-from kway.cli import bench, data, evaluate, explain, fit, info, neighbors, plan, predict
+from kway.cli import bench, cluster, data, evaluate, explain, fit, info, neighbors, plan, predict
 from kway.cli.plain import speak_plainly
 from kway.cli.usage import UsageError
 
@@ -41,6 +41,7 @@ app.command()(neighbors.neighbors)
 app.command()(plan.plan)
 app.command()(bench.bench)
 app.add_typer(data.app, name="data")
+app.add_typer(cluster.app, name="cluster")
 
 
 def show_version(wanted: bool) -> None:

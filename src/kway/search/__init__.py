@@ -3,7 +3,7 @@
 what an index is    index.py (Index, the order of answers)  live.py (Recipe, LiveIndex)  ids.py  ties.py
 rows                rows.py (dense or CSR)  powers.py (times powers of two)  units.py (in which nothing overflows)
 what near means     distances.py (what the engine computes, and in which space)  metrics.py (units, similarity)
-recipes             flat.py  landmarks.py  kdtree.py  lsh.py; auto.py picks one
+recipes             flat.py  landmarks.py  kdtree.py  lsh.py  sharded.py (of shard.py); auto.py picks one
 scanning            blocks.py (all rows; `top_products`)  bit_scan.py (codes)  heaps.py (the k best)  proof.py (trees)
 streams.py          codes of rows that come in blocks
 landmark cells      kmeans.py  projection.py (short rows)  cell_table.py (rows)  cell_groups.py (queries)
@@ -33,6 +33,7 @@ _HOME = {
     "Metric": "metrics",
     "Neighbors": "index",
     "Recipe": "live",
+    "Sharded": "sharded",
     "TopK": "index",
     "choose": "auto",
     "pick_index": "auto",
@@ -57,6 +58,7 @@ __all__ = [
     "Metric",
     "Neighbors",
     "Recipe",
+    "Sharded",
     "TopK",
     "choose",
     "pick_index",
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from kway.search.live import Recipe
     from kway.search.lsh import LSH
     from kway.search.metrics import METRICS, Gaussian, Haversine, Laplacian, Metric, pick_metric
+    from kway.search.sharded import Sharded
     from kway.search.stores.bits import Bits
     from kway.search.stores.int8 import Int8
 

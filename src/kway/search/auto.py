@@ -18,8 +18,9 @@ from kway.search.landmarks import Landmarks
 from kway.search.live import LiveIndex, Recipe
 from kway.search.lsh import LSH
 from kway.search.metrics import Metric
+from kway.search.sharded import Sharded
 
-INDEXES: dict[str, type[Recipe]] = {kind.name: kind for kind in (Flat, Landmarks, KDTree, LSH)}
+INDEXES: dict[str, type[Recipe]] = {kind.name: kind for kind in (Flat, Landmarks, KDTree, LSH, Sharded)}
 
 TREE_COLUMNS = {EUCLIDEAN: 8, MANHATTAN: 8, GREAT_CIRCLE: 2}  # up to which a tree visits few of its leaves
 

@@ -32,6 +32,7 @@ _PARTS = {  # room -> name -> module of the room
         "Landmarks": "landmarks",
         "KDTree": "kdtree",
         "LSH": "lsh",
+        "Sharded": "sharded",
         "Int8": "stores.int8",
         "Bits": "stores.bits",
         **dict.fromkeys(

@@ -4,6 +4,7 @@
     kdtree      rows; the tree is grown again
     landmarks   rows or codes, cells (m,) < C, landmarks (C, s), sketch: mean (D,), basis (D, M)
     lsh         rows, directions (D, B), shift, width (B,), factor (T, b), B = T b
+    sharded     rows; the shards are built again
 
 D is d; 3 under haversine (points on the sphere), and for lsh d + 1 under dot. An index that is registered from outside
 and not declared in KINDS keeps its rows alone.
@@ -97,6 +98,23 @@ KINDS: dict[str, Kind] = {
         ("euclidean", "manhattan", "cosine", "dot", "haversine"),
     ),
 }
+
+
+def _inner_recipe(value: Any) -> str | None:
+    """The recipe of an index that shards can be of: any kind but sharded."""
+    kind = (
+        KINDS.get(value.get("index", "")) if isinstance(value, dict) and isinstance(value.get("index"), str) else None
+    )
+    if kind is None or value["index"] == "sharded":
+        return "the recipe of an index of one machine"
+    return record({"index": text(100), **kind.recipe})(value)
+
+
+KINDS["sharded"] = Kind(
+    {"recipe": _inner_recipe, "shards": whole(1, 2**12), "replicas": whole(1, 2**12)},
+    bases=KINDS["flat"].bases,
+    sparse=True,
+)
 _METRIC = record({"name": text(100), "sigma": number(0.0, above=True), "degrees": flag}, optional=("sigma", "degrees"))
 
 

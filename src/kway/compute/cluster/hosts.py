@@ -1,0 +1,152 @@
+"""HostCrew: members as Ray actors on the cluster's nodes.
+
+Replica r of member i is made on node i + r (modulo the nodes), all at once. Ray makes an actor of a dead worker or node
+again, elsewhere if need be, and repeats what it was asked. Beyond that, here:
+
+    slow    a member that has not answered after `patience` seconds is asked again at its next replica; the first answer
+            counts
+    lost    one that has not answered after `give_up` seconds: an error, or None where the cluster is not strict
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kway.compute.cluster.crew import Crew
+from kway.compute.cluster.session import Cluster, import_ray
+from kway.errors import ClusterError, KwayError
+
+_TICK = 0.05  # seconds between looks at who is late
+
+
+class Host:
+    """What runs in an actor: a member and the questions to it."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.member = make()
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """member.method(*arguments)."""
+        return getattr(self.member, method)(*arguments)
+
+    def ready(self) -> str:
+        """Answers once the member is made: the node it lives on."""
+        return str(import_ray().get_runtime_context().get_node_id())
+
+
+class HostCrew(Crew):
+    """Members as actors, `replicas` of each."""
+
+    alone = False
+
+    def __init__(self, makers: Sequence[Callable[[], Any]], replicas: int, home: Cluster) -> None:
+        self._ray, self._home = import_ray(), home
+        nodes = [node["NodeID"] for node in self._ray.nodes() if node["Alive"]]
+        if not nodes:
+            raise ClusterError("the cluster has no living node; see `kway cluster status`")
+        self._kept = [self._ray.put(make) for make in makers]  # what a member is made of again: Ray drops it otherwise
+        self.hosts = [
+            [self._host(make, nodes[(i + r) % len(nodes)]) for r in range(replicas)]
+            for i, make in enumerate(self._kept)
+        ]
+        self.where = self._made()
+
+    def _host(self, make: Any, node: str) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        # a share of a core: an actor that asks for nothing is put anywhere, near or not (seen with Ray 2.60)
+        options = {"num_cpus": 0.01, "max_restarts": -1, "max_task_retries": -1}
+        near = NodeAffinitySchedulingStrategy(node_id=node, soft=True)  # elsewhere where that node is gone
+        return self._ray.remote(Host).options(scheduling_strategy=near, **options).remote(make)
+
+    def _made(self) -> list[str]:
+        """The node of every first replica, once all replicas are made."""
+        try:
+            found = self._ray.get([host.ready.remote() for hosts in self.hosts for host in hosts])
+        except self._ray.exceptions.RayError as error:
+            self.close()
+            raise _meant(error) from error
+        return found[:: len(self.hosts[0])]
+
+    def ask(self, method: str, *arguments: Any) -> list[Any]:
+        """All at once; arguments travel once to each node."""
+        shared = [self._ray.put(argument) for argument in arguments]
+        asking = _Question(self, method, shared)
+        while asking.open:
+            asking.collect()
+            asking.look_at_the_late()
+        return asking.answers
+
+    def close(self) -> None:
+        """End the actors."""
+        for hosts in self.hosts:
+            for host in hosts:
+                self._ray.kill(host)
+        self.hosts, self._kept = [], []
+
+
+class _Question:
+    """One question under way: who was asked where, since when."""
+
+    def __init__(self, crew: HostCrew, method: str, shared: list[Any]) -> None:
+        self._crew, self._ray = crew, crew._ray
+        self._method, self._shared = method, shared
+        self.answers: list[Any] = [None] * len(crew.hosts)
+        self.open = set(range(len(crew.hosts)))
+        self._asked = dict.fromkeys(self.open, 0)  # replicas of a member that were asked
+        self._since = time.monotonic()
+        self._waiting: dict[Any, int] = {}
+        for member in self.open:
+            self._ask_next(member)
+
+    def _ask_next(self, member: int) -> None:
+        hosts = self._crew.hosts[member]
+        host = hosts[self._asked[member] % len(hosts)]
+        self._asked[member] += 1
+        self._waiting[host.call.remote(self._method, *self._shared)] = member
+
+    def collect(self) -> None:
+        """Take the answers that are there."""
+        done, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=_TICK)
+        for answer in done:
+            member = self._waiting.pop(answer)
+            if member not in self.open:
+                continue  # another replica was quicker
+            try:
+                self.answers[member] = self._ray.get(answer)
+            except (self._ray.exceptions.ActorDiedError, self._ray.exceptions.ObjectLostError):
+                if time.monotonic() - self._since < self._crew._home.give_up:
+                    self._ask_next(member)
+                    continue
+                self._lose(member)
+            except self._ray.exceptions.RayTaskError as error:
+                raise _meant(error) from error
+            self.open.discard(member)
+
+    def look_at_the_late(self) -> None:
+        """Ask again at the next replica, or give up."""
+        waited, home = time.monotonic() - self._since, self._crew._home
+        for member in sorted(self.open):
+            if waited > home.give_up:
+                self._lose(member)
+                self.open.discard(member)
+            elif self._asked[member] < len(self._crew.hosts[member]) and waited > home.patience * self._asked[member]:
+                self._ask_next(member)
+
+    def _lose(self, member: int) -> None:
+        home = self._crew._home
+        if home.strict:
+            raise ClusterError(
+                f"shard {member} of {len(self.answers)} did not answer within {home.give_up:g} s; see `kway cluster "
+                "status`, or take what the others know: kway.cluster(strict=False)"
+            )
+
+
+def _meant(error: Any) -> Exception:
+    """The kway error that a member raised, or one that says what went wrong there."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, KwayError):
+        return cause
+    return ClusterError(f"a worker of the cluster failed: {str(cause or error).strip().splitlines()[-1]}")

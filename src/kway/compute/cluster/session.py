@@ -1,0 +1,120 @@
+"""`with kway.cluster(...)`: inside it, work that can be spread runs on a Ray cluster; outside, in this process.
+
+The cluster is a context variable: threads and tasks see the one they were started in. Ray is imported when a cluster
+is entered, never before.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kway.compute.cluster.crew import Crew, LocalCrew
+from kway.errors import ClusterError, InputError
+
+INSTALL = "pip install 'kway[cluster]'"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where spread work runs, and how long it waits.
+
+    strict: an answer with a shard missing is an error; else it is given, and says how much it covers.
+    patience: seconds after which a shard that has replicas is asked again at the next one.
+    give_up: seconds after which a shard is taken as lost.
+    folder: where shards keep their files; every node must see it.
+    """
+
+    strict: bool = True
+    patience: float = 1.0
+    give_up: float = 120.0
+    folder: Path | None = None
+
+
+_current: ContextVar[Cluster | None] = ContextVar("kway_cluster", default=None)
+
+
+def current() -> Cluster | None:
+    """The cluster that calls run on here, None for this process."""
+    return _current.get()
+
+
+def shared_folder() -> Path | None:
+    """Where the cluster's shards keep their files, if they do."""
+    home = current()
+    return None if home is None else home.folder
+
+
+def make_crew(makers: Sequence[Callable[[], Any]], replicas: int = 1) -> Crew:
+    """Members, one a maker: in this process, or as actors, `replicas` of each, on the nodes of the cluster."""
+    home = current()
+    if home is None or not makers:
+        return LocalCrew(makers)
+    from kway.compute.cluster.hosts import HostCrew
+
+    return HostCrew(makers, replicas, home)
+
+
+@contextmanager
+def cluster(
+    address: str | None = None,
+    *,
+    strict: bool = True,
+    patience: float = 1.0,
+    give_up: float = 120.0,
+    folder: str | Path | None = None,
+) -> Iterator[Cluster]:
+    """Run what can be spread on a Ray cluster.
+
+    address: None starts one on this machine for the time being (or takes the one this process is connected to),
+    "auto" is the one running here, "ray://host:10001" another. The others: see `Cluster`.
+    """
+    if not (patience > 0 and give_up >= patience):
+        raise InputError(f"patience must be above 0 and give_up no less, got {patience!r} and {give_up!r} seconds")
+    ray = import_ray()
+    mine = not ray.is_initialized()
+    if mine:
+        _connect(ray, address)
+    place = None if folder is None else Path(folder).absolute()
+    if place is not None:
+        place.mkdir(parents=True, exist_ok=True)
+    home = Cluster(strict, float(patience), float(give_up), place)
+    token = _current.set(home)
+    try:
+        yield home
+    finally:
+        _current.reset(token)
+        if mine:
+            ray.shutdown()
+
+
+def import_ray() -> Any:
+    """The library, or a sentence that says how to get it."""
+    try:
+        import ray
+    except ImportError as error:
+        raise ClusterError(f"a cluster needs Ray, which is not installed; {INSTALL}") from error
+    return ray
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    try:
+        _knock(address)
+        ray.init(address=address or "local", log_to_driver=False, logging_level="error", include_dashboard=None)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ClusterError(
+            f"no Ray cluster answers at {address!r} ({str(error).splitlines()[0]}); start one with `ray start --head`, "
+            "give its address, or None for one on this machine"
+        ) from error
+
+
+def _knock(address: str | None) -> None:
+    """Ray tries a dead address for minutes; whether somebody listens there is known at once."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()

@@ -1,0 +1,126 @@
+"""One shard: a run of rows (m, d), where they come from, and the index over them; what a node of a cluster holds.
+
+Rows of a memory map are named by file and place, so that whoever holds the shard maps the file itself; others are
+carried. With a folder, the index is written there under a name that vouches for recipe, metric and rows, and opened
+from it the next time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.search.ids import Ids
+from kway.search.index import Neighbors
+from kway.search.live import LiveIndex, Recipe
+from kway.search.metrics import Metric
+from kway.search.units import Unit
+from kway.store import container
+
+VOUCHED = 64  # rows, evenly spaced, whose values the name of a shard's file vouches for
+
+
+class FilePlace(NamedTuple):
+    """Rows (m, d), C-contiguous, from a byte of a file on."""
+
+    path: str
+    offset: int
+    shape: tuple[int, int]
+    dtype: str
+
+    def rows(self) -> NDArray:
+        """Mapped, not read."""
+        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
+
+
+class Carried(NamedTuple):
+    """Rows (m, d) as they are, dense or CSR."""
+
+    held: Any
+
+    def rows(self) -> Any:
+        """As they are."""
+        return self.held
+
+
+def row_source(rows: Any, run: slice) -> FilePlace | Carried:
+    """Where a run of rows comes from."""
+    part = rows[run]
+    owner = None if sp.issparse(part) or not part.flags.c_contiguous else _mapped(part)
+    if owner is None:
+        return Carried(part)
+    offset = owner.offset + part.ctypes.data - owner.ctypes.data
+    return FilePlace(str(owner.filename), int(offset), part.shape, part.dtype.str)
+
+
+def _mapped(rows: NDArray) -> np.memmap | None:
+    """The whole memory map that an array is a view of."""
+    owner: Any = rows
+    while isinstance(owner, np.ndarray) and isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return owner if isinstance(owner, np.memmap) and owner.filename is not None else None
+
+
+class ShardAnswer(NamedTuple):
+    """Positions within the shard with their float64 distances, (q, k) each, and rows measured a query."""
+
+    found: Neighbors
+    touched: float
+
+
+@dataclass
+class Shard:
+    """A live index over one run of rows."""
+
+    index: LiveIndex
+
+    def nearest(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> ShardAnswer:
+        """The k nearest of its rows, all of them where there are fewer."""
+        found = self.index._nearest(queries, min(k, self.index.n_rows), n_jobs, probes)
+        return ShardAnswer(found, self.index.touched_)
+
+    def process(self) -> int:
+        """The process it lives in."""
+        return os.getpid()
+
+    def held_bytes(self) -> int:
+        """Of the index, rows included."""
+        return self.index.nbytes
+
+
+def open_shard(
+    recipe: Recipe, metric: Metric, source: FilePlace | Carried, folder: Path | None = None, n_jobs: int | None = None
+) -> Shard:
+    """Build the index, or open it from the folder where it was written before; rows are prepared and in their unit."""
+    rows = source.rows()
+    if folder is None:
+        return Shard(_built(recipe, metric, rows, n_jobs))
+    file = folder / f"shard-{_vouch(recipe, metric, rows)}.kway"
+    if not file.is_file():
+        facts, arrays = _built(recipe, metric, rows, n_jobs).parts()
+        container.write(file, {"index": facts}, arrays)
+    opened = container.read(file)
+    return Shard(type(recipe).restore(opened.manifest["index"], opened.tensors))
+
+
+def _built(recipe: Recipe, metric: Metric, rows: Any, n_jobs: int | None) -> LiveIndex:
+    index = recipe._live(rows, metric, Ids.of(rows.shape[0], None), n_jobs)
+    index.unit = Unit.again(0, rows.dtype, metric.distance, recipe._narrow)
+    return index
+
+
+def _vouch(recipe: Recipe, metric: Metric, rows: Any) -> str:
+    """A digest of what the index is made of: recipe, metric, shape, and some of the rows."""
+    said = json.dumps([recipe.facts(), metric.facts(), rows.shape, rows.dtype.str], sort_keys=True)
+    some = rows[np.unique(np.linspace(0, rows.shape[0] - 1, VOUCHED).astype(np.int64))]
+    digest = hashlib.sha256(said.encode())
+    digest.update(np.ascontiguousarray(some.toarray() if sp.issparse(some) else some).tobytes())
+    return digest.hexdigest()[:24]

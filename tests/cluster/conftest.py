@@ -1,0 +1,38 @@
+"""A real Ray cluster of three nodes on this machine."""
+
+import os
+
+import pytest
+
+ray = pytest.importorskip("ray")
+
+
+@pytest.fixture(scope="session")
+def nodes():
+    """The cluster; nodes can be added and removed."""
+    from ray.cluster_utils import Cluster
+
+    os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+    size = {"num_cpus": 2, "object_store_memory": 120 * 2**20}
+    home = Cluster(initialize_head=True, head_node_args=size)
+    home.add_node(**size)
+    home.add_node(**size)
+    home.wait_for_nodes()
+    yield home
+    ray.shutdown()
+    home.shutdown()
+
+
+@pytest.fixture
+def cluster(nodes):
+    """Connected to the three nodes, whoever was killed before replaced."""
+    import kway
+
+    while len([n for n in nodes.list_all_nodes() if n.all_processes]) < 3:
+        nodes.add_node(num_cpus=2, object_store_memory=120 * 2**20)
+    nodes.wait_for_nodes()
+
+    def enter(**options):
+        return kway.cluster(nodes.address, **options)
+
+    return enter

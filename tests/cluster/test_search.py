@@ -1,0 +1,173 @@
+"""Search over a real cluster of three nodes: the answers of one machine, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import kway
+from kway.errors import ClusterError, InputError
+from kway.search import Bits, Flat, Int8, Landmarks, Sharded
+
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]  # ray's own warnings are not ours
+ray = pytest.importorskip("ray")
+
+
+def problem(n=6000, d=24, q=40, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, d)).astype(np.float32)
+    copies = min(50, n // 4)
+    rows[n // 2 : n // 2 + copies] = rows[:copies]
+    return rows, np.concatenate([rows[: q // 2], rng.normal(size=(q // 2, d)).astype(np.float32)])
+
+
+@pytest.mark.parametrize(
+    "inner", [Flat(), Flat(store=Int8()), Flat(store=Bits(1)), Landmarks(), Landmarks(store=Int8())], ids=str
+)
+def test_the_cluster_answers_as_this_process(cluster, inner):
+    rows, queries = problem()
+    here = Sharded(inner, 3).build(rows)
+    wanted = here.nearest(queries, 6)
+    with cluster():
+        there = Sharded(inner, 3).build(rows)
+        found = there.nearest(queries, 6)
+        assert len(set(there._crew.where)) == 3  # each on a node of its own
+        assert "cluster" in there.why_
+        assert there.nbytes == here.nbytes
+        there.close()
+    np.testing.assert_array_equal(found.ids, wanted.ids)
+    np.testing.assert_array_equal(found.distances, wanted.distances)
+
+
+def test_a_classifier_works_unchanged(cluster, tmp_path):
+    rows, queries = problem()
+    y = np.arange(len(rows)) % 11
+    here = kway.NeighborsClassifier(5).fit(rows, y)
+    with cluster():
+        there = kway.NeighborsClassifier(5, index=Sharded(Flat(), 3, replicas=2)).fit(rows, y)
+        np.testing.assert_array_equal(there.predict(queries), here.predict(queries))
+        np.testing.assert_array_equal(there.predict_proba(queries), here.predict_proba(queries))
+        there.save(tmp_path / "m.kway")
+        there.index_.close()
+    np.testing.assert_array_equal(kway.load(tmp_path / "m.kway").predict(queries), here.predict(queries))
+
+
+def test_a_worker_killed_twenty_times_loses_no_query(cluster):
+    rows, queries = problem()
+    wanted = Flat().build(rows).nearest(queries, 5)
+    with cluster():
+        index = Sharded(Flat(), 3).build(rows)
+        workers = [ray.get(hosts[0].call.remote("process")) for hosts in index._crew.hosts]
+        assert len(set(workers)) == 3
+        done, asked = threading.Event(), []
+
+        def ask():
+            while not done.is_set() or len(asked) < 20:
+                asked.append(index.nearest(queries, 5))
+
+        asking = threading.Thread(target=_in_context(ask))
+        asking.start()
+        took = []
+        for i in range(20):
+            begun = time.monotonic()
+            victim = ray.get(index._crew.hosts[i % 3][0].call.remote("process"))
+            os.kill(victim, signal.SIGKILL)
+            while ray.get(index._crew.hosts[i % 3][0].call.remote("process")) == victim:
+                time.sleep(0.01)
+            took.append(time.monotonic() - begun)
+        done.set()
+        asking.join(120)
+        assert not asking.is_alive()
+        index.close()
+    print(f"\n20 kills, {len(asked)} batches answered meanwhile; back after {np.median(took):.2f} s (the median)")
+    assert len(asked) >= 20
+    for found in asked:
+        np.testing.assert_array_equal(found.ids, wanted.ids)
+
+
+def _in_context(f):
+    """Threads start without the caller's context variables."""
+    import contextvars
+
+    context = contextvars.copy_context()
+    return lambda: context.run(f)
+
+
+def test_a_node_removed_during_search_and_during_build(nodes, cluster, tmp_path):
+    rows, queries = problem()
+    wanted = Flat().build(rows).nearest(queries, 5)
+    with cluster(folder=tmp_path):
+        index = Sharded(Flat(), 3).build(rows)
+        lost = [
+            node for node in nodes.list_all_nodes() if node.node_id in index._crew.where and node is not nodes.head_node
+        ]
+        begun = time.monotonic()
+        nodes.remove_node(lost[0], allow_graceful=False)
+        found = index.nearest(queries, 5)
+        print(f"\na node removed under a search: right answers after {time.monotonic() - begun:.1f} s")
+        np.testing.assert_array_equal(found.ids, wanted.ids)
+        index.close()
+        building = threading.Timer(0.3, lambda: nodes.remove_node(lost[1], allow_graceful=False))
+        building.start()
+        begun = time.monotonic()
+        again = Sharded(Landmarks(), 3).build(rows)
+        building.join()
+        print(f"a node removed under a build: built after {time.monotonic() - begun:.1f} s")
+        assert (again.nearest(rows[:100], 1).ids[:, 0] == np.arange(100)).mean() > 0.4  # copies tie with the first
+        again.close()
+
+
+def test_a_slow_shard_is_asked_at_its_replica_and_a_lost_one_is_told(cluster):
+    rows, queries = problem()
+    wanted = Flat().build(rows).nearest(queries, 5)
+    with cluster(patience=0.3):
+        index = Sharded(Flat(), 3, replicas=2).build(rows)
+        stopped = ray.get(index._crew.hosts[1][0].call.remote("process"))
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            begun = time.monotonic()
+            found = index.nearest(queries, 5)
+            waited = time.monotonic() - begun
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        np.testing.assert_array_equal(found.ids, wanted.ids)
+        assert waited < 5
+        index.close()
+    for strict in (False, True):
+        with cluster(patience=0.2, give_up=1.5, strict=strict):
+            index = Sharded(Flat(), 3).build(rows)
+            stopped = ray.get(index._crew.hosts[2][0].call.remote("process"))
+            os.kill(stopped, signal.SIGSTOP)
+            try:
+                if strict:
+                    with pytest.raises(ClusterError, match="shard 2 of 3 did not answer"):
+                        index.nearest(queries, 5)
+                else:
+                    found = index.nearest(queries, 5)
+                    assert index.coverage_ == pytest.approx(2 / 3)
+                    assert found.ids.max() < 4000
+            finally:
+                os.kill(stopped, signal.SIGCONT)
+            index.close()
+
+
+def test_errors_of_a_worker_are_kways_own(cluster):
+    rows, _ = problem(n=60)
+    with cluster():
+        index = Sharded(Flat(), 2).build(rows)
+        with pytest.raises(ClusterError, match="no attribute 'nothing'"):
+            index._crew.ask("nothing")
+        with pytest.raises(InputError, match="columns"):
+            index.nearest(rows[:, :3], 1)
+        index.close()
+
+
+def test_no_cluster_at_an_address_is_a_sentence():
+    ray.shutdown()  # a process that is connected stays so
+    with pytest.raises(ClusterError, match="no Ray cluster answers"), kway.cluster("127.0.0.1:1"):
+        pass
