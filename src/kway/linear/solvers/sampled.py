@@ -72,7 +72,7 @@ class Sampled:
     negatives: int = 512
     hard: int = 256
     name: ClassVar[str] = "sampled"
-    needs: ClassVar[frozenset[str]] = frozenset({"loss.cross_entropy", "penalty.smooth"})
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.cross_entropy", "penalty.smooth", "rows.here"})
     promises: ClassVar[bool] = False
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from kway.compute.kernels.sgd import sgd_steps
 from kway.compute.threads import pmap, single_blas, spans
 from kway.linear.losses import Targets
+from kway.linear.objective.bends import transposed_product
 from kway.linear.objective.distinct_rows import Distinct, distinct_rows
-from kway.linear.objective.objective import Objective, transposed_product
+from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.power_method import largest_bend, largest_moment
