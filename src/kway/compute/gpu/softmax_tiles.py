@@ -52,8 +52,8 @@ def _exp_tiles(
             found = tl.where(c[None, :] == own[:, None], found - mass[:, None], found)
         if STORE:  # in halves: a whole tile would not leave shared memory for four stages
             left, right = tl.split(tl.permute(tl.reshape(found, (BM, 2, BN // 2)), (0, 2, 1)))
-            e.store([row * BM, column * BN], left.to(tl.bfloat16))
-            e.store([row * BM, column * BN + BN // 2], right.to(tl.bfloat16))
+            e.store([row * BM, column * BN], left.to(e.dtype))
+            e.store([row * BM, column * BN + BN // 2], right.to(e.dtype))
 
 
 @triton.jit
