@@ -147,5 +147,7 @@ print("same")
 def test_kernels_by_tritons_interpreter_do_what_torch_does():
     pytest.importorskip("triton")
     environment = os.environ | {"TRITON_INTERPRET": "1"}
-    found = subprocess.run([sys.executable, "-c", INTERPRETED], env=environment, capture_output=True, text=True, timeout=300)
+    found = subprocess.run(
+        [sys.executable, "-c", INTERPRETED], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert found.stdout == "same\n", found.stderr[-2000:]

@@ -6,7 +6,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kway.compute.gpu.rows import DeviceRows, Weights, full_precision
+from kway.compute.gpu.rows import DeviceRows, Weights
 
 
 class DeviceBends:
@@ -25,7 +25,7 @@ class DeviceBends:
         """The bends of softmax are its probabilities."""
         weights = Weights.of(held.here(theta))
         bend = weights.W.new_empty((len(held.X), len(theta)))
-        with full_precision():
+        with held.device.full_precision():
             for rows in held.blocks(len(theta), bend.element_size()):
                 bend[rows] = held.block_scores(weights, rows).softmax(1)
         return DeviceBends(held, bend, True, True)
@@ -34,7 +34,7 @@ class DeviceBends:
         """The sum over all rows, (R, d + 1)."""
         held, weights = self._held, Weights.of(self._held.here(V))
         into = weights.zeros()
-        with full_precision():
+        with held.device.full_precision():
             for rows in held.blocks(len(V), weights.W.element_size()):
                 self._turned[rows] = held.block_scores(weights, rows)
                 slope = self._slopes(rows)

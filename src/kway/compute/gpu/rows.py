@@ -9,16 +9,15 @@ BLOCK_BYTES, so that a million classes pass as ten do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kway.compute.gpu.device import Device
 from kway.compute.gpu.losses import DeviceTargets, Slopes
 from kway.compute.threads import spans
 
@@ -38,42 +37,38 @@ class Sums(NamedTuple):
 class DeviceRows:
     """X (n, d), codes (n,), soft targets (n, R) or None, weights (n,) or None, on one device."""
 
+    device: Device
     X: Tensor
     codes: Tensor
     soft: Tensor | None
     weight: Tensor | None
 
     @staticmethod
-    def on(device: Any, X: NDArray, codes: NDArray, soft: NDArray | None, weight: NDArray | None) -> DeviceRows:
-        """The rows, copied there."""
-        send = lambda a: None if a is None else torch.from_numpy(np.ascontiguousarray(a)).to(device)  # noqa: E731
-        return DeviceRows(send(X), send(codes), send(soft), send(weight))
+    def on(device: Device, X: NDArray, codes: NDArray, soft: NDArray | None, weight: NDArray | None) -> DeviceRows:
+        """The rows, copied there; BudgetError where there is no room for them and a block of scores."""
+        given = (X, codes, soft, weight)
+        with device.room("copying the rows", sum(a.nbytes for a in given if a is not None) + 2 * BLOCK_BYTES):
+            return DeviceRows(device, *(None if a is None else device.put(a) for a in given))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the device."""
-        held = (self.X, self.codes, self.soft, self.weight)
-        return sum(t.numel() * t.element_size() for t in held if t is not None)
-
-    def targets(self, rows: slice) -> DeviceTargets:
+    def targets(self, rows: slice | NDArray) -> DeviceTargets:
         """Targets of some rows."""
-        return DeviceTargets(self.codes[rows], None if self.soft is None else self.soft[rows])
+        some = rows if isinstance(rows, slice) else self.device.put(rows)
+        return DeviceTargets(self.codes[some], None if self.soft is None else self.soft[some])
 
     def here(self, theta: NDArray) -> Tensor:
         """An array of the host on the device, in its own precision."""
-        return torch.from_numpy(np.ascontiguousarray(theta)).to(self.X.device)
+        return self.device.put(theta)
 
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
         """f of some rows (m, R), on the host."""
-        with full_precision():
-            found: NDArray = self.block_scores(Weights.of(self.here(theta)), rows).cpu().numpy()
-        return found
+        with self.device.full_precision():
+            return self.device.fetch(self.block_scores(Weights.of(self.here(theta)), rows))
 
     def value(self, theta: NDArray, loss: LossOf) -> float:
         """Sum of the weighted losses."""
         weights = Weights.of(self.here(theta))
         total = torch.zeros((), dtype=torch.float64, device=self.X.device)
-        with full_precision():
+        with self.device.full_precision():
             for rows in self.blocks(len(theta), weights.W.element_size()):
                 value = loss(self.block_scores(weights, rows), rows).value
                 total += value.sum() if self.weight is None else value @ self.weight[rows].double()
@@ -84,7 +79,7 @@ class DeviceRows:
         weights = Weights.of(self.here(theta))
         total = torch.zeros((), dtype=torch.float64, device=self.X.device)
         into = weights.zeros()
-        with full_precision():
+        with self.device.full_precision():
             for rows in self.blocks(len(theta), weights.W.element_size()):
                 value, slope = loss(self.block_scores(weights, rows), rows)
                 if self.weight is not None:
@@ -127,14 +122,3 @@ class Weights(NamedTuple):
         """(R, d + 1), on the host."""
         found: NDArray = torch.cat((self.W, self.b[:, None]), dim=1).cpu().numpy()
         return found
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Products of float32 in float32, whatever the process has set."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before

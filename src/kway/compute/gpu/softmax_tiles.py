@@ -89,9 +89,7 @@ def adagrad_rows(
 ) -> None:
     """Row-wise Adagrad in place; only the first `penalised` columns are shrunk."""
     d = W.shape[1]
-    _adagrad_rows[(len(W),)](
-        W, G, squares, rate, scale, ridge, d, penalised, triton.next_power_of_2(d), num_warps=4
-    )
+    _adagrad_rows[(len(W),)](W, G, squares, rate, scale, ridge, d, penalised, triton.next_power_of_2(d), num_warps=4)
 
 
 @cache

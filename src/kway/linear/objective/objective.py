@@ -114,7 +114,7 @@ class Objective:
             np.matmul(self.X[rows], theta[:, :-1].T, out=scores)
             scores += theta[:, -1]
 
-    def block_targets(self, rows: slice) -> Targets:
+    def block_targets(self, rows: slice | NDArray) -> Targets:
         """Targets of some rows."""
         soft = self.targets.soft
         return Targets(self.targets.codes[rows], None if soft is None else soft[rows])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
+from kway.compute.gpu.device import Device
 from kway.linear.objective.bends import Bends, bends_of_rows, with_ridge
 from kway.linear.objective.objective import Objective
 
@@ -31,7 +32,7 @@ class Held:
     sources: tuple[Any, ...]
 
     @staticmethod
-    def on(device: Any, objective: Objective) -> Held:
+    def on(device: Device, objective: Objective) -> Held:
         """The objective's rows, sent."""
         from kway.compute.gpu.rows import DeviceRows
 
@@ -47,7 +48,7 @@ class Held:
 class DeviceObjective(Objective):
     """An Objective of dense rows, with a copy of them on a device."""
 
-    device: Any = "cuda"
+    device: Device = Device("cuda")
     held: Held | None = field(default=None, compare=False, repr=False)
 
     on_device: ClassVar[bool] = True
@@ -57,7 +58,7 @@ class DeviceObjective(Objective):
             object.__setattr__(self, "held", Held.on(self.device, self))
 
     @staticmethod
-    def of(objective: Objective, device: Any) -> DeviceObjective:
+    def of(objective: Objective, device: Device) -> DeviceObjective:
         """The same problem, its rows sent to the device."""
         facts = {f.name: getattr(objective, f.name) for f in fields(Objective)}
         return DeviceObjective(**facts, device=device)
@@ -70,10 +71,10 @@ class DeviceObjective(Objective):
 
     def value(self, theta: NDArray) -> float:
         """F(theta), every part of the penalty included."""
-        return self.there.value(theta, self._loss) / self.n + self.penalty.value(theta[:, :-1])
+        return self.there.value(theta, self.losses_of) / self.n + self.penalty.value(theta[:, :-1])
 
     def _dense_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
-        return self.there.value_gradient(theta, self._loss)
+        return self.there.value_gradient(theta, self.losses_of)
 
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
         """f = X W^T + b of some rows (m, R), on the host."""
@@ -88,8 +89,8 @@ class DeviceObjective(Objective):
             return _Ridged(self, DeviceBends.of_softmax(there, theta))
         return _Ridged(self, DeviceBends(there, there.here(bends_of_rows(self, theta)), False, loss.couples))
 
-    def _loss(self, scores: Any, rows: slice) -> Slopes:
-        """Values and slopes of a block on the device; those of a loss without a kernel are computed on the host."""
+    def losses_of(self, scores: Any, rows: slice | NDArray) -> Slopes:
+        """Values and slopes of some rows on the device; those of a loss without a kernel are computed on the host."""
         from kway.compute.gpu import losses
 
         loss, there = self.loss, self.there
