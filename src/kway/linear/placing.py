@@ -1,4 +1,4 @@
-"""Where the rows of a problem live: device="cpu" here, "cuda" on the GPU, "auto" there where the plan says that it pays."""
+"""Where the rows of a problem live: device="cpu" here, "cuda" on the GPU, "auto" there where the plan says it pays."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def _dense(objective: Objective) -> Objective:
     if needed > MOST_DENSE:
         raise InputError(
             f"X is sparse, {X.shape[0]:,} x {X.shape[1]:,}: a GPU multiplies dense rows, which would take "
-            f"{needed / 2**30:.1f} GiB here (at most {MOST_DENSE / 2**30:.0f}); use device='cpu', which reads it as it is"
+            f"{needed / 2**30:.1f} GiB here (at most {MOST_DENSE / 2**30:.0f}); use device='cpu', which reads it so"
         )
     return replace(objective, X=np.ascontiguousarray(X.toarray()), turned=[])

@@ -1,4 +1,4 @@
-"""Linear models on a device, held against the CPU's: every loss, every pass over the rows, every solver that works there.
+"""Linear models on a device, held against the CPU's: every loss, every pass over the rows, the solvers that work there.
 
 Without a GPU the same code runs through torch on the CPU, so that its logic is covered everywhere.
 """
@@ -38,10 +38,8 @@ def send(array):
 
 def both(form, scores, codes, soft=None):
     """Values and slopes by the CPU's kernels, and by the device's formulas."""
-    found = device_losses.slopes(
-        form.kernel, send(scores.copy()), device_losses.DeviceTargets(send(codes), None if soft is None else send(soft)),
-        form.margin, form.width,
-    )  # fmt: skip
+    targets = device_losses.DeviceTargets(send(codes), None if soft is None else send(soft))
+    found = device_losses.slopes(form.kernel, send(scores.copy()), targets, form.margin, form.width)
     return form.value_gradient(scores.copy(), Targets(codes, soft)), [t.cpu().numpy() for t in found]
 
 

@@ -1,4 +1,4 @@
-"""Products with the Hessian of a mean loss over rows on a device; the formulas are those of linear/objective/bends.py."""
+"""Products with the Hessian of a mean loss over rows on a device; the formulas are linear/objective/bends.py's."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Held:
 class DeviceObjective(Objective):
     """An Objective of dense rows, with a copy of them on a device."""
 
-    device: Device = Device("cuda")
+    device: Device = field(default_factory=Device)
     held: Held | None = field(default=None, compare=False, repr=False)
 
     on_device: ClassVar[bool] = True
