@@ -178,7 +178,7 @@ def _errors() -> dict[str, str]:
             ("kept, float32 weights", True, torch.float32),
             ("free, float32 weights", False, torch.float32),
         ):
-            step, rate = SoftmaxStep(W.to(kind), keep), 1e3 * scale
+            step, rate = SoftmaxStep(W.clone().to(kind), keep), 1e3 * scale
             off = abs(float(step(Batch(X, codes), rate)) - loss) / loss
             moved = (w - step.W.double()) / rate
             turn = float((moved - gradient).norm() / gradient.norm())

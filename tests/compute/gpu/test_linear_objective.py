@@ -19,6 +19,7 @@ from kway.linear.objective.on_device import DeviceObjective  # noqa: E402
 from kway.linear.penalties import Penalty  # noqa: E402
 from kway.linear.solvers.base import Control  # noqa: E402
 from kway.linear.solvers.lbfgs import LBFGS  # noqa: E402
+from kway.linear.solvers.preconditioners.moments import moments  # noqa: E402
 from kway.linear.solvers.proximal import Proximal  # noqa: E402
 
 pytestmark = pytest.mark.gpu
@@ -141,3 +142,27 @@ def test_solvers_reach_the_objective_of_the_cpu(name, lasso, dtype):
             best = here.value(ours.theta)
             assert theirs.converged
             assert here.value(theirs.theta) == pytest.approx(best, rel=2 * control.tol if form.convex else 5e-2)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", ["softmax", "logistic", "hinge", "squared"])
+def test_factors_of_each_class_are_the_cpus(name, bias):
+    """From all rows, so that nothing is drawn: the same matrices inverted in two places."""
+    form = LOSSES[name].columns if name == "logistic" else LOSSES[name].joint.smoothed(1.0)
+    here = problem(form, 4, bias=bias)
+    there = DeviceObjective.of(here, DEVICE)
+    ours, theirs = moments(here), moments(there)
+    np.testing.assert_allclose(np.triu(theirs.gram), np.triu(ours.gram), rtol=1e-10, atol=1e-12)
+    rng = np.random.default_rng(4)
+    theta, g = rng.standard_normal((2, 4, here.d + 1))
+    every = 10**9
+    found = theirs.per_class(there, theta, every)(g)
+    np.testing.assert_allclose(found, ours.per_class(here, theta, every)(g), rtol=1e-7, atol=1e-9)
+
+
+def test_matrices_that_have_no_factor_get_a_floor():
+    here = problem(LOSSES["logistic"].columns, 3, penalty=Penalty())
+    X = np.hstack([here.X, here.X[:, :2], np.zeros((here.n, 1))])  # columns twice, and one that is always zero
+    there = DeviceObjective.of(replace(here, X=X), DEVICE)
+    step = moments(there).per_class(there, np.zeros((3, X.shape[1] + 1)), 10**9)(np.ones((3, X.shape[1] + 1)))
+    assert np.isfinite(step).all()

@@ -20,6 +20,7 @@ from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
 from kway.linear.losses import Loss, Targets
 from kway.linear.objective.bends import Bends, HostBends, bends_of_rows
+from kway.linear.objective.curvature import gram
 from kway.linear.objective.sparse_rows import RowRun, add_scores, runs
 from kway.linear.penalties import Penalty
 
@@ -101,6 +102,10 @@ class Objective:
         scores = np.empty((len(range(*rows.indices(self.n))), len(theta)), theta.dtype)
         self._fill_scores(theta, rows, scores)
         return scores
+
+    def gram(self, dtype: np.dtype) -> NDArray:
+        """[X 1]' diag(weight) [X 1] / n, (D, D): upper triangle, in Fortran's order."""
+        return gram(self, dtype)
 
     def bends(self, theta: NDArray) -> Bends:
         """Products with the Hessian at theta."""

@@ -9,13 +9,17 @@ other rows (`rows`, a span, condensed ones) sends those: what is held always is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.gpu.device import Device
+from kway.linear.losses.smooth import Probabilities
 from kway.linear.objective.bends import Bends, bends_of_rows, with_ridge
+from kway.linear.objective.curvature import curvatures
 from kway.linear.objective.objective import Objective
 
 if TYPE_CHECKING:
@@ -88,6 +92,24 @@ class DeviceObjective(Objective):
         if loss.cross_entropy:
             return _Ridged(self, DeviceBends.of_softmax(there, theta))
         return _Ridged(self, DeviceBends(there, there.here(bends_of_rows(self, theta)), False, loss.couples))
+
+    def gram(self, dtype: np.dtype) -> NDArray:
+        """[X 1]' diag(weight) [X 1] / n, (D, D), in Fortran's order."""
+        from kway.compute.gpu.factors import gram
+
+        return np.asfortranarray(gram(self.there, self.fit_intercept, getattr(self.device.torch, dtype.name)))
+
+    def class_factor(
+        self, theta: NDArray, plain: NDArray, ridges: NDArray, n_drawn: int, share: float
+    ) -> Callable[[NDArray], NDArray]:
+        """An inverse Hessian for each score at theta, from about n_drawn rows and a share of `plain` (D, D)."""
+        from kway.compute.gpu.factors import GramRule, class_inverses, probabilities_curvatures
+
+        if isinstance(self.loss, Probabilities):
+            h = probabilities_curvatures(self.there, theta, self.loss.joint)
+        else:
+            h = self.there.here(curvatures(self, theta))
+        return class_inverses(self.there, h, GramRule(plain, ridges, n_drawn, share))
 
     def losses_of(self, scores: Any, rows: slice | NDArray) -> Slopes:
         """Values and slopes of some rows on the device; those of a loss without a kernel are computed on the host."""

@@ -66,7 +66,7 @@ class DeviceEpochs(Epochs):
         return float(sum(losses))
 
     @cached_property
-    def watched(self) -> Objective:  # type: ignore[override]
+    def watched(self) -> Objective:
         """All rows, or some of them where all would take too long."""
         o = self.objective
         if o.n * o.n_scores * float(o.d) <= WHOLE or o.n <= WATCHED:
