@@ -3,6 +3,7 @@
 #   make test    the tests (a quarter of an hour)    make slow    the long ones
 #   make test-cluster  the tests on a Ray cluster of three local nodes (some minutes)
 #   make check   lint, format, types, import rules   make bench   timings beside other libraries
+#   make test-gpu   what runs on a GPU, on one where there is one, else by torch on the processor (two minutes)
 #   make attack  N=100000 altered model files and a tenth as many fits on hostile input (SEED=0): counts, and 1 where
 #                one crashes, fails raw or answers NaN (two hours a million files, ten minutes 10,000 fits)
 #   make docs    the site, into site/: every link checked, every code block run (two minutes)
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster slow attack check format bench docs clean
+.PHONY: help demo test test-gpu test-cluster slow attack check format bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -33,6 +34,11 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/.made
 $(VENV)/.bench: pyproject.toml $(VENV)/.dev
 	@echo "installing the libraries to compare with into $(VENV)"
 	@$(PIP) install -e '.[dev,bench]'
+	@touch $@
+
+$(VENV)/.gpu: pyproject.toml $(VENV)/.dev
+	@echo "installing torch into $(VENV)"
+	@$(PIP) install -e '.[dev,gpu]' torch==2.13.0
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml $(VENV)/.dev
@@ -56,6 +62,9 @@ test-cluster: $(VENV)/.cluster
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m slow
+
+test-gpu: $(VENV)/.gpu
+	$(BIN)/python -m pytest -q tests/compute/gpu
 
 N ?= 100000
 SEED ?= 0

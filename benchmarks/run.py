@@ -42,8 +42,9 @@ JOBS = {
     "frontier": "frontier.frontier",
     "JOB": "main_job.main_job",
     "plan": "plan.plan",
+    "gpu_softmax": "gpu_softmax.g2",
 }
-BY_NAME_ONLY = ("JOB", "C1", "plan")  # an hour, gigabytes, minutes: measured only when named, as is the ladder
+BY_NAME_ONLY = ("JOB", "C1", "plan", "gpu_softmax")  # an hour, gigabytes, minutes, a GPU: measured only when named
 CHECKOUT = Path(__file__).parents[1]
 RESULTS = records.FOLDER if (CHECKOUT / "pyproject.toml").is_file() else None  # an installed package is not written to
 QUICK = datasets.Limit(rows=1500, queries=500)

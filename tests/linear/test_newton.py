@@ -18,7 +18,7 @@ from kway.linear.objective.row_span import row_span
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
-from kway.linear.solvers.newton.decrement import Bends, decrement
+from kway.linear.solvers.newton.decrement import decrement
 from kway.linear.solvers.newton.newton import MOST_WORK, Newton, affordable, columns
 from kway.linear.solvers.newton.run import Run
 from kway.linear.solvers.newton.standard import Standard
@@ -78,7 +78,7 @@ def test_products_with_the_hessian_are_those_of_finite_differences():
             objective = replace(objective, X=sp.csr_matrix(objective.X), turned=[])
         rng, h = np.random.default_rng(2), 1e-6
         theta, V = (objective.laid_out(rng.normal(size=(3, 4)) * s) for s in (0.1, 1.0))
-        found = Bends.at(objective, theta).product(V, np.empty((objective.n, 3)))
+        found = objective.bends(theta).product(V)
         up, down = (objective.value_gradient(objective.laid_out(theta + s * h * V))[1] for s in (1, -1))
         np.testing.assert_allclose(found, (up - down) / (2 * h), rtol=1e-4, atol=1e-5)
 

@@ -6,6 +6,7 @@ objective/     the whole sum over the rows, its value and gradient, dense or spa
 solvers/       how it is minimised: one file a solver, what each needs, and which is picked
 path.py        every alpha on every fold, with shared work
 problem.py     from parameters, labels and weights to an Objective
+placing.py     whose memory the rows of a problem live in: this machine's or a GPU's
 classifier.py  LinearClassifier: fit and answers; named.py its named forms, answers.py scores to answers
 """
 

@@ -30,6 +30,7 @@ from kway.linear.losses import LOSSES, Loss, Targets, sigmoid
 from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import pick_penalty
+from kway.linear.placing import choose, placed
 from kway.linear.problem import WeightedRows
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.registry import pick_solver, samples
@@ -37,7 +38,7 @@ from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.watching import shown
 from kway.linear.solvers.work import Work, cold_start
-from kway.planning import guard, linear_ways
+from kway.planning import far_ways, guard, linear_ways
 from kway.planning.size import Size
 from kway.planning.way import Formula
 from kway.progress import note
@@ -70,7 +71,8 @@ class LinearClassifier(Classifier):
     class_weight : None, "balanced" or a dict {class: weight}
     early_stopping : keep a tenth of the rows (or the share given) to stop the iterations by
     warm_start : start from the last solution
-    device : "cpu"
+    device : "cpu", "cuda" (the rows and their passes on a GPU; lbfgs, proximal, gradient and sgd work there) or "auto":
+        the GPU where there is one and the plan says that it pays, as `why_` tells
     n_jobs : threads; None uses every core
     random_state : seed of everything drawn
     verbose : 1 shows progress
@@ -155,7 +157,7 @@ class LinearClassifier(Classifier):
 
     def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
         """Minimise the objective from `last`, the solution of the last fit (None: from the beginning)."""
-        objective = self._objective(given)
+        objective, why = placed(self._objective(given), self.device)
         control = self._control()
         learned, validation = problem.set_aside(condensed(objective), self.early_stopping, control.rng)
         work = Work.on(learned, self.solver)
@@ -164,6 +166,8 @@ class LinearClassifier(Classifier):
             solution = _solved(work, start, replace(control, progress=progress, validate=validation))
         if validation is not None and validation.theta is not None:
             solution = replace(solution, theta=validation.theta)
+        if why:
+            self.why_ = why
         self._keep(objective, solution, work.solver.name, given.kept)
 
     def partial_fit(
@@ -178,7 +182,7 @@ class LinearClassifier(Classifier):
         labels = Labels(self.classes_, encode_as(labels.classes[labels.codes], self.classes_))
         problem.refuse_one_class(labels, type(self).__name__)
         given = problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight)
-        objective = self._objective(given)
+        objective, _ = placed(self._objective(given), self.device)
         solver = self.solver if isinstance(self.solver, SGD) else SGD()
         pick_solver(solver, objective)
         epoch = getattr(self, "epochs_", 0)
@@ -248,6 +252,8 @@ class LinearClassifier(Classifier):
 
     def _way(self, size: Size, hard: bool) -> Formula:
         """What the plan counts a fit as; `hard`: rows have one label each."""
+        if choose(self.device, size).device is not None:
+            return far_ways.gpu_fit
         if self.solver == "sampled" or isinstance(self.solver, Sampled):
             return linear_ways.sampled_softmax
         penalty = pick_penalty(self.penalty, self.l1_ratio).times(self.alpha)

@@ -42,10 +42,13 @@ class Penalty:
             self.lasso * float(np.abs(flat).sum(dtype=np.float64)) if self.lasso else 0.0
         )
 
-    def prox(self, V: NDArray, step: float) -> NDArray:
-        """The point that trades R against the distance to V; entries within step * lasso of zero become zero."""
-        shrunk = np.sign(V) * np.maximum(np.abs(V) - V.dtype.type(step * self.lasso), 0)
-        return shrunk / V.dtype.type(1 + step * self.ridge)
+    def prox(self, V: NDArray, step: float | NDArray) -> NDArray:
+        """The point that trades R against the distance to V; entries within step * lasso of zero become zero.
+
+        `step` is one for all, or one a row: (R, 1).
+        """
+        shrunk = np.sign(V) * np.maximum(np.abs(V) - np.asarray(step * self.lasso, V.dtype), 0)
+        return shrunk / np.asarray(1 + step * self.ridge, V.dtype)
 
 
 def pick_penalty(name: str | None, l1_ratio: float) -> Penalty:

@@ -11,12 +11,15 @@ from importlib.util import find_spec
 from math import ceil
 
 from kway.planning import words
-from kway.planning.linear_ways import SAMPLED_PASSES
+from kway.planning.linear_ways import SAMPLED_PASSES, softmax, stochastic
 from kway.planning.rates import Rates
 from kway.planning.row_ways import flat
 from kway.planning.size import LABEL, Size
 from kway.planning.way import Way
 
+GPU_START = 5.0  # seconds of a fit on the CPU from which a GPU is worth loading torch and sending the rows
+GPU_TYPICAL = 4e14  # operations a second in bfloat16 of a GPU that was not measured
+GPU_FULL = 1 / 16  # of that rate, what products in float32 reach
 GPU_SHARE = 0.5  # of the product's rate that a whole step reaches
 GPU_BLOCK = 2**30  # bytes of a block of rows and of slopes
 ROUND_TRIP = 2e-3  # seconds that a question to the machines and back takes
@@ -35,6 +38,21 @@ def gpu_softmax(size: Size, rates: Rates) -> Way | None:
         "softmax, GPU", "SoftmaxClassifier(device='cuda')", size.parameters, held, model, model, operations, seconds,
         answer, "gives up the optimum, which is approached and not reached", _unless("kway.compute.gpu"),
     )  # fmt: skip
+
+
+def gpu_fit(size: Size, rates: Rates) -> Way:
+    """A linear fit whose rows are on a GPU: what stays on the host, and the passes there; batches where K is large."""
+    gpu = rates.gpu or GPU_TYPICAL
+    batches = stochastic(size, rates)
+    way = softmax(size, rates)
+    if way.fit_bytes > 4 * batches.fit_bytes:  # theta and its gradient alone, where L-BFGS would remember too much
+        return replace(batches, fit_seconds=4.0 * size.n * size.d * size.scores * SAMPLED_PASSES / (GPU_SHARE * gpu))
+    return replace(way, fit_seconds=way.operations / (GPU_FULL * gpu))
+
+
+def gpu_pays(size: Size, rates: Rates) -> bool:
+    """Whether a linear fit is long enough on the CPU for a GPU to be worth its start; sparse rows stay on the CPU."""
+    return not size.sparse and softmax(size, rates).fit_seconds > GPU_START
 
 
 def on_machines(size: Size, rates: Rates, machines: int, memory: int) -> Way:

@@ -5,5 +5,7 @@ sparse_rows.py    CSR rows with their transpose, for both products of a sparse g
 distinct_rows.py  equal rows with equal targets become one row that weighs as many
 row_span.py       n < d: the same problem in as many columns as there are rows, and the way back
 own_units.py      columns in units of about their own size, for losses without a penalty
+bends.py          products with the Hessian, which is never written down
+on_device.py      DeviceObjective: the same where the rows live on a GPU
 curvature.py      what Hessians are made of: second derivatives a row and score, weighted mean squares
 """

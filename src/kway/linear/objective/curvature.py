@@ -2,18 +2,24 @@
 
 curvatures     h (R, n): sample weight times the second derivative of each row's loss by each score
 mean_squares   mean_i h_ki x_ij^2, (R, d): the diagonals
+gram           [X 1]' diag(weight) [X 1] / n
 weighted       diag(root) [X 1], (n, D) dense: its Gram matrix is [X 1]' diag(root^2) [X 1]
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.compute.lapack import add_gram
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
-from kway.linear.objective.objective import Objective
+
+if TYPE_CHECKING:
+    from kway.linear.objective.objective import Objective
 
 BLOCK_ROWS = 2048
 
@@ -46,6 +52,26 @@ def mean_squares(objective: Objective, h: NDArray | None = None) -> NDArray:
 
     total: NDArray = np.sum(pmap(part, shares(objective.n, objective.n_jobs, least=256), objective.n_jobs), axis=0)
     return total / total.dtype.type(objective.n)
+
+
+def gram(objective: Objective, dtype: np.dtype) -> NDArray:
+    """The weighted second moments of all rows (D, D), upper triangle in Fortran's order."""
+    X, weight, n = objective.X, objective.weight, objective.n
+
+    def part(share: slice) -> NDArray:
+        D = objective.d + objective.fit_intercept
+        A = np.zeros((D, D), dtype, order="F")
+        for s in spans(share.stop - share.start, BLOCK_ROWS):
+            rows = slice(share.start + s.start, share.start + s.stop)
+            root = None if weight is None else np.sqrt(weight[rows])
+            add_gram(A, weighted(X[rows], root, dtype, objective.fit_intercept), 1.0 / n)
+        return A
+
+    parts = pmap(part, shares(n, objective.n_jobs, least=256), objective.n_jobs)
+    A = parts[0]
+    for more in parts[1:]:
+        A += more
+    return A
 
 
 def weighted(X: Rows, root: NDArray | None, dtype: np.dtype, bias: bool) -> NDArray:

@@ -8,7 +8,7 @@ fused kernel (float32, at most 16 scores a row), BLAS, and for CSR rows a kernel
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,8 @@ from kway.compute.kernels.product_tiles import tile_height, wide
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
 from kway.linear.losses import Loss, Targets
+from kway.linear.objective.bends import Bends, HostBends, bends_of_rows
+from kway.linear.objective.curvature import gram
 from kway.linear.objective.sparse_rows import RowRun, add_scores, runs
 from kway.linear.penalties import Penalty
 
@@ -44,6 +46,8 @@ class Objective:
     weight: NDArray | None = None
     n_jobs: int | None = None
     turned: list[Any] = field(default_factory=list, compare=False, repr=False)  # X and its runs, where X is CSR
+
+    on_device: ClassVar[bool] = False  # whether passes over the rows run on a GPU (on_device.py)
 
     @property
     def n(self) -> int:
@@ -99,6 +103,14 @@ class Objective:
         self._fill_scores(theta, rows, scores)
         return scores
 
+    def gram(self, dtype: np.dtype) -> NDArray:
+        """[X 1]' diag(weight) [X 1] / n, (D, D): upper triangle, in Fortran's order."""
+        return gram(self, dtype)
+
+    def bends(self, theta: NDArray) -> Bends:
+        """Products with the Hessian at theta."""
+        return HostBends(self, bends_of_rows(self, theta))
+
     def _fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
         if sp.issparse(self.X):
             scores[:] = theta[:, -1]
@@ -107,7 +119,7 @@ class Objective:
             np.matmul(self.X[rows], theta[:, :-1].T, out=scores)
             scores += theta[:, -1]
 
-    def block_targets(self, rows: slice) -> Targets:
+    def block_targets(self, rows: slice | NDArray) -> Targets:
         """Targets of some rows."""
         soft = self.targets.soft
         return Targets(self.targets.codes[rows], None if soft is None else soft[rows])
@@ -205,8 +217,3 @@ class Objective:
 
 def _within(share: slice, size: int) -> list[slice]:
     return [slice(share.start + s.start, share.start + s.stop) for s in spans(share.stop - share.start, size)]
-
-
-def transposed_product(slope: NDArray, X: Rows) -> NDArray:
-    """slope^T X, (R, d), for dense or CSR rows."""
-    return np.asarray((X.T @ slope).T) if sp.issparse(X) else slope.T @ X

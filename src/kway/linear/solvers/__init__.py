@@ -7,7 +7,7 @@ newton/              whole Hessians, through kinks, to a proof: small problems, 
 work.py              a problem in the columns that suit its solver, and its solution made sure of
 lbfgs.py             the default: preconditioned L-BFGS (its steps: quasi_newton.py)
 proximal.py          L1 and elastic net: proximal Newton with momentum
-sgd.py               stochastic gradient descent (its rates: schedules.py)
+sgd.py               stochastic gradient descent (its rates: schedules.py; on a GPU: sgd_on_device.py)
 sampled.py           softmax for very many classes: sums over a sample of them
 gradient_descent.py  steepest descent, which the others improve on
 svm/                 hinges: `dual` and its machines, and rounding for `lbfgs`

@@ -70,11 +70,12 @@ NEEDS = {
     "penalty.smooth": "a penalty without an L1 part",
     "penalty.ridge": "an L2 penalty (alpha > 0), or alpha = 0 for the hard margin",
     "penalty.soft": "alpha > 0 where the loss is a hinge",
+    "rows.here": "rows in this machine's memory (device='cpu')",
 }
 
 
-def has(loss: Loss, penalty: Penalty) -> set[str]:
-    """What a loss and a penalty offer."""
+def has(loss: Loss, penalty: Penalty, on_device: bool = False) -> set[str]:
+    """What a loss and a penalty offer, and rows here or `on_device`."""
     hinge = loss.hinge and not loss.minimised_by_zero
     facts = {
         "loss.smooth": loss.smooth or hinge,
@@ -87,13 +88,14 @@ def has(loss: Loss, penalty: Penalty) -> set[str]:
         "penalty.smooth": penalty.smooth,
         "penalty.ridge": penalty.smooth,
         "penalty.soft": penalty.ridge + penalty.lasso > 0 or not hinge,
+        "rows.here": not on_device,
     }
     return {name for name, true in facts.items() if true}
 
 
-def check(solver: Solver, loss: Loss, penalty: Penalty) -> None:
+def check(solver: Solver, loss: Loss, penalty: Penalty, on_device: bool = False) -> None:
     """Refuse a combination that cannot work, naming everything that is missing."""
-    missing = sorted(solver.needs - has(loss, penalty))
+    missing = sorted(solver.needs - has(loss, penalty, on_device))
     if missing:
         raise CombinationError(
             f"solver {solver.name!r} cannot minimise the {loss.name} loss with this penalty "

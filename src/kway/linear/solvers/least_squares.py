@@ -34,7 +34,7 @@ class LeastSquares:
     """Closed form for the squared loss."""
 
     name: ClassVar[str] = "least-squares"
-    needs: ClassVar[frozenset[str]] = frozenset({"loss.squared", "penalty.smooth"})
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.squared", "penalty.smooth", "rows.here"})
     promises: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:

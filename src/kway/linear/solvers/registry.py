@@ -6,7 +6,7 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from kway.errors import InputError
+from kway.errors import CombinationError, InputError
 from kway.linear.losses import Loss
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
@@ -41,7 +41,7 @@ def pick_solver(solver: Any, objective: Objective) -> Solver:
         found = solver if isinstance(solver, known) else None
     if found is None:
         raise InputError(f"solver must be auto, {', '.join(SOLVERS)}, or one of their objects; got {solver!r}")
-    check(found, objective.loss, objective.penalty)
+    check(found, objective.loss, objective.penalty, objective.on_device)
     return found
 
 
@@ -58,6 +58,8 @@ def auto(objective: Objective) -> Solver:
     Measured: on 10,000 embeddings of 77 classes `dual` is 5 to 9 times faster than `lbfgs`, on 60,000 images of 10
     classes 1.4 times slower. A hinge without a penalty is the hard margin, which only `dual` knows.
     """
+    if objective.on_device:
+        return _on_device(objective)
     offered = has(objective.loss, objective.penalty)
     hard = objective.targets.soft is None
     if hard and samples(objective.loss, objective.penalty, guard.size_of(objective.X, objective.n_scores)):
@@ -71,3 +73,17 @@ def auto(objective: Objective) -> Solver:
     return next(
         SOLVERS[name] for name in ("least-squares", "lbfgs", "proximal", "sgd") if SOLVERS[name].needs <= offered
     )
+
+
+def _on_device(objective: Objective) -> Solver:
+    """Methods of passes over all rows; batches where L-BFGS's memory of past steps, on the host, would be too large."""
+    loss, penalty = objective.loss, objective.penalty
+    offered = has(loss, penalty, on_device=True)
+    if "penalty.soft" not in offered:
+        raise CombinationError(
+            "the hard margin (a hinge with alpha=0) is found on the CPU alone: use device='cpu', or alpha > 0"
+        )
+    hard = objective.targets.soft is None
+    if hard and samples(loss, penalty, guard.size_of(objective.X, objective.n_scores)):
+        return SOLVERS["sgd"]
+    return next(SOLVERS[name] for name in ("lbfgs", "proximal", "sgd") if SOLVERS[name].needs <= offered)

@@ -72,7 +72,7 @@ class Sampled:
     negatives: int = 512
     hard: int = 256
     name: ClassVar[str] = "sampled"
-    needs: ClassVar[frozenset[str]] = frozenset({"loss.cross_entropy", "penalty.smooth"})
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.cross_entropy", "penalty.smooth", "rows.here"})
     promises: ClassVar[bool] = False
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
@@ -100,7 +100,7 @@ class _Run:
         o = self.objective
         self.batch = self.control.batch_size if self.control.batch_size > 1 else BATCH
         self.batch = min(self.batch, o.n)
-        self.squares = _mean_square(o.X)  # of a row's numbers
+        self.squares = mean_square(o.X)  # of a row's numbers
         # a class's first row moves it by about `eta`; classes that are only drawn, whose slopes are small, by less
         self.sizes = np.full(o.n_scores, self.squares / self.batch**2, np.float32)
         self.met = np.zeros(o.n_scores, np.int32)
@@ -238,7 +238,7 @@ def _dense(X: Rows) -> NDArray:
     return X.toarray() if sp.issparse(X) else X
 
 
-def _mean_square(X: Rows) -> float:
+def mean_square(X: Rows) -> float:
     """Of the numbers in X; 1 where all are zero."""
     total = float(np.square(X.data, dtype=np.float64).sum()) if sp.issparse(X) else _square_sum(X)
     return total / (X.shape[0] * X.shape[1]) or 1.0

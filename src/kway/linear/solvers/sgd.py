@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from kway.compute.kernels.sgd import sgd_steps
 from kway.compute.threads import pmap, single_blas, spans
 from kway.linear.losses import Targets
+from kway.linear.objective.bends import transposed_product
 from kway.linear.objective.distinct_rows import Distinct, distinct_rows
-from kway.linear.objective.objective import Objective, transposed_product
+from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.power_method import largest_bend, largest_moment
+from kway.linear.solvers.sampled import STEP, mean_square
 from kway.linear.solvers.schedules import Schedule, pick_schedule
 
 EPOCHS_WITHOUT_GAIN = 10  # (of tol) before it counts as converged; the best epoch is the answer
@@ -34,12 +36,14 @@ class SGD:
     """Single-sample or mini-batch SGD; `average` returns the mean of the iterates of the later epochs.
 
     The gradient stepped along is a running mean, v <- momentum v + (1 - momentum) g, so that the penalty's prox, which
-    acts at every step, keeps its weight against the loss whatever the momentum.
+    acts at every step, keeps its weight against the loss whatever the momentum. `adagrad`: each score's row of weights
+    has a rate of its own, over the root of the sum of its mean squared steps so far; for very many classes.
     """
 
     momentum: float = 0.0
     average: bool = False
     sampling: str = "epochs"  # or "random": each row drawn anew
+    adagrad: bool = False
     name: ClassVar[str] = "sgd"
     needs: ClassVar[frozenset[str]] = frozenset()
     promises: ClassVar[bool] = False  # its tol is about the gain of an epoch
@@ -52,25 +56,37 @@ class SGD:
     def epoch(self, objective: Objective, theta: NDArray, control: Control, number: int) -> NDArray:
         """One pass over the rows at learning rates of epoch `number`: what `partial_fit` is made of."""
         with single_blas():
-            run = _Epochs(self, objective, control, distinct_rows(objective), np.zeros_like(theta), theta.copy())
+            run = begun(self, objective, control, theta.copy())
             run.epoch(number)
             return run.theta
 
 
 @dataclass
-class _Epochs:
+class Epochs:
     """A run: where theta stands, and the rate that it started with."""
 
     solver: SGD
     objective: Objective
     control: Control
     distinct: Distinct
-    velocity: NDArray
     theta: NDArray
+
+    @cached_property
+    def velocity(self) -> NDArray:
+        """Running mean of the gradients."""
+        return np.zeros_like(self.theta)
+
+    @cached_property
+    def sizes(self) -> NDArray:
+        """Of Adagrad: the sums of mean squares (R, 1), which begin as large as the step of a class's first row."""
+        one = mean_square(self.objective.X) / self.control.batch_size**2
+        return np.full((len(self.theta), 1), one, self.theta.dtype)
 
     @cached_property
     def first_rate(self) -> float:
         """Of a schedule that names none."""
+        if self.solver.adagrad:
+            return float(STEP / (self.objective.d * np.sqrt(mean_square(self.objective.X))))
         return _first_rate(self.objective, self.distinct, self.control.batch_size)
 
     def epoch(self, number: int, mean: _Mean | None = None) -> float:
@@ -79,7 +95,8 @@ class _Epochs:
         rng, batch = self.control.rng, self.control.batch_size
         order = rng.permutation(rows) if self.solver.sampling == "epochs" else rng.choice(rows, len(rows))
         schedule = pick_schedule(self.control.learning_rate)
-        step = self._single if batch == 1 and objective.loss.compiled else self._batches
+        single = batch == 1 and objective.loss.compiled and not self.solver.adagrad
+        step = self._single if single else self.batches
         total = 0.0
         for chunk in spans(len(order), max(batch, -(-len(order) // CHUNKS) // batch * batch)):
             steps = np.arange(chunk.start, chunk.stop, batch) / len(order)
@@ -88,6 +105,15 @@ class _Epochs:
             if mean is not None:
                 mean.add(self.theta)
         return total / len(order)
+
+    @property
+    def watched(self) -> Objective:
+        """What epochs are judged by."""
+        return self.objective
+
+    def estimated(self, value: float) -> float | None:
+        """The objective of the answer where only some rows were watched, whose value this is; None: to be computed."""
+        return None if self.watched is self.objective else value
 
     def _single(self, order: NDArray[np.int64], eta: NDArray) -> float:
         o, loss = self.objective, self.objective.loss
@@ -104,7 +130,8 @@ class _Epochs:
             )
         )  # fmt: skip
 
-    def _batches(self, order: NDArray[np.int64], eta: NDArray) -> float:
+    def batches(self, order: NDArray[np.int64], eta: NDArray) -> float:
+        """Steps from these rows, a batch at a time; the sum of the losses met."""
         o, total, dtype = self.objective, 0.0, self.theta.dtype.type
         for batch, rate in zip(spans(len(order), self.control.batch_size), eta):
             rows = order[batch]
@@ -119,10 +146,18 @@ class _Epochs:
             self.velocity *= dtype(self.solver.momentum)
             self.velocity[:, :-1] += transposed_product(slope, X)
             self.velocity[:, -1] += slope.sum(axis=0) * o.fit_intercept
-            self.theta -= dtype(rate) * self.velocity
+            step = self._lengths(rate)
+            self.theta -= np.asarray(step, dtype) * self.velocity
             if o.penalty.ridge or o.penalty.lasso:
-                self.theta[:, :-1] = o.penalty.prox(self.theta[:, :-1], rate)
+                self.theta[:, :-1] = o.penalty.prox(self.theta[:, :-1], step)
         return total
+
+    def _lengths(self, rate: float) -> float | NDArray:
+        """The step along the velocity: one for all, or one a row (R, 1)."""
+        if not self.solver.adagrad:
+            return rate
+        self.sizes += np.square(self.velocity).mean(axis=1, keepdims=True)
+        return rate / np.sqrt(self.sizes)
 
 
 @dataclass
@@ -149,8 +184,18 @@ def _settled(objective: Objective, theta: NDArray) -> NDArray:
     return new if objective.value(new) <= objective.value(theta) else theta
 
 
+def begun(solver: SGD, objective: Objective, control: Control, theta: NDArray) -> Epochs:
+    """A run from theta, where the rows are."""
+    if objective.on_device:
+        from kway.linear.solvers.sgd_on_device import begun_on_device
+
+        return begun_on_device(solver, objective, control, distinct_rows(objective), theta)
+    return Epochs(solver, objective, control, distinct_rows(objective), theta)
+
+
 def _epochs(solver: SGD, objective: Objective, theta: NDArray, control: Control) -> Solution:
-    run = _Epochs(solver, objective, control, distinct_rows(objective), np.zeros_like(theta), theta)
+    run = begun(solver, objective, control, theta)
+    objective = run.watched
     mean = _Mean(np.zeros(theta.shape)) if solver.average else None
     history: list[float] = []
     best, answer, since = np.inf, theta, 0
@@ -166,10 +211,10 @@ def _epochs(solver: SGD, objective: Objective, theta: NDArray, control: Control)
             best, answer = value, here.copy()
         told = control.progress is not None and control.progress(number + 1, history[-1])
         if told or (control.validate and control.validate(here)) or since >= EPOCHS_WITHOUT_GAIN or value == 0:
-            return Solution(_settled(objective, answer), number + 1, history=history)
+            return Solution(_settled(objective, answer), number + 1, history=history, value=run.estimated(best))
     gain = (history[-min(len(history), EPOCHS_WITHOUT_GAIN)] - min(history)) / max(min(history), 1e-300)
-    answer = _settled(objective, answer)
-    return Solution(answer, control.max_iter, False, gain, history, "raise max_iter or tol, or use solver='auto'")
+    answer, advice = _settled(objective, answer), "raise max_iter or tol, or use solver='auto'"
+    return Solution(answer, control.max_iter, False, gain, history, advice, value=run.estimated(best))
 
 
 def _mistakes(objective: Objective, theta: NDArray) -> float:

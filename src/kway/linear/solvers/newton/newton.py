@@ -33,7 +33,7 @@ class Newton:
     """Whole Hessians in standard columns."""
 
     name: ClassVar[str] = "newton"
-    needs: ClassVar[frozenset[str]] = frozenset({"loss.hessian", "loss.optimum", "penalty.soft"})
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.hessian", "loss.optimum", "penalty.soft", "rows.here"})
     promises: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:

@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.linear.objective.objective import Objective, transposed_product
+from kway.linear.objective.bends import transposed_product
+from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.newton.run import Run
 

@@ -24,6 +24,7 @@ from kway.data.gate import Rows
 from kway.linear.losses import softmax
 from kway.linear.objective.curvature import BLOCK_ROWS, curvatures, mean_squares, weighted
 from kway.linear.objective.objective import Objective
+from kway.linear.objective.on_device import DeviceObjective
 from kway.linear.solvers.preconditioners.factors import Centred, Diagonal, Factor, PerClass, Shared, Whole
 from kway.linear.solvers.preconditioners.sampled_gram import mirrored, sampled_gram
 
@@ -58,6 +59,9 @@ class Moments:
 
     def per_class(self, rows: Objective, theta: NDArray, n_drawn: int) -> Factor:
         """One for each score from about n_drawn of `rows`, drawn in proportion to their curvature at theta."""
+        if self.dense and isinstance(rows, DeviceObjective):
+            found: Factor = rows.class_factor(theta, mirrored(self.gram), _ridges(rows), n_drawn, MIXED)
+            return Centred(found) if rows.loss.shift_free else found
         weights = curvatures(rows, theta)  # (R, n)
         if not self.dense:
             return self._class_diagonals(rows, weights)
@@ -128,25 +132,10 @@ def affords_newton(objective: Objective) -> bool:
 
 def moments(objective: Objective, squares: NDArray | None = None) -> Moments:
     """Weighted second moments of the objective's rows; `squares` (d,) are the features' mean squares over all rows."""
-    X, weight, n = objective.X, objective.weight, objective.n
-    if not factorable(X):
+    if not factorable(objective.X):
         diagonal = mean_squares(objective)[0] if squares is None else squares
         return Moments(np.append(diagonal, 1.0) if objective.fit_intercept else diagonal, objective)
-    dtype = np.dtype(np.float64) if objective.d <= DOUBLE_FEATURES else X.dtype
-
-    def part(share: slice) -> NDArray:
-        D = objective.d + objective.fit_intercept
-        A = np.zeros((D, D), dtype, order="F")
-        for s in spans(share.stop - share.start, BLOCK_ROWS):
-            rows = slice(share.start + s.start, share.start + s.stop)
-            root = None if weight is None else np.sqrt(weight[rows])
-            add_gram(A, weighted(X[rows], root, dtype, objective.fit_intercept), 1.0 / n)
-        return A
-
-    parts = pmap(part, shares(n, objective.n_jobs, least=256), objective.n_jobs)
-    A = parts[0]
-    for more in parts[1:]:
-        A += more
+    A = objective.gram(np.dtype(np.float64) if objective.d <= DOUBLE_FEATURES else objective.X.dtype)
     if squares is not None:
         i = np.arange(objective.d)
         A[i, i] = np.maximum(A[i, i], squares)

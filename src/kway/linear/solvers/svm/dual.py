@@ -41,7 +41,7 @@ class Dual:
     """Dual coordinate descent and interior points, classes in parallel."""
 
     name: ClassVar[str] = "dual"
-    needs: ClassVar[frozenset[str]] = frozenset({"loss.hinge", "penalty.ridge"})
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.hinge", "penalty.ridge", "rows.here"})
     promises: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:

@@ -1,0 +1,281 @@
+"""G2: one softmax step over a million classes on a GPU, weights updated in place, beside the products it cannot avoid.
+
+    B = 8192 rows, d = 1024 features, K = 1,000,000 classes; weights in bfloat16 (2 GB) or float32 (4 GB)
+
+Floors are the library's own products on the same arrays: scores and dW (two), scores twice and dW (three). Contestants
+take turns, since the clock falls with heat; times are those of the device's events. Loss and gradient are held against
+float64 on a small case first. Then a whole fit by L-BFGS, its rows on the device, beside the same on this machine's
+processor. Everything is synthetic.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from importlib import metadata
+from importlib.util import find_spec
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..models import NotInstalled
+from ..race import Row
+
+BATCH, CLASSES, FEATURES = 8192, 1_000_000, 1024
+QUICK = (1024, 20_000, 256)
+PRODUCT = 65536  # classes a product of a floor
+KEPT, FREE, ROOM = 1.2, 1.15, 20.0  # times two products within so many GB; times three, within 1 GB above the weights
+PEERS = {"liger_kernel": "Liger fused linear cross entropy", "cut_cross_entropy": "cut-cross-entropy"}
+FIT = (400_000, 512, 100)  # rows, features, classes of the whole fit
+
+
+class Measured(NamedTuple):
+    """Milliseconds of each round, and the peak of device memory in GB."""
+
+    rounds: list[float]
+    peak: float
+
+
+def g2(rounds: int, quick: bool) -> list[Row]:
+    """Both ways of a step against their floors, other rules and weights, plain torch, and a whole fit."""
+    if find_spec("torch") is None:
+        raise NotInstalled("torch")
+    import torch
+
+    if not torch.cuda.is_available():
+        raise NotInstalled("a GPU that torch sees")
+    sizes = QUICK if quick else (BATCH, CLASSES, FEATURES)
+    measured = _steps(sizes, max(rounds, 3))
+    rows = _rows(measured, sizes, _errors())
+    return [*rows, *_absent(sizes), *_whole_fit(quick)]
+
+
+# ---------------------------------------------------------------- a step
+
+
+def _steps(sizes: tuple[int, int, int], rounds: int) -> dict[str, Measured]:
+    import torch
+
+    B, K, d = sizes
+    g = torch.Generator("cuda").manual_seed(0)
+    X = torch.randn((B, d), generator=g, device="cuda").to(torch.bfloat16)
+    codes = torch.randint(0, K, (B,), generator=g, device="cuda")
+    found: dict[str, Measured] = {}
+    for group in (_kept_group, _free_group, _float_group, _torch_group):
+        W = torch.empty((K, d), device="cuda", dtype=torch.bfloat16)
+        for c in range(0, K, PRODUCT):
+            W[c : c + PRODUCT] = torch.randn((min(PRODUCT, K - c), d), generator=g, device="cuda") * 0.02
+        found |= _race(group(X, codes, W), rounds)
+        del W
+        torch.cuda.empty_cache()
+    return found
+
+
+def _kept_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
+    """Two products, and the steps that keep their exponentials; they share the room for them."""
+    import torch
+
+    from kway.compute.gpu.softmax_step import Batch, RowAdagrad, SoftmaxStep
+
+    step = SoftmaxStep(W, keep=True)
+    E = step._exps(len(X))[:, : len(W)]
+    adagrad = SoftmaxStep(W, keep=True, rule=RowAdagrad(torch.ones(len(W), device="cuda")), _room=step._room)
+    batch = Batch(X, codes)
+
+    def scores() -> None:
+        for c in range(0, len(W), PRODUCT):
+            torch.mm(X, W[c : c + PRODUCT].T, out=E[:, c : c + PRODUCT])
+
+    def gradient() -> None:
+        for c in range(0, len(W), PRODUCT):
+            W[c : c + PRODUCT].addmm_(E[:, c : c + PRODUCT].T, X, alpha=-1e-9)
+
+    return {
+        "scores": scores,
+        "kept": lambda: step(batch, 1e-3),
+        "gradient": gradient,
+        "kept, row Adagrad": lambda: adagrad(batch, 1e-3),
+    }
+
+
+def _free_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
+    import torch
+
+    from kway.compute.gpu.softmax_step import Batch, RowAdagrad, SoftmaxStep
+
+    step, batch = SoftmaxStep(W, keep=False), Batch(X, codes)
+    adagrad = SoftmaxStep(W, keep=False, rule=RowAdagrad(torch.ones(len(W), device="cuda")), _room=step._room)
+    return {"free": lambda: step(batch, 1e-3), "free, row Adagrad": lambda: adagrad(batch, 1e-3)}
+
+
+def _float_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
+    from kway.compute.gpu.softmax_step import Batch, SoftmaxStep
+
+    wide, batch = W.float(), Batch(X, codes)
+    kept, free = SoftmaxStep(wide, keep=True), SoftmaxStep(wide, keep=False)
+    return {"kept, float32 weights": lambda: kept(batch, 1e-3), "free, float32 weights": lambda: free(batch, 1e-3)}
+
+
+def _torch_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
+    """What torch offers: autograd through all scores, and its fused loss where this version has one."""
+    from torch.nn import functional as F
+
+    def stepped(loss: Callable[[Any], Any]) -> Callable[[], None]:
+        def run() -> None:
+            weights = W.detach().requires_grad_(True)
+            loss(weights).backward()
+            W.add_(weights.grad, alpha=-1e-3)
+
+        return run
+
+    found = {"plain torch": stepped(lambda w: F.cross_entropy(X @ w.T, codes))}
+    if hasattr(F, "linear_cross_entropy"):
+        found["torch linear_cross_entropy"] = stepped(lambda w: F.linear_cross_entropy(X, w, codes))
+    return found
+
+
+def _race(contestants: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Measured]:
+    """Each once a round, in turn, after a run that is not counted."""
+    import torch
+
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    peaks: dict[str, float] = {}
+    for number in range(rounds + 1):
+        for name, run in contestants.items():
+            torch.cuda.reset_peak_memory_stats()
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            run()
+            end.record()
+            torch.cuda.synchronize()
+            peaks[name] = torch.cuda.max_memory_allocated() / 1e9
+            if number:
+                times[name].append(begin.elapsed_time(end))
+    return {name: Measured(times[name], peaks[name]) for name in contestants}
+
+
+def _errors() -> dict[str, str]:
+    """Relative errors of loss and gradient against float64, the worst of two spreads of scores."""
+    import torch
+
+    from kway.compute.gpu.softmax_step import Batch, SoftmaxStep
+
+    B, K, d, worst = 384, 5003, 1024, {}
+    for scale in (0.02, 0.2):
+        X = torch.randn((B, d), device="cuda").to(torch.bfloat16)
+        codes = torch.randint(0, K, (B,), device="cuda")
+        W = (torch.randn((K, d), device="cuda") * scale).to(torch.bfloat16)
+        x, w = X.double(), W.double()
+        z = x @ w.T
+        p = z.softmax(1)
+        p[torch.arange(B, device="cuda"), codes] -= 1
+        loss, gradient = torch.nn.functional.cross_entropy(z, codes).item(), p.T @ x / B
+        for name, keep, kind in (
+            ("kept", True, torch.bfloat16),
+            ("free", False, torch.bfloat16),
+            ("kept, float32 weights", True, torch.float32),
+            ("free, float32 weights", False, torch.float32),
+        ):
+            step, rate = SoftmaxStep(W.clone().to(kind), keep), 1e3 * scale
+            off = abs(float(step(Batch(X, codes), rate)) - loss) / loss
+            moved = (w - step.W.double()) / rate
+            turn = float((moved - gradient).norm() / gradient.norm())
+            worst[name] = tuple(map(max, worst.get(name, (0.0, 0.0)), (off, turn)))
+    return {
+        name: f"loss within {off:.0e}, gradient within {turn:.1e} of float64" for name, (off, turn) in worst.items()
+    }
+
+
+# ---------------------------------------------------------------- as rows
+
+
+def _rows(measured: dict[str, Measured], sizes: tuple[int, int, int], errors: dict[str, str]) -> list[Row]:
+    B, K, d = sizes
+    scores, gradient = (np.array(measured[name].rounds) for name in ("scores", "gradient"))
+    floors = {"two products": (scores + gradient).tolist(), "three products": (2 * scores + gradient).tolist()}
+    data, facts = f"{B:,} x {K:,} classes x {d:,}", _gpu_facts()
+    rows = []
+    for name, most in (("kept", KEPT), ("free", FREE), ("kept, float32 weights", None), ("free, float32 weights", None),
+                       ("kept, row Adagrad", None), ("free, row Adagrad", None)):  # fmt: skip
+        ours, floor = measured[name], "two products" if name.startswith("kept") else "three products"
+        weights = K * d * (4e-9 if "float32" in name else 2e-9)
+        memory = f"{ours.peak:.1f} GB, {ours.peak - weights:.2f} above the weights"
+        quality = f"{errors.get(name, errors[name.split(',')[0]])}; {memory}"
+        rows.append(_row(f"softmax step, {name}", data, floor, ours.rounds, floors[floor], quality, most, facts))
+    for peer in ("plain torch", "torch linear_cross_entropy"):
+        if peer in measured:
+            theirs = measured[peer]
+            quality = f"kway {measured['kept'].peak:.1f} GB, {peer} {theirs.peak:.1f} GB"
+            rows.append(
+                _row("softmax step, kept", data, peer, measured["kept"].rounds, theirs.rounds, quality, None, facts)
+            )
+    return rows
+
+
+def _row(
+    job: str, data: str, peer: str, ours: list[float], theirs: list[float], quality: str, most: float | None, facts: Any
+) -> Row:  # fmt: skip
+    seconds = {"kway": [t / 1e3 for t in ours], peer: [t / 1e3 for t in theirs]}
+    least = None if most is None else round(1 / most, 3)
+    return Row(
+        "gpu_softmax", job, data, peer, median(seconds["kway"]), median(seconds[peer]), least, quality,
+        rounds=seconds, points=facts,
+    )  # fmt: skip
+
+
+def _absent(sizes: tuple[int, int, int]) -> list[Row]:
+    """Peers that are not on this machine, by name."""
+    data = f"{sizes[0]:,} x {sizes[1]:,} classes x {sizes[2]:,}"
+    names = [name for module, name in PEERS.items() if find_spec(module) is None]
+    if not hasattr(__import__("torch").nn.functional, "linear_cross_entropy"):
+        names.append("torch linear_cross_entropy")
+    nan = float("nan")
+    return [
+        Row("gpu_softmax", "softmax step, kept", data, name, nan, nan, None, "not on this machine", missing=name)
+        for name in names
+    ]
+
+
+def _gpu_facts() -> dict[str, Any]:
+    """The GPU, its driver, and the libraries that ran."""
+    import torch
+
+    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    driver = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    versions = {name: metadata.version(name) for name in ("torch", "triton")}
+    return {"gpu": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda, **versions}
+
+
+# ---------------------------------------------------------------- a whole fit
+
+
+def _whole_fit(quick: bool) -> list[Row]:
+    """SoftmaxClassifier by L-BFGS, on the device and on the processor."""
+    import kway
+
+    n, d, K = (20_000, 64, 20) if quick else FIT
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, K, n)
+    X = rng.standard_normal((K, d), dtype=np.float32)[y] * np.float32(0.25) + rng.standard_normal(
+        (n, d), dtype=np.float32
+    )
+    seconds: dict[str, list[float]] = {"cuda": [], "cpu": []}
+    fitted = {}
+    for number in range(3):
+        for device in seconds:
+            start = time.perf_counter()
+            fitted[device] = kway.SoftmaxClassifier(device=device, solver="lbfgs").fit(X, y)
+            if number:  # the first loads torch and compiles kernels
+                seconds[device].append(time.perf_counter() - start)
+    values = {device: model.objective_ for device, model in fitted.items()}
+    quality = f"objectives {values['cuda']:.6f} and {values['cpu']:.6f}"
+    equal = values["cuda"] <= values["cpu"] * 1.001
+    rounds = {"kway": seconds["cuda"], "kway on the CPU": seconds["cpu"]}
+    return [
+        Row(
+            "gpu_softmax", "softmax, L-BFGS to tol, whole fit", f"{n:,} x {d} x {K} classes", "kway on the CPU",
+            median(seconds["cuda"]), median(seconds["cpu"]), None, quality, equal, rounds=rounds, points=_gpu_facts(),
+        )
+    ]  # fmt: skip

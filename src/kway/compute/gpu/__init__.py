@@ -1,0 +1,13 @@
+"""Work on a GPU through torch: the only place that imports it, and only when a device other than "cpu" is asked for.
+
+device.py    which device ("cpu" | "cuda" | "auto"), arrays to it and back, its memory
+
+Of linear models:
+losses.py           the losses' formulas over blocks of scores on the device
+rows.py             rows on the device: value, gradient and scores
+bends.py            products with the Hessian
+factors.py          inverse Hessians a class, made and applied there
+batches.py          steps from a few rows: weights that live on the device
+softmax_step.py     such a step over very many classes: weights updated in place, scores kept or computed twice
+softmax_tiles.py    its Triton kernels: exponentials straight from a product's accumulators
+"""

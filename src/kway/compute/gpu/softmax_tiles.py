@@ -1,0 +1,97 @@
+"""Triton kernels of a softmax step: exponentials of scores straight from the float32 accumulators of their product.
+
+    e = exp(X W' - r)   (B, C) in bfloat16, with row sums in float32; X (B, d) and W (C, d) in bfloat16
+
+One persistent program a multiprocessor walks over tiles of 128 rows x 256 classes. Measured on an H200 with B = 8192,
+d = 1024, a million classes: 27 to 30 ms, where a library's product alone takes 25.5 and a pass over its scores 9.7;
+scores rounded to bfloat16 before the exponential also lose 1e-2 where they spread over 6.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+ROWS, CLASSES, DEPTH = 128, 256, 64  # of a tile
+WARPS, STAGES, GROUP = 8, 4, 8  # GROUP: neighbouring tiles share their classes in the cache
+LOG2E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def _exp_tiles(
+    x, w, e, reference, sums, codes, first, B, width, d,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PROGRAMS: tl.constexpr, GROUP: tl.constexpr,
+    STORE: tl.constexpr, SUM: tl.constexpr, LESS: tl.constexpr,
+):  # fmt: skip
+    """STORE: e is kept; SUM: row sums are added to `sums`; LESS: `sums` is taken from e at the row's own class."""
+    down = tl.cdiv(B, BM)
+    across = tl.cdiv(width, BN)
+    for tile in tl.range(tl.program_id(0), down * across, PROGRAMS, flatten=True):
+        group = tile // (down * GROUP)
+        wide = tl.minimum(across - group * GROUP, GROUP)
+        column = group * GROUP + tile % (down * GROUP) % wide
+        row = tile % (down * GROUP) // wide
+        scores = tl.zeros((BM, BN), tl.float32)
+        for k in range(0, d, BK):
+            scores = tl.dot(x.load([row * BM, k]), w.load([column * BN, k]).T, scores)
+        i = row * BM + tl.arange(0, BM)
+        c = column * BN + tl.arange(0, BN)
+        low = tl.load(reference + i, mask=i < B, other=0.0) * LOG2E
+        found = tl.exp2(scores * LOG2E - low[:, None])
+        if SUM:
+            tl.atomic_add(sums + i, tl.sum(tl.where(c[None, :] < width, found, 0.0), 1), mask=i < B)
+        if LESS:
+            own = tl.load(codes + i, mask=i < B, other=-1) - first
+            mass = tl.load(sums + i, mask=i < B, other=0.0)
+            found = tl.where(c[None, :] == own[:, None], found - mass[:, None], found)
+        if STORE:  # in halves: a whole tile would not leave shared memory for four stages
+            left, right = tl.split(tl.permute(tl.reshape(found, (BM, 2, BN // 2)), (0, 2, 1)))
+            e.store([row * BM, column * BN], left.to(e.dtype))
+            e.store([row * BM, column * BN + BN // 2], right.to(e.dtype))
+
+
+@triton.jit
+def _adagrad_rows(W, G, squares, rate, scale, ridge, d, penalised, BD: tl.constexpr):
+    """squares += mean(g^2) of a row; w = (w - t g) / (1 + t ridge), t = rate / sqrt(squares), g = scale G."""
+    row = tl.program_id(0).to(tl.int64)
+    j = tl.arange(0, BD)
+    g = tl.load(G + row * d + j, mask=j < d, other=0.0).to(tl.float32) * scale
+    total = tl.load(squares + row) + tl.sum(g * g, 0) / d
+    tl.store(squares + row, total)
+    step = rate / (tl.sqrt(total) + 1e-30)
+    w = tl.load(W + row * d + j, mask=j < d, other=0.0).to(tl.float32) - step * g
+    w = tl.where(j < penalised, w / (1 + step * ridge), w)
+    tl.store(W + row * d + j, w.to(W.dtype.element_ty), mask=j < d)
+
+
+def exp_tiles(
+    X: Tensor, W: Tensor, into: Tensor, reference: Tensor, sums: Tensor, codes: Tensor, first: int = 0, *,
+    store: bool = True, add: bool = True, less: bool = False,
+) -> None:  # fmt: skip
+    """exp(X W' - reference) of a chunk of classes, the first of which has code `first`."""
+    programs = _multiprocessors(X.device)
+    x, w = TensorDescriptor.from_tensor(X, [ROWS, DEPTH]), TensorDescriptor.from_tensor(W, [CLASSES, DEPTH])
+    e = TensorDescriptor.from_tensor(into, [ROWS, CLASSES // 2])
+    _exp_tiles[(programs,)](
+        x, w, e, reference, sums, codes, first, len(X), len(W), X.shape[1], ROWS, CLASSES, DEPTH, programs, GROUP,
+        store, add, less, num_warps=WARPS, num_stages=STAGES,
+    )  # fmt: skip
+
+
+def adagrad_rows(
+    W: Tensor, G: Tensor, squares: Tensor, rate: float, scale: float, ridge: float, penalised: int
+) -> None:
+    """Row-wise Adagrad in place; only the first `penalised` columns are shrunk."""
+    d = W.shape[1]
+    _adagrad_rows[(len(W),)](W, G, squares, rate, scale, ridge, d, penalised, triton.next_power_of_2(d), num_warps=4)
+
+
+@cache
+def _multiprocessors(device: Any) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2

@@ -1,0 +1,119 @@
+"""Products with the Hessian of the mean loss: what a change of theta does to the gradient, without writing it down.
+
+    H V = mean_i w_i (B_i f(V)_i) [x_i 1] + ridge V,   B_i (R, R) the Hessian of row i's loss in its scores
+
+B_i = diag(p) - p p' for softmax; for joint hinges the pairs of the row's own class with each other; else diagonal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.compute.threads import pmap, shares, spans
+from kway.data.gate import Rows
+from kway.linear.losses import softmax
+
+if TYPE_CHECKING:
+    from kway.linear.objective.objective import Objective
+
+BLOCK = 1 << 20  # numbers of a block of rows, or of its scores
+
+
+class Bends(Protocol):
+    """Products with the Hessian at a theta, and how far a sum of the directions moves any score."""
+
+    def product(self, V: NDArray) -> NDArray:
+        """H V, (R, d + 1)."""
+        ...
+
+    def advance(self, t: float) -> float:
+        """Go t along the direction of the last product; the farthest that any score has come."""
+        ...
+
+
+@dataclass(frozen=True)
+class HostBends:
+    """Bends from curvatures (n, R) of each row's loss, in this machine's memory."""
+
+    objective: Objective
+    bend: NDArray
+    turn: NDArray = field(init=False)  # (n, R): how far each score has come
+    turned: NDArray = field(init=False)  # (n, R): how the last direction turned it
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "turn", np.zeros_like(self.bend))
+        object.__setattr__(self, "turned", np.empty_like(self.bend))
+
+    def product(self, V: NDArray) -> NDArray:
+        """H V, a share of the rows a worker."""
+        o = self.objective
+        V = o.laid_out(V)
+
+        def part(share: slice) -> NDArray:
+            out = np.zeros(V.shape, V.dtype)
+            for s in spans(share.stop - share.start, _height(o)):
+                rows = slice(share.start + s.start, share.start + s.stop)
+                self.turned[rows] = o.scores(V, rows)
+                slope = self._slopes(rows, self.turned[rows])
+                out[:, :-1] += transposed_product(slope, o.X[rows])
+                out[:, -1] += slope.sum(axis=0)
+            return out
+
+        return with_ridge(o, np.sum(pmap(part, shares(o.n, o.n_jobs, least=256), o.n_jobs), axis=0), V)
+
+    def advance(self, t: float) -> float:
+        """turn += t turned."""
+        turn = self.turn
+        turn += turn.dtype.type(t) * self.turned
+        return float(np.abs(turn).max(initial=0.0))
+
+    def _slopes(self, rows: slice, turn: NDArray) -> NDArray:
+        """What a change of scores does to the slopes of some rows."""
+        o, bend = self.objective, self.bend[rows]
+        if o.loss.cross_entropy:
+            slope = bend * (turn - np.einsum("ij,ij->i", bend, turn)[:, None])
+        elif o.loss.couples:
+            own = np.arange(len(turn)), o.targets.codes[rows]
+            slope = bend * (turn - turn[own][:, None])
+            slope[own] = -slope.sum(axis=1)
+        else:
+            slope = bend * turn
+        return slope if o.weight is None else slope * o.weight[rows, None]
+
+
+def bends_of_rows(objective: Objective, theta: NDArray) -> NDArray:
+    """Curvatures of each row's loss at theta, (n, R): of softmax its probabilities."""
+    bend = np.empty((objective.n, objective.n_scores), theta.dtype)
+    loss = objective.loss
+
+    def part(rows: slice) -> None:
+        f = objective.scores(theta, rows)
+        bend[rows] = softmax(f) if loss.cross_entropy else loss.curvatures(f, objective.block_targets(rows))
+        if loss.hinge and loss.couples:
+            bend[rows][np.arange(len(f)), objective.targets.codes[rows]] = 0
+
+    pmap(part, spans(objective.n, _height(objective)), objective.n_jobs)
+    return bend
+
+
+def with_ridge(objective: Objective, total: NDArray, V: NDArray) -> NDArray:
+    """H V of the objective from the sum over its rows."""
+    total /= total.dtype.type(objective.n)
+    total[:, :-1] += total.dtype.type(objective.penalty.ridge) * V[:, :-1]
+    if not objective.fit_intercept:
+        total[:, -1] = 0
+    return objective.laid_out(total)
+
+
+def transposed_product(slope: NDArray, X: Rows) -> NDArray:
+    """slope^T X, (R, d), for dense or CSR rows."""
+    return np.asarray((X.T @ slope).T) if sp.issparse(X) else slope.T @ X
+
+
+def _height(objective: Objective) -> int:
+    return max(64, BLOCK // max(objective.d, objective.n_scores))

@@ -1,0 +1,53 @@
+"""Where the rows of a problem live: device="cpu" here, "cuda" on the GPU, "auto" there where the plan says it pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from kway.compute.gpu.device import ChosenDevice, resolve
+from kway.errors import InputError
+from kway.linear.objective.objective import Objective
+from kway.linear.objective.on_device import DeviceObjective
+from kway.planning import far_ways, guard
+from kway.planning.rates import known
+from kway.planning.size import Size
+
+MOST_DENSE = 1 << 32  # bytes of sparse rows made dense, which is what a device multiplies
+
+
+class Placed(NamedTuple):
+    """The problem, its rows where they are to be, and in one sentence why; no sentence where nothing was asked."""
+
+    objective: Objective
+    why: str
+
+
+def choose(device: str, size: Size) -> ChosenDevice:
+    """The device that a word means for a problem of this size."""
+    return resolve(device, pays=device != "auto" or far_ways.gpu_pays(size, known()))
+
+
+def placed(objective: Objective, device: str) -> Placed:
+    """The same problem with its rows where `device` says."""
+    chosen = choose(device, guard.size_of(objective.X, objective.n_scores))
+    if chosen.device is None:
+        return Placed(objective, chosen.why)
+    return Placed(DeviceObjective.of(_dense(objective), chosen.device), chosen.why)
+
+
+def _dense(objective: Objective) -> Objective:
+    """Sparse rows as dense ones where those are not large; C-contiguous."""
+    X = objective.X
+    if not sp.issparse(X):
+        return objective
+    needed = X.shape[0] * X.shape[1] * X.dtype.itemsize
+    if needed > MOST_DENSE:
+        raise InputError(
+            f"X is sparse, {X.shape[0]:,} x {X.shape[1]:,}: a GPU multiplies dense rows, which would take "
+            f"{needed / 2**30:.1f} GiB here (at most {MOST_DENSE / 2**30:.0f}); use device='cpu', which reads it so"
+        )
+    return replace(objective, X=np.ascontiguousarray(X.toarray()), turned=[])
