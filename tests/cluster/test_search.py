@@ -62,7 +62,7 @@ def test_a_worker_killed_twenty_times_loses_no_query(cluster):
     wanted = Flat().build(rows).nearest(queries, 5)
     with cluster():
         index = Sharded(Flat(), 3).build(rows)
-        workers = [ray.get(hosts[0].call.remote("process")) for hosts in index._crew.hosts]
+        workers = [ray.get(hosts[0].process.remote()) for hosts in index._crew.hosts]
         assert len(set(workers)) == 3
         done, asked = threading.Event(), []
 
@@ -75,9 +75,9 @@ def test_a_worker_killed_twenty_times_loses_no_query(cluster):
         took = []
         for i in range(20):
             begun = time.monotonic()
-            victim = ray.get(index._crew.hosts[i % 3][0].call.remote("process"))
+            victim = ray.get(index._crew.hosts[i % 3][0].process.remote())
             os.kill(victim, signal.SIGKILL)
-            while ray.get(index._crew.hosts[i % 3][0].call.remote("process")) == victim:
+            while ray.get(index._crew.hosts[i % 3][0].process.remote()) == victim:
                 time.sleep(0.01)
             took.append(time.monotonic() - begun)
         done.set()
@@ -127,7 +127,7 @@ def test_a_slow_shard_is_asked_at_its_replica_and_a_lost_one_is_told(cluster):
     wanted = Flat().build(rows).nearest(queries, 5)
     with cluster(patience=0.3):
         index = Sharded(Flat(), 3, replicas=2).build(rows)
-        stopped = ray.get(index._crew.hosts[1][0].call.remote("process"))
+        stopped = ray.get(index._crew.hosts[1][0].process.remote())
         os.kill(stopped, signal.SIGSTOP)
         try:
             begun = time.monotonic()
@@ -141,7 +141,7 @@ def test_a_slow_shard_is_asked_at_its_replica_and_a_lost_one_is_told(cluster):
     for strict in (False, True):
         with cluster(patience=0.2, give_up=1.5, strict=strict):
             index = Sharded(Flat(), 3).build(rows)
-            stopped = ray.get(index._crew.hosts[2][0].call.remote("process"))
+            stopped = ray.get(index._crew.hosts[2][0].process.remote())
             os.kill(stopped, signal.SIGSTOP)
             try:
                 if strict:

@@ -7,10 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 import kway
+from kway.compute.cluster.row_source import Carried, FilePlace, row_source
 from kway.errors import CombinationError, InputError
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
 from kway.search.metrics import pick_metric
-from kway.search.shard import Carried, FilePlace, open_shard, row_source
+from kway.search.shard import open_shard
 
 
 def problem(seed, n=700, d=9, q=60, dtype=np.float32):

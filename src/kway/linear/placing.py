@@ -1,21 +1,27 @@
-"""Where the rows of a problem live: device="cpu" here, "cuda" on the GPU, "auto" there where the plan says it pays."""
+"""Where the rows of a problem live: device="cpu" here, "cuda" on the GPU, "auto" there where the plan says it pays.
+
+Inside `kway.cluster(...)`, rows that are many live on its nodes.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from kway.compute.cluster.session import current, n_nodes
 from kway.compute.gpu.device import ChosenDevice, resolve
 from kway.errors import InputError
 from kway.linear.objective.objective import Objective
+from kway.linear.objective.on_cluster import ClusterObjective
 from kway.linear.objective.on_device import DeviceObjective
 from kway.planning import far_ways, guard
 from kway.planning.rates import known
 from kway.planning.size import Size
 
+LEAST_SPREAD = 1 << 26  # bytes of rows below which a pass takes less than asking the nodes for it
 MOST_DENSE = 1 << 32  # bytes of sparse rows made dense, which is what a device multiplies
 
 
@@ -34,9 +40,15 @@ def choose(device: str, size: Size) -> ChosenDevice:
 def placed(objective: Objective, device: str) -> Placed:
     """The same problem with its rows where `device` says."""
     chosen = choose(device, guard.size_of(objective.X, objective.n_scores))
+    if chosen.device is None and current() is not None and _bytes_of(objective.X) >= LEAST_SPREAD:
+        return Placed(ClusterObjective.of(objective), f"rows on the {n_nodes()} nodes of a cluster")
     if chosen.device is None:
         return Placed(objective, chosen.why)
     return Placed(DeviceObjective.of(_dense(objective), chosen.device), chosen.why)
+
+
+def _bytes_of(X: Any) -> int:
+    return int(X.data.nbytes + X.indices.nbytes if sp.issparse(X) else X.nbytes)
 
 
 def _dense(objective: Objective) -> Objective:

@@ -1,23 +1,21 @@
 """One shard: a run of rows (m, d), where they come from, and the index over them; what a node of a cluster holds.
 
-Rows of a memory map are named by file and place, so that whoever holds the shard maps the file itself; others are
-carried. With a folder, the index is written there under a name that vouches for recipe, metric and rows, and opened
-from it the next time.
+With a folder, the index is written there under a name that vouches for recipe, metric and rows, and opened from it the
+next time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from kway.compute.cluster.row_source import Carried, FilePlace
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
 from kway.search.live import LiveIndex, Recipe
@@ -26,47 +24,6 @@ from kway.search.units import Unit
 from kway.store import container
 
 VOUCHED = 64  # rows, evenly spaced, whose values the name of a shard's file vouches for
-
-
-class FilePlace(NamedTuple):
-    """Rows (m, d), C-contiguous, from a byte of a file on."""
-
-    path: str
-    offset: int
-    shape: tuple[int, int]
-    dtype: str
-
-    def rows(self) -> NDArray:
-        """Mapped, not read."""
-        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
-
-
-class Carried(NamedTuple):
-    """Rows (m, d) as they are, dense or CSR."""
-
-    held: Any
-
-    def rows(self) -> Any:
-        """As they are."""
-        return self.held
-
-
-def row_source(rows: Any, run: slice) -> FilePlace | Carried:
-    """Where a run of rows comes from."""
-    part = rows[run]
-    owner = None if sp.issparse(part) or not part.flags.c_contiguous else _mapped(part)
-    if owner is None:
-        return Carried(part)
-    offset = owner.offset + part.ctypes.data - owner.ctypes.data
-    return FilePlace(str(owner.filename), int(offset), part.shape, part.dtype.str)
-
-
-def _mapped(rows: NDArray) -> np.memmap | None:
-    """The whole memory map that an array is a view of."""
-    owner: Any = rows
-    while isinstance(owner, np.ndarray) and isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    return owner if isinstance(owner, np.memmap) and owner.filename is not None else None
 
 
 class ShardAnswer(NamedTuple):
@@ -86,10 +43,6 @@ class Shard:
         """The k nearest of its rows, all of them where there are fewer."""
         found = self.index._nearest(queries, min(k, self.index.n_rows), n_jobs, probes)
         return ShardAnswer(found, self.index.touched_)
-
-    def process(self) -> int:
-        """The process it lives in."""
-        return os.getpid()
 
     def held_bytes(self) -> int:
         """Of the index, rows included."""

@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.cluster.crew import Crew
+from kway.compute.cluster.row_source import row_source
 from kway.compute.cluster.session import make_crew, shared_folder
 from kway.compute.kernels.topk import merge
 from kway.errors import InputError
@@ -34,7 +35,7 @@ from kway.search.index import Neighbors
 from kway.search.live import LiveIndex, Recipe
 from kway.search.metrics import Metric
 from kway.search.rows import drop_rows, join_rows, row_arrays
-from kway.search.shard import open_shard, row_source
+from kway.search.shard import open_shard
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Beyond one machine: the same calls over a Ray cluster; the only place that imports ray.
 
-session.py   `with kway.cluster(...)`: which cluster, if any, the calls inside run on
-crew.py      members made by functions and asked the same: here, in this process
-hosts.py     the same as actors on the cluster's nodes, with replicas, second questions and recovery
-status.py    the nodes, for `kway cluster status`
+session.py     `with kway.cluster(...)`: which cluster, if any, the calls inside run on
+crew.py        members made by functions and asked the same: here, in this process
+hosts.py       the same as actors on the cluster's nodes, with replicas, second questions and recovery
+row_source.py  rows that another process is to hold: mapped by it from a file, or carried
+status.py      the nodes, for `kway cluster status`
 """

@@ -10,6 +10,7 @@ again, elsewhere if need be, and repeats what it was asked. Beyond that, here:
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,6 +31,10 @@ class Host:
     def call(self, method: str, *arguments: Any) -> Any:
         """member.method(*arguments)."""
         return getattr(self.member, method)(*arguments)
+
+    def process(self) -> int:
+        """The process that the member lives in."""
+        return os.getpid()
 
     def ready(self) -> str:
         """Answers once the member is made: the node it lives on."""

@@ -50,6 +50,11 @@ def shared_folder() -> Path | None:
     return None if home is None else home.folder
 
 
+def n_nodes() -> int:
+    """Living nodes of the cluster; 1 for this process."""
+    return 1 if current() is None else max(1, sum(bool(node["Alive"]) for node in import_ray().nodes()))
+
+
 def make_crew(makers: Sequence[Callable[[], Any]], replicas: int = 1) -> Crew:
     """Members, one a maker: in this process, or as actors, `replicas` of each, on the nodes of the cluster."""
     home = current()

@@ -6,6 +6,7 @@ distinct_rows.py  equal rows with equal targets become one row that weighs as ma
 row_span.py       n < d: the same problem in as many columns as there are rows, and the way back
 own_units.py      columns in units of about their own size, for losses without a penalty
 bends.py          products with the Hessian, which is never written down
+on_cluster.py     ClusterObjective: the same where the rows live on several machines
 on_device.py      DeviceObjective: the same where the rows live on a GPU
 curvature.py      what Hessians are made of: second derivatives a row and score, weighted mean squares
 """
