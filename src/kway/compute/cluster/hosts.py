@@ -19,6 +19,7 @@ from kway.compute.cluster.crew import Crew
 from kway.compute.cluster.session import Cluster, import_ray
 from kway.errors import ClusterError, KwayError
 
+_LARGE = 1 << 16  # bytes from which an argument is shared by all who are asked, not sent with each question
 _TICK = 0.05  # seconds between looks at who is late
 
 
@@ -76,8 +77,8 @@ class HostCrew(Crew):
         return found[:: len(self.hosts[0])]
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
-        """All at once; arguments travel once to each node."""
-        shared = [self._ray.put(argument) for argument in arguments]
+        """All at once; large arguments travel once to each node."""
+        shared = [self._ray.put(value) if getattr(value, "nbytes", 0) > _LARGE else value for value in arguments]
         asking = _Question(self, method, shared)
         while asking.open:
             asking.collect()
