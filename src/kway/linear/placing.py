@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,6 +18,15 @@ from kway.planning.rates import known
 from kway.planning.size import Size
 
 MOST_DENSE = 1 << 32  # bytes of sparse rows made dense, which is what a device multiplies
+
+
+def room(objective: Objective) -> AbstractContextManager[None]:
+    """Inside it, memory that runs out on the device is a BudgetError; nothing where the rows are here."""
+    if not isinstance(objective, DeviceObjective):
+        return nullcontext()
+    return objective.device.room(
+        f"a fit of {objective.n:,} rows x {objective.d:,} features, {objective.n_scores:,} scores"
+    )
 
 
 class Placed(NamedTuple):

@@ -174,3 +174,14 @@ def test_comparisons_compute_there_and_choose_the_same(monkeypatch):
 def test_a_comparison_without_a_gpu_says_so_at_once():
     with pytest.raises(InputError, match="needs a GPU"):
         kway.compare(*blobs(), device="cuda")
+
+
+def test_memory_that_runs_out_in_the_middle_is_told_and_nothing_is_half_fitted(monkeypatch):
+    def short(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("kway.compute.gpu.rows.DeviceRows.value_gradient", short)
+    model = kway.SoftmaxClassifier(device="cuda", solver="lbfgs")
+    with pytest.raises(BudgetError, match="ran out of memory"):
+        model.fit(*blobs())
+    assert not hasattr(model, "coef_")
