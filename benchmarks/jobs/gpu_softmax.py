@@ -257,7 +257,8 @@ def _gpu_facts() -> dict[str, Any]:
     asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     driver = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
     versions = {name: metadata.version(name) for name in ("torch", "triton")}
-    return {"gpu": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda, **versions}
+    facts = {"gpu": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda, **versions}
+    return {"machine": facts}
 
 
 # ---------------------------------------------------------------- a whole fit
@@ -324,6 +325,6 @@ def _many_classes(quick: bool) -> list[Row]:
     return [
         Row(
             "gpu_softmax", "softmax over all classes by steps, row Adagrad, whole fit", f"{n:,} x {d} x {K:,} classes",
-            "limit", seconds, float("nan"), None, quality, points=_gpu_facts(),
+            "-", seconds, float("nan"), None, quality, points=_gpu_facts(),
         )
     ]  # fmt: skip
