@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+import warnings
 from collections.abc import Callable
 from importlib import metadata
 from importlib.util import find_spec
@@ -28,6 +29,8 @@ QUICK = (1024, 20_000, 256)
 PRODUCT = 65536  # classes a product of a floor
 KEPT, FREE, ROOM = 1.2, 1.15, 20.0  # times two products within so many GB; times three, within 1 GB above the weights
 PEERS = {"liger_kernel": "Liger fused linear cross entropy", "cut_cross_entropy": "cut-cross-entropy"}
+MANY = (1_000_000, 256, 200_000)  # rows, features, classes of the fit by steps
+EPOCHS, CLASS_SPREAD = 6, 1.0
 FIT = (400_000, 512, 100)  # rows, features, classes of the whole fit
 
 
@@ -49,7 +52,7 @@ def g2(rounds: int, quick: bool) -> list[Row]:
     sizes = QUICK if quick else (BATCH, CLASSES, FEATURES)
     measured = _steps(sizes, max(rounds, 3))
     rows = _rows(measured, sizes, _errors())
-    return [*rows, *_absent(sizes), *_whole_fit(quick)]
+    return [*rows, *_absent(sizes), *_whole_fit(quick), *_many_classes(quick)]
 
 
 # ---------------------------------------------------------------- a step
@@ -63,12 +66,15 @@ def _steps(sizes: tuple[int, int, int], rounds: int) -> dict[str, Measured]:
     X = torch.randn((B, d), generator=g, device="cuda").to(torch.bfloat16)
     codes = torch.randint(0, K, (B,), generator=g, device="cuda")
     found: dict[str, Measured] = {}
-    for group in (_kept_group, _free_group, _float_group, _torch_group):
-        W = torch.empty((K, d), device="cuda", dtype=torch.bfloat16)
+    half, full = torch.bfloat16, torch.float32
+    groups = {_kept_group: half, _free_group: half, _kept_float: full, _free_float: full, _torch_group: half}
+    for group, kind in groups.items():
+        W = torch.empty((K, d), device="cuda", dtype=kind)
         for c in range(0, K, PRODUCT):
             W[c : c + PRODUCT] = torch.randn((min(PRODUCT, K - c), d), generator=g, device="cuda") * 0.02
-        found |= _race(group(X, codes, W), rounds)
-        del W
+        contestants = group(X, codes, W)
+        found |= _race(contestants, rounds)
+        del contestants, W
         torch.cuda.empty_cache()
     return found
 
@@ -110,12 +116,18 @@ def _free_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
     return {"free": lambda: step(batch, 1e-3), "free, row Adagrad": lambda: adagrad(batch, 1e-3)}
 
 
-def _float_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
+def _kept_float(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
     from kway.compute.gpu.softmax_step import Batch, SoftmaxStep
 
-    wide, batch = W.float(), Batch(X, codes)
-    kept, free = SoftmaxStep(wide, keep=True), SoftmaxStep(wide, keep=False)
-    return {"kept, float32 weights": lambda: kept(batch, 1e-3), "free, float32 weights": lambda: free(batch, 1e-3)}
+    step, batch = SoftmaxStep(W, keep=True), Batch(X, codes)
+    return {"kept, float32 weights": lambda: step(batch, 1e-3)}
+
+
+def _free_float(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
+    from kway.compute.gpu.softmax_step import Batch, SoftmaxStep
+
+    step, batch = SoftmaxStep(W, keep=False), Batch(X, codes)
+    return {"free, float32 weights": lambda: step(batch, 1e-3)}
 
 
 def _torch_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
@@ -245,7 +257,8 @@ def _gpu_facts() -> dict[str, Any]:
     asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     driver = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
     versions = {name: metadata.version(name) for name in ("torch", "triton")}
-    return {"gpu": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda, **versions}
+    facts = {"gpu": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda, **versions}
+    return {"machine": facts}
 
 
 # ---------------------------------------------------------------- a whole fit
@@ -277,5 +290,41 @@ def _whole_fit(quick: bool) -> list[Row]:
         Row(
             "gpu_softmax", "softmax, L-BFGS to tol, whole fit", f"{n:,} x {d} x {K} classes", "kway on the CPU",
             median(seconds["cuda"]), median(seconds["cpu"]), None, quality, equal, rounds=rounds, points=_gpu_facts(),
+        )
+    ]  # fmt: skip
+
+
+def _many_classes(quick: bool) -> list[Row]:
+    """SoftmaxClassifier by steps over all classes, none sampled; fresh rows of the same classes are asked for."""
+    import kway
+    from kway.linear.solvers.sgd import SGD
+
+    n, d, K = (40_000, 64, 20_000) if quick else MANY
+    rng = np.random.default_rng(1)
+    centres = rng.standard_normal((K, d), dtype=np.float32)
+    y = np.arange(n) % K
+    X = centres[y] + np.float32(CLASS_SPREAD) * rng.standard_normal((n, d), dtype=np.float32)
+    model = kway.SoftmaxClassifier(
+        solver=SGD(adagrad=True), device="cuda", alpha=1e-9, batch_size=8192, max_iter=EPOCHS, tol=1e-4, random_state=0
+    )
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is stopped after so many epochs
+        model.fit(X, y)
+    seconds = time.perf_counter() - start
+    asked = rng.integers(0, K, 2000)
+    fresh = centres[asked] + np.float32(CLASS_SPREAD) * rng.standard_normal((2000, d), dtype=np.float32)
+    right = float((model.predict(fresh) == asked).mean())
+    nearest = float(
+        (kway.NeighborsClassifier(1, metric="euclidean").fit(centres, np.arange(K)).predict(fresh) == asked).mean()
+    )
+    quality = (
+        f"{right:.1%} of 2,000 fresh rows right, nearest true centre {nearest:.1%}; {EPOCHS} epochs, "
+        f"{n * EPOCHS / seconds:,.0f} rows/s, loss {model.history_[0]:.3f} to {model.history_[-1]:.3f}"
+    )
+    return [
+        Row(
+            "gpu_softmax", "softmax over all classes by steps, row Adagrad, whole fit", f"{n:,} x {d} x {K:,} classes",
+            "-", seconds, float("nan"), None, quality, points=_gpu_facts(),
         )
     ]  # fmt: skip

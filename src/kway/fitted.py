@@ -135,6 +135,7 @@ def fit(
     drop: Sequence[str] = (),
     embed: Any = None,
     seed: int = 0,
+    device: str = "cpu",
 ) -> Fitted:
     """Compare classifiers on data, keep the best, calibrate it and test it once on untouched rows.
 
@@ -153,7 +154,7 @@ def fit(
     budget : seconds for the whole.
     group, order : columns whose groups are never split; of time, so that the last rows test.
     drop : columns to leave out.
-    alpha, embed, seed : as the options of `kway fit`.
+    alpha, embed, seed, device : as the options of `kway fit`.
 
     >>> from sklearn.datasets import load_iris
     >>> found = fit(*load_iris(return_X_y=True), models=["centroid"], also=())
@@ -168,7 +169,7 @@ def fit(
     asked = _source(rows, labels, "the test rows")
     wishes = Wishes(
         models, alpha, budget, seed, folds, embed, metric=metric, class_weight=class_weight, repeats=repeats,
-        also=None if also is None else tuple(also), sets=sets, unknown=unknown,
+        also=None if also is None else tuple(also), sets=sets, unknown=unknown, device=device,
     )  # fmt: skip
     return Fitted(run_job(read_parts(source, how, asked, seed), wishes, begun), wishes, column)
 

@@ -32,6 +32,10 @@ UnknownOption = Annotated[
     typer.Option("--unknown", help="Allow the answer unknown, for so many known rows at most: 0.05.", metavar="SHARE"),
 ]
 
+DeviceOption = Annotated[
+    str, typer.Option("--device", help="Where classifiers compute: cpu, cuda, or auto.", metavar="NAME")
+]
+
 
 def references(also: list[str] | None) -> tuple[str, ...] | None:
     """The names asked for; none of them where that is what was asked."""

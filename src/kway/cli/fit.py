@@ -13,6 +13,7 @@ import typer
 from kway.cli.choosing import (
     AlsoOption,
     ClassWeightOption,
+    DeviceOption,
     FoldsOption,
     MetricOption,
     RepeatsOption,
@@ -70,6 +71,7 @@ def fit(
     sets: SetsOption = None,
     unknown: UnknownOption = None,
     seed: SeedOption = 0,
+    device: DeviceOption = "cpu",
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -83,6 +85,7 @@ def fit(
         _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also),
         sets=sets,
         unknown=unknown,
+        device=device,
     )
     _check_fit_places(out, report, figures, {"DATA": data, "--test": test, "--embed": embed}, force)
     with live() as tell:

@@ -30,7 +30,7 @@ from kway.linear.losses import LOSSES, Loss, Targets, sigmoid
 from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import pick_penalty
-from kway.linear.placing import choose, placed
+from kway.linear.placing import choose, placed, room
 from kway.linear.problem import WeightedRows
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.registry import pick_solver, samples
@@ -162,7 +162,8 @@ class LinearClassifier(Classifier):
         learned, validation = problem.set_aside(condensed(objective), self.early_stopping, control.rng)
         work = Work.on(learned, self.solver)
         start = work.start(_of_shape(last, objective), control.rng)
-        with shown(f"{type(self).__name__} {work.solver.name}", self.max_iter, self.verbose) as progress:
+        title = f"{type(self).__name__} {work.solver.name}"
+        with room(objective), shown(title, self.max_iter, self.verbose) as progress:
             solution = _solved(work, start, replace(control, progress=progress, validate=validation))
         if validation is not None and validation.theta is not None:
             solution = replace(solution, theta=validation.theta)

@@ -36,6 +36,7 @@ from kway.linear.losses import Loss, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.row_span import row_span
 from kway.linear.penalties import Penalty
+from kway.linear.placing import placed
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.lbfgs import Legacy, solve_smooth
 from kway.linear.solvers.preconditioners.moments import Moments, quick_moments, sample_rows
@@ -90,15 +91,17 @@ def alpha_path(
     tol: float = 1e-3,
     n_jobs: int | None = None,
     stop: Callable[[], bool] | None = None,
+    device: str = "cpu",
 ) -> Path:
     """Fit every alpha on every fold (or on those named by `which`); folds (n,) numbers, -1 is only learned from.
 
-    `stop()` is asked between fits; what was not reached is nan.
+    `stop()` is asked between fits; what was not reached is nan. `device`: where the rows live while they are fitted.
     """
     order = np.argsort(-np.asarray(alphas, float), kind="stable")
     chosen = tuple(range(int(folds.max()) + 1)) if which is None else tuple(which)
     n_classes = int(codes.max()) + 1
     whole = Objective(X, Targets(codes), 1 if n_classes == 2 else n_classes, loss, Penalty(), True, weight, n_jobs)
+    whole = placed(whole, device).objective
     span = row_span(whole)  # rows held out lie in the span of all rows as well
     whole = whole if span is None else span.objective
     with single_blas():

@@ -5,6 +5,7 @@ Inside `kway.cluster(...)`, rows that are many live on its nodes.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,6 +24,15 @@ from kway.planning.size import Size
 
 LEAST_SPREAD = 1 << 26  # bytes of rows below which a pass takes less than asking the nodes for it
 MOST_DENSE = 1 << 32  # bytes of sparse rows made dense, which is what a device multiplies
+
+
+def room(objective: Objective) -> AbstractContextManager[None]:
+    """Inside it, memory that runs out on the device is a BudgetError; nothing where the rows are here."""
+    if not isinstance(objective, DeviceObjective):
+        return nullcontext()
+    return objective.device.room(
+        f"a fit of {objective.n:,} rows x {objective.d:,} features, {objective.n_scores:,} scores"
+    )
 
 
 class Placed(NamedTuple):

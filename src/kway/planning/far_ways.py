@@ -1,4 +1,4 @@
-"""Ways beyond this machine's processor: a GPU where there is one, m machines. Arithmetic only: nothing ran there.
+"""Ways beyond this machine's processor: a GPU where there is one, whose rate was measured; m machines, by arithmetic.
 
 A softmax on a GPU never writes the scores: weights, one number a class of Adagrad, a block of rows.
 On m machines rows are split, each searches its share exactly, the k best of each are merged.

@@ -24,7 +24,7 @@ from kway.planning.size import Size, checked_size
 from kway.planning.way import Formula, Way
 
 WAYS: tuple[Formula, ...] = (softmax, one_vs_all, sampled_softmax, centroids, flat, landmarks, as_bytes, bits)
-ADVICE = ("softmax", "kNN flat", "kNN landmarks", "sampled softmax", "centroids", "kNN bytes",
+ADVICE = ("softmax", "softmax, GPU", "kNN flat", "kNN landmarks", "sampled softmax", "centroids", "kNN bytes",
           "kNN bits")  # fmt: skip
 PATIENCE = 3600.0  # seconds of a fit
 PROMPT = 0.1  # seconds of an answer

@@ -22,11 +22,21 @@ from typing import Any
 import numpy as np
 
 from kway import progress
+from kway.compute.gpu.device import resolve
 from kway.data.gate import Rows, plain_rows
 from kway.data.labels import encode
 from kway.errors import InputError, KwayError
 from kway.select.clock import Clock
-from kway.select.families import ALIKE, FAMILIES, STRAW_MAN, Family, LinearFamily, NeighborsFamily, weighted
+from kway.select.families import (
+    ALIKE,
+    FAMILIES,
+    STRAW_MAN,
+    Family,
+    LinearFamily,
+    NeighborsFamily,
+    computed_on,
+    weighted,
+)
 from kway.select.folds import fold_numbers
 from kway.select.measures import pick_measure
 from kway.select.references import score_references
@@ -52,13 +62,15 @@ def compare(
     class_weight: str | None = None,
     repeats: int = 1,
     also: Iterable[Any] = (),
+    device: str = "cpu",
 ) -> Comparison:
     """Score the families named (all by default) on rows X (n, d) with labels y (n,); `budget` in seconds, or a clock.
 
     `groups` (n,) keeps rows together, `order` (n,) validates on the last rows. kway.progress tells what runs.
     `metric` is what the choice is made by: "accuracy", "balanced", "macro-f1" or "log-loss". `class_weight="balanced"`
     lets rows of rare classes count for more. `repeats` draws the folds so many times. `also` are classifiers of other
-    libraries, as they are or by name ("sklearn.svm.SVC"): scored on the same folds, never chosen.
+    libraries, as they are or by name ("sklearn.svm.SVC"): scored on the same folds, never chosen. `device` is that of
+    the classifiers that have one.
 
     >>> from sklearn.datasets import load_iris
     >>> compare(*load_iris(return_X_y=True), families=["softmax", "centroid"]).best.model
@@ -68,6 +80,7 @@ def compare(
     n_folds = max(2, min(n_folds, len(labels.codes)))
     measure = pick_measure(metric)
     _check_wishes(class_weight, repeats, order)
+    resolve(device, pays=False)  # refused now, rather than by every family
     rows = _rows(X)
     rounds = [
         FoldedRows(rows, labels.codes, fold_numbers(labels.codes, n_folds, groups, order, seed + r), {}, measure)
@@ -75,7 +88,7 @@ def compare(
     ]
     data = rounds[0]
     clock = budget if isinstance(budget, Clock) else Clock(budget)
-    chosen = [weighted(family, class_weight) for family in _pick(families)]
+    chosen = [computed_on(weighted(family, class_weight), device) for family in _pick(families)]
     idle = {f.name: why for f in chosen if (why := f.idle(data))} if families is None else {}
     known = {family.name: family for family in chosen if family.name not in idle}
     work = _Work(data, known, clock)

@@ -91,7 +91,8 @@ class LinearFamily:
             stop = clock.pace(len(own) * len(which))
             for row, fold in enumerate(which):  # one by one: a cut leaves out folds, not the weak alphas of all
                 some = [alphas[i] for i in own]
-                path = alpha_path(data.X, data.codes, form, some, data.folds, [fold], weight, stop=stop)
+                device = self.params.get("device", "cpu")
+                path = alpha_path(data.X, data.codes, form, some, data.folds, [fold], weight, stop=stop, device=device)
                 for name, values in scores._asdict().items():
                     values[row, own] = getattr(path, name)
                 seconds[row, own] = path.seconds
@@ -150,6 +151,7 @@ class NeighborsFamily:
     metric: str
     votes: tuple[str, ...] = ("uniform", "distance")
     class_weight: str | None = None
+    device: str = "cpu"
 
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Every k and vote of every fold from one search, kept for the folds that are asked for later."""
@@ -202,7 +204,9 @@ class NeighborsFamily:
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """The estimator of a k and a vote."""
-        return kway.NeighborsClassifier(metric=self.metric, class_weight=self.class_weight, **setting)
+        return kway.NeighborsClassifier(
+            metric=self.metric, class_weight=self.class_weight, device=self.device, **setting
+        )
 
 
 @dataclass(frozen=True)
@@ -260,6 +264,19 @@ def weighted(family: Any, class_weight: str | None) -> Any:
     if "class_weight" not in getattr(kway, family.estimator)().get_params():
         return family
     return replace(family, settings=tuple({**s, "class_weight": class_weight} for s in family.settings))
+
+
+def computed_on(family: Any, device: str) -> Any:
+    """The family whose estimators compute on a device, where they can."""
+    if device == "cpu":
+        return family
+    if isinstance(family, LinearFamily):
+        return replace(family, params={**family.params, "device": device})
+    if isinstance(family, NeighborsFamily):
+        return replace(family, device=device)
+    if "device" not in getattr(kway, family.estimator)().get_params():
+        return family
+    return replace(family, settings=tuple({**s, "device": device} for s in family.settings))
 
 
 def _stood_for(name: str, data: FoldedRows) -> str:

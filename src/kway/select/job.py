@@ -64,6 +64,7 @@ class Wishes:
     also: Sequence[Any] | None = None  # references; None: gradient boosting where that is quick
     sets: float | None = None  # coverage promised of sets of labels
     unknown: float | None = None  # share of known rows that may be called unknown
+    device: str = "cpu"  # "cuda", "auto": where the classifiers that can compute
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def compare_parts(
         guard.before_comparison(guard.size_of(whole.X, len(np.unique(parts.y))), wishes.budget)
     run = lambda X, families, also=(): compare(  # noqa: E731
         X, parts.y, families, wishes.n_folds, parts.groups, parts.order, clock, wishes.seed, True, wishes.metric,
-        wishes.class_weight, wishes.repeats, also,
+        wishes.class_weight, wishes.repeats, also, wishes.device,
     )  # fmt: skip
     found = run(whole.X, families_of(wishes), references_of(wishes))
     no_text = without_text(features, parts.rows) if wishes.families is None and not clock.up() else None

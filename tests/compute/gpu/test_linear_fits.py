@@ -157,3 +157,31 @@ def test_rows_beyond_the_devices_memory_are_refused_and_nothing_is_fitted(monkey
 def test_auto_stays_here_for_small_problems_and_says_why():
     X, y = blobs()
     assert kway.SoftmaxClassifier(device="auto").fit(X, y).why_ == "on the CPU: too small"
+
+
+def test_comparisons_compute_there_and_choose_the_same(monkeypatch):
+    monkeypatch.setattr("kway.select.compare.resolve", placing.resolve)
+    X, y = blobs()
+    names = ["softmax", "logistic", "least-squares", "perceptron"]
+    here, there = (kway.compare(X, y, families=names, device=device) for device in ("cpu", "cuda"))
+    assert not there.problems
+    for name in names:
+        np.testing.assert_allclose(there.scans[name].accuracy, here.scans[name].accuracy, atol=0.03)
+    assert there.estimator().device == "cuda"
+
+
+@pytest.mark.skipif(NAME == "cuda", reason="there is one")
+def test_a_comparison_without_a_gpu_says_so_at_once():
+    with pytest.raises(InputError, match="needs a GPU"):
+        kway.compare(*blobs(), device="cuda")
+
+
+def test_memory_that_runs_out_in_the_middle_is_told_and_nothing_is_half_fitted(monkeypatch):
+    def short(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("kway.compute.gpu.rows.DeviceRows.value_gradient", short)
+    model = kway.SoftmaxClassifier(device="cuda", solver="lbfgs")
+    with pytest.raises(BudgetError, match="ran out of memory"):
+        model.fit(*blobs())
+    assert not hasattr(model, "coef_")

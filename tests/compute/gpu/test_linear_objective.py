@@ -21,6 +21,8 @@ from kway.linear.solvers.base import Control  # noqa: E402
 from kway.linear.solvers.lbfgs import LBFGS  # noqa: E402
 from kway.linear.solvers.preconditioners.moments import moments  # noqa: E402
 from kway.linear.solvers.proximal import Proximal  # noqa: E402
+from kway.linear.solvers.registry import auto  # noqa: E402
+from kway.linear.solvers.sgd import SGD  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -158,6 +160,13 @@ def test_factors_of_each_class_are_the_cpus(name, bias):
     every = 10**9
     found = theirs.per_class(there, theta, every)(g)
     np.testing.assert_allclose(found, ours.per_class(here, theta, every)(g), rtol=1e-7, atol=1e-9)
+
+
+def test_auto_steps_over_all_classes_where_passes_are_too_dear(monkeypatch):
+    there = DeviceObjective.of(problem(LOSSES["softmax"].joint, 4), DEVICE)
+    assert auto(there).name == "lbfgs"
+    monkeypatch.setattr("kway.planning.guard.beyond_softmax", lambda size: True)
+    assert auto(there) == SGD(adagrad=True)
 
 
 def test_matrices_that_have_no_factor_get_a_floor():

@@ -76,7 +76,7 @@ def auto(objective: Objective) -> Solver:
 
 
 def _on_device(objective: Objective) -> Solver:
-    """Methods of passes over all rows; batches where L-BFGS's memory of past steps, on the host, would be too large."""
+    """Methods of passes over all rows; batches, with a rate a class, where the plan says that passes are too dear."""
     loss, penalty = objective.loss, objective.penalty
     offered = has(loss, penalty, on_device=True)
     if "penalty.soft" not in offered:
@@ -85,5 +85,5 @@ def _on_device(objective: Objective) -> Solver:
         )
     hard = objective.targets.soft is None
     if hard and samples(loss, penalty, guard.size_of(objective.X, objective.n_scores)):
-        return SOLVERS["sgd"]
+        return SGD(adagrad=True)
     return next(SOLVERS[name] for name in ("lbfgs", "proximal", "sgd") if SOLVERS[name].needs <= offered)
