@@ -2,6 +2,7 @@
 #   make demo    kway fit digits: compare families, keep the best, write model.kway and report.html (half a minute)
 #   make test    the tests (a quarter of an hour)    make slow    the long ones
 #   make check   lint, format, types, import rules   make bench   timings beside other libraries
+#   make test-gpu   what runs on a GPU, on one where there is one, else by torch on the processor (two minutes)
 #   make attack  N=100000 altered model files and a tenth as many fits on hostile input (SEED=0): counts, and 1 where
 #                one crashes, fails raw or answers NaN (two hours a million files, ten minutes 10,000 fits)
 #   make docs    the site, into site/: every link checked, every code block run (two minutes)
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow attack check format bench docs clean
+.PHONY: help demo test test-gpu slow attack check format bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -34,6 +35,11 @@ $(VENV)/.bench: pyproject.toml $(VENV)/.dev
 	@$(PIP) install -e '.[dev,bench]'
 	@touch $@
 
+$(VENV)/.gpu: pyproject.toml $(VENV)/.dev
+	@echo "installing torch into $(VENV)"
+	@$(PIP) install -e '.[dev,gpu]' torch==2.13.0
+	@touch $@
+
 $(VENV)/.docs: pyproject.toml $(VENV)/.dev
 	@echo "installing what builds the site into $(VENV)"
 	@$(PIP) install -e '.[dev,docs]'
@@ -47,6 +53,9 @@ test: $(VENV)/.dev
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m slow
+
+test-gpu: $(VENV)/.gpu
+	$(BIN)/python -m pytest -q tests/compute/gpu
 
 N ?= 100000
 SEED ?= 0

@@ -10,7 +10,6 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from math import sqrt
 from statistics import median
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.compute.gpu.device import has_gpu, load_torch
 from kway.compute.threads import cores, pmap, single_blas
 from kway.planning.rates import Rates
 from kway.planning.row_ways import looked_at
@@ -139,12 +139,9 @@ def _disk() -> float:
 
 def _gpu() -> float:
     """Operations a second of a product on the first GPU; 0 without one."""
-    if find_spec("torch") is None:
+    if not has_gpu():
         return 0.0
-    import torch
-
-    if not torch.cuda.is_available():
-        return 0.0
+    torch = load_torch()
     a = torch.ones((8192, 8192), dtype=torch.bfloat16, device="cuda")
 
     def run() -> None:
