@@ -88,7 +88,7 @@ def one_of(*known: str) -> Rule:
 NONE = Rule("None", lambda value: value is None)
 YES_OR_NO = Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
 THREADS = NONE | Rule("a whole number other than 0", lambda value: _is(Integral, value) and value != 0)  # n_jobs
-DEVICE = one_of("cpu", "cuda", "auto")  # where a model computes
+DEVICE = one_of("cpu")  # where a model computes; nothing else until there is something else
 
 
 def checked_k(k: Any, n_classes: int) -> int:

@@ -1,4 +1,7 @@
 """Work on a GPU through torch: the only place that imports it, and only when a device other than "cpu" is asked for.
 
-device.py    which device ("cpu" | "cuda" | "auto"), arrays to it and back, its memory
+device.py       which device ("cpu" | "cuda" | "auto"), arrays to it and back, its memory
+products.py     distances that are products: keys, thresholds, exact values
+exact.py        the k nearest rows, proven: float32 products, survivors in float64
+search.py       which exact search runs
 """

@@ -156,6 +156,11 @@ def is_tensor(array: Any) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
+def on_host(array: Any) -> Any:
+    """A numpy array of a tensor, wherever that is; anything else as it is."""
+    return array.detach().cpu().numpy() if is_tensor(array) else array
+
+
 def _refuse_absent() -> None:
     torch = load_torch()
     if not torch.cuda.is_available():
