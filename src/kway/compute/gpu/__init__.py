@@ -3,5 +3,6 @@
 device.py       which device ("cpu" | "cuda" | "auto"), arrays to it and back, its memory
 products.py     distances that are products: keys, thresholds, exact values
 exact.py        the k nearest rows, proven: float32 products, survivors in float64
+int8_search.py  the same through bytes, for very many rows; int8_tiles.py (codes, bounds), int8_kernels.py (Triton)
 search.py       which exact search runs
 """
