@@ -42,8 +42,10 @@ JOBS = {
     "frontier": "frontier.frontier",
     "JOB": "main_job.main_job",
     "plan": "plan.plan",
+    "gpu_search": "gpu_search.gpu_search",
 }
-BY_NAME_ONLY = ("JOB", "C1", "plan")  # an hour, gigabytes, minutes: measured only when named, as is the ladder
+BY_NAME_ONLY = ("JOB", "C1", "plan", "gpu_search")  # an hour, gigabytes, minutes, a GPU: only when named, as the ladder
+GROUPS = {"gpu": tuple(name for name in JOBS if name.startswith("gpu_"))}  # one word for several
 CHECKOUT = Path(__file__).parents[1]
 RESULTS = records.FOLDER if (CHECKOUT / "pyproject.toml").is_file() else None  # an installed package is not written to
 QUICK = datasets.Limit(rows=1500, queries=500)

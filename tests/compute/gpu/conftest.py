@@ -13,21 +13,26 @@ def device(request):
     return Device(request.param)
 
 
-def hostile(n, d, seed=0):
-    """Sets of rows (n, d) float32 that break careless searches, by name."""
+def _with_a_huge_row(rows):
+    rows[len(rows) // 2] = 1e6
+    return rows
+
+
+HOSTILE = {  # (rng, normal rows (n, d)) -> rows that break careless searches
+    "gaussian": lambda rng, rows: rows,
+    "heavy tails": lambda rng, rows: rows / np.abs(rng.standard_normal((len(rows), 1))),
+    "far origin": lambda rng, rows: rows + 100,
+    "copies": lambda rng, rows: rows[rng.integers(0, max(1, len(rows) // 3), len(rows))],
+    "one row": lambda rng, rows: np.repeat(rows[:1], len(rows), axis=0),
+    "thin": lambda rng, rows: rng.standard_normal((len(rows), 2)) @ rng.standard_normal((2, rows.shape[1])),
+    "one huge row": lambda rng, rows: _with_a_huge_row(rows),
+    "integers": lambda rng, rows: rng.integers(0, 3, rows.shape),
+    "zeros among them": lambda rng, rows: rows * (rng.random((len(rows), 1)) > 0.2),
+    "tiny": lambda rng, rows: rows * 1e-18,
+}
+
+
+def hostile(kind, n, d, seed=0):
+    """Rows (n, d) float32 of one kind."""
     rng = np.random.default_rng(seed)
-    base = rng.standard_normal((n, d)).astype(np.float32)
-    huge = base.copy()
-    huge[n // 2] = 1e6
-    return {
-        "gaussian": base,
-        "heavy tails": rng.standard_t(1.5, (n, d)).astype(np.float32),
-        "far origin": base + np.float32(100),
-        "copies": base[rng.integers(0, max(1, n // 3), n)],
-        "one row": np.repeat(base[:1], n, axis=0),
-        "thin": (rng.standard_normal((n, 2)) @ rng.standard_normal((2, d))).astype(np.float32),
-        "one huge row": huge,
-        "integers": rng.integers(0, 3, (n, d)).astype(np.float32),
-        "zeros among them": base * (rng.random((n, 1)) > 0.2).astype(np.float32),
-        "tiny": base * np.float32(1e-18),
-    }
+    return HOSTILE[kind](rng, rng.standard_normal((n, d), dtype=np.float32)).astype(np.float32)
