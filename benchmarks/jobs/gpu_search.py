@@ -12,18 +12,20 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from importlib import metadata
+from importlib.util import find_spec
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..models import NotInstalled
-from ..race import Row
+from ..race import Row, absent
 
 TARGET = "gpu_search"
 K, FEATURES = 10, 128
 EXACT_SECONDS = 0.030  # G1
 BLOCKS = (2**12, 2**14, 2**16)  # rows of plain torch's blocks, of which the best is taken
+PEERS = {"faiss": "faiss-gpu-cu12", "cuvs": "cuvs-cu12"}
 HOST = (1_000_000, 1000)  # rows and queries that the CPU is asked, too
 CODES = {1_000_000_000: (0.016, 0.020, 0.00025), 1_400_000_000: (0.022, 0.028, 0.00035)}  # G3: 1 query, 64, 1,024 each
 RIGHT = {0.6: 0.9999, 0.4: 0.90}  # share that must be right, by cosine
@@ -52,7 +54,7 @@ def gpu_search(rounds: int, quick: bool) -> list[Row]:
     if not torch.cuda.is_available():
         raise NotInstalled("a GPU that torch sees")
     sizes = QUICK if quick else FULL
-    rows = [*_exact(sizes, rounds), *_on_host(quick, rounds), *_codes(sizes, rounds)]
+    rows = [*_exact(sizes, rounds), *_absent(), *_on_host(quick, rounds), *_codes(sizes, rounds)]
     rows[0].points |= {"machine": gpu_facts()}
     return rows
 
@@ -161,6 +163,15 @@ def _plain_torch(rows: Any, queries: Any, block: int) -> Any:
             ids = torch.cat([best[1], ids], 1).gather(1, at)
         best = values, ids
     return best
+
+
+def _absent() -> list[Row]:
+    """Peers that are not on this machine, by name."""
+    return [
+        absent(TARGET, f"exact euclidean, k={K}, on the GPU", "-", name, NotInstalled(name))
+        for module, name in PEERS.items()
+        if find_spec(module) is None
+    ]
 
 
 def _on_host(quick: bool, rounds: int) -> Iterator[Row]:
