@@ -24,7 +24,7 @@ from ..race import Row, absent
 TARGET = "gpu_search"
 K, FEATURES = 10, 128
 EXACT_SECONDS = 0.030  # G1
-BLOCKS = (2**12, 2**14, 2**16)  # rows of plain torch's blocks, of which the best is taken
+BLOCKS = (2**14, 2**16, 2**18, 2**20)  # rows of plain torch's blocks, of which the best is taken
 PEERS = {"faiss": "faiss-gpu-cu12", "cuvs": "cuvs-cu12"}
 HOST = (1_000_000, 1000)  # rows and queries that the CPU is asked, too
 CODES = {1_000_000_000: (0.016, 0.020, 0.00025), 1_400_000_000: (0.022, 0.028, 0.00035)}  # G3: 1 query, 64, 1,024 each

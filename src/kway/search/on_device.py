@@ -128,7 +128,7 @@ def tensors(search: Any, index: LiveIndex, queries: Any, k: int) -> Neighbors | 
     engine = search.engine
     with engine.device.room(f"a search of {len(queries):,} queries"):
         there = engine.device.put(queries)
-        found = settled(engine.rows, there, engine.nearest(there, k + 1), k)
+        found = settled(engine.nearest, engine.rows, there, k)
         ids = found.ids if index.plain_ids else engine.device.put(index.ids)[found.ids]
         return Neighbors(ids.to(queries.device), found.distances.float().to(queries.device))
 

@@ -54,6 +54,7 @@ def test_the_bounds_hold_for_every_pair(device, kind, metric):
 def check_answers(device, n, d, k, kind, metric, cap=None):
     """Ids and distances of the search through bytes against every row in float64."""
     from kway.compute.gpu import int8_search
+    from kway.compute.gpu.search import Engine
 
     rng = np.random.default_rng(5)
     data = hostile(kind, n, d)
@@ -62,7 +63,8 @@ def check_answers(device, n, d, k, kind, metric, cap=None):
     rows = rows_on(device, data, metric)
     if cap is not None:
         int8_search.CAP = int8_search.SHORT = cap
-    found = int8_search.Int8Search.over(rows).nearest(queries, k)
+    search = int8_search.Int8Search.over(rows)
+    found = Engine(rows, search).nearest(queries, k) if device.is_gpu else search.nearest(queries, k)
     expected = rows.brute(queries.double(), k)
     np.testing.assert_allclose(device.fetch(found.distances), device.fetch(expected.distances), rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(device.fetch(found.ids), device.fetch(expected.ids))

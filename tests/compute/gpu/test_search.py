@@ -42,9 +42,11 @@ def test_answers_are_those_of_the_cpu(by_device, kind, metric):
 def test_float64_rows_and_queries(by_device, metric):
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((800, 9)) + 50
-    index, oracle = by_device.build(rows, metric), Flat().build(rows, metric)
+    given = rows.copy()
+    index, oracle = by_device.build(rows, metric), Flat().build(given, metric)
     same(index, oracle, rows[:50], 4)
     same(index, oracle, 1e6 * rng.standard_normal((20, 9)), 4)
+    np.testing.assert_array_equal(rows, given)  # torch on the processor shares memory with them
 
 
 def test_rows_added_and_removed(by_device):
@@ -59,11 +61,12 @@ def test_rows_added_and_removed(by_device):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_tensors_in_tensors_out(by_device, device, metric):
+@pytest.mark.parametrize("kind", ["copies", "one row", "integers"])
+def test_tensors_in_tensors_out(by_device, device, kind, metric):
     torch = device.torch
-    rows = hostile("copies", 900, 12)
+    rows = hostile(kind, 1200, 12)
     index, oracle = by_device.build(device.put(rows), metric), Flat().build(rows, metric)
-    queries = rows[:70]
+    queries = rows[:30]
     found, expected = index.nearest(device.put(queries), 5), oracle.nearest(queries, 5)
     assert isinstance(found.ids, torch.Tensor)
     assert found.distances.dtype == torch.float32

@@ -10,7 +10,7 @@ Rows that are many enough for it are filtered by bytes first (int8_search.py); w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +32,9 @@ class Found(NamedTuple):
 
     ids: Tensor
     distances: Tensor
+
+
+Nearest = Callable[[Tensor, int], Found]  # (queries, k) -> by (float64 distance, position)
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class ExactRows:
         for part in _parts(n, VALUES // (8 * d)):
             exact = rows[part].double()
             lengths[part] = exact.square().sum(1).sqrt_()
-            squares[part] = product.side(exact, centre).square_().sum(1)
+            squares[part] = product.side(exact, centre).square().sum(1)  # not in place: it may be the rows
         reach = float(squares.max().sqrt())
         kind = torch.float32 if SAFE[0] < reach < SAFE[1] and product.holds(lengths, SAFE) else torch.float64
         roundoff = (d + 32) * (2.0**-24 if kind == torch.float32 else 2.0**-53)
@@ -160,20 +163,30 @@ class ExactRows:
         return best
 
 
-def settled(rows: ExactRows, queries: Tensor, found: Found, k: int) -> Found:
-    """The k nearest by (distance in float32, position) from k + 1 by float64, or from all rows.
+def settled(nearest: Nearest, rows: ExactRows, queries: Tensor, k: int) -> Found:
+    """The k < n nearest by (distance in float32, position), of a search by float64 distances.
 
-    Where a tie crosses the end of the list, rows of lower position may lie beyond it: every row is measured again.
+    Where a tie crosses the end of the list, rows of lower position may lie beyond it: more are asked for, in the end
+    every row is measured.
     """
+    ask = k + 1
+    found = _rounded(nearest(queries, ask))
+    ids, distances = found.ids[:, :k].clone(), found.distances[:, :k].clone()
+    left = (found.distances[:, -1] == found.distances[:, k - 1]).nonzero()[:, 0]
+    while len(left) and ask < min(MOST, len(rows)):
+        ask = min(2 * ask + 8, len(rows))
+        more = _rounded(nearest(queries[left], ask))
+        ids[left], distances[left] = more.ids[:, :k], more.distances[:, :k]
+        left = left[more.distances[:, -1] == more.distances[:, k - 1]]
+    for some in left.split(16) if len(left) and ask < len(rows) else ():
+        ids[some], distances[some] = rows.brute(queries[some].double(), k, rounded=True)
+    return Found(ids, distances)
+
+
+def _rounded(found: Found) -> Found:
+    """All of a list by (distance in float32, position)."""
     order = found.ids.argsort(1)
-    ids, away = found.ids.gather(1, order), in_float32(found.distances.gather(1, order))
-    best = _first(away, ids, found.ids.shape[1])
-    if found.ids.shape[1] > k:
-        crossed = (best.distances[:, k] == best.distances[:, k - 1]).nonzero()[:, 0]
-        for some in crossed.split(16) if len(crossed) else ():
-            again = rows.brute(queries[some].double(), k, rounded=True)
-            best.ids[some, :k], best.distances[some, :k] = again
-    return Found(best.ids[:, :k], best.distances[:, :k])
+    return _first(in_float32(found.distances.gather(1, order)), found.ids.gather(1, order), found.ids.shape[1])
 
 
 def in_float32(distances: Tensor) -> Tensor:
@@ -190,11 +203,9 @@ def _first(distances: Tensor, ids: Tensor, k: int) -> Found:
 
 def _mean(rows: Tensor) -> Tensor:
     """The mean (d,): rows far from the origin and close together would lose float32's digits."""
-    total, squares = rows.new_zeros(rows.shape[1]).double(), 0.0
+    total = rows.new_zeros(rows.shape[1]).double()
     for part in _parts(len(rows), VALUES // (8 * rows.shape[1])):
-        exact = rows[part].double()
-        total += exact.sum(0)
-        squares += float(exact.square_().sum())
+        total += rows[part].double().sum(0)
     return total / len(rows)
 
 
