@@ -1,5 +1,6 @@
-"""python -m benchmarks.render: docs/benchmarks/index.md, docs/ladder.md, their figures and the README's table, from
-benchmarks/results/*.json. Nothing on those pages is written by hand, so that no figure differs from what was measured.
+"""python -m benchmarks.render: docs/benchmarks/index.md and gpu.md, docs/ladder.md, their figures and the README's
+table, from benchmarks/results/*.json. Nothing on those pages is written by hand, so that no figure differs from what
+was measured.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import plots, readme, shortfalls, targets
+from . import gpu_page, plots, readme, shortfalls, targets
 from .race import Row
 from .records import COLUMNS, FOLDER, cells, load, short, whole_of, wholes
-from .run import CHECKOUT, JOBS
+from .run import CHECKOUT, GROUPS, JOBS
 
 
 def write(docs: Path, folder: Path = FOLDER) -> list[Path]:
@@ -25,18 +26,20 @@ def write(docs: Path, folder: Path = FOLDER) -> list[Path]:
     page = docs / "benchmarks" / "index.md"
     page.parent.mkdir(exist_ok=True)
     page.write_text(text(records))
+    on_gpu = page.with_name("gpu.md")
+    on_gpu.write_text(gpu_page.text(gpu_page.measured(folder)))
     ladder = load("ladder", folder)
     if ladder is not None:
         from .ladder import page as ladder_page
 
         ladder_page.write(ladder, docs)
         written.append(docs / "ladder.md")
-    return [*written, page]
+    return [*written, page, on_gpu]
 
 
 def measured(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     """The records there are, in the order of the targets, with the aims of today."""
-    found = {target: load(target, folder) for target in JOBS if not target.startswith("gpu_")}  # another machine
+    found = {target: load(target, folder) for target in JOBS if target not in GROUPS["gpu"]}  # another machine
     return {
         target: {**record, "rows": targets.aimed(record["rows"])}
         for target, record in found.items()

@@ -42,16 +42,12 @@ JOBS = {
     "frontier": "frontier.frontier",
     "JOB": "main_job.main_job",
     "plan": "plan.plan",
+    "gpu_search": "gpu_search.gpu_search",
     "gpu_softmax": "gpu_softmax.g2",
     "R1": "cluster.r1",
 }
-BY_NAME_ONLY = (
-    "JOB",
-    "C1",
-    "plan",
-    "gpu_softmax",
-    "R1",
-)  # an hour, gigabytes, minutes, a GPU, Ray: measured only when named
+GROUPS = {"gpu": tuple(name for name in JOBS if name.startswith("gpu_"))}  # one word for several
+BY_NAME_ONLY = ("JOB", "C1", "plan", *GROUPS["gpu"], "R1")  # an hour, gigabytes, minutes, a GPU, Ray: only when named
 CHECKOUT = Path(__file__).parents[1]
 RESULTS = records.FOLDER if (CHECKOUT / "pyproject.toml").is_file() else None  # an installed package is not written to
 QUICK = datasets.Limit(rows=1500, queries=500)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import models, race, readme, records, render, targets
+from benchmarks import gpu_page, models, race, readme, records, render, targets
 from benchmarks.race import WITH_FIT
 
 ROOT = Path(__file__).parents[2]
@@ -13,6 +13,12 @@ ROOT = Path(__file__).parents[2]
 def test_the_page_is_in_step_with_the_records():
     page = (ROOT / "docs" / "benchmarks" / "index.md").read_text()
     assert page == render.text(render.measured()), "run python -m benchmarks.render"
+
+
+def test_the_page_of_the_gpu_is_in_step_with_its_records():
+    page = (ROOT / "docs" / "benchmarks" / "gpu.md").read_text()
+    assert page == gpu_page.text(gpu_page.measured()), "run python -m benchmarks.render"
+    assert "H200" in page
 
 
 def test_the_readme_has_the_table_of_the_records():

@@ -98,3 +98,16 @@ def test_the_many_class_model_answers_like_its_weights():
     Q = rng.standard_normal((20, 8)).astype(np.float32)
     labels = model.predict_topk(Q, 5).ids
     np.testing.assert_array_equal(labels, np.argsort(-(Q @ model.coef_.T), axis=1)[:, :5])
+
+
+def test_one_word_names_all_that_a_gpu_does(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(run, "run", lambda targets, *_, **__: asked.extend(targets) or [])
+    assert kway(["bench", "gpu"]) == 0
+    assert asked == [name for name in run.JOBS if name.startswith("gpu_")]
+    assert "gpu_search" in asked
+
+
+def test_without_a_gpu_its_job_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    assert run.measure("gpu_search", run.Plan(quick=True))["rows"][0]["missing"] == "torch"

@@ -102,12 +102,13 @@ DEVICES = [getattr(kway, name) for name in kway.__all__ if name.endswith("Classi
 DEVICES = [e for e in DEVICES if "device" in inspect.signature(e.__init__).parameters]
 
 
-@pytest.mark.parametrize("device", ["cuda", "tpu", None, 0])
+@pytest.mark.parametrize("device", ["tpu", None, 0])
 @pytest.mark.parametrize("estimator", DEVICES, ids=lambda e: e.__name__)
 def test_a_device_that_does_nothing_is_refused(estimator, device):
     with pytest.raises(InputError) as caught:
         estimator(device=device).fit([[0.0], [1.0]], [0, 1])
-    assert str(caught.value) == f"device must be 'cpu', got {device!r}"
+    assert str(caught.value).startswith("device must be ")
+    assert str(caught.value).endswith(f"got {device!r}")
     assert len(DEVICES) == 7
 
 

@@ -14,7 +14,7 @@ from kway.cli.options import JsonOption
 from kway.cli.output import emit_json, safe, say
 
 TargetsArgument = Annotated[
-    list[str] | None, typer.Argument(help="What to measure: T1, T4b, ... or ladder; else every T.")
+    list[str] | None, typer.Argument(help="What to measure: T1, T4b, ..., gpu or ladder; else every T.")
 ]
 OnlyOption = Annotated[
     list[str] | None, typer.Option("--only", help="The same as naming it: --only T1.", metavar="TARGET")
@@ -39,6 +39,7 @@ def bench(
     suite = home()
     run, datasets = (importlib.import_module(f"{suite}.{name}") for name in ("run", "datasets"))
     wanted = [*(targets or []), *(only or [])] or [name for name in run.JOBS if name not in run.BY_NAME_ONLY]
+    wanted = [each for name in wanted for each in run.GROUPS.get(name, (name,))]
     unknown = [name for name in wanted if name not in {*run.JOBS, "ladder"}]
     if unknown:
         raise UsageError(f"nothing to measure is called {unknown[0]!r}; there are {', '.join(run.JOBS)} and ladder")

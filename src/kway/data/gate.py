@@ -1,6 +1,6 @@
 """The gate: the only place that checks input. Behind it every array is finite, 2-D, of a known dtype and order.
 
-    X   numpy, lists, pandas or polars frames, scipy sparse, memory maps -> (n, d) C-contiguous array or CSR
+    X   numpy, torch, lists, pandas or polars frames, scipy sparse, memory maps -> (n, d) C-contiguous array or CSR
     y   (n,) labels of any one kind, or (n, K) soft targets              -> Labels(classes (K,), codes (n,))
     w   None or (n,)                                                     -> (n,) weights, or None
 
@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
+from kway.compute.gpu.device import on_host
 from kway.data.labels import Labels, encode, encode_soft
 from kway.data.messages import explained, first_bad, largest_value, refuse_masked
 from kway.data.row_blocks import Stored, row_blocks
@@ -47,6 +48,7 @@ def rows(estimator: Any, X: Any, *, reset: bool, sparse: bool = True, blocks: bo
 
     With `blocks` the caller reads them by slices, and an array that is not ready to use may come back as `Stored`.
     """
+    X = on_host(X)
     refuse_masked(X, "X")
     try:
         if blocks and _needs_copy(X):
@@ -124,6 +126,7 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
         return X.rows.toarray() if sp.issparse(X.rows) and not sparse else X.rows
     if sparse and sp.issparse(X):
         return _plain_csr(X, name)
+    X = on_host(X)
     refuse_masked(X, name)
     try:
         array = X.toarray() if sp.issparse(X) else np.asarray(X)

@@ -15,8 +15,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base.parameters import DEVICE, NONE, THREADS, above, check, one_of
+from kway.base.parameters import NONE, THREADS, above, check, one_of
 from kway.base.parameters import whole as whole_number
+from kway.compute.gpu.device import DEVICES, is_tensor
 from kway.data import gate
 from kway.data.gate import checked
 from kway.errors import InputError
@@ -46,8 +47,6 @@ from kway.tables import Table, figure, first_rows
 
 _TOP = 5  # classes that `explain` lists
 _ARRAYS = 8  # numbers held a voter, from its distance to its vote
-
-
 _VOTERS_SHOWN = 3
 
 
@@ -106,7 +105,7 @@ class NeighborsClassifier(VotingClassifier):
     ties : "nearest" (the class whose nearest voter is nearest) | "smallest" (label) | "prior" (most frequent class).
     max_distance : rows farther than this do not vote.
     class_weight : None | "balanced" | {label: weight}; multiplies the votes.
-    device : "cpu".
+    device : "cpu" | "cuda" (flat search under euclidean, cosine or dot on a GPU) | "auto".
     n_jobs : threads; None is all cores.
     outlier_label : the answer for a query without any row within max_distance; None: an error.
     promise : `kway.neighbors.Target`, what an approximate index with probes="auto" must promise; None: votes that
@@ -206,9 +205,9 @@ class NeighborsClassifier(VotingClassifier):
 
     def _build(self) -> None:
         rows, ids = self._training.voting_rows(getattr(self, "index_", None))
-        size = guard.size_of(rows, len(self.classes_), self.n_neighbors)
-        guard.before_fit(type(self).__name__, self._way(), size)
-        choice = pick_index(self.index, rows.shape[0], rows.shape[1], pick_metric(self.metric), sp.issparse(rows))
+        guard.before_fit(type(self).__name__, self._way(), guard.size_of(rows, len(self.classes_), self.n_neighbors))
+        metric, sparse = pick_metric(self.metric), sp.issparse(rows)
+        choice = pick_index(self.index, rows.shape[0], rows.shape[1], metric, sparse, self.device)
         self.index_ = choice.recipe.build(checked(rows), metric=self.metric, ids=ids)
         if choice.why:
             self.index_.why_ = f"{choice.why}; {self.index_.why_}" if self.index_.why_ else choice.why
@@ -345,6 +344,8 @@ class NeighborsClassifier(VotingClassifier):
         if X is None:
             rows, own = checked(self._training.rows(self.index_)), np.arange(self._training.n_rows)
             found = without_self(self.index_.nearest(rows, k + 1, self.n_jobs), own)
+        elif is_tensor(X):
+            found = self.index_.nearest(X, k, self.n_jobs)
         else:
             blocks = self._blocks(self._rows(X), _ARRAYS * int(k))
             parts = [self.index_.nearest(checked(block), k, self.n_jobs) for block in blocks]
@@ -373,7 +374,7 @@ class NeighborsClassifier(VotingClassifier):
         """Refuse what cannot work before any data is looked at."""
         metric = pick_metric(self.metric)
         farthest = NONE | above(-np.inf if metric.distance.signed else 0)
-        check(self, n_neighbors=whole_number(1), max_distance=farthest, device=DEVICE, n_jobs=THREADS)
+        check(self, n_neighbors=whole_number(1), max_distance=farthest, device=one_of(*DEVICES), n_jobs=THREADS)
         pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # a metric without what the vote needs
         pick_ties(self.ties, np.ones(1))
 

@@ -6,11 +6,12 @@ An approximate index is never chosen silently: `choose` only picks exact ones.
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from kway.errors import InputError, ModelFileError
+from kway.errors import CombinationError, InputError, ModelFileError
 from kway.search.distances import EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.flat import Flat
 from kway.search.kdtree import KDTree
@@ -39,17 +40,35 @@ def choose(n: int, d: int, metric: Metric, sparse: bool = False) -> ChosenIndex:
     return ChosenIndex(Flat(), "flat: exact for every metric, and bounds skip most rows where they can")
 
 
-def pick_index(index: str | Recipe, n: int, d: int, metric: Metric, sparse: bool = False) -> ChosenIndex:
-    """The recipe of a name ("auto" chooses), or the recipe itself."""
+def pick_index(
+    index: str | Recipe, n: int, d: int, metric: Metric, sparse: bool = False, device: str = "cpu"
+) -> ChosenIndex:
+    """The recipe of a name ("auto" chooses), or the recipe itself, on a device where one is asked for."""
     if isinstance(index, Recipe):
-        return ChosenIndex(index, "")
+        return ChosenIndex(_placed(index, device), "")
+    if index == "auto" and device == "cuda":
+        return ChosenIndex(Flat(device=device), "flat: what a GPU searches")
     if index == "auto":
-        return choose(n, d, metric, sparse)
+        chosen = choose(n, d, metric, sparse)
+        return ChosenIndex(_placed(chosen.recipe, device), chosen.why)
     if isinstance(index, str) and index in INDEXES:
-        return ChosenIndex(INDEXES[index](), "")
+        return ChosenIndex(_placed(INDEXES[index](), device), "")
     near = difflib.get_close_matches(str(index).lower(), ["auto", *INDEXES], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ";"
     raise InputError(f"unknown index {index!r}{hint} Known: 'auto', {', '.join(map(repr, INDEXES))}, or a recipe")
+
+
+def _placed(recipe: Recipe, device: str) -> Recipe:
+    """The recipe on a device: only flat search runs on another than the CPU."""
+    if device == "cpu":
+        return recipe
+    if isinstance(recipe, Flat):
+        return replace(recipe, device=device)
+    if device == "auto":
+        return recipe
+    raise CombinationError(
+        f"device={device!r} searches flat indexes only, got {recipe}; use index='flat' or 'auto', or device='cpu'"
+    )
 
 
 def restore(facts: dict[str, Any], arrays: dict[str, NDArray]) -> LiveIndex:

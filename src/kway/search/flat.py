@@ -10,7 +10,7 @@ are so many that building again pays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.compute.gpu.device import is_tensor, on_host
 from kway.compute.kernels.topk import merge
 from kway.errors import CombinationError
+from kway.search import on_device
 from kway.search.bit_scan import BitScan, bit_scan
 from kway.search.blocks import BlockScan, block_scan
 from kway.search.certified.angles import Angles
 from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, MANHATTAN
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
-from kway.search.index import Neighbors
+from kway.search.index import Neighbors, TopK
 from kway.search.live import LiveIndex, Recipe
 from kway.search.metrics import Metric, pick_metric
 from kway.search.stores.base import Store
@@ -42,9 +44,14 @@ MOST_DEAD = 64  # removed rows that a search may ask for in vain
 
 @dataclass(frozen=True)
 class Flat(Recipe):
-    """Exact search over all rows; `store=Int8()` scans bytes, `store=Bits(1)` bits, whose answers are approximate."""
+    """Exact search over all rows; `store=Int8()` scans bytes, `store=Bits(1)` bits, whose answers are approximate.
+
+    device="cuda" searches dense rows under euclidean, cosine and dot on a GPU, with the same answers; "auto" does so
+    where there is one and the rows are many.
+    """
 
     store: Store | None = None
+    device: str = "cpu"
 
     name = "flat"
     distances = DISTANCES
@@ -60,6 +67,8 @@ class Flat(Recipe):
         super().check(metric, sparse)
         if self.store is not None:
             self.store.check(metric.distance, sparse)
+        if self.device == "cuda":
+            on_device.check(metric, sparse, self.store)
 
     def build_blocks(
         self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None
@@ -85,6 +94,10 @@ class Flat(Recipe):
         index = FlatIndex(self, picked, Ids.of(len(codes), None), kept)
         index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # a stream is taken as it comes
         return index
+
+    def facts(self) -> dict[str, Any]:
+        """JSON facts of the recipe; a file does not know the machine that it will be read on."""
+        return {key: value for key, value in super().facts().items() if key != "device"}
 
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> FlatIndex:
         return FlatIndex(self, metric, ids, KeptRows.of(rows, self.store, metric.distance), n_jobs)
@@ -126,7 +139,37 @@ class FlatIndex(LiveIndex):
         return bit_scan(kept, distance, store.z) if isinstance(store, Bits) else block_scan(kept, distance)
 
     def _certify(self) -> None:
-        self._certified, self.why_ = _certified(self._main, self.metric, self._n_jobs)
+        chosen = on_device.search_over(self._main, self.metric, self.recipe.device)
+        if chosen.search is None:
+            self._certified, why = _certified(self._main, self.metric, self._n_jobs)
+            self.why_ = f"{why}; {chosen.why}" if chosen.why else why
+        else:
+            self._certified, self.why_ = chosen
+
+    def to(self, device: str) -> None:
+        """Search on that device from now on: "cpu" | "cuda" | "auto"."""
+        recipe = replace(self.recipe, device=device)
+        recipe.check(self.metric, sp.issparse(self._main.kept.full))
+        self.recipe = recipe
+        self._settle()
+        self._certify()
+
+    def nearest(self, queries: Any, k: int, n_jobs: int | None = None, *, probes: int | None = None) -> Neighbors:
+        """The k nearest rows of each query, as tensors where queries are a tensor."""
+        if not is_tensor(queries):
+            return super().nearest(queries, k, n_jobs, probes=probes)
+        there = None if self._tail is not None or len(self._dead) else self._certified
+        found = on_device.tensors(there, self, queries, k)
+        if found is not None:
+            return found
+        return Neighbors(*on_device.back(queries, *super().nearest(queries, k, n_jobs, probes=probes)))
+
+    def search(self, queries: Any, k: int, n_jobs: int | None = None) -> TopK:
+        """The k best rows of each query, as tensors where queries are a tensor."""
+        if not is_tensor(queries):
+            return super().search(queries, k, n_jobs)
+        ids, distances = self.nearest(queries, k, n_jobs)
+        return TopK(ids, *on_device.back(queries, self.metric.score(on_host(distances))))
 
     def _nearest(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         if self._stale:

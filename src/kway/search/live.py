@@ -143,6 +143,11 @@ class LiveIndex(Index):
         return self._ids.ids
 
     @property
+    def plain_ids(self) -> bool:
+        """Whether ids are the positions."""
+        return self._ids.plain
+
+    @property
     def touched_(self) -> float:
         """Rows whose full distance the last search computed, a query (the mean)."""
         return self._touched

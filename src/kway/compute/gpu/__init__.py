@@ -1,6 +1,15 @@
 """Work on a GPU through torch: the only place that imports it, and only when a device other than "cpu" is asked for.
 
-device.py    which device ("cpu" | "cuda" | "auto"), arrays to it and back, its memory
+device.py       which device ("cpu" | "cuda" | "auto"), arrays to it and back, its memory
+
+Of search:
+products.py     distances that are products: keys, thresholds, exact values
+exact.py        the k nearest rows, proven: float32 products, survivors in float64
+int8_search.py  the same through bytes, for very many rows; int8_tiles.py (codes, bounds), int8_kernels.py (Triton)
+search.py       which exact search runs
+codes.py        the nearest of a billion by 512-bit codes; code_kernels.py (CUDA C++), code_lists.py (Triton)
+counter.py      rows from a counter, never stored; counter_kernels.py (Triton)
+nvrtc.py        CUDA C++ compiled at run time
 
 Of linear models:
 losses.py           the losses' formulas over blocks of scores on the device

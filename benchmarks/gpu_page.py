@@ -1,0 +1,45 @@
+"""docs/benchmarks/gpu.md, from the records of `kway bench gpu`: another machine, so a page of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .records import FOLDER, figure_text, load, ratio_text, verdict
+from .run import GROUPS
+
+OPENING = """# On a GPU
+
+What `kway bench gpu` measured: medians of times on the device, ids and answers checked in the same run. *limit* is what
+was aimed at. [How to use it](../howto/gpu.md).
+"""
+COLUMNS = ("job", "data", "kway", "beside it", "", "ratio", "quality", "")
+
+
+def measured(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
+    """The records there are."""
+    found = {target: load(target, folder) for target in GROUPS["gpu"]}
+    return {target: record for target, record in found.items() if record is not None}
+
+
+def text(records: dict[str, dict[str, Any]]) -> str:
+    """The page."""
+    return "\n".join([OPENING, *(_part(target, record) for target, record in records.items())])
+
+
+def _part(target: str, record: dict[str, Any]) -> str:
+    head = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    lines = [
+        f"| {r.job} | {r.data} | {figure_text(r.kway_seconds, r.unit)} | {r.peer} "
+        f"| {figure_text(r.peer_seconds, r.unit)} | {ratio_text(r)} | {r.quality} | {verdict(r)} |"
+        for r in record["rows"]
+    ]
+    return "\n".join([f"## {target}\n", *head, *lines, "", _machine(record), ""])
+
+
+def _machine(record: dict[str, Any]) -> str:
+    """The GPU as the job found it, and the machine around it."""
+    said = next((r.points["machine"] for r in record["rows"] if "machine" in r.points), {})
+    versions = ", ".join(f"{name} {said[name]}" for name in ("driver", "cuda", "torch", "triton") if name in said)
+    around = record["machine"]
+    return f"{said.get('gpu', 'A GPU')}, {versions}; {around['cpu']}, {around['cores']} cores; {around['date']}."

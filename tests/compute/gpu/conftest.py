@@ -1,0 +1,38 @@
+import numpy as np
+import pytest
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def device(request):
+    """torch on the processor, and the GPU where there is one."""
+    torch = pytest.importorskip("torch")
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    from kway.compute.gpu.device import Device
+
+    return Device(request.param)
+
+
+def _with_a_huge_row(rows):
+    rows[len(rows) // 2] = 1e6
+    return rows
+
+
+HOSTILE = {  # (rng, normal rows (n, d)) -> rows that break careless searches
+    "gaussian": lambda rng, rows: rows,
+    "heavy tails": lambda rng, rows: rows / np.abs(rng.standard_normal((len(rows), 1))),
+    "far origin": lambda rng, rows: rows + 100,
+    "copies": lambda rng, rows: rows[rng.integers(0, max(1, len(rows) // 3), len(rows))],
+    "one row": lambda rng, rows: np.repeat(rows[:1], len(rows), axis=0),
+    "thin": lambda rng, rows: rng.standard_normal((len(rows), 2)) @ rng.standard_normal((2, rows.shape[1])),
+    "one huge row": lambda rng, rows: _with_a_huge_row(rows),
+    "integers": lambda rng, rows: rng.integers(0, 3, rows.shape),
+    "zeros among them": lambda rng, rows: rows * (rng.random((len(rows), 1)) > 0.2),
+    "tiny": lambda rng, rows: rows * 1e-18,
+}
+
+
+def hostile(kind, n, d, seed=0):
+    """Rows (n, d) float32 of one kind."""
+    rng = np.random.default_rng(seed)
+    return HOSTILE[kind](rng, rng.standard_normal((n, d), dtype=np.float32)).astype(np.float32)

@@ -1,0 +1,114 @@
+"""Exact search on a device: ids and distances are the CPU's, ties and all, on sets that break careless searches."""
+
+import numpy as np
+import pytest
+
+from kway.errors import BudgetError, CombinationError
+from kway.neighbors import NeighborsClassifier
+from kway.search import Flat, Int8, on_device
+
+from .conftest import HOSTILE, hostile
+
+METRICS = ["euclidean", "cosine", "dot"]
+
+
+@pytest.fixture
+def by_device(device, monkeypatch):
+    """Flat(device="cuda") on the device under test."""
+    from kway.compute.gpu.device import ChosenDevice
+
+    monkeypatch.setattr(on_device, "resolve", lambda word, pays=True: ChosenDevice(device, "on the device under test"))
+    return Flat(device="cuda")
+
+
+def same(index, oracle, queries, k):
+    found, expected = index.nearest(queries, k), oracle.nearest(queries, k)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_array_equal(found.distances, expected.distances)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_answers_are_those_of_the_cpu(by_device, kind, metric):
+    rng = np.random.default_rng(1)
+    for n, d, k in ((700, 17, 5), (1, 5, 1), (2500, 64, 11)):
+        rows = hostile(kind, n, d)
+        near = rows[rng.integers(0, n, 20)]
+        queries = np.concatenate([near, near + 0.1 * rng.standard_normal((20, d)).astype(np.float32)])
+        same(by_device.build(rows, metric), Flat().build(rows, metric), queries, k)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_float64_rows_and_queries(by_device, metric):
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((800, 9)) + 50
+    given = rows.copy()
+    index, oracle = by_device.build(rows, metric), Flat().build(given, metric)
+    same(index, oracle, rows[:50], 4)
+    same(index, oracle, 1e6 * rng.standard_normal((20, 9)), 4)
+    np.testing.assert_array_equal(rows, given)  # torch on the processor shares memory with them
+
+
+def test_rows_added_and_removed(by_device):
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((600, 8)).astype(np.float32)
+    index, oracle = by_device.build(rows), Flat().build(rows)
+    for live in (index, oracle):
+        live.remove([0, 5, 77])
+        live.add(rows[:40] + 1)
+        live.remove([601])
+    same(index, oracle, rows[:60], 6)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kind", ["copies", "one row", "integers"])
+def test_tensors_in_tensors_out(by_device, device, kind, metric):
+    torch = device.torch
+    rows = hostile(kind, 1200, 12)
+    index, oracle = by_device.build(device.put(rows), metric), Flat().build(rows, metric)
+    queries = rows[:30]
+    found, expected = index.nearest(device.put(queries), 5), oracle.nearest(queries, 5)
+    assert isinstance(found.ids, torch.Tensor)
+    assert found.distances.dtype == torch.float32
+    np.testing.assert_array_equal(device.fetch(found.ids), expected.ids)
+    np.testing.assert_allclose(device.fetch(found.distances), expected.distances, rtol=1e-6, atol=1e-7)
+    scores = index.search(device.put(queries), 5).scores
+    np.testing.assert_allclose(device.fetch(scores), oracle.search(queries, 5).scores, rtol=1e-5, atol=1e-6)
+
+
+def test_a_classifier_votes_the_same_and_its_file_loads_without_a_gpu(by_device, monkeypatch, tmp_path):
+    import kway
+
+    rng = np.random.default_rng(4)
+    rows, labels = rng.standard_normal((500, 10)).astype(np.float32), rng.integers(0, 7, 500)
+    model, oracle = (NeighborsClassifier(device=name).fit(rows, labels) for name in ("cuda", "cpu"))
+    assert "device under test" in model.index_.why_
+    queries = rng.standard_normal((80, 10)).astype(np.float32)
+    np.testing.assert_array_equal(model.predict_proba(queries), oracle.predict_proba(queries))
+    model.save(tmp_path / "model.kway")
+    monkeypatch.undo()
+    again = kway.load(tmp_path / "model.kway")
+    np.testing.assert_array_equal(again.kneighbors(queries)[1], oracle.kneighbors(queries)[1])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "metric"), [(Flat(device="cuda"), "manhattan"), (Flat(Int8(), "cuda"), "euclidean")]
+)
+def test_what_no_device_searches_is_refused_by_name(recipe, metric):
+    with pytest.raises(CombinationError, match=r"'euclidean', 'cosine' and 'dot'.*device='cpu'"):
+        recipe.build(np.ones((4, 2)), metric)
+
+
+def test_other_indexes_are_refused_on_a_gpu():
+    with pytest.raises(CombinationError, match="index='flat'"):
+        NeighborsClassifier(device="cuda", index="kdtree").fit(np.ones((4, 2)), [0, 1, 0, 1])
+
+
+def test_too_little_memory_is_an_error_with_figures_and_nothing_half_built(by_device, monkeypatch):
+    from kway.compute.gpu.device import Device
+
+    monkeypatch.setattr(Device, "free_bytes", lambda self: 1000)
+    model = NeighborsClassifier(device="cuda")
+    with pytest.raises(BudgetError, match=r"500 rows x 10 columns needs .* GiB free"):
+        model.fit(np.ones((500, 10)), np.arange(500) % 2)
+    assert not hasattr(model, "index_")
