@@ -119,3 +119,9 @@ def test_weights_are_scaled_to_the_spread_of_the_columns():
     model = kway.SoftmaxClassifier(alpha=1e-4).fit(X, y)
     assert kway.explain(model, X).columns[1][0] == "x0"
     assert kway.explain(model, X).pulls[1, 0] > 0
+
+
+def test_a_device_that_is_none_is_refused_before_anything_is_fitted(cli, rare):
+    code, _, said = cli("fit", rare, "-t", "kind", "--model", "softmax", "--device", "abacus", "--out", "m.kway")
+    assert code == 1
+    assert "device must be one of 'cpu', 'cuda', 'auto', got 'abacus'" in said
