@@ -44,8 +44,13 @@ JOBS = {
     "plan": "plan.plan",
     "gpu_search": "gpu_search.gpu_search",
 }
-BY_NAME_ONLY = ("JOB", "C1", "plan", "gpu_search")  # an hour, gigabytes, minutes, a GPU: only when named, as the ladder
 GROUPS = {"gpu": tuple(name for name in JOBS if name.startswith("gpu_"))}  # one word for several
+BY_NAME_ONLY = (
+    "JOB",
+    "C1",
+    "plan",
+    *GROUPS["gpu"],
+)  # an hour, gigabytes, minutes, a GPU: only when named, as the ladder
 CHECKOUT = Path(__file__).parents[1]
 RESULTS = records.FOLDER if (CHECKOUT / "pyproject.toml").is_file() else None  # an installed package is not written to
 QUICK = datasets.Limit(rows=1500, queries=500)
