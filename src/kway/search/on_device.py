@@ -60,7 +60,8 @@ def search_over(scan: Any, metric: Metric, device: str) -> ChosenSearch:
     chosen = resolve(device, pays=kept.full.size >= ENOUGH)
     if chosen.device is None:
         return ChosenSearch(None, chosen.why)
-    return ChosenSearch(DeviceSearch.over(scan, chosen.device), f"flat {chosen.why}; exact: a filter with a bound")
+    why = f"flat, exact ({chosen.why}): a filter with a bound rules rows out, survivors are measured in float64"
+    return ChosenSearch(DeviceSearch.over(scan, chosen.device), why)
 
 
 @dataclass
