@@ -114,6 +114,17 @@ def test_no_row_within_reach_has_a_key_above_the_threshold(seed, code, noise):
     assert threshold(code, EMPTY, norm, reach, 1e-12, blur) == EMPTY
 
 
+def test_the_slack_of_keys_is_in_the_unit_of_the_products():
+    """worst, norm of the query, largest norm of a row, slack, blur."""
+    assert threshold(DOT, 1.0, 2.0, 3.0, 0.1, 0.0) == pytest.approx(1 + 0.1 * 3 * 2)
+    assert threshold(DOT, 1.0, 2.0, 3.0, 0.1, 0.5) == pytest.approx(1 + (0.3 + 0.5) * 2)
+    assert threshold(EUCLIDEAN, 1.0, 2.0, 3.0, 0.1, 0.0) == pytest.approx((1 - 4) / 2 + 0.1 * 5**2)
+    assert threshold(EUCLIDEAN, 1.0, 2.0, 9.0, 0.1, 0.0) == pytest.approx((1 - 4) / 2 + 0.1 * (2 + 3) ** 2)
+    assert threshold(MANHATTAN, 2.0, 0.0, 0.0, 0.1, 0.5) == pytest.approx(2.5 * 1.1)
+    assert threshold(COSINE, 0.25, 0.0, 0.0, 0.1, 0.5) == pytest.approx(-0.15)
+    assert threshold(HAVERSINE, 9.0, 0.0, 0.0, 0.1, 0.0) == pytest.approx(1.1)  # half way round is the farthest
+
+
 def test_hamming_thresholds_lie_between_whole_numbers():
     limit = threshold(HAMMING, 3 / 7, 0.0, 7.0, 0.0, 0.0)
     assert 3 < limit < 4
@@ -131,14 +142,33 @@ def test_measured_distances_and_nobody():
 # ---------------------------------------------------------------- tables of scores
 
 
-@settings(deadline=None, max_examples=80)
-@given(st.integers(0, 2**31), st.integers(1, 80), st.integers(1, 40))
-def test_best_columns_are_those_of_a_stable_sort(seed, width, k):
-    table = np.random.default_rng(seed).integers(0, 6, (5, width)).astype(np.float64)
-    k = min(k, width)
-    before = table.copy()
-    np.testing.assert_array_equal(best_columns(table, k), np.argsort(-table, axis=1, kind="stable")[:, :k])
-    np.testing.assert_array_equal(table, before)
+WIDTHS = [
+    (1, 1),
+    (2, 1),
+    (2, 2),
+    (5, 2),
+    (5, 5),
+    (17, 16),
+    (17, 17),
+    (30, 17),
+    (68, 17),
+    (69, 17),
+    (100, 25),
+    (300, 20),
+]
+
+
+@pytest.mark.parametrize(("width", "k"), WIDTHS)
+def test_best_columns_are_those_of_a_stable_sort(width, k):
+    """Every way of finding them: one by one, by a sort, by a partition; with ties at the edge."""
+    rng = np.random.default_rng(width)
+    for levels in (2, 6, 10**6):
+        table = rng.integers(0, levels, (40, width)).astype(np.float64)
+        before = table.copy()
+        found = best_columns(table, k)
+        assert found.shape == (40, k)
+        np.testing.assert_array_equal(found, np.argsort(-table, axis=1, kind="stable")[:, :k])
+        np.testing.assert_array_equal(table, before)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
