@@ -5,7 +5,9 @@
 #   make check   lint, format, types, import rules   make bench   timings beside other libraries
 #   make test-gpu   what runs on a GPU, on one where there is one, else by torch on the processor (two minutes)
 #   make attack  N=100000 altered model files and a tenth as many fits on hostile input (SEED=0): counts, and 1 where
-#                one crashes, fails raw or answers NaN (two hours a million files, ten minutes 10,000 fits)
+#                one crashes, fails raw or answers NaN (two hours a million files, ten minutes 10,000 fits);
+#                N / 100 killed saves, N / 1000 forks
+#   make mutate  MOST=40 changed operators of each trusted module (SEED=0): those that no test notices
 #   make docs    the site, into site/: every link checked, every code block run (two minutes)
 #   make clean   remove what the other targets left (not .venv)
 
@@ -15,7 +17,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu test-cluster slow attack check format bench docs clean
+.PHONY: help demo test test-gpu test-cluster slow attack mutate check format bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -71,6 +73,12 @@ SEED ?= 0
 attack: $(VENV)/.dev
 	cd tests/attack && $(abspath $(BIN))/python -m file_attack $(N) --seed $(SEED) --bounds --keep $(abspath build)/attack
 	cd tests/attack && $(abspath $(BIN))/python hostile_input.py $$(( $(N) / 10 )) --seed $(SEED)
+	cd tests/attack && $(abspath $(BIN))/python killed_saves.py $$(( $(N) / 100 )) --seed $(SEED)
+	cd tests/attack && $(abspath $(BIN))/python forked_answers.py $$(( $(N) / 1000 ))
+
+MOST ?= 40
+mutate: $(VENV)/.dev
+	$(BIN)/python tools/mutate.py --most $(MOST) --seed $(SEED)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

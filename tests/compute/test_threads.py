@@ -1,8 +1,11 @@
 """The worker pool: order, errors, nesting, BLAS held to one thread and let go again, forked children."""
 
 import multiprocessing
+import os
+import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -79,6 +82,32 @@ def test_overlapping_guards_restore_blas():
     assert blas_threads() == before
 
 
+def elsewhere(f):
+    """f() in a thread of its own."""
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(f).result(60)
+
+
+def test_any_thread_may_hold_blas_and_let_it_go():
+    """threadpoolctl 3.8 obeys none but the thread that first set a number, as the main thread has here."""
+    before = blas_threads()
+    with single_blas():
+        pass
+    assert set(elsewhere(lambda: pmap(lambda _: blas_threads(), [0])[0])) == {1}
+    assert blas_threads() == before
+    section = single_blas()
+    section.__enter__()
+
+    def leave_last():
+        with single_blas():
+            section.__exit__(None, None, None)
+            return blas_threads()
+
+    assert set(elsewhere(leave_last)) == {1}
+    assert blas_threads() == before
+    threads._local.depth = 0  # it was left in another thread
+
+
 def test_an_error_inside_the_guard_restores_blas():
     before = blas_threads()
     with pytest.raises(ZeroDivisionError):
@@ -131,3 +160,64 @@ def test_a_forked_child_has_a_pool_of_its_own():
     child.join(60)
     assert child.exitcode == 0
     assert threads._pool is not None or cores() == 1
+
+
+def forked(work):
+    """The exit status of a child that does `work`, and the seconds that the fork took."""
+    start = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        os._exit(0 if work() else 1)
+    taken = time.monotonic() - start
+    return os.waitpid(child, 0)[1], taken
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_waits_for_the_sections_of_others_and_holds_new_ones_back():
+    inside, order = threading.Event(), []
+
+    def section():
+        with single_blas():
+            inside.set()
+            time.sleep(0.3)
+            assert pmap(lambda _: 1, range(3)) == [1, 1, 1]  # work within work is not held back
+            order.append("left")
+
+    def late():
+        with single_blas():
+            order.append("late")
+
+    others = [threading.Thread(target=section), threading.Thread(target=late)]
+    others[0].start()
+    inside.wait(10)
+    threading.Timer(0.1, others[1].start).start()
+    status, _ = forked(lambda: order == ["left"] and pmap(abs, [-1, 2]) == [1, 2])
+    assert status == 0
+    time.sleep(0.2)
+    for other in others:
+        other.join(10)
+    assert order == ["left", "late"]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_does_not_wait_for_ever_nor_for_itself():
+    before, over = blas_threads(), threading.Event()
+
+    def long():
+        with single_blas():
+            over.wait(30)
+
+    other = threading.Thread(target=long)
+    other.start()
+    status, taken = forked(lambda: blas_threads() == before)
+    assert status == 0
+    assert threads.FORK_WAIT <= taken < threads.FORK_WAIT + 5
+    over.set()
+    other.join()
+    with single_blas():
+        status, taken = forked(lambda: set(blas_threads()) == {1} and pmap(abs, [-1]) == [1])  # its own section goes on
+    assert status == 0
+    assert taken < threads.FORK_WAIT
+    assert pmap(lambda _: forked(lambda: pmap(abs, [-3]) == [3])[0], [0, 1]) == [0, 0]  # and from inside workers
+    assert blas_threads() == before

@@ -20,6 +20,7 @@ from kway.errors import CombinationError, InputError
 from kway.search import (
     INDEXES,
     LSH,
+    Bits,
     Flat,
     Gaussian,
     Haversine,
@@ -38,7 +39,9 @@ METRICS = [*DISTANCES, Haversine(degrees=True), Gaussian(2.0), Laplacian(3.0)]
 RECIPES = [Flat(), Flat(store=Int8()), Flat(store=Int8(rerank=False)), KDTree(), Landmarks(), LSH()]
 RECIPES += [Sharded(Flat(), 3)]
 RECIPES += [Landmarks(store=Int8()), Landmarks(store=Int8(rerank=False))]
-RECALL = {"landmarks": 0.99, "lsh": 0.9}  # of default probes, over these rows
+RECIPES += [Flat(store=Bits()), Flat(store=Bits(4))]
+ESTIMATES = [Flat(store=Bits(4, rerank=False))]  # distances to no row: how near they are is tests/search/test_bits.py's
+RECALL = {"landmarks": 0.99, "lsh": 0.9, "flat": 0.99}  # of default probes, over these rows; flat: of bits
 
 
 def works(recipe, metric):
@@ -53,13 +56,14 @@ def label(recipe):
     return f"{recipe.name}-{getattr(recipe, 'store', None)}"
 
 
-def pairs_of(metrics):
-    cases = [pytest.param(r, m, id=f"{label(r)}-{m}") for r in RECIPES for m in metrics if works(r, m)]
+def pairs_of(recipes, metrics):
+    cases = [pytest.param(r, m, id=f"{label(r)}-{m}") for r in recipes for m in metrics if works(r, m)]
     return pytest.mark.parametrize(("recipe", "metric"), cases)
 
 
-pairs, every_metric = pairs_of(DISTANCES), pairs_of(METRICS)
-each_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=label)
+measured, every_metric = pairs_of(RECIPES, DISTANCES), pairs_of(RECIPES, METRICS)
+pairs = pairs_of(RECIPES + ESTIMATES, DISTANCES)
+each_recipe = pytest.mark.parametrize("recipe", RECIPES + ESTIMATES, ids=label)
 
 
 def brute(queries, rows, metric):
@@ -188,7 +192,7 @@ def test_ids_of_the_caller(recipe):
     np.testing.assert_array_equal(named.nearest(queries, 4).ids, names[plain.nearest(queries, 4).ids])
 
 
-@pairs
+@measured
 def test_add_then_remove(recipe, metric):
     rows, queries = clustered(metric)
     index = recipe.build(rows[:450], metric)

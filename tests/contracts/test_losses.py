@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.special import expit, logsumexp
 from scipy.special import softmax as scipy_softmax
 
-from kway.linear.losses import LOSSES, Targets
+from kway.linear.losses import LOSSES, Targets, sigmoid, softmax
+from kway.linear.losses.hinge import centred_kink
 
 FORMS = [
     pytest.param(form, scores, id=f"{form.name}-{scores}")
@@ -217,3 +218,36 @@ def test_the_other_facts_of_a_loss_hold(form, n_scores):
     assert form.hinge == (not form.smooth)
     if form.convex:
         assert value.min() >= 0
+
+
+# ---------------------------------------------------------------- links, and hinges with their kink rounded
+
+
+@pytest.mark.parametrize("temperature", [0.25, 1.0, 3.0])
+def test_links_are_scipys(temperature):
+    scores = np.random.default_rng(0).normal(size=(30, 4)) * 50
+    np.testing.assert_allclose(softmax(scores, temperature), scipy_softmax(scores / temperature, axis=1), rtol=1e-9)
+    np.testing.assert_allclose(sigmoid(scores), expit(scores), rtol=1e-12)
+    np.testing.assert_array_equal(sigmoid(np.array([-1e30, -0.0, 1e30])), [0.0, 0.5, 1.0])
+
+
+@pytest.mark.parametrize("width", [0.3, 2.0])
+@pytest.mark.parametrize(("joint", "n_scores"), [(False, 1), (False, 4), (True, 4)])
+def test_a_rounded_hinge_lies_below_by_its_lift_at_most_and_a_centred_one_above(joint, n_scores, width):
+    hinge = LOSSES["hinge"].joint if joint else LOSSES["hinge"].columns
+    scores, codes = problem(n_scores, rows=400)
+    exact, below, above = (
+        form.value_gradient(scores, Targets(codes))[0]
+        for form in (hinge, hinge.smoothed(width), centred_kink(hinge, width))
+    )
+    gaps = n_scores - 1 if joint else n_scores
+    assert hinge.lift(width, n_scores) == pytest.approx(gaps * width / 2)
+    assert (below <= exact).all()
+    assert (exact - below).max() <= hinge.lift(width, n_scores) + 1e-12
+    assert (exact - below).max() > width / 3  # it is rounded
+    assert (above >= exact - 1e-12).all()
+    assert 0 < (above - exact).max() <= gaps * width / 8 + 1e-12
+    slopes = hinge.smoothed(width).curvatures(scores, Targets(codes))
+    bent = hinge.smoothed(width).bent(scores, Targets(codes), np.eye(n_scores)[np.zeros(400, int)])[:, 0]
+    off_the_kinks = np.abs(slopes[:, 0] - bent) < 1e-6
+    assert off_the_kinks.mean() > 0.98

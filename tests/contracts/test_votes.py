@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 
 from kway.errors import CombinationError, InputError
-from kway.neighbors.votes import TIES, VOTES, Custom, count_votes, dense, padded, pick_ties, pick_vote, shares_of
+from kway.neighbors.votes import (
+    TIES,
+    VOTES,
+    Custom,
+    class_votes,
+    count_votes,
+    dense,
+    padded,
+    pick_ties,
+    pick_vote,
+    shares_of,
+)
 from kway.search.metrics import METRICS, Gaussian, Laplacian, pick_metric
 
 K = 4
@@ -79,6 +90,8 @@ def test_votes_are_those_counted_by_hand(vote, metric, ties):
         found = got.classes[i] >= 0
         assert got.classes[i][found].tolist() == [c for c, _ in want], (i, row, theirs)
         np.testing.assert_allclose(got.shares[i][found], [s for _, s in want], rtol=1e-12)
+        assert (got.classes[i][~found] == -1).all()
+        assert (got.shares[i][~found] == 0).all()
 
 
 @pytest.mark.parametrize("vote", VOTES)
@@ -88,6 +101,15 @@ def test_votes_of_the_smallest_and_largest_distances_stay_finite(vote):
     weights = VOTES[vote].weigh(distances, metric)
     assert np.isfinite(weights).all()
     assert (weights[:, 0] > 0).all()  # exp(-25e6) is 0 in float64: only log space keeps the nearest voter
+
+
+@pytest.mark.parametrize("vote", VOTES)
+def test_who_is_not_there_weighs_nothing_and_changes_nothing(vote):
+    metric = Gaussian(1e-3) if vote == "similarity" else pick_metric("euclidean")
+    weights = VOTES[vote].weigh(np.array([[5.0, 6.0, np.inf], [np.inf, np.inf, np.inf]]), metric)
+    np.testing.assert_array_equal(weights[:, 2], 0)
+    np.testing.assert_array_equal(weights[:1, :2], VOTES[vote].weigh(np.array([[5.0, 6.0]]), metric))
+    np.testing.assert_array_equal(weights[1], 0)
 
 
 def test_distance_votes_are_refused_under_dot():
@@ -134,3 +156,20 @@ def test_top_k_is_completed_with_classes_that_nobody_voted_for():
     best = padded(votes, 6, np.array([1, 2, 0, 3]))
     assert best.classes.tolist() == [[2, 1, 0, 3, -1, -1]]
     assert best.shares.tolist() == [[1.0, 0, 0, 0, 0, 0]]
+
+
+def test_classes_are_completed_after_the_first_class_and_after_nobody():
+    codes, weights = np.array([[2, 0], [-1, -1]]), np.array([[0.75, 0.25], [0.0, 0.0]])
+    best = padded(count_votes(codes, weights, pick_ties("nearest", COUNTS)), 3, np.array([1, 2, 0, 3]))
+    assert best.classes.tolist() == [[2, 0, 1], [1, 2, 0]]
+    assert best.shares.tolist() == [[0.75, 0.25, 0], [0, 0, 0]]
+
+
+def test_class_weights_of_a_name_and_of_a_dict():
+    labels, counts = np.array(["a", "b", "c"]), np.array([3.0, 0.0, 1.0])
+    assert class_votes(None, labels, counts) is None
+    np.testing.assert_allclose(class_votes("balanced", labels, counts), [4 / 9, 0, 4 / 3])
+    np.testing.assert_array_equal(class_votes({"b": 0.0, "c": 2.5}, labels, counts), [1, 0, 2.5])
+    for bad in (np.inf, np.nan, -1.0):
+        with pytest.raises(InputError, match="class_weight of 'a'"):
+            class_votes({"a": bad}, labels, counts)

@@ -1,5 +1,7 @@
 """Tables out: what is written is read back, and a failed write leaves what was there."""
 
+import os
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -55,3 +57,24 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path):
         interrupted()
     assert path.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_link_stays_a_link_and_its_target_is_written(tmp_path):
+    (tmp_path / "sets").mkdir()
+    link = tmp_path / "current.csv"
+    link.symlink_to("sets/today.csv")
+    for value in (0.0, 1.0):  # the target is not there yet, then it is
+        writing.write_columns({"a": np.full(1, value)}, link)
+        assert link.is_symlink()
+        assert [p.name for p in (tmp_path / "sets").iterdir()] == ["today.csv"]
+    assert link.read_text().splitlines()[1] in ("1", "1.0")
+
+
+def test_what_is_no_plain_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "ring.csv").symlink_to("ring.csv")
+    for name, said in (("pipe.csv", r"is a pipe"), ("ring.csv", "ring of symbolic links")):
+        with pytest.raises(InputError, match=said):
+            writing.write_columns({"a": np.zeros(1)}, tmp_path / name)
+    assert (tmp_path / "pipe.csv").is_fifo()
+    assert (tmp_path / "ring.csv").is_symlink()

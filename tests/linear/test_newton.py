@@ -16,7 +16,7 @@ from kway.linear.losses.hinge import centred_kink
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.row_span import row_span
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.base import Control
+from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
 from kway.linear.solvers.newton.decrement import decrement
 from kway.linear.solvers.newton.newton import MOST_WORK, Newton, affordable, columns
@@ -25,6 +25,7 @@ from kway.linear.solvers.newton.standard import Standard
 from kway.linear.solvers.newton.valley import Valley
 from kway.linear.solvers.preconditioners.moments import quick_moments
 from kway.linear.solvers.svm.smoothing import cost_of_rounding, solve_smoothed
+from kway.linear.solvers.work import Work
 
 FORMS = [(name, form) for name in ("softmax", "hinge", "squared") for form in ("joint", "columns")]
 PENALTIES = [Penalty(ridge=0.02), Penalty(lasso=0.02), Penalty(ridge=0.01, lasso=0.01)]
@@ -297,3 +298,17 @@ def test_what_is_affordable():
     assert not affordable(problem("softmax-squared"))
     assert not affordable(replace(problem(n=2000), X=np.zeros((2000, 3000), np.float32)), MOST_WORK)
     assert LinearClassifier("softmax", solver="newton").fit([[0.0], [1.0], [2.0]], [0, 1, 2]).solver_ == "newton"
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_what_the_last_iteration_hoped_for_is_not_believed_without_a_proof(said):
+    """A solver that ran out of iterations where its estimate happened to be under tol (seed 1736 of the campaign)."""
+
+    class Hopeful(LBFGS):
+        def solve(self, objective, theta, control):
+            return Solution(theta, control.max_iter, said)
+
+    objective = problem(n=200, d=6, R=4, penalty=Penalty(ridge=1e-6))
+    found = Work(objective, Hopeful(), objective).solve(objective.zeros(), Control(max_iter=3, tol=1e-6))
+    assert not found.converged
+    assert found.n_iter <= 4

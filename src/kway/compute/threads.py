@@ -6,9 +6,11 @@ whoever works in parallel does it here: numpy, BLAS and `nogil` kernels all let 
     n_jobs   None or -1: every core (scikit-learn's None means one; kway's default uses the machine)
              m > 0: at most m threads;  -m: all cores but m - 1
 
-A forked child makes a pool of its own. Forking while other threads predict is another matter: os.fork() may not return
-(seen with three threads that predict all the time; most likely OpenBLAS waits for those inside it). Use "spawn" or
-"forkserver" there, or fork before the threads start.
+A forked child makes a pool of its own. A fork waits until no other thread is inside pmap or single_blas and holds new
+ones back meanwhile, FORK_WAIT at most: OpenBLAS joins its threads before a fork and never returns where another thread
+gives them work then, and a child copied inside it finds a lock that nobody will open. What runs longer, such as a fit,
+is forked over; it uses one thread of BLAS, so that only those few instructions remain. Products of the caller's own, in
+his own threads, are out of reach: use "spawn" or "forkserver" there.
 """
 
 from __future__ import annotations
@@ -24,11 +26,16 @@ from typing import Any, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_lock = threading.RLock()
-_local = threading.local()  # .inside: this thread is a worker, so nested work runs where it stands
+FORK_WAIT = 1.0  # seconds; answers take milliseconds
+
+_calm = threading.Condition(threading.RLock())  # guards what follows; told whenever a section ends
+_local = (
+    threading.local()
+)  # .inside: this thread is a worker, so nested work runs where it stands; .depth: its sections
 _pool: ThreadPoolExecutor | None = None
 _controller: Any = None
-_guards = 0  # how many callers hold BLAS at one thread
+_sections = 0  # how many callers hold BLAS at one thread
+_forks = 0  # how many threads are about to fork
 _limiter: Any = None
 
 
@@ -50,7 +57,7 @@ def workers(n_jobs: int | None = None) -> int:
 
 def _shared_pool() -> ThreadPoolExecutor:
     global _pool
-    with _lock:
+    with _calm:
         if _pool is None:
             _pool = ThreadPoolExecutor(cores(), thread_name_prefix="kway")
         return _pool
@@ -67,25 +74,57 @@ def _blas_controller() -> Any:
     return _controller
 
 
+def _take_control() -> None:
+    """Let this thread set BLAS's number of threads: threadpoolctl 3.8 obeys none but the first that ever did."""
+    from threadpoolctl import OpenBLASController
+
+    forget = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if forget is not None:
+        forget(force=True)
+
+
 @contextmanager
 def single_blas() -> Iterator[None]:
     """BLAS on one thread while anybody is inside.
 
     Counted: overlapping limits would otherwise restore in the wrong order and leave BLAS at one thread for good.
     """
-    global _guards, _limiter
-    with _lock:
-        if _guards == 0:
+    global _sections, _limiter
+    with _calm:
+        if not _working():
+            _calm.wait_for(lambda: not _forks)
+        if _sections == 0:
+            _take_control()
             _limiter = _blas_controller().limit(limits=1)
-        _guards += 1
+        _sections += 1
+        _local.depth = _depth() + 1
     try:
         yield
     finally:
-        with _lock:
-            _guards -= 1
-            if _guards == 0:
-                _limiter.restore_original_limits()
-                _limiter = None
+        with _calm:
+            _sections -= 1
+            _local.depth -= 1
+            if _sections == 0:
+                _let_go_of_blas()
+            if _forks:
+                _calm.notify_all()
+
+
+def _let_go_of_blas() -> None:
+    global _limiter
+    if _limiter is not None:
+        _take_control()
+        _limiter.restore_original_limits()
+        _limiter = None
+
+
+def _depth() -> int:
+    return getattr(_local, "depth", 0)
+
+
+def _working() -> bool:
+    """Whether somebody waits for what this thread does."""
+    return getattr(_local, "inside", False) or _depth() > 0
 
 
 def _enter(f: Callable[[Item], Result], item: Item) -> Result:
@@ -141,21 +180,28 @@ def shares(n: int, n_jobs: int | None = None, least: int = 1) -> list[slice]:
 
 
 def _hold_before_fork() -> None:
-    """Nobody is half way through taking or giving back BLAS's threads while the process is copied."""
-    _lock.acquire()
+    """Wait for the others' sections to end, and let none begin while the process is copied."""
+    global _forks
+    _calm.acquire()
+    _forks += 1
+    if not getattr(_local, "inside", False):  # a worker would wait for the section that it belongs to
+        _calm.wait_for(lambda: _sections <= _depth(), FORK_WAIT)
 
 
 def _go_on_after_fork() -> None:
-    _lock.release()
+    global _forks
+    _forks -= 1
+    _calm.notify_all()
+    _calm.release()
 
 
 def _forget_after_fork() -> None:
-    """A forked child has the pool object but none of its threads, and a lock that nobody will open."""
-    global _pool, _lock, _guards, _limiter
-    if _limiter is not None:
-        _limiter.restore_original_limits()
-    _pool, _lock, _guards, _limiter = None, threading.RLock(), 0, None
+    """A forked child has the pool object but none of its threads, and of all sections only those of its own thread."""
+    global _pool, _calm, _sections, _forks
+    _pool, _calm, _sections, _forks = None, threading.Condition(threading.RLock()), _depth(), 0
     _local.inside = False
+    if _sections == 0:
+        _let_go_of_blas()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,7 +1,8 @@
 """Files that appear only when they are complete: written beside their place, then moved into it.
 
 A draft is locked while it is written, and the lock ends with its process, so a draft without one was left by a writer
-that was killed: the next file written into that folder takes it away.
+that was killed: the next file written into that folder takes it away. A link is followed, so that it still is one
+afterwards, and only plain files are replaced.
 """
 
 from __future__ import annotations
@@ -10,12 +11,23 @@ import fcntl
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from kway.errors import InputError
+
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{8}\.kway-draft")
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe (fifo)",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "one of a ring of symbolic links",
+}
 
 
 class _Draft(NamedTuple):
@@ -29,17 +41,34 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
     An error, or a crash, leaves whatever was at `path` before.
     """
-    path = Path(path)
-    _clean(path.parent)
-    draft = _new_draft(path)
+    place = place_of(path)
+    _clean(place.parent)
+    draft = _new_draft(place)
     try:
         yield draft.path
         _sync(draft.path)
-        os.replace(draft.path, path)
-        _sync(path.parent)
+        os.replace(draft.path, place)
+        _sync(place.parent)
     finally:
         draft.path.unlink(missing_ok=True)
         os.close(draft.handle)
+
+
+def place_of(path: str | Path) -> Path:
+    """Where a file written to `path` goes: there, or where a link points to; refused where no file can be there."""
+    place = Path(os.path.realpath(path))
+    if not place.parent.is_dir():
+        raise InputError(f"no folder {place.parent} to write {place.name} in; make it first")
+    with suppress(FileNotFoundError):
+        kind = other_kind(place.lstat().st_mode)
+        if kind is not None:
+            raise InputError(f"{place} is {kind}; give the path of a plain file")
+    return place
+
+
+def other_kind(mode: int) -> str | None:
+    """What a path of this mode is, in words, where that is no plain file."""
+    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "no plain file")
 
 
 def _new_draft(path: Path) -> _Draft:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 import re
 import threading
 import warnings
@@ -20,6 +19,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from kway.data.atomic import replacing
 from kway.errors import InputError
 
 _PNG_DPI = 200  # sharp on screens of two device pixels a pixel
@@ -34,9 +34,8 @@ def save(figure: Figure, path: str | Path) -> Path:
     if kind not in (".png", ".svg"):
         raise InputError(f"figures are saved as .png or .svg, got {path.name!r}; change the ending of the name")
     content = _svg_document(figure) if kind == ".svg" else _png(figure)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    partial.write_bytes(content)
-    partial.replace(path)
+    with replacing(path) as draft:
+        draft.write_bytes(content)
     return path
 
 

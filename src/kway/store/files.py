@@ -6,21 +6,13 @@ Only plain files are opened, so that a pipe cannot make a reader wait for ever; 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
-from kway.errors import ModelFileError
-
-_KINDS = {
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a pipe (fifo)",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+from kway.data import atomic
+from kway.errors import InputError, ModelFileError
 
 
 @contextmanager
@@ -44,18 +36,16 @@ def open_model(path: Path) -> Iterator[BufferedReader]:
 
 
 def place_of(path: str | Path) -> Path:
-    """Where a save to `path` goes: the path itself, or what a link points to; refused where no file can be there."""
-    place = Path(os.path.realpath(path))
-    if not place.parent.is_dir():
-        raise ModelFileError(f"no folder {place.parent} to write {place.name} in; make it first")
-    with suppress(FileNotFoundError):
-        _refuse_other_kinds(place, place.lstat().st_mode)
-    return place
+    """Where a save to `path` goes."""
+    try:
+        return atomic.place_of(path)
+    except InputError as error:
+        raise ModelFileError(str(error)) from error
 
 
 def _refuse_other_kinds(path: Path, mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        kind = _KINDS.get(stat.S_IFMT(mode), "no plain file")
+    kind = atomic.other_kind(mode)
+    if kind is not None:
         raise ModelFileError(f"{path} is {kind}; a model is one plain file: give the path of that")
 
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import kway
 from kway.featured import FeaturedClassifier
-from kway.search import LSH, Flat, Int8, KDTree, Landmarks
+from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks
 
 GOLDEN = Path(__file__).parents[2] / "store" / "golden"
 N = 90
@@ -99,6 +99,8 @@ def _fresh():
         "landmarks-manhattan": (near(3, metric="manhattan", index=Landmarks(7, 3)), wide, y),
         "landmarks-codes": (near(3, index=Landmarks(7, 3, store=Int8(rerank=False))), wide, y),
         "flat-codes-cosine": (near(3, metric="cosine", index=Flat(store=Int8())), narrow, y),
+        "flat-bits": (near(3, index=Flat(store=Bits())), wide, y),
+        "flat-bits-cosine": (near(3, metric="cosine", index=Flat(store=Bits(2, rerank=False))), narrow, labels),
         "similarity": (near(4, weights="similarity", metric=kway.Gaussian(1.0), class_weight="balanced"), narrow, y),
         "two-classes": (kway.SoftmaxClassifier(), narrow, y == 1),
         "svm-object": (kway.SVMClassifier(class_weight={"ant": 2.0}), narrow, labels.astype(object)),

@@ -70,7 +70,8 @@ def peers(problem: Problem) -> list[Any]:
         C = 1 / (o["alpha"] * n)  # its weights add up to their sum: scaled to a mean of 1 before
         more = {"C": C, "fit_intercept": o["fit_intercept"], "max_iter": 1000}
         tols = (1e-4, 1e-7)
-        solvers = ("lbfgs", "newton-cholesky")
+        small = problem.X.shape[1] * (problem.y.max() + 1) <= 500  # it factors a matrix of that order in every step
+        solvers = ("lbfgs", "newton-cholesky") if small else ("lbfgs",)
         return [LogisticRegression(solver=s, tol=tol, **more) for s in solvers for tol in tols]
     return []
 

@@ -21,13 +21,13 @@ from kway.linear.losses import Targets
 from kway.linear.objective.bends import transposed_product
 from kway.linear.objective.distinct_rows import Distinct, distinct_rows
 from kway.linear.objective.objective import Objective
-from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.power_method import largest_bend, largest_moment
 from kway.linear.solvers.sampled import STEP, mean_square
 from kway.linear.solvers.schedules import Schedule, pick_schedule
 
 EPOCHS_WITHOUT_GAIN = 10  # (of tol) before it counts as converged; the best epoch is the answer
+CUTS = 20  # shares of the weights, by size, that are tried as zeros
 CHUNKS = 32  # parts of an epoch; averages are taken and rates renewed between them
 
 
@@ -173,15 +173,19 @@ class _Mean:
 
 
 def _settled(objective: Objective, theta: NDArray) -> NDArray:
-    """One proximal step on all rows: the last steps of SGD jitter around zero, this tells which weights are zero."""
-    if not objective.penalty.lasso or not objective.loss.smooth:
+    """theta with zeros for the weights that only jitter about it, or are means of such: the share of the smallest
+    weights without which the objective is least."""
+    if not objective.penalty.lasso:
         return theta
-    _, gradient = objective.value_gradient(theta)
-    bend = largest_bend(objective) * (largest_moment(objective.X) + objective.fit_intercept)
-    step = theta.dtype.type(1 / max(bend + objective.penalty.ridge, 1e-12))
-    new = theta - step * gradient
-    new[:, :-1] = Penalty(lasso=objective.penalty.lasso).prox(new[:, :-1], float(step))
-    return new if objective.value(new) <= objective.value(theta) else theta
+    best, answer = objective.value(theta), theta
+    sizes = np.abs(theta[:, :-1])
+    for size in np.quantile(sizes, np.arange(1, CUTS) / CUTS, method="lower"):
+        cut = theta.copy()
+        cut[:, :-1][sizes <= size] = 0
+        value = objective.value(cut)
+        if value <= best:
+            best, answer = value, cut
+    return answer
 
 
 def begun(solver: SGD, objective: Objective, control: Control, theta: NDArray) -> Epochs:

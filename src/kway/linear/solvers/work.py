@@ -74,8 +74,10 @@ class Work:
         """The solution, with a proof where one can be had."""
         if not self.solver.promises or control.validate is not None or (found.proved and found.converged):
             return found
-        if found.n_iter >= control.max_iter or not affordable(self.objective, MOST_PROOF):
+        if not affordable(self.objective, MOST_PROOF):
             return found
+        if found.n_iter >= control.max_iter and not found.converged:
+            return found  # an estimate at the last iteration is held against a proof all the same: one step more
         return finish(self.objective, found, control)
 
 

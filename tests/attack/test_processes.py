@@ -1,0 +1,33 @@
+"""Processes that are killed while they save, and that fork while they answer; each in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def outcome(script, n, seconds):
+    """What a campaign printed; it fails where the campaign does, or takes longer."""
+    done = subprocess.run(
+        [sys.executable, HERE / script, str(n)], capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_killed_save_leaves_one_whole_file():
+    said = outcome("killed_saves.py", 24, 120)
+    assert said.startswith("24 saves ended (6 SIGINT, 12 SIGKILL, 6 SIGTERM)")
+
+
+def test_forks_beside_threads_that_predict():
+    assert outcome("forked_answers.py", 20, 240).startswith("20 forks beside 3 threads")
+
+
+@pytest.mark.slow
+def test_a_thousand_killed_saves():
+    outcome("killed_saves.py", int(os.environ.get("KWAY_KILLS", "1000")), 1800)
