@@ -107,6 +107,14 @@ def mean_square(X: Rows) -> float:
     return mean if np.isfinite(mean) and mean > 0 else 1.0
 
 
+def scan_of(
+    settings: list[dict[str, Any]], scores: FoldScores, seconds: float, fit_seconds: float, data: FoldedRows
+) -> Scan:
+    """Scores of settings on some folds as a scan."""
+    accuracy, loss, balanced, macro_f1 = scores
+    return Scan(settings, accuracy, loss, seconds, fit_seconds, balanced, macro_f1, data.measure)
+
+
 class FoldScores(NamedTuple):
     """Scores of one model on the rows of a fold, or of many, (folds, settings); log_loss nan without probabilities."""
 
