@@ -50,7 +50,7 @@ def test_it_is_the_estimator_on_mapped_rows(noisy):
 
 
 def test_a_seed_decides_and_none_is_a_seed(noisy):
-    X, y, Q, _ = noisy
+    X, y, _, _ = noisy
     fitted = [kway.MappedClassifier(random_state=seed).fit(X, y).map_.scale for seed in (None, None, 5)]
     np.testing.assert_array_equal(fitted[0], fitted[1])
     assert (fitted[0] != fitted[2]).any()
@@ -67,7 +67,7 @@ def test_inside_features_and_calibration(noisy, tmp_path):
 
 
 def test_wrong_parameters_are_named(noisy):
-    with pytest.raises(InputError, match="^map must be one of 'scales', 'mixtures', got 'full'"):
+    with pytest.raises(InputError, match=r"^map must be one of 'scales', 'mixtures', got 'full'"):
         kway.MappedClassifier(map="full").fit(*noisy[:2])
 
 

@@ -1,9 +1,9 @@
 """A classifier behind a map of the columns that was learned from the labels.
 
-    fit: X, y -> map (d,) or (d, d) -> z -> estimator on z          predict: the same way, with the map of fit
+fit: X, y -> map (d,) or (d, d) -> z -> estimator on z          predict: the same way, with the map of fit
 
-    "scales"     a weight a column, by neighbourhood components (kway.data.features.components)
-    "mixtures"   weights and then mixtures of the columns, likewise
+"scales"     a weight a column, by neighbourhood components (kway.data.features.components)
+"mixtures"   weights and then mixtures of the columns, likewise
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class LearnedNeighborsFamily:
         self, learned: ColumnMap, X: NDArray, codes: NDArray, held: NDArray, own: NDArray, k_max: int
     ) -> FoldScores:
         metric = pick_metric("euclidean")
-        index = choose(*X.shape, metric, False).recipe.build(checked(learned.apply(X)), metric)
+        index = choose(X.shape[0], X.shape[1], metric, False).recipe.build(checked(learned.apply(X)), metric)
         found = index.nearest(checked(learned.apply(held)), k_max)
         electors = Electors(codes, self.votes, metric, class_weight=self.class_weight)
         swept = score_every_k(found, own, np.zeros(len(own), np.int64), electors)

@@ -6,5 +6,5 @@ exact search        distances  topk  sketch  tile_l1  tile_l2  sweep  warm  refi
 landmarks, hashes   cells  buckets
 codes of few bits   bits  bit_scan
 votes               votes  every_k  exemplars
-texts               ngrams
+texts, images       ngrams  edges
 """

@@ -22,9 +22,14 @@ from kway.data.features.column_map import ColumnMap
 QUERIES = 256  # 512 cost twice as much and gave the same accuracy on letter, covertype, texture
 REFERENCES = 3000
 STEPS = 60
-_BLOCK = 64  # queries a worker takes at a time: 64 x 3000 floats stay in a core's cache, and sums do not depend on cores
+_BLOCK = (
+    64  # queries a worker takes at a time: 64 x 3000 floats stay in a core's cache, and sums do not depend on cores
+)
 _SIZES = 2.0 ** np.arange(-4, 4)  # of the first scales: sharper or softer neighbourhoods
-_RATE_SCALES, _RATE_MIXED = 0.1, 0.01  # of Adam, in units of the first scales; mixtures at 0.02 lose 2 points on covertype
+_RATE_SCALES, _RATE_MIXED = (
+    0.1,
+    0.01,
+)  # of Adam, in units of the first scales; mixtures at 0.02 lose 2 points on covertype
 _LEAST = 1e-6  # share of the vote under which a row counts as lost
 
 

@@ -1,6 +1,6 @@
 """What each class keeps in a model file, one module a family; `check` holds a file against it.
 
-linear.py  neighbors.py  index.py  confidence.py  features.py  mapped.py  params.py (parameters, by name, of all classes)
+linear.py  neighbors.py  index.py  confidence.py  features.py  mapped.py  params.py (parameters, by name, of all)
 """
 
 from __future__ import annotations
