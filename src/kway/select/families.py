@@ -30,7 +30,7 @@ from kway.linear.solvers.svm.shared_rows import FEWEST
 from kway.neighbors.sweep import sweep
 from kway.planning import guard, linear_ways, row_ways
 from kway.select.clock import Clock
-from kway.select.learned_neighbors import MOST_NEIGHBORS, LearnedNeighborsFamily
+from kway.select.learned_neighbors import MOST_NEIGHBORS, SLACK, LearnedNeighborsFamily
 from kway.select.measures import ACCURACY
 from kway.select.scans import FoldedRows, FoldScores, Scan, mean_square, scan_of, scores_of
 
@@ -151,6 +151,7 @@ class NeighborsFamily:
     metric: str
     votes: tuple[str, ...] = ("uniform", "distance")
     class_weight: str | None = None
+    slack: float = SLACK  # 0: the highest score alone decides
 
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Every k and vote of every fold from one search, kept for the folds that are asked for later."""
@@ -171,7 +172,7 @@ class NeighborsFamily:
         every = (getattr(found, name) for name in FoldScores._fields)
         scores = FoldScores(*(values.reshape(values.shape[0], -1)[which] for values in every))
         seconds = time.perf_counter() - begun
-        return scan_of(settings, scores, seconds, seconds / 4, data)
+        return scan_of(settings, scores, seconds, seconds / 4, data, self.slack)
 
     def _hint(self, data: FoldedRows, settings: list[dict[str, Any]], clock: Clock) -> NDArray | None:
         """Where a search of all rows takes long, some rows of the first fold are asked before.
@@ -243,16 +244,21 @@ class PlainFamily:
         return model.set_params(random_state=seed) if "random_state" in model.get_params() else model
 
 
+def weighs_classes(family: Any) -> bool:
+    """Whether class weights change what a family learns."""
+    if isinstance(family, PlainFamily):
+        return "class_weight" in getattr(kway, family.estimator)().get_params()
+    return isinstance(family, (LinearFamily, NeighborsFamily, LearnedNeighborsFamily))
+
+
 def weighted(family: Any, class_weight: str | None) -> Any:
     """The family with classes weighed, where its estimator can: nearest means have no rows to weigh."""
-    if class_weight is None:
+    if class_weight is None or not weighs_classes(family):
         return family
     if isinstance(family, LinearFamily):
         return replace(family, params={**family.params, "class_weight": class_weight})
     if isinstance(family, (NeighborsFamily, LearnedNeighborsFamily)):
         return replace(family, class_weight=class_weight)
-    if "class_weight" not in getattr(kway, family.estimator)().get_params():
-        return family
     return replace(family, settings=tuple({**s, "class_weight": class_weight} for s in family.settings))
 
 

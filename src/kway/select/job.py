@@ -135,7 +135,9 @@ def compare_parts(
     found = run(whole.X, families_of(wishes), references_of(wishes))
     others: dict[str, View] = {}
     if wishes.families is None and not clock.up():
-        for ending, view, families in other_views(features, parts.rows, len(found.classes)):
+        for ending, view, families in other_views(
+            features, parts.rows, len(found.classes), stated=not found.measure.rises
+        ):
             found = found.joined(run(view.X, families))
             others[ending] = view
     told = (verdict(found.best, other, found.measure.rises) for other in found.references)
