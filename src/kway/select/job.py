@@ -41,7 +41,7 @@ from kway.select.train_test import Parts
 from kway.select.views import View, other_views
 
 FOLDS = 5  # of the calibration, as a rule
-CROSS_FITTED = 1.0  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
+CROSS_FITTED = 0.5  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
 MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
 PAGE = 4.0  # seconds that test and page take at least
 NAMELESS = 100  # columns of a matrix up to which x0, x1, ... are worth listing

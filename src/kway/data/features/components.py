@@ -30,7 +30,7 @@ _RATE_SCALES, _RATE_MIXED = (
     0.1,
     0.01,
 )  # of Adam, in units of the first scales; mixtures at 0.02 lose 2 points on covertype
-_LEAST = 1e-6  # share of the vote under which a row counts as lost
+_LEAST = 1e-6  # share of the vote under which a row counts as lost: alone of its class among those drawn, or far off
 
 
 def learn_scales(X: NDArray, codes: NDArray[np.int64], seed: int = 0, n_jobs: int | None = None) -> ColumnMap:
@@ -141,19 +141,13 @@ def _slope(
 
 
 def _part(Z: NDArray, R: NDArray, own: NDArray[np.int64], some: slice, q: int, only_loss: bool) -> _Part:
-    """Queries `some`, the first q of the references Z (m, d), of classes own (m,)."""
-    p = 2 * (Z[some] @ Z.T) - np.einsum("ij,ij->i", Z, Z)  # (b, m); |z_i|^2 is the same along a row
-    rows = np.arange(some.start, some.stop)
-    p[np.arange(len(rows)), rows] = -np.inf  # nobody votes on itself
-    p -= p.max(axis=1, keepdims=True)
-    np.exp(p, out=p)
-    p /= p.sum(axis=1, keepdims=True)
-    alike = own[some, None] == own
-    right = p * alike
-    share = np.maximum(right.sum(axis=1), _LEAST)  # (b,)
-    loss = -float(np.log(share, dtype=np.float64).sum()) / q
+    """Queries `some`, of the first q of the references Z (m, d), of classes own (m,)."""
+    from kway.compute.kernels.components import vote_slopes
+
+    G = 2 * (Z[some] @ Z.T) - np.einsum("ij,ij->i", Z, Z)  # (b, m) scores; |z_i|^2 is the same along a row
+    share = np.empty(len(G), np.float32)
+    vote_slopes(G, own, some.start, np.float32(_LEAST), 1 / q, share)
+    loss = -float(np.log(np.maximum(share, _LEAST), dtype=np.float64).sum()) / q
     if only_loss:
         return _Part(loss, share, share, share)
-    G = (p - right / share[:, None]) / np.float32(q)
-    G[right.sum(axis=1) <= _LEAST] = 0  # alone of its class among those drawn, or lost among others
     return _Part(loss, G.sum(axis=1), G.sum(axis=0), G @ R)
