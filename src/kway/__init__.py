@@ -7,6 +7,7 @@ report       figures and the page                neighbors    metric x index x v
 select       compare, tune, the main job         linear       loss x penalty x solver
 fitted.py    kway.fit, the job from Python       base         score rows, keep k, vote: the one Classifier
 featured.py  a classifier with its features      planning     what a job will cost (kway.plan)
+mapped.py    one behind a map of its columns
 search       the k best rows of each query       store        model files
 data         sources, features, datasets.py      compute      threads, kernels, a cluster
 progress.py  log_loss.py  class_scores.py  tables.py (for people)  errors.py
@@ -30,6 +31,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "LeastSquaresClassifier": "kway.linear.named",
     "LinearClassifier": "kway.linear.classifier",
     "LogisticClassifier": "kway.linear.named",
+    "MappedClassifier": "kway.mapped",
     "NeighborsClassifier": "kway.neighbors",
     "OpenSetClassifier": "kway.confidence",
     "PerceptronClassifier": "kway.linear.named",
@@ -60,6 +62,7 @@ __all__ = [
     "LeastSquaresClassifier",
     "LinearClassifier",
     "LogisticClassifier",
+    "MappedClassifier",
     "NeighborsClassifier",
     "OpenSetClassifier",
     "PerceptronClassifier",
@@ -94,6 +97,7 @@ if TYPE_CHECKING:
         SoftmaxClassifier,
         SVMClassifier,
     )
+    from kway.mapped import MappedClassifier
     from kway.neighbors import CentroidClassifier, ExemplarClassifier, NeighborsClassifier
     from kway.planning.plan import plan
     from kway.search.metrics import Gaussian, Haversine, Laplacian

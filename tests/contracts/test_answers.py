@@ -33,6 +33,7 @@ ESTIMATORS = [
     kway.CentroidClassifier(),
     kway.CentroidClassifier("cosine"),
     kway.ExemplarClassifier(4, max_iter=10),
+    kway.MappedClassifier(kway.NeighborsClassifier(4), "mixtures"),
     kway.TemperatureScaledClassifier(kway.NeighborsClassifier(4), cv=0.3),
     kway.TemperatureScaledClassifier(kway.SVMClassifier(max_iter=50), cv=0.3),
     kway.ConformalClassifier(kway.NeighborsClassifier(4), cv=0.3),

@@ -121,3 +121,26 @@ def test_no_fold_learns_from_the_rows_it_is_scored_on():
     together = family.scan(data, [0, 1, 2, 3, 4], Clock()).accuracy
     alone = [family.scan(data._replace(kept={}), [fold], Clock()).accuracy[0] for fold in range(5)]
     np.testing.assert_array_equal(together, alone)
+
+
+def test_a_family_that_cannot_weigh_classes_says_so():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 3)), np.r_[np.zeros(90, int), np.ones(30, int)]
+    X[y == 1] += 1
+    found = compare(X, y, families=["centroid", "softmax"], class_weight="balanced")
+    notes = {line.model: line.note for line in found.standings}
+    assert "class weights change nothing" in notes["centroid"]
+    assert "class weights" not in notes["softmax"]
+    assert not any("class weights" in line.note for line in compare(X, y, families=["centroid"]).standings)
+
+
+def test_within_the_slack_the_lower_log_loss_decides():
+    from kway.select.scans import Scan
+
+    accuracy = np.array([[0.90, 0.899, 0.80], [0.92, 0.919, 0.80]])
+    loss = np.array([[0.5, 0.3, 0.1]] * 2)
+    settings = [{"n_neighbors": k} for k in (1, 5, 9)]
+    assert Scan(settings, accuracy, loss, 0.0).best == 0
+    assert Scan(settings, accuracy, loss, 0.0, slack=0.5).best == 1  # 0.001 below, of a standard error of 0.01
+    assert Scan(settings, accuracy[:1], loss[:1], 0.0, slack=0.5).best == 0  # one fold has no error
+    assert Scan(settings, accuracy, loss, 0.0, slack=0.5).joined(Scan(settings, accuracy, loss, 0.0)).slack == 0.5

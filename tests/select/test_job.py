@@ -4,8 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from sklearn.datasets import load_digits
 
 import kway
+from kway.data.features.features import Features
+from kway.data.given_rows import GivenRows
 from kway.data.reading import ReadOptions
 from kway.errors import InputError
 from kway.select.clock import Clock
@@ -14,6 +17,7 @@ from kway.select.families import LinearFamily
 from kway.select.job import Wishes, compare_parts, families_of, run_job
 from kway.select.scans import FoldedRows
 from kway.select.train_test import read_parts
+from kway.select.views import other_views
 
 
 def write(path, n=240, seed=0, **more):
@@ -143,3 +147,27 @@ def test_neighbours_are_also_tried_without_the_text(tmp_path):
     again = kway.load(tmp_path / "m.kway")
     rows = found.parts.test_rows.drop_columns(["note"])
     np.testing.assert_array_equal(again.predict(rows), found.evaluation.predicted)
+
+
+def test_images_are_also_seen_as_edges_and_patches():
+    X, y = load_digits(return_X_y=True)
+    some = np.flatnonzero(np.isin(y, (3, 5, 8)))[:240]
+    images, labels = X[some].astype(np.uint8), y[some]
+    chosen = compare_parts(read_parts(GivenRows(images, labels, "digits"), ReadOptions(), None, 0), Wishes(also=()))
+    view = chosen.view("least-squares-shapes")
+    assert "least-squares-shapes" in chosen.comparison.scans
+    assert view.X.shape[1] > 64 == chosen.view("softmax").X.shape[1]
+    assert view.features.shapes
+
+
+@pytest.mark.parametrize(("stated", "name"), [(False, "least-squares-shapes"), (True, "softmax-shapes")])
+def test_views_of_images(stated, name):
+    X = np.random.default_rng(0).integers(0, 256, (30, 100), np.uint8)
+    features = Features()
+    features.fit(X)
+    (found,) = other_views(features, X, 3, stated)
+    assert [family.name for family in found.families] == [name]
+    assert not list(other_views(features, X, 10**6, stated))  # too many classes
+    plain = Features()
+    plain.fit(X.astype(float))
+    assert not list(other_views(plain, X.astype(float), 3, stated))  # numbers that nobody said were images

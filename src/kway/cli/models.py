@@ -11,6 +11,7 @@ MODELS = (
     "neighbors",
     "neighbors-cosine",
     "neighbors-manhattan",
+    "neighbors-learned",
     "centroid",
     "least-squares",
     "logistic",

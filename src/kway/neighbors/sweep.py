@@ -85,20 +85,40 @@ def sweep(
     outside = X.shape[0] - np.bincount(own_fold).max()
     if not 1 <= k_max <= outside:
         raise InputError(f"k_max must be between 1 and the {outside} rows outside the largest fold, got {k_max}")
-    ids, distances = neighbors_outside(X, own_fold, k_max, metric, n_jobs)
-    rank = pick_ties(ties, np.bincount(codes))
+    found = neighbors_outside(X, own_fold, k_max, metric, n_jobs)
     groups = np.zeros(len(own_fold), np.int64) if folds is None else own_fold
-    counts = np.bincount(codes)
-    heavier = class_votes(class_weight, np.arange(len(counts)), counts.astype(np.float64))
-    found = []
-    for vote in votes:
-        weights = pick_vote(vote).weigh(distances, metric)
+    electors = Electors(codes, tuple(votes), metric, ties, class_weight)
+    return score_every_k(found, codes, groups, electors, n_jobs)
+
+
+@dataclass(frozen=True)
+class Electors:
+    """Rows that may vote, by their class codes (n,), and how they do."""
+
+    codes: NDArray[np.int64]
+    votes: tuple[str, ...]
+    metric: Metric
+    ties: str = "nearest"
+    class_weight: Any = None
+
+
+def score_every_k(
+    found: Neighbors, codes: NDArray[np.int64], groups: NDArray[np.int64], electors: Electors, n_jobs: int | None = None
+) -> Sweep:
+    """Scores of queries with class codes (q,) in groups (q,), 0..G-1, whose nearest electors were found (q, k_max)."""
+    counts = np.bincount(electors.codes)
+    rank = pick_ties(electors.ties, counts)
+    heavier = class_votes(electors.class_weight, np.arange(len(counts)), counts.astype(np.float64))
+    voters, scores = electors.codes[found.ids], []  # (q, k_max)
+    for vote in electors.votes:
+        weights = pick_vote(vote).weigh(found.distances, electors.metric)
         if heavier is not None:
-            weights = weights * heavier[codes[ids]]
-        winners, losses = _votes_of_every_k(codes, ids, weights, rank, n_jobs)
-        every_fold = (groups == f for f in range(groups.max() + 1))
-        found.append([_fold_scores(codes[own], winners[own], losses[own]) for own in every_fold])
-    return Sweep(tuple(votes), *np.moveaxis(np.array(found), (2, 1, 0), (0, 1, 2)))  # (votes, folds, 4, k) before
+            weights = weights * heavier[voters]
+        winners, losses = _votes_of_every_k(codes, voters, weights, rank, n_jobs)
+        every_group = (groups == g for g in range(groups.max() + 1))
+        scores.append([_fold_scores(codes[own], winners[own], losses[own]) for own in every_group])
+    # (votes, groups, 4, k) before
+    return Sweep(electors.votes, *np.moveaxis(np.array(scores), (2, 1, 0), (0, 1, 2)))
 
 
 def neighbors_outside(
@@ -127,15 +147,15 @@ def neighbors_outside(
 
 
 def _votes_of_every_k(
-    codes: NDArray, ids: NDArray, weights: NDArray, rank: NDArray, n_jobs: int | None
+    codes: NDArray, voters: NDArray, weights: NDArray, rank: NDArray, n_jobs: int | None
 ) -> tuple[NDArray, NDArray]:
     """The class that wins each row (n, k), and the row's log loss (n, k), for every k."""
-    winners, own_shares = np.empty(ids.shape, np.int64), np.empty(ids.shape)
+    winners, own_shares = np.empty(voters.shape, np.int64), np.empty(voters.shape)
 
     def part(s: slice) -> None:
-        every_k(codes[ids[s]], weights[s], rank, codes[s], winners[s], own_shares[s])
+        every_k(voters[s], weights[s], rank, codes[s], winners[s], own_shares[s])
 
-    pmap(part, shares(len(ids), n_jobs), n_jobs)
+    pmap(part, shares(len(voters), n_jobs), n_jobs)
     return winners, log_losses(own_shares)
 
 

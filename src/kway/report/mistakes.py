@@ -47,9 +47,9 @@ def picture_shape(found: JobResult) -> tuple[int, ...] | None:
     rows = found.parts.rows
     if form is not None:
         shape: tuple[int, ...] = (form.height, form.width) if form.channels == 1 else tuple(form)
-        return shape if found.X.shape[1] == math.prod(shape) else None
+        return shape if rows.shape[1] == math.prod(shape) else None
     side = math.isqrt(rows.shape[1]) if getattr(rows, "dtype", None) == np.uint8 else 0
-    return (side, side) if side >= 8 and side * side == rows.shape[1] == found.X.shape[1] else None
+    return (side, side) if side >= 8 and side * side == rows.shape[1] else None
 
 
 def _nearest_training_rows(found: JobResult, queries: Any, k: int) -> tuple[NDArray, NDArray]:

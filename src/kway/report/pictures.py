@@ -5,6 +5,7 @@ A figure that cannot be drawn is left out with the reason: the model and the res
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -192,8 +193,8 @@ def _regions(found: JobResult) -> Picture | None:
 
 def _templates(found: JobResult) -> Picture | None:
     shape, line = picture_shape(found), _first(found, LinearFamily)
-    if shape is None or line is None or line.model is None:
-        return None
+    if shape is None or line is None or line.model is None or line.model.coef_.shape[1] != math.prod(shape):
+        return None  # weights of shapes are no pixels
     figure = figures.weight_templates(line.model.coef_, shape, found.model.classes_)
     text = f"The weights of {line.standing.model} as images: orange pixels speak for a class, blue ones against it."
     return Picture("templates", "What each class looks for", text, figure)

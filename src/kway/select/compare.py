@@ -35,6 +35,7 @@ from kway.select.families import (
     LinearFamily,
     NeighborsFamily,
     computed_on,
+    weighs_classes,
     weighted,
 )
 from kway.select.folds import fold_numbers
@@ -46,6 +47,7 @@ from kway.select.standings import STOPPED, Comparison, Standing, ranked, setting
 __all__ = ["Comparison", "Standing", "compare", "setting_in_words"]
 
 TOO_LATE = "the time was up"
+UNWEIGHED = "class weights change nothing here: each class has one mean, however many rows it has"
 
 
 def compare(
@@ -102,7 +104,9 @@ def compare(
     if not work.scans:
         raise InputError(_nothing_scored(work.problems))
     total = repeats * (int(data.folds.max()) + 1)
-    lines = [standing_of(name, scan, work.notes.get(name, ""), total) for name, scan in work.scans.items()]
+    even = set() if class_weight is None else {name for name, family in known.items() if not weighs_classes(family)}
+    notes = {name: "; ".join(filter(None, (work.notes.get(name), UNWEIGHED * (name in even)))) for name in work.scans}
+    lines = [standing_of(name, scan, notes[name], total) for name, scan in work.scans.items()]
     others, trouble = score_references(data, () if clock.interrupted else also, clock, seed)
     not_run = {name: TOO_LATE for name in known if name not in work.scans and name not in work.problems}
     problems = {**work.problems, **not_run, **trouble}

@@ -3,6 +3,7 @@
 linear       a loss over a path of alphas (kway.linear.path), given as shares of the mean square |x|^2 of a row: they
              then mean the same whatever the features are measured in
 neighbours   a metric over every k and vote from one search (kway.neighbors.sweep)
+learned      neighbours behind a map of the columns, learned anew in every fold (kway.select.learned_neighbors)
 centroid     one fit a fold
 
 Scan: accuracy and log loss (folds, settings)
@@ -29,12 +30,12 @@ from kway.linear.solvers.svm.shared_rows import FEWEST
 from kway.neighbors.sweep import sweep
 from kway.planning import guard, linear_ways, row_ways
 from kway.select.clock import Clock
+from kway.select.learned_neighbors import MOST_NEIGHBORS, SLACK, LearnedNeighborsFamily
 from kway.select.measures import ACCURACY
-from kway.select.scans import FoldedRows, FoldScores, Scan, mean_square, scores_of
+from kway.select.scans import FoldedRows, FoldScores, Scan, mean_square, scan_of, scores_of
 
 SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
-MOST_NEIGHBORS = 50
 HEAVY = 0.1  # seconds of one pass over the rows above which only alphas near the best are run
 KINKED_PASS = 5e-4  # seconds of a pass above which joint hinges are not run: 5,000 images take a minute a fold
 FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
@@ -100,7 +101,7 @@ class LinearFamily:
                 break
         run = np.isfinite(seconds)
         one = COLD * float(seconds[run].mean()) if run.any() else 0.0
-        scan = _scan([{"alpha": alpha} for alpha in alphas], scores, time.perf_counter() - begun, one, data)
+        scan = scan_of([{"alpha": alpha} for alpha in alphas], scores, time.perf_counter() - begun, one, data)
         data.kept.setdefault(self.name, scan)
         return scan
 
@@ -152,6 +153,7 @@ class NeighborsFamily:
     votes: tuple[str, ...] = ("uniform", "distance")
     class_weight: str | None = None
     device: str = "cpu"
+    slack: float = SLACK  # 0: the highest score alone decides
 
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Every k and vote of every fold from one search, kept for the folds that are asked for later."""
@@ -164,7 +166,7 @@ class NeighborsFamily:
             if data.pairs() > LONG_SEARCH and (hint := self._hint(data, settings, clock)) is not None:
                 scores = FoldScores(*np.full((4, len(which), len(settings)), np.nan))
                 scores.accuracy[0] = hint
-                return _scan(settings, scores, time.perf_counter() - begun, 0.0, data)
+                return scan_of(settings, scores, time.perf_counter() - begun, 0.0, data)
             data.kept[self.name] = sweep(
                 data.X, data.codes, folds, k_max, self.votes, self.metric, class_weight=self.class_weight
             )
@@ -172,7 +174,7 @@ class NeighborsFamily:
         every = (getattr(found, name) for name in FoldScores._fields)
         scores = FoldScores(*(values.reshape(values.shape[0], -1)[which] for values in every))
         seconds = time.perf_counter() - begun
-        return _scan(settings, scores, seconds, seconds / 4, data)
+        return scan_of(settings, scores, seconds, seconds / 4, data, self.slack)
 
     def _hint(self, data: FoldedRows, settings: list[dict[str, Any]], clock: Clock) -> NDArray | None:
         """Where a search of all rows takes long, some rows of the first fold are asked before.
@@ -234,7 +236,7 @@ class PlainFamily:
                     values[row, column] = value
         seconds = time.perf_counter() - begun
         run = max(1, int(np.isfinite(scores.accuracy).sum()))
-        return _scan(list(self.settings), scores, seconds, seconds / run, data)
+        return scan_of(list(self.settings), scores, seconds, seconds / run, data)
 
     def idle(self, data: FoldedRows) -> str:
         """The perceptron is a linear one too."""
@@ -246,23 +248,21 @@ class PlainFamily:
         return model.set_params(random_state=seed) if "random_state" in model.get_params() else model
 
 
-def _scan(
-    settings: list[dict[str, Any]], scores: FoldScores, seconds: float, fit_seconds: float, data: FoldedRows
-) -> Scan:
-    accuracy, loss, balanced, macro_f1 = scores
-    return Scan(settings, accuracy, loss, seconds, fit_seconds, balanced, macro_f1, data.measure)
+def weighs_classes(family: Any) -> bool:
+    """Whether class weights change what a family learns."""
+    if isinstance(family, PlainFamily):
+        return "class_weight" in getattr(kway, family.estimator)().get_params()
+    return isinstance(family, (LinearFamily, NeighborsFamily, LearnedNeighborsFamily))
 
 
 def weighted(family: Any, class_weight: str | None) -> Any:
     """The family with classes weighed, where its estimator can: nearest means have no rows to weigh."""
-    if class_weight is None:
+    if class_weight is None or not weighs_classes(family):
         return family
     if isinstance(family, LinearFamily):
         return replace(family, params={**family.params, "class_weight": class_weight})
-    if isinstance(family, NeighborsFamily):
+    if isinstance(family, (NeighborsFamily, LearnedNeighborsFamily)):
         return replace(family, class_weight=class_weight)
-    if "class_weight" not in getattr(kway, family.estimator)().get_params():
-        return family
     return replace(family, settings=tuple({**s, "class_weight": class_weight} for s in family.settings))
 
 
@@ -303,6 +303,7 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         NeighborsFamily("neighbors", "euclidean"),
         NeighborsFamily("neighbors-cosine", "cosine"),
         NeighborsFamily("neighbors-manhattan", "manhattan"),
+        LearnedNeighborsFamily("neighbors-learned"),
         LinearFamily("least-squares", "LeastSquaresClassifier", "squared", FEW_SHARES),
         LinearFamily("logistic", "LogisticClassifier", "logistic", FEW_SHARES, {"multiclass": "one-vs-all"}),
         PlainFamily("perceptron", "PerceptronClassifier", ({},)),

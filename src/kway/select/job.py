@@ -38,10 +38,10 @@ from kway.select.reasons import SECONDS, SHOWN, Reasons, explain, weighed
 from kway.select.references import TREES, verdict
 from kway.select.scans import FoldedRows
 from kway.select.train_test import Parts
-from kway.select.views import NO_TEXT, View, families_without_text, without_text
+from kway.select.views import View, other_views
 
 FOLDS = 5  # of the calibration, as a rule
-CROSS_FITTED = 1.0  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
+CROSS_FITTED = 0.5  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
 MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
 PAGE = 4.0  # seconds that test and page take at least
 NAMELESS = 100  # columns of a matrix up to which x0, x1, ... are worth listing
@@ -109,13 +109,13 @@ class Compared:
     """The job up to the choice."""
 
     whole: View
-    no_text: View | None
+    others: dict[str, View]  # by the ending of the names of their families
     comparison: Comparison
     notes: tuple[str, ...]
 
     def view(self, model: str) -> View:
         """The rows as this family of the leaderboard was given them."""
-        return self.no_text if self.no_text is not None and model.endswith(NO_TEXT) else self.whole
+        return next((view for ending, view in self.others.items() if model.endswith(ending)), self.whole)
 
 
 def compare_parts(
@@ -134,12 +134,16 @@ def compare_parts(
         wishes.class_weight, wishes.repeats, also, wishes.device,
     )  # fmt: skip
     found = run(whole.X, families_of(wishes), references_of(wishes))
-    no_text = without_text(features, parts.rows) if wishes.families is None and not clock.up() else None
-    if no_text is not None:
-        found = found.joined(run(no_text.X, families_without_text()))
+    others: dict[str, View] = {}
+    if wishes.families is None and not clock.up():
+        for ending, view, families in other_views(
+            features, parts.rows, len(found.classes), stated=not found.measure.rises
+        ):
+            found = found.joined(run(view.X, families))
+            others[ending] = view
     told = (verdict(found.best, other, found.measure.rises) for other in found.references)
     notes = (*parts.notes, *_cut_notes(found, clock), *_left_out(found.problems), *told)
-    return Compared(whole, no_text, found, notes)
+    return Compared(whole, others, found, notes)
 
 
 def _cut_notes(found: Comparison, clock: Clock) -> tuple[str, ...]:

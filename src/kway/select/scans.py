@@ -67,6 +67,7 @@ class Scan:
     balanced: NDArray[np.float64] | None = None  # None: not known
     macro_f1: NDArray[np.float64] | None = None
     measure: Measure = ACCURACY  # by which `best` is the best
+    slack: float = 0.0  # standard errors below the best score within which the lower log loss decides
 
     def joined(self, other: Scan) -> Scan:
         """This scan and another of the same settings on more folds."""
@@ -79,6 +80,7 @@ class Scan:
             _stacked(self.balanced, other.balanced),
             _stacked(self.macro_f1, other.macro_f1),
             self.measure,
+            self.slack,
         )
 
     @property
@@ -88,11 +90,21 @@ class Scan:
 
     @property
     def best(self) -> int:
-        """The setting of the best mean score, of those run on most folds; among equals the lower log loss."""
+        """The setting of the best mean score, of those run on most folds; among equals the lower log loss.
+
+        Settings within the slack of the best are as good by what is known, and the lower log loss decides: a few
+        voters more, or votes by distance, whose shares are not k + 1 levels.
+        """
         run = np.isfinite(self.scores).sum(axis=0)
         mean = np.where(run == run.max(), _fold_means(self.scores), -np.inf)
         loss = np.nan_to_num(_fold_means(self.log_loss), nan=np.inf)
-        return int(np.lexsort((loss, -mean))[0])
+        first = int(np.lexsort((loss, -mean))[0])
+        if self.slack == 0 or not self.measure.rises or run.max() < 2:
+            return first
+        folds = self.scores[:, first]
+        error = float(np.nanstd(folds, ddof=1)) / np.sqrt(run.max())
+        close = np.flatnonzero(mean >= mean[first] - self.slack * error)
+        return int(close[np.lexsort((-mean[close], loss[close]))[0]])
 
 
 def _stacked(first: NDArray | None, second: NDArray | None) -> NDArray | None:
@@ -105,6 +117,19 @@ def mean_square(X: Rows) -> float:
     values = some.data if hasattr(some, "tocsr") else some
     mean = float(np.square(values, dtype=np.float64).sum() / max(1, some.shape[0]))
     return mean if np.isfinite(mean) and mean > 0 else 1.0
+
+
+def scan_of(
+    settings: list[dict[str, Any]],
+    scores: FoldScores,
+    seconds: float,
+    fit_seconds: float,
+    data: FoldedRows,
+    slack: float = 0.0,
+) -> Scan:
+    """Scores of settings on some folds as a scan."""
+    accuracy, loss, balanced, macro_f1 = scores
+    return Scan(settings, accuracy, loss, seconds, fit_seconds, balanced, macro_f1, data.measure, slack)
 
 
 class FoldScores(NamedTuple):

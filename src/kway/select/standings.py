@@ -84,7 +84,14 @@ def setting_in_words(setting: dict[str, Any]) -> str:
     >>> setting_in_words({"weights": "uniform", "n_neighbors": 4}), setting_in_words({"alpha": 0.00088})
     ('k 4, uniform', 'alpha 0.00088')
     """
-    words = {"n_neighbors": "k {}", "weights": "{}", "metric": "{}", "targets": "{}", "alpha": "alpha {:.2g}"}
+    words = {
+        "n_neighbors": "k {}",
+        "map": "{} of columns",
+        "weights": "{}",
+        "metric": "{}",
+        "targets": "{}",
+        "alpha": "alpha {:.2g}",
+    }
     first = sorted(setting.items(), key=lambda item: item[0] != "n_neighbors")
     return ", ".join(words.get(name, name + " {}").format(value) for name, value in first)
 

@@ -82,7 +82,7 @@ def _neighbors(estimator: Any) -> NeighborsFamily:
             "tune sweeps plain votes; with class_weight or max_distance use scikit-learn's GridSearchCV"
         )
     votes = ("uniform", "distance") if estimator.weights in ("uniform", "distance") else (estimator.weights,)
-    return NeighborsFamily("neighbors", estimator.metric, votes)
+    return NeighborsFamily("neighbors", estimator.metric, votes, slack=0.0)
 
 
 def _linear(estimator: Any) -> LinearFamily:

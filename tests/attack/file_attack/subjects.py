@@ -110,6 +110,7 @@ def _fresh():
         "table": (FeaturedClassifier(), words, labels),
         "table-near": (FeaturedClassifier(near(3)), words, y),
         "pixels": (FeaturedClassifier(kway.CentroidClassifier()), pixels, y),
+        "mapped": (kway.MappedClassifier(near(3), "mixtures"), narrow, y),
         "exemplar": (kway.ExemplarClassifier(3), narrow, y),
     }
     weighted = {

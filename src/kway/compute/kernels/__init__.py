@@ -5,6 +5,6 @@ linear models       losses  hinge  fused  product_tiles  csr  sgd  sampled  coor
 exact search        distances  topk  sketch  tile_l1  tile_l2  sweep  warm  refine  sparse
 landmarks, hashes   cells  buckets
 codes of few bits   bits  bit_scan
-votes               votes  every_k  exemplars
-texts               ngrams
+votes               votes  every_k  exemplars  components
+texts, images       ngrams  edges
 """

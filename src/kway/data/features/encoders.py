@@ -19,6 +19,7 @@ from kway.data.features.hashed_text import HashedText
 from kway.data.features.numbers import Numbers
 from kway.data.features.one_hot import Levels
 from kway.data.features.scaling import Divided
+from kway.data.features.shapes import Shapes
 from kway.data.features.text import Terms
 from kway.errors import InputError, ModelFileError
 
@@ -135,7 +136,7 @@ def embed_words(column: Any, embedder: Any, width: int | None = None) -> NDArray
 
 _TYPES: dict[str, type] = {
     cls.__name__: cls
-    for cls in (NumbersPart, WordsPart, VectorPart, EmbeddedPart, Source, Numbers, Levels, Terms, Divided)
+    for cls in (NumbersPart, WordsPart, VectorPart, EmbeddedPart, Source, Numbers, Levels, Terms, Divided, Shapes)
 } | {"Text": HashedText}  # as 0.1 called it
 _NAMES = {cls: name for name, cls in _TYPES.items()}
 

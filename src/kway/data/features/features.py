@@ -5,7 +5,7 @@
     category              a column of 0 and 1 a level; rare levels together
     text                  tf-idf of words and pieces of words, by name, or embeddings (`embed`)
     vector                a list of numbers a row: left alone, or scaled as a matrix is
-    matrix, images        left alone where of one scale, else standardised
+    matrix, images        left alone where of one scale, else standardised; or edges and patches of images (`shapes`)
 
 Constants, empty columns and ids are dropped. The result is dense float32, or CSR where that is far smaller.
 """
@@ -22,8 +22,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway.data.features.embedder import AnyEmbedder, Identity, check_same, open_embedder, reopen
 from kway.data.features.encoders import EmbeddedPart, embed_words, part_from_facts, part_to_facts
-from kway.data.features.learn_features import ColumnRecord, LearnedFeatures, learn_matrix, learn_table
+from kway.data.features.learn_features import (
+    ColumnRecord,
+    LearnedFeatures,
+    learn_image_shapes,
+    learn_matrix,
+    learn_table,
+)
 from kway.data.features.numbers import default_names
+from kway.data.features.shapes import can_have_shapes, likely_form
 from kway.data.messages import refuse_masked
 from kway.data.sources.frames import as_table, is_table
 from kway.data.sources.images import ImageForm
@@ -41,14 +48,18 @@ class Features(TransformerMixin, BaseEstimator):
     `kinds` overrides what a column is taken for: {"zip": "category", "note": "drop"}. `scale` is for matrices and
     vectors ("auto", "none", "standard"). `embed` turns text columns into embeddings: the name or folder of a
     sentence-transformers model, or a function of a list of texts; for a matrix, a function of its rows, given as
-    images (n, height, width[, 3]) where `image`, their form (height, width, channels), is known.
+    images (n, height, width[, 3]) where `image`, their form (height, width, channels), is known. `shapes` makes edges
+    and patches of images of a known form instead of their pixels.
     """
 
-    def __init__(self, kinds: Any = None, scale: str = "auto", embed: Any = None, image: Any = None) -> None:
+    def __init__(
+        self, kinds: Any = None, scale: str = "auto", embed: Any = None, image: Any = None, shapes: bool = False
+    ) -> None:
         self.kinds = kinds
         self.scale = scale
         self.embed = embed
         self.image = image
+        self.shapes = shapes
 
     # ---- learning
 
@@ -86,7 +97,18 @@ class Features(TransformerMixin, BaseEstimator):
         rows = _number_matrix(X)
         self.is_table_, self.words_ = False, ()
         self.n_features_in_ = rows.shape[1]
+        if self.shapes:
+            return self._learn_shapes(rows)
         return learn_matrix(self._embedded(rows), self.scale, self._form(), self._embedder)
+
+    def _learn_shapes(self, rows: Any) -> LearnedFeatures:
+        form = self._form()
+        if form is None or self._embedder is not None or not can_have_shapes(rows, form):
+            raise InputError(
+                f"shapes=True needs images of 8 x 8 pixels or more without gaps, their form image=(height, width, "
+                f"channels) and no embed; got image={self.image!r}"
+            )
+        return learn_image_shapes(rows, form)
 
     # ---- rows to numbers
 
@@ -221,13 +243,22 @@ class Features(TransformerMixin, BaseEstimator):
         dropped = {**dict(self.kinds or {}), **dict.fromkeys(out, "drop")}
         return Features(dropped, self.scale, None if "text" in kinds else self.embed, self.image)
 
+    def of_shapes(self, X: Any) -> Features | None:
+        """The same, unfitted, with shapes instead of pixels; None where rows X are no images that have any."""
+        check_is_fitted(self, "parts_")
+        if self.is_table_ or self.shapes or self.embed is not None:
+            return None
+        form = self._form() or likely_form(X)
+        return Features(self.kinds, self.scale, None, form, True) if can_have_shapes(X, form) else None
+
     # ---- model files
 
     def _stored_params(self) -> dict[str, Any]:
         """Parameters as a model file can hold them: a function is left out, a path is text."""
         embed = None if callable(self.embed) or self.embed is None else str(self.embed)
         image = None if self.image is None else tuple(int(v) for v in self.image)
-        return {"kinds": self.kinds, "scale": self.scale, "embed": embed, "image": image}
+        shapes = {"shapes": True} if self.shapes else {}  # left out where a file of 0.1 would not have it either
+        return {"kinds": self.kinds, "scale": self.scale, "embed": embed, "image": image, **shapes}
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         """Facts and arrays that, with the parameters, make up what was learned."""

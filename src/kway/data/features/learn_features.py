@@ -15,6 +15,7 @@ from kway.data.features.encoders import EmbeddedPart, NumbersPart, Source, Vecto
 from kway.data.features.numbers import Numbers, learn_numbers, unscaled
 from kway.data.features.one_hot import learn_levels
 from kway.data.features.scaling import MANY_FEATURES, choose_scaling, narrowed
+from kway.data.features.shapes import learn_shapes
 from kway.data.features.text import learn_text
 from kway.data.sources.arrow_types import is_number, is_text, text_columns, whole
 from kway.data.sources.images import ImageForm
@@ -69,6 +70,17 @@ def learn_matrix(rows: Any, scale: str, form: ImageForm | None, embedder: Any) -
         learned.blocks = [rows]
     else:
         learned.add(scaling.encoder, scaling.encoder.apply(rows))
+    return learned
+
+
+def learn_image_shapes(rows: Any, form: ImageForm) -> LearnedFeatures:
+    """The one part of images: edges and patches."""
+    part = learn_shapes(rows, form)
+    block = part.apply(rows)
+    n_edges = block.shape[1] - 8 * part.filters.shape[1]
+    done = f"{n_edges:,} columns of edges and {block.shape[1] - n_edges:,} of patches instead of pixels, standardised"
+    learned = LearnedFeatures(records=[ColumnRecord("(all)", f"images, {form}", done)])
+    learned.add(part, block)
     return learned
 
 

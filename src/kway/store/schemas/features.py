@@ -4,6 +4,7 @@ A part of the features is a table with its type and fields; arrays of its own li
 
     NumbersPart  p sources, Numbers          VectorPart    width, Numbers or none (then as they are)
     WordsPart    Levels, Terms (by name), or Text (hashes, of 0.1)                     EmbeddedPart  width
+    Shapes       form of the images, filters (p, k), offset (k,), mean and spread (m,): makes m columns
     Numbers      fill, mean, spread (p,), flagged (f,) < p: makes p + f columns        Divided  most (p,)
 
 Together they make n_out columns, as many as the classifier inside takes.
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from kway.data.features.shapes import LEAST_SIDE, columns_of, patch_values
 from kway.store.facts import Check, either, flag, many, maybe, number, one_of, record, text, whole
 from kway.store.schema import Array, Held, Schema, Values, ascending, below, finite, positive
 from kway.store.schemas.confidence import inner_manifest, same_labels
@@ -27,6 +29,7 @@ _NAMES = many(text())
 _SOURCE = record({"type": one_of("Source"), "column": text(), "part": text(100), "lenient": flag})
 _NUMBERS = record({"type": one_of("Numbers"), "names": _NAMES})
 _DIVIDED = record({"type": one_of("Divided"), "names": _NAMES})
+_SHAPES = record({"type": one_of("Shapes"), "form": many(whole(1, 2**31), 3), "top": number(0.0, above=True)})
 _LEVELS = record({"type": one_of("Levels"), "name": text(), "kept": _NAMES, "has_others": flag, "has_missing": flag})
 _TEXT = record({"type": one_of("Text", "Terms"), "name": text()})  # hashes, as 0.1 had them, or terms by name
 _PARTS: dict[str, Check] = {
@@ -38,6 +41,7 @@ _PARTS: dict[str, Check] = {
     "EmbeddedPart": record({"type": one_of("EmbeddedPart"), "column": text(), "width": whole(1)}),
     "Numbers": _NUMBERS,  # the one part of a matrix
     "Divided": _DIVIDED,
+    "Shapes": _SHAPES,
 }
 
 
@@ -74,7 +78,9 @@ _SETTINGS = record(
         "scale": one_of("auto", "none", "standard"),
         "embed": maybe(text()),
         "image": maybe(many(whole(1, 2**31), 3)),
-    }
+        "shapes": flag,
+    },
+    optional=("shapes",),
 )
 
 
@@ -94,6 +100,17 @@ def _numbers(place: str) -> dict[str, Array]:
 
 def _divided(place: str) -> dict[str, Array]:
     return {f"{place}.most": Array(("float64",), (f"p of {place}",), (positive,))}
+
+
+def _shapes(place: str) -> dict[str, Array]:
+    p, k, m = (f"{size} of {place}" for size in "pkm")
+    one = Array(("float32",), (m,), (finite,))
+    return {
+        f"{place}.filters": Array(("float32",), (p, k), (finite,)),
+        f"{place}.offset": Array(("float32",), (k,), (finite,)),
+        f"{place}.mean": one,
+        f"{place}.spread": Array(("float32",), (m,), (positive,)),
+    }
 
 
 def _text(place: str) -> dict[str, Array]:
@@ -130,6 +147,7 @@ def _lines(size: str) -> Values:
 _ARRAYS: dict[str, Callable[[str], dict[str, Array]]] = {
     "Numbers": _numbers,
     "Divided": _divided,
+    "Shapes": _shapes,
     "Text": _text,
     "Terms": _terms,
 }
@@ -167,6 +185,8 @@ def _made(part: Mapping[str, Any], place: str, sizes: Mapping[str, int]) -> _Mad
         return _Made(
             p + sizes.get(f"f of {place}*", 0), None if named else f"names {len(part['names'])} of {p} columns"
         )
+    if kind == "Shapes":
+        return _Made(sizes[f"m of {place}"], _wrong_shapes(part["form"], place, sizes))
     if kind in ("NumbersPart", "VectorPart"):
         read = len(part["sources"]) if kind == "NumbersPart" else part["width"]
         if part["numbers"] is None:
@@ -180,6 +200,16 @@ def _made(part: Mapping[str, Any], place: str, sizes: Mapping[str, int]) -> _Mad
     if encoder["type"] == "Levels":
         return _Made(len(encoder["kept"]) + encoder["has_others"] + encoder["has_missing"])
     return _Made(sum(sizes[f"{half}s of {inside_place}*"] for half in ("word", "piece")))
+
+
+def _wrong_shapes(form: Any, place: str, sizes: Mapping[str, int]) -> str | None:
+    """Filters are as large as patches of such images, and edges and answers make up the columns."""
+    if min(form[:2]) < LEAST_SIDE:
+        return f"looks for shapes in images of {form[0]} x {form[1]} pixels"
+    made, patch = columns_of(tuple(form), sizes[f"k of {place}"]), patch_values(tuple(form))
+    if sizes[f"m of {place}"] != made:
+        return f"makes {sizes[f'm of {place}']} columns of shapes where such images have {made}"
+    return None if sizes[f"p of {place}"] == patch else f"has filters of {sizes[f'p of {place}']} values, not {patch}"
 
 
 def _widths(held: Held) -> str | None:
@@ -207,8 +237,11 @@ def _columns(held: Held) -> str | None:
     image = held.facts["settings"]["image"]
     if image is not None and math.prod(image) != d and columns is None:
         return f"reads pictures of {math.prod(image)} values out of {d}"
-    plain = [part["type"] in ("Numbers", "Divided") for part in parts]
+    plain = [part["type"] in ("Numbers", "Divided", "Shapes") for part in parts]
     if columns is None:
+        if parts and parts[0]["type"] == "Shapes":
+            fits = len(parts) == 1 and learned["embed"] is None and image == tuple(parts[0]["form"])
+            return None if fits else "has shapes of images of another form"
         fits = not parts or (plain == [True] and (learned["embed"] is not None or held.sizes["p of features.0"] == d))
         return None if fits else "has parts of features that do not fit a matrix"
     used = {record["column"] for record in learned["records"] if record["used"]}
