@@ -10,12 +10,15 @@ featured.py  a classifier with its features      planning     what a job will co
 search       the k best rows of each query       store        model files
 data         sources, features, datasets.py      compute      threads and kernels
 progress.py  log_loss.py  class_scores.py  tables.py (for people)  errors.py
+light_imports.py, lazy_names.py: a quick start
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from kway import light_imports
 
 __version__ = "0.2.0"
 
@@ -105,8 +108,11 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'kway' has no attribute {name!r}")
-    module = importlib.import_module(home)
-    value = module if home == f"kway.{name}" else getattr(module, name)
+    if home == f"kway.{name}":
+        value = importlib.import_module(home)
+    else:
+        light_imports.sklearn_base()
+        value = getattr(importlib.import_module(home), name)
     globals()[name] = value  # asked for once
     return value
 

@@ -64,7 +64,7 @@ def _read_alike(like: RowRequirements, notes: Any) -> RowRequirements:
         TextForm.asked(form.sep, form.encoding, form.decimal, form.header)
         written = {str(c): str(how) for c, how in notes.get("written", {}).items()}
         known = {c: how for c, how in written.items() if how in (".", ",") or "%" in how}
-        return like._replace(form=form, written=known, id=notes.get("id"))
+        return like._replace(form=form, written={**like.written, **known}, id=notes.get("id"))
     except (TypeError, KeyError, AttributeError, ValueError):
         return like
 

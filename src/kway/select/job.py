@@ -122,7 +122,8 @@ def compare_parts(
 ) -> Compared:
     """Features learned from the training rows, told to `seen`, and the families compared on them."""
     clock = clock or Clock(wishes.budget)
-    features = Features(dict(parts.kinds) or None, embed=wishes.embed, image=parts.image)
+    written = {w.column: w.how for w in parts.written}
+    features = Features(dict(parts.kinds) or None, embed=wishes.embed, image=parts.image, written=written)
     whole = View(features, features.fit_transform(parts.rows))
     if seen is not None:
         seen(features)

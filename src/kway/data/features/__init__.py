@@ -7,6 +7,6 @@ columns          one column as numbers, words, parts of a date, vectors
 encoders         the parts: each reads columns and makes a block of X
 numbers          gaps filled and flagged, centred and scaled        one_hot   a category as columns of 0 and 1
 text             tf-idf of named terms (vocabulary: which, and counts) scaling   rows that are numbers already
-hashed_text      as model files of 0.1 hold text
+hashed_text      as model files of 0.1 hold text                    unit_rows   rows of length 1
 embedder         texts -> vectors by a model or a function          vectors_cache   those vectors, kept on disk
 """

@@ -46,6 +46,14 @@ def _part(value: Any) -> str | None:
     return _PARTS[kind](value) if isinstance(kind, str) and kind in _PARTS else f"one of {', '.join(_PARTS)}"
 
 
+def _written(value: Any) -> str | None:
+    """{column: decimal mark, or the format of its dates}."""
+    if not isinstance(value, dict):
+        return "{column: how it is written}"
+    fits = all(isinstance(how, str) and (how in (".", ",") or ("%" in how and len(how) < 40)) for how in value.values())
+    return None if fits and all(isinstance(c, str) for c in value) else "a decimal mark or a format of dates a column"
+
+
 _RECORD = record(
     {
         "column": text(),
@@ -62,11 +70,13 @@ _LEARNED = record(
         "records": many(_RECORD),
         "columns": maybe(_NAMES),
         "words": _NAMES,
+        "written": _written,
         "n_in": whole(1),
         "n_out": whole(1),
         "sparse": flag,
         "embed": maybe(many(text(), 3)),
-    }
+    },
+    optional=("written",),  # 0.1 had none
 )
 _SETTINGS = record(
     {
@@ -74,7 +84,9 @@ _SETTINGS = record(
         "scale": one_of("auto", "none", "standard"),
         "embed": maybe(text()),
         "image": maybe(many(whole(1, 2**31), 3)),
-    }
+        "written": maybe(_written),
+    },
+    optional=("written",),
 )
 
 
