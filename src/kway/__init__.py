@@ -10,7 +10,7 @@ featured.py  a classifier with its features      planning     what a job will co
 search       the k best rows of each query       store        model files
 data         sources, features, datasets.py      compute      threads and kernels
 progress.py  log_loss.py  class_scores.py  tables.py (for people)  errors.py
-light_imports.py, lazy_names.py: a quick start
+pipelined.py (a Pipeline in a model file)  light_imports.py, lazy_names.py: a quick start
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "load": "kway.store",
     "pairwise": "kway.search.pairwise",
     "plan": "kway.planning.plan",
+    "save": "kway.store",
     "search": "kway.search",
     "tune": "kway.select.tune",
 }
@@ -77,6 +78,7 @@ __all__ = [
     "load",
     "pairwise",
     "plan",
+    "save",
     "search",
     "tune",
 ]
@@ -101,7 +103,7 @@ if TYPE_CHECKING:
     from kway.select.compare import compare
     from kway.select.reasons import explain
     from kway.select.tune import tune
-    from kway.store import load
+    from kway.store import load, save
 
 
 def __getattr__(name: str) -> Any:

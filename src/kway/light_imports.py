@@ -1,10 +1,10 @@
 """Imports without the parts that no prediction needs: half of the time until the first one.
 
-    sklearn_base()           scikit-learn loads scipy.stats (for one function) and pandas (to ask its version):
-                             0.7 of 1.2 seconds. A placeholder stands for each meanwhile; whoever touches one gets the
-                             real module, and afterwards a later `import pandas`, or scipy's own late loading, is as ever
-    arrow_without_pandas()   pyarrow loads pandas when it makes its first array, to tell frames from lists; for a
-                             process that meets no frames, such as the command line's
+sklearn_base()           scikit-learn loads scipy.stats (for one function) and pandas (to ask its version):
+                         0.7 of 1.2 seconds. A placeholder stands for each meanwhile; whoever touches one gets the
+                         real module, and afterwards a later `import pandas`, or scipy's own late loading, is as ever
+arrow_without_pandas()   pyarrow loads pandas when it makes its first array, to tell frames from lists; for a
+                         process that meets no frames, such as the command line's
 """
 
 from __future__ import annotations

@@ -18,16 +18,17 @@ from kway.cli.choosing import (
     RepeatsOption,
     SetsOption,
     UnknownOption,
+    check_choosing,
+    check_shares,
     references,
 )
 from kway.cli.columns_said import column_lines
 from kway.cli.models import ALL, MODELS, pick_models
 from kway.cli.options import DataArgument, ForceOption, JsonOption, reads_data
 from kway.cli.output import emit_json
-from kway.cli.places import Output, check_folder, check_places, is_model, is_report
+from kway.cli.places import Output, check_output_folder, check_places, is_model, is_report
 from kway.cli.progress import live, seconds
 from kway.cli.summary import show_comparison, show_fit, show_saved
-from kway.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
@@ -79,6 +80,7 @@ def fit(
     from kway.select.train_test import read_parts
 
     started = time.perf_counter()
+    check_shares(sets, unknown)
     wishes = replace(
         _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also),
         sets=sets,
@@ -159,9 +161,7 @@ def _check_fit_places(
     outputs = [Output("--out", out, "model", is_model), Output("--report", report, "report", is_report)]
     check_places(outputs, inputs, force)
     if figures is not None:
-        if figures.exists() and not figures.is_dir():
-            raise UsageError(f"--figures {figures} is a file; name a folder")
-        check_folder("--figures", figures / "figure.svg" if figures.is_dir() else figures)
+        check_output_folder("--figures", figures)
 
 
 def write_outputs(
@@ -232,12 +232,11 @@ def _wishes(
     class_weight: str | None, folds: int, repeats: int, also: list[str] | None,
 ) -> Wishes:  # fmt: skip
     from kway.select.job import Wishes
-    from kway.select.measures import pick_measure
 
+    check_choosing(metric, class_weight)
     return Wishes(
-        pick_models(model), alpha, seconds(budget), seed, folds, embed, pick_measure(metric).name, class_weight,
-        repeats, references(also),
-    )  # fmt: skip
+        pick_models(model), alpha, seconds(budget), seed, folds, embed, metric, class_weight, repeats, references(also)
+    )
 
 
 def _command() -> str:

@@ -38,7 +38,7 @@ def ready(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed:
     from kway.data.reading import read_rows
     from kway.featured import FeaturedClassifier
 
-    model = store.load(path, embed=embed)
+    model = load_model(path, embed)
     notes = store.info(path).notes
     if needs_labels:
         reading = replace(reading, target=reading.target or notes.get("target"))
@@ -53,6 +53,19 @@ def ready(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed:
     if found.test_rows is not None:
         return Ready(model, ModelRows(found.test_rows, found.test_y, found.beside))
     return Ready(model, ModelRows(found.rows, found.y, found.beside))
+
+
+def load_model(path: str, embed: str | None = None) -> Any:
+    """The classifier of a file; a Pipeline as one, with all the answers that kway's classifiers give."""
+    from kway import store
+
+    model = store.load(path, embed=embed)
+    if not hasattr(model, "named_steps"):
+        return model
+    from kway.pipelined import PipelinedClassifier
+
+    held = PipelinedClassifier.of(model)
+    return held.estimator_ if held.featured_ else held
 
 
 def _read_alike(like: RowRequirements, notes: Any) -> RowRequirements:
@@ -84,6 +97,7 @@ def _take_names_off(model: Any) -> tuple[str, ...] | None:
     """The names of the model's columns; it forgets them, for rows come from here in its own order, as plain arrays."""
     names = getattr(model, "feature_names_in_", None)
     while model is not None:
-        model.__dict__.pop("feature_names_in_", None)
+        for each in (model, *(step for _, step in getattr(model, "steps_", ()) if not isinstance(step, str))):
+            each.__dict__.pop("feature_names_in_", None)
         model = getattr(model, "estimator_", None)
     return None if names is None else tuple(map(str, names))
