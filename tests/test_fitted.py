@@ -159,3 +159,17 @@ def test_a_group_of_words_and_an_order_of_days():
     found = kway.fit(frame, "Sorte", order="Tag", **QUICK)
     last = pd.to_datetime(frame["Tag"], format="%d.%m.%Y").to_numpy()
     assert found.result.parts.order.max() <= np.sort(last)[160]
+
+
+def test_a_saved_model_says_what_its_weights_weigh(fitted, tmp_path):
+    """Without rows: the spread of the training columns lies in the file."""
+    found = kway.fit(mixed(), "kind", models=["softmax"], also=())
+    found.save(tmp_path / "m.kway")
+    told = kway.explain(kway.load(tmp_path / "m.kway"))
+    assert told.how.startswith("weight x spread")
+    from_rows = kway.explain(found.model, found.result.parts.rows)
+    assert told.columns == from_rows.columns
+    np.testing.assert_allclose(told.pulls, from_rows.pulls, rtol=1e-4)
+    plain = kway.SoftmaxClassifier().fit(*load_iris(return_X_y=True))
+    plain.save(tmp_path / "p.kway")
+    assert kway.explain(kway.load(tmp_path / "p.kway")).how.startswith("weights alone")

@@ -134,8 +134,8 @@ def test_a_pipeline_must_end_in_a_fitted_classifier_of_kways(tmp_path):
         kway.save(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y), tmp_path / "p.kway")
     with pytest.raises(ModelFileError, match="fit it first"):
         kway.save(make_pipeline(StandardScaler(), kway.SoftmaxClassifier()), tmp_path / "p.kway")
-    with pytest.raises(ModelFileError, match="step 'standardscaler'.* is a kway Features|step 'features'"):
-        pipe = make_pipeline(StandardScaler(), kway.Features(), kway.SoftmaxClassifier()).fit(X, y)
+    pipe = make_pipeline(StandardScaler(), kway.Features(), kway.SoftmaxClassifier()).fit(X, y)
+    with pytest.raises(ModelFileError, match="step 'features' of the pipeline"):
         kway.save(pipe, tmp_path / "p.kway")
 
 

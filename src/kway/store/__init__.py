@@ -56,7 +56,9 @@ class ModelInfo:
 
 
 def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted classifier, or a Pipeline that ends in one; `notes` are plain facts about it for people (`info` shows them, `load` ignores them).
+    """Write a fitted classifier, or a Pipeline of plain steps (kway.store.plain_steps) that ends in one.
+
+    `notes` are plain facts about it for people (`info` shows them, `load` ignores them).
 
     The file appears only when it is complete; a model that was at `path` stays until then.
     """

@@ -148,7 +148,7 @@ _ARRAYS: dict[str, Callable[[str], dict[str, Array]]] = {
 
 
 def _arrays(held: Held) -> dict[str, Array]:
-    found: dict[str, Array] = {}
+    found = {"spread": Array(("float32",), ("columns made",), (finite,), optional=True)}
     for i, part in enumerate(held.facts["learned"]["parts"]):
         for place, kind in _with_arrays(part, f"features.{i}"):
             found |= _ARRAYS[kind](place)
@@ -237,6 +237,7 @@ def _read_by(part: Mapping[str, Any]) -> list[str]:
 FEATURED = Schema(
     facts={"inner": inner_manifest, "learned": _LEARNED, "settings": _SETTINGS},
     arrays=_arrays,
+    sizes=lambda held: {"columns made": held.facts["learned"]["n_out"]},
     rules=(same_labels, _widths, _columns),
     nested=("inner.",),
 )
