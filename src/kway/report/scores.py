@@ -18,7 +18,7 @@ from kway.errors import InputError
 from kway.report import style
 from kway.select.evaluation import wilson
 
-_LEAST_DOT, _MOST_DOT = 9.0, 170.0  # square points: of a bin with next to no rows, and of the fullest
+_LEAST_DOT, _MOST_DOT = 20.0, 190.0  # square points: of a bin with next to no rows, and of the fullest
 
 
 def leaderboard(
@@ -127,7 +127,7 @@ def reliability(
         fontsize=style.TITLE,
         color=style.INK,
     )
-    style.legend_above(upper)
+    style.legend_above(upper, columns=2)
     width = np.diff(table.edges)
     lower.bar(table.edges[:-1], table.rows, width=width, align="edge", color=style.tint(style.ACCENT, 0.6),
               edgecolor="white", linewidth=0.8)  # fmt: skip
