@@ -75,18 +75,19 @@ def fit(
     json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA, keep the best, test it once on untouched rows, save it and write a report."""
-    from kway.progress import within
-    from kway.select.job import run_job
-    from kway.select.train_test import read_parts
-
-    started = time.perf_counter()
+    check_choosing(metric, class_weight)
     check_shares(sets, unknown)
+    _check_fit_places(out, report, figures, {"DATA": data, "--test": test, "--embed": embed}, force)
     wishes = replace(
         _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also),
         sets=sets,
         unknown=unknown,
     )
-    _check_fit_places(out, report, figures, {"DATA": data, "--test": test, "--embed": embed}, force)
+    from kway.progress import within
+    from kway.select.job import run_job
+    from kway.select.train_test import read_parts
+
+    started = time.perf_counter()
     with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), test, seed)
         found = run_job(parts, wishes, started, None if json else lambda f: tell(column_lines(f, parts)))
@@ -127,12 +128,13 @@ def compare(
     json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA by cross-validation; nothing is saved, the test rows stay untouched."""
+    check_choosing(metric, class_weight)
+    wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
     from kway.select.clock import Clock
     from kway.select.job import compare_parts
     from kway.select.train_test import read_parts
 
     started = time.perf_counter()
-    wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
     with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), seed=seed)
         seen = None if json else lambda f: tell(column_lines(f, parts))
@@ -231,12 +233,10 @@ def _wishes(
     model: str, alpha: float | None, budget: str | None, seed: int, embed: str | None, metric: str,
     class_weight: str | None, folds: int, repeats: int, also: list[str] | None,
 ) -> Wishes:  # fmt: skip
-    from kway.select.job import Wishes
+    models, limit = pick_models(model), seconds(budget)
+    from kway.select.job import Wishes  # slow to load: what was typed is looked at first
 
-    check_choosing(metric, class_weight)
-    return Wishes(
-        pick_models(model), alpha, seconds(budget), seed, folds, embed, metric, class_weight, repeats, references(also)
-    )
+    return Wishes(models, alpha, limit, seed, folds, embed, metric, class_weight, repeats, references(also))
 
 
 def _command() -> str:

@@ -109,10 +109,10 @@ def reads_data(verb: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def command(**given: Any) -> None:
+        reading = read_options({name: given.pop(name) for name in _READING})  # at once: nothing heavy is loaded yet
         light_imports.sklearn_base()
         if PROCESS.own:
             light_imports.arrow_without_pandas()
-        reading = read_options({name: given.pop(name) for name in _READING})
         verb(**given, reading=reading)
 
     own = inspect.signature(verb).parameters
