@@ -71,6 +71,13 @@ def test_a_scaler_goes_on_learning_from_where_it_was(tmp_path):
     assert not np.allclose(scaler.partial_fit(X).mean_, np.nanmean(gappy, axis=0), rtol=1e-9)
 
 
+def test_a_step_that_learned_nothing_is_refused_when_saved(tmp_path):
+    scaler = StandardScaler().fit(np.column_stack([X, np.full(150, np.nan)]))
+    pipe = Pipeline([("scale", scaler), ("m", kway.CentroidClassifier().fit(np.column_stack([X, y]), y))])
+    with pytest.raises(ModelFileError, match=r"step 'scale' .* learned NaN or infinity \(mean_\)"):
+        kway.save(pipe, tmp_path / "p.kway")
+
+
 def test_sparse_rows_and_names_of_columns(tmp_path):
     rows = sp.random(60, 50, 0.2, format="csr", random_state=0)
     labels = np.arange(60) % 3

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import ModelFileError
-from kway.store.facts import Check, maybe, number, whole
+from kway.store.facts import Check, many, maybe, number, whole
 from kway.store.schema import FLOATS, Array, finite, positive
 from kway.store.values import encode
 
 PASSTHROUGH = "passthrough"  # scikit-learn's word for a step that does nothing
-_COLUMN = Array(FLOATS, ("in",), (finite,), optional=True)
-_SCALE = Array(FLOATS, ("in",), (positive,), optional=True)
+_COLUMN = Array(FLOATS, ("in",), (finite,))
+_SCALE = Array(FLOATS, ("in",), (positive,))
 _PART = Array(FLOATS, ("out",), (finite,))
 _SEEN = Array((*FLOATS, "int32", "int64"), ("in",), optional=True)  # rows without gaps a column, where there are gaps
 _COUNT = maybe(number(0.0))
@@ -29,12 +29,22 @@ _COUNT = maybe(number(0.0))
 
 @dataclass(frozen=True)
 class PlainStep:
-    """A transformer of scikit-learn: where it lives and what its `fit` learns; `narrows` where "out" is not "in"."""
+    """A transformer of scikit-learn: where it lives and what its `fit` learns; `narrows` where "out" is not "in".
+
+    `only_with` names the parameter without which an array need not be there; `params` are checks beside the step's own.
+    """
 
     module: str
     arrays: Mapping[str, Array] = field(default_factory=dict)
     values: Mapping[str, Check] = field(default_factory=dict)
     narrows: bool = False
+    only_with: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, Check] = field(default_factory=dict)
+
+    def declared(self, params: Mapping[str, Any]) -> dict[str, Array]:
+        """The arrays of a step with these parameters."""
+        without = {name for name, flag in self.only_with.items() if params.get(flag) is not True}
+        return {name: replace(a, optional=a.optional or name in without) for name, a in self.arrays.items()}
 
 
 _SPECTRUM = {
@@ -46,16 +56,23 @@ STEPS: dict[str, PlainStep] = {
         "sklearn.preprocessing",
         {"mean_": _COLUMN, "var_": _COLUMN, "scale_": _SCALE, "n_samples_seen_": _SEEN},
         {"n_samples_seen_": _COUNT},
+        only_with={"mean_": "with_mean", "var_": "with_std", "scale_": "with_std"},
     ),
     "MinMaxScaler": PlainStep(
         "sklearn.preprocessing",
         {**dict.fromkeys(("min_", "data_min_", "data_max_", "data_range_"), _COLUMN), "scale_": _SCALE},
         {"n_samples_seen_": _COUNT},
+        params={"feature_range": many(number(), 2)},
     ),
     "MaxAbsScaler": PlainStep(
         "sklearn.preprocessing", {"max_abs_": _COLUMN, "scale_": _SCALE}, {"n_samples_seen_": _COUNT}
     ),
-    "RobustScaler": PlainStep("sklearn.preprocessing", {"center_": _COLUMN, "scale_": _SCALE}),
+    "RobustScaler": PlainStep(
+        "sklearn.preprocessing",
+        {"center_": _COLUMN, "scale_": _SCALE},
+        only_with={"center_": "with_centering", "scale_": "with_scaling"},
+        params={"quantile_range": many(number(), 2)},
+    ),
     "Normalizer": PlainStep("sklearn.preprocessing"),
     "Binarizer": PlainStep("sklearn.preprocessing"),
     "PCA": PlainStep(
@@ -92,6 +109,12 @@ def pack_step(name: str, step: Any) -> PackedStep:
         encode(value, f"step {name!r}: {kind}({key}=...)")  # an error that names the step
     learned = {attribute: getattr(step, attribute, None) for attribute in _attributes(STEPS[kind])}
     arrays = {key: value for key, value in learned.items() if isinstance(value, np.ndarray) and value.ndim}
+    odd = [key for key, value in arrays.items() if value.dtype.kind == "f" and not np.isfinite(value).all()]
+    if odd:
+        raise ModelFileError(
+            f"step {name!r} of the pipeline, a {kind}, learned NaN or infinity ({odd[0]}), with which nothing can be "
+            "predicted; look for columns without values, or of huge ones"
+        )
     values = {key: learned[key] for key in STEPS[kind].values if key not in arrays}
     return PackedStep({"name": name, "kind": kind, "params": params, "values": values}, arrays)
 
@@ -102,7 +125,8 @@ def unpack_step(facts: Mapping[str, Any], arrays: Mapping[str, NDArray], n_colum
         return PASSTHROUGH
     try:
         step = _class(facts["kind"])(**facts["params"])
-    except TypeError as error:
+        step._validate_params()  # as its `fit` does: what is wrong would show in `transform`
+    except (TypeError, ValueError) as error:
         raise ModelFileError(
             f"the parameters of step {facts['name']!r} in the model file do not fit this scikit-learn: {error}"
         ) from error

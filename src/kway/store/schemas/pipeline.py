@@ -28,6 +28,10 @@ def _step(value: Any) -> str | None:
     if said or value["kind"] == PASSTHROUGH:
         return said
     known = STEPS[value["kind"]]
+    for name, check in known.params.items():
+        said = check(value["params"].get(name))
+        if said:
+            return f"{name} is {said}"
     return record(known.values, optional=tuple(known.arrays))(value["values"])
 
 
@@ -46,7 +50,7 @@ def _arrays(held: Held) -> dict[str, Array]:
     for i, step in enumerate(steps):
         if step["kind"] == PASSTHROUGH:
             continue
-        for name, array in STEPS[step["kind"]].arrays.items():
+        for name, array in STEPS[step["kind"]].declared(step["params"]).items():
             shape = tuple({"in": sizes[i], "out": sizes[i + 1]}.get(str(axis), axis) for axis in array.shape)
             found[f"steps.{i}.{name}"] = replace(array, shape=shape)
     return found
