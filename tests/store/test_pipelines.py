@@ -71,6 +71,7 @@ def test_a_scaler_goes_on_learning_from_where_it_was(tmp_path):
     assert not np.allclose(scaler.partial_fit(X).mean_, np.nanmean(gappy, axis=0), rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 def test_a_step_that_learned_nothing_is_refused_when_saved(tmp_path):
     scaler = StandardScaler().fit(np.column_stack([X, np.full(150, np.nan)]))
     pipe = Pipeline([("scale", scaler), ("m", kway.CentroidClassifier().fit(np.column_stack([X, y]), y))])
