@@ -146,7 +146,7 @@ def table(record: dict[str, Any]) -> Table:
     compiled = "" if jit is None else f", kernels compiled in {short(jit)} s apart"
     out = Table(title=f"{record['target']}: peer / kway, medians; {record['seconds']} s in all{compiled}")
     for column in COLUMNS:
-        out.add_column(column, justify="right" if column in NUMBERS else "left")
+        out.add_column(column, justify="right" if column in NUMBERS else "left", no_wrap=column == "ratio")
     rows = [row_of(saved) for saved in record["rows"]]
     known = wholes(rows)
     for row in rows:

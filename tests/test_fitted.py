@@ -103,3 +103,73 @@ def test_features_are_a_transformer_of_pipelines():
     names = features.get_feature_names_out()
     assert len(names) == X.shape[1] == len(set(names))
     assert "size" in names
+
+
+def german(n=200, seed=0):
+    """A frame as pandas reads a German csv without being told: numbers, shares and days are text."""
+    rng = np.random.default_rng(seed)
+    code = rng.integers(0, 2, n)
+    comma = str.maketrans(",.", ".,")
+    days = pd.Timestamp("2024-01-15") + pd.to_timedelta(rng.integers(0, 300, n), "D")
+    return pd.DataFrame({
+        "Preis": [f"{1000 + 900 * c + 300 * rng.normal():,.2f} €".translate(comma) for c in code],
+        "Anteil": [f"{30 + 10 * rng.normal():.1f} %".translate(comma) for _ in code],
+        "Tag": days.strftime("%d.%m.%Y"),
+        "Laden": rng.choice(["Nord", "Süd"], n),
+        "Sorte": np.array(["Brot", "Käse"])[code],
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [lambda f: f, pl.from_pandas, lambda f: f.to_dict("list")])
+def test_words_of_a_frame_are_read_as_those_of_the_file(make, tmp_path):
+    """German prices in a column of text were once a hundred levels of a category."""
+    frame = german()
+    found = kway.fit(make(frame), "Sorte", **QUICK)
+    kinds = {r["column"]: r["kind"] for r in found.model.features_.explain()}
+    assert kinds == {"Preis": "number", "Anteil": "number", "Tag": "date", "Laden": "category"}
+    frame.to_csv(tmp_path / "d.csv", sep=";", index=False)
+    of_file = kway.fit(tmp_path / "d.csv", "Sorte", **QUICK)
+    np.testing.assert_allclose(found.result.X, of_file.result.X, rtol=1e-6)
+    assert found.model.features_.written_ == {"Preis": ",", "Anteil": ",", "Tag": "%d.%m.%Y"}
+    new = german(40, seed=1)
+    assert (found.predict(make(new)) == new["Sorte"]).mean() > 0.8
+    found.save(tmp_path / "m.kway")
+    again = kway.load(tmp_path / "m.kway")
+    one = new[:1].assign(Tag="01.02.2024")  # a day that could be a month
+    assert (again.predict(one) == found.predict(one)).all()
+    np.testing.assert_array_equal(again.numbers(one), of_file.model.numbers(one))
+    parsed = new.assign(Preis=[float(p[:-2].replace(".", "").replace(",", ".")) for p in new["Preis"]])
+    np.testing.assert_allclose(again.numbers(parsed), again.numbers(new), rtol=1e-6)
+
+
+def test_features_in_a_pipeline_read_words_too():
+    frame = german()
+    features = kway.Features().fit(frame.drop(columns="Sorte"))
+    assert [r["kind"] for r in features.explain()] == ["number", "number", "date", "category"]
+    told = kway.Features(written={"Tag": "%d.%m.%Y"}).fit(frame[["Tag", "Laden", "Preis"]])
+    assert [r["kind"] for r in told.explain()][:2] == ["date", "category"]
+    assert told.written_ == {"Tag": "%d.%m.%Y"}
+    assert clone(told).written == told.written
+    asked = kway.Features(kinds={"Preis": "category"}).fit(frame[["Preis", "Tag"]])
+    assert [r["kind"] for r in asked.explain()] == ["category", "date"]
+
+
+def test_a_group_of_words_and_an_order_of_days():
+    frame = german()
+    found = kway.fit(frame, "Sorte", order="Tag", **QUICK)
+    last = pd.to_datetime(frame["Tag"], format="%d.%m.%Y").to_numpy()
+    assert found.result.parts.order.max() <= np.sort(last)[160]
+
+
+def test_a_saved_model_says_what_its_weights_weigh(fitted, tmp_path):
+    """Without rows: the spread of the training columns lies in the file."""
+    found = kway.fit(mixed(), "kind", models=["softmax"], also=())
+    found.save(tmp_path / "m.kway")
+    told = kway.explain(kway.load(tmp_path / "m.kway"))
+    assert told.how.startswith("weight x spread")
+    from_rows = kway.explain(found.model, found.result.parts.rows)
+    assert told.columns == from_rows.columns
+    np.testing.assert_allclose(told.pulls, from_rows.pulls, rtol=1e-4)
+    plain = kway.SoftmaxClassifier().fit(*load_iris(return_X_y=True))
+    plain.save(tmp_path / "p.kway")
+    assert kway.explain(kway.load(tmp_path / "p.kway")).how.startswith("weights alone")

@@ -5,7 +5,10 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
+
+import kway
 
 HEAVY = ("numba", "sklearn", "scipy", "numpy", "pyarrow", "pandas", "polars", "matplotlib", "rich", "typer", "torch")
 
@@ -46,3 +49,52 @@ def test_help_is_quick():
 )
 def test_nothing_heavy_is_loaded(statement, allowed):
     assert loaded_by(statement) & set(HEAVY) <= allowed
+
+
+LATE = ("pandas.core", "matplotlib", "scipy.stats", "scipy.optimize", "sklearn.preprocessing", "sklearn.metrics")
+
+
+@pytest.fixture
+def model_file(tmp_path):
+    """A calibrated softmax model behind its features, as the main job saves one, and a file of rows for it."""
+    rng = np.random.default_rng(0)
+    frame = {"size": rng.normal(size=60), "kind": rng.choice(["a", "b"], 60).tolist()}
+    y = np.where(frame["size"] > 0, "large", "small")
+    found = kway.fit(frame, y, models=["softmax"], also=())
+    found.save(tmp_path / "m.kway")
+    (tmp_path / "rows.csv").write_text("size,kind\n1.5,a\n-2.5,b\n")
+    return tmp_path / "m.kway"
+
+
+def test_a_first_prediction_loads_no_more_than_it_needs(model_file):
+    """scikit-learn alone would bring scipy.stats and pandas: half of the time until the first answer."""
+    code = (
+        f"import sys, kway; m = kway.load({str(model_file)!r})\n"
+        "import pyarrow.csv\n"
+        f"print(*m.predict(pyarrow.csv.read_csv({str(model_file.parent / 'rows.csv')!r})))\n"
+        f"print(*[name for name in {LATE!r} if name in sys.modules and name != 'pandas.core'])\n"
+        "import pandas, scipy\n"
+        "print(*m.predict(pandas.DataFrame({'size': [3.0], 'kind': ['a']})), scipy.stats.mode([1, 1, 2]).mode)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["large small", "", "large 1"], done.stderr
+
+
+def test_the_command_predicts_without_them(model_file):
+    command = [sys.executable, "-X", "importtime", "-m", "kway.cli", "predict", str(model_file)]
+    done = subprocess.run([*command, str(model_file.parent / "rows.csv")], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ['"prediction"', '"large"', '"small"']
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "sklearn.base" in loaded
+    assert not loaded & set(LATE)
+
+
+def test_a_placeholder_gives_way_to_the_module():
+    code = (
+        "import sys; from kway import light_imports as light\n"
+        "stands = light._Placeholder('pandas'); sys.modules['pandas'] = stands\n"
+        "import pandas; assert pandas is stands\n"
+        "print(pandas.DataFrame({'a': [1, 2]})['a'].sum(), sys.modules['pandas'] is stands)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["3", "False"]

@@ -11,12 +11,15 @@ mapped.py    one behind a map of its columns
 search       the k best rows of each query       store        model files
 data         sources, features, datasets.py      compute      threads, kernels, a cluster
 progress.py  log_loss.py  class_scores.py  tables.py (for people)  errors.py
+pipelined.py (a Pipeline in a model file)  light_imports.py, lazy_names.py: a quick start
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from kway import light_imports
 
 __version__ = "0.2.0"
 
@@ -47,6 +50,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "load": "kway.store",
     "pairwise": "kway.search.pairwise",
     "plan": "kway.planning.plan",
+    "save": "kway.store",
     "search": "kway.search",
     "tune": "kway.select.tune",
 }
@@ -79,6 +83,7 @@ __all__ = [
     "load",
     "pairwise",
     "plan",
+    "save",
     "search",
     "tune",
 ]
@@ -105,15 +110,18 @@ if TYPE_CHECKING:
     from kway.select.compare import compare
     from kway.select.reasons import explain
     from kway.select.tune import tune
-    from kway.store import load
+    from kway.store import load, save
 
 
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'kway' has no attribute {name!r}")
-    module = importlib.import_module(home)
-    value = module if home == f"kway.{name}" else getattr(module, name)
+    if home == f"kway.{name}":
+        value = importlib.import_module(home)
+    else:
+        light_imports.sklearn_base()
+        value = getattr(importlib.import_module(home), name)
     globals()[name] = value  # asked for once
     return value
 

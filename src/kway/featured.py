@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway.base.inside import DelegatedAnswers, inner_has, prefixed, under
 from kway.data.features.features import Features
+from kway.data.spread import spread
 
 _FEATURES = "features."  # prefix of the features' arrays in a model file
 
@@ -22,31 +24,36 @@ class FeaturedClassifier(DelegatedAnswers):
     """`estimator` (SoftmaxClassifier where None) behind `features` (Features() where None)."""
 
     features_: Features
+    spread_: NDArray | None = (
+        None  # (d,) of the columns of the training rows, behind a linear model: what weights weigh
+    )
 
     def __init__(self, estimator: Any = None, features: Features | None = None) -> None:
         self.estimator = estimator
         self.features = features
 
     @classmethod
-    def of(cls, features: Features, estimator: Any) -> FeaturedClassifier:
-        """Two fitted parts as one: the estimator was fitted on what these features made."""
+    def of(cls, features: Features, estimator: Any, numbers: Any = None) -> FeaturedClassifier:
+        """Two fitted parts as one: the estimator was fitted on what these features made, `numbers` (n, d)."""
         check_is_fitted(features, "parts_")
         check_is_fitted(estimator)
         whole = cls(estimator, features)
-        whole._join(features, estimator)
+        whole._join(features, estimator, numbers)
         return whole
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> FeaturedClassifier:
         """Learn the features from the rows of X, then the estimator from what they make of them."""
         features = Features() if self.features is None else clone(self.features)
         numbers = features.fit_transform(X)
-        self._join(features, clone(self._unfitted()).fit(numbers, y, **fit_params))
+        self._join(features, clone(self._unfitted()).fit(numbers, y, **fit_params), numbers)
         return self
 
-    def _join(self, features: Features, estimator: Any) -> None:
+    def _join(self, features: Features, estimator: Any, numbers: Any = None) -> None:
         self._forget()
         self.features_ = features
         self._adopt(estimator, features)
+        if numbers is not None and _weighs(estimator):
+            self.spread_ = np.minimum(spread(numbers), np.finfo(np.float32).max).astype(np.float32)
 
     # ---- answers: those of the estimator, of rows as they come
 
@@ -72,8 +79,18 @@ class FeaturedClassifier(DelegatedAnswers):
 
     def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         learned, arrays = self.features_._fitted()
-        return {"learned": learned, "settings": self.features_._stored_params()}, prefixed(_FEATURES, arrays)
+        spreads = {} if self.spread_ is None else {"spread": self.spread_}
+        facts = {"learned": learned, "settings": self.features_._stored_params()}
+        return facts, {**prefixed(_FEATURES, arrays), **spreads}
 
     def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self.features_ = Features(**facts["settings"])
         self.features_._restore(facts["learned"], under(_FEATURES, arrays))
+        self.spread_ = arrays.get("spread")
+
+
+def _weighs(estimator: Any) -> bool:
+    """Whether a model has weights of its columns, also inside others."""
+    while hasattr(estimator, "estimator_"):
+        estimator = estimator.estimator_
+    return hasattr(estimator, "coef_")

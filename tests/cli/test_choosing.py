@@ -63,7 +63,7 @@ def test_other_libraries_stand_beside_and_are_never_chosen(answer, cli, rare):
     assert len(line["fold_accuracy"]) == 5
     assert any("not kway's, not saved" in note and "does better" in note for note in found["notes"])
     code, _, err = cli("compare", rare, "-t", "kind", "--also", "sklearn.naive_bayes.Gauss")
-    assert code == 1
+    assert code == 2
     assert "cannot be imported" in err
 
 
@@ -81,7 +81,7 @@ def test_sets_and_unknown_reach_the_answers(answer, cli, rare, read_csv):
     assert "common" in near["set"].split("|")
     assert set(far["set"].split("|")) <= {"common", "rare", ""}
     assert {"prediction", "set"} <= far.keys()
-    assert cli("fit", rare, "-t", "kind", "--sets", 1.5)[0] == 1
+    assert cli("fit", rare, "-t", "kind", "--sets", 1.5)[0] == 2
 
 
 def test_unknown_is_a_word_among_numbers(answer, cli, read_csv):

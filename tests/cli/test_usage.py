@@ -33,6 +33,15 @@ FAILURES = [
     (["predict", "model.kway", "iris.csv", "--format", "xlsx"], MISUSED, "may be csv, jsonl, parquet"),
     (["predict", "model.kway", "iris.csv", "--format", "parquet"], MISUSED, "name a file with --out"),
     (["data", "export", "iris", "--out", "o.csv", "--part", "half"], MISUSED, "no part 'half'"),
+    (["fit", "iris", "--metric", "accurate"], MISUSED, "--metric is 'accurate'"),
+    (["compare", "iris", "--class-weight", "even"], MISUSED, "--class-weight is 'even'; it may be balanced"),
+    (["fit", "iris", "--sets", "90"], MISUSED, "--sets is 90; it must be a share between 0 and 1, such as 0.9"),
+    (["fit", "iris", "--unknown", "0"], MISUSED, "--unknown is 0; it must be a share"),
+    (["fit", "iris", "--also", "forest"], MISUSED, "also names 'forest', which cannot be imported"),
+    (["compare", "iris", "--also", "sklearn.svm.SCV"], MISUSED, "also names 'sklearn.svm.SCV'"),
+    (["bench", "T1", "--out", "iris.csv"], MISUSED, "--out iris.csv is a file; name a folder"),
+    (["bench", "T1", "--out", "no/where"], MISUSED, "no folder no"),
+    (["fit", "iris", "--figures", "iris.csv"], MISUSED, "--figures iris.csv is a file; name a folder"),
     (["bench", "T999"], MISUSED, "nothing to measure is called 'T999'"),
 ]
 

@@ -134,7 +134,11 @@ def test_reliability_draws_the_bins_and_their_ece():
     accuracy = [right[g].mean() for g in groups if g.any()]
     ece = sum(abs(right[g].mean() - p[g].mean()) * g.mean() for g in groups if g.any())
     upper, lower = figure.axes
-    np.testing.assert_allclose(upper.containers[0].lines[0].get_ydata(), accuracy)
+    dots = next(drawn for drawn in upper.collections if drawn.get_label().startswith("model"))
+    np.testing.assert_allclose(dots.get_offsets()[:, 1], accuracy)
+    rows = np.array([g.sum() for g in groups if g.any()])
+    areas = dots.get_sizes() - dots.get_sizes().min()
+    np.testing.assert_allclose(areas / areas.max(), (rows - rows.min()) / (rows - rows.min()).max())
     assert upper.texts[0].get_text() == f"ECE = {ece:.3f}"
     assert [bar.get_height() for bar in lower.patches] == [g.sum() for g in groups]
 

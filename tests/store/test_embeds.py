@@ -134,3 +134,19 @@ def test_a_model_without_embedding_takes_none(model):
     with pytest.raises(InputError, match="trained without embed"):
         kway.load(model, embed="mini")
     kway.load(model, embed=["mini"])  # what may be used need not be
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_pipeline_chooses_no_more_than_others(folder, tmp_path, scaled):
+    from sklearn.pipeline import make_pipeline
+
+    rows = pd.DataFrame(TEXTS)
+    model = make_pipeline(Features(embed=str(folder)), kway.SoftmaxClassifier()).fit(rows, Y)
+    if scaled:
+        model = kway.TemperatureScaledClassifier(model, cv="prefit").fit(rows, Y)
+        model.estimator = None  # a Pipeline is no parameter that a file could hold
+    kway.save(model, tmp_path / "p.kway")
+    with pytest.raises(ModelFileError, match=r"embeds text with the model '.*minilm'"):
+        kway.load(tmp_path / "p.kway")
+    again = kway.load(tmp_path / "p.kway", embed=str(folder))
+    np.testing.assert_array_equal(again.predict(rows), model.predict(rows))

@@ -21,6 +21,7 @@ import typer
 
 import kway
 from kway.cli import bench, cluster, data, evaluate, explain, fit, info, neighbors, plan, predict
+from kway.cli.options import PROCESS
 from kway.cli.plain import speak_plainly
 from kway.cli.usage import UsageError
 
@@ -79,6 +80,7 @@ def run(arguments: list[str]) -> int:
 
 def main() -> None:
     """The console script."""
+    PROCESS.own = True
     sys.exit(run(sys.argv[1:]))
 
 

@@ -12,6 +12,7 @@ import typer
 import kway
 from kway.cli.options import JsonOption
 from kway.cli.output import emit_json, safe, say
+from kway.cli.places import check_output_folder
 
 TargetsArgument = Annotated[
     list[str] | None, typer.Argument(help="What to measure: T1, T4b, ..., gpu or ladder; else every T.")
@@ -43,6 +44,8 @@ def bench(
     unknown = [name for name in wanted if name not in {*run.JOBS, "ladder"}]
     if unknown:
         raise UsageError(f"nothing to measure is called {unknown[0]!r}; there are {', '.join(run.JOBS)} and ladder")
+    if out is not None:
+        check_output_folder("--out", out)
     real = datasets.folder() is not None
     if not real and not json:
         say("KWAY_DATA is not set: embedded and synthetic data stand in.")

@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from kway.cli.usage import UsageError, as_usage
+from kway.data.suggest import listing, nearest
+
 METRICS = ("accuracy", "balanced", "macro-f1", "log-loss")  # as kway.select.measures has them; tests hold them equal
 
 MetricOption = Annotated[
@@ -37,6 +40,30 @@ DeviceOption = Annotated[
 ]
 
 
+def check_choosing(metric: str, class_weight: str | None) -> None:
+    """Names that cannot be meant are bad usage, told before any row is read."""
+    if metric not in METRICS:
+        raise UsageError(f"--metric is {metric!r}{nearest(metric, METRICS)}; it may be {listing(METRICS)}")
+    if class_weight not in (None, "balanced"):
+        raise UsageError(f"--class-weight is {class_weight!r}; it may be balanced, or be left out")
+
+
+def check_shares(sets: float | None, unknown: float | None) -> None:
+    """The same for what is promised."""
+    for option, share, usual in (("--sets", sets, 0.9), ("--unknown", unknown, 0.05)):
+        if share is not None and not 0 < share < 1:
+            raise UsageError(f"{option} is {share:g}; it must be a share between 0 and 1, such as {usual}")
+
+
 def references(also: list[str] | None) -> tuple[str, ...] | None:
-    """The names asked for; none of them where that is what was asked."""
-    return None if not also else tuple(name for name in also if name != "none")
+    """The names asked for, each of which can be imported; none of them where that is what was asked."""
+    if not also:
+        return None
+    from kway.select.references import TREES, reference_of
+
+    names = tuple(name for name in also if name != "none")
+    with as_usage():
+        for name in names:
+            if name != TREES:
+                reference_of(name)
+    return names

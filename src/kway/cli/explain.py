@@ -26,12 +26,11 @@ def explain(
     json: JsonOption = False,
 ) -> None:
     """Say which columns and words speak for each class, or matter most."""
-    from kway import store
-    from kway.cli.model_rows import ready
+    from kway.cli.model_rows import load_model, ready
     from kway.select.reasons import explain as reasons_of
 
     if data is None:
-        found = reasons_of(store.load(model, embed=embed), n_columns=columns)
+        found = reasons_of(load_model(model, embed), n_columns=columns)
     else:
         fitted, rows = ready(model, data, reading, needs_labels=True, embed=embed)
         found = reasons_of(fitted, rows.X, rows.y, columns)

@@ -19,16 +19,17 @@ from kway.cli.choosing import (
     RepeatsOption,
     SetsOption,
     UnknownOption,
+    check_choosing,
+    check_shares,
     references,
 )
 from kway.cli.columns_said import column_lines
 from kway.cli.models import ALL, MODELS, pick_models
 from kway.cli.options import DataArgument, ForceOption, JsonOption, reads_data
 from kway.cli.output import emit_json
-from kway.cli.places import Output, check_folder, check_places, is_model, is_report
+from kway.cli.places import Output, check_output_folder, check_places, is_model, is_report
 from kway.cli.progress import live, seconds
 from kway.cli.summary import show_comparison, show_fit, show_saved
-from kway.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
@@ -76,18 +77,20 @@ def fit(
     json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA, keep the best, test it once on untouched rows, save it and write a report."""
-    from kway.progress import within
-    from kway.select.job import run_job
-    from kway.select.train_test import read_parts
-
-    started = time.perf_counter()
+    check_choosing(metric, class_weight)
+    check_shares(sets, unknown)
+    _check_fit_places(out, report, figures, {"DATA": data, "--test": test, "--embed": embed}, force)
     wishes = replace(
         _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also),
         sets=sets,
         unknown=unknown,
         device=device,
     )
-    _check_fit_places(out, report, figures, {"DATA": data, "--test": test, "--embed": embed}, force)
+    from kway.progress import within
+    from kway.select.job import run_job
+    from kway.select.train_test import read_parts
+
+    started = time.perf_counter()
     with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), test, seed)
         found = run_job(parts, wishes, started, None if json else lambda f: tell(column_lines(f, parts)))
@@ -128,12 +131,13 @@ def compare(
     json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA by cross-validation; nothing is saved, the test rows stay untouched."""
+    check_choosing(metric, class_weight)
+    wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
     from kway.select.clock import Clock
     from kway.select.job import compare_parts
     from kway.select.train_test import read_parts
 
     started = time.perf_counter()
-    wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
     with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), seed=seed)
         seen = None if json else lambda f: tell(column_lines(f, parts))
@@ -162,9 +166,7 @@ def _check_fit_places(
     outputs = [Output("--out", out, "model", is_model), Output("--report", report, "report", is_report)]
     check_places(outputs, inputs, force)
     if figures is not None:
-        if figures.exists() and not figures.is_dir():
-            raise UsageError(f"--figures {figures} is a file; name a folder")
-        check_folder("--figures", figures / "figure.svg" if figures.is_dir() else figures)
+        check_output_folder("--figures", figures)
 
 
 def write_outputs(
@@ -234,13 +236,10 @@ def _wishes(
     model: str, alpha: float | None, budget: str | None, seed: int, embed: str | None, metric: str,
     class_weight: str | None, folds: int, repeats: int, also: list[str] | None,
 ) -> Wishes:  # fmt: skip
-    from kway.select.job import Wishes
-    from kway.select.measures import pick_measure
+    models, limit = pick_models(model), seconds(budget)
+    from kway.select.job import Wishes  # slow to load: what was typed is looked at first
 
-    return Wishes(
-        pick_models(model), alpha, seconds(budget), seed, folds, embed, pick_measure(metric).name, class_weight,
-        repeats, references(also),
-    )  # fmt: skip
+    return Wishes(models, alpha, limit, seed, folds, embed, metric, class_weight, repeats, references(also))
 
 
 def _command() -> str:

@@ -38,7 +38,7 @@ def ready(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed:
     from kway.data.reading import read_rows
     from kway.featured import FeaturedClassifier
 
-    model = store.load(path, embed=embed)
+    model = load_model(path, embed)
     notes = store.info(path).notes
     if needs_labels:
         reading = replace(reading, target=reading.target or notes.get("target"))
@@ -55,6 +55,19 @@ def ready(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed:
     return Ready(model, ModelRows(found.rows, found.y, found.beside))
 
 
+def load_model(path: str, embed: str | None = None) -> Any:
+    """The classifier of a file; a Pipeline as one, with all the answers that kway's classifiers give."""
+    from kway import store
+
+    model = store.load(path, embed=embed)
+    if not hasattr(model, "named_steps"):
+        return model
+    from kway.pipelined import PipelinedClassifier
+
+    held = PipelinedClassifier.of(model)
+    return held.estimator_ if held.featured_ else held
+
+
 def _read_alike(like: RowRequirements, notes: Any) -> RowRequirements:
     """The same with how the training file was written, as the model's notes say; notes of another make say nothing."""
     from kway.data.sources.text_form import TextForm
@@ -64,7 +77,7 @@ def _read_alike(like: RowRequirements, notes: Any) -> RowRequirements:
         TextForm.asked(form.sep, form.encoding, form.decimal, form.header)
         written = {str(c): str(how) for c, how in notes.get("written", {}).items()}
         known = {c: how for c, how in written.items() if how in (".", ",") or "%" in how}
-        return like._replace(form=form, written=known, id=notes.get("id"))
+        return like._replace(form=form, written={**like.written, **known}, id=notes.get("id"))
     except (TypeError, KeyError, AttributeError, ValueError):
         return like
 
@@ -84,6 +97,7 @@ def _take_names_off(model: Any) -> tuple[str, ...] | None:
     """The names of the model's columns; it forgets them, for rows come from here in its own order, as plain arrays."""
     names = getattr(model, "feature_names_in_", None)
     while model is not None:
-        model.__dict__.pop("feature_names_in_", None)
+        for each in (model, *(step for _, step in getattr(model, "steps_", ()) if not isinstance(step, str))):
+            each.__dict__.pop("feature_names_in_", None)
         model = getattr(model, "estimator_", None)
     return None if names is None else tuple(map(str, names))

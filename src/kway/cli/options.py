@@ -6,9 +6,12 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+
+from kway import light_imports
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 MovedOption = Annotated[str | None, typer.Option("--embed", help="The embedding model, where its folder has moved.")]
@@ -60,6 +63,16 @@ _READING: dict[str, tuple[Any, Any]] = {  # name -> its option and default
 }
 
 
+@dataclass
+class Process:
+    """Where a verb runs: `own` where kway's command is all there is, so that no data frame can come along."""
+
+    own: bool = False
+
+
+PROCESS = Process()
+
+
 def read_options(given: dict[str, Any]) -> Any:
     """ReadOptions (kway.data.reading) of what was typed; what cannot be meant is bad usage."""
     from kway.cli.usage import as_usage, columns_of
@@ -96,7 +109,10 @@ def reads_data(verb: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def command(**given: Any) -> None:
-        reading = read_options({name: given.pop(name) for name in _READING})
+        reading = read_options({name: given.pop(name) for name in _READING})  # at once: nothing heavy is loaded yet
+        light_imports.sklearn_base()
+        if PROCESS.own:
+            light_imports.arrow_without_pandas()
         verb(**given, reading=reading)
 
     own = inspect.signature(verb).parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -54,17 +55,22 @@ def width() -> int:
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], best: int | None = None) -> None:
-    """A table: the first column is text, the others are numbers; row `best` stands out."""
+    """A table, numbers to the right and words to the left; row `best` stands out."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
+    lines = [tuple(row) for row in rows]
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for j, column in enumerate(columns):
-        table.add_column(column, justify="left" if j == 0 else "right", no_wrap=j == 0)
-    for i, row in enumerate(rows):
+        words = j == 0 or not all(_NUMBER.match(line[j]) for line in lines)
+        table.add_column(column, justify="left" if words else "right", no_wrap=j == 0)
+    for i, row in enumerate(lines):
         table.add_row(*map(safe, row), style="bold green" if i == best else None)
     Console(highlight=False).print(table)
+
+
+_NUMBER = re.compile(r"^$|^–$|^[-+]?[0-9]")  # how a cell begins that is a figure, or a gap among them
 
 
 def number(value: float | None, digits: int = 4) -> str:

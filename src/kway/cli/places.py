@@ -60,6 +60,13 @@ def check_folder(option: str, path: Path) -> None:
         ) from error
 
 
+def check_output_folder(option: str, folder: Path) -> None:
+    """An error where `folder` is no folder that takes files, nor can be made beside others."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{option} {folder} is a file; name a folder")
+    check_folder(option, folder / "figure" if folder.is_dir() else folder)
+
+
 def is_model(path: Path) -> bool:
     """Whether a file is a model of kway's, by its first bytes; the manifest lies in the header."""
     head = _bytes(path)

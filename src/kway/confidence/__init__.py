@@ -11,13 +11,25 @@ reliability.py          expected_calibration_error and reliability: how far prob
 wrapper.py, heldout.py  what the three share: an estimator inside, and rows that it did not learn from
 """
 
-from kway.confidence.conformal import ConformalClassifier, CoveragePromise
-from kway.confidence.impostors import FalseAccepts
-from kway.confidence.openset import OpenSetClassifier, OpenSetPromise
-from kway.confidence.openset_comparison import Outcome, openset_table, table_text
-from kway.confidence.reliability import Reliability, expected_calibration_error, reliability
-from kway.confidence.sets import PredictionSets
-from kway.confidence.temperature import TemperatureScaledClassifier
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kway.confidence.reliability import Reliability, expected_calibration_error, reliability  # a module's name as well
+from kway.lazy_names import lazy_names
+
+_HOME = {
+    "ConformalClassifier": "conformal",
+    "CoveragePromise": "conformal",
+    "FalseAccepts": "impostors",
+    "OpenSetClassifier": "openset",
+    "OpenSetPromise": "openset",
+    "Outcome": "openset_comparison",
+    "PredictionSets": "sets",
+    "TemperatureScaledClassifier": "temperature",
+    "openset_table": "openset_comparison",
+    "table_text": "openset_comparison",
+}
 
 __all__ = [
     "ConformalClassifier",
@@ -34,3 +46,17 @@ __all__ = [
     "reliability",
     "table_text",
 ]
+
+if TYPE_CHECKING:
+    from kway.confidence.conformal import ConformalClassifier, CoveragePromise
+    from kway.confidence.impostors import FalseAccepts
+    from kway.confidence.openset import OpenSetClassifier, OpenSetPromise
+    from kway.confidence.openset_comparison import Outcome, openset_table, table_text
+    from kway.confidence.sets import PredictionSets
+    from kway.confidence.temperature import TemperatureScaledClassifier
+
+__getattr__ = lazy_names(__name__, _HOME)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,6 +13,7 @@ from kway.data.sources.column_names import refuse_unknown
 from kway.data.sources.frames import as_table, is_table
 from kway.data.sources.label_column import column_labels
 from kway.data.sources.requirements import RowRequirements
+from kway.data.sources.written import convert_frame
 from kway.errors import InputError
 
 
@@ -42,12 +43,17 @@ class GivenRows:
         labels = self._labels(table.num_rows)
         if how.target is not None:
             labels = column_labels(table.column(how.target), f"target {how.target!r} of {self.name}", typed=True)
-        rows = table.select(_feature_columns(columns, how, like, self.name))
+        features = _feature_columns(columns, how, like, self.name)
+        extra = [c for c in (how.group, how.order) if c is not None]
+        leave = tuple(w for w in like.words if w not in like.written)
+        wanted = table.select(list(dict.fromkeys([*features, *extra])))
+        wanted, written = convert_frame(wanted, like.written, how.types, leave)
         group, order = (
-            None if c is None else _sortable(table.column(c), f"{what} {c!r} of {self.name}")
+            None if c is None else _sortable(wanted.column(c), f"{what} {c!r} of {self.name}")
             for what, c in (("group", how.group), ("order", how.order))
         )
-        return _cut_by_split(LabelledRows(self.name, rows, labels, groups=group, order=order))
+        found = LabelledRows(self.name, wanted.select(features), labels, groups=group, order=order, written=written)
+        return _cut_by_split(found)
 
     def _from_matrix(self, how: ReadOptions) -> LabelledRows:
         named = [name for name in (how.target, how.group, how.order, *how.drop) if name is not None]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
 from sklearn.utils import compute_class_weight
 
 from kway.base.parameters import (
@@ -120,6 +119,8 @@ def set_aside(objective: Objective, early_stopping: bool | float, rng: np.random
     """Keep some rows for early stopping to watch; all are learned from unless it is asked for."""
     if not early_stopping:
         return Learned(objective, None)
+    from sklearn.model_selection import train_test_split  # half a second, and no prediction needs it
+
     part = HELD_OUT if early_stopping is True else float(early_stopping)
     codes = objective.targets.codes
     stratify = codes if np.bincount(codes).min() >= 2 and part * len(codes) >= objective.n_scores else None

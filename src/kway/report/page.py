@@ -52,7 +52,13 @@ def page(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str = 
         loader=PackageLoader("kway.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    shelf.filters |= {"percent": _percent, "size": size_in_words, "setting": setting_in_words, "figure": _figure}
+    shelf.filters |= {
+        "percent": _percent,
+        "size": size_in_words,
+        "setting": setting_in_words,
+        "figure": _figure,
+        "wide": _wide,
+    }
     return shelf.get_template("report.html").render(**facts(found, wishes, drawn, command))
 
 
@@ -83,6 +89,12 @@ def facts(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str) 
             **{n: version(n) for n in _LIBRARIES},
         },
     }
+
+
+def _wide(picture: Picture) -> int:
+    """Pixels a figure may take: a small one is not blown up until its words are larger than the page's."""
+    assert picture.figure is not None
+    return round(112 * picture.figure.get_figwidth())
 
 
 def _figure(picture: Picture) -> Any:

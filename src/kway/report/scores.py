@@ -1,7 +1,7 @@
 """How good, and how sure: the leaderboard of models, and whether probabilities mean what they say.
 
 leaderboard   mean and standard deviation of a score over folds, the best on top
-reliability   accuracy against confidence in bins, above the histogram of confidence
+reliability   accuracy against confidence in bins, dots as large as their rows, above the histogram of confidence
               ECE = sum_b (n_b / n) |accuracy_b - confidence_b|
 """
 
@@ -17,6 +17,8 @@ from kway.confidence.reliability import reliability_of
 from kway.errors import InputError
 from kway.report import style
 from kway.select.evaluation import wilson
+
+_LEAST_DOT, _MOST_DOT = 20.0, 190.0  # square points: of a bin with next to no rows, and of the fullest
 
 
 def leaderboard(
@@ -47,7 +49,10 @@ def leaderboard(
     rows = np.arange(len(values))
     colours = [style.ACCENT, *[style.tint(style.ACCENT, 0.45)] * (len(values) - 1)]
     axes.barh(rows, values - start, left=start, height=0.62, color=colours, zorder=2)
-    axes.errorbar(values, rows, xerr=spread, fmt="none", ecolor=style.INK, elinewidth=1, capsize=2.5, zorder=3)
+    some = spread > 0  # one fold has none
+    axes.errorbar(
+        values[some], rows[some], xerr=spread[some], fmt="none", ecolor=style.INK, elinewidth=1, capsize=2.5, zorder=3
+    )
     _write_values(axes, rows, values, spread, stds is not None)
     axes.set_yticks(rows, labels)
     axes.tick_params(axis="y", length=0)
@@ -102,12 +107,15 @@ def reliability(
     known = table.rows > 0
     low, high = wilson(table.accuracy[known] * table.rows[known], table.rows[known])
     x, y = table.confidence[known], table.accuracy[known]
+    weight = table.rows[known] / table.rows.max()
     upper.vlines(
-        x, np.minimum(x, y), np.maximum(x, y), color=style.tint(style.CONTRAST, 0.55), linewidth=5, label="gap"
-    )
-    upper.errorbar(
-        x, y, [y - low, high - y], fmt="o-", color=style.ACCENT, markersize=5, linewidth=1.2, elinewidth=1,
-        capsize=2, clip_on=False, label="model, 95 % interval",
+        x, np.minimum(x, y), np.maximum(x, y), color=style.tint(style.CONTRAST, 0.55), linewidth=1 + 5 * weight**0.5,
+        label="gap",
+    )  # fmt: skip
+    upper.vlines(x, low, high, color=style.ACCENT, linewidth=1, clip_on=False, label="95 % interval")
+    upper.scatter(
+        x, y, s=_LEAST_DOT + (_MOST_DOT - _LEAST_DOT) * weight, color=style.ACCENT, edgecolor="white", linewidth=0.6,
+        clip_on=False, zorder=3, label="model; area: rows",
     )  # fmt: skip
     upper.set(xlim=(0, 1), ylim=(0, 1.02))
     upper.text(
@@ -119,7 +127,7 @@ def reliability(
         fontsize=style.TITLE,
         color=style.INK,
     )
-    style.legend_above(upper)
+    style.legend_above(upper, columns=2)
     width = np.diff(table.edges)
     lower.bar(table.edges[:-1], table.rows, width=width, align="edge", color=style.tint(style.ACCENT, 0.6),
               edgecolor="white", linewidth=0.8)  # fmt: skip

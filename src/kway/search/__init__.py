@@ -15,8 +15,9 @@ pairwise.py         all distances between two sets of rows
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kway.lazy_names import lazy_names
 
 _HOME = {
     "Bits": "stores.bits",
@@ -82,13 +83,7 @@ if TYPE_CHECKING:
     from kway.search.stores.bits import Bits
     from kway.search.stores.int8 import Int8
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'kway.search' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"kway.search.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -23,6 +23,7 @@ from kway.confidence.heldout import Split
 from kway.data.features.features import Features
 from kway.data.labels import encode
 from kway.data.row_blocks import rows_at
+from kway.data.spread import spread
 from kway.data.suggest import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier
@@ -123,7 +124,8 @@ def compare_parts(
 ) -> Compared:
     """Features learned from the training rows, told to `seen`, and the families compared on them."""
     clock = clock or Clock(wishes.budget)
-    features = Features(dict(parts.kinds) or None, embed=wishes.embed, image=parts.image)
+    written = {w.column: w.how for w in parts.written}
+    features = Features(dict(parts.kinds) or None, embed=wishes.embed, image=parts.image, written=written)
     whole = View(features, features.fit_transform(parts.rows))
     if seen is not None:
         seen(features)
@@ -198,7 +200,7 @@ def run_job(
     clock.reserve = PAGE
     with progress.within(0.88, 0.92), progress.stage("looking for reasons"):
         curve = _curve(lines[0], X, chosen, parts, wishes, clock)
-        model = FeaturedClassifier.of(features, promises.model or calibrated)
+        model = FeaturedClassifier.of(features, promises.model or calibrated, X)
         reasons = _reasons(FeaturedClassifier.of(features, lines[0].model), X, parts, clock)
     laps.lap("reasons")
     return JobResult(
@@ -240,7 +242,7 @@ def _reasons(model: FeaturedClassifier, X: Any, parts: Parts, clock: Clock) -> R
     try:
         if hasattr(model.estimator_, "coef_"):
             names = np.asarray(model.features_.get_feature_names_out())
-            return weighed(model.estimator_, names, X, SHOWN)
+            return weighed(model.estimator_, names, spread(X), SHOWN)
         return None if clock.up(SECONDS) else explain(model, parts.test_rows, parts.test_y)
     except KwayError:
         return None

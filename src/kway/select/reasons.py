@@ -1,7 +1,8 @@
 """Why: the features and words that speak for each class, or against it.
 
 linear       w_cj s_j, the weight of column j for class c times the column's spread s_j: what a usual step of the column
-             moves the score by; weights are centred over the classes, as only their differences decide
+             moves the score by; weights are centred over the classes, as only their differences decide. s_j is that of
+             the rows given, else of the training rows, which a model with its features inside keeps
 any other    permutation importance: by how much the accuracy on labelled rows falls when a column is shuffled
              among them, on some rows and while the time lasts
 """
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.data.sources.frames import as_table, n_rows, take_rows
+from kway.data.spread import spread
 from kway.errors import InputError
 from kway.tables import Printed, Table
 
@@ -74,10 +76,10 @@ def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = SHOWN, se
     features, inner = getattr(model, "features_", None), model
     while hasattr(inner, "estimator_"):
         inner = inner.estimator_
-    numbers = X if features is None or X is None else features.transform(X)
-    names = _names(model, features, inner)
     if hasattr(inner, "_class_rows") and hasattr(inner, "coef_"):
-        return weighed(inner, names, numbers, n_columns)
+        numbers = X if X is None or not hasattr(model, "numbers") else model.numbers(X)
+        spreads = getattr(model, "spread_", None) if numbers is None else spread(numbers)
+        return weighed(inner, _names(model, features, inner), spreads, n_columns)
     if X is None or y is None:
         raise InputError(
             f"a {type(inner).__name__} has no weights to read; give labelled rows, on which its columns are shuffled"
@@ -85,28 +87,19 @@ def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = SHOWN, se
     return shuffled(model, X, np.asarray(y), n_columns, seconds)
 
 
-def weighed(linear: Any, names: NDArray, X: Any, n_columns: int) -> Reasons:
-    """From the weights of a linear model; X (n, d) are rows that tell the columns' spread, None: 1 each."""
+def weighed(linear: Any, names: NDArray, spreads: NDArray | None, n_columns: int) -> Reasons:
+    """From the weights of a linear model and the spread (d,) of its columns; None: not known, weights as they are."""
     W = np.asarray(linear._class_rows().W, np.float64)
-    pull = (W - W.mean(axis=0)) * (1.0 if X is None else spread(X))
+    pull = (W - W.mean(axis=0)) * (1.0 if spreads is None else spreads)
     m = min(n_columns, pull.shape[1])
     best = np.argsort(-np.abs(pull), axis=1, kind="stable")[:, :m]
-    how = ("weight x spread of the column" if X is not None else "weights of the columns") + ", - speaks against it"
+    how = "weight x spread of the column" if spreads is not None else "weights alone (rows would tell what they weigh)"
     return Reasons(
         tuple(map(str, linear.classes_.tolist())),
         tuple(tuple(map(str, names[row])) for row in best),
         np.take_along_axis(pull, best, axis=1),
-        how,
+        f"{how}, - speaks against it",
     )
-
-
-def spread(X: Any) -> NDArray[np.float64]:
-    """Standard deviation of each column (d,), dense or CSR."""
-    n = X.shape[0]
-    squares = X.multiply(X) if hasattr(X, "tocsr") else np.square(X, dtype=np.float64)
-    second = np.asarray(squares.sum(axis=0), np.float64).ravel() / n
-    mean = np.asarray(X.sum(axis=0), np.float64).ravel() / n
-    return np.sqrt(np.maximum(0, second - mean**2))
 
 
 def shuffled(model: Any, X: Any, y: NDArray, n_columns: int, seconds: float) -> Reasons:
@@ -150,5 +143,5 @@ def _with_shuffled(rows: Any, place: Any, order: NDArray) -> Any:
 def _names(model: Any, features: Any, inner: Any) -> NDArray:
     if features is not None:
         return np.asarray(features.get_feature_names_out())
-    known = getattr(model, "feature_names_in_", None)
+    known = None if hasattr(model, "numbers") else getattr(model, "feature_names_in_", None)
     return np.array([f"x{j}" for j in range(inner.n_features_in_)], object) if known is None else np.asarray(known)

@@ -9,10 +9,12 @@ files.py      paths: plain files only, links followed   values.py  parameters <-
 container.py  the file: header, digests, tensors        arrays.py  strings <-> tensors
 schema.py     what a declaration is, and its check      schemas/   what every class keeps, declared
 facts.py      checks of single values                 embeds.py  embedding models that a file may name
+plain_steps.py   transformers of a Pipeline
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,7 @@ from kway.store.values import Packed, decode, decode_params, encode, encode_para
 
 __all__ = ["ModelInfo", "info", "load", "pack", "save", "unpack", "verify"]
 
+_PIPELINED = "PipelinedClassifier"  # what a Pipeline is in a model file
 _LABELS, _FEATURES = "classes_", "feature_names_in_"  # arrays that every estimator has, kept by the store itself
 
 
@@ -53,7 +56,9 @@ class ModelInfo:
 
 
 def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted estimator; `notes` are plain facts about it for people (`info` shows them, `load` ignores them).
+    """Write a fitted classifier, or a Pipeline of plain steps (kway.store.plain_steps) that ends in one.
+
+    `notes` are plain facts about it for people (`info` shows them, `load` ignores them).
 
     The file appears only when it is complete; a model that was at `path` stays until then.
     """
@@ -112,6 +117,7 @@ def _n_features(manifest: Mapping[str, Any]) -> int | None:
 
 def pack(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """A fitted estimator as JSON and arrays; an estimator around another packs that one into its own with this."""
+    estimator = _storable(estimator)
     name = type(estimator).__name__
     known: Any = estimator_class(name)
     if known is not type(estimator):
@@ -153,7 +159,17 @@ def unpack(manifest: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> Any:
             f"the model file does not hold what a {name} needs: {error!r}; save the model again"
         ) from error
     schemas.check_after(name, estimator)
-    return estimator
+    return estimator.pipeline() if name == _PIPELINED else estimator
+
+
+def _storable(estimator: Any) -> Any:
+    """A Pipeline of scikit-learn's as the class that holds it in a model file; anything else as it is."""
+    pipelines = sys.modules.get("sklearn.pipeline")  # no pipeline was made where it is not loaded
+    known: Any = None if pipelines is None else pipelines.Pipeline
+    if known is None or type(estimator) is not known:
+        return estimator
+    holder: Any = estimator_class(_PIPELINED)
+    return holder.of(estimator)
 
 
 def _dict(manifest: Mapping[str, Any], key: str) -> dict[str, Any]:

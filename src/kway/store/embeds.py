@@ -75,14 +75,23 @@ def _among(name: str, names: list[str | Path]) -> bool:
 
 
 def _layers(model: Any) -> Iterator[Any]:
-    """A fitted classifier and those inside it."""
+    """A fitted classifier and those inside it; of a Pipeline its last step."""
     while model is not None:
         yield model
-        model = getattr(model, "estimator_", None)
+        steps = _steps(model)
+        model = steps[-1] if steps else getattr(model, "estimator_", None)
+
+
+def _steps(model: Any) -> list[Any]:
+    """The steps of a Pipeline; none of a classifier."""
+    return [step for _, step in model.steps] if hasattr(model, "named_steps") else []
 
 
 def _features(model: Any) -> Iterator[Any]:
-    return (layer.features_ for layer in _layers(model) if hasattr(layer, "features_"))
+    for layer in _layers(model):
+        if hasattr(layer, "features_"):
+            yield layer.features_
+        yield from (step for step in _steps(layer) if hasattr(step, "use_embed"))
 
 
 def _wishes(model: Any) -> Iterator[_Wish]:

@@ -58,6 +58,7 @@ _PARTS = {  # room -> name -> module of the room
 _INTERNAL = {
     "FeaturedClassifier": "kway.featured",
     "Features": "kway.data.features.features",
+    "PipelinedClassifier": "kway.pipelined",
 }  # stored, but not public names
 _MOST_ITEMS = 10_000  # an array parameter longer than this belongs into the fitted state
 _MOST_BYTES = 2**26  # and one larger than this

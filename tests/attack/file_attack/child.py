@@ -40,6 +40,10 @@ def attempt(path, rows):
                 return {"outcome": "raw", "error": "predict gave no class", "where": "predict"}
         except KwayError as error:
             said.append(str(error))
+        except ValueError as error:
+            if "Input X contains" not in str(error):  # scikit-learn's own words, from between the steps of a Pipeline
+                return _raw(method, error)
+            said.append(str(error))
         except BaseException as error:
             return _raw(method, error)
     return {"outcome": "explained" if said else "answered"}

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
 import kway
 from kway.featured import FeaturedClassifier
@@ -29,7 +32,7 @@ def write(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, (model, X, y, fit) in _fresh().items():
-            model.fit(X, y, **fit).save(folder / f"{name}.kway")
+            kway.save(model.fit(X, y, **fit), folder / f"{name}.kway")
             _keep(folder, name, X[:6])
             names.append(name)
     return names
@@ -107,6 +110,9 @@ def _fresh():
         "open-neighbors": (kway.OpenSetClassifier(near(3), class_groups=0, cv=0.3), narrow, labels),
         "open-joint": (kway.OpenSetClassifier(score_by="joint", class_groups=0, cv=0.3), narrow, y),
         "nested": (kway.ConformalClassifier(kway.TemperatureScaledClassifier(near(3), cv=3), cv=0.3), narrow, labels),
+        "pipeline": (make_pipeline(StandardScaler(), PCA(3), Normalizer(), kway.SoftmaxClassifier()), narrow, labels),
+        "pipeline-near": (make_pipeline(MinMaxScaler(clip=True), TruncatedSVD(2), near(3)), narrow, y),
+        "pipeline-table": (make_pipeline(kway.Features(), MaxAbsScaler(), kway.SoftmaxClassifier()), words, y),
         "table": (FeaturedClassifier(), words, labels),
         "table-near": (FeaturedClassifier(near(3)), words, y),
         "pixels": (FeaturedClassifier(kway.CentroidClassifier()), pixels, y),

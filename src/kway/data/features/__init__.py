@@ -9,6 +9,6 @@ numbers          gaps filled and flagged, centred and scaled        one_hot   a 
 text             tf-idf of named terms (vocabulary: which, and counts) scaling   rows that are numbers already
 shapes           edges and patches of images
 components       columns weighed or mixed so that rows of a class lie together (column_map: what is learned of them)
-hashed_text      as model files of 0.1 hold text
+hashed_text      as model files of 0.1 hold text                    unit_rows   rows of length 1
 embedder         texts -> vectors by a model or a function          vectors_cache   those vectors, kept on disk
 """

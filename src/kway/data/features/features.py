@@ -35,6 +35,7 @@ from kway.data.messages import refuse_masked
 from kway.data.sources.frames import as_table, is_table
 from kway.data.sources.images import ImageForm
 from kway.data.sources.requirements import RowRequirements
+from kway.data.sources.written import convert_frame, convert_known
 from kway.data.suggest import listing, nearest
 from kway.errors import InputError
 
@@ -49,17 +50,26 @@ class Features(TransformerMixin, BaseEstimator):
     vectors ("auto", "none", "standard"). `embed` turns text columns into embeddings: the name or folder of a
     sentence-transformers model, or a function of a list of texts; for a matrix, a function of its rows, given as
     images (n, height, width[, 3]) where `image`, their form (height, width, channels), is known. `shapes` makes edges
-    and patches of images of a known form instead of their pixels.
+    and patches of images of a known form instead of their pixels. Text that is numbers or dates as people write them
+    (1.234,5 €; 31.12.2024) is read so, and later rows the same way; `written` says how, where that is known: {"price":
+    ",", "day": "%d.%m.%Y"}, and no other column is then looked at.
     """
 
     def __init__(
-        self, kinds: Any = None, scale: str = "auto", embed: Any = None, image: Any = None, shapes: bool = False
+        self,
+        kinds: Any = None,
+        scale: str = "auto",
+        embed: Any = None,
+        image: Any = None,
+        shapes: bool = False,
+        written: Any = None,
     ) -> None:
         self.kinds = kinds
         self.scale = scale
         self.embed = embed
         self.image = image
         self.shapes = shapes
+        self.written = written
 
     # ---- learning
 
@@ -87,15 +97,25 @@ class Features(TransformerMixin, BaseEstimator):
             raise InputError(f"the table is {table.num_rows} rows x {table.num_columns} columns; both must be above 0")
         self._refuse_unknown(dict(self.kinds or {}), table.column_names)
         self.is_table_ = True
+        table = self._learn_written(table)
         learned = learn_table(table, dict(self.kinds or {}), self.scale, self._embedder)
         self.feature_names_in_ = np.array(table.column_names, dtype=object)
         self.n_features_in_ = table.num_columns
         self.words_ = learned.words
         return learned
 
+    def _learn_written(self, table: Any) -> Any:
+        """The table with its words read as numbers and dates; how is kept for later rows."""
+        if self.written is not None:
+            self.written_ = {str(c): str(how) for c, how in dict(self.written).items()}
+            return convert_known(table, self.written_)
+        converted = convert_frame(table, types=dict(self.kinds or {}))
+        self.written_ = {w.column: w.how for w in converted.written}
+        return converted.table
+
     def _learn_matrix(self, X: Any) -> LearnedFeatures:
         rows = _number_matrix(X)
-        self.is_table_, self.words_ = False, ()
+        self.is_table_, self.words_, self.written_ = False, (), {}
         self.n_features_in_ = rows.shape[1]
         if self.shapes:
             return self._learn_shapes(rows)
@@ -156,7 +176,7 @@ class Features(TransformerMixin, BaseEstimator):
                 f"the table has no column {listing(map(repr, missing))}{hint}, which the model uses; "
                 f"its columns are {listing(table.column_names)}"
             )
-        return table
+        return convert_known(table, self.written_) if self.written_ else table
 
     def _as_the_table_of_fit(self, X: Any) -> Any:
         """A matrix as a table, where its columns can only be those of fit in their order: all numbers, as many."""
@@ -228,7 +248,9 @@ class Features(TransformerMixin, BaseEstimator):
         """What a file must bring for `transform`; pass it to `kway.data.reading.read_rows(..., like=...)`."""
         check_is_fitted(self, "parts_")
         columns = tuple(dict.fromkeys(r.column for r in self.records_ if r.used)) if self.is_table_ else None
-        return RowRequirements(columns, self.words_, self._form(), self.n_features_in_, text_labels)
+        return RowRequirements(
+            columns, self.words_, self._form(), self.n_features_in_, text_labels, dict(self.written_)
+        )
 
     def without(self, *kinds: str) -> Features | None:
         """The same, unfitted, less the columns of these kinds; None where that leaves nothing, or nothing out.
@@ -241,7 +263,8 @@ class Features(TransformerMixin, BaseEstimator):
         if not out or not left:
             return None
         dropped = {**dict(self.kinds or {}), **dict.fromkeys(out, "drop")}
-        return Features(dropped, self.scale, None if "text" in kinds else self.embed, self.image)
+        embed = None if "text" in kinds else self.embed
+        return Features(dropped, self.scale, embed, self.image, written=self.written_)
 
     def of_shapes(self, X: Any) -> Features | None:
         """The same, unfitted, with shapes instead of pixels; None where rows X are no images that have any."""
@@ -249,7 +272,7 @@ class Features(TransformerMixin, BaseEstimator):
         if self.is_table_ or self.shapes or self.embed is not None:
             return None
         form = self._form() or likely_form(X)
-        return Features(self.kinds, self.scale, None, form, True) if can_have_shapes(X, form) else None
+        return Features(self.kinds, self.scale, None, form, shapes=True) if can_have_shapes(X, form) else None
 
     # ---- model files
 
@@ -258,7 +281,9 @@ class Features(TransformerMixin, BaseEstimator):
         embed = None if callable(self.embed) or self.embed is None else str(self.embed)
         image = None if self.image is None else tuple(int(v) for v in self.image)
         shapes = {"shapes": True} if self.shapes else {}  # left out where a file of 0.1 would not have it either
-        return {"kinds": self.kinds, "scale": self.scale, "embed": embed, "image": image, **shapes}
+        written = None if self.written is None else dict(self.written)
+        facts = {"kinds": self.kinds, "scale": self.scale, "embed": embed, "image": image, "written": written}
+        return {**facts, **shapes}
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         """Facts and arrays that, with the parameters, make up what was learned."""
@@ -269,6 +294,7 @@ class Features(TransformerMixin, BaseEstimator):
             "records": [record.as_dict() for record in self.records_],
             "columns": list(map(str, self.feature_names_in_)) if self.is_table_ else None,
             "words": list(self.words_),
+            "written": dict(self.written_),
             "n_in": self.n_features_in_,
             "n_out": self.n_features_out_,
             "sparse": self.sparse_,
@@ -283,7 +309,7 @@ class Features(TransformerMixin, BaseEstimator):
         self.is_table_ = facts["columns"] is not None
         if self.is_table_:
             self.feature_names_in_ = np.array(facts["columns"], dtype=object)
-        self.words_ = tuple(facts["words"])
+        self.words_, self.written_ = tuple(facts["words"]), dict(facts.get("written", {}))  # 0.1 had none
         self.n_features_in_, self.n_features_out_ = int(facts["n_in"]), int(facts["n_out"])
         self.sparse_ = bool(facts["sparse"])
         self._embedder = None

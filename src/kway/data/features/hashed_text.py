@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.preprocessing import normalize
 
 from kway.data.features.columns import as_words
+from kway.data.features.unit_rows import unit_rows
 
 BITS = 18
 HALVES: dict[str, dict[str, Any]] = {
@@ -48,7 +48,7 @@ class HashedText:
         word = _tfidf(counts.word, self.word_hashes, self.word_idf)
         piece = _tfidf(counts.piece, self.piece_hashes, self.piece_idf)
         both = sp.csr_matrix(sp.hstack([word, piece], format="csr"))
-        return normalize(both, copy=False)
+        return unit_rows(both)
 
 
 class Counts(NamedTuple):
@@ -89,4 +89,4 @@ def _tfidf(counts: sp.csr_matrix, kept: NDArray[np.int64], idf: NDArray[np.float
     values = np.log1p(counts.data[known]) * idf[columns[known]]
     part = sp.csr_matrix((values, columns[known], before[counts.indptr]), shape=(counts.shape[0], len(kept)))
     part.sort_indices()
-    return normalize(part.astype(np.float32), copy=False)
+    return unit_rows(part.astype(np.float32))

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.preprocessing import normalize
 
 from kway.data.features.columns import as_words
+from kway.data.features.unit_rows import unit_rows
 from kway.data.features.vocabulary import FAMILIES, Characters, Vocabulary, characters, learn_vocabulary
 
 MOST_PIECES = 1 << 28  # pieces of all training texts, four a code point: about as many bytes are held
@@ -108,4 +108,4 @@ def _tfidf(counts: sp.csr_matrix, idf: NDArray[np.float32]) -> sp.csr_matrix:
 
 
 def _unit(rows: sp.csr_matrix) -> sp.csr_matrix:
-    return normalize(rows, copy=False) if rows.shape[0] else rows
+    return unit_rows(rows) if rows.shape[0] else rows

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from kway.errors import InputError
 
 HEAD = 1 << 20  # bytes looked at
 _ROWS = 50  # rows of the head looked at
+_UNIT = r"(?:%|[$€£¥₹]|[A-Z]{3})?"
+_MEASURE = re.compile(rf"[-+−]?\s*{_UNIT}\s*[0-9][0-9.,'’/:\s-]*{_UNIT}$")  # 5,13 €   49 %   31.12.2024   12:30
 _SEPARATORS = (",", ";", "\t", "|")
 _NAMED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}
 _MARKS = (
@@ -179,6 +182,9 @@ def _numbers_below(rows: list[list[str]], numbers: list[bool]) -> bool:
 
 
 def _is_number(cell: str) -> bool:
+    """A number, also as people write it (5,13 €; 49 %), a day or a time."""
+    if _MEASURE.match(cell.strip()):
+        return True
     try:
         float(cell.strip().replace(",", "."))
     except ValueError:

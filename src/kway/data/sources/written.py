@@ -76,10 +76,10 @@ def convert(
     leave: tuple[str, ...] = (),
 ) -> Converted:  # fmt: skip
     """Text columns that are numbers or dates, as these; `known` says how for some, `leave` names those left alone."""
-    known, types, found = dict(known or {}), dict(types or {}), []
+    known, types, left, found = dict(known or {}), dict(types or {}), set(leave), []
     for place, name in enumerate(table.column_names):
         asked = types.get(name)
-        if name in leave or not is_text(whole(table.column(name)).type) or asked in ("text", "category", "drop"):
+        if name in left or not is_text(whole(table.column(name)).type) or asked in ("text", "category", "drop"):
             continue
         words = _trimmed(table.column(name))
         done = _as_known(words, known[name]) if name in known else _as_found(words, mark, asked)
@@ -90,6 +90,19 @@ def convert(
             table = table.set_column(place, name, column)
             found.append(Written(name, how, example, note))
     return Converted(table, tuple(found))
+
+
+def convert_frame(
+    table: Any, known: Mapping[str, str] | None = None, types: Mapping[str, str] | None = None,
+    leave: tuple[str, ...] = (),
+) -> Converted:  # fmt: skip
+    """`convert` of a table that comes without a file: its own columns say the mark."""
+    return convert(table, "," if says_comma(table, leave) else ".", known, types, leave)
+
+
+def convert_known(table: Any, known: Mapping[str, str]) -> Any:
+    """The table with the columns that `known` names read as it says; no other is looked at."""
+    return convert(table, known=known, leave=tuple(c for c in table.column_names if c not in known)).table
 
 
 def says_comma(table: Any, leave: tuple[str, ...] = ()) -> bool:

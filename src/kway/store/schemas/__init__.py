@@ -1,6 +1,6 @@
 """What each class keeps in a model file, one module a family; `check` holds a file against it.
 
-linear.py  neighbors.py  index.py  confidence.py  features.py  mapped.py  params.py (parameters, by name, of all)
+linear.py  neighbors.py  index.py  confidence.py  features.py  mapped.py  pipeline.py  params.py (by name, of all classes)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kway.errors import KwayError, ModelFileError
 from kway.store.facts import say, whole
 from kway.store.schema import AGAIN, Held, Schema, check_arrays, check_facts, check_values
-from kway.store.schemas import confidence, features, linear, mapped, neighbors
+from kway.store.schemas import confidence, features, linear, mapped, neighbors, pipeline
 from kway.store.schemas.params import PARAMS
 
 SCHEMAS: dict[str, Schema] = {
@@ -29,6 +29,7 @@ SCHEMAS: dict[str, Schema] = {
     "NeighborsClassifier": neighbors.NEIGHBORS,
     "OpenSetClassifier": confidence.OPEN_SET,
     "PerceptronClassifier": linear.LINEAR,
+    "PipelinedClassifier": pipeline.PIPELINED,
     "SVMClassifier": linear.LINEAR,
     "SoftmaxClassifier": linear.LINEAR,
     "TemperatureScaledClassifier": confidence.TEMPERATURE,

@@ -50,6 +50,14 @@ def _part(value: Any) -> str | None:
     return _PARTS[kind](value) if isinstance(kind, str) and kind in _PARTS else f"one of {', '.join(_PARTS)}"
 
 
+def _written(value: Any) -> str | None:
+    """{column: decimal mark, or the format of its dates}."""
+    if not isinstance(value, dict):
+        return "{column: how it is written}"
+    fits = all(isinstance(how, str) and (how in (".", ",") or ("%" in how and len(how) < 40)) for how in value.values())
+    return None if fits and all(isinstance(c, str) for c in value) else "a decimal mark or a format of dates a column"
+
+
 _RECORD = record(
     {
         "column": text(),
@@ -66,11 +74,13 @@ _LEARNED = record(
         "records": many(_RECORD),
         "columns": maybe(_NAMES),
         "words": _NAMES,
+        "written": _written,
         "n_in": whole(1),
         "n_out": whole(1),
         "sparse": flag,
         "embed": maybe(many(text(), 3)),
-    }
+    },
+    optional=("written",),  # 0.1 had none
 )
 _SETTINGS = record(
     {
@@ -79,8 +89,9 @@ _SETTINGS = record(
         "embed": maybe(text()),
         "image": maybe(many(whole(1, 2**31), 3)),
         "shapes": flag,
+        "written": maybe(_written),
     },
-    optional=("shapes",),
+    optional=("shapes", "written"),
 )
 
 
@@ -154,7 +165,7 @@ _ARRAYS: dict[str, Callable[[str], dict[str, Array]]] = {
 
 
 def _arrays(held: Held) -> dict[str, Array]:
-    found: dict[str, Array] = {}
+    found = {"spread": Array(("float32",), ("columns made",), (finite,), optional=True)}
     for i, part in enumerate(held.facts["learned"]["parts"]):
         for place, kind in _with_arrays(part, f"features.{i}"):
             found |= _ARRAYS[kind](place)
@@ -258,6 +269,7 @@ def _read_by(part: Mapping[str, Any]) -> list[str]:
 FEATURED = Schema(
     facts={"inner": inner_manifest, "learned": _LEARNED, "settings": _SETTINGS},
     arrays=_arrays,
+    sizes=lambda held: {"columns made": held.facts["learned"]["n_out"]},
     rules=(same_labels, _widths, _columns),
     nested=("inner.",),
 )

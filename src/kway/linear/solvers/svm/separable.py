@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from kway.compute.kernels import dual as kernels
 from kway.errors import NotSeparableError
@@ -72,6 +71,8 @@ def _plane(machine: Machine) -> Plane:
 
 def least_violation(X: Floats, y: Floats, bias: bool) -> Violation:
     """The linear program; w and b are the multipliers of its equations."""
+    from scipy.optimize import linprog  # slow to load, and few ask
+
     middle = X.mean(axis=0) if bias else np.zeros(X.shape[1])
     Z = X - middle
     scale = float(np.abs(Z).max()) or 1.0

@@ -1,0 +1,21 @@
+"""Names of a package that are imported on first use (PEP 562)."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def lazy_names(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
+    """The package's `__getattr__`; `home` says in which of its modules each name lives."""
+
+    def find(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+        setattr(sys.modules[package], name, value)  # asked for once
+        return value
+
+    return find
