@@ -1,6 +1,7 @@
 """What each class keeps in a model file, one module a family; `check` holds a file against it.
 
-linear.py  neighbors.py  index.py  confidence.py  features.py  mapped.py  pipeline.py  params.py (by name, of all classes)
+linear.py  neighbors.py  index.py  confidence.py  features.py  mapped.py  pipeline.py
+params.py (parameters by name, of all classes)
 """
 
 from __future__ import annotations
