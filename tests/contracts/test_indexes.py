@@ -20,6 +20,7 @@ from kway.errors import CombinationError, InputError
 from kway.search import (
     INDEXES,
     LSH,
+    Bits,
     Flat,
     Gaussian,
     Haversine,
@@ -35,8 +36,8 @@ from kway.search.distances import COSINE
 DISTANCES = ["euclidean", "manhattan", "cosine", "dot", "hamming", "haversine"]
 METRICS = [*DISTANCES, Haversine(degrees=True), Gaussian(2.0), Laplacian(3.0)]
 RECIPES = [Flat(), Flat(store=Int8()), Flat(store=Int8(rerank=False)), KDTree(), Landmarks(), LSH()]
-RECIPES += [Landmarks(store=Int8()), Landmarks(store=Int8(rerank=False))]
-RECALL = {"landmarks": 0.99, "lsh": 0.9}  # of default probes, over these rows
+RECIPES += [Landmarks(store=Int8()), Landmarks(store=Int8(rerank=False)), Landmarks(store=Bits(1)), Flat(store=Bits(1))]
+RECALL = {"flat": 0.99, "landmarks": 0.99, "lsh": 0.9}  # of default probes, over these rows
 
 
 def works(recipe, metric):
