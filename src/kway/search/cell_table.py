@@ -37,7 +37,7 @@ _NO_CODES = ByteRows(np.empty((0, 0), dtype=np.int8), _NO_FLOATS, _NO_FLOATS)
 
 
 class Ground(NamedTuple):
-    """Where rows are put: the distance, the projection, the landmarks (c, m) among short ones, and how rows are kept."""
+    """Where rows are put: the distance, the projection, the landmarks (c, m) among short ones, and the store."""
 
     distance: Distance
     projection: Projection

@@ -11,5 +11,5 @@ reasons       what tells each class                                     learning
 saved         the winner as a model file
 leaderboard   its models fitted on all rows: seconds to fit, to ask, bytes to keep
 evaluation    figures of a model on labelled rows                       tune       the best setting of one estimator
-clock         what is left of the budget
+clock         what is left of the budget                                sample     rows to compare on, if not all
 """

@@ -64,10 +64,11 @@ def search_bit_cells(
     code, halved, squared, least, bits, z, bar, head, rest, factor, half, spans, centres, starts, cells, pairs, turned,
     queries, rows, names, offsets, distances, ids,
 ):  # fmt: skip
-    """For each group g, the queries pairs[starts[g]:starts[g + 1]] against the rows of cells[g]; rows estimated, measured.
+    """For each group g, the queries pairs[starts[g]:starts[g + 1]] against the rows of cells[g].
 
     spans (c, 2): the least and the largest length of a cell's rows; centres (c, D): the landmarks, turned; turned
     (q, D): the queries; rows (n, d) or (0, d): full ones, measured against queries (q, d) float64 where they are kept.
+    Answers the rows estimated and measured.
     """
     wide, planes = turned.shape[1], len(head)
     counts, unit = np.zeros(2, np.int64), np.float32(1)

@@ -26,6 +26,7 @@ from kway.store.schema import (
     Rule,
     ascending_in_rows,
     below,
+    counts,
     distinct,
     finite,
     offsets_to,
