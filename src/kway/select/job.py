@@ -43,7 +43,7 @@ from kway.select.train_test import Parts
 from kway.select.views import NO_TEXT, View, families_without_text, without_text
 
 TOO_LONG = 1800.0  # seconds expected of a comparison from which its rows are sampled (the plan overstates: losers stop)
-COMPARISON = 300.0  # expected of the sample
+COMPARISON = 120.0  # expected of the sample
 FOLDS = 5  # of the calibration, as a rule
 CROSS_FITTED = 1.0  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
 MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
