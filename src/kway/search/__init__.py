@@ -5,7 +5,7 @@ rows                rows.py (dense or CSR)  powers.py (times powers of two)  uni
 what near means     distances.py (what the engine computes, and in which space)  metrics.py (units, similarity)
 recipes             flat.py  landmarks.py  kdtree.py  lsh.py; auto.py picks one
 scanning            blocks.py (all rows; `top_products`)  bit_scan.py (codes)  heaps.py (the k best)  proof.py (trees)
-streams.py          codes of rows that come in blocks
+streams.py          codes of rows that come in blocks; cell_streams.py: in landmark cells
 landmark cells      kmeans.py  projection.py (short rows)  cell_table.py, bit_cells.py (rows)  cell_groups.py (queries)
 certified/          exact search that proves most rows too far without looking at them
 stores/             how rows are kept: full, as bytes (Int8), as bits (Bits, CentredBits), or both

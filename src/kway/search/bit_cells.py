@@ -65,7 +65,7 @@ class BitCells:
         assert isinstance(held, CentredBits)
         order, offsets = ordered_by_cell(cells, len(ground.landmarks))
         full = taken(kept.full, order, ground.n_jobs)
-        return BitCells._ready(full, held.codes.take(order), frozen(order), offsets, held.centres, ground)
+        return BitCells.ready(full, held.codes.take(order), frozen(order), offsets, held.centres, ground)
 
     @staticmethod
     def from_arrays(rows: Any, arrays: dict[str, NDArray], ground: Ground) -> BitCells:
@@ -75,13 +75,14 @@ class BitCells:
         assert codes is not None
         offsets = np.concatenate([[0], np.cumsum(arrays["sizes"])])
         full = None if rows is None else frozen(rows)
-        return BitCells._ready(full, codes, frozen(arrays["names"]), frozen(offsets), ground.centres(), ground)
+        return BitCells.ready(full, codes, frozen(arrays["names"]), frozen(offsets), ground.centres(), ground)
 
     @staticmethod
-    def _ready(
+    def ready(
         full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, centres: NDArray[np.float32],
         ground: Ground,
     ) -> BitCells:  # fmt: skip
+        """Codes that are in the order of cells, names (n,) and offsets (c + 1,) told."""
         spans = np.zeros((len(centres), 2), dtype=np.float32)
         filled = np.flatnonzero(np.diff(offsets))
         if len(filled):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,12 +33,12 @@ from kway.search.ids import Ids
 from kway.search.index import Neighbors, whole_k
 from kway.search.kmeans import assign_centres, half_squares, kmeans_sample, place_centres
 from kway.search.live import LiveIndex, Recipe
-from kway.search.metrics import Metric
+from kway.search.metrics import Metric, pick_metric
 from kway.search.projection import Projected, Projection, learn_projection, projection_sample
 from kway.search.stores.base import Store
 from kway.search.stores.bits import Bits
 from kway.search.stores.kept import KeptRows
-from kway.search.units import Scaled
+from kway.search.units import Scaled, Unit
 
 PROBES = 24  # until tuned: a recall near 0.996 on images with 2 sqrt(n) cells
 GROWN = 2.0  # times the rows it was trained on, after which the landmarks are placed anew
@@ -85,6 +86,28 @@ class Landmarks(Recipe):
     def _table(self) -> type[CellTable] | type[BitCells]:
         """How rows are held: bits are about their landmark."""
         return BitCells if isinstance(self.store, Bits) else CellTable
+
+    def build_blocks(
+        self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None
+    ) -> LandmarksIndex:
+        """The live index over rows that come in blocks and are never all in memory; needs `store=Bits(rerank=False)`.
+
+        blocks and folder are those of `Flat.build_blocks`; how landmarks are placed is told in cell_streams.py.
+        """
+        from kway.search.cell_streams import fill_cells
+
+        picked = pick_metric(metric)
+        self.check(picked)
+        if not isinstance(self.store, Bits) or self.store.rerank:
+            raise CombinationError(
+                f"{self} cannot be built of blocks, which are let go of; use store=Bits(1, rerank=False), or build()"
+            )
+        index = LandmarksIndex(self, picked, Ids.of(0, None), 0)
+        n = fill_cells(index, blocks, folder)
+        index._ids, index._n_features = Ids.of(n, None), index._table.centres.shape[1]  # type: ignore[union-attr]
+        index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # a stream is taken as it comes
+        index.probes = PROBES if self.probes == "auto" else int(self.probes)
+        return index
 
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> LandmarksIndex:
         index = LandmarksIndex(self, metric, ids, rows.shape[1], n_jobs)
@@ -201,7 +224,7 @@ class LandmarksIndex(LiveIndex):
             lead = self._projection.of(place(rows[part]), long=False).lead
             assign_centres(lead, self._landmarks, near[part], np.empty(len(lead), dtype=np.float32))
 
-        pmap(work, spans(len(rows), max(64, 2**20 // self.n_features)), self._n_jobs)
+        pmap(work, spans(len(rows), max(64, 2**20 // rows.shape[1])), self._n_jobs)
         return near
 
     def _nearest(self, queries: NDArray, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
