@@ -212,7 +212,8 @@ class CentroidClassifier(Classifier):
         filled = np.flatnonzero(self.weights_ > 0)
         every = len(filled) == len(self.weights_)
         rows = (self._means if every else self._means[filled]).astype(self._dtype)
-        choice = pick_index(self.index, *rows.shape, pick_metric(self.metric))
+        n, d = rows.shape
+        choice = pick_index(self.index, n, d, pick_metric(self.metric))
         return choice.recipe.build(rows, self.metric, None if every else filled, self.n_jobs)
 
     def _scores(self, rows: Any) -> NDArray:
