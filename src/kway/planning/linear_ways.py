@@ -93,13 +93,13 @@ def _factor_bytes(size: Size, threads: int) -> float:
     """The preconditioners: shared by all classes, and one a class with the curvatures (R, n) that it comes from."""
     R, D, s = size.scores, size.d + 1, size.itemsize
     if _wide(size):
-        return 4.0 * R * D * s + R * size.n * s  # diagonals
+        return 4.0 * R * D * s + min(R * size.n * s, MOST_FACTORS)  # diagonals
     matrix = D * D * (8 if size.d <= 128 else s)
     shared = (threads + 3) * matrix
     if R * matrix > MOST_FACTORS:
         return shared
     if _due(size):  # two sets, while the second is made
-        return shared + 2 * R * matrix + R * size.n * s
+        return shared + 2 * R * matrix + min(R * size.n * s, MOST_FACTORS)
     return shared + (R * (matrix + _sampled(size) * s) if _sampled(size) else 0)
 
 
