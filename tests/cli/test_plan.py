@@ -33,7 +33,7 @@ def test_the_table_fits_a_terminal(capsys, monkeypatch):
     lines = said.splitlines()
     table = lines[: next(i for i, line in enumerate(lines) if line.startswith("  softmax:"))]
     assert all(len(line.rstrip()) <= 80 for line in table)
-    assert sum(" kNN " in line for line in table) == 5  # one line a way: nothing was wrapped
+    assert sum(" kNN " in line for line in table) == 6  # one line a way: nothing was wrapped
     assert "Nothing fits here" in said
 
 

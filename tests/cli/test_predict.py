@@ -80,3 +80,15 @@ def test_a_model_of_a_table_of_numbers_takes_a_matrix_of_them(iris, answer, cli)
     code, _, err = cli("predict", "model.kway", "few.npz")
     assert code == 1
     assert "pass a table with columns sepal length" in err
+
+
+def test_a_file_in_pieces_is_answered_as_one(iris, cli, answer, monkeypatch, read_csv):
+    whole = answer("evaluate", "model.kway", "iris.csv")
+    assert cli("predict", "model.kway", "iris.csv", "--keep", "species", "-o", "whole.csv")[0] == 0
+    monkeypatch.setattr("kway.data.sources.pieces.LARGE", 0)
+    monkeypatch.setattr("kway.data.sources.pieces.BYTES", 500)
+    assert cli("predict", "model.kway", "iris.csv", "--keep", "species", "-o", "parts.csv")[0] == 0
+    assert read_csv("parts.csv") == read_csv("whole.csv")
+    found = answer("evaluate", "model.kway", "iris.csv")
+    assert found["classes"] == whole["classes"]
+    assert abs(found["log_loss"] - whole["log_loss"]) < 1e-6

@@ -38,7 +38,7 @@ DISTANCES = ["euclidean", "manhattan", "cosine", "dot", "hamming", "haversine"]
 METRICS = [*DISTANCES, Haversine(degrees=True), Gaussian(2.0), Laplacian(3.0)]
 RECIPES = [Flat(), Flat(store=Int8()), Flat(store=Int8(rerank=False)), KDTree(), Landmarks(), LSH()]
 RECIPES += [Sharded(Flat(), 3)]
-RECIPES += [Landmarks(store=Int8()), Landmarks(store=Int8(rerank=False))]
+RECIPES += [Landmarks(store=Int8()), Landmarks(store=Int8(rerank=False)), Landmarks(store=Bits())]
 RECIPES += [Flat(store=Bits()), Flat(store=Bits(4))]
 ESTIMATES = [Flat(store=Bits(4, rerank=False))]  # distances to no row: how near they are is tests/search/test_bits.py's
 RECALL = {"landmarks": 0.99, "lsh": 0.9, "flat": 0.99}  # of default probes, over these rows; flat: of bits

@@ -129,3 +129,18 @@ def test_a_sample_keeps_each_features_mean_square():
     quick = moments(sample, mean_squares(objective)[0])
     assert quick.gram[3, 3] >= 100.0**2 / 4000 * 0.999
     assert quick_moments(objective, None).gram[3, 3] == pytest.approx(100.0**2 / 4000)
+
+
+def test_curvatures_of_many_rows_and_classes_are_those_of_some_rows(monkeypatch):
+    """What is held of all rows and classes has a limit; factors of some rows are much like those of all."""
+    objective = problem(n=20_000, form="columns")
+    theta = np.random.default_rng(3).standard_normal((4, 8)) * 0.3
+    gradient = np.random.default_rng(2).standard_normal((4, 8))
+    whole = moments(objective).per_class(objective, theta, n_drawn=10**9)(gradient)
+    monkeypatch.setattr(precondition, "MOST_BYTES", 8 * 4 * 4000)
+    seen = []
+    curvatures = precondition.curvatures
+    monkeypatch.setattr(precondition, "curvatures", lambda rows, at: seen.append(rows.n) or curvatures(rows, at))
+    some = moments(objective).per_class(objective, theta, n_drawn=10**9)(gradient)
+    assert seen == [4000]
+    assert np.linalg.norm(some - whole) < 0.1 * np.linalg.norm(whole)

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import kway
-from kway.errors import CombinationError
+from kway.errors import CombinationError, InputError
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
@@ -236,3 +236,44 @@ def test_threads_do_not_change_the_answer():
     fit = lambda n_jobs: kway.SoftmaxClassifier(solver="sampled", max_iter=2, tol=10, n_jobs=n_jobs, random_state=5)  # noqa: E731
     one, two = (fit(n_jobs).fit(rows.x_train, rows.y_train) for n_jobs in (1, 2))
     np.testing.assert_array_equal(one.coef_, two.coef_)
+
+
+@pytest.mark.parametrize("wrong", [{"negatives": 0}, {"negatives": 1.5}, {"hard": -1}])
+def test_classes_to_draw_are_a_number(wrong):
+    with pytest.raises(InputError, match="whole number"):
+        Sampled(**wrong)
+
+
+class Ended(Exception):
+    """The process was killed."""
+
+
+def test_a_fit_that_was_ended_goes_on_to_the_same_end(tmp_path, monkeypatch):
+    rows = kway.datasets.many_classes(300, 16, 4, 50, 0.3, seed=1)
+
+    def model(folder, epochs=6, seed=0):
+        solver = Sampled(64, 32, checkpoint=None if folder is None else str(folder))
+        return kway.SoftmaxClassifier(solver=solver, alpha=1e-5, max_iter=epochs, tol=1e-9, random_state=seed)
+
+    def killed(folder, run, history, mark):
+        write(folder, run, history, mark)
+        if len(history) == 3:
+            raise Ended
+
+    write = sampled.write_checkpoint
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = model(None).fit(rows.x_train, rows.y_train)
+        monkeypatch.setattr(sampled, "write_checkpoint", killed)
+        with pytest.raises(Ended):
+            model(tmp_path / "state").fit(rows.x_train, rows.y_train)
+        monkeypatch.undo()
+        again = model(tmp_path / "state").fit(rows.x_train, rows.y_train)
+        np.testing.assert_array_equal(again.coef_, whole.coef_)
+        assert again.history_ == whole.history_
+        assert again.n_iter_ == 6
+        with pytest.raises(InputError, match="another checkpoint folder"):
+            model(tmp_path / "state").fit(rows.x_train * 2, rows.y_train)
+        (tmp_path / "state" / "sampled.npz").write_bytes(b"torn")
+        with pytest.raises(InputError, match="begin anew"):
+            model(tmp_path / "state").fit(rows.x_train, rows.y_train)

@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import kway
 from kway.errors import CombinationError
 from kway.neighbors import CentroidClassifier
+from kway.search import Bits, Flat, Landmarks
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +112,69 @@ def test_many_classes_by_top_k():
     labels, scores = model.predict_topk(centres[:500], 3)
     np.testing.assert_array_equal(labels[:, 0], np.arange(500))
     assert (np.diff(scores, axis=1) <= 0).all()
+
+
+def many_classes(n_classes=600, d=48, more=3, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n_classes, d))
+    y = np.concatenate([np.arange(n_classes).repeat(2), rng.integers(0, n_classes, more * n_classes)])
+    X = (centres[y] + 0.5 * rng.normal(size=(len(y), d))).astype(np.float32)
+    return X[1::2], y[1::2], X[: 2 * n_classes : 2], y[: 2 * n_classes : 2]
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize(
+    "index", [Flat(), Landmarks(probes=12, store=Bits(1)), Flat(store=Bits(4, rerank=False))], ids=str
+)
+def test_means_are_found_by_an_index(metric, index, tmp_path):
+    X, y, Q, _ = many_classes()
+    keep = y != 17  # a class that is named and has no rows
+    names = np.array([f"class {i:04d}" for i in range(600)])
+    scored = CentroidClassifier(metric).partial_fit(X[keep], names[y[keep]], classes=names)
+    found = CentroidClassifier(metric, index=index).partial_fit(X[keep], names[y[keep]], classes=names)
+    same = scored.predict(Q) == found.predict(Q)
+    assert same.mean() >= (1.0 if index.exact else 0.97)
+    best, listed = scored.predict_topk(Q, 5), found.predict_topk(Q, 5)
+    if index.exact:
+        np.testing.assert_array_equal(best.ids, listed.ids)
+        np.testing.assert_allclose(best.scores, listed.scores, atol=2e-3)  # shares of 64 classes, not of all
+    assert listed.scores.dtype == np.float32
+    whole = found.predict_topk(Q[:3], 600)
+    assert all(sorted(labels) == names.tolist() for labels in whole.ids)
+    assert (whole.ids[:, -1] == names[17]).all()
+    found.save(tmp_path / "m.kway")
+    again = kway.load(tmp_path / "m.kway")
+    np.testing.assert_array_equal(again.predict(Q), found.predict(Q))
+    grown = found.partial_fit(Q[17:18], names[17:18])
+    assert grown.predict(Q[17:18]).tolist() == [names[17]]
+
+
+def test_wrappers_stand_around_an_index():
+    X, y, Q, yq = many_classes(100, more=20)
+    model = CentroidClassifier(index=Landmarks(probes=12, store=Bits(1)))
+    half = np.arange(len(y)) % 2 == 0
+    model.fit(X[half], y[half])
+    known = np.isin(y, model.classes_) & ~half
+    sets = kway.ConformalClassifier(model, cv="prefit", coverage=0.9).fit(X[known], y[known])
+    seen = np.isin(yq, model.classes_)
+    covered = [label in labels for label, labels in zip(yq[seen], sets.predict_set(Q[seen]).to_lists())]
+    assert np.mean(covered) > 0.84
+    gate = kway.OpenSetClassifier(CentroidClassifier(index=Flat(store=Bits(1)))).fit(X, y)
+    far = np.random.default_rng(3).normal(size=(100, X.shape[1])).astype(np.float32) * 3
+    assert (gate.predict(far) == gate.unknown_).mean() > 0.5
+
+
+def test_rows_are_never_copied_as_a_whole(tmp_path):
+    """A memory map of 100 MB is learned from in blocks; sums of one block stay within a fixed room."""
+    import tracemalloc
+
+    rows = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (200_000, 128))
+    rows[:] = np.random.default_rng(0).normal(size=(2000, 128)).repeat(100, axis=0)
+    y = np.arange(200_000) % 50
+    CentroidClassifier().fit(rows[:100], y[:100])
+    tracemalloc.start()
+    model = CentroidClassifier().fit(np.load(tmp_path / "x.npy", mmap_mode="r"), y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(model.centroids_[3], rows[3::50].mean(axis=0, dtype=np.float64), rtol=1e-5)
+    assert peak < 2.2 * 8 * 65_536 * 128 + 8 * 200_000 * 4

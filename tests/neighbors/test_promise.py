@@ -12,6 +12,7 @@ from kway.errors import InputError
 from kway.neighbors import NeighborsClassifier, Target
 from kway.neighbors.promise import ladder, lower_bound, make, search_probes
 from kway.neighbors.trials import Asked, Disagreement, InOneSearch, OneByOne, without_self
+from kway.search import Bits, Landmarks
 
 DATA = os.environ.get("KWAY_DATA")
 
@@ -238,3 +239,26 @@ def full(name):
     z = np.load(Path(DATA) / f"{name}.npz")
     rows = [z[k].reshape(len(z[k]), -1).astype(np.float32) / 255 for k in ("x_train", "x_test")]
     return rows[0], z["y_train"].astype(int), rows[1], z["y_test"].astype(int)
+
+
+def test_codes_alone_are_promised_what_all_cells_hold(tmp_path):
+    """Rows are not kept beside codes; what is promised is the vote of a search through all cells."""
+    rng = np.random.default_rng(5)
+    centres = rng.normal(size=(30, 64)) * 2
+    y = rng.integers(0, 30, 9000)
+    X = (centres[y] + rng.normal(size=(9000, 64))).astype(np.float32)
+    for store in (Bits(2, rerank=False), Bits(1)):
+        model = kway.NeighborsClassifier(5, index=Landmarks(n_landmarks=60, store=store)).fit(X[:8000], y[:8000])
+        assert isinstance(model.index_.recipe.store, Bits)
+        assert model.promise_.probes < 30
+        assert (model.predict(X[8000:]) == y[8000:]).mean() > 0.95
+        everywhere = kway.NeighborsClassifier(5, index=Landmarks(n_landmarks=60, probes=60, store=store))
+        assert (everywhere.fit(X[:8000], y[:8000]).predict(X[8000:]) == model.predict(X[8000:])).mean() > 0.99
+        assert (model._training.blocks is None) == (not store.rerank)
+        model.save(tmp_path / "m.kway")
+        size = (tmp_path / "m.kway").stat().st_size
+        assert (size < X[:8000].nbytes) == (not store.rerank)
+        again = kway.load(tmp_path / "m.kway")
+        np.testing.assert_array_equal(again.predict(X[8000:]), model.predict(X[8000:]))
+        again.partial_fit(X[8000:], y[8000:])
+        assert (again.predict(X[8000:]) == y[8000:]).mean() > 0.95

@@ -7,7 +7,7 @@ import pytest
 
 import kway
 from kway.errors import CombinationError, InputError
-from kway.search import Bits, Flat, Neighbors, restore
+from kway.search import Bits, Flat, Landmarks, Neighbors, restore
 from kway.search.bit_scan import BitQueries
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, HAMMING, MANHATTAN
 
@@ -206,3 +206,78 @@ def _real(name):
     rows = arrays[-1].reshape(len(arrays[-1]), -1).astype(np.float32)
     queries = arrays[0].reshape(len(arrays[0]), -1).astype(np.float32) if len(arrays) > 1 else rows[-500:]
     return (rows if len(arrays) > 1 else rows[:-500]), queries[:300]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_cells_find_what_brute_force_does(metric, bits):
+    """All cells, and what codes about landmarks lose against codes about one centre."""
+    rows, queries = clustered()
+    true = Flat().build(rows, metric).nearest(queries, 10)
+    index = Landmarks(store=Bits(bits)).build(rows, metric)
+    found = index.nearest(queries, 10, probes=index.n_landmarks)
+    assert recall(found, true) >= 0.99
+    assert index.touched_ < 0.5 * len(rows)
+    np.testing.assert_allclose(np.sort(found.distances), found.distances)
+    facts, arrays = index.parts()
+    again = restore(facts, {name: _read_only(array) for name, array in arrays.items()})
+    for a, b in zip(again.nearest(queries, 10), index.nearest(queries, 10)):
+        np.testing.assert_array_equal(a, b)
+    alone = Landmarks(store=Bits(bits, rerank=False)).build(rows, metric)
+    about_one = Flat(store=Bits(bits, rerank=False)).build(rows, metric)
+    by_cells = recall(alone.nearest(queries, 10, probes=alone.n_landmarks), true)
+    assert by_cells > recall(about_one.nearest(queries, 10), true) - 0.02
+    assert by_cells > {1: 0.3, 2: 0.5, 4: 0.75}[bits]
+    assert alone.nbytes < about_one.nbytes + alone.n_landmarks * 4 * (96 + 128 + 8) + 16 * len(rows)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_distances_of_cells_are_those_of_the_estimate(metric):
+    rows, queries = clustered(500)
+    index = Landmarks(n_landmarks=7, store=Bits(4, rerank=False)).build(rows, metric)
+    found = index.nearest(queries, 500, probes=7)
+    codes = index.rows
+    y, f = codes.codes.grid(), codes.codes.factors()
+    centres, frame = codes.centres[codes.cells].astype(np.float64), codes.codes.frame
+    placed = np.asarray(index.metric.distance.place(queries.astype(np.float64)))
+    estimated = np.array([  # <q - m, x - m> of every row, but <q, x - m> under dot
+        f * np.einsum("ij,ij->i", frame.turned(q - (0 if metric == "dot" else centres)).astype(float), y)
+        if metric != "dot"
+        else f * (frame.turned(q[None]).astype(float) @ y.T)[0]
+        for q in placed
+    ])  # fmt: skip
+    gaps = np.square(placed[:, None] - centres).sum(axis=2)  # (q, n)
+    squared = gaps + 2 * codes.codes.halves() - 2 * estimated
+    expected = {
+        "euclidean": np.sqrt(np.maximum(squared, 0)),
+        "cosine": np.maximum(0.5 * squared, 0),
+        "dot": -np.einsum("qd,nd->qn", placed, centres) - estimated,
+    }[metric]
+    given = np.take_along_axis(expected, found.ids, axis=1)
+    np.testing.assert_allclose(found.distances, given, atol=2e-3 * np.abs(expected).max())
+
+
+def test_rows_come_and_go_from_cells():
+    rows, queries = clustered()
+    for store in (Bits(4), Bits(4, rerank=False)):
+        index = Landmarks(store=store).build(rows[:1000])
+        index.add(rows[1000:])
+        assert index.remove(np.arange(0, 3000, 7)) == 429
+        left = np.setdiff1d(np.arange(3000), np.arange(0, 3000, 7))
+        true = Flat().build(rows[left], ids=left).nearest(queries, 10)
+        found = index.nearest(queries, 10, probes=index.n_landmarks)
+        assert recall(found, true) >= (0.99 if store.rerank else 0.75)
+
+
+def test_zero_rows_and_few_rows_in_cells():
+    for metric in METRICS:
+        index = Landmarks(store=Bits(1)).build(np.zeros((3, 2)), metric)
+        assert index.nearest(np.ones((1, 2)), 5).ids.tolist() == [[0, 1, 2, -1, -1]]
+        only = Landmarks(store=Bits(1, rerank=False)).build(np.ones((40, 3)), metric)
+        assert np.isfinite(only.nearest(np.ones((2, 3)), 40).distances).all()
+    rows = np.random.default_rng(0).normal(size=(300, 64)) + 1
+    rows[5] = 0
+    index = Landmarks(n_landmarks=5, probes=5, store=Bits(4, rerank=False)).build(rows, "cosine")
+    found = index.nearest(np.concatenate([rows[:20], np.zeros((1, 64))]), 300)
+    np.testing.assert_allclose(found.distances[found.ids == 5], 1.0, atol=0.1)
+    np.testing.assert_allclose(found.distances[20], 1.0, atol=0.1)

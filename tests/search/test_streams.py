@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kway.errors import CombinationError, InputError
-from kway.search import Bits, Flat, streams
+from kway.search import Bits, Flat, Landmarks, restore, streams
 
 CODES = Flat(store=Bits(1, rerank=False))
 
@@ -85,3 +85,45 @@ def test_blocks_that_do_not_fit_are_refused(tmp_path):
         CODES.build_blocks(tmp_path)
     with pytest.raises(InputError, match="NaN"):
         CODES.build_blocks([rows, np.full((2, 70), np.nan)])
+
+
+CELLS = Landmarks(n_landmarks=40, probes=8, store=Bits(4, rerank=False))
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean", "dot"])
+def test_cells_of_blocks_are_those_of_all_rows(metric, tmp_path, monkeypatch):
+    rows, queries = data()
+    monkeypatch.setattr(streams, "BLOCK", 300 * 70)
+    files = tmp_path / "files"
+    files.mkdir()
+    for i in range(0, 1000, 300):
+        np.save(files / f"{i:04d}.npy", rows[i : i + 300])
+    whole = CELLS.build(rows, metric)
+    for source in (rows, files):
+        index = CELLS.build_blocks(source, metric)
+        assert (index.n_rows, index.n_features) == (1000, 70)
+        found, true = index.nearest(queries, 5), whole.nearest(queries, 5)
+        np.testing.assert_array_equal(found.ids, true.ids)
+        np.testing.assert_allclose(found.distances, true.distances, rtol=1e-4, atol=1e-4)
+        same(restore(*index.parts()), index, queries)
+
+
+def test_cells_of_a_generator_and_after_a_kill(tmp_path):
+    rows, queries = data()
+    blocks = [rows[i : i + 250] for i in range(0, 1000, 250)]
+
+    def some(until):
+        yield from blocks[:until]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        CELLS.build_blocks(some(2), folder=tmp_path / "parts")
+    assert len(list((tmp_path / "parts").iterdir())) == 3
+    index = CELLS.build_blocks(iter(blocks), folder=tmp_path / "parts")
+    same(index, CELLS.build_blocks(iter(blocks)), queries)
+    with pytest.raises(InputError, match="another kind"):
+        CODES.build_blocks(iter(blocks), folder=tmp_path / "parts")
+    with pytest.raises(InputError, match="n_landmarks"):
+        Landmarks(store=Bits(rerank=False)).build_blocks(iter(blocks))
+    with pytest.raises(CombinationError, match="rerank=False"):
+        Landmarks(store=Bits()).build_blocks(rows)

@@ -7,7 +7,7 @@ from sklearn.metrics import f1_score, log_loss, precision_recall_fscore_support,
 
 import kway
 from kway.errors import InputError
-from kway.select.evaluation import evaluate_model, mcnemar, refuse_other_kind
+from kway.select.evaluation import evaluate_blocks, evaluate_model, mcnemar, refuse_other_kind
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +49,17 @@ def test_mcnemar_sees_only_rows_on_which_the_models_differ():
 def test_text_is_not_compared_with_numbers():
     with pytest.raises(InputError, match="the labels are text such as 'a', those of the model numbers such as"):
         refuse_other_kind(np.array(["a"]), np.array([1, 2]))
+
+
+def test_blocks_give_the_figures_of_all_rows():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["a", "b", "c"])[y]
+    model = kway.SoftmaxClassifier(alpha=0.1).fit(X[::2], names[::2])
+    whole = evaluate_model(model, X, names).scores
+    order = np.random.default_rng(0).permutation(150)
+    parts = [order[:7], order[7:100], order[100:]]
+    found = evaluate_blocks(model, ((X[part], names[part]) for part in parts))
+    assert found.classes == whole.classes
+    assert (found.rows, found.accuracy, found.macro_f1) == (150, whole.accuracy, whole.macro_f1)
+    for name in ("log_loss", "ece", "low", "high"):
+        assert getattr(found, name) == pytest.approx(getattr(whole, name), rel=1e-6)

@@ -18,12 +18,11 @@ def evaluate(
     model: ModelArgument, data: AskedArgument, reading: ReadOptions, embed: MovedOption = None, json: JsonOption = False
 ) -> None:
     """Compare predictions with the labels in DATA."""
-    from kway.cli.model_rows import ready
-    from kway.select.evaluation import evaluate_model
+    from kway.cli.model_rows import ready_blocks
+    from kway.select.evaluation import evaluate_blocks
 
-    fitted, rows = ready(model, data, reading, needs_labels=True, embed=embed)
-    assert rows.y is not None
-    scores = evaluate_model(fitted, rows.X, rows.y).scores
+    fitted, read = ready_blocks(model, data, reading, needs_labels=True, embed=embed)
+    scores = evaluate_blocks(fitted, ((rows.X, rows.y) for rows in read))  # type: ignore[misc]  # ready saw to labels
     classes = scores.classes
     if json:
         emit_json(vars(scores))

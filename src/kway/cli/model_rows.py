@@ -1,15 +1,16 @@
-"""DATA for a model that already exists: its columns by name, in its order."""
+"""DATA for a model that already exists: its columns by name, in its order, a block at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from kway.data.reading import ReadOptions
+    from kway.data.reading import LabelledRows, ReadOptions
     from kway.data.sources.requirements import RowRequirements
 
 
@@ -28,14 +29,42 @@ class Ready(NamedTuple):
     rows: ModelRows
 
 
+class ReadyBlocks(NamedTuple):
+    """The same with the rows in blocks, read as they are asked for."""
+
+    model: Any
+    blocks: Iterator[ModelRows]
+
+
 def ready(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None) -> Ready:
-    """The model and the rows it asks for; of a set with a test part, the test rows.
+    """The model and the rows it asks for, all of them; of a set with a test part, the test rows."""
+    from kway.data.reading import read_rows
+
+    model, blocks = _ready(path, data, reading, needs_labels, embed, lambda *how: iter([read_rows(*how)]))
+    return Ready(model, next(blocks))
+
+
+def ready_blocks(
+    path: str, data: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None
+) -> ReadyBlocks:
+    """The same a block at a time, so that DATA may be larger than memory."""
+    from kway.data.row_stream import row_stream
+
+    model, blocks = _ready(path, data, reading, needs_labels, embed, row_stream)
+    first = list(islice(blocks, 1))  # read at once: what is wrong with DATA is told before anything is written
+    return ReadyBlocks(model, chain(first, blocks))
+
+
+def _ready(
+    path: str, data: str, reading: ReadOptions, needs_labels: bool, embed: str | None,
+    read: Callable[..., Iterator[LabelledRows]],
+) -> ReadyBlocks:  # fmt: skip
+    """The model, and what it asks for of the rows that `read` gives.
 
     `embed` allows the embedding model that the file names, or is its new place where its folder has moved.
     """
     from kway import store
     from kway.data.number_rows import number_rows
-    from kway.data.reading import read_rows
     from kway.featured import FeaturedClassifier
 
     model = load_model(path, embed)
@@ -45,14 +74,18 @@ def ready(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed:
     else:
         reading = reading.without_labels()
     like = _read_alike(_requirements_of(model), notes.get("reading"))
-    found = read_rows(data, reading, like)
-    if needs_labels:
-        found.required_labels()
-    if not isinstance(model, FeaturedClassifier) or not model.features_.is_table_:
-        found = number_rows(found, like.columns)
-    if found.test_rows is not None:
-        return Ready(model, ModelRows(found.test_rows, found.test_y, found.beside))
-    return Ready(model, ModelRows(found.rows, found.y, found.beside))
+    as_numbers = not isinstance(model, FeaturedClassifier) or not model.features_.is_table_
+
+    def block(found: LabelledRows) -> ModelRows:
+        if needs_labels:
+            found.required_labels()
+        if as_numbers:
+            found = number_rows(found, like.columns)
+        if found.test_rows is not None:
+            return ModelRows(found.test_rows, found.test_y, found.beside)
+        return ModelRows(found.rows, found.y, found.beside)
+
+    return ReadyBlocks(model, map(block, read(data, reading, like)))
 
 
 def load_model(path: str, embed: str | None = None) -> Any:

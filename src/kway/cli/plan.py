@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,20 +10,12 @@ from kway.cli.options import JsonOption, reads_data
 from kway.cli.output import emit_json, safe, say, show_table
 
 if TYPE_CHECKING:
+    from kway.data.extent import Extent
     from kway.data.reading import ReadOptions
     from kway.planning.plan import Plan
 
 DataOption = Annotated[str | None, typer.Argument(help="Data as for fit; else name the size.")]
 CountOption = Annotated[float | None, typer.Option(metavar="N", help="Such as 50000 or 1e9.")]
-
-
-class Asked(NamedTuple):
-    """A size."""
-
-    n: float
-    d: float
-    K: float
-    density: float
 
 
 @reads_data
@@ -62,32 +54,16 @@ def plan(
         show(found)
 
 
-def _asked(data: str | None, sizes: tuple[float | None, ...], density: float, reading: ReadOptions) -> Asked:
+def _asked(data: str | None, sizes: tuple[float | None, ...], density: float, reading: ReadOptions) -> Extent:
+    from kway.data.extent import Extent, extent_of
     from kway.errors import InputError
 
     if data is not None and sizes == (None, None, None):
-        return _size_of(data, reading)
+        return extent_of(data, reading)
     if data is not None or None in sizes:
         raise InputError("name DATA, or all of --samples, --features and --classes")
     n, d, K = (float(value) for value in sizes if value is not None)
-    return Asked(n, d, K, density)
-
-
-def _size_of(data: str, reading: ReadOptions) -> Asked:
-    """Of data: read, turned into numbers as a fit would."""
-    import numpy as np
-    import scipy.sparse as sp
-
-    from kway.data.number_rows import number_rows
-    from kway.data.reading import read_rows
-    from kway.errors import InputError
-
-    found = number_rows(read_rows(data, reading))
-    if found.y is None:
-        raise InputError(f"{data} has no labels, so its classes cannot be counted; name the column with --target")
-    X = found.rows
-    density = min(X.nnz / max(1, X.shape[0] * X.shape[1]), 1 - 1e-9) if sp.issparse(X) else 1.0
-    return Asked(X.shape[0], X.shape[1], len(np.unique(found.y)), density)
+    return Extent(int(n), int(d), int(K), density)
 
 
 def show(found: Plan) -> None:

@@ -41,14 +41,14 @@ def predict(
     """Predict the label of every row of DATA; the column --target, if it has one, is left out."""
     from dataclasses import replace
 
-    from kway.cli.model_rows import ready
+    from kway.cli.model_rows import ready_blocks
     from kway.cli.usage import columns_of
     from kway.data.sources.writing import write_blocks, write_stream
 
     form = _checked_format(out, format, {"MODEL": model, "DATA": data}, force)
     reading = replace(reading, keep=columns_of(keep))
-    fitted, rows = ready(model, data, reading, needs_labels=False, embed=embed)
-    blocks = answers(fitted, rows.X, rows.beside, topk, proba)
+    fitted, read = ready_blocks(model, data, reading, needs_labels=False, embed=embed)
+    blocks = (found for rows in read for found in answers(fitted, rows.X, rows.beside, topk, proba))
     if out is not None:
         n = write_blocks(blocks, out, form)
         emit_json({"rows": n, "out": str(out)}) if json else say(f"Wrote {n:,} predictions to {safe(out)}.")

@@ -1,8 +1,8 @@
 """DATA of the command line as it came: rows of a table or a matrix, not yet numbers, with labels, groups and order.
 
     csv, tsv, JSON lines (.gz), parquet, a folder    rows: pyarrow Table without the target, group, order and id
-    of parquet files, stdin ("-")                    columns; numbers and dates read as people write them
-    npz, libsvm, known sets of numbers               rows: (n, d) array or CSR
+    of parquet or csv files, stdin ("-")             columns; numbers and dates read as people write them
+    npz, npy, a folder of npy, libsvm, known sets    rows: (n, d) array or CSR
     an image, a folder of them (a class a folder)    rows: (n, d) bytes, with the form they were brought to
 
 A column (or npz key) `split` that says train, val and test cuts the rows; otherwise there is no test part.
@@ -28,12 +28,14 @@ from kway.data.sources.column_names import refuse_repeated, refuse_unknown
 from kway.data.sources.frames import take_rows
 from kway.data.sources.images import ImageForm
 from kway.data.sources.label_column import column_labels
+from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.requirements import RowRequirements
 from kway.data.sources.split_column import split_masks
 from kway.data.sources.table_files import (
     FILE_SUFFIXES,
     STDIN,
     TableSource,
+    csv_files,
     open_table,
     parquet_files,
     suffix_of,
@@ -59,7 +61,7 @@ def read_rows(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = 
         return source.labelled_rows(how, like)
     path = Path(source)
     if str(source) == STDIN:
-        return _from_table(table_source(path), "stdin", how, like)
+        return table_rows(table_source(path), "stdin", how, like)
     if path.is_dir():
         return _from_folder(path, how, like)
     if path.suffix.lower() in images.IMAGE_SUFFIXES:
@@ -74,8 +76,10 @@ def read_rows(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = 
 
 
 def _from_folder(path: Path, how: ReadOptions, like: RowRequirements) -> LabelledRows:
-    if parquet_files(path):
-        return _from_table(table_source(path), path.name, how, like)
+    if parquet_files(path) or csv_files(path):
+        return table_rows(table_source(path, how.form), path.name, how, like)
+    if npy_files(path):
+        return _from_npy(path, how)
     folders = images.class_folders(path)
     files = [(file, sub.name) for sub in folders for file in images.image_files(sub)]
     if files:
@@ -83,7 +87,9 @@ def _from_folder(path: Path, how: ReadOptions, like: RowRequirements) -> Labelle
     loose = images.image_files(path)
     if not loose:
         known = listing(images.IMAGE_SUFFIXES)
-        raise InputError(f"folder {path} has neither parquet files nor images ({known}) in sub-folders, one a class")
+        raise InputError(
+            f"folder {path} has neither parquet, csv or npy files nor images ({known}) in sub-folders, one a class"
+        )
     return _from_images(loose, None, path.name, how, like)
 
 
@@ -116,15 +122,22 @@ def _from_file(path: Path, how: ReadOptions, like: RowRequirements) -> LabelledR
     suffix = suffix_of(path, how.form)
     if suffix == ".npz":
         return _from_arrays(read_npz(path), how)
+    if suffix == ".npy":
+        return _from_npy(path, how)
     if "svm" in suffix:
         return _from_arrays(read_libsvm(path, like.n_features), how)
-    return _from_table(table_source(path, how.form), path.name, how, like)
+    return table_rows(table_source(path, how.form), path.name, how, like)
+
+
+def _from_npy(path: Path, how: ReadOptions) -> LabelledRows:
+    found = map_arrays(npy_files(path), path.name)
+    return _from_arrays(Dataset(path.name, found.rows(), found.y), how)
 
 
 def _from_catalog(name: str, how: ReadOptions, like: RowRequirements) -> LabelledRows:
     file = catalog.table_file(name)
     if file is not None:
-        return _from_table(table_source(file), name, how, like, catalog.TARGET)
+        return table_rows(table_source(file), name, how, like, catalog.TARGET)
     if name not in catalog.names():
         raise InputError(
             f"{name!r} is neither a file, a folder nor a known set{nearest(name, catalog.names())}; known sets are "
@@ -189,7 +202,7 @@ def _extra(data: Dataset, key: str | None, what: str, of: Any = None) -> NDArray
 # ---- tables
 
 
-def _from_table(
+def table_rows(
     source: TableSource, name: str, how: ReadOptions, like: RowRequirements, usual_target: str | None = None
 ) -> LabelledRows:
     """Rows of a table; what looks like a number in the target is text if the file, or training, says so."""

@@ -4,8 +4,12 @@
     cosine      mu_c = mean of the unit rows of c    z_c = kappa cos(x, mu_c)          kappa from the mean resultant R
 
 p = softmax(z): classes that are round clouds of one common width (Gaussian, or von Mises-Fisher on the sphere) with
-equal priors. Means and widths are kept as running sums, so partial_fit is as good as one fit. Values far from 1 are
-kept in a unit of their own (kway.search.units), and `scale_` is that of the unit.
+equal priors. Means and widths are kept as running sums, taken a block of rows at a time, so partial_fit is as good as
+one fit and rows may lie in a memory map. Values far from 1 are kept in a unit of their own (kway.search.units), and
+`scale_` is that of the unit.
+
+With an index the means are searched by it instead of all being scored: `predict` and `predict_topk` then cost what the
+index costs, and probabilities are shares of the SHORTLIST nearest classes.
 """
 
 from __future__ import annotations
@@ -22,15 +26,20 @@ from kway.base import Classifier, class_rows
 from kway.base.parameters import THREADS, check
 from kway.compute.threads import spans
 from kway.data import gate
+from kway.data.row_blocks import row_blocks
 from kway.errors import CombinationError
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
 from kway.planning import guard
 from kway.planning.linear_ways import centroids
+from kway.search.auto import pick_index
 from kway.search.distances import COSINE, EUCLIDEAN, unit
 from kway.search.index import TopK
+from kway.search.live import LiveIndex
+from kway.search.metrics import pick_metric
 from kway.search.units import NARROW, Unit
 
 _METRICS = ("euclidean", "cosine")
+SHORTLIST = 64  # classes that probabilities are shared among, where an index finds them
 
 
 class CentroidClassifier(Classifier):
@@ -40,21 +49,25 @@ class CentroidClassifier(Classifier):
     ----------
     metric : "euclidean" | "cosine".
     n_jobs : threads; None is all cores.
+    index : None (all means are scored) | "flat" | "landmarks" | a recipe of `kway.search`, such as
+        Landmarks(store=Bits(1)): for 10^5 classes and more.
 
-    Attributes: `centroids_` (K, d) class means, `weights_` (K,) rows a class, `scale_` of the scores z.
+    Attributes: `centroids_` (K, d) class means, `weights_` (K,) rows a class, `scale_` of the scores z, `index_` over
+    the means where one was asked for.
 
     >>> model = CentroidClassifier().fit([[0.0], [1.0], [4.0], [5.0]], ["a", "a", "b", "b"])
     >>> model.predict([[1.9], [3.0]]).tolist()
     ['a', 'b']
     """
 
-    def __init__(self, metric: str = "euclidean", n_jobs: int | None = None) -> None:
+    def __init__(self, metric: str = "euclidean", n_jobs: int | None = None, index: Any = None) -> None:
         self.metric = metric
         self.n_jobs = n_jobs
+        self.index = index
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self.index is None
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CentroidClassifier:
@@ -71,30 +84,26 @@ class CentroidClassifier(Classifier):
             )
         check(self, n_jobs=THREADS)
         first = not hasattr(self, "weights_")
-        X, labels = gate.rows_and_labels(self, X, y, reset=first)
+        X, labels = gate.rows_and_labels(self, X, y, sparse=self.index is None, reset=first)
         w = gate.weights(sample_weight, X)
         known = labels.classes[:0] if first else self.classes_
         if first and classes is not None:
             known = named_classes(classes)
         merged = merge_classes(known, labels, fixed=classes is not None)
         guard.before_fit(type(self).__name__, centroids, guard.size_of(X, len(merged.classes)))
-        taken = self._placed(X, first)
+        if first:
+            cosine = self.metric == "cosine"
+            self._range = Unit(COSINE, NARROW) if cosine else Unit.of(X, EUCLIDEAN, narrow=X.dtype == np.float32)
+        taken = self._range.more_rows(X)  # where they lie, unless they need another unit; may refuse them
         if first:
             self._start(len(merged.classes), X)
-        else:
-            self._move(merged)
+        self._move(merged)
         self.classes_ = merged.classes
-        self._take(taken, merged.codes, np.ones(X.shape[0]) if w is None else w)
+        for block in row_blocks(X):
+            rows = unit(X[block]) if self.metric == "cosine" else taken[block]
+            self._take(rows, merged.codes[block], np.ones(rows.shape[0]) if w is None else w[block])
+        self._publish()
         return self
-
-    def _placed(self, X: Any, first: bool) -> Any:
-        """Rows as means are taken of them: of unit length, or in a unit whose squares do not overflow."""
-        if self.metric == "cosine":
-            self._range = Unit(COSINE, NARROW)
-            return unit(X)
-        if first:
-            self._range = Unit.of(X, EUCLIDEAN, narrow=X.dtype == np.float32)
-        return self._range.more_rows(X)
 
     def _start(self, n_classes: int, X: Any) -> None:
         self.weights_ = np.zeros(n_classes)
@@ -125,11 +134,18 @@ class CentroidClassifier(Classifier):
         self._means[present] += share[:, None] * step
         self.weights_[present] += added
         self._spread += within
-        self._publish()
+
+    @property
+    def centroids_(self) -> NDArray:
+        """The class means (K, d)."""
+        if not hasattr(self, "_means"):
+            raise AttributeError(f"this {type(self).__name__} has no centroids_ before it is fitted")
+        with np.errstate(under="ignore"):
+            return np.asarray(self._range.given(self._means).astype(self._dtype))
 
     def _publish(self) -> None:
-        with np.errstate(under="ignore"):
-            self.centroids_ = self._range.given(self._means).astype(self._dtype)
+        """What follows from the sums: the scale, and later, when it is asked for, the index."""
+        self.__dict__.pop("index_", None)
         total, d = self.weights_.sum(), self._means.shape[1]
         if self.metric == "cosine":
             lengths = np.linalg.norm(self._means, axis=1)
@@ -170,9 +186,35 @@ class CentroidClassifier(Classifier):
         return placed.astype(rows.dtype) if sp.issparse(rows) else (placed - self._centre()).astype(rows.dtype)
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        if self.index is not None:
+            return self._found(rows, k, stated)
         W, b = self._lines(sp.issparse(rows))
         z = self._z if stated else None
         return class_rows.top(self._moved(rows), W, b, k, z, self.n_jobs)
+
+    def _found(self, rows: Any, k: int, stated: bool) -> TopK:
+        """The k nearest means by the index, each with its share of the SHORTLIST nearest."""
+        if not hasattr(self, "index_"):
+            self.index_ = self._indexed()
+        listed = max(k, min(SHORTLIST, self.index_.n_rows)) if stated else k
+        placed = rows if self.metric == "cosine" else self._range.queries(rows).rows.astype(rows.dtype)
+        codes, distances = self.index_.nearest(placed, listed, self.n_jobs)
+        gaps = distances.astype(np.float64)
+        z = self.scale_ * (-gaps if self.metric == "cosine" else -0.5 * gaps**2)  # (q, listed), -inf pads
+        empty = np.flatnonzero(self.weights_ == 0)
+        if codes.shape[1] > self.index_.n_rows:  # classes without rows come last
+            codes[:, self.index_.n_rows :] = empty[: codes.shape[1] - self.index_.n_rows]
+        shares = softmax(z, axis=1) if stated else z
+        return TopK(codes[:, :k], shares[:, :k].astype(self._dtype))
+
+    def _indexed(self) -> LiveIndex:
+        """The index over the means of classes with rows, whose ids are their codes."""
+        filled = np.flatnonzero(self.weights_ > 0)
+        every = len(filled) == len(self.weights_)
+        rows = (self._means if every else self._means[filled]).astype(self._dtype)
+        n, d = rows.shape
+        choice = pick_index(self.index, n, d, pick_metric(self.metric))
+        return choice.recipe.build(rows, self.metric, None if every else filled, self.n_jobs)
 
     def _scores(self, rows: Any) -> NDArray:
         """z (q, K), the largest of each row set to 0."""

@@ -200,7 +200,7 @@ class NeighborsClassifier(VotingClassifier):
         self.index_.why_ = why  # the choice was made at the first fit
         self._weigh_classes()
         made = self.promise_
-        if made is not None and self.index_.n_rows > 1.1 * made.n_rows:
+        if made is not None and self.index_.n_rows > 1.1 * made.n_rows and self._training.known(self.index_):
             self._build()
 
     def _build(self) -> None:

@@ -153,7 +153,7 @@ def make(
     `rows` (n, d) with `ids` (None: 0..n-1) are those in the index. Asked are `queries` (m, d) where given, which must
     not be in the index and be like those to come, else a sample of the rows, each without itself.
     """
-    from kway.search import Flat
+    from kway.search import Bits, Flat
 
     target = target or Target()
     asked = rows if queries is None else queries
@@ -171,7 +171,9 @@ def make(
         found = search_probes(steps, SomeQueries(answers, agrees, pilot), SomeQueries(answers, agrees, sample), target)
     promise = Promise(target.agreement, target.confidence, target.of, **found._asdict(), n_rows=rows.shape[0])
     if found.probes is None:
-        index = Flat().build(checked(rows), metric=index.metric, ids=ids)
+        store = getattr(index.recipe, "store", None)
+        exact = Flat(store=store) if isinstance(store, Bits) and not store.rerank else Flat()  # codes stay alone
+        index = exact.build(checked(rows), metric=index.metric, ids=ids)
         index.why_ = f"Flat: {promise}"
     else:
         index.probes = found.probes

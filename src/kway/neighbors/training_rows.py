@@ -17,13 +17,15 @@ from kway.errors import InputError
 from kway.neighbors.new_classes import Merged
 from kway.search.metrics import Metric
 from kway.search.rows import row_arrays
+from kway.search.stores.base import Codes
 
 
 @dataclass(frozen=True)
 class TrainingRows:
     """Codes (n,) and weights (n,) or None of all rows, rows a class (K,), and the rows in blocks (m, d) as they came.
 
-    The blocks are None where the index keeps the same rows in the same order: nothing is held twice.
+    The blocks are None where the index keeps the same rows in the same order, or codes of them alone, as was asked for:
+    nothing is held twice.
     """
 
     blocks: tuple[Any, ...] | None
@@ -44,9 +46,9 @@ class TrainingRows:
         return len(self.codes)
 
     def rows(self, index: Any = None) -> Any:
-        """All rows (n, d), from the index where that keeps them."""
+        """All rows (n, d), from the index where that keeps them; decoded, where these are codes."""
         if self.blocks is None:
-            return index.rows
+            return index.rows[:] if isinstance(index.rows, Codes) else index.rows
         if len(self.blocks) == 1:
             return self.blocks[0]
         return sp.csr_matrix(sp.vstack(self.blocks)) if sp.issparse(self.blocks[0]) else np.concatenate(self.blocks)
@@ -64,10 +66,15 @@ class TrainingRows:
         return self.rows(index)[ids], ids
 
     def kept_by(self, index: Any) -> TrainingRows:
-        """Without the rows where the index has them as they came: not in other units, not as codes, none left out."""
+        """Without the rows where the index has them as they came: not in other units, none left out; or codes alone."""
         as_given = type(index.metric).prepare is Metric.prepare
-        same = self.all_vote and as_given and index.unit.plain and getattr(index.recipe, "store", None) is None
+        store = getattr(index.recipe, "store", None)
+        same = self.all_vote and as_given and index.unit.plain and (store is None or not store.rerank)
         return replace(self, blocks=None) if same else self
+
+    def known(self, index: Any) -> bool:
+        """Whether the rows are still there as they came: of codes alone nothing can be built again."""
+        return self.blocks is not None or getattr(index.recipe, "store", None) is None
 
     def arrays(self) -> dict[str, NDArray]:
         """What a model file keeps beside the index."""

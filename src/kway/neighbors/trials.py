@@ -122,7 +122,7 @@ def answers_of(index: Any, rows: Any, ids: NDArray[np.int64] | None, asked: Aske
     """Answers over rows (n, d) with ids (None: 0..n-1): from one search where the index can end it in the truth."""
     from kway.search import Flat
 
-    if hasattr(index, "nearest_by_probes") and index.measures_rows:
+    if hasattr(index, "nearest_by_probes") and index.ends_exact:
         return InOneSearch.of(index, asked, steps)
     exact = Flat().build(checked(rows), metric=index.metric, ids=ids)
     return OneByOne(asked.others(exact.nearest(checked(asked.queries), asked.most, asked.n_jobs)), index, asked)

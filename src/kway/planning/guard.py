@@ -66,11 +66,16 @@ def beyond_softmax(size: Size) -> bool:
     return way.fit_seconds > PATIENCE or (need > WORTH_ASKING and need > available_bytes())
 
 
+def comparison_seconds(size: Size, rates: Rates = _DEFAULT) -> float:
+    """What a comparison of families takes: many fits, and a search of all rows by all. By default at typical rates,
+    so that what is decided by it is the same everywhere.
+    """
+    return FITS * softmax(size, rates).fit_seconds + size.n * flat(size, rates).predict_seconds
+
+
 def before_comparison(size: Size, budget: float | None) -> None:
-    """Tell the time of a comparison of families that will take long: many fits, and a search of all rows by all."""
-    rates = known()
-    fits = FITS * softmax(size, rates).fit_seconds
-    expected = fits + size.n * flat(size, rates).predict_seconds
+    """Tell the time of a comparison of families that will take long."""
+    expected = comparison_seconds(size, known())
     _tell("the comparison", expected if budget is None else min(expected, budget))
 
 

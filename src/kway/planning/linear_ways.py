@@ -23,6 +23,7 @@ MOST_FEATURES, MOST_SPARSE_FEATURES = 4000, 1000  # of a factor that is a matrix
 MOST_FACTORS = 2**30  # bytes of those of each class
 LONG = 2**20  # parameters from which L-BFGS remembers half as many pairs
 ROOM = 3 * 2**20  # bytes of small things
+COPIED = 2.0**27  # bytes of a block of rows in float64, and of what is made of it
 VECTORS = 8  # theta, its gradient, the step before, the direction, ...: what is held at once beside the pairs
 A_WORKER = 3  # weights, gradient and product of one thread
 
@@ -67,9 +68,9 @@ def sampled_softmax(size: Size, rates: Rates) -> Way:
 
 
 def centroids(size: Size, rates: Rates) -> Way:
-    """The mean of each class: one pass, sums in float64, for which the rows are copied."""
-    table, copied = size.K * size.d, 8 * size.values
-    held = size.data_bytes + max(copied + 16 * table, 48 * table) + 3 * LABEL * size.n
+    """The mean of each class: one pass, sums in float64, for which a block of rows at a time is copied."""
+    table, copied = size.K * size.d, min(8.0 * size.values, COPIED)
+    held = size.data_bytes + copied + 24 * table + 3 * LABEL * size.n
     seconds = (size.values * 200 + table * 1000) / rates.memory  # measured: one thread, through pages that are new
     return _class_rows(
         size, rates, "centroids", "CentroidClassifier()", held, 2.0 * size.values, seconds,
@@ -92,13 +93,13 @@ def _factor_bytes(size: Size, threads: int) -> float:
     """The preconditioners: shared by all classes, and one a class with the curvatures (R, n) that it comes from."""
     R, D, s = size.scores, size.d + 1, size.itemsize
     if _wide(size):
-        return 4.0 * R * D * s + R * size.n * s  # diagonals
+        return 4.0 * R * D * s + min(R * size.n * s, MOST_FACTORS)  # diagonals
     matrix = D * D * (8 if size.d <= 128 else s)
     shared = (threads + 3) * matrix
     if R * matrix > MOST_FACTORS:
         return shared
     if _due(size):  # two sets, while the second is made
-        return shared + 2 * R * matrix + R * size.n * s
+        return shared + 2 * R * matrix + min(R * size.n * s, MOST_FACTORS)
     return shared + (R * (matrix + _sampled(size) * s) if _sampled(size) else 0)
 
 

@@ -19,13 +19,15 @@ from kway.planning.far_ways import gpu_softmax, on_machines
 from kway.planning.linear_ways import centroids, one_vs_all, sampled_softmax, softmax
 from kway.planning.machine import available_bytes
 from kway.planning.rates import Rates, measured
-from kway.planning.row_ways import as_bytes, bits, flat, landmarks
+from kway.planning.row_ways import as_bytes, bit_cells, bits, flat, landmarks
 from kway.planning.size import Size, checked_size
 from kway.planning.way import Formula, Way
 
-WAYS: tuple[Formula, ...] = (softmax, one_vs_all, sampled_softmax, centroids, flat, landmarks, as_bytes, bits)
+WAYS: tuple[Formula, ...] = (
+    softmax, one_vs_all, sampled_softmax, centroids, flat, landmarks, as_bytes, bits, bit_cells
+)  # fmt: skip
 ADVICE = ("softmax", "softmax, GPU", "kNN flat", "kNN landmarks", "sampled softmax", "centroids", "kNN bytes",
-          "kNN bits")  # fmt: skip
+          "kNN bits", "kNN bit cells")  # fmt: skip
 PATIENCE = 3600.0  # seconds of a fit
 PROMPT = 0.1  # seconds of an answer
 COLUMNS = ("way", "params", "memory", "disk", "to fit", "answer", "fits")

@@ -4,6 +4,7 @@ flat         rows as they are, codes of about 30 bytes each that prove most of t
 landmarks    2 sqrt(n) cells; an answer measures the landmarks, then the rows of 24 cells
 bytes        one byte a number, 4 for a scale
 bits         one bit a number, 2 for a factor
+bit cells    one bit a number about the landmark of its cell, 16 bytes for lengths and places
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from dataclasses import replace
 from math import sqrt
 from typing import NamedTuple
 
-from kway import search
 from kway.planning.rates import Rates
 from kway.planning.size import LABEL, Size
 from kway.planning.way import Way
@@ -25,6 +25,8 @@ CODES = 46  # bytes of a row's coarse codes, its cell and its place
 SKETCHING = 240  # bytes of a row while it is sketched
 ROOM = 10 * 2**20  # of samples
 BIT_ROWS = 1.3e9  # rows a second and core that a filter of 128 bits passes
+BIT_CODES = 3.5e7  # numbers a second and core that are checked, turned and coded: 1.5 s for 100,000 rows of 512
+A_QUERY = 3e-4  # seconds of a search of bit cells that sizes do not tell: its first cell is estimated row by row
 STREAMED = 2**28  # bytes of a block, where rows come as a stream and are never all in memory
 
 
@@ -79,9 +81,9 @@ def as_bytes(size: Size, rates: Rates) -> Way:
 
 def bits(size: Size, rates: Rates) -> Way:
     """Rows as one bit a number after a rotation; a filter of 128 bits passes over all. Rows come as a stream."""
-    wide = 2 ** max(6, (size.d - 1).bit_length())  # padded for the rotation
+    wide = -(-size.d // 64) * 64  # padded to whole words
     rows = size.n * (wide // 8 + 2)
-    seconds = 2.0 * size.n * wide * wide.bit_length() / (rates.product_one * rates.cores)
+    seconds = size.n * wide / (BIT_CODES * rates.cores)
     why = "gives up about 1 answer in 100, more where neighbours are far"
     way = _way(
         "kNN bits",
@@ -94,9 +96,21 @@ def bits(size: Size, rates: Rates) -> Way:
         why,
     )
     way = replace(way, fit_bytes=way.model_bytes + STREAMED)
-    if size.sparse:
-        return replace(way, missing="codes need dense rows")
-    return way if "Bits" in search.__all__ else replace(way, missing="not yet in this version")
+    return replace(way, missing="codes need dense rows") if size.sparse else way
+
+
+def bit_cells(size: Size, rates: Rates) -> Way:
+    """Rows as one bit a number about their landmark; an answer looks into the nearest cells. Rows come as a stream."""
+    cells, short, wide = 2 * sqrt(size.n), min(size.d, SHORT), -(-size.d // 64) * 64
+    rows, index = size.n * (wide // 8 + 16), cells * (4 * size.d + 4 * wide)
+    seconds = size.n * wide / (BIT_CODES * rates.cores) + 2.0 * size.n * cells * short / rates.assign
+    answer = A_QUERY + 2.0 * cells * short / rates.assign + PROBES * size.n / cells / BIT_ROWS
+    way = _way(
+        "kNN bit cells", "kway.search.Landmarks(store=Bits(1))", size, rates, Kept(rows, index, 0), seconds, answer,
+        "gives up answers in cells that are not looked into, and digits: wants rows in clusters",
+    )  # fmt: skip
+    way = replace(way, fit_bytes=int(1.5 * way.model_bytes) + STREAMED)  # while they are put into the order of cells
+    return replace(way, missing="codes need dense rows") if size.sparse else way
 
 
 class Kept(NamedTuple):

@@ -12,7 +12,7 @@ Under manhattan the scan is the distance itself: `short` holds the rows in float
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from kway.search.distances import Distance
 from kway.search.heaps import Heaps
 from kway.search.kmeans import in_cell_order
 from kway.search.projection import Projected, Projection
+from kway.search.stores.base import Store
 from kway.search.stores.int8 import ByteRows
 from kway.search.stores.kept import KeptRows
 
@@ -33,6 +34,22 @@ TILE = 2**17  # products of one group: 512 kB
 
 _NO_FLOATS = frozen(np.empty(0, dtype=np.float32))
 _NO_CODES = ByteRows(np.empty((0, 0), dtype=np.int8), _NO_FLOATS, _NO_FLOATS)
+
+
+class Ground(NamedTuple):
+    """Where rows are put: the distance, the projection, the landmarks (c, m) among short ones, and the store."""
+
+    distance: Distance
+    projection: Projection
+    landmarks: NDArray[np.float32]
+    store: Store | None
+    n_jobs: int | None = None
+
+    def centres(self) -> NDArray[np.float32]:
+        """The landmarks (c, d) among the rows, in the distance's space."""
+        basis = self.projection.basis[:, : self.projection.length]
+        moved = self.landmarks @ basis.T if basis.shape[1] else self.landmarks
+        return frozen((self.projection.mean + moved).astype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -55,13 +72,21 @@ class CellTable:
     views: tuple[NDArray, ...]  # rows, codes, steps, errors and centre as the kernel reads them, empty where not kept
 
     @staticmethod
-    def of(
-        kept: KeptRows, cells: NDArray[np.int64], landmarks: NDArray[np.float32], projection: Projection,
-        distance: Distance, n_jobs: int | None = None,
-    ) -> CellTable:  # fmt: skip
+    def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> KeptRows:
+        """Rows (n, d) as the store keeps them, whatever their cells (n,)."""
+        return KeptRows.of(rows, ground.store, ground.distance)
+
+    @staticmethod
+    def from_arrays(rows: Any, arrays: dict[str, NDArray], ground: Ground) -> CellTable:
+        """The table of a model file."""
+        kept = KeptRows.from_arrays(rows, ground.store, ground.distance, arrays)
+        return CellTable.of(kept, np.asarray(arrays["cells"]), ground)
+
+    @staticmethod
+    def of(kept: KeptRows, cells: NDArray[np.int64], ground: Ground) -> CellTable:
         """Rows in the order of their positions and their cells (n,), put into the order of cells."""
-        order = in_cell_order(cells, len(landmarks))
-        offsets = frozen(np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=len(landmarks)))]))
+        distance, projection, landmarks, _, n_jobs = ground
+        order, offsets = ordered_by_cell(cells, len(landmarks))
         ordered = _taken(kept, order, n_jobs)
         errors = _NO_FLOATS
         if ordered.codes is not None and ordered.full is not None:
@@ -89,6 +114,11 @@ class CellTable:
         return int(self.kept.nbytes + sum(array.nbytes for array in arrays))
 
     @property
+    def ends_exact(self) -> bool:
+        """Whether all cells together hold the answer that is promised: that of the full rows."""
+        return self.kept.full is not None
+
+    @property
     def positions(self) -> NDArray[np.int64]:
         """(n,) where each position of the index is in the table."""
         places = np.empty(len(self.names), dtype=np.int64)
@@ -105,6 +135,14 @@ class CellTable:
     def rows(self) -> KeptRows:
         """The rows in the order of their positions."""
         return _taken(self.kept, self.positions)
+
+    def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> KeptRows:
+        """More rows (n, d), kept like these."""
+        return self.kept.like(rows)
+
+    def arrays(self) -> dict[str, NDArray]:
+        """Arrays of a model file."""
+        return self.rows().arrays() | {"cells": self.cells}
 
     def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups, few: int) -> int:
         """Offer the rows of cells to groups of queries (q, d); rows measured in full. `few` pairs need little room."""
@@ -157,15 +195,32 @@ def _tile_view(kept: KeptRows, projection: Projection, distance: Distance, n_job
     return _View(short, np.empty((len(kept), 0), dtype=np.float32), np.zeros(len(kept)), shift)
 
 
+class CellOrder(NamedTuple):
+    """Positions (n,) ordered by cell, and where each cell begins (c + 1,)."""
+
+    order: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+
+def ordered_by_cell(cells: NDArray[np.int64], n_cells: int) -> CellOrder:
+    """The order of rows of these cells (n,)."""
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=n_cells))])
+    return CellOrder(in_cell_order(cells, n_cells), frozen(offsets))
+
+
 def _taken(kept: KeptRows, order: NDArray[np.int64], n_jobs: int | None = None) -> KeptRows:
     """kept.take(order), the full rows on all cores."""
-    codes = None if kept.codes is None else kept.codes.take(order)
-    if kept.full is None:
-        return KeptRows(None, codes)
-    rows, out = kept.full, np.empty(kept.shape, dtype=kept.full.dtype)
+    return KeptRows(taken(kept.full, order, n_jobs), None if kept.codes is None else kept.codes.take(order))
+
+
+def taken(rows: NDArray | None, order: NDArray[np.int64], n_jobs: int | None = None) -> NDArray | None:
+    """rows[order] on all cores, None of None."""
+    if rows is None:
+        return None
+    out = np.empty((len(order), rows.shape[1]), dtype=rows.dtype)
 
     def work(part: slice) -> None:
         np.take(rows, order[part], axis=0, out=out[part], mode="clip")  # "clip" writes straight into out
 
     pmap(work, shares(len(order), n_jobs, least=1024), n_jobs)
-    return KeptRows(frozen(out), codes)
+    return frozen(out)

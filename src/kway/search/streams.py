@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from kway.search.metrics import Metric
 from kway.search.stores.bits import BitFrame, BitRows, Bits
 
 BLOCK = 2**25  # values of a block that is cut from an array: 128 MB in float32
-_BY_ROW = {"head": 1, "rest": 0, "factor": 0, "half": 0}  # arrays of the codes, and the axis of their rows
+BY_ROW = {"head": 1, "rest": 0, "factor": 0, "half": 0}  # arrays of the codes, and the axis of their rows
 
 
 class Blocks(NamedTuple):
@@ -53,33 +53,103 @@ def blocks_of(source: Any) -> Blocks:
     return Blocks(iter(source), len(source) if isinstance(source, Sized) else 0)
 
 
-def code_blocks(source: Any, store: Bits, metric: Metric, folder: str | Path | None = None) -> BitRows:
-    """The codes of all blocks, in their order."""
+class Coder(Protocol):
+    """What blocks are coded by, once it is known."""
+
+    @property
+    def n_features(self) -> int:
+        """Columns of a row."""
+
+    def facts(self) -> dict[str, NDArray]:
+        """Its arrays, in the file that parts lie beside."""
+
+    def code(self, rows: NDArray) -> dict[str, NDArray]:
+        """The arrays of a part, of checked rows (m, d)."""
+
+
+class Learner(Protocol):
+    """Makes a coder, from the first block or from the file of an earlier run."""
+
+    def first(self, rows: NDArray) -> Coder:
+        """By the first block."""
+
+    def again(self, held: Mapping[str, NDArray], folder: str) -> Coder:
+        """As `facts` were kept; refuses those of another job."""
+
+
+class Coded(NamedTuple):
+    """What the blocks were coded by, their parts, and how many rows they are."""
+
+    by: Coder
+    parts: list[Part]
+    n: int
+
+
+def code_parts(source: Any, learner: Learner, metric: Metric, folder: str | Path | None = None) -> Coded:
+    """All blocks coded, in their order; those that a folder holds are passed over."""
     blocks, home = blocks_of(source), None if folder is None else Path(folder)
-    frame, parts, n = None, list[_Held | _Filed](), 0
+    coder, parts, n = None, list[Part](), 0
     if home is not None:
         home.mkdir(parents=True, exist_ok=True)
-        frame = _read_frame(home, store, metric)
+        coder = _read_coder(home, learner)
     for i, block in enumerate(track(blocks.each, "coding rows", blocks.number)):
         file = None if home is None else home / f"part-{i:07d}.npz"
         n += len(block)
-        if frame is not None and file is not None and file.is_file():
-            made = _Filed(file)
-            made.fits(block, frame)
+        if coder is not None and file is not None and file.is_file():
+            made = Filed(file)
+            made.fits(block, coder.n_features)
             parts.append(made)
             continue
-        rows = _checked(block, metric, frame)
-        if frame is None:
-            frame = store.frame(rows, metric.distance)
+        rows = _checked(block, metric, coder)
+        if coder is None:
+            coder = learner.first(rows)
             if home is not None:
-                _write(home / "frame.npz", _frame_arrays(frame, metric))
-        codes = frame.encode(rows)
+                _write(home / "frame.npz", coder.facts())
+        arrays = coder.code(rows)
         if file is not None:
-            _write(file, _arrays(codes))
-        parts.append(_Held(codes) if file is None else _Filed(file))
-    if frame is None:
+            _write(file, arrays)
+        parts.append(Held(arrays) if file is None else Filed(file))
+    if coder is None:
         raise InputError("an index needs at least one block of rows, got none")
-    return _joined(frame, parts, n)
+    return Coded(coder, parts, n)
+
+
+def code_blocks(source: Any, store: Bits, metric: Metric, folder: str | Path | None = None) -> BitRows:
+    """The codes of all blocks about the mean of the first, in their order."""
+    coder, parts, n = code_parts(source, _AboutMean(store, metric), metric, folder)
+    assert isinstance(coder, _FrameCoder)
+    widest = np.max([part.take("widest") for part in parts], axis=0)
+    whole = {key: filled(parts, key, axis, n) for key, axis in BY_ROW.items()}
+    return BitRows(coder.frame, **whole, widest=frozen(widest))
+
+
+class _FrameCoder(NamedTuple):
+    frame: BitFrame
+    metric: Metric
+
+    @property
+    def n_features(self) -> int:
+        return len(self.frame.centre)
+
+    def facts(self) -> dict[str, NDArray]:
+        frame = self.frame
+        return job_facts(frame.bits, self.metric) | {"centre": frame.centre, "signs": frame.signs}
+
+    def code(self, rows: NDArray) -> dict[str, NDArray]:
+        return part_arrays(self.frame.encode(rows))
+
+
+class _AboutMean(NamedTuple):
+    store: Bits
+    metric: Metric
+
+    def first(self, rows: NDArray) -> Coder:
+        return _FrameCoder(self.store.frame(rows, self.metric.distance), self.metric)
+
+    def again(self, held: Mapping[str, NDArray], folder: str) -> Coder:
+        refuse_other_job(held, self.store, self.metric, folder, "centre")
+        frame = BitFrame(self.store.bits, self.metric.distance, frozen(held["centre"]), frozen(held["signs"]))
+        return _FrameCoder(frame, self.metric)
 
 
 def _cut(rows: Any) -> Iterator[NDArray]:
@@ -91,26 +161,26 @@ def _starts(rows: Any) -> range:
     return range(0, len(rows), max(1, BLOCK // max(1, rows.shape[-1])))
 
 
-def _checked(block: Any, metric: Metric, frame: BitFrame | None) -> NDArray:
+def _checked(block: Any, metric: Metric, coder: Coder | None) -> NDArray:
     rows = plain_rows(block, "rows")
     metric.check(rows.shape[1])
-    if frame is not None and rows.shape[1] != len(frame.centre):
-        raise InputError(f"a block has {rows.shape[1]} columns, the first had {len(frame.centre)}; give all the same")
+    if coder is not None and rows.shape[1] != coder.n_features:
+        raise InputError(f"a block has {rows.shape[1]} columns, the first had {coder.n_features}; give all the same")
     return np.asarray(metric.prepare(rows))
 
 
-class _Held:
+class Held:
     """A part in memory; an array that was taken is let go."""
 
-    def __init__(self, codes: BitRows) -> None:
-        self.arrays = _arrays(codes)
+    def __init__(self, arrays: dict[str, NDArray]) -> None:
+        self.arrays = arrays
 
     def take(self, key: str) -> NDArray:
         """One of its arrays."""
         return self.arrays.pop(key)
 
 
-class _Filed:
+class Filed:
     """A part on disk, whose arrays are read when they are taken."""
 
     def __init__(self, file: Path) -> None:
@@ -121,36 +191,47 @@ class _Filed:
         with np.load(self.file) as arrays:
             return np.asarray(arrays[key])
 
-    def fits(self, block: Any, frame: BitFrame) -> None:
+    def fits(self, block: Any, n_features: int) -> None:
         """Refuse a block that cannot be the one it was made of."""
         n = len(self.take("factor"))
-        if tuple(block.shape) != (n, len(frame.centre)):
+        if tuple(block.shape) != (n, n_features):
             raise InputError(
-                f"{self.file.name} holds {n:,} rows of {len(frame.centre)} columns, the block has shape "
+                f"{self.file.name} holds {n:,} rows of {n_features} columns, the block has shape "
                 f"{tuple(block.shape)}; give the blocks that the parts were made of, or another folder"
             )
 
 
-def _arrays(codes: BitRows) -> dict[str, NDArray]:
-    return {key: getattr(codes, key) for key in (*_BY_ROW, "widest")}
+Part = Held | Filed
 
 
-def _frame_arrays(frame: BitFrame, metric: Metric) -> dict[str, NDArray]:
-    return {"bits": np.array(frame.bits), "metric": np.array(metric.name), "centre": frame.centre, "signs": frame.signs}
+def part_arrays(codes: BitRows) -> dict[str, NDArray]:
+    """The codes of a part."""
+    return {key: getattr(codes, key) for key in (*BY_ROW, "widest")}
 
 
-def _read_frame(folder: Path, store: Bits, metric: Metric) -> BitFrame | None:
+def job_facts(bits: int, metric: Metric) -> dict[str, NDArray]:
+    """What tells parts of one job from those of another."""
+    return {"bits": np.array(bits), "metric": np.array(metric.name)}
+
+
+def refuse_other_job(held: Mapping[str, NDArray], store: Bits, metric: Metric, folder: str, key: str) -> None:
+    """A folder whose parts are of other codes, or of another kind of index, which has no `key`."""
+    if key not in held:
+        raise InputError(f"{folder!r} holds parts of another kind of index; give another folder")
+    if (int(held["bits"]), str(held["metric"])) != (store.bits, metric.name):
+        raise InputError(
+            f"{folder!r} holds parts of {int(held['bits'])} bits under {str(held['metric'])!r}, not of "
+            f"{store.bits} under {metric.name!r}; give another folder"
+        )
+
+
+def _read_coder(folder: Path, learner: Learner) -> Coder | None:
     """What the parts in the folder were made by, None where it is empty."""
     file = folder / "frame.npz"
     if not file.is_file():
         return None
     with np.load(file) as held:
-        if (int(held["bits"]), str(held["metric"])) != (store.bits, metric.name):
-            raise InputError(
-                f"{str(folder)!r} holds parts of {int(held['bits'])} bits under {str(held['metric'])!r}, not of "
-                f"{store.bits} under {metric.name!r}; give another folder"
-            )
-        return BitFrame(store.bits, metric.distance, frozen(held["centre"]), frozen(held["signs"]))
+        return learner.again(dict(held), str(folder))
 
 
 def _write(file: Path, arrays: Mapping[str, NDArray]) -> None:
@@ -158,14 +239,8 @@ def _write(file: Path, arrays: Mapping[str, NDArray]) -> None:
         np.savez(out, **arrays)  # type: ignore[arg-type]  # numpy declares its own flag among the arrays
 
 
-def _joined(frame: BitFrame, parts: list[_Held | _Filed], n: int) -> BitRows:
-    """All parts of n rows as one, an array at a time, so that at most one kind of array is held twice."""
-    widest = np.max([part.take("widest") for part in parts], axis=0)
-    whole = {key: _filled(parts, key, axis, n) for key, axis in _BY_ROW.items()}
-    return BitRows(frame, **whole, widest=frozen(widest))
-
-
-def _filled(parts: list[_Held | _Filed], key: str, axis: int, n: int) -> NDArray:
+def filled(parts: list[Part], key: str, axis: int, n: int, order: NDArray[np.int64] | None = None) -> NDArray:
+    """One array of all parts of n rows, in this order; so that at most one kind of array is held twice."""
     piece = parts[0].take(key)
     if not piece.shape[axis]:  # halves, where all lengths are 1
         return frozen(piece)
@@ -175,4 +250,4 @@ def _filled(parts: list[_Held | _Filed], key: str, axis: int, n: int) -> NDArray
         end = at + piece.shape[axis]
         out[(slice(None),) * axis + (slice(at, end),)] = piece
         at = end
-    return frozen(out)
+    return frozen(out if order is None else np.take(out, order, axis=axis))

@@ -9,8 +9,8 @@ standings     the lines of a leaderboard, and the comparison            measures
 scans         what families are scored on, and their scores             views      the same rows as other numbers
 references    classifiers of other libraries on the same folds          promises   sets and "unknown" around the winner
 reasons       what tells each class                                     learning_curve   would more rows help?
-saved         the winner as a model file
+saved         the winner as a model file                                larger     DATA that memory does not hold
 leaderboard   its models fitted on all rows: seconds to fit, to ask, bytes to keep
 evaluation    figures of a model on labelled rows                       tune       the best setting of one estimator
-clock         what is left of the budget
+clock         what is left of the budget                                sample     rows to compare on, if not all
 """

@@ -7,16 +7,20 @@ McNemar     of the rows that one of two models gets right, the share each wins: 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.confidence.reliability import reliability_of
 from kway.errors import BudgetError, InputError
-from kway.log_loss import log_loss, own_probability
+from kway.log_loss import log_losses, own_probability
 
 TOP = 5
+BINS = 15  # of confidence, for the ECE
 
 
 @dataclass(frozen=True)
@@ -54,26 +58,83 @@ class McNemar:
 
 def evaluate_model(model: Any, X: Any, y: NDArray) -> Evaluation:
     """Predict the rows and compare with their labels y (n,)."""
-    classes = np.asarray(model.classes_)
-    refuse_other_kind(y, classes)
-    p = probabilities_or_none(model, X)
-    predicted = np.asarray(model.predict(X))
-    right = predicted == y
-    low, high = wilson(np.array(float(right.sum())), np.array(len(y)))
-    table = by_class(y, predicted)
-    confidence = None if p is None else p.max(axis=1)
-    scores = Scores(
-        accuracy=float(right.mean()),
-        low=float(low),
-        high=float(high),
-        macro_f1=float(np.mean([line["f1"] for line in table])),
-        top5=_top5(model, X, y) if len(classes) > TOP else None,
-        log_loss=None if p is None else log_loss(own_probability(p, y, classes)),
-        ece=None if confidence is None else _ece(confidence, right),
-        rows=len(y),
-        classes=table,
-    )
-    return Evaluation(scores, predicted, confidence)
+    tally = Tally(np.asarray(model.classes_))
+    answer = tally.take(model, X, y)
+    return Evaluation(tally.scores(), *answer)
+
+
+def evaluate_blocks(model: Any, blocks: Iterable[tuple[Any, NDArray]]) -> Scores:
+    """The same figures of rows that come in blocks, X (m, d) with y (m,), none of which is kept."""
+    tally = Tally(np.asarray(model.classes_))
+    for X, y in blocks:
+        tally.take(model, X, y)
+    return tally.scores()
+
+
+class Answer(NamedTuple):
+    """predicted (n,), confidence in the predicted class (n,) or None."""
+
+    predicted: NDArray
+    confidence: NDArray | None
+
+
+class Tally:
+    """Sums that the figures are made of, over all rows seen so far."""
+
+    def __init__(self, classes: NDArray) -> None:
+        self.classes = classes
+        self.rows = 0
+        self.pairs: Counter[tuple[Any, Any]] = Counter()  # (label, answer) -> rows
+        self.losses: float | None = 0.0
+        self.top: int | None = 0 if len(classes) > TOP else None
+        self.bins: NDArray | None = np.zeros((3, BINS))  # rows, confidence and right answers of each
+
+    def take(self, model: Any, X: Any, y: NDArray) -> Answer:
+        """Predict some rows and count them."""
+        refuse_other_kind(y, self.classes)
+        p = probabilities_or_none(model, X)
+        predicted = np.asarray(model.predict(X))
+        self.rows += len(y)
+        self.pairs.update(_pairs(y, predicted))
+        top = None if self.top is None else _top5(model, X, y)
+        self.top = None if top is None or self.top is None else self.top + top
+        confidence = None if p is None else p.max(axis=1)
+        if p is None or confidence is None or self.losses is None or self.bins is None:
+            self.losses = self.bins = None
+        else:
+            self.losses += float(log_losses(own_probability(p, y, self.classes)).sum())
+            found = reliability_of(confidence, predicted == y, BINS)
+            parts = (found.rows, found.rows * found.confidence, found.rows * found.accuracy)
+            self.bins += np.nan_to_num(np.stack(parts))
+        return Answer(predicted, confidence)
+
+    def scores(self) -> Scores:
+        """The figures."""
+        n, table = self.rows, lines_of(self.pairs)
+        right = sum(count for (label, answer), count in self.pairs.items() if label == answer)
+        low, high = wilson(np.array(float(right)), np.array(n))
+        gaps = None if self.bins is None else np.abs(self.bins[1] - self.bins[2])
+        return Scores(
+            accuracy=right / n,
+            low=float(low),
+            high=float(high),
+            macro_f1=float(np.mean([line["f1"] for line in table])),
+            top5=None if self.top is None else self.top / n,
+            log_loss=None if self.losses is None else self.losses / n,
+            ece=None if gaps is None else float(gaps.sum() / n),
+            rows=n,
+            classes=table,
+        )
+
+
+def _pairs(y: NDArray, predicted: NDArray) -> dict[tuple[Any, Any], int]:
+    """(label, answer) -> rows."""
+    labels, a = np.unique(y, return_inverse=True)
+    answers, b = np.unique(predicted, return_inverse=True)
+    joint, counts = np.unique(a.ravel() * len(answers) + b.ravel(), return_counts=True)
+    first, second = labels.tolist(), answers.tolist()
+    where = (divmod(int(j), len(answers)) for j in joint)
+    return {(first[i], second[j]): int(count) for (i, j), count in zip(where, counts)}
 
 
 def refuse_other_kind(y: NDArray, classes: NDArray) -> None:
@@ -99,22 +160,31 @@ def probabilities_or_none(model: Any, X: Any) -> NDArray | None:
 
 def by_class(y: NDArray, predicted: NDArray) -> list[dict[str, Any]]:
     """For each class its rows, precision, recall, F1, and the label it is most often mistaken for."""
-    lines = []
-    for label in np.unique(y).tolist():
-        answers = predicted[y == label]
-        hits, claimed = int((answers == label).sum()), int((predicted == label).sum())
-        wrong, counts = np.unique(answers[answers != label], return_counts=True)
-        lines.append(
-            {
-                "class": label,
-                "rows": len(answers),
-                "precision": hits / claimed if claimed else 0.0,
-                "recall": hits / len(answers),
-                "f1": 2 * hits / (len(answers) + claimed),
-                "taken_for": wrong.tolist()[counts.argmax()] if len(wrong) else None,
-            }
-        )
-    return lines
+    return lines_of(_pairs(y, predicted))
+
+
+def lines_of(pairs: Mapping[tuple[Any, Any], int]) -> list[dict[str, Any]]:
+    """`by_class` from the rows of each (label, answer): one pass, whatever the number of classes."""
+    claimed: Counter[Any] = Counter()
+    answers: dict[Any, dict[Any, int]] = {}
+    for (label, answer), count in pairs.items():
+        claimed[answer] += count
+        answers.setdefault(label, {})[answer] = count
+    return [_line(label, answers[label], claimed[label]) for label in sorted(answers)]
+
+
+def _line(label: Any, answers: Mapping[Any, int], claimed: int) -> dict[str, Any]:
+    rows, hits = sum(answers.values()), answers.get(label, 0)
+    wrong = sorted(((-count, answer) for answer, count in answers.items() if answer != label), key=lambda w: w[0])
+    most = [answer for count, answer in wrong if count == wrong[0][0]]
+    return {
+        "class": label,
+        "rows": rows,
+        "precision": hits / claimed if claimed else 0.0,
+        "recall": hits / rows,
+        "f1": 2 * hits / (rows + claimed),
+        "taken_for": min(most) if most else None,
+    }
 
 
 def wilson(right: NDArray, n: NDArray, z: float = 1.959964) -> tuple[NDArray, NDArray]:
@@ -142,14 +212,9 @@ def mcnemar(first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> 
     return McNemar(first, second, p_value)
 
 
-def _ece(confidence: NDArray, right: NDArray[np.bool_]) -> float:
-    from kway.confidence.reliability import reliability_of
-
-    return reliability_of(confidence, right).error
-
-
-def _top5(model: Any, X: Any, y: NDArray) -> float | None:
+def _top5(model: Any, X: Any, y: NDArray) -> int | None:
+    """Rows whose label is among the best 5."""
     if not hasattr(model, "predict_topk"):
         return None
     labels = model.predict_topk(X, TOP)[0]  # (n, 5)
-    return float((labels == y[:, None]).any(axis=1).mean())
+    return int((labels == y[:, None]).any(axis=1).sum())

@@ -32,15 +32,19 @@ from kway.select.clock import Clock
 from kway.select.compare import TOO_LATE, Comparison, compare
 from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
 from kway.select.families import FAMILIES, STRAW_MAN, Family, LinearFamily
+from kway.select.folds import fold_numbers
 from kway.select.leaderboard import Line, fit_lines
 from kway.select.learning_curve import LearningCurve, learning_curve
 from kway.select.promises import Promises, Tradeoff, check_promises, promise, sets_tradeoff, unknown_tradeoff
 from kway.select.reasons import SECONDS, SHOWN, Reasons, explain, weighed
 from kway.select.references import TREES, verdict
+from kway.select.sample import Sample, draw_sample
 from kway.select.scans import FoldedRows
 from kway.select.train_test import Parts
 from kway.select.views import View, other_views
 
+TOO_LONG = 1800.0  # seconds expected of a comparison from which its rows are sampled (the plan overstates: losers stop)
+COMPARISON = 120.0  # expected of the sample
 FOLDS = 5  # of the calibration, as a rule
 CROSS_FITTED = 0.5  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
 MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
@@ -113,6 +117,21 @@ class Compared:
     others: dict[str, View]  # by the ending of the names of their families
     comparison: Comparison
     notes: tuple[str, ...]
+    sample: NDArray[np.int64] | None = None  # row numbers that were compared on, where not all
+
+    def compared(self, values: Any) -> Any:
+        """What the comparison saw of values a row."""
+        return values if self.sample is None else rows_at(values, self.sample)
+
+    def folds(self, parts: Parts, wishes: Wishes) -> NDArray[np.int64]:
+        """The fold (n,) of every training row, compared on or not."""
+        if self.sample is None:
+            return self.comparison.folds
+        return fold_numbers(encode(parts.y).codes, wishes.n_folds, parts.groups, parts.order, wishes.seed)
+
+    def scale(self, n: int) -> float:
+        """How many times more rows a fit on all of them has."""
+        return 1.0 if self.sample is None else n / len(self.sample)
 
     def view(self, model: str) -> View:
         """The rows as this family of the leaderboard was given them."""
@@ -129,11 +148,12 @@ def compare_parts(
     whole = View(features, features.fit_transform(parts.rows))
     if seen is not None:
         seen(features)
-    if wishes.families is None:
-        guard.before_comparison(guard.size_of(whole.X, len(np.unique(parts.y))), wishes.budget)
+    drawn = _sample(whole.X, parts, wishes)
+    some = None if drawn is None else drawn.rows
+    at = lambda values: values if some is None or values is None else rows_at(values, some)  # noqa: E731
     run = lambda X, families, also=(): compare(  # noqa: E731
-        X, parts.y, families, wishes.n_folds, parts.groups, parts.order, clock, wishes.seed, True, wishes.metric,
-        wishes.class_weight, wishes.repeats, also, wishes.device,
+        at(X), at(parts.y), families, wishes.n_folds, at(parts.groups), at(parts.order), clock, wishes.seed, True,
+        wishes.metric, wishes.class_weight, wishes.repeats, also, wishes.device,
     )  # fmt: skip
     found = run(whole.X, families_of(wishes), references_of(wishes))
     others: dict[str, View] = {}
@@ -144,8 +164,25 @@ def compare_parts(
             found = found.joined(run(view.X, families))
             others[ending] = view
     told = (verdict(found.best, other, found.measure.rises) for other in found.references)
-    notes = (*parts.notes, *_cut_notes(found, clock), *_left_out(found.problems), *told)
-    return Compared(whole, others, found, notes)
+    on = () if drawn is None else (drawn.note,)
+    notes = (*parts.notes, *on, *_cut_notes(found, clock), *_left_out(found.problems), *told)
+    return Compared(whole, others, found, notes, some)
+
+
+def _sample(X: Any, parts: Parts, wishes: Wishes) -> Sample | None:
+    """The rows to compare on, where all would take too long and nobody said which families; told at once."""
+    if wishes.families is not None:
+        return None
+    codes = encode(parts.y).codes
+    size = guard.size_of(X, int(codes.max()) + 1)
+    drawn = None
+    if guard.comparison_seconds(size) > TOO_LONG:
+        drawn = draw_sample(codes, size, guard.comparison_seconds, COMPARISON, wishes.seed)
+    if drawn is not None:
+        progress.note(drawn.note.replace("were compared", "are compared").replace("was then", "will then be"))
+        size = replace(size, n=len(drawn.rows), K=len(np.unique(codes[drawn.rows])))
+    guard.before_comparison(size, wishes.budget)
+    return drawn
 
 
 def _cut_notes(found: Comparison, clock: Clock) -> tuple[str, ...]:
@@ -180,13 +217,15 @@ def run_job(
         chosen = compare_parts(parts, wishes, clock, seen)
     laps.lap("compare")
     with progress.within(0.6, 0.72):
-        lines = fit_lines(chosen.comparison, lambda model: chosen.view(model).X, parts.y, wishes.seed, clock)
+        scale = chosen.scale(parts.n)
+        lines = fit_lines(chosen.comparison, lambda m: chosen.view(m).X, parts.y, wishes.seed, clock, scale)
     features, X = chosen.view(lines[0].standing.model)
     laps.lap("refit")
     with progress.within(0.72, 0.84), progress.stage("calibrating"):
-        promises = _promises(lines[0], X, chosen.comparison.folds, parts, wishes)
+        folds = chosen.folds(parts, wishes)
+        promises = _promises(lines[0], X, folds, parts, wishes)
         calibrated, trouble = (
-            calibrate(lines[0], X, chosen.comparison.folds, parts, wishes.seed, clock)
+            calibrate(lines[0], X, folds, parts, wishes.seed, clock)
             if promises.model is None
             else (promises.classifier, ())
         )
@@ -224,10 +263,12 @@ def _promises(line: Line, X: Any, folds: NDArray[np.int64], parts: Parts, wishes
 
 def _curve(line: Line, X: Any, chosen: Compared, parts: Parts, wishes: Wishes, clock: Clock) -> LearningCurve | None:
     found = chosen.comparison
-    data = FoldedRows(X, encode(parts.y).codes, found.folds, {}, found.measure)
+    codes = encode(chosen.compared(parts.y)).codes
+    data = FoldedRows(chosen.compared(X), codes, found.folds, {}, found.measure)
     make = lambda: found.estimator(line.standing, wishes.seed)  # noqa: E731
     try:
-        return learning_curve(make, line.standing, data, line.fit_seconds or 0.0, clock, wishes.seed)
+        seconds = (line.fit_seconds or 0.0) / chosen.scale(parts.n)
+        return learning_curve(make, line.standing, data, seconds, clock, wishes.seed)
     except KwayError:  # a part of the rows that cannot be learned from is no reason to fail
         return None
 

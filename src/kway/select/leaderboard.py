@@ -1,6 +1,6 @@
 """The leaderboard's models fitted on all training rows: what they take to fit, to ask and to keep.
 
-The best is always fitted; the runner-up while the budget lasts, the others if they are quick besides.
+The best is always fitted; the runner-up while the budget lasts, if that takes minutes; the others if they are quick.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kway.select.clock import Clock
 from kway.select.compare import Comparison, Standing
 
 WORTH_TIMING = 10.0  # estimated seconds that a fit of a loser may take, only to be timed
+WORTH_TESTING = 300.0  # that of the runner-up may, to be held against the best on the test rows
 ASKED = 1000  # rows predicted to time a prediction
 
 
@@ -45,14 +46,18 @@ def fit_lines(
     y: NDArray,
     seed: int,
     clock: Clock,
+    scale: float = 1.0,
 ) -> list[Line]:
-    """The leaderboard, best first, each fitted on the rows of its family; one that cannot be goes to the end."""
+    """The leaderboard, best first, each fitted on the rows of its family; one that cannot be goes to the end.
+
+    `scale`: how many times more rows there are than were compared on.
+    """
     lines: list[Line] = []
     failed: list[Line] = []
     for place, standing in enumerate(found.standings):
-        seconds = found.scans[standing.model].fit_seconds
+        seconds = scale * found.scans[standing.model].fit_seconds
         n_fitted = sum(line.model is not None for line in lines)
-        if n_fitted and (clock.up(seconds) or (n_fitted > 1 and seconds > WORTH_TIMING)):
+        if n_fitted and (clock.up(seconds) or seconds > (WORTH_TIMING if n_fitted > 1 else WORTH_TESTING)):
             lines.append(Line(standing))
             continue
         try:

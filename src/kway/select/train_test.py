@@ -18,6 +18,7 @@ from kway.data.sources.written import Written
 from kway.data.suggest import listing
 from kway.errors import InputError
 from kway.select.folds import split_test
+from kway.select.larger import read_fitting
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ class Parts:
 
 def read_parts(data: Any, how: ReadOptions = AS_IT_IS, test: Any = None, seed: int = 0) -> Parts:
     """DATA with its test part: the file `test`, the set's own, or a fifth of the rows put aside."""
-    found = read_rows(data, how)
+    found = read_fitting(data, how)
     y = found.required_labels()
     of = f"target {how.target!r} of {found.name}" if how.target else f"the target of {found.name}"
     found = replace(found, notes=(*found.notes, *check_labels(y, of)))

@@ -103,7 +103,10 @@ def popcount(typing_context, word):
 
 @kernel
 def least_cosine(squared, key, norm, shortest, longest):
-    """The least cosine to the query, of this norm, that a row of such a length needs for a key of at most `key`."""
+    """The least cosine to the query, of this norm, that a row of such a length needs for a key of at most `key`.
+
+    Beyond 1 where no row can have such a key.
+    """
     if squared:  # l^2 / 2 - l |q| cos <= key; the cosine is least where l^2 = -2 key
         length = min(max(np.sqrt(max(0.0, -2.0 * key)), shortest), longest)
         need, least = 0.5 * length * length - key, length * norm
@@ -111,13 +114,13 @@ def least_cosine(squared, key, norm, shortest, longest):
         need, least = -key, (longest if key < 0 else shortest) * norm
     if least <= 0.0:
         return -1.0
-    return min(1.0, max(-1.0, need / least))
+    return max(-1.0, need / least)
 
 
 @kernel
 def most_bits(cosine, m, z):
     """Bits out of m that may differ at this cosine, but for the chance that z (of a normal) stands for."""
-    p = np.arccos(cosine) / np.pi
+    p = np.arccos(min(1.0, cosine)) / np.pi
     return m * p + z * np.sqrt(m * p * (1.0 - p)) + 0.5
 
 
@@ -142,7 +145,7 @@ def _moments(head, start, stop, words, means, spreads):
 
 
 @kernel
-def _best_width(cosine, z, means, spreads):
+def best_width(cosine, z, means, spreads):
     """Words of the filter that cost least, 0 for none."""
     best, width = COST, 0
     if cosine <= -1.0:
@@ -156,7 +159,7 @@ def _best_width(cosine, z, means, spreads):
 
 
 @kernel
-def _product(bits, head, rest, row, turned, total, words):
+def product(bits, head, rest, row, turned, total, words):
     """<q, y> of one row; total is the sum of the turned query (D,), words (B W,) room."""
     planes, wide = len(head), len(turned) // 64
     for w in range(planes):
@@ -223,7 +226,7 @@ def scan_bits(
     planes = len(head)
     counts = np.zeros(2, np.int64)
     means, spreads = np.empty((len(words), planes)), np.empty((len(words), planes))
-    held = np.empty(bits * words.shape[1], np.uint64)
+    held, names = np.empty(bits * words.shape[1], np.uint64), np.empty(0, np.int64)
     for i in range(len(words)):
         _moments(head, start, stop, words[i], means[i], spreads[i])
     for low in range(start, stop, BLOCK):
@@ -232,32 +235,51 @@ def scan_bits(
             limit, cosine = key_of(squared, min(bounds[i], distances[i, 0]), base[i]), -1.0
             if limit < EMPTY:
                 cosine = least_cosine(squared, limit, norms[i], short, long)
-            width = widths[i] if only else _best_width(cosine, z, means[i], spreads[i])
+            width = widths[i] if only else best_width(cosine, z, means[i], spreads[i])
             most = np.int64(most_bits(cosine, 64.0 * width, z))
+            but = mosts[i]
             if only:
-                most = min(most, mosts[i])
-            for row in range(low, high, 32):
-                near = _near(head, row, min(high, row + 32), words[i], width, most, room)
-                if near and not only and mosts[i] >= 0:
-                    near &= ~_near(head, row, min(high, row + 32), words[i], widths[i], mosts[i], room)
-                while near:
-                    r = row + ctz(near)
-                    near &= near - np.uint64(1)
-                    counts[0] += 1
-                    f = np.float32(factor[r]) * unit
-                    key = np.float64(-f * _product(bits, head, rest, r, turned[i], totals[i], held))
-                    if squared:
-                        key += half[r]
-                    if key - bar * f * norms[i] > limit:
-                        continue
-                    if len(rows):
-                        counts[1] += 1
-                        value = distance(code, queries[i], rows[r])
-                    else:
-                        value = distance_of(squared, key, base[i], least)
-                    if push(distances[i], ids[i], value, np.int64(first + r)):
-                        limit = key_of(squared, min(bounds[i], distances[i, 0]), base[i])
+                most, but = min(most, mosts[i]), -1
+            offer_span(
+                code, squared, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words[i],
+                turned[i], totals[i], norms[i], base[i], queries[i], rows, low, high, width, most, widths[i],
+                but, bounds[i], held, room, distances[i], ids[i], counts,
+            )  # fmt: skip
     return counts
+
+
+@kernel
+def offer_span(
+    code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words, turned, total, norm,
+    base, query, rows, low, high, width, most, but_width, but_most, bound, held, room, heap_d, heap_i, counts,
+):  # fmt: skip
+    """Offer rows low..high that pass the filter of width and most to one query's heap, as `scan_bits` does to all.
+
+    halved: keys have a half; squared: distances are roots. Rows that pass the filter of but_width and but_most (-1:
+    nobody does) are left out. Row r is called names[r], or first + r where there are no names (0,).
+    """
+    limit = key_of(squared, min(bound, heap_d[0]), base)
+    for row in range(low, high, 32):
+        near = _near(head, row, min(high, row + 32), words, width, most, room)
+        if near and but_most >= 0:
+            near &= ~_near(head, row, min(high, row + 32), words, but_width, but_most, room)
+        while near:
+            r = row + ctz(near)
+            near &= near - np.uint64(1)
+            counts[0] += 1
+            f = np.float32(factor[r]) * unit
+            key = np.float64(-f * product(bits, head, rest, r, turned, total, held))
+            if halved:
+                key += half[r]
+            if key - bar * f * norm > limit:
+                continue
+            if len(rows):
+                counts[1] += 1
+                value = distance(code, query, rows[r])
+            else:
+                value = distance_of(squared, key, base, least)
+            if push(heap_d, heap_i, value, names[r] if len(names) else np.int64(first + r)):
+                limit = key_of(squared, min(bound, heap_d[0]), base)
 
 
 @kernel
@@ -267,7 +289,7 @@ def _near(head, row, stop, words, width, most, room):
     alive = np.uint64(0xFFFFFFFF) if left == 32 else (np.uint64(1) << np.uint64(left)) - np.uint64(1)
     if width == 0:
         return alive
-    if left == 32:
+    if row + 32 <= head.shape[1]:
         address, stride = head.ctypes.data + 8 * row, head.strides[0]
     else:  # the last few: a load of 32 would pass the end
         for w in range(width):

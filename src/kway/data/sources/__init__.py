@@ -1,6 +1,7 @@
 """Files to tables and pictures. Nothing here knows what a feature is, or what data sets have names.
 
-table_files     csv, tsv, JSON lines, parquet, a folder of parquet, stdin -> pyarrow Table
+table_files     csv, tsv, JSON lines, parquet, a folder of parquet or csv, stdin -> pyarrow Table
+pieces          the same of any size, some rows at a time              npy_files   arrays where they lie
 delimited       the text among them; text_form: its separator, encoding, decimal mark and header
 written         numbers and dates as people write them -> numbers and dates
 unpacking       gzip and npz, with a limit

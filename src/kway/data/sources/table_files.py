@@ -1,4 +1,4 @@
-"""Files as pyarrow tables: csv and tsv (gzipped or not), JSON lines, parquet, a folder of parquet files; stdin."""
+"""Files as pyarrow tables: csv and tsv (gzipped or not), JSON lines, parquet, a folder of parquet or csv; stdin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEXT = (".csv", ".tsv", ".tab")
 _LINES = (".jsonl", ".ndjson")
 _SVM = (".svm", ".libsvm")
 _PACKED = tuple(s + gz for s in (*_TEXT, *_LINES, *_SVM) for gz in ("", ".gz"))
-FILE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", *(s for s in _PACKED if not s.startswith(".csv")))
+FILE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".npy", *(s for s in _PACKED if not s.startswith(".csv")))
 
 
 def suffix_of(path: Path, asked: TextForm = OPEN) -> str:
@@ -38,7 +38,7 @@ class TableSource(NamedTuple):
     """A table still to be read: its name in messages, where it lies or its unpacked bytes, and its ending."""
 
     name: str
-    content: Path | bytes
+    content: Any  # a path, bytes, the table itself, or the files of a folder (a tuple)
     suffix: str  # "" is a folder of parquet files
 
     @property
@@ -53,7 +53,8 @@ def table_source(path: Path, asked: TextForm = OPEN) -> TableSource:
         name, content = "stdin", sys.stdin.buffer.read()
         suffix, empty = _suffix_of_bytes(content), not content.strip()
     elif path.is_dir():
-        return TableSource(path.name, path, "")
+        parts = () if parquet_files(path) else tuple(csv_files(path))
+        return TableSource(path.name, parts, ".csv") if parts else TableSource(path.name, path, "")
     else:
         name, content, suffix, empty = path.name, path, suffix_of(path, asked), path.stat().st_size == 0
     if empty:
@@ -77,6 +78,8 @@ def open_table(
 
     name, content, _ = source
     try:
+        if isinstance(content, tuple):
+            return _joined_text(content, name, words, asked, before, columns, only)
         if source.suffix in _TEXT:
             return read_delimited(content, name, words, asked, before, columns, only)
         table = _typed_table(source)
@@ -89,6 +92,13 @@ def parquet_files(folder: Path) -> list[Path]:
     """Parquet files of a folder and its sub-folders, by name; hidden and _temporary ones left out."""
     inside = [p for p in sorted(folder.rglob("*.parquet")) if p.is_file()]
     return [p for p in inside if not any(part.startswith((".", "_")) for part in p.relative_to(folder).parts)]
+
+
+def csv_files(folder: Path) -> list[Path]:
+    """csv and tsv files of a folder, by name; hidden ones left out."""
+    endings = tuple(s + gz for s in _TEXT for gz in ("", ".gz"))
+    inside = (p for p in folder.glob("*") if p.is_file() and not p.name.startswith((".", "_")))
+    return sorted(p for p in inside if p.name.lower().endswith(endings))
 
 
 def _suffix_of_bytes(content: bytes) -> str:
@@ -105,11 +115,32 @@ def _typed_table(source: TableSource) -> Any:
     import pyarrow.parquet
 
     content = source.content
+    if isinstance(content, pa.Table):
+        return content
     if isinstance(content, Path) and source.suffix == "":
         return _read_folder(content)
     if source.suffix in _LINES:
         return read_json_lines(content if isinstance(content, bytes) else content.read_bytes(), source.name)
     return pyarrow.parquet.read_table(pa.BufferReader(content) if isinstance(content, bytes) else content)
+
+
+def _joined_text(
+    files: Sequence[Path], name: str, words: Sequence[str], asked: TextForm, before: TextForm, columns: Sequence[str],
+    only: Sequence[str] | None,
+) -> OpenedTable:  # fmt: skip
+    """One table of all files, each read in the form of the first; notes are those of the first."""
+    import pyarrow as pa
+
+    found: list[OpenedTable] = []
+    for file in files:
+        content = table_source(file).content
+        found.append(read_delimited(content, f"{name}/{file.name}", words, asked, before, columns, only))
+        asked = found[0].form
+    try:
+        table = pa.concat_tables([part.table for part in found], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InputError(f"the files of {name} do not have the same columns: {error}") from error
+    return OpenedTable(table, found[0].form, found[0].notes)
 
 
 def _read_folder(folder: Path) -> Any:

@@ -25,10 +25,11 @@ from kway.base import class_rows
 from kway.compute.kernels.sampled import decay_rows, step_rows
 from kway.compute.threads import pmap, single_blas, spans
 from kway.data.gate import Rows
-from kway.errors import CombinationError
+from kway.errors import CombinationError, InputError
 from kway.linear.losses import Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.checkpoints import fingerprint, read_checkpoint, write_checkpoint
 from kway.linear.solvers.schedules import pick_schedule
 
 BATCH = 256  # rows a step, where batch_size does not say
@@ -66,14 +67,22 @@ class Sampled:
     """Softmax for very many classes: each row against its own, `hard` ones and `negatives` drawn from the rest.
 
     It approaches the optimum and does not promise to be within tol of it: tol is the least gain of PATIENCE epochs that
-    is worth going on for, as a share of the loss at W = 0.
+    is worth going on for, as a share of the loss at W = 0. `checkpoint` names a folder in which the state after each
+    epoch is kept: a fit that was ended goes on from there (checkpoints.py).
     """
 
     negatives: int = 512
     hard: int = 256
+    checkpoint: str | None = None
     name: ClassVar[str] = "sampled"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.cross_entropy", "penalty.smooth", "rows.here"})
     promises: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("negatives", 1), ("hard", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+                raise InputError(f"Sampled({name}=) must be a whole number of at least {least}, got {value!r}")
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """Epochs until the exact loss of a sample of rows stops falling by tol, or max_iter."""
@@ -83,7 +92,8 @@ class Sampled:
                 "use solver='sgd', which sums over all of them"
             )
         with single_blas():
-            return _epochs(_Run(self, objective, control, np.array(theta, order="C")))
+            # the start is nobody else's: a copy of a billion weights would be a second billion
+            return _epochs(_Run(self, objective, control, np.require(theta, requirements=["C", "W"])))
 
 
 @dataclass
@@ -203,24 +213,43 @@ def _own(X: Rows, theta: NDArray, codes: NDArray[np.int64]) -> NDArray:
 
 def _epochs(run: _Run) -> Solution:
     """Epochs until PATIENCE of them in a row gained less than tol of the loss at W = 0, which is log K."""
-    o, control = run.objective, run.control
+    o, control, folder = run.objective, run.control, run.solver.checkpoint
     watched = o.rows(_sample(o, control.rng))
-    start = best = float(np.log(o.n_scores))
-    history: list[float] = []
-    since = 0
-    for number in range(control.max_iter):
+    mark = "" if folder is None else _mark(run)
+    history = [] if folder is None else read_checkpoint(folder, run, mark)
+    for number in range(len(history), control.max_iter):
+        if _idle(history, control.tol, o.n_scores) >= PATIENCE:
+            return Solution(run.theta, number, history=history, value=_value(o, history))
         run.epoch()
         if not np.isfinite(run.sizes).all():
             return Solution(run.theta, number + 1, False, np.inf, history, "lower learning_rate: the steps blew up")
         history.append(exact(watched, run.theta))
-        since = 0 if history[-1] < best - control.tol * start else since + 1
-        best = min(best, history[-1])
+        if folder is not None:
+            write_checkpoint(folder, run, history, mark)
         told = control.progress is not None and control.progress(number + 1, history[-1])
-        if told or (control.validate and control.validate(run.theta)) or since >= PATIENCE:
+        if told or (control.validate and control.validate(run.theta)):
             return Solution(run.theta, number + 1, history=history, value=_value(o, history))
-    return Solution(
-        run.theta, control.max_iter, False, np.inf, history, "raise max_iter or tol", value=_value(o, history)
-    )
+    enough = _idle(history, control.tol, o.n_scores) >= PATIENCE
+    lost, advice = (0.0, "") if enough else (np.inf, "raise max_iter or tol")
+    return Solution(run.theta, len(history), enough, lost, history, advice, value=_value(o, history))
+
+
+def _idle(history: list[float], tol: float, n_classes: int) -> int:
+    """Epochs, the last ones, that gained less than tol of the loss at W = 0."""
+    start = best = float(np.log(n_classes))
+    since = 0
+    for loss in history:
+        since = 0 if loss < best - tol * start else since + 1
+        best = min(best, loss)
+    return since
+
+
+def _mark(run: _Run) -> str:
+    """What tells this run from others: its rows, labels and settings."""
+    o = run.objective
+    X = o.X.data if sp.issparse(o.X) else o.X[:: max(1, o.n // 100)]
+    settings = (o.X.shape, run.theta.shape, run.batch, run.solver.negatives, run.solver.hard, o.penalty.ridge)
+    return fingerprint(settings, run.control.learning_rate, X, o.targets.codes)
 
 
 def _sample(objective: Objective, rng: np.random.Generator) -> NDArray[np.int64]:

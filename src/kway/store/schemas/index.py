@@ -2,7 +2,8 @@
 
     flat        rows, or codes (and rows, where they are measured in full)
     kdtree      rows; the tree is grown again
-    landmarks   rows or codes, cells (m,) < C, landmarks (C, s), sketch: mean (D,), basis (D, M)
+    landmarks   rows or codes, cells (m,) < C, landmarks (C, s), sketch: mean (D,), basis (D, M); of bits, everything
+                in the order of cells, with names (m,) and sizes (C,) instead of the cells
     lsh         rows, directions (D, B), shift, width (B,), factor (T, b), B = T b
     sharded     rows; the shards are built again
 
@@ -26,6 +27,7 @@ from kway.store.schema import (
     Rule,
     ascending_in_rows,
     below,
+    counts,
     distinct,
     finite,
     offsets_to,
@@ -50,12 +52,22 @@ class Kind:
     bases: tuple[str, ...] = ()  # () where the file does not tell
     coded_bases: tuple[str, ...] = ()
     sparse: bool = False
+    ordered: bool = False  # bits lie in the order of cells, each about its landmark
+
+
+def _of_bits(facts: Facts) -> bool:
+    store = facts["recipe"].get("store")
+    return store is not None and store.get("name") == "bits"
 
 
 def _landmarks(facts: Facts) -> dict[str, Array]:
     points = 3 if base_of(facts) == "haversine" else "d"
-    return {
-        "cells": Array(("int64",), ("m",), (below("C"),)),
+    ordered = {
+        "names": Array(("int64",), ("m",), (below("m"), distinct)),
+        "sizes": Array(("int64",), ("C",), (counts,)),
+    }
+    cells = {"cells": Array(("int64",), ("m",), (below("C"),))}
+    return (ordered if _of_bits(facts) else cells) | {
         "landmarks": Array(("float32",), ("C", facts["length"]), (finite,)),
         "mean": Array(("float64",), (points,), (finite,)),
         "basis": Array(("float32",), (points, "M*"), (finite,)),
@@ -75,10 +87,10 @@ def _lsh(facts: Facts) -> dict[str, Array]:
 
 _BYTES = record({"name": one_of("int8"), "rerank": flag}, optional=("name",))  # 0.1 had one, and no name for it
 _BITS = record({"name": one_of("bits"), "rerank": flag, "bits": one_of(1, 2, 4), "miss": number(0.0, 0.5, above=True)})
-_STORE, _STORE_OR_BITS = maybe(_BYTES), maybe(either(_BYTES, _BITS))
+_STORE = maybe(either(_BYTES, _BITS))
 KINDS: dict[str, Kind] = {
     "flat": Kind(
-        {"store": _STORE_OR_BITS},
+        {"store": _STORE},
         bases=("euclidean", "manhattan", "cosine", "dot", "hamming", "haversine"),
         coded_bases=("euclidean", "manhattan", "cosine", "dot"),
         sparse=True,
@@ -90,6 +102,7 @@ KINDS: dict[str, Kind] = {
         _landmarks,
         ("euclidean", "cosine", "dot", "manhattan", "haversine"),
         coded_bases=("euclidean", "cosine", "dot"),
+        ordered=True,
     ),
     "lsh": Kind(
         {"n_tables": _AUTO, "n_bits": _AUTO, "probes": _AUTO, "seed": whole()},
@@ -143,8 +156,8 @@ def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: bool) -> dic
     kind, store = KINDS.get(facts["recipe"]["index"], Kind()), facts["recipe"].get("store")
     own = {"ids": Array(("int64",), ("m",), (below("n"), distinct), optional=True)} if ids else {}
     codes_only = store is not None and not store["rerank"]
-    if store is not None and store.get("name") == "bits":
-        own |= _BITTED
+    if _of_bits(facts):
+        own |= {name: array for name, array in _BITTED.items() if name != "codes.centre" or not kind.ordered}
     elif store is not None:  # landmarks of 0.1 kept full rows alone: codes that are missing are made again
         own |= {name: replace(array, optional=not codes_only) for name, array in _CODED.items()}
     if not codes_only:
@@ -201,12 +214,18 @@ def index_rules(key: str = "index") -> tuple[Rule, ...]:
             return None
         W, bits, m = D // 64, held.facts[key]["recipe"]["store"]["bits"], held.sizes["m"]
         fits = D % 64 == 0 and held.sizes["d"] <= D and min(W, FILTER_WORDS) == P and P + words == bits * W
-        plain = base_of(held.facts[key]) == "cosine" and not held.arrays[f"{key}.codes.centre"].any()
+        centre = held.arrays.get(f"{key}.codes.centre")
+        plain = base_of(held.facts[key]) == "cosine" and centre is not None and not centre.any()
         kept = (held.arrays[f"{key}.codes.factor"].itemsize, held.sizes["halves*"])
         fits = fits and kept == ((2, 0) if plain else (4, m))
         return None if fits else f"has codes of {P} and {words} words a row for {D} columns of {bits} bits"
 
-    return (sketch, tables, planes, *row_rules("m", f"{key}."))
+    def cells(held: Any) -> str | None:
+        sizes = held.arrays.get(f"{key}.sizes")
+        fits = sizes is None or ((sizes <= held.sizes["m"]).all() and int(sizes.sum()) == held.sizes["m"])
+        return None if fits else f"has cells of {int(sizes.sum()):,} rows in all for {held.sizes['m']:,} rows"
+
+    return (sketch, tables, planes, cells, *row_rules("m", f"{key}."))
 
 
 def index_sizes(facts: Facts) -> dict[str, int]:

@@ -50,7 +50,8 @@ def _every_row_voted_on(held: Held) -> str | None:
     n, m, index = held.sizes["n"], held.sizes["m"], held.facts["index"]
     if "index.ids" not in held.arrays and n != m:
         return f"has {n:,} codes for the {m:,} rows of its index"
-    coded = index["recipe"].get("store") is not None
+    store = index["recipe"].get("store")
+    coded = store is not None and store["rerank"]
     kept = "rows" in held.arrays or "rows.indptr" in held.arrays
     if not kept and (coded or n != m or base_of(index) == "haversine"):
         return "keeps its rows nowhere as they came"

@@ -24,7 +24,7 @@ PARAMS: dict[str, Check] = {
     "device": text(100),
     "estimator": maybe(_estimator),
     "features": maybe(_estimator),
-    "index": either(text(100), _part),
+    "index": maybe(either(text(100), _part)),
     "loss": text(100),
     "max_distance": maybe(number(finite=False)),
     "method": text(100),

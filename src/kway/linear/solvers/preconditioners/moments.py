@@ -62,6 +62,7 @@ class Moments:
         if self.dense and isinstance(rows, DeviceObjective):
             found: Factor = rows.class_factor(theta, mirrored(self.gram), _ridges(rows), n_drawn, MIXED)
             return Centred(found) if rows.loss.shift_free else found
+        rows = _some_rows(rows, theta.dtype.itemsize)
         weights = curvatures(rows, theta)  # (R, n)
         if not self.dense:
             return self._class_diagonals(rows, weights)
@@ -93,6 +94,14 @@ class Moments:
         """Whether one matrix a score stays within memory and costs less than some tens of gradients."""
         within = not self.dense or rows.n_scores * self.gram.nbytes <= MOST_BYTES
         return within and self.cost_per_class(rows, n_drawn) <= DEAR
+
+
+def _some_rows(rows: Objective, itemsize: int) -> Objective:
+    """The rows, or as many of them, at random, as have curvatures (R, n) within MOST_BYTES."""
+    most = max(1024, MOST_BYTES // (itemsize * rows.n_scores))
+    if rows.n <= most:
+        return rows
+    return rows.rows(np.sort(np.random.default_rng(0).choice(rows.n, most, replace=False)))
 
 
 def newton_factor(objective: Objective, theta: NDArray) -> Factor:

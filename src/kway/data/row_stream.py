@@ -1,0 +1,52 @@
+"""DATA of any size a block at a time: what read_rows gives, in pieces, where the source is large and can be cut.
+
+    row_stream(source)      LabelledRows of some rows each; one with all rows where the source is small or of another
+                            kind (a known set, images, JSON lines, stdin), or has a column `split`
+
+What a model asks for (`like`) fixes the columns and what they are, so that every piece is read alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kway.data.labelled_rows import LabelledRows, ReadOptions
+from kway.data.reading import AS_IT_IS, read_rows, table_rows
+from kway.data.sources.npy_files import map_arrays, npy_files
+from kway.data.sources.pieces import Pieces, pieces_of
+from kway.data.sources.requirements import RowRequirements
+
+ANY_ROWS = RowRequirements()
+
+
+def row_stream(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = ANY_ROWS) -> Iterator[LabelledRows]:
+    """Rows in pieces, in their order."""
+    path = Path(source) if isinstance(source, str | Path) else None
+    if path is None or not path.exists():
+        yield read_rows(source, how, like)
+        return
+    files = npy_files(path)
+    if files:
+        for rows, y in map_arrays(files, path.name).blocks():
+            yield LabelledRows(path.name, rows, y)
+        return
+    pieces = _pieces(path, how, like)
+    if pieces is None:
+        yield read_rows(source, how, like)
+        return
+    for piece in pieces.each:
+        found = table_rows(piece, path.name, how, like)
+        how = replace(how, form=found.form)  # what follows is written as the first piece was
+        yield found
+
+
+def _pieces(path: Path, how: ReadOptions, like: RowRequirements) -> Pieces | None:
+    """The pieces of a table; None where one of them could not tell what belongs together."""
+    pieces = pieces_of(path, how.form, like.form, like.columns or ())
+    if pieces is None:
+        return None
+    taken = pieces.columns if like.columns is None else like.columns
+    return None if "split" in taken and how.target is not None else pieces

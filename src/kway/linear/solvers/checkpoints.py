@@ -1,0 +1,69 @@
+"""Checkpoints of a long descent: its state after each epoch, in one file that is complete or absent.
+
+    theta (K, d + 1), sizes and met (K,), hard (h,), the step, the losses so far, the state of the random numbers
+
+A run that is begun again with the same rows and settings goes on behind the last epoch, and ends where it would have
+ended: the draws that follow are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.atomic import replacing
+from kway.errors import InputError
+
+FILE = "sampled.npz"
+_ARRAYS = ("theta", "sizes", "met", "hard")
+
+
+def fingerprint(*what: Any) -> str:
+    """A digest of settings and arrays (of long ones, of every so many values): whether two runs are the same one."""
+    digest = hashlib.sha256()
+    for value in what:
+        some = value[:: max(1, len(value) // 1000)] if isinstance(value, np.ndarray) else repr(value)
+        digest.update(np.ascontiguousarray(some).tobytes() if isinstance(some, np.ndarray) else str(some).encode())
+    return digest.hexdigest()
+
+
+def write_checkpoint(folder: str, run: Any, history: list[float], mark: str) -> None:
+    """The state of a run after an epoch."""
+    home = Path(folder)
+    home.mkdir(parents=True, exist_ok=True)
+    facts = {"step": run.step, "history": history, "rng": run.control.rng.bit_generator.state, "mark": mark}
+    with replacing(home / FILE) as draft, draft.open("wb") as out:
+        np.savez(out, facts=np.array(json.dumps(facts)), **{name: getattr(run, name) for name in _ARRAYS})
+
+
+def read_checkpoint(folder: str, run: Any, mark: str) -> list[float]:
+    """Put a run where the file left off; its losses so far, none where there is no file."""
+    file = Path(folder) / FILE
+    if not file.is_file():
+        return []
+    try:
+        with np.load(file, allow_pickle=False) as held:
+            facts = json.loads(str(held["facts"]))
+            if facts["mark"] != mark:
+                raise InputError(
+                    f"{str(file)!r} is of other rows or settings than this fit; give another checkpoint folder, or "
+                    "remove the file"
+                )
+            _fill(run, {name: held[name] for name in _ARRAYS})
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{str(file)!r} cannot be read ({error}); remove it to begin anew") from error
+    run.step = int(facts["step"])
+    run.control.rng.bit_generator.state = facts["rng"]
+    return [float(loss) for loss in facts["history"]]
+
+
+def _fill(run: Any, arrays: dict[str, NDArray]) -> None:
+    run.theta[:] = arrays["theta"]
+    run.sizes[:], run.met[:], run.hard = arrays["sizes"], arrays["met"], arrays["hard"]
