@@ -29,7 +29,7 @@ _SIZES = 2.0 ** np.arange(-4, 4)  # of the first scales: sharper or softer neigh
 _RATE_SCALES, _RATE_MIXED = (
     0.1,
     0.01,
-)  # of Adam, in units of the first scales; mixtures at 0.02 lose 2 points on covertype
+)  # of Adam, in units of the first scales; at 0.02 mixtures lose 2 points on covertype
 _LEAST = 1e-6  # share of the vote under which a row counts as lost: alone of its class among those drawn, or far off
 
 
