@@ -5,7 +5,7 @@ must not shape it, and one search in the mapped rows gives every k and vote: by 
 is what the map was learned for and states smooth probabilities (letter: log loss 0.14 -> 0.08). The first fold tries
 scales and, from them, mixtures; the others run the better of the two.
 
-covertype (12,000 rows, 54 columns) 0.80 -> 0.86, letter (16,000, 16) 0.95 -> 0.97: gradient boosting has 0.86, 0.96.
+By folds, covertype (12,000 rows, 54 columns) 0.81 -> 0.87, letter (16,000, 16) 0.95 -> 0.97.
 """
 
 from __future__ import annotations

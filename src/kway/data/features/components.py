@@ -26,10 +26,8 @@ _BLOCK = (
     64  # queries a worker takes at a time: 64 x 3000 floats stay in a core's cache, and sums do not depend on cores
 )
 _SIZES = 2.0 ** np.arange(-4, 4)  # of the first scales: sharper or softer neighbourhoods
-_RATE_SCALES, _RATE_MIXED = (
-    0.1,
-    0.01,
-)  # of Adam, in units of the first scales; mixtures at 0.02 lose 2 points on covertype
+_RATE_SCALES = 0.1  # of Adam, in units of the first scales
+_RATE_MIXED = 0.01  # at 0.02 mixtures lose 2 points on covertype
 _LEAST = 1e-6  # share of the vote under which a row counts as lost: alone of its class among those drawn, or far off
 
 
