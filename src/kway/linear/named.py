@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from kway.linear.classifier import LinearClassifier
 from kway.linear.penalties import pick_penalty
 from kway.linear.problem import WeightedRows
 from kway.linear.solvers.least_squares import least_squares
+from kway.planning import linear_ways
+from kway.planning.size import Size
+from kway.planning.way import Formula
 from kway.search.index import TopK
 
 
@@ -202,6 +206,12 @@ class LeastSquaresClassifier(LinearClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check(self, targets=one_of("one-hot", "number"))
+
+    def _way(self, size: Size, hard: bool) -> Formula:
+        """One score, whatever the number of classes, where their number is the target."""
+        if self.targets == "one-hot":
+            return super()._way(size, hard)
+        return lambda size, rates: linear_ways.softmax(replace(size, K=2), rates)
 
     def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
         if self.targets == "one-hot":
