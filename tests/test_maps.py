@@ -23,3 +23,19 @@ def test_every_room_is_in_the_picture_of_the_design_page():
     page = (ROOT.parents[1] / "docs" / "design.md").read_text()
     rooms = {str(folder.relative_to(ROOT)) for folder in FOLDERS if folder != ROOT}
     assert not {room for room in rooms if f"`{room}`" not in page and f">{room}<" not in page}
+
+
+# one word in two rooms where it is one concept: a verb of the command line and what it calls, a check and its sentence
+SHARED = {"compare", "explain", "fit", "info", "plan", "app"} | {"load", "save", "reliability", "sweep", "Cosine"}
+SHARED |= {"one_of", "whole", "within"}
+
+
+def test_no_public_name_is_defined_twice():
+    homes = {}
+    for path in ROOT.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            named = getattr(node, "targets", None) or [node]
+            for name in (getattr(item, "id", getattr(item, "name", "")) for item in named):
+                if name and not name.startswith("_"):
+                    homes.setdefault(name, []).append(path.relative_to(ROOT))
+    assert {name: found for name, found in homes.items() if len(found) > 1 and name not in SHARED} == {}

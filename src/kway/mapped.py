@@ -20,13 +20,13 @@ from sklearn.utils.validation import check_is_fitted
 
 import kway
 from kway.base.inside import DelegatedAnswers, inner_has
-from kway.base.parameters import THREADS, check, one_of
+from kway.base.parameters import THREADS, check_parameters, one_of
 from kway.data import gate
 from kway.data.features.column_map import ColumnMap
 from kway.data.features.components import learn_mixtures, learn_scales
 
 LearnsMap = Callable[[Any, NDArray[np.int64], int, int | None], ColumnMap]  # rows, codes, seed, threads
-MAPS: dict[str, LearnsMap] = {"scales": learn_scales, "mixtures": learn_mixtures}
+_MAPS: dict[str, LearnsMap] = {"scales": learn_scales, "mixtures": learn_mixtures}
 
 
 class MappedClassifier(DelegatedAnswers):
@@ -70,7 +70,7 @@ class MappedClassifier(DelegatedAnswers):
         self._forget()
         rows, labels = gate.rows_and_labels(self, X, y, sparse=False)
         seed = 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
-        self.map_ = MAPS[self.map](rows, labels.codes, seed, self.n_jobs)
+        self.map_ = _MAPS[self.map](rows, labels.codes, seed, self.n_jobs)
         self.estimator_ = clone(self._unfitted()).fit(self.map_.apply(rows), y)
         self.classes_ = np.asarray(self.estimator_.classes_)
         return self
@@ -92,7 +92,7 @@ class MappedClassifier(DelegatedAnswers):
     # ---- checks and model files
 
     def _check_parameters(self) -> None:
-        check(self, map=one_of(*MAPS), n_jobs=THREADS)
+        check_parameters(self, map=one_of(*_MAPS), n_jobs=THREADS)
 
     def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         learned = {"scale": self.map_.scale, "centre": self.map_.centre, "turn": self.map_.turn}

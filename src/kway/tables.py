@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-SHOWN = 10  # rows of an answer that are printed
+_SHOWN = 10  # rows of an answer that are printed
 _WIDEST = 40  # letters of a cell
 
 
@@ -69,12 +69,12 @@ class Printed:
 
 def first_rows(title: str, n: int, columns: Sequence[str], line: Callable[[int], Iterable[Any]]) -> Table:
     """The first rows of an answer about n rows; `line(i)` gives the cells of row i after its number."""
-    shown = min(n, SHOWN)
+    shown = min(n, _SHOWN)
     lines = [(str(i), *map(str, line(i))) for i in range(shown)]
     return Table(title, ("row", *columns), lines, f"… {n - shown:,} more rows" if n > shown else "")
 
 
-def figure(value: Any) -> str:
+def short_number(value: Any) -> str:
     """A number in few letters.
 
     >>> figure(0.123456), figure(12345678.0)

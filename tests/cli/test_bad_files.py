@@ -97,7 +97,7 @@ def test_one_sentence(cli, name):
 
 
 def test_a_gzip_bomb(cli, monkeypatch):
-    monkeypatch.setattr("kway.data.sources.unpacking.LARGE", 1 << 20)
+    monkeypatch.setattr("kway.data.sources.unpacking.LARGE_ARCHIVE", 1 << 20)
     Path("bomb.csv.gz").write_bytes(gzip.compress(b"a,k\n" + b"0" * (8 << 20)))
     code, _, err = cli("fit", "bomb.csv.gz", "-t", "k")
     assert code == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kway
-from kway.cli.choosing import METRICS
+from kway.cli.choosing import JUDGES
 from kway.select.measures import MEASURES
 
 
@@ -21,7 +21,7 @@ def rare(tmp_path):
 
 
 def test_the_names_are_those_of_the_measures():
-    assert tuple(MEASURES) == METRICS
+    assert tuple(MEASURES) == JUDGES
 
 
 def test_the_choice_is_made_by_the_measure_and_said(answer, cli, rare):

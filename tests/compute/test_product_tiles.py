@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kway.compute.kernels import lanes
-from kway.compute.kernels.fused import backward_rows, forward_rows, padded
+from kway.compute.kernels.fused import backward_rows, forward_rows, padded_width
 from kway.compute.kernels.product_tiles import LANES, tile_height, wide
 
 
@@ -12,7 +12,7 @@ from kway.compute.kernels.product_tiles import LANES, tile_height, wide
 def test_both_products(rows, features, K):
     rng = np.random.default_rng(features)
     X, W = (rng.standard_normal(shape).astype(np.float32) for shape in ((rows, features), (K, features)))
-    T, G = np.zeros((K, padded(features)), np.float32), np.zeros((K, padded(features)), np.float32)
+    T, G = np.zeros((K, padded_width(features)), np.float32), np.zeros((K, padded_width(features)), np.float32)
     T[:, :features] = W
     Z = np.zeros((rows, LANES), np.float32)
     x, z, height, classes = X.ctypes.data, Z.ctypes.data, tile_height(K), (0,) * K

@@ -69,7 +69,7 @@ def test_bad_splits_are_refused():
 
 
 def test_blocks_are_the_rows_in_order(monkeypatch):
-    monkeypatch.setattr(heldout, "ENTRIES", 10)
+    monkeypatch.setattr(heldout, "HELD_ENTRIES", 10)
     X = np.arange(14).reshape(7, 2)
     parts = list(heldout.blocks(X, 7, 5))
     assert [len(part) for part in parts] == [2, 2, 2, 1]

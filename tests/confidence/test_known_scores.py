@@ -89,7 +89,7 @@ def test_sparse_rows_and_blocks(fitted, monkeypatch):
     whole = [scorer(Q) for scorer in make_scorers(names, model, X, "euclidean", 3)]
     sparse = [scorer(sp.csr_matrix(Q)) for scorer in make_scorers(names, model, sp.csr_matrix(X), "euclidean", 3)]
     np.testing.assert_allclose(sparse, whole, rtol=1e-6)
-    monkeypatch.setattr("kway.confidence.heldout.ENTRIES", 20)
+    monkeypatch.setattr("kway.confidence.heldout.HELD_ENTRIES", 20)
     parts = [scorer(Q) for scorer in make_scorers(names, model, X, "euclidean", 3)]
     np.testing.assert_allclose(parts, whole, rtol=1e-6)
 

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from kway.data.row_blocks import Stored, joined, row_blocks
+from kway.data.row_blocks import Stored, joined_rows, row_blocks
 from kway.errors import InputError
 from kway.linear import LinearClassifier, SVMClassifier
 from kway.neighbors import CentroidClassifier, NeighborsClassifier
@@ -88,7 +88,7 @@ def test_rows_come_as_floats_in_order():
     assert given[3:5].flags.c_contiguous
     np.testing.assert_array_equal(given[[4, 1]], Q[[4, 1], ::2].astype(np.float32))
     blocks = row_blocks(given, 8)
-    np.testing.assert_array_equal(joined(50, (given[block] for block in blocks)), Q[:, ::2])
+    np.testing.assert_array_equal(joined_rows(50, (given[block] for block in blocks)), Q[:, ::2])
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.float16, np.float32])

@@ -21,7 +21,7 @@ def small(monkeypatch):
     monkeypatch.setattr(pieces, "LARGE", 0)
     monkeypatch.setattr(pieces, "BYTES", 300)
     monkeypatch.setattr(pieces, "ROWS", 17)
-    monkeypatch.setattr(npy_files, "BLOCK", 100)
+    monkeypatch.setattr(npy_files, "FILE_BLOCK", 100)
 
 
 def columns(n=200, seed=0):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kway.data.sources.text_form import TextForm, settle
+from kway.data.sources.text_form import TextForm, settle_form
 from kway.data.sources.written import convert, says_comma
 
 RNG = np.random.default_rng(0)
@@ -113,7 +113,7 @@ SEPARATORS = {
 
 @pytest.mark.parametrize(("text", "sep"), SEPARATORS.values(), ids=SEPARATORS.keys())
 def test_separators(text, sep):
-    assert settle(text.encode(), "t.csv", TextForm()).form.sep == sep
+    assert settle_form(text.encode(), "t.csv", TextForm()).form.sep == sep
 
 
 HEADERS = {
@@ -131,5 +131,5 @@ HEADERS = {
 
 @pytest.mark.parametrize(("text", "header"), HEADERS.values(), ids=HEADERS.keys())
 def test_headers(text, header):
-    assert settle(text.encode(), "t.csv", TextForm()).form.header is header
-    assert settle(text.encode(), "t.csv", TextForm(header=not header)).form.header is not header
+    assert settle_form(text.encode(), "t.csv", TextForm()).form.header is header
+    assert settle_form(text.encode(), "t.csv", TextForm(header=not header)).form.header is not header

@@ -13,7 +13,7 @@ from kway.errors import CombinationError, NotSeparableError
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.base import Control, check
+from kway.linear.solvers.base import Control, check_needs
 from kway.linear.solvers.svm import dual, separable
 from kway.linear.solvers.svm import machine as margin
 from kway.linear.solvers.svm import newton_one_vs_all as rounded
@@ -53,7 +53,7 @@ def way(request, monkeypatch):
         monkeypatch.setattr(margin, "INTERIOR_FIRST", 0)
         monkeypatch.setattr(margin, "SLOW_SWEEPS", 400)
     if not request.param.startswith("newton"):
-        monkeypatch.setattr(rounded, "NARROW", 0)
+        monkeypatch.setattr(rounded, "_NARROW", 0)
     if request.param == "newton on a part first":
         monkeypatch.setattr(rounded, "FEWEST", 10)
     if request.param == "rough start":
@@ -156,7 +156,7 @@ def test_a_loss_or_penalty_it_cannot_work_with_is_refused():
         (HINGE, Penalty(0, 1)),
     ):
         with pytest.raises(CombinationError, match="dual"):
-            check(Dual(), loss, penalty)
+            check_needs(Dual(), loss, penalty)
 
 
 # ---------------------------------------------------------------- Newton's method on the rounded hinge

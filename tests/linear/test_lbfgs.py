@@ -14,7 +14,7 @@ from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers import lbfgs
-from kway.linear.solvers.base import Control, check
+from kway.linear.solvers.base import Control, check_needs
 from kway.linear.solvers.lbfgs import LBFGS
 
 SMOOTH = [form for forms in LOSSES.values() for form in forms if form.smooth and form.convex]
@@ -272,6 +272,6 @@ def test_one_against_all_hinge_agrees_with_liblinear():
 
 
 def test_what_it_needs():
-    check(LBFGS(), LOSSES["hinge"].joint, Penalty(1.0))
+    check_needs(LBFGS(), LOSSES["hinge"].joint, Penalty(1.0))
     with pytest.raises(ValueError, match="L1"):
-        check(LBFGS(), LOSSES["softmax"].joint, Penalty(0.0, 1.0))
+        check_needs(LBFGS(), LOSSES["softmax"].joint, Penalty(0.0, 1.0))

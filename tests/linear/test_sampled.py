@@ -16,7 +16,7 @@ from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers import sampled
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.sampled import Sampled, draw, exact
+from kway.linear.solvers.sampled import Sampled, draw_classes, exact
 from kway.planning import Rates, guard
 from kway.planning.size import Size
 
@@ -33,7 +33,7 @@ def test_a_draw_is_the_known_and_others_once_each(n_classes, n_known, m):
     rng = np.random.default_rng(1)
     for _ in range(200):
         known = np.sort(rng.choice(n_classes, n_known, replace=False))
-        ids, log_weight = draw(known, n_classes, m, rng)
+        ids, log_weight = draw_classes(known, n_classes, m, rng)
         np.testing.assert_array_equal(ids[:n_known], known)
         assert len(np.unique(ids)) == len(ids) == n_known + min(m, n_classes - n_known)
         assert ids.min() >= 0
@@ -48,7 +48,7 @@ def test_the_estimate_of_z_is_unbiased():
     known = np.sort(rng.choice(300, 20, replace=False))
     found = []
     for _ in range(20_000):
-        ids, log_weight = draw(known, 300, 15, rng)
+        ids, log_weight = draw_classes(known, 300, 15, rng)
         found.append(np.exp(f[ids] + log_weight).sum())
     error = np.std(found) / np.sqrt(len(found))
     assert abs(np.mean(found) - np.exp(f).sum()) < 4 * error

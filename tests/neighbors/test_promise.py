@@ -10,7 +10,7 @@ from scipy.stats import binom, binomtest
 import kway
 from kway.errors import InputError
 from kway.neighbors import NeighborsClassifier, Target
-from kway.neighbors.promise import ladder, lower_bound, make, search_probes
+from kway.neighbors.promise import ladder, least_agreement, make, search_probes
 from kway.neighbors.trials import Asked, Disagreement, InOneSearch, OneByOne, without_self
 from kway.search import Bits, Landmarks
 
@@ -19,7 +19,7 @@ DATA = os.environ.get("KWAY_DATA")
 
 @pytest.mark.parametrize(("right", "n"), [(1497, 1497), (1496, 1497), (3996, 4000), (0, 10), (5, 10)])
 def test_the_bound_is_clopper_and_pearsons(right, n):
-    bound = lower_bound(right, n, 0.95)
+    bound = least_agreement(right, n, 0.95)
     low = binomtest(right, n, alternative="greater").proportion_ci(0.95, method="exact").low
     assert bound == pytest.approx(low, abs=1e-10)
     if right:
@@ -29,7 +29,7 @@ def test_the_bound_is_clopper_and_pearsons(right, n):
 def test_the_default_needs_about_1500_queries_without_a_disagreement():
     need = Target().least_queries
     assert need == 1497
-    assert lower_bound(need, need, 0.95) >= 0.998 > lower_bound(need - 1, need - 1, 0.95)
+    assert least_agreement(need, need, 0.95) >= 0.998 > least_agreement(need - 1, need - 1, 0.95)
 
 
 class Simulated:

@@ -50,11 +50,11 @@ def test_rates_are_measured_once(kept, monkeypatch):
     measured = replace(Rates(), product=1e12)
     monkeypatch.setattr("kway.planning.calibrate.calibrate", lambda: calls.append(1) or measured)
     assert rates.known() == Rates(cores=rates.cores())
-    assert rates.measured() == measured
-    assert rates.measured() == rates.known() == measured
+    assert rates.machine_rates() == measured
+    assert rates.machine_rates() == rates.known() == measured
     assert kway.plan(100, 10, 2).rates == measured
     assert len(calls) == 1
-    rates.measured(again=True)
+    rates.machine_rates(again=True)
     assert len(calls) == 2
     assert [path.suffix for path in kept.iterdir()] == [".json"]
 
@@ -64,12 +64,12 @@ def test_rates_are_measured_once(kept, monkeypatch):
 )
 def test_a_damaged_file_is_no_rates(kept, text, monkeypatch):
     monkeypatch.setattr("kway.planning.calibrate.calibrate", Rates)
-    rates.measured()
+    rates.machine_rates()
     (path,) = kept.iterdir()
     path.write_text(text)
     rates._kept.cache_clear()
     assert rates._kept(path) is None
-    assert rates.measured() == Rates()
+    assert rates.machine_rates() == Rates()
 
 
 def test_a_folder_that_cannot_be_written(monkeypatch, tmp_path):
@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_written(monkeypatch, tmp_path):
     monkeypatch.setattr("kway.planning.calibrate.calibrate", Rates)
     rates._kept.cache_clear()
     with pytest.warns(UserWarning, match="not kept"):
-        assert rates.measured() == Rates()
+        assert rates.machine_rates() == Rates()
 
 
 def test_without_a_home(monkeypatch):

@@ -145,15 +145,15 @@ def test_small_fits_do_not_ask(monkeypatch):
     size = Size(10_000, 100, 10)
     started = time.perf_counter()
     for _ in range(100):
-        guard.before_fit("x", linear_ways.softmax, size)
-        guard.before_fit("x", row_ways.flat, size)
+        guard.before_fit("x", linear_ways.softmax_way, size)
+        guard.before_fit("x", row_ways.flat_way, size)
     assert (time.perf_counter() - started) / 200 < 1e-3  # some microseconds on a quiet machine
 
 
 def test_a_long_fit_tells_its_time(monkeypatch, capsys):
     monkeypatch.setattr(guard, "known", lambda: RATES)
     monkeypatch.setattr(guard, "available_bytes", lambda: 10**15)
-    guard.before_fit("SoftmaxClassifier", linear_ways.softmax, Size(10**6, 1000, 1000))
+    guard.before_fit("SoftmaxClassifier", linear_ways.softmax_way, Size(10**6, 1000, 1000))
     assert "SoftmaxClassifier: about" in capsys.readouterr().err
-    guard.before_fit("SoftmaxClassifier", linear_ways.softmax, Size(1000, 10, 10))
+    guard.before_fit("SoftmaxClassifier", linear_ways.softmax_way, Size(1000, 10, 10))
     assert not capsys.readouterr().err

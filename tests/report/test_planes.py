@@ -49,9 +49,9 @@ def test_class_rows_answer_as_the_model(four):
 
 
 def test_a_class_never_on_top_has_no_segment():
-    rows = planes.ClassRows(np.array([[1.0, 0], [-1, 0], [0, 0]]), np.array([0.0, 0, -1]))
+    rows = planes.Planes(np.array([[1.0, 0], [-1, 0], [0, 0]]), np.array([0.0, 0, -1]))
     assert [(s.first, s.second) for s in planes.boundary_segments(rows, BOX)] == [(0, 1)]
-    assert planes.boundary_segments(planes.ClassRows(np.zeros((2, 2)), np.zeros(2)), BOX) == []
+    assert planes.boundary_segments(planes.Planes(np.zeros((2, 2)), np.zeros(2)), BOX) == []
 
 
 def test_outliers_move_least_squares_and_not_logistic():

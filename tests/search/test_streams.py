@@ -22,7 +22,7 @@ def same(index, other, queries):
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 def test_blocks_of_every_kind_give_the_same_index(metric, tmp_path, monkeypatch):
     rows, queries = data()
-    monkeypatch.setattr(streams, "BLOCK", 300 * 70)
+    monkeypatch.setattr(streams, "STREAM_BLOCK", 300 * 70)
     np.save(tmp_path / "all.npy", rows)
     mapped = np.load(tmp_path / "all.npy", mmap_mode="r")
     files = tmp_path / "files"
@@ -93,7 +93,7 @@ CELLS = Landmarks(n_landmarks=40, probes=8, store=Bits(4, rerank=False))
 @pytest.mark.parametrize("metric", ["cosine", "euclidean", "dot"])
 def test_cells_of_blocks_are_those_of_all_rows(metric, tmp_path, monkeypatch):
     rows, queries = data()
-    monkeypatch.setattr(streams, "BLOCK", 300 * 70)
+    monkeypatch.setattr(streams, "STREAM_BLOCK", 300 * 70)
     files = tmp_path / "files"
     files.mkdir()
     for i in range(0, 1000, 300):

@@ -15,7 +15,7 @@ from kway.select.train_test import read_parts
 def scarce(monkeypatch):
     monkeypatch.setattr(pieces, "LARGE", 0)
     monkeypatch.setattr(pieces, "ROWS", 20)
-    monkeypatch.setattr(npy_files, "BLOCK", 60)
+    monkeypatch.setattr(npy_files, "FILE_BLOCK", 60)
     monkeypatch.setattr(larger, "available_bytes", lambda: 20_000)
 
 

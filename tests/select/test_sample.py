@@ -46,7 +46,7 @@ def test_classes_go_before_their_rows_do():
 def test_the_job_compares_on_a_sample_and_fits_on_all(monkeypatch, grouped):
     monkeypatch.setattr(job, "TOO_LONG", 0.0)
     monkeypatch.setattr(guard, "comparison_seconds", lambda size, rates=None: 0.0 if size.n <= 200 else 1e6)
-    monkeypatch.setattr("kway.select.sample.LEAST", 200)
+    monkeypatch.setattr("kway.select.sample.LEAST_A_CLASS", 200)
     monkeypatch.setattr(job, "references_of", lambda wishes: ())
     rng = np.random.default_rng(2)
     y = np.arange(1000) % 4

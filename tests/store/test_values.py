@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kway.errors import ModelFileError
-from kway.store.values import Packed, decode, encode
+from kway.store.values import Packed, decode_value, encode_value
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 keys = st.integers() | st.text() | st.booleans()
@@ -32,19 +32,19 @@ def same(a, b):
 @settings(deadline=None, max_examples=60)
 @given(nested)
 def test_plain_values_round_trip_through_strict_json(value):
-    text = json.dumps(encode(value, "here"), allow_nan=False)
-    assert same(decode(json.loads(text)), value)
+    text = json.dumps(encode_value(value, "here"), allow_nan=False)
+    assert same(decode_value(json.loads(text)), value)
 
 
 def test_numpy_scalars_become_plain():
-    assert encode(np.float32(0.5), "") == 0.5
-    assert encode(np.int8(3), "") == 3
-    assert encode(np.bool_(True), "") is True
+    assert encode_value(np.float32(0.5), "") == 0.5
+    assert encode_value(np.int8(3), "") == 3
+    assert encode_value(np.bool_(True), "") is True
 
 
 @pytest.mark.parametrize("array", [np.array([1.5, np.inf]), np.arange(4).reshape(2, 2), np.array(["a", "bb"])])
 def test_small_arrays_round_trip(array):
-    back = decode(json.loads(json.dumps(encode(array, ""))))
+    back = decode_value(json.loads(json.dumps(encode_value(array, ""))))
     assert back.dtype == array.dtype
     np.testing.assert_array_equal(back, array)
 
@@ -52,11 +52,11 @@ def test_small_arrays_round_trip(array):
 def test_a_part_of_kway_round_trips():
     from kway.search.metrics import Gaussian
 
-    assert decode(json.loads(json.dumps(encode(Gaussian(2.0), "")))) == Gaussian(2.0)
+    assert decode_value(json.loads(json.dumps(encode_value(Gaussian(2.0), "")))) == Gaussian(2.0)
 
 
 def test_an_unfitted_classifier_round_trips(tiny):
-    back = decode(json.loads(json.dumps(encode(tiny(shrink=math.inf), ""))))
+    back = decode_value(json.loads(json.dumps(encode_value(tiny(shrink=math.inf), ""))))
     assert type(back) is tiny
     assert back.shrink == math.inf
 
@@ -68,7 +68,7 @@ class Stranger:
 
 def test_a_dataclass_from_elsewhere_is_not_a_part():
     with pytest.raises(ModelFileError, match="cannot be stored"):
-        encode(Stranger(), "here")
+        encode_value(Stranger(), "here")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_dataclass_from_elsewhere_is_not_a_part():
 )
 def test_hostile_or_unknown_values_are_refused(value):
     with pytest.raises(ModelFileError):
-        decode(value)
+        decode_value(value)
 
 
 def test_deep_nesting_is_refused_not_a_crash():
@@ -99,11 +99,11 @@ def test_deep_nesting_is_refused_not_a_crash():
     for _ in range(5000):
         value = {"$": "list", "items": [value]}
     with pytest.raises(ModelFileError):
-        decode(value)
+        decode_value(value)
 
 
 def test_a_packed_manifest_is_not_encoded_again():
-    manifest = Packed({"facts": encode({"a": (1, 2)}, "")})
-    once = encode({"inner": manifest}, "")
-    assert decode(json.loads(json.dumps(once))) == {"inner": dict(manifest)}
-    assert len(json.dumps(encode({"inner": Packed({"facts": once})}, ""))) < 100 + len(json.dumps(once))
+    manifest = Packed({"facts": encode_value({"a": (1, 2)}, "")})
+    once = encode_value({"inner": manifest}, "")
+    assert decode_value(json.loads(json.dumps(once))) == {"inner": dict(manifest)}
+    assert len(json.dumps(encode_value({"inner": Packed({"facts": once})}, ""))) < 100 + len(json.dumps(once))

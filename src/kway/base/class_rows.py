@@ -23,8 +23,8 @@ from kway.data.row_blocks import row_blocks
 from kway.errors import InputError
 from kway.search.index import TopK
 
-BLOCK = 1 << 19  # scores computed at a time by a worker: 2 MB in float32, about the second cache
-WIDE = 1 << 12  # classes of a block, where there are more
+CLASS_BLOCK = 1 << 19  # scores computed at a time by a worker: 2 MB in float32, about the second cache
+_WIDE = 1 << 12  # classes of a block, where there are more
 SPARSE_ROWS = 4096  # a sparse product copies the class rows, so it must serve many rows of X
 
 LogWeights = Callable[[NDArray], NDArray]  # scores (m, c) -> log of what each class weighs, before normalising
@@ -51,7 +51,7 @@ def top(
 
     exp(log_weights(f)) / sum over all classes; equal scores go by the lower code.
     """
-    n, wide = X.shape[0], min(len(b), BLOCK // SPARSE_ROWS if sp.issparse(X) else WIDE)
+    n, wide = X.shape[0], min(len(b), CLASS_BLOCK // SPARSE_ROWS if sp.issparse(X) else _WIDE)
     codes, found = np.empty((n, k), np.int64), np.empty((n, k), np.result_type(X.dtype, W.dtype))
 
     def block(rows: slice) -> None:
@@ -123,4 +123,4 @@ def _refuse_overflow(x: Rows, f: NDArray, first: int) -> None:
 
 def _rows_a_block(X: Rows, width: int, n_jobs: int | None) -> int:
     """Rows of X whose scores on so many classes a worker holds, fewer where that gives every worker some."""
-    return max(16, min(BLOCK // max(1, width), -(-X.shape[0] // workers(n_jobs))))
+    return max(16, min(CLASS_BLOCK // max(1, width), -(-X.shape[0] // workers(n_jobs))))

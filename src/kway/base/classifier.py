@@ -29,7 +29,7 @@ from kway.base.best_columns import lift_winners
 from kway.base.budget import refuse_above_budget
 from kway.base.parameters import checked_k
 from kway.data import gate
-from kway.data.row_blocks import joined, row_blocks
+from kway.data.row_blocks import joined_rows, row_blocks
 from kway.search.index import TopK
 
 ENTRIES = 2**23  # numbers held at a time while rows are answered
@@ -101,7 +101,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
         rows = self._rows(X)
         n, width = _num_samples(rows), len(self.classes_)
         refuse_above_budget(n, width, self._answer_type(rows).itemsize, what)
-        return joined(n, (answer(self._scores(block)) for block in self._blocks(rows, max(width, self._entries()))))
+        return joined_rows(
+            n, (answer(self._scores(block)) for block in self._blocks(rows, max(width, self._entries())))
+        )
 
     # ---- answers
 

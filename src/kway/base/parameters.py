@@ -37,7 +37,7 @@ class Rule:
         return f"{name} must be {self.says}, got {value!r}"
 
 
-def check(model: Any, **rules: Rule) -> None:
+def check_parameters(model: Any, **rules: Rule) -> None:
     """Refuse parameters of a model that their rules do not allow, all of them in one message."""
     given = {name: getattr(model, name) for name in rules}
     broken = [rule.broken_by(name, given[name]) for name, rule in rules.items() if not rule.allows(given[name])]

@@ -9,10 +9,10 @@ import typer
 from kway.cli.usage import UsageError, as_usage
 from kway.data.suggest import listing, nearest
 
-METRICS = ("accuracy", "balanced", "macro-f1", "log-loss")  # as kway.select.measures has them; tests hold them equal
+JUDGES = ("accuracy", "balanced", "macro-f1", "log-loss")  # as kway.select.measures has them; tests hold them equal
 
 MetricOption = Annotated[
-    str, typer.Option("--metric", help=f"What the choice is made by: {', '.join(METRICS)}.", metavar="NAME")
+    str, typer.Option("--metric", help=f"What the choice is made by: {', '.join(JUDGES)}.", metavar="NAME")
 ]
 ClassWeightOption = Annotated[
     str | None, typer.Option("--class-weight", help="balanced: rows of rare classes count for more.", metavar="NAME")
@@ -42,8 +42,8 @@ DeviceOption = Annotated[
 
 def check_choosing(metric: str, class_weight: str | None) -> None:
     """Names that cannot be meant are bad usage, told before any row is read."""
-    if metric not in METRICS:
-        raise UsageError(f"--metric is {metric!r}{nearest(metric, METRICS)}; it may be {listing(METRICS)}")
+    if metric not in JUDGES:
+        raise UsageError(f"--metric is {metric!r}{nearest(metric, JUDGES)}; it may be {listing(JUDGES)}")
     if class_weight not in (None, "balanced"):
         raise UsageError(f"--class-weight is {class_weight!r}; it may be balanced, or be left out")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kway.cli.options import AskedArgument, JsonOption, ModelArgument, MovedOption, reads_data
-from kway.cli.output import emit_json, number, safe, say, show_table
+from kway.cli.output import emit_json, safe, say, show_table, shown_number
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
@@ -39,5 +39,5 @@ def evaluate(
     show_table(
         title,
         ("class", "rows", "recall", "most often taken for"),
-        [(str(c["class"]), f"{c['rows']:,}", number(c["recall"]), str(c["taken_for"] or "")) for c in worst],
+        [(str(c["class"]), f"{c['rows']:,}", shown_number(c["recall"]), str(c["taken_for"] or "")) for c in worst],
     )

@@ -37,10 +37,10 @@ def explain(
     if json:
         emit_json({"how": found.how, "reasons": found.records()})
     else:
-        show(found)
+        show_reasons(found)
 
 
-def show(found: Reasons) -> None:
+def show_reasons(found: Reasons) -> None:
     """The same for people."""
     if len(found.classes) == 1:
         rows = [(column, f"{pull:+.4f}") for column, pull in zip(found.columns[0], found.pulls[0])]

@@ -24,7 +24,7 @@ from kway.cli.choosing import (
     references,
 )
 from kway.cli.columns_said import column_lines
-from kway.cli.models import ALL, MODELS, pick_models
+from kway.cli.models import ALL_COLUMNS, MODELS, pick_models
 from kway.cli.options import DataArgument, ForceOption, JsonOption, reads_data
 from kway.cli.output import emit_json
 from kway.cli.places import Output, check_output_folder, check_places, is_model, is_report
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kway.select.promises import Tradeoff
     from kway.select.train_test import Parts
 
-MODEL_HELP = f"{', '.join(MODELS)}, several with commas between, or {ALL} but the last."
+MODEL_HELP = f"{', '.join(MODELS)}, several with commas between, or {ALL_COLUMNS} but the last."
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)]
 AlphaOption = Annotated[float | None, typer.Option("--alpha", min=0.0, help="Weight of the penalty; else chosen.")]
@@ -54,7 +54,7 @@ SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything draw
 def fit(
     data: DataArgument,
     reading: ReadOptions,
-    model: ModelOption = ALL,
+    model: ModelOption = ALL_COLUMNS,
     out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write.")] = Path("model.kway"),
     report: Annotated[Path, typer.Option("--report", help="The page to write.")] = Path("report.html"),
     figures: Annotated[Path | None, typer.Option("--figures", help="Folder for each figure as svg and png.")] = None,
@@ -116,7 +116,7 @@ def fit(
 def compare(
     data: DataArgument,
     reading: ReadOptions,
-    model: ModelOption = ALL,
+    model: ModelOption = ALL_COLUMNS,
     alpha: AlphaOption = None,
     budget: BudgetOption = None,
     group: GroupOption = None,

@@ -28,10 +28,10 @@ def info(
         values = {k: v for k, v in vars(held).items() if k != "tensors"}
         emit_json({**values, "tensors": [vars(t) for t in held.tensors], "verified": verify or None})
     else:
-        show(held, verify)
+        show_info(held, verify)
 
 
-def show(held: ModelInfo, verified: bool) -> None:
+def show_info(held: ModelInfo, verified: bool) -> None:
     """The same for people."""
     say(f"[bold]{held.class_name}[/], {held.n_classes:,} classes, {held.n_features:,} features, {held.n_bytes:,} bytes")
     say(f"written by kway {held.kway_version}, format {held.format_version}{', content verified' if verified else ''}")

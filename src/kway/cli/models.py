@@ -20,15 +20,15 @@ MODELS = (
     "svm-one-vs-all",
     "least-squares-number",
 )
-ALL = "all"  # every family
+ALL_COLUMNS = "all"  # every family
 
 
 def pick_models(name: str) -> list[str] | None:
     """The names that `name` stands for: itself, several with commas between, or None for every one."""
-    if name == ALL:
+    if name == ALL_COLUMNS:
         return None
     names = [part.strip() for part in name.split(",")]
     for part in names:
         if part not in MODELS:
-            raise UsageError(f"no model {part!r}{nearest(part, MODELS)}; known are {listing([*MODELS, ALL])}")
+            raise UsageError(f"no model {part!r}{nearest(part, MODELS)}; known are {listing([*MODELS, ALL_COLUMNS])}")
     return names

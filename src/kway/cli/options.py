@@ -75,26 +75,26 @@ PROCESS = Process()
 
 def read_options(given: dict[str, Any]) -> Any:
     """ReadOptions (kway.data.reading) of what was typed; what cannot be meant is bad usage."""
-    from kway.cli.usage import as_usage, columns_of
+    from kway.cli.usage import as_usage, names_in
     from kway.data.reading import ReadOptions
     from kway.data.sources.text_form import TextForm
 
     with as_usage():
         form = TextForm.asked(given["sep"], given["encoding"], given["decimal"], given["header"])
         types = _types(given["types"])
-    drop = columns_of(given["drop"])
+    drop = names_in(given["drop"])
     return ReadOptions(given["target"], drop=drop, skip_bad=given["skip_bad"], form=form, types=types, id=given["id"])
 
 
 def _types(text: str | None) -> dict[str, str]:
-    from kway.cli.usage import UsageError, columns_of
+    from kway.cli.usage import UsageError, names_in
     from kway.data.features.column_kinds import USED
     from kway.data.sources.written import DAY_FIRST, MONTH_FIRST
     from kway.data.suggest import listing, nearest
 
     known = (*USED, DAY_FIRST, MONTH_FIRST, "drop")
     found = {}
-    for pair in columns_of(text):
+    for pair in names_in(text):
         column, equals, kind = pair.rpartition("=")
         if not equals or not column:
             raise UsageError(f"--types has {pair!r}; write COLUMN=KIND, with commas between")

@@ -73,6 +73,6 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
 _NUMBER = re.compile(r"^$|^–$|^[-+]?[0-9]")  # how a cell begins that is a figure, or a gap among them
 
 
-def number(value: float | None, digits: int = 4) -> str:
+def shown_number(value: float | None, digits: int = 4) -> str:
     """A figure of a table; a dash where there is none."""
     return "–" if value is None else f"{value:.{digits}f}"

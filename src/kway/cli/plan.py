@@ -36,10 +36,10 @@ def plan(
 ) -> None:
     """Show what each way to learn from DATA, or from data of a size, costs here, and which is advised."""
     from kway.planning.plan import plan as make
-    from kway.planning.rates import measured
+    from kway.planning.rates import machine_rates
 
     sizes = (samples, features, classes)
-    rates = measured(again=calibrate)
+    rates = machine_rates(again=calibrate)
     if calibrate and data is None and sizes == (None, None, None):
         _show_rates(rates.record(), json)
         return
@@ -51,7 +51,7 @@ def plan(
     if json:
         emit_json(found.facts())
     else:
-        show(found)
+        show_plan(found)
 
 
 def _asked(data: str | None, sizes: tuple[float | None, ...], density: float, reading: ReadOptions) -> Extent:
@@ -66,7 +66,7 @@ def _asked(data: str | None, sizes: tuple[float | None, ...], density: float, re
     return Extent(int(n), int(d), int(K), density)
 
 
-def show(found: Plan) -> None:
+def show_plan(found: Plan) -> None:
     """For people, in 80 columns."""
     from kway.planning.plan import COLUMNS
 

@@ -42,11 +42,11 @@ def predict(
     from dataclasses import replace
 
     from kway.cli.model_rows import ready_blocks
-    from kway.cli.usage import columns_of
+    from kway.cli.usage import names_in
     from kway.data.sources.writing import write_blocks, write_stream
 
     form = _checked_format(out, format, {"MODEL": model, "DATA": data}, force)
-    reading = replace(reading, keep=columns_of(keep))
+    reading = replace(reading, keep=names_in(keep))
     fitted, read = ready_blocks(model, data, reading, needs_labels=False, embed=embed)
     blocks = (found for rows in read for found in answers(fitted, rows.X, rows.beside, topk, proba))
     if out is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kway.cli.output import number, safe, say, show_table, width
+from kway.cli.output import safe, say, show_table, shown_number, width
 
-WIDE = 110  # letters of a line that holds every column of the leaderboard
+_WIDE = 110  # letters of a line that holds every column of the leaderboard
 
 
 def show_fit(result: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ def show_comparison(result: dict[str, Any]) -> None:
     columns: tuple[str, ...] = ("model", *own, "accuracy", "log loss", "folds", "setting", "fit s", "µs a row", "size")
     lines = [_leaderboard_line(m, bool(own)) for m in models]
     lines += [_leaderboard_line({**m, "model": f"({m['model']})"}, bool(own)) for m in others]
-    if width() < WIDE:  # costs go first, then, beside another measure, the log loss
+    if width() < _WIDE:  # costs go first, then, beside another measure, the log loss
         shown = [j for j, name in enumerate(columns[:-3]) if not own or name != "log loss"]
         columns, lines = tuple(columns[j] for j in shown), [tuple(line[j] for j in shown) for line in lines]
     how = "by cross-validation on train rows" + (f", chosen by {measure}" if own else "")
@@ -103,10 +103,10 @@ def _leaderboard_line(model: dict[str, Any], measured: bool) -> tuple[str, ...]:
         model["model"],
         *own,
         with_spread(model["accuracy"], model["std"], len(model["fold_accuracy"])),
-        number(model["log_loss"], 3),
+        shown_number(model["log_loss"], 3),
         model["folds_run"],
         _setting(model["setting"]),
-        number(model.get("fit_seconds"), 2),
+        shown_number(model.get("fit_seconds"), 2),
         "–" if asked is None else f"{1e6 * asked:.1f}",
         size_in_words(size),
     )

@@ -23,6 +23,6 @@ def as_usage() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-def columns_of(text: str | None) -> tuple[str, ...]:
+def names_in(text: str | None) -> tuple[str, ...]:
     """Names with commas between."""
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, spans
-from kway.confidence.heldout import ENTRIES
+from kway.confidence.heldout import HELD_ENTRIES
 
 _WIDTH = 1e-9  # relative width of the final bracket
 _GROW = 4.0
@@ -88,7 +88,7 @@ def _slope(z: NDArray[np.float64], target: NDArray[np.float64], b: float) -> Slo
         spread = np.einsum("ij,ij->i", p, np.square(block - mean[:, None]))
         return np.array([np.sum(mean - target[rows]), spread.sum()])
 
-    total = np.sum(pmap(part, spans(len(z), max(1, ENTRIES // 8 // z.shape[1]))), axis=0)
+    total = np.sum(pmap(part, spans(len(z), max(1, HELD_ENTRIES // 8 // z.shape[1]))), axis=0)
     return Slope(float(total[0]) / len(z), float(total[1]) / len(z))
 
 

@@ -22,7 +22,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from kway.base.budget import refuse_above_budget
 from kway.base.inside import DelegatedAnswers
-from kway.base.parameters import between, check
+from kway.base.parameters import between, check_parameters
 from kway.confidence import heldout
 from kway.confidence.nonconformity import pick_method
 from kway.confidence.ranking import Ranked, ask_until_settled
@@ -157,7 +157,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
     def _check_parameters(self) -> None:
         heldout.check_cv(self.cv, folds=False)
         pick_method(self.method)
-        check(self, coverage=between(0, 1))
+        check_parameters(self, coverage=between(0, 1))
         if not hasattr(self._unfitted(), "predict_proba"):
             raise CombinationError(
                 f"{type(self._unfitted()).__name__} has no predict_proba, which prediction sets are made from; "

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kway.data.row_blocks import cut
 from kway.errors import InputError
 
-ENTRIES = 2**22  # numbers of a (rows, classes) table that are held at once
+HELD_ENTRIES = 2**22  # numbers of a (rows, classes) table that are held at once
 
 
 class Split(NamedTuple):
@@ -31,7 +31,7 @@ class Split(NamedTuple):
 
 def blocks(X: Any, n: int, n_columns: int) -> Iterator[Any]:
     """X in blocks of rows, each with at most ENTRIES numbers in a table of that many columns."""
-    return cut(X, n, max(1, ENTRIES // max(1, n_columns)))
+    return cut(X, n, max(1, HELD_ENTRIES // max(1, n_columns)))
 
 
 def is_share(cv: Any) -> bool:

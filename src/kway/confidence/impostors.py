@@ -123,7 +123,7 @@ class Study:
         return trials
 
 
-def run(study: Study, n_groups: int, given: Any, n_given: int, unknown: Any) -> tuple[FalseAccepts, ...]:
+def impostor_reports(study: Study, n_groups: int, given: Any, n_given: int, unknown: Any) -> tuple[FalseAccepts, ...]:
     """One report a score, best AUROC first: against the given impostors where there are any, else by classes."""
     everyone = np.arange(len(study.labels.codes))
     if n_given:

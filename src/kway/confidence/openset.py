@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base.inside import DelegatedAnswers, prefixed, under
-from kway.base.parameters import between, check, whole
+from kway.base.parameters import between, check_parameters, whole
 from kway.confidence import heldout, impostors
 from kway.confidence.heldout import Split
 from kway.confidence.impostors import FalseAccepts, ImpostorTrial, Study, reject_threshold
@@ -162,7 +162,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
     def _check_parameters(self) -> None:
         heldout.check_cv(self.cv, folds=False)
         check_score(self.score_by)
-        check(self, false_rejects=between(0, 1), class_groups=whole(0), n_neighbors=whole(1))
+        check_parameters(self, false_rejects=between(0, 1), class_groups=whole(0), n_neighbors=whole(1))
 
     def _fitting_unknown(self) -> Any:
         """The unknown label given, checked against the classes of an estimator that is fitted already."""
@@ -198,7 +198,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
         """What each score does against impostors."""
         names = candidates(self.estimator_, given.X) if self.score_by == "auto" else [self.score_by]
         study = Study(given.X, given.labels, self._learn, self._bind, names, float(self.false_rejects), rng)
-        return impostors.run(study, int(self.class_groups), X_out, n_out, self.unknown_)
+        return impostors.impostor_reports(study, int(self.class_groups), X_out, n_out, self.unknown_)
 
     def _measured(self, known: NDArray[np.float64], strangers: NDArray[np.float64]) -> FalseAccepts:
         """What the threshold itself does against rows labelled unknown."""

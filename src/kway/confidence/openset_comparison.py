@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
     chosen: bool
 
 
-class Part(NamedTuple):
+class ComparedPart(NamedTuple):
     """Rows of known classes with their labels, and rows of the unknown."""
 
     X: Any
@@ -87,8 +87,8 @@ def table_text(rows: Iterable[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def _part(X: Any, y: Any, unknown: Any) -> Part:
+def _part(X: Any, y: Any, unknown: Any) -> ComparedPart:
     labels = np.asarray(y)
     out = labels == unknown
     inside, outside = np.flatnonzero(~out), np.flatnonzero(out)
-    return Part(rows_at(X, inside), labels[inside], rows_at(X, outside), len(outside))
+    return ComparedPart(rows_at(X, inside), labels[inside], rows_at(X, outside), len(outside))

@@ -13,7 +13,7 @@ from sklearn.utils.validation import _num_samples
 
 from kway.base.best_columns import best_columns
 from kway.compute.threads import spans
-from kway.confidence.heldout import ENTRIES
+from kway.confidence.heldout import HELD_ENTRIES
 from kway.data.row_blocks import rows_at
 
 _FIRST = 8  # classes asked for first
@@ -53,7 +53,7 @@ def ask_until_settled(estimator: Any, X: Any, decide: Decide) -> None:
     waiting = np.arange(n)
     while len(waiting):
         left = []
-        for part in spans(len(waiting), max(1, ENTRIES // k)):
+        for part in spans(len(waiting), max(1, HELD_ENTRIES // k)):
             rows = waiting[part]
             block = X if len(rows) == n else rows_at(X, rows)
             done = decide(rows, ranked(estimator, block, k))

@@ -16,7 +16,7 @@ from scipy.special import softmax
 from kway.base.best_columns import best_columns, lift_winners
 from kway.confidence import heldout
 from kway.confidence.best_temperature import TemperatureFit, best_temperature
-from kway.confidence.heldout import ENTRIES, Split
+from kway.confidence.heldout import HELD_ENTRIES, Split
 from kway.confidence.log_scores import SCORES, LogScores, pick_source, smoothing_of, stated_values
 from kway.confidence.reliability import Reliability, reliability_of
 from kway.confidence.wrapper import ConfidenceWrapper, Given
@@ -25,7 +25,7 @@ from kway.data.row_blocks import rows_at
 from kway.log_loss import log_loss
 from kway.search.index import TopK
 
-_MOST = 4 * ENTRIES  # scores of held-out rows kept at once; one number needs few rows, so more are sampled
+_MOST = 4 * HELD_ENTRIES  # scores of held-out rows kept at once; one number needs few rows, so more are sampled
 _PROBED = 200  # rows that tell where log-scores come from
 _BINS = 15
 

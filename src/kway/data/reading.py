@@ -23,7 +23,7 @@ from kway.data.datasets.array_files import read_libsvm, read_npz
 from kway.data.datasets.dataset import Dataset
 from kway.data.labelled_rows import ALL, LabelledRows, ReadOptions
 from kway.data.sources import images
-from kway.data.sources.arrow_types import is_text, whole
+from kway.data.sources.arrow_types import is_text, whole_column
 from kway.data.sources.column_names import refuse_repeated, refuse_unknown
 from kway.data.sources.frames import take_rows
 from kway.data.sources.images import ImageForm
@@ -285,7 +285,7 @@ def _feature_columns(columns: list[str], how: ReadOptions, like: RowRequirements
 
 def _sortable(column: Any, what: str) -> NDArray:
     """Values (n,) that can be sorted and compared."""
-    column = whole(column)
+    column = whole_column(column)
     if column.null_count:
         raise InputError(f"{what} is empty in {column.null_count:,} of {len(column):,} rows; fill or drop these rows")
     values = column.to_numpy(zero_copy_only=False)
@@ -296,7 +296,7 @@ def _cut_by_split(found: LabelledRows) -> LabelledRows:
     """Train and test part by a column `split`, where it says nothing but train, val and test."""
     if found.y is None or "split" not in found.rows.column_names:
         return found
-    words = whole(found.rows.column("split"))
+    words = whole_column(found.rows.column("split"))
     if not is_text(words.type) or words.null_count:
         return found
     try:

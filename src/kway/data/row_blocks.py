@@ -61,7 +61,7 @@ def cut(X: Any, n: int, most: int) -> Iterator[Any]:
         yield rows_at(X, np.arange(start, min(n, start + most)))
 
 
-def joined(n: int, blocks: Iterable[NDArray]) -> NDArray:
+def joined_rows(n: int, blocks: Iterable[NDArray]) -> NDArray:
     """Blocks, n rows in all, one behind the other as they come: never two copies of the whole."""
     parts = iter(blocks)
     first = next(parts)

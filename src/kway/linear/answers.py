@@ -11,13 +11,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.base.class_rows import BLOCK, LogWeights
+from kway.base.class_rows import CLASS_BLOCK, LogWeights
 from kway.compute.threads import pmap, spans
 from kway.data.gate import Rows
 from kway.linear.losses import Loss, sigmoid, softmax
 from kway.linear.objective.objective import Objective
 from kway.search.index import TopK
-from kway.tables import Table, figure, first_rows
+from kway.tables import Table, first_rows, short_number
 
 _REASONS_SHOWN = 3
 
@@ -36,7 +36,7 @@ class DecidingFeatures(NamedTuple):
     contributions: NDArray
 
     def _table(self) -> Table:
-        told = lambda i: (self.labels[i], self.runners_up[i], figure(self.gaps[i]), self._reasons(i))  # noqa: E731
+        told = lambda i: (self.labels[i], self.runners_up[i], short_number(self.gaps[i]), self._reasons(i))  # noqa: E731
         columns = ("label", "before", "by", "columns that moved the lead most")
         return first_rows(f"DecidingFeatures: {len(self.labels):,} rows", len(self.labels), columns, told)
 
@@ -88,7 +88,7 @@ def deciding_features(X: Rows, codes: NDArray, classes: NDArray, rows: ClassRows
     m, kind = min(n_features, X.shape[1]), np.result_type(X.dtype, rows.W.dtype)
     gaps, features = np.empty(X.shape[0], kind), np.empty((X.shape[0], m), np.int64)
     contributions = np.empty((X.shape[0], m), kind)
-    for some in spans(X.shape[0], max(1, BLOCK // X.shape[1])):
+    for some in spans(X.shape[0], max(1, CLASS_BLOCK // X.shape[1])):
         x = X[some].toarray() if sp.issparse(X) else X[some]
         first, second = codes[some, 0], codes[some, 1]
         lead = x * (rows.W[first] - rows.W[second])  # (m, d)
@@ -107,5 +107,5 @@ def support(objective: Objective, theta: NDArray, slack: float = 1e-3) -> NDArra
         value, _ = widened.loss.value_gradient(f, widened.block_targets(rows))
         return value > 0
 
-    parts = pmap(block, spans(objective.n, max(16, BLOCK // objective.n_scores)), objective.n_jobs)
+    parts = pmap(block, spans(objective.n, max(16, CLASS_BLOCK // objective.n_scores)), objective.n_jobs)
     return np.flatnonzero(np.concatenate(parts))

@@ -30,7 +30,7 @@ from kway.linear.losses import LOSSES, Loss, Targets, sigmoid
 from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import pick_penalty
-from kway.linear.placing import choose, placed, room
+from kway.linear.placing import choose_device, placed, room
 from kway.linear.problem import WeightedRows
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.registry import pick_solver, samples
@@ -249,11 +249,11 @@ class LinearClassifier(Classifier):
     # ---------------------------------------------------------------- parts of a fit
 
     def _check_parameters(self) -> None:
-        problem.check_parameters(self)
+        problem.check_problem(self)
 
     def _way(self, size: Size, hard: bool) -> Formula:
         """What the plan counts a fit as; `hard`: rows have one label each."""
-        if choose(self.device, size).device is not None:
+        if choose_device(self.device, size).device is not None:
             return far_ways.gpu_fit
         if self.solver == "sampled" or isinstance(self.solver, Sampled):
             return linear_ways.sampled_softmax
@@ -263,7 +263,7 @@ class LinearClassifier(Classifier):
             return linear_ways.sampled_softmax
         if self.solver in _IN_PASSES or isinstance(self.solver, SGD):
             return linear_ways.stochastic
-        return linear_ways.one_vs_all if self.multiclass == "one-vs-all" else linear_ways.softmax
+        return linear_ways.one_vs_all if self.multiclass == "one-vs-all" else linear_ways.softmax_way
 
     def _form(self, n_classes: int | None = None) -> Loss:
         forms, K = LOSSES[self.loss], len(self.classes_) if n_classes is None else n_classes

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from kway.base.best_columns import best_columns
-from kway.base.parameters import check, one_of
+from kway.base.parameters import check_parameters, one_of
 from kway.errors import CombinationError
 from kway.linear.answers import ClassRows
 from kway.linear.classifier import LinearClassifier
@@ -205,13 +205,13 @@ class LeastSquaresClassifier(LinearClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check(self, targets=one_of("one-hot", "number"))
+        check_parameters(self, targets=one_of("one-hot", "number"))
 
     def _way(self, size: Size, hard: bool) -> Formula:
         """One score, whatever the number of classes, where their number is the target."""
         if self.targets == "one-hot":
             return super()._way(size, hard)
-        return lambda size, rates: linear_ways.softmax(replace(size, K=2), rates)
+        return lambda size, rates: linear_ways.softmax_way(replace(size, K=2), rates)
 
     def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
         if self.targets == "one-hot":

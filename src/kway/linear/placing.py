@@ -42,14 +42,14 @@ class Placed(NamedTuple):
     why: str
 
 
-def choose(device: str, size: Size) -> ChosenDevice:
+def choose_device(device: str, size: Size) -> ChosenDevice:
     """The device that a word means for a problem of this size."""
     return resolve(device, pays=device != "auto" or far_ways.gpu_pays(size, known()))
 
 
 def placed(objective: Objective, device: str) -> Placed:
     """The same problem with its rows where `device` says."""
-    chosen = choose(device, guard.size_of(objective.X, objective.n_scores))
+    chosen = choose_device(device, guard.size_of(objective.X, objective.n_scores))
     if chosen.device is None and current() is not None and _bytes_of(objective.X) >= LEAST_SPREAD:
         return Placed(ClusterObjective.of(objective), f"rows on the {n_nodes()} nodes of a cluster")
     if chosen.device is None:

@@ -15,7 +15,7 @@ from kway.base.parameters import (
     above,
     at_least,
     between,
-    check,
+    check_parameters,
     one_of,
     share,
     whole,
@@ -43,16 +43,16 @@ class WeightedRows(NamedTuple):
     kept: NDArray[np.int64]
 
 
-class Learned(NamedTuple):
+class SplitProblem(NamedTuple):
     """The objective on the rows to learn from, and what watches the others (None: nobody was asked to)."""
 
     objective: Objective
     validation: Validation | None
 
 
-def check_parameters(model: LinearClassifier) -> None:
+def check_problem(model: LinearClassifier) -> None:
     """Refuse parameters that mean nothing before any data is looked at."""
-    check(
+    check_parameters(
         model,
         loss=one_of(*LOSSES),
         multiclass=one_of("joint", "one-vs-all"),
@@ -115,10 +115,10 @@ def soft_targets(labels: Labels, smoothing: float, dtype: Any) -> NDArray | None
     return np.ascontiguousarray(Y[:, 1:] if K == 2 else Y, dtype=dtype)
 
 
-def set_aside(objective: Objective, early_stopping: bool | float, rng: np.random.Generator) -> Learned:
+def set_aside(objective: Objective, early_stopping: bool | float, rng: np.random.Generator) -> SplitProblem:
     """Keep some rows for early stopping to watch; all are learned from unless it is asked for."""
     if not early_stopping:
-        return Learned(objective, None)
+        return SplitProblem(objective, None)
     from sklearn.model_selection import train_test_split  # half a second, and no prediction needs it
 
     part = HELD_OUT if early_stopping is True else float(early_stopping)
@@ -127,4 +127,4 @@ def set_aside(objective: Objective, early_stopping: bool | float, rng: np.random
     train, held = train_test_split(
         np.arange(objective.n), test_size=part, stratify=stratify, random_state=int(rng.integers(2**31))
     )
-    return Learned(objective.rows(np.sort(train)), Validation(objective.rows(np.sort(held))))
+    return SplitProblem(objective.rows(np.sort(train)), Validation(objective.rows(np.sort(held))))

@@ -23,7 +23,7 @@ from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base import Classifier, class_rows
-from kway.base.parameters import THREADS, check
+from kway.base.parameters import THREADS, check_parameters
 from kway.compute.threads import spans
 from kway.data import gate
 from kway.data.row_blocks import row_blocks
@@ -82,7 +82,7 @@ class CentroidClassifier(Classifier):
                 f"CentroidClassifier knows the metrics {', '.join(map(repr, _METRICS))}, got {self.metric!r}: those "
                 "whose best centre is a mean; NeighborsClassifier takes every metric"
             )
-        check(self, n_jobs=THREADS)
+        check_parameters(self, n_jobs=THREADS)
         first = not hasattr(self, "weights_")
         X, labels = gate.rows_and_labels(self, X, y, sparse=self.index is None, reset=first)
         w = gate.weights(sample_weight, X)

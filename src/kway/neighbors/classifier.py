@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base.parameters import NONE, THREADS, above, check, one_of
+from kway.base.parameters import NONE, THREADS, above, check_parameters, one_of
 from kway.base.parameters import whole as whole_number
 from kway.compute.gpu.device import DEVICES, is_tensor
 from kway.data import gate
@@ -30,7 +30,7 @@ from kway.neighbors.votes import (
     class_votes,
     count_votes,
     fill,
-    padded,
+    filled_up,
     pick_ties,
     pick_vote,
     prior_order,
@@ -43,7 +43,7 @@ from kway.search.auto import pick_index, restore
 from kway.search.index import Index, Neighbors, TopK
 from kway.search.landmarks import Landmarks
 from kway.search.metrics import Metric, pick_metric
-from kway.tables import Table, figure, first_rows
+from kway.tables import Table, first_rows, short_number
 
 _TOP = 5  # classes that `explain` lists
 _ARRAYS = 8  # numbers held a voter, from its distance to its vote
@@ -67,13 +67,13 @@ class Explanation(NamedTuple):
         columns = ("label", "share", "runner-up", "voters, nearest first: row label (distance)")
         title = f"Explanation: {len(self.labels):,} rows, {self.voters.shape[1]:,} voters each"
         told = lambda i: (  # noqa: E731
-            self.labels[i], figure(self.probabilities[i, 0]), self.runner_up[i], self._voters_of(i)
+            self.labels[i], short_number(self.probabilities[i, 0]), self.runner_up[i], self._voters_of(i)
         )  # fmt: skip
         return first_rows(title, len(self.labels), columns, told)
 
     def _voters_of(self, i: int) -> str:
         some = zip(self.voters[i, :_VOTERS_SHOWN], self.voter_labels[i], self.distances[i])
-        return ", ".join(f"{row} {label} ({figure(far)})" for row, label, far in some if row >= 0)
+        return ", ".join(f"{row} {label} ({short_number(far)})" for row, label, far in some if row >= 0)
 
     def __repr__(self) -> str:
         return self._table().text()
@@ -220,7 +220,7 @@ class NeighborsClassifier(VotingClassifier):
     def _way(self) -> Formula:
         """What the plan counts a fit as."""
         by_cells = self.index == "landmarks" or isinstance(self.index, Landmarks)
-        return row_ways.landmarks if by_cells else row_ways.flat
+        return row_ways.landmarks if by_cells else row_ways.flat_way
 
     def _promise(self, rows: Any, ids: NDArray[np.int64] | None) -> None:
         """Tune the probes of the approximate index until its votes can be promised, or take the exact index instead."""
@@ -308,7 +308,7 @@ class NeighborsClassifier(VotingClassifier):
         """Label, probabilities, voters with their weights and distances, and the runner-up, from one search."""
         ballot = self._whole_ballot(X)
         listed = min(max(2, _TOP), max(2, len(self.classes_)))
-        best = padded(self._with_outliers(self._counted(ballot)), listed, prior_order(self._class_counts()))
+        best = filled_up(self._with_outliers(self._counted(ballot)), listed, prior_order(self._class_counts()))
         voters = np.where(ballot.codes >= 0, ballot.ids, -1)
         return Explanation(
             labels=self._labels(TopK(*best)),
@@ -374,7 +374,9 @@ class NeighborsClassifier(VotingClassifier):
         """Refuse what cannot work before any data is looked at."""
         metric = pick_metric(self.metric)
         farthest = NONE | above(-np.inf if metric.distance.signed else 0)
-        check(self, n_neighbors=whole_number(1), max_distance=farthest, device=one_of(*DEVICES), n_jobs=THREADS)
+        check_parameters(
+            self, n_neighbors=whole_number(1), max_distance=farthest, device=one_of(*DEVICES), n_jobs=THREADS
+        )
         pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # a metric without what the vote needs
         pick_ties(self.ties, np.ones(1))
 

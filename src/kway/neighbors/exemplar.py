@@ -17,18 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base.parameters import THREADS, above, at_least, check, whole
+from kway.base.parameters import THREADS, above, at_least, check_parameters, whole
 from kway.compute.threads import pmap, spans
 from kway.data import gate
 from kway.errors import BudgetError
-from kway.neighbors.exemplar_svm import ExemplarProblem, leading_axes
+from kway.neighbors.exemplar_svm import ExemplarProblem, strong_axes
 from kway.neighbors.votes import CountedVotes, count_votes, pick_ties, shares_of
 from kway.neighbors.voting import Voters, VotingClassifier
 from kway.search.blocks import top_products
 from kway.search.distances import EUCLIDEAN
 from kway.search.units import Unit
 
-MOST_ROWS = 6000  # the work grows as the square of the rows
+_MOST_ROWS = 6000  # the work grows as the square of the rows
 _NEGLIGIBLE = 0.01  # of alpha: mean squares that are left out; 515 of the 784 axes of MNIST images stay
 _BLOCK = 256  # exemplars trained together: their scores on all rows stay in cache
 
@@ -73,7 +73,7 @@ class ExemplarClassifier(VotingClassifier):
 
     def fit(self, X: Any, y: Any) -> ExemplarClassifier:
         """Train one exemplar a row of X (n, d)."""
-        check(
+        check_parameters(
             self,
             n_exemplars=whole(1),
             alpha=above(0),
@@ -84,10 +84,10 @@ class ExemplarClassifier(VotingClassifier):
         )
         self._forget()
         X, labels = gate.rows_and_labels(self, X, y, sparse=False)
-        if len(X) > MOST_ROWS:
+        if len(X) > _MOST_ROWS:
             raise BudgetError(
                 f"ExemplarClassifier trains one SVM a row against all others, so {len(X):,} rows are more than the "
-                f"{MOST_ROWS:,} it takes; pass a sample of them, or use NeighborsClassifier"
+                f"{_MOST_ROWS:,} it takes; pass a sample of them, or use NeighborsClassifier"
             )
         self.classes_ = labels.classes
         self._codes = labels.codes
@@ -107,7 +107,7 @@ class ExemplarClassifier(VotingClassifier):
 
     def _train(self, rows: NDArray) -> None:
         """Every exemplar's weights and calibration, found among the leading principal axes."""
-        axes = leading_axes(rows[:, :-1], _NEGLIGIBLE * self.alpha)  # (d, r)
+        axes = strong_axes(rows[:, :-1], _NEGLIGIBLE * self.alpha)  # (d, r)
         turned = np.column_stack([rows[:, :-1] @ axes, rows[:, -1]])  # (n, r + 1)
         problem = ExemplarProblem.of(turned, self._codes, self.alpha, self.positive)
         parts = pmap(lambda block: problem.solve(block, self.max_iter, self.tol), spans(len(rows), _BLOCK), self.n_jobs)

@@ -119,7 +119,7 @@ class SharedFactor:
         return u - (self.gain[own] * np.einsum("ij,ij->i", rows, u))[:, None] * self.pulled[own]
 
 
-def leading_axes(rows: NDArray, least: float) -> NDArray:
+def strong_axes(rows: NDArray, least: float) -> NDArray:
     """Principal directions (d, r) of centred rows (n, d) along which their mean square is above `least`; one at least.
 
     Along the others a weight is held to nothing by a penalty that is far stronger than what rows differ by.

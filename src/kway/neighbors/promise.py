@@ -119,7 +119,7 @@ class Made(NamedTuple):
     promise: Promise
 
 
-def lower_bound(agreements: int, n: int, confidence: float) -> float:
+def least_agreement(agreements: int, n: int, confidence: float) -> float:
     """Clopper-Pearson: the largest agreement that would show at least this many only with chance 1 - confidence.
 
     >>> round(lower_bound(1497, 1497, 0.95), 4)
@@ -198,7 +198,7 @@ def search_probes(steps: list[int], pilot: ProbeTrial, sample: ProbeTrial, targe
     best = None
     for p in reversed(starts.steps):
         wrong = sample.ask(p).disagreements
-        bound = lower_bound(sample.n - wrong, sample.n, target.confidence)
+        bound = least_agreement(sample.n - wrong, sample.n, target.confidence)
         if bound < target.agreement:
             return best or Found(sample.n, wrong, bound, None)
         best = Found(sample.n, wrong, bound, p)

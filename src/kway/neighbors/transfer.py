@@ -38,8 +38,8 @@ class _Chosen(NamedTuple):
     place: int  # among the voters, -1 where it is none of theirs
 
 
-Distance = Callable[[Any, Any], float]
-Rule = Callable[[list[Any], NDArray[np.float64], Distance | None], _Chosen]
+PayloadDistance = Callable[[Any, Any], float]
+TransferRule = Callable[[list[Any], NDArray[np.float64], PayloadDistance | None], _Chosen]
 
 
 def transfer(
@@ -48,7 +48,7 @@ def transfer(
     payloads: Sequence[Any],
     rule: str = "nearest",
     k: int = 5,
-    distance: Distance | None = None,
+    distance: PayloadDistance | None = None,
 ) -> Transferred:
     """Give each query the payload that its neighbours agree on.
 
@@ -80,7 +80,11 @@ def _voters(source: Any, queries: Any, k: int) -> tuple[NDArray[np.int64], NDArr
 
 
 def _ask(
-    payloads: Sequence[Any], ids: NDArray[np.int64], weights: NDArray[np.float64], rule: Rule, distance: Distance | None
+    payloads: Sequence[Any],
+    ids: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    rule: TransferRule,
+    distance: PayloadDistance | None,
 ) -> _Chosen:
     places = np.flatnonzero((ids >= 0) & (weights > 0))
     if not len(places):
@@ -89,18 +93,18 @@ def _ask(
     return _Chosen(chosen.payload, int(places[chosen.place]) if chosen.place >= 0 else -1)
 
 
-def _nearest(theirs: list[Any], weights: NDArray[np.float64], distance: Distance | None) -> _Chosen:
+def _nearest(theirs: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Chosen:
     return _Chosen(theirs[0], 0)
 
 
-def _medoid(theirs: list[Any], weights: NDArray[np.float64], distance: Distance | None) -> _Chosen:
+def _medoid(theirs: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Chosen:
     measure = distance or _array_distance
     costs = [sum(w * measure(p, q) for q, w in zip(theirs, weights)) for p in theirs]
     place = int(np.argmin(costs))  # the nearest of equals
     return _Chosen(theirs[place], place)
 
 
-def _mean(theirs: list[Any], weights: NDArray[np.float64], distance: Distance | None) -> _Chosen:
+def _mean(theirs: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Chosen:
     arrays = [_numbers(p, "mean") for p in theirs]
     if len({a.shape for a in arrays}) > 1:
         raise CombinationError(
@@ -109,7 +113,7 @@ def _mean(theirs: list[Any], weights: NDArray[np.float64], distance: Distance | 
     return _Chosen(np.tensordot(weights, np.stack(arrays), 1)[()], -1)
 
 
-def _majority(theirs: list[Any], weights: NDArray[np.float64], distance: Distance | None) -> _Chosen:
+def _majority(theirs: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Chosen:
     totals: dict[Any, float] = {}
     for payload, weight in zip(theirs, weights):
         try:
@@ -123,7 +127,7 @@ def _majority(theirs: list[Any], weights: NDArray[np.float64], distance: Distanc
     return _Chosen(theirs[place], place)
 
 
-RULES: dict[str, Rule] = {"nearest": _nearest, "medoid": _medoid, "mean": _mean, "majority": _majority}
+RULES: dict[str, TransferRule] = {"nearest": _nearest, "medoid": _medoid, "mean": _mean, "majority": _majority}
 
 
 def _array_distance(p: Any, q: Any) -> float:

@@ -178,7 +178,7 @@ def fill(row_weights: NDArray[np.float64], k: int) -> Filled:
     return Filled(parts, float(fill_weight(row_weights, float(k), parts)))
 
 
-def padded(votes: CountedVotes, k: int, order: NDArray[np.int64]) -> CountedVotes:
+def filled_up(votes: CountedVotes, k: int, order: NDArray[np.int64]) -> CountedVotes:
     """The k best classes: those voted for, then, at share 0, the others in the given order (K,)."""
     q, m = votes.classes.shape
     classes, shares = np.full((q, k), -1, np.int64), np.zeros((q, k))

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from math import ceil
 
 from kway.planning import words
-from kway.planning.linear_ways import SAMPLED_PASSES, softmax, stochastic
+from kway.planning.linear_ways import SAMPLED_PASSES, softmax_way, stochastic
 from kway.planning.rates import Rates
-from kway.planning.row_ways import flat
+from kway.planning.row_ways import flat_way
 from kway.planning.size import LABEL, Size
 from kway.planning.way import Way
 
@@ -44,7 +44,7 @@ def gpu_fit(size: Size, rates: Rates) -> Way:
     """A linear fit whose rows are on a GPU: what stays on the host, and the passes there; batches where K is large."""
     gpu = rates.gpu or GPU_TYPICAL
     batches = stochastic(size, rates)
-    way = softmax(size, rates)
+    way = softmax_way(size, rates)
     if way.fit_bytes > 4 * batches.fit_bytes:  # theta and its gradient alone, where L-BFGS would remember too much
         return replace(batches, fit_seconds=4.0 * size.n * size.d * size.scores * SAMPLED_PASSES / (GPU_SHARE * gpu))
     return replace(way, fit_seconds=way.operations / (GPU_FULL * gpu))
@@ -52,14 +52,14 @@ def gpu_fit(size: Size, rates: Rates) -> Way:
 
 def gpu_pays(size: Size, rates: Rates) -> bool:
     """Whether a linear fit is long enough on the CPU for a GPU to be worth its start; sparse rows stay on the CPU."""
-    return not size.sparse and softmax(size, rates).fit_seconds > GPU_START
+    return not size.sparse and softmax_way(size, rates).fit_seconds > GPU_START
 
 
 def on_machines(size: Size, rates: Rates, machines: int, memory: int) -> Way:
     """Exact neighbours, the rows on so many machines like this one; bytes are those of one machine."""
     share = replace(size, n=ceil(size.n / machines), K=min(size.K, ceil(size.n / machines)))
-    one = flat(share, rates)
-    enough = ceil(flat(size, rates).fit_bytes / memory)
+    one = flat_way(share, rates)
+    enough = ceil(flat_way(size, rates).fit_bytes / memory)
     gives_up = (
         f"takes {words.count(enough)} machines like this one to hold it all"
         if enough > 1

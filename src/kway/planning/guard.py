@@ -11,17 +11,17 @@ import scipy.sparse as sp
 
 from kway.errors import BudgetError
 from kway.planning import words
-from kway.planning.linear_ways import softmax
+from kway.planning.linear_ways import softmax_way
 from kway.planning.machine import available_bytes
 from kway.planning.plan import ways_of
 from kway.planning.rates import Rates, known
-from kway.planning.row_ways import flat
+from kway.planning.row_ways import flat_way
 from kway.planning.size import Size
 from kway.planning.way import Formula, Way
 from kway.progress import note
 
 WORTH_ASKING = 2**28  # bytes: less is always there
-LONG = 30.0  # seconds from which the time is told
+_LONG = 30.0  # seconds from which the time is told
 PATIENCE = 3600.0  # seconds of a softmax over all classes, at the default rates, above which classes are sampled
 FITS = 15  # of softmax that a comparison is worth: a path of alphas over the folds, from warm starts
 _DEFAULT = Rates()
@@ -37,7 +37,7 @@ def size_of(X: Any, n_classes: int, n_neighbors: int = 5) -> Size:
 def before_fit(who: str, formula: Formula, size: Size) -> None:
     """Raise BudgetError where the fit needs more than there is; tell a long one's time. The rows are already here."""
     guess = refuse(who, formula, size)
-    if guess.fit_seconds > LONG / 3:  # the default rates may be that far off
+    if guess.fit_seconds > _LONG / 3:  # the default rates may be that far off
         _tell(who, formula(size, known()).fit_seconds)
 
 
@@ -61,7 +61,7 @@ def beyond_softmax(size: Size) -> bool:
 
     By the default rates, not this machine's: the same rows get the same solver everywhere that can hold them.
     """
-    way = softmax(size, _DEFAULT)
+    way = softmax_way(size, _DEFAULT)
     need = way.fit_bytes - size.rows_bytes
     return way.fit_seconds > PATIENCE or (need > WORTH_ASKING and need > available_bytes())
 
@@ -70,7 +70,7 @@ def comparison_seconds(size: Size, rates: Rates = _DEFAULT) -> float:
     """What a comparison of families takes: many fits, and a search of all rows by all. By default at typical rates,
     so that what is decided by it is the same everywhere.
     """
-    return FITS * softmax(size, rates).fit_seconds + size.n * flat(size, rates).predict_seconds
+    return FITS * softmax_way(size, rates).fit_seconds + size.n * flat_way(size, rates).predict_seconds
 
 
 def before_comparison(size: Size, budget: float | None) -> None:
@@ -80,5 +80,5 @@ def before_comparison(size: Size, budget: float | None) -> None:
 
 
 def _tell(who: str, seconds: float) -> None:
-    if seconds > LONG:
+    if seconds > _LONG:
         note(f"{who}: about {words.time(seconds)} expected on this machine")

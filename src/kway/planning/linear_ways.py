@@ -21,14 +21,14 @@ NEGATIVES = 1024  # classes that a row of sampled softmax is held against
 SAMPLED_ROOM = 2**26  # bytes of a batch against its classes, and of blocks of exact scores
 MOST_FEATURES, MOST_SPARSE_FEATURES = 4000, 1000  # of a factor that is a matrix (solvers/preconditioners/moments.py)
 MOST_FACTORS = 2**30  # bytes of those of each class
-LONG = 2**20  # parameters from which L-BFGS remembers half as many pairs
-ROOM = 3 * 2**20  # bytes of small things
+_LONG = 2**20  # parameters from which L-BFGS remembers half as many pairs
+_ROOM = 3 * 2**20  # bytes of small things
 COPIED = 2.0**27  # bytes of a block of rows in float64, and of what is made of it
 VECTORS = 8  # theta, its gradient, the step before, the direction, ...: what is held at once beside the pairs
 A_WORKER = 3  # weights, gradient and product of one thread
 
 
-def softmax(size: Size, rates: Rates) -> Way:
+def softmax_way(size: Size, rates: Rates) -> Way:
     """All classes in one problem, by preconditioned L-BFGS."""
     operations, seconds = _descent(size, rates, PASSES)
     return _class_rows(
@@ -81,12 +81,12 @@ def centroids(size: Size, rates: Rates) -> Way:
 def lbfgs_bytes(size: Size, threads: int) -> int:
     """Memory of a fit by L-BFGS, rows included."""
     n, d, R, P, s = size.n, size.d, size.scores, size.parameters, size.itemsize
-    pairs = 2 * (20 if P <= LONG else 10) * P
+    pairs = 2 * (20 if P <= _LONG else 10) * P
     block = max(64, min(2048, 2**20 // d, 2**21 // R)) * R
     turned = size.rows_bytes if size.sparse else 0  # CSR rows are also kept by column
     sample = _sampled(size) * d * size.density
     numbers = pairs + (VECTORS + A_WORKER * threads) * P + threads * block + sample
-    return int(size.data_bytes + turned + numbers * s + _factor_bytes(size, threads) + LABEL * n + ROOM)
+    return int(size.data_bytes + turned + numbers * s + _factor_bytes(size, threads) + LABEL * n + _ROOM)
 
 
 def _factor_bytes(size: Size, threads: int) -> float:

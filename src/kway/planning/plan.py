@@ -16,19 +16,19 @@ import numpy as np
 from kway.errors import InputError
 from kway.planning import words
 from kway.planning.far_ways import gpu_softmax, on_machines
-from kway.planning.linear_ways import centroids, one_vs_all, sampled_softmax, softmax
+from kway.planning.linear_ways import centroids, one_vs_all, sampled_softmax, softmax_way
 from kway.planning.machine import available_bytes
-from kway.planning.rates import Rates, measured
-from kway.planning.row_ways import as_bytes, bit_cells, bits, flat, landmarks
+from kway.planning.rates import Rates, machine_rates
+from kway.planning.row_ways import as_bytes, bit_cells, bits, flat_way, landmarks
 from kway.planning.size import Size, checked_size
 from kway.planning.way import Formula, Way
 
 WAYS: tuple[Formula, ...] = (
-    softmax, one_vs_all, sampled_softmax, centroids, flat, landmarks, as_bytes, bits, bit_cells
+    softmax_way, one_vs_all, sampled_softmax, centroids, flat_way, landmarks, as_bytes, bits, bit_cells
 )  # fmt: skip
 ADVICE = ("softmax", "softmax, GPU", "kNN flat", "kNN landmarks", "sampled softmax", "centroids", "kNN bytes",
           "kNN bits", "kNN bit cells")  # fmt: skip
-PATIENCE = 3600.0  # seconds of a fit
+_PATIENCE = 3600.0  # seconds of a fit
 PROMPT = 0.1  # seconds of an answer
 COLUMNS = ("way", "params", "memory", "disk", "to fit", "answer", "fits")
 
@@ -166,13 +166,13 @@ def ways_of(size: Size, rates: Rates, memory: int, machines: int = 1) -> Plan:
 def _advised(ways: tuple[Way, ...], memory: int) -> Way | None:
     usable = {way.name: way for way in ways if not way.missing and way.fit_bytes <= memory}
     listed = [usable[name] for name in ADVICE if name in usable]
-    quick = [way for way in listed if way.fit_seconds <= PATIENCE and way.predict_seconds <= PROMPT]
+    quick = [way for way in listed if way.fit_seconds <= _PATIENCE and way.predict_seconds <= PROMPT]
     return quick[0] if quick else min(listed, key=lambda way: way.fit_seconds, default=None)
 
 
 def _rates(given: Rates | Mapping[str, float] | None) -> Rates:
     if given is None:
-        return measured()
+        return machine_rates()
     if isinstance(given, Rates):
         return given
     rates = Rates.of(Rates().record() | dict(given))

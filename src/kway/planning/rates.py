@@ -61,7 +61,7 @@ def known() -> Rates:
     return _kept(_path()) or Rates(cores=cores())
 
 
-def measured(again: bool = False) -> Rates:
+def machine_rates(again: bool = False) -> Rates:
     """What is kept of this machine, measured first where nothing is."""
     kept = None if again else _kept(_path())
     if kept is not None:

@@ -17,27 +17,27 @@ from kway.planning.rates import Rates
 from kway.planning.size import LABEL, Size
 from kway.planning.way import Way
 
-PROBES = 24  # cells of an answer until they are tuned (search/landmarks.py)
-SHORT = 48  # numbers of a row's projection, at most
+_PROBES = 24  # cells of an answer until they are tuned (search/landmarks.py)
+_SHORT = 48  # numbers of a row's projection, at most
 ALL_CELLS = 3  # times quicker a row, where a search looks into every cell: most rows are ruled out
 PROMISED = 4000  # rows that a promise is made from (neighbors/promise.py)
-CODES = 46  # bytes of a row's coarse codes, its cell and its place
+_CODES = 46  # bytes of a row's coarse codes, its cell and its place
 SKETCHING = 240  # bytes of a row while it is sketched
-ROOM = 10 * 2**20  # of samples
+_ROOM = 10 * 2**20  # of samples
 BIT_ROWS = 1.3e9  # rows a second and core that a filter of 128 bits passes
 BIT_CODES = 3.5e7  # numbers a second and core that are checked, turned and coded: 1.5 s for 100,000 rows of 512
 A_QUERY = 3e-4  # seconds of a search of bit cells that sizes do not tell: its first cell is estimated row by row
 STREAMED = 2**28  # bytes of a block, where rows come as a stream and are never all in memory
 
 
-def flat(size: Size, rates: Rates) -> Way:
+def flat_way(size: Size, rates: Rates) -> Way:
     """Exact neighbours."""
     if size.sparse:
         kept, seconds, answer = Kept(size.rows_bytes, 0, 0), 0.0, size.values / rates.sparse
     else:
-        long = size.d >= 100 or (size.d > SHORT and size.n >= 100_000)
+        long = size.d >= 100 or (size.d > _SHORT and size.n >= 100_000)
         fine = 4 * (32 + size.d / 4) if long else 0.0  # bytes of the longer sketch that a few rows are held to
-        kept = Kept(size.rows_bytes, size.n * (CODES + fine), size.n * (SKETCHING + fine) + ROOM)
+        kept = Kept(size.rows_bytes, size.n * (_CODES + fine), size.n * (SKETCHING + fine) + _ROOM)
         seconds, answer = size.n * size.d / rates.certify, looked_at(size.n, size.d) / rates.certified
     why = "gives up nothing: the neighbours are exact"
     return _way("kNN flat", "NeighborsClassifier()", size, rates, kept, seconds, answer, why)
@@ -50,10 +50,10 @@ def looked_at(n: int, d: int) -> float:
 
 def landmarks(size: Size, rates: Rates) -> Way:
     """Neighbours in the nearest cells, with a promise from training rows, which search all cells once; rows by cell."""
-    cells, short, values = 2 * sqrt(size.n), min(size.d, SHORT), size.n * size.d
+    cells, short, values = 2 * sqrt(size.n), min(size.d, _SHORT), size.n * size.d
     index = size.n * (short * 4 + 16) + cells * size.d * 4
-    promising = size.n * 450 + 4 * ROOM
-    answer = 2.0 * cells * short / rates.assign + PROBES * size.n / cells * size.d / rates.probed
+    promising = size.n * 450 + 4 * _ROOM
+    answer = 2.0 * cells * short / rates.assign + _PROBES * size.n / cells * size.d / rates.probed
     seconds = values / rates.cells + min(PROMISED, size.n / 10) * values / (ALL_CELLS * rates.probed)
     why = "gives up 2 votes in 1,000, which may differ from exact search"
     kept = Kept(size.rows_bytes, index, size.rows_bytes + promising)
@@ -71,7 +71,7 @@ def as_bytes(size: Size, rates: Rates) -> Way:
         "kway.search.Flat(store=Int8(rerank=False))",
         size,
         rates,
-        Kept(rows, 0, rows + min(4 * ROOM, 2 * size.rows_bytes)),
+        Kept(rows, 0, rows + min(4 * _ROOM, 2 * size.rows_bytes)),
         seconds,
         answer,
         why,
@@ -101,10 +101,10 @@ def bits(size: Size, rates: Rates) -> Way:
 
 def bit_cells(size: Size, rates: Rates) -> Way:
     """Rows as one bit a number about their landmark; an answer looks into the nearest cells. Rows come as a stream."""
-    cells, short, wide = 2 * sqrt(size.n), min(size.d, SHORT), -(-size.d // 64) * 64
+    cells, short, wide = 2 * sqrt(size.n), min(size.d, _SHORT), -(-size.d // 64) * 64
     rows, index = size.n * (wide // 8 + 16), cells * (4 * size.d + 4 * wide)
     seconds = size.n * wide / (BIT_CODES * rates.cores) + 2.0 * size.n * cells * short / rates.assign
-    answer = A_QUERY + 2.0 * cells * short / rates.assign + PROBES * size.n / cells / BIT_ROWS
+    answer = A_QUERY + 2.0 * cells * short / rates.assign + _PROBES * size.n / cells / BIT_ROWS
     way = _way(
         "kNN bit cells", "kway.search.Landmarks(store=Bits(1))", size, rates, Kept(rows, index, 0), seconds, answer,
         "gives up answers in cells that are not looked into, and digits: wants rows in clusters",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kway.data.features.features import Features
-from kway.data.sources.arrow_types import whole
+from kway.data.sources.arrow_types import whole_column
 from kway.select.train_test import Parts
 
 _LONGEST = 30  # letters of an example
@@ -45,7 +45,7 @@ def _example(rows: Any, name: str, mark: str) -> str:
     """The first value that is there, a number with the decimal mark of the file."""
     if name not in getattr(rows, "column_names", ()):
         return ""
-    there = whole(rows.column(name)).drop_null()
+    there = whole_column(rows.column(name)).drop_null()
     values = (str(v).replace(".", mark) if isinstance(v, float) else str(v) for v in there[:100].to_pylist())
     return next((v for v in values if v.strip()), "")
 

@@ -31,25 +31,25 @@ class Scene(NamedTuple):
     models: Mapping[str, Any]
 
 
-class ClassRows(NamedTuple):
+class Planes(NamedTuple):
     """One row of weights W (K, d) and one bias b (K,) a class: the largest W x + b is the answer."""
 
     weights: NDArray
     biases: NDArray
 
 
-def class_rows(model: Any) -> ClassRows:
+def class_rows(model: Any) -> Planes:
     """The rows of a fitted linear model, also where it keeps one row: two classes, or regression on the class number.
 
     Rounding f to the nearest of 0..K-1 is choosing the largest 2 c f - c^2, which is linear in x.
     """
     w, b = np.asarray(model.coef_, float), np.atleast_1d(np.asarray(model.intercept_, float))
     if len(w) > 1:
-        return ClassRows(w, b)
+        return Planes(w, b)
     if getattr(model, "targets", "") == "number":
         c = np.arange(len(model.classes_), dtype=float)
-        return ClassRows(2 * c[:, None] * w, 2 * c * b - c**2)
-    return ClassRows(np.vstack([-w, w]) / 2, np.concatenate([-b, b]) / 2)
+        return Planes(2 * c[:, None] * w, 2 * c * b - c**2)
+    return Planes(np.vstack([-w, w]) / 2, np.concatenate([-b, b]) / 2)
 
 
 class BoundarySegment(NamedTuple):
@@ -60,7 +60,7 @@ class BoundarySegment(NamedTuple):
     ends: NDArray
 
 
-def boundary_segments(rows: ClassRows, extent: tuple[float, float, float, float]) -> list[BoundarySegment]:
+def boundary_segments(rows: Planes, extent: tuple[float, float, float, float]) -> list[BoundarySegment]:
     """Segments between the regions of K linear scores in the plane, inside extent (left, right, bottom, top).
 
     On the line f_a = f_b, p + t u, every other class c and every side of the box leaves t an interval.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from kway.compute.kernels.bit_scan import BLOCK, WIDEST, enough, first_filter, scan_bits
+from kway.compute.kernels.bit_scan import BIT_BLOCK, WIDEST_FILTER, enough, first_filter, scan_bits
 from kway.compute.kernels.bits import sign_words
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY, merge
@@ -24,10 +24,10 @@ from kway.search.heaps import Heaps, empty_heaps
 from kway.search.stores.bits import BitFrame, BitRows
 from kway.search.stores.kept import KeptRows
 
-SHARE = 1 / 256  # of the rows that a first filter should let pass: their estimates then cost less than the filter
-CROWD = 32  # times k that it must let pass
+_SHARE = 1 / 256  # of the rows that a first filter should let pass: their estimates then cost less than the filter
+_CROWD = 32  # times k that it must let pass
 MOST_SHARE = 0.05  # beyond which it would spare too little
-BATCH = 64  # queries that share a pass: their turned coordinates stay in the second cache
+_BATCH = 64  # queries that share a pass: their turned coordinates stay in the second cache
 
 
 class BitQueries(NamedTuple):
@@ -89,7 +89,7 @@ class BitScan:
     def lengths(self) -> NDArray[np.float32]:
         """The least and the largest length (blocks, 2) of each BLOCK rows."""
         codes = self.codes
-        starts = np.arange(0, len(codes), BLOCK)
+        starts = np.arange(0, len(codes), BIT_BLOCK)
         if not len(codes.half):
             return frozen(np.ones((len(starts), 2), dtype=np.float32))
         low, high = (ufunc.reduceat(codes.half, starts) for ufunc in (np.minimum, np.maximum))
@@ -99,7 +99,7 @@ class BitScan:
         """Offer every row, called first, first + 1, ..., to the heaps of the queries; rows measured, or estimated."""
         exact = frozen(np.asarray(queries, dtype=np.float64))
         measured = 0
-        for batch in spans(len(exact), BATCH * workers(n_jobs)):
+        for batch in spans(len(exact), _BATCH * workers(n_jobs)):
             measured += self._batch(exact[batch], heaps.part(batch), first, n_jobs)
         return measured
 
@@ -107,7 +107,7 @@ class BitScan:
         """A first filter that few rows pass; where the k-th of these does not rule out the others, all others too."""
         asked, q, k = BitQueries.of(exact, self.codes.frame), len(exact), heaps.ids.shape[1]
         widths, mosts = np.zeros(q, dtype=np.int64), np.full(q, -1)
-        share = max(SHARE, CROWD * k / len(self.kept))
+        share = max(_SHARE, _CROWD * k / len(self.kept))
         if share > MOST_SHARE:
             return self._offer(exact, asked, heaps, _Filter(False, widths, mosts), first, n_jobs)
         first_filter(self.codes.head, asked.words, float(-ndtri(share)), widths, mosts)
@@ -144,8 +144,8 @@ class BitScan:
 
     def _lanes(self, n_jobs: int | None) -> list[slice]:
         """One run of whole blocks a thread."""
-        blocks = -(-len(self.kept) // BLOCK)
-        return spans(len(self.kept), BLOCK * -(-blocks // workers(n_jobs)))
+        blocks = -(-len(self.kept) // BIT_BLOCK)
+        return spans(len(self.kept), BIT_BLOCK * -(-blocks // workers(n_jobs)))
 
     def _lane(
         self, exact: NDArray[np.float64], asked: BitQueries, heaps: Heaps, rows: slice, first: int, which: _Filter,
@@ -158,7 +158,7 @@ class BitScan:
         counts = scan_bits(
             self.distance.code, self.distance.shifts, least, codes.frame.bits, self.z, bar, codes.head, codes.rest,
             codes.factor, codes.frame.unit, codes.half, self.lengths, *asked, exact, measured, rows.start, rows.stop,
-            first, *which, bounds, np.empty((WIDEST, 32), dtype=np.uint64), *heaps,
+            first, *which, bounds, np.empty((WIDEST_FILTER, 32), dtype=np.uint64), *heaps,
         )  # fmt: skip
         return int(counts[0] if full is None else counts[1])
 

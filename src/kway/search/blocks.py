@@ -178,10 +178,10 @@ def row_keys(kept: KeptRows, distance: Distance) -> RowKeys:
     blur = 0.0
     if kept.codes is not None and kept.full is not None:
         blur = float(kept.codes.errors(kept.full, distance).max(initial=0.0))
-    return RowKeys(scale, offset, centre, distance.reach(halves, d), rounding(d, kind), blur, kind)
+    return RowKeys(scale, offset, centre, distance.reach(halves, d), sum_rounding(d, kind), blur, kind)
 
 
-def rounding(d: int, key_type: type[np.floating]) -> float:
+def sum_rounding(d: int, key_type: type[np.floating]) -> float:
     """Relative error of a sum of d products in any order, d u / (1 - d u), and of the conversions around it."""
     unit_roundoff = 2.0**-24 if key_type == np.float32 else 2.0**-53
     error = (d + 32) * unit_roundoff

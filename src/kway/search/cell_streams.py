@@ -22,7 +22,7 @@ from kway.errors import InputError
 from kway.search.bit_cells import BitCells
 from kway.search.cell_table import ordered_by_cell
 from kway.search.kmeans import A_CENTRE
-from kway.search.projection import SAMPLE, Projection
+from kway.search.projection import PROJECTION_SAMPLE, Projection
 from kway.search.stores.bits import BitRows, Bits
 from kway.search.stores.centred_bits import CentredBits, residual_frame
 from kway.search.streams import BY_ROW, Coder, code_parts, filled, job_facts, part_arrays, refuse_other_job
@@ -90,7 +90,7 @@ class _Learner:
                 "n_landmarks=...), about twice the square root of the rows, or an array or a folder of .npy files"
             )
         wanted = 2.0 * n**0.5 if index.recipe.n_landmarks == "auto" else index.recipe.n_landmarks
-        size = int(max(A_CENTRE * wanted, SAMPLE, 6 * rows.shape[1]))
+        size = int(max(A_CENTRE * wanted, PROJECTION_SAMPLE, 6 * rows.shape[1]))
         sample = rows if not n else self._sample(size)
         index._place(sample, n or len(rows))
         return self._coder()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kway.compute.kernels.cells import cell_radii, search_cells
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, shares, spans
-from kway.search.blocks import rounding
+from kway.search.blocks import sum_rounding
 from kway.search.cell_groups import CellGroups
 from kway.search.distances import Distance
 from kway.search.heaps import Heaps
@@ -30,7 +30,7 @@ from kway.search.stores.base import Store
 from kway.search.stores.int8 import ByteRows
 from kway.search.stores.kept import KeptRows
 
-TILE = 2**17  # products of one group: 512 kB
+_TILE = 2**17  # products of one group: 512 kB
 
 _NO_FLOATS = frozen(np.empty(0, dtype=np.float32))
 _NO_CODES = ByteRows(np.empty((0, 0), dtype=np.int8), _NO_FLOATS, _NO_FLOATS)
@@ -101,7 +101,7 @@ class CellTable:
             radii=cell_radii(frozen(short), landmarks, offsets) if bounded else None,
             shift=shift,
             reach=float(norms.max(initial=0.0)),
-            slack=rounding(short.shape[1], np.float32) + 1e-5,  # the rotation rounds too
+            slack=sum_rounding(short.shape[1], np.float32) + 1e-5,  # the rotation rounds too
             largest=max(1, int(np.diff(offsets).max())),
             views=_kernel_views(ordered, errors),
         )  # fmt: skip
@@ -152,7 +152,7 @@ class CellTable:
         short = projected.short
         if not self.distance.product:
             short = (exact if self.shift is None else exact - self.shift).astype(np.float32)
-        tile = np.empty(self.largest if len(pairs) <= few else max(TILE, self.largest), dtype=np.float32)
+        tile = np.empty(self.largest if len(pairs) <= few else max(_TILE, self.largest), dtype=np.float32)
         return int(
             search_cells(
                 self.distance.code, starts, cells, pairs, short, projected.long, exact, projected.norms, self.short,
@@ -195,17 +195,17 @@ def _tile_view(kept: KeptRows, projection: Projection, distance: Distance, n_job
     return _View(short, np.empty((len(kept), 0), dtype=np.float32), np.zeros(len(kept)), shift)
 
 
-class CellOrder(NamedTuple):
+class RowOrder(NamedTuple):
     """Positions (n,) ordered by cell, and where each cell begins (c + 1,)."""
 
     order: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
 
-def ordered_by_cell(cells: NDArray[np.int64], n_cells: int) -> CellOrder:
+def ordered_by_cell(cells: NDArray[np.int64], n_cells: int) -> RowOrder:
     """The order of rows of these cells (n,)."""
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=n_cells))])
-    return CellOrder(in_cell_order(cells, n_cells), frozen(offsets))
+    return RowOrder(in_cell_order(cells, n_cells), frozen(offsets))
 
 
 def _taken(kept: KeptRows, order: NDArray[np.int64], n_jobs: int | None = None) -> KeptRows:

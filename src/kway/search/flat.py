@@ -36,9 +36,9 @@ from kway.search.stores.bits import Bits
 from kway.search.stores.kept import KeptRows
 from kway.search.units import Unit
 
-TAIL = 0.2  # share of added rows at which building again pays
+_TAIL = 0.2  # share of added rows at which building again pays
 BOUNDED = (EUCLIDEAN, MANHATTAN, COSINE)  # distances whose bounds may spare rows
-Scan = BlockScan | BitScan
+MainScan = BlockScan | BitScan
 MOST_DEAD = 64  # removed rows that a search may ask for in vain
 
 
@@ -68,7 +68,7 @@ class Flat(Recipe):
         if self.store is not None:
             self.store.check(metric.distance, sparse)
         if self.device == "cuda":
-            on_device.check(metric, sparse, self.store)
+            on_device.check_device(metric, sparse, self.store)
 
     def build_blocks(
         self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None
@@ -117,7 +117,7 @@ class FlatIndex(LiveIndex):
         super().__init__(recipe, metric, ids, kept.shape[1])
         self._n_jobs = n_jobs  # of building, also of building again
         self._main = self._scan_of(kept)
-        self._tail: Scan | None = None
+        self._tail: MainScan | None = None
         self._dead = np.empty(0, dtype=np.int64)  # removed positions of the main scan, sorted
         self._stale = False
         self._certify()
@@ -134,7 +134,7 @@ class FlatIndex(LiveIndex):
         self._settle()
         return self.unit.given(self._main.kept.best)
 
-    def _scan_of(self, kept: KeptRows) -> Scan:
+    def _scan_of(self, kept: KeptRows) -> MainScan:
         store, distance = self.recipe.store, self.metric.distance
         return bit_scan(kept, distance, store.z) if isinstance(store, Bits) else block_scan(kept, distance)
 
@@ -206,7 +206,7 @@ class FlatIndex(LiveIndex):
         more = self._main.kept.like(rows)
         kept = more if self._tail is None else self._tail.kept.join(more)
         self._tail = self._scan_of(kept)
-        self._stale |= len(kept) > TAIL * len(self._main.kept)
+        self._stale |= len(kept) > _TAIL * len(self._main.kept)
 
     def _drop(self, positions: NDArray[np.int64]) -> None:
         alive = np.delete(np.arange(len(self._main.kept)), self._dead)
@@ -238,7 +238,7 @@ class FlatIndex(LiveIndex):
         return {}, self._main.kept.arrays()
 
 
-def _certified(main: Scan, metric: Metric, n_jobs: int | None) -> tuple[Any, str]:
+def _certified(main: MainScan, metric: Metric, n_jobs: int | None) -> tuple[Any, str]:
     """The certified engine over the scanned rows, where it pays, and why this way was chosen."""
     kept = main.kept
     if isinstance(main, BitScan):

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import InputError
-from kway.tables import Table, figure, first_rows
+from kway.tables import Table, first_rows, short_number
 
 if TYPE_CHECKING:
     from kway.search.metrics import Metric
@@ -76,7 +76,7 @@ def _best_first(name: str, values_name: str, ids: Any, values: Any) -> Table:
         title,
         q,
         [str(j + 1) for j in range(shown)],
-        lambda i: (f"{ids[i, j]} ({figure(values[i, j])})" for j in range(shown)),
+        lambda i: (f"{ids[i, j]} ({short_number(values[i, j])})" for j in range(shown)),
     )
 
 

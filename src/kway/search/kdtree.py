@@ -26,7 +26,7 @@ from kway.search.metrics import Metric
 from kway.search.proof import EXTRA, confirm
 from kway.search.rows import drop_rows, join_rows
 
-ROUNDING = 1e-14  # of unit vectors in float64; other distances carry a relative error alone
+_ROUNDING = 1e-14  # of unit vectors in float64; other distances carry a relative error alone
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class KDTreeIndex(LiveIndex):
         found = pmap(work, shares(len(points), n_jobs, least=256), n_jobs)
         gaps = np.concatenate([gap for gap, _ in found])
         ids = np.concatenate([at for _, at in found]).astype(np.int64)
-        rounding = ROUNDING if self.metric.distance.moves else 0.0
+        rounding = _ROUNDING if self.metric.distance.moves else 0.0
         confirmed = confirm(scanned, queries, Neighbors(ids, gaps), k, rounding, n_jobs)
         self._touched = confirmed.measured / len(queries)
         return confirmed.neighbors

@@ -19,11 +19,11 @@ from kway.compute.kernels.cells import nearest_centre
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
 
-ROUNDS = (
+_ROUNDS = (
     4  # recall of 24 probes of 60,000 rows, two sets: .9956, .9997 after 4, .9961, .9999 after 8; seeds vary by .001
 )
 A_CENTRE = 32  # rows of the sample for each centre: they place it well, more only cost time
-TILE = 2**17  # products at a time: 512 kB
+_TILE = 2**17  # products at a time: 512 kB
 
 
 class Clustering(NamedTuple):
@@ -33,7 +33,7 @@ class Clustering(NamedTuple):
     nearest: NDArray[np.int64]
 
 
-class Nearest(NamedTuple):
+class NearestCentre(NamedTuple):
     """The nearest centre (n,) of each row, and half their squared distance (n,)."""
 
     centres: NDArray[np.int64]
@@ -46,7 +46,7 @@ def kmeans(
     rng: np.random.Generator,
     n_jobs: int | None = None,
     *,
-    rounds: int = ROUNDS,
+    rounds: int = _ROUNDS,
     a_centre: int = A_CENTRE,
     verbose: bool = False,
 ) -> Clustering:
@@ -68,7 +68,7 @@ def place_centres(
     rng: np.random.Generator,
     n_jobs: int | None = None,
     *,
-    rounds: int = ROUNDS,
+    rounds: int = _ROUNDS,
     verbose: bool = False,
 ) -> NDArray[np.float32]:
     """Centres (n_centres, d) for rows like the sample (n, d) float32."""
@@ -79,9 +79,11 @@ def place_centres(
     return centres
 
 
-def nearest_centres(rows: NDArray[np.float32], centres: NDArray[np.float32], n_jobs: int | None = None) -> Nearest:
+def nearest_centres(
+    rows: NDArray[np.float32], centres: NDArray[np.float32], n_jobs: int | None = None
+) -> NearestCentre:
     """The nearest centre of each row (n, d); of equally near ones the first."""
-    found = Nearest(np.empty(len(rows), np.int64), np.empty(len(rows), np.float32))
+    found = NearestCentre(np.empty(len(rows), np.int64), np.empty(len(rows), np.float32))
 
     def work(part: slice) -> None:
         assign_centres(rows[part], centres, found.centres[part], found.gaps[part])
@@ -92,7 +94,7 @@ def nearest_centres(rows: NDArray[np.float32], centres: NDArray[np.float32], n_j
 
 def assign_centres(rows: NDArray, centres: NDArray, near: NDArray, gaps: NDArray) -> None:
     """`nearest_centres` of one thread, into near (n,) and gaps (n,)."""
-    halves, half, tile = half_squares(rows), half_squares(centres), max(16, TILE // len(centres))
+    halves, half, tile = half_squares(rows), half_squares(centres), max(16, _TILE // len(centres))
     room = np.empty((min(tile, len(rows)), len(centres)), np.float32)
     for part in spans(len(rows), tile):
         block = rows[part]
@@ -139,7 +141,7 @@ def in_cell_order(cells: NDArray[np.int64], n_cells: int) -> NDArray[np.int64]:
     return np.argsort(narrow, kind="stable")
 
 
-def _gaps(sample: NDArray, nearest: Nearest) -> NDArray[np.float64]:
+def _gaps(sample: NDArray, nearest: NearestCentre) -> NDArray[np.float64]:
     """How far (n,) each row is from its centre, squared; what is rounding is 0."""
     gaps = 2.0 * nearest.gaps.astype(np.float64)
     return np.where(gaps > 2e-6 * half_squares(sample).max(), gaps, 0.0)

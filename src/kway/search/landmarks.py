@@ -42,7 +42,7 @@ from kway.search.units import Scaled, Unit
 
 PROBES = 24  # until tuned: a recall near 0.996 on images with 2 sqrt(n) cells
 GROWN = 2.0  # times the rows it was trained on, after which the landmarks are placed anew
-FEW = 8  # queries answered without the pool
+_FEW = 8  # queries answered without the pool
 ORDERED = 2**22  # cells that are ordered together: 48 MB
 
 
@@ -234,7 +234,7 @@ class LandmarksIndex(LiveIndex):
     def _nearest(self, queries: NDArray, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         wanted = max(1, min(self.probes if probes is None else int(probes), self.n_landmarks))
         heaps = empty_heaps(len(queries), k)
-        if len(queries) <= FEW:
+        if len(queries) <= _FEW:
             measured = self._search(queries, heaps, wanted)
         else:
             blocks = spans(len(queries), self._block(len(queries), n_jobs))
@@ -293,7 +293,7 @@ class LandmarksIndex(LiveIndex):
         exact = frozen(queries.astype(np.float64))
         projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
         keys, cells = self._probe(projected, probes)  # (q, probes), nearest first
-        if len(queries) <= FEW:
+        if len(queries) <= _FEW:
             measured = self._look(exact, projected, heaps, one_by_one(cells))
         else:  # the nearest cell first: it makes the k-th distance small, and the filters sharp
             measured = self._look(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
@@ -333,7 +333,7 @@ class LandmarksIndex(LiveIndex):
 
     def _look(self, exact: NDArray, projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
         """Offer the rows of cells to groups of queries; rows measured in full."""
-        return self._table.look(exact, projected, heaps, groups, few=FEW * PROBES)
+        return self._table.look(exact, projected, heaps, groups, few=_FEW * PROBES)
 
     def _asked(self, queries: Scaled, k: int) -> int:
         """No more than k of bits, which settle no ties (flat.py)."""
@@ -356,5 +356,5 @@ class LandmarksIndex(LiveIndex):
         return {"length": self._projection.length, "trained": self._trained, "probes": self.probes}, arrays
 
 
-_NOTHING = frozen(np.empty((FEW, 0)))
-_STILL = np.zeros(FEW)
+_NOTHING = frozen(np.empty((_FEW, 0)))
+_STILL = np.zeros(_FEW)

@@ -35,10 +35,10 @@ from kway.search.metrics import Metric
 from kway.search.rows import drop_rows, join_rows
 
 TABLES = 8
-PROBES = 32
+_PROBES = 32
 BUCKET = 8  # rows that a bucket should hold
-CROWD = 32  # rows beside itself that a row may find in its bucket before buckets are made smaller
-SAMPLE = 4096  # rows that bits and widths are chosen from
+_CROWD = 32  # rows beside itself that a row may find in its bucket before buckets are made smaller
+_SAMPLE = 4096  # rows that bits and widths are chosen from
 MOST_BITS = 40
 BY_SIGN = (COSINE, DOT)  # the length of a query does not matter: random hyperplanes
 MOST_MOVED = 10  # boundaries that probing considers: 2^10 buckets a table at most
@@ -100,7 +100,7 @@ class LSHIndex(LiveIndex):
         super().__init__(recipe, metric, ids, rows.shape[1])
         self._rows = frozen(rows)
         self._hashes = self._draw() if hashes is None else hashes
-        self.probes: int = PROBES if recipe.probes == "auto" else int(recipe.probes)
+        self.probes: int = _PROBES if recipe.probes == "auto" else int(recipe.probes)
         self._fill()
 
     @property
@@ -117,7 +117,7 @@ class LSHIndex(LiveIndex):
         """Random projections: bits (hyperplanes) or widths (the others) are sharpened until buckets are small."""
         recipe, n = self.recipe, len(self._rows)
         longest = np.array([np.sqrt(squares(self._rows).max())])
-        some = np.random.default_rng(recipe.seed).choice(n, min(n, SAMPLE), replace=False)
+        some = np.random.default_rng(recipe.seed).choice(n, min(n, _SAMPLE), replace=False)
         points = self._points(self._rows[some], float(longest[0]), query=False)
         auto = recipe.n_bits == "auto"
         bits = min(MOST_BITS, max(1, round(np.log2(max(2.0, n / BUCKET))))) if auto else int(recipe.n_bits)
@@ -125,7 +125,7 @@ class LSHIndex(LiveIndex):
         while True:
             self._hashes = hashes = self._functions(points, bits, share, longest)
             crowd = n * _collisions(self._keys_of(points @ hashes.directions))
-            if not auto or crowd <= CROWD or bits == MOST_BITS or share < 0.1:
+            if not auto or crowd <= _CROWD or bits == MOST_BITS or share < 0.1:
                 return hashes
             if hashes.width.any():
                 share *= 0.75

@@ -26,8 +26,8 @@ from kway.search.metrics import Metric
 from kway.search.stores.base import Store
 
 SEARCHED = (EUCLIDEAN, COSINE, DOT)
-ENOUGH = 2**24  # values of all rows from which on "auto" takes a GPU
-MOST = 1024  # neighbours that a device is asked for; the CPU lists more
+_ENOUGH = 2**24  # values of all rows from which on "auto" takes a GPU
+_MOST = 1024  # neighbours that a device is asked for; the CPU lists more
 
 
 class ChosenSearch(NamedTuple):
@@ -37,7 +37,7 @@ class ChosenSearch(NamedTuple):
     why: str
 
 
-def check(metric: Metric, sparse: bool, store: Store | None) -> None:
+def check_device(metric: Metric, sparse: bool, store: Store | None) -> None:
     """Refuse what no device searches."""
     what = (
         "sparse rows" if sparse else f"store={type(store).__name__}()" if store is not None
@@ -57,7 +57,7 @@ def search_over(scan: Any, metric: Metric, device: str) -> ChosenSearch:
     kept = scan.kept
     if kept.codes is not None or sp.issparse(kept.full) or metric.distance not in SEARCHED or not len(kept):
         return ChosenSearch(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
-    chosen = resolve(device, pays=kept.full.size >= ENOUGH)
+    chosen = resolve(device, pays=kept.full.size >= _ENOUGH)
     if chosen.device is None:
         return ChosenSearch(None, chosen.why)
     why = f"flat, exact ({chosen.why}): a filter with a bound rules rows out, survivors are measured in float64"
@@ -88,7 +88,7 @@ class DeviceSearch:
 
     def pays(self, k: int) -> bool:
         """Whether a device lists so many."""
-        return k <= MOST
+        return k <= _MOST
 
     def nearest(self, queries: NDArray, k: int, n_jobs: int | None = None) -> Neighbors:
         """The k nearest, ids and distances as brute force on the CPU gives them."""

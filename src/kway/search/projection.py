@@ -20,12 +20,12 @@ from kway.compute.kernels.cells import centre_rows, fill_sketches
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import single_blas
 
-SAMPLE = 4096  # rows, or six for each column, that the directions are learned from
-SMALL = 24  # columns up to which a row is its own
-SHORT = 64  # the longest short one
-SHARE = 0.95  # of a row's bytes that its short one, position and half square take: an index is within twice its rows
+PROJECTION_SAMPLE = 4096  # rows, or six for each column, that the directions are learned from
+_SMALL = 24  # columns up to which a row is its own
+_SHORT = 64  # the longest short one
+_SHARE = 0.95  # of a row's bytes that its short one, position and half square take: an index is within twice its rows
 ENERGY = 0.85  # of the variance that the short one should hold
-LONG = 192  # on images 48 to 96 short and 128 to 256 long coordinates take the same time within a tenth
+_LONG = 192  # on images 48 to 96 short and 128 to 256 long coordinates take the same time within a tenth
 
 
 class Projected(NamedTuple):
@@ -78,7 +78,7 @@ class Projection:
 def projection_sample(rows: NDArray, seed: int) -> NDArray:
     """As many rows (n, d), decoded, as a projection is learned from."""
     n, d = rows.shape
-    size = max(SAMPLE, 6 * d)
+    size = max(PROJECTION_SAMPLE, 6 * d)
     return rows[:] if n <= size else rows[np.sort(np.random.default_rng(seed).choice(n, size, replace=False))]
 
 
@@ -87,15 +87,15 @@ def learn_projection(rows: NDArray, centred: bool, seed: int) -> Projection:
     d = rows.shape[1]
     exact = rows.astype(np.float64)
     mean = exact.mean(axis=0) if centred else np.zeros(d)
-    if d <= SMALL:
+    if d <= _SMALL:
         return Projection(mean, np.empty((d, 0), dtype=np.float32), d)
     z = (exact - mean).astype(np.float32)
     spread = (z.T @ z).astype(np.float64)  # (d, d)
-    most = LONG if d >= 1.5 * LONG else min(SHORT, int(SHARE * d) - 4)
+    most = _LONG if d >= 1.5 * _LONG else min(_SHORT, int(_SHARE * d) - 4)
     values, vectors = _leading(spread, most, np.random.default_rng(seed))
     held = np.cumsum(values) / max(np.trace(spread), 1e-300)
-    length = next((m for m in (16, 24, 32, 48) if m <= most and held[m - 1] >= ENERGY), min(SHORT, most))
-    kept = most if most > SHORT else length
+    length = next((m for m in (16, 24, 32, 48) if m <= most and held[m - 1] >= ENERGY), min(_SHORT, most))
+    kept = most if most > _SHORT else length
     return Projection(mean, frozen(vectors[:, :kept].astype(np.float32)), length)
 
 

@@ -16,7 +16,7 @@ from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import measure
 from kway.compute.threads import pmap, shares
 from kway.search.blocks import BlockScan
-from kway.search.blocks import rounding as rounding_of
+from kway.search.blocks import sum_rounding as rounding_of
 from kway.search.heaps import empty_heaps
 from kway.search.index import Neighbors
 

@@ -25,7 +25,7 @@ from kway.progress import track
 from kway.search.metrics import Metric
 from kway.search.stores.bits import BitFrame, BitRows, Bits
 
-BLOCK = 2**25  # values of a block that is cut from an array: 128 MB in float32
+STREAM_BLOCK = 2**25  # values of a block that is cut from an array: 128 MB in float32
 BY_ROW = {"head": 1, "rest": 0, "factor": 0, "half": 0}  # arrays of the codes, and the axis of their rows
 
 
@@ -81,14 +81,14 @@ class Coded(NamedTuple):
     """What the blocks were coded by, their parts, and how many rows they are."""
 
     by: Coder
-    parts: list[Part]
+    parts: list[StreamPart]
     n: int
 
 
 def code_parts(source: Any, learner: Learner, metric: Metric, folder: str | Path | None = None) -> Coded:
     """All blocks coded, in their order; those that a folder holds are passed over."""
     blocks, home = blocks_of(source), None if folder is None else Path(folder)
-    coder, parts, n = None, list[Part](), 0
+    coder, parts, n = None, list[StreamPart](), 0
     if home is not None:
         home.mkdir(parents=True, exist_ok=True)
         coder = _read_coder(home, learner)
@@ -108,7 +108,7 @@ def code_parts(source: Any, learner: Learner, metric: Metric, folder: str | Path
         arrays = coder.code(rows)
         if file is not None:
             _write(file, arrays)
-        parts.append(Held(arrays) if file is None else Filed(file))
+        parts.append(HeldPart(arrays) if file is None else Filed(file))
     if coder is None:
         raise InputError("an index needs at least one block of rows, got none")
     return Coded(coder, parts, n)
@@ -153,12 +153,12 @@ class _AboutMean(NamedTuple):
 
 
 def _cut(rows: Any) -> Iterator[NDArray]:
-    size = max(1, BLOCK // max(1, rows.shape[-1]))
+    size = max(1, STREAM_BLOCK // max(1, rows.shape[-1]))
     return (rows[start : start + size] for start in _starts(rows))
 
 
 def _starts(rows: Any) -> range:
-    return range(0, len(rows), max(1, BLOCK // max(1, rows.shape[-1])))
+    return range(0, len(rows), max(1, STREAM_BLOCK // max(1, rows.shape[-1])))
 
 
 def _checked(block: Any, metric: Metric, coder: Coder | None) -> NDArray:
@@ -169,7 +169,7 @@ def _checked(block: Any, metric: Metric, coder: Coder | None) -> NDArray:
     return np.asarray(metric.prepare(rows))
 
 
-class Held:
+class HeldPart:
     """A part in memory; an array that was taken is let go."""
 
     def __init__(self, arrays: dict[str, NDArray]) -> None:
@@ -201,7 +201,7 @@ class Filed:
             )
 
 
-Part = Held | Filed
+StreamPart = HeldPart | Filed
 
 
 def part_arrays(codes: BitRows) -> dict[str, NDArray]:
@@ -239,7 +239,7 @@ def _write(file: Path, arrays: Mapping[str, NDArray]) -> None:
         np.savez(out, **arrays)  # type: ignore[arg-type]  # numpy declares its own flag among the arrays
 
 
-def filled(parts: list[Part], key: str, axis: int, n: int, order: NDArray[np.int64] | None = None) -> NDArray:
+def filled(parts: list[StreamPart], key: str, axis: int, n: int, order: NDArray[np.int64] | None = None) -> NDArray:
     """One array of all parts of n rows, in this order; so that at most one kind of array is held twice."""
     piece = parts[0].take(key)
     if not piece.shape[axis]:  # halves, where all lengths are 1

@@ -4,8 +4,8 @@
     queries  q -> 2^(e + f) q    f (q,) is 0 but for a query so far out that float64 hardly tells the rows apart
     d -> 2^-(e + f) d            2^-(2 e + f) for products (dot)
 
-A power of two changes no digit. e is 0 in the usual range (`Span`), where nothing is copied. What no single power of
-two can hold (squared differences of 1e-200 beside values of 1e200) is refused with the column and the value.
+A power of two changes no digit. e is 0 in the usual range (`PowerSpan`), and nothing is copied. What no single power
+of two can hold (squared differences of 1e-200 beside values of 1e200) is refused with the column and the value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kway.search.stores.base import Codes
 HOLDS = 500  # powers of two that rows may span: their squares then stay within float64's 2^-1074 to 2^1024
 
 
-class Span(NamedTuple):
+class PowerSpan(NamedTuple):
     """Powers of two between which the largest value of rows is left as it is, and how far out a query may lie."""
 
     least: int
@@ -35,9 +35,9 @@ class Span(NamedTuple):
     farthest: int
 
 
-WIDE = Span(-40, 150, 400)  # float64 throughout
-SINGLE = Span(-40, 40, 400)  # float32 rows, whose squares are float64
-NARROW = Span(-24, 24, 55)  # float32 squares: 2^110 d stays below 2^127
+_WIDE = PowerSpan(-40, 150, 400)  # float64 throughout
+SINGLE = PowerSpan(-40, 40, 400)  # float32 rows, whose squares are float64
+NARROW = PowerSpan(-24, 24, 55)  # float32 squares: 2^110 d stays below 2^127
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Unit:
     """The unit of an index: exponent e, and the span that its arithmetic holds."""
 
     distance: Distance
-    span: Span
+    span: PowerSpan
     exponent: int = 0
     by_row: bool = False  # rows have been brought to a length near 1, each by its own power of two
 
@@ -149,8 +149,8 @@ class Unit:
         return bool(len(held)) and not (held.min() > 2.0**-limit and held.max() < 2.0**limit)
 
 
-def _span(dtype: np.dtype, narrow: bool) -> Span:
-    return NARROW if narrow else SINGLE if dtype == np.float32 else WIDE
+def _span(dtype: np.dtype, narrow: bool) -> PowerSpan:
+    return NARROW if narrow else SINGLE if dtype == np.float32 else _WIDE
 
 
 def _refuse_uneven(rows: Any, high: int, low: int) -> None:

@@ -36,13 +36,13 @@ from kway.select.families import (
     NeighborsFamily,
     computed_on,
     weighs_classes,
-    weighted,
+    with_class_weight,
 )
 from kway.select.folds import fold_numbers
 from kway.select.measures import pick_measure
 from kway.select.references import score_references
 from kway.select.scans import FoldedRows, Scan
-from kway.select.standings import STOPPED, Comparison, Standing, ranked, setting_in_words, standing_of
+from kway.select.standings import STOPPED, Comparison, Standing, in_order, setting_in_words, standing_of
 
 __all__ = ["Comparison", "Standing", "compare", "setting_in_words"]
 
@@ -90,7 +90,7 @@ def compare(
     ]
     data = rounds[0]
     clock = budget if isinstance(budget, Clock) else Clock(budget)
-    chosen = [computed_on(weighted(family, class_weight), device) for family in _pick(families)]
+    chosen = [computed_on(with_class_weight(family, class_weight), device) for family in _pick(families)]
     idle = {f.name: why for f in chosen if (why := f.idle(data))} if families is None else {}
     known = {family.name: family for family in chosen if family.name not in idle}
     work = _Work(data, known, clock)
@@ -111,7 +111,7 @@ def compare(
     not_run = {name: TOO_LATE for name in known if name not in work.scans and name not in work.problems}
     problems = {**work.problems, **not_run, **trouble}
     return Comparison(
-        ranked(lines, measure), work.scans, data.folds, labels.classes, not clock.cut, known, problems, idle, measure,
+        in_order(lines, measure), work.scans, data.folds, labels.classes, not clock.cut, known, problems, idle, measure,
         others,
     )  # fmt: skip
 

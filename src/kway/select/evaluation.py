@@ -20,7 +20,7 @@ from kway.errors import BudgetError, InputError
 from kway.log_loss import log_losses, own_probability
 
 TOP = 5
-BINS = 15  # of confidence, for the ECE
+_BINS = 15  # of confidence, for the ECE
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Tally:
         self.pairs: Counter[tuple[Any, Any]] = Counter()  # (label, answer) -> rows
         self.losses: float | None = 0.0
         self.top: int | None = 0 if len(classes) > TOP else None
-        self.bins: NDArray | None = np.zeros((3, BINS))  # rows, confidence and right answers of each
+        self.bins: NDArray | None = np.zeros((3, _BINS))  # rows, confidence and right answers of each
 
     def take(self, model: Any, X: Any, y: NDArray) -> Answer:
         """Predict some rows and count them."""
@@ -103,7 +103,7 @@ class Tally:
             self.losses = self.bins = None
         else:
             self.losses += float(log_losses(own_probability(p, y, self.classes)).sum())
-            found = reliability_of(confidence, predicted == y, BINS)
+            found = reliability_of(confidence, predicted == y, _BINS)
             parts = (found.rows, found.rows * found.confidence, found.rows * found.accuracy)
             self.bins += np.nan_to_num(np.stack(parts))
         return Answer(predicted, confidence)

@@ -30,11 +30,11 @@ from kway.linear.solvers.svm.shared_rows import FEWEST
 from kway.neighbors.sweep import sweep
 from kway.planning import guard, linear_ways, row_ways
 from kway.select.clock import Clock
-from kway.select.learned_neighbors import MOST_NEIGHBORS, SLACK, LearnedNeighborsFamily
+from kway.select.learned_neighbors import LEARNED_SLACK, MOST_NEIGHBORS, LearnedNeighborsFamily
 from kway.select.measures import ACCURACY
 from kway.select.scans import FoldedRows, FoldScores, Scan, mean_square, scan_of, scores_of
 
-SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
+_SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
 HEAVY = 0.1  # seconds of one pass over the rows above which only alphas near the best are run
 KINKED_PASS = 5e-4  # seconds of a pass above which joint hinges are not run: 5,000 images take a minute a fold
@@ -74,7 +74,7 @@ class LinearFamily:
     name: str
     estimator: str
     loss: str
-    shares: tuple[float, ...] = SHARES
+    shares: tuple[float, ...] = _SHARES
     params: dict[str, Any] = field(default_factory=dict)
     alphas: tuple[float, ...] = ()  # instead of shares
     boxes: tuple[float, ...] = ()  # instead of shares: C of a machine's dual, alpha = |x|^2 / (n C)
@@ -82,7 +82,7 @@ class LinearFamily:
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Every alpha, strong to weak, with warm starts."""
         begun = time.perf_counter()
-        guard.refuse(self.estimator, linear_ways.softmax, data.size())
+        guard.refuse(self.estimator, linear_ways.softmax_way, data.size())
         binary = data.codes.max() == 1 or self.params.get("multiclass") == "one-vs-all"
         form = LOSSES[self.loss].columns if binary else LOSSES[self.loss].joint
         alphas = self.alphas or tuple(float(f"{share * mean_square(data.X):.2g}") for share in self._shares(data))
@@ -153,7 +153,7 @@ class NeighborsFamily:
     votes: tuple[str, ...] = ("uniform", "distance")
     class_weight: str | None = None
     device: str = "cpu"
-    slack: float = SLACK  # 0: the highest score alone decides
+    slack: float = LEARNED_SLACK  # 0: the highest score alone decides
 
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Every k and vote of every fold from one search, kept for the folds that are asked for later."""
@@ -162,7 +162,7 @@ class NeighborsFamily:
         k_max = min(MOST_NEIGHBORS, int(len(folds) - np.bincount(folds).max()))
         settings = [{"weights": vote, "n_neighbors": k + 1} for vote in self.votes for k in range(k_max)]
         if self.name not in data.kept:
-            guard.refuse("NeighborsClassifier", row_ways.flat, data.size())
+            guard.refuse("NeighborsClassifier", row_ways.flat_way, data.size())
             if data.pairs() > LONG_SEARCH and (hint := self._hint(data, settings, clock)) is not None:
                 scores = FoldScores(*np.full((4, len(which), len(settings)), np.nan))
                 scores.accuracy[0] = hint
@@ -255,7 +255,7 @@ def weighs_classes(family: Any) -> bool:
     return isinstance(family, (LinearFamily, NeighborsFamily, LearnedNeighborsFamily))
 
 
-def weighted(family: Any, class_weight: str | None) -> Any:
+def with_class_weight(family: Any, class_weight: str | None) -> Any:
     """The family with classes weighed, where its estimator can: nearest means have no rows to weigh."""
     if class_weight is None or not weighs_classes(family):
         return family

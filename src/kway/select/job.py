@@ -45,7 +45,7 @@ from kway.select.views import View, other_views
 
 TOO_LONG = 1800.0  # seconds expected of a comparison from which its rows are sampled (the plan overstates: losers stop)
 COMPARISON = 120.0  # expected of the sample
-FOLDS = 5  # of the calibration, as a rule
+_FOLDS = 5  # of the calibration, as a rule
 CROSS_FITTED = 0.5  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
 MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
 PAGE = 4.0  # seconds that test and page take at least
@@ -225,7 +225,7 @@ def run_job(
         folds = chosen.folds(parts, wishes)
         promises = _promises(lines[0], X, folds, parts, wishes)
         calibrated, trouble = (
-            calibrate(lines[0], X, folds, parts, wishes.seed, clock)
+            calibrate_winner(lines[0], X, folds, parts, wishes.seed, clock)
             if promises.model is None
             else (promises.classifier, ())
         )
@@ -312,16 +312,16 @@ def references_of(wishes: Wishes) -> Sequence[Any]:
     return (TREES,) if wishes.families is None else ()
 
 
-def calibrate(
+def calibrate_winner(
     line: Line, X: Any, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock
 ) -> tuple[Any, tuple[str, ...]]:
     """The winner with a temperature learned on rows it did not see, and a note where that cannot be done."""
     cv = _held_out(line, folds, parts, seed, clock)
     try:
-        if cv != FOLDS and len(cv) == 1:
+        if cv != _FOLDS and len(cv) == 1:
             return _scaled_once(line.model, X, parts.y, cv[0], seed), ()
         scaled = TemperatureScaledClassifier(clone(line.model), cv, seed).fit(X, parts.y)
-        return (scaled if cv == FOLDS else _forget_rows(scaled)), ()
+        return (scaled if cv == _FOLDS else _forget_rows(scaled)), ()
     except (KwayError, AttributeError) as error:
         return line.model, (f"probabilities are not calibrated: {error}",)
 
@@ -330,11 +330,11 @@ def _held_out(line: Line, folds: NDArray[np.int64], parts: Parts, seed: int, clo
     """`cv` of the calibration: five folds, or one split where fits are slow and rows many; pairs keep groups, order."""
     clock.reserve = PAGE
     seconds = line.fit_seconds or 0.0
-    once = clock.up(FOLDS * seconds) or (seconds > CROSS_FITTED and parts.n > MANY_ROWS)
+    once = clock.up(_FOLDS * seconds) or (seconds > CROSS_FITTED and parts.n > MANY_ROWS)
     if parts.order is not None or parts.groups is not None:  # rows drawn at random would be too easy
         pairs = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
         return pairs[:1] if once else pairs
-    return [heldout.hold_out(encode(parts.y).codes, 0.2, np.random.RandomState(seed))] if once else FOLDS
+    return [heldout.hold_out(encode(parts.y).codes, 0.2, np.random.RandomState(seed))] if once else _FOLDS
 
 
 def _forget_rows(scaled: Any) -> Any:

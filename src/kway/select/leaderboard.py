@@ -21,7 +21,7 @@ from kway.select.compare import Comparison, Standing
 
 WORTH_TIMING = 10.0  # estimated seconds that a fit of a loser may take, only to be timed
 WORTH_TESTING = 300.0  # that of the runner-up may, to be held against the best on the test rows
-ASKED = 1000  # rows predicted to time a prediction
+_ASKED = 1000  # rows predicted to time a prediction
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ def _fitted(estimator: Any, standing: Standing, X: Rows, y: NDArray) -> Line:
     begun = time.perf_counter()
     model = estimator.fit(X, y)
     fit_seconds = time.perf_counter() - begun
-    some = X[: min(ASKED, X.shape[0])]
+    some = X[: min(_ASKED, X.shape[0])]
     model.predict(some[:8])  # kernels compiled, index warm
     begun = time.perf_counter()
     model.predict(some)
-    return Line(standing, model, fit_seconds, (time.perf_counter() - begun) / some.shape[0], size_of(model))
+    return Line(standing, model, fit_seconds, (time.perf_counter() - begun) / some.shape[0], model_bytes(model))
 
 
-def size_of(model: Any) -> int:
+def model_bytes(model: Any) -> int:
     """Bytes of the arrays that a model file would hold."""
     from kway.store import pack
 

@@ -29,9 +29,9 @@ from kway.select.clock import Clock
 from kway.select.scans import FoldedRows, FoldScores, Scan, scan_of
 
 MOST_NEIGHBORS = 50
-SLACK = 0.5  # standard errors of a score that neighbours give for a lower log loss (digits: 5 levels became 139)
+LEARNED_SLACK = 0.5  # standard errors of a score given for a lower log loss (digits: 5 levels became 139)
 SIGMA = 0.7  # of the votes exp(-d^2 / sigma^2): 1 is what the map was learned for; sharper is a point better
-MAPS = ("scales", "mixtures")
+_MAPS = ("scales", "mixtures")
 _WIDEST = 128  # columns: mixtures of d columns are d^2 numbers, and cost d^2 times the rows drawn
 _MOST_PAIRS = 1e11  # values compared with values by the searches of all folds
 _LEAST_A_CLASS = 4  # rows of a class among those drawn, as a mean: with fewer there is nobody to come near to
@@ -53,21 +53,21 @@ class LearnedNeighborsFamily:
         k_max = min(MOST_NEIGHBORS, int(len(data.folds) - np.bincount(data.folds[data.folds >= 0]).max()))
         settings = [
             {"map": kind, "weights": vote, "n_neighbors": k + 1}
-            for kind in MAPS for vote in self.votes for k in range(k_max)
+            for kind in _MAPS for vote in self.votes for k in range(k_max)
         ]  # fmt: skip
         scores = FoldScores(*np.full((4, len(which), len(settings)), np.nan))
-        kinds: tuple[str, ...] = data.kept.get(self.name, MAPS)
+        kinds: tuple[str, ...] = data.kept.get(self.name, _MAPS)
         stop, longest = clock.pace(len(which)), 0.0
         for row, fold in enumerate(which):
             if stop():
                 break
             fold_begun = time.perf_counter()
             for kind, values in self._fold(data, fold, k_max, kinds).items():
-                place = MAPS.index(kind) * len(self.votes) * k_max
+                place = _MAPS.index(kind) * len(self.votes) * k_max
                 for out, value in zip(scores, values):
                     out[row, place : place + value.size] = value.ravel()
             longest = max(longest, time.perf_counter() - fold_begun)
-        found = scan_of(settings, scores, time.perf_counter() - begun, longest, data, SLACK)
+        found = scan_of(settings, scores, time.perf_counter() - begun, longest, data, LEARNED_SLACK)
         if np.isfinite(found.scores).any():
             data.kept.setdefault(self.name, (found.settings[found.best]["map"],))
         return found

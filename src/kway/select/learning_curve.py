@@ -18,8 +18,8 @@ from kway.select.clock import Clock
 from kway.select.scans import FoldedRows, scores_of
 from kway.select.standings import Standing
 
-SHARES = (0.125, 0.25, 0.5)
-FOLDS = 3
+_SHARES = (0.125, 0.25, 0.5)
+_FOLDS = 3
 _LEAST_SECONDS = 2.0  # that the curve may take in any case; else a part of what the job took
 _PART = 0.15
 _LEAST_ROWS = 20  # of the smallest size
@@ -55,19 +55,19 @@ def learning_curve(
     make: Any, standing: Standing, data: FoldedRows, fit_seconds: float, clock: Clock, seed: int = 0
 ) -> LearningCurve | None:
     """Of estimators that `make()` gives; None where it would take too long, or rows are few."""
-    folds = min(FOLDS, len(standing.fold_scores))
+    folds = min(_FOLDS, len(standing.fold_scores))
     n = int((data.folds != 0).sum())
-    needed = sum(SHARES) * folds * fit_seconds
-    if n * SHARES[0] < max(_LEAST_ROWS, 2 * (data.codes.max() + 1)) or folds < 1:
+    needed = sum(_SHARES) * folds * fit_seconds
+    if n * _SHARES[0] < max(_LEAST_ROWS, 2 * (data.codes.max() + 1)) or folds < 1:
         return None
     begun, limit = time.perf_counter(), max(_LEAST_SECONDS, _PART * clock.spent())
     if needed > limit or clock.up(needed):
         return None
     rng = np.random.default_rng(seed)
-    scores = np.full((len(SHARES) + 1, folds), np.nan)
+    scores = np.full((len(_SHARES) + 1, folds), np.nan)
     for fold in range(folds):
         outside, inside = rng.permutation(np.flatnonzero(data.folds != fold)), np.flatnonzero(data.folds == fold)
-        for s, share in enumerate(SHARES):
+        for s, share in enumerate(_SHARES):
             if time.perf_counter() - begun > 3 * limit:  # what costs as much with few rows was not in the estimate
                 return None
             learn = np.sort(outside[: round(share * len(outside))])
@@ -77,5 +77,5 @@ def learning_curve(
             found = scores_of(model, data.X[inside], data.codes[inside])
             scores[s, fold] = getattr(found, data.measure.field)
         scores[-1, fold] = standing.fold_scores[fold]
-    rows = np.array([round(share * n) for share in (*SHARES, 1.0)])
+    rows = np.array([round(share * n) for share in (*_SHARES, 1.0)])
     return LearningCurve(rows, scores, data.measure.rises) if np.isfinite(scores).all() else None

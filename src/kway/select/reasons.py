@@ -23,7 +23,7 @@ from kway.tables import Printed, Table
 
 SHOWN = 8  # columns a class
 SECONDS = 5.0  # that shuffling may take
-ROWS = 500  # that are shuffled
+_ROWS = 500  # that are shuffled
 _WIDEST = 400  # columns of a matrix that are shuffled one by one
 _CLASSES_PRINTED = 20
 
@@ -106,7 +106,7 @@ def shuffled(model: Any, X: Any, y: NDArray, n_columns: int, seconds: float) -> 
     """Permutation importance of the columns of rows as they come."""
     ended = time.perf_counter() + seconds
     rng = np.random.default_rng(0)
-    some = np.sort(rng.permutation(n_rows(X))[:ROWS])
+    some = np.sort(rng.permutation(n_rows(X))[:_ROWS])
     rows, y = take_rows(X, some), y[some]
     columns = _columns(model, rows)
     base, order = float((model.predict(rows) == y).mean()), rng.permutation(len(y))

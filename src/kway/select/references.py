@@ -25,7 +25,7 @@ from kway.select.scans import FoldedRows, FoldScores, Scan, scores_of
 from kway.select.standings import Standing, standing_of
 
 TREES = "trees"  # stands for gradient boosting, where that is quick
-PATIENCE = 60.0  # seconds that a reference asked for by name may take before another fold is begun
+_PATIENCE = 60.0  # seconds that a reference asked for by name may take before another fold is begun
 _FEWEST_SECONDS = 2.0  # that trees may take in any case; else a part of what the comparison took
 _SHARE = 0.5
 _PROBED = (1, 4)  # iterations that tell how long one takes
@@ -112,7 +112,7 @@ def _trees(seed: int) -> Reference:
 def _time_of(data: FoldedRows, reference: Reference, clock: Clock, unasked: bool) -> Clock | None:
     """The clock of a reference; None where it is not run: nobody asked for it, and it would take too long."""
     if not unasked:
-        return Clock(PATIENCE) if clock.budget is None else clock.share(1.0)
+        return Clock(_PATIENCE) if clock.budget is None else clock.share(1.0)
     size = float(np.prod(data.X.shape)) * (int(data.codes.max()) + 1)
     limit = max(_FEWEST_SECONDS, _SHARE * clock.spent())
     if data.sparse or size > _LARGEST or clock.up(limit):

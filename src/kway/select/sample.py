@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from kway.planning.size import Size
 
 ROWS_A_CLASS = 10
-LEAST = 10_000  # rows that are always compared on: a standard error of half a point
-SHRINK = 0.8  # from one try to the next
+LEAST_A_CLASS = 10_000  # rows that are always compared on: a standard error of half a point
+_SHRINK = 0.8  # from one try to the next
 
 
 class Sample(NamedTuple):
@@ -33,8 +33,8 @@ def draw_sample(
 ) -> Sample | None:
     """Rows of classes codes (n,) whose comparison is expected to take so many seconds; None where all may."""
     a_class, wanted = min(ROWS_A_CLASS, size.n / size.K), size
-    while expected(wanted) > seconds and wanted.n > LEAST:
-        n = max(LEAST, int(SHRINK * wanted.n))
+    while expected(wanted) > seconds and wanted.n > LEAST_A_CLASS:
+        n = max(LEAST_A_CLASS, int(_SHRINK * wanted.n))
         wanted = replace(wanted, n=n, K=max(2, min(size.K, int(n / a_class))))
     if wanted.n >= len(codes):
         return None

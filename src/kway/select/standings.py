@@ -70,7 +70,7 @@ def standing_of(name: str, scan: Scan, note: str, n_folds: int) -> Standing:
     )  # fmt: skip
 
 
-def ranked(lines: Iterable[Standing], measure: Measure) -> list[Standing]:
+def in_order(lines: Iterable[Standing], measure: Measure) -> list[Standing]:
     """By the measure, then by log loss; but the first is one that was not stopped as a loser."""
     sign = -1 if measure.rises else 1
     ordered = sorted(lines, key=lambda s: (sign * s.score, np.inf if s.log_loss is None else s.log_loss))
@@ -125,7 +125,7 @@ class Comparison(Printed):
         """This comparison and that of other families on the same folds."""
         return replace(
             self,
-            standings=ranked([*self.standings, *other.standings], self.measure),
+            standings=in_order([*self.standings, *other.standings], self.measure),
             scans={**self.scans, **other.scans},
             finished=self.finished and other.finished,
             families={**self.families, **other.families},

@@ -29,8 +29,8 @@ from kway.store import container, schemas
 from kway.store.arrays import pack_arrays, unpack_arrays
 from kway.store.container import TensorInfo, verify
 from kway.store.embeds import Allowed, allow_embedding
-from kway.store.facts import say
-from kway.store.values import Packed, decode, decode_params, encode, encode_params, estimator_class
+from kway.store.facts import in_few_words
+from kway.store.values import Packed, decode_params, decode_value, encode_params, encode_value, estimator_class
 
 __all__ = ["ModelInfo", "info", "load", "pack", "save", "unpack", "verify"]
 
@@ -66,7 +66,7 @@ def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = Non
     tensors, kinds = pack_arrays(arrays)
     manifest = manifest | {
         "kway_version": kway.__version__,
-        "notes": encode(dict(notes or {}), "notes"),
+        "notes": encode_value(dict(notes or {}), "notes"),
         "kinds": kinds,
     }
     container.write(path, manifest, tensors)
@@ -96,9 +96,9 @@ def info(path: str | Path) -> ModelInfo:
     return ModelInfo(
         path=str(path),
         class_name=str(manifest.get("class")),
-        params=decode(_dict(manifest, "params")),
-        facts=decode(_dict(manifest, "facts")),
-        notes=decode(_dict(manifest, "notes")),
+        params=decode_value(_dict(manifest, "params")),
+        facts=decode_value(_dict(manifest, "facts")),
+        notes=decode_value(_dict(manifest, "notes")),
         n_classes=n_classes,
         n_features=_n_features(manifest),
         format_version=manifest["format_version"],
@@ -111,7 +111,7 @@ def info(path: str | Path) -> ModelInfo:
 def _n_features(manifest: Mapping[str, Any]) -> int | None:
     found = manifest.get("n_features")
     if found is not None and type(found) is not int:
-        raise ModelFileError(f"n_features in the model file is {say(found)}, expected a whole number")
+        raise ModelFileError(f"n_features in the model file is {in_few_words(found)}, expected a whole number")
     return found
 
 
@@ -128,8 +128,8 @@ def pack(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
     clash = {_LABELS, _FEATURES} & set(arrays)
     if clash:
         raise ModelFileError(f"{name} packs {sorted(clash)}, which the store keeps itself")
-    n_features = encode(getattr(estimator, "n_features_in_", None), "n_features_in_")
-    params, learned = encode_params(estimator), encode(facts, "facts")
+    n_features = encode_value(getattr(estimator, "n_features_in_", None), "n_features_in_")
+    params, learned = encode_params(estimator), encode_value(facts, "facts")
     manifest = Packed({"class": name, "params": params, "facts": learned, "n_features": n_features})
     common = {key: np.asarray(getattr(estimator, key)) for key in (_LABELS, _FEATURES) if hasattr(estimator, key)}
     return manifest, {**common, **arrays}
@@ -139,7 +139,7 @@ def unpack(manifest: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> Any:
     """Reverse of `pack`; what is not as the class's schema declares is a ModelFileError."""
     name, own = str(manifest.get("class")), dict(arrays)
     estimator = decode_params(name, _dict(manifest, "params"))
-    facts, n_features = decode(_dict(manifest, "facts")), manifest.get("n_features")
+    facts, n_features = decode_value(_dict(manifest, "facts")), manifest.get("n_features")
     if _LABELS not in own:
         raise ModelFileError(f"the model file has no labels ({_LABELS}); it was not written by kway")
     classes, names = own.pop(_LABELS), own.pop(_FEATURES, None)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from kway.data.atomic import replacing
 from kway.errors import ModelFileError
-from kway.store.files import open_model, place_of
+from kway.store.files import model_place, open_model
 
 FORMAT, FORMAT_VERSION = "kway", 1
 
@@ -67,7 +67,7 @@ class Opened:
 
 def write(path: str | Path, manifest: Mapping[str, Any], tensors: Mapping[str, NDArray]) -> None:
     """Stream the tensors to a file that appears when complete; arrays are copied a block at a time only."""
-    place = place_of(path)
+    place = model_place(path)
     ordered = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     table = _table({name: tensors[name] for name in ordered})
     full = {**manifest, "format": FORMAT, "format_version": FORMAT_VERSION}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kway.errors import InputError, ModelFileError
-from kway.store.facts import say
+from kway.store.facts import in_few_words
 
 Allowed = str | Path | Collection[str | Path] | Callable[[Any], Any] | None
 
@@ -62,7 +62,7 @@ def _names(embed: Allowed) -> list[str | Path]:
 
 
 def _not_allowed(name: str, path: str | Path) -> ModelFileError:
-    said = say(name, 4000)
+    said = in_few_words(name, 4000)
     return ModelFileError(
         f"{path} embeds text with the model {said}, which would be opened, or fetched, and run; if you trust that "
         f"model, allow it by name: kway.load(path, embed={said}), or --embed on the command line"

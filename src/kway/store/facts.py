@@ -117,7 +117,7 @@ def record(fields: Mapping[str, Check], optional: Collection[str] = ()) -> Check
         if wrong:
             return wrong
         found = ((name, fields[name](entry)) for name, entry in value.items())
-        return next((f"{name} is {say(value[name])}, expected {said}" for name, said in found if said), None)
+        return next((f"{name} is {in_few_words(value[name])}, expected {said}" for name, said in found if said), None)
 
     return check
 
@@ -126,13 +126,13 @@ def missing_and_unknown(found: Collection[Any], fields: Collection[str], optiona
     """What of `fields` is not there, or what is there beside them."""
     missing = [name for name in fields if name not in found and name not in optional]
     unknown = [name for name in found if name not in fields]
-    said = ([f"{', '.join(map(say, missing[:5]))} missing"] if missing else []) + (
-        [f"{', '.join(map(say, unknown[:5]))} unknown"] if unknown else []
+    said = ([f"{', '.join(map(in_few_words, missing[:5]))} missing"] if missing else []) + (
+        [f"{', '.join(map(in_few_words, unknown[:5]))} unknown"] if unknown else []
     )
     return " and ".join(said) or None
 
 
-def say(value: Any, longest: int = 60) -> str:
+def in_few_words(value: Any, longest: int = 60) -> str:
     """A value from a file as it may stand in a message: short, whatever it is."""
     if isinstance(value, str):
         return ascii(value if len(value) <= longest else value[:longest] + "...")

@@ -35,7 +35,7 @@ def open_model(path: Path) -> Iterator[BufferedReader]:
             raise ModelFileError(_why_not(path, error)) from error
 
 
-def place_of(path: str | Path) -> Path:
+def model_place(path: str | Path) -> Path:
     """Where a save to `path` goes."""
     try:
         return atomic.place_of(path)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kway.errors import ModelFileError
 from kway.store.facts import Check, many, maybe, number, whole
 from kway.store.schema import FLOATS, Array, finite, positive
-from kway.store.values import encode
+from kway.store.values import encode_value
 
 PASSTHROUGH = "passthrough"  # scikit-learn's word for a step that does nothing
 _COLUMN = Array(FLOATS, ("in",), (finite,))
@@ -106,7 +106,7 @@ def pack_step(name: str, step: Any) -> PackedStep:
         raise ModelFileError(f"step {name!r} of the pipeline, a {kind}, is not fitted; call fit first")
     params = step.get_params(deep=False)
     for key, value in params.items():
-        encode(value, f"step {name!r}: {kind}({key}=...)")  # an error that names the step
+        encode_value(value, f"step {name!r}: {kind}({key}=...)")  # an error that names the step
     learned = {attribute: getattr(step, attribute, None) for attribute in _attributes(STEPS[kind])}
     arrays = {key: value for key, value in learned.items() if isinstance(value, np.ndarray) and value.ndim}
     odd = [key for key, value in arrays.items() if value.dtype.kind == "f" and not np.isfinite(value).all()]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import ModelFileError
-from kway.store.facts import Check, missing_and_unknown, say
+from kway.store.facts import Check, in_few_words, missing_and_unknown
 
 FLOATS = ("float32", "float64")
 INT32_64 = ("int32", "int64")  # index arrays of scipy
@@ -43,7 +43,7 @@ class Held:
 
 
 Values = Callable[[NDArray, Mapping[str, int]], str | None]  # array and sizes -> what is wrong with the values
-Rule = Callable[[Held], str | None]  # what is wrong between facts and arrays
+CrossRule = Callable[[Held], str | None]  # what is wrong between facts and arrays
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Schema:
     facts: Mapping[str, Check]
     arrays: Callable[[Held], Mapping[str, Array]] = _nothing
     sizes: Callable[[Held], Mapping[str, int]] = _nothing
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[CrossRule, ...] = ()
     params: Mapping[str, Check] = field(default_factory=dict)
     nested: tuple[str, ...] = ()
     after: tuple[Callable[[Any], str | None], ...] = ()
@@ -81,7 +81,7 @@ class Schema:
 def check_facts(schema: Schema, facts: Any, what: str) -> None:
     """Refuse facts that are missing, unknown or out of range."""
     if not isinstance(facts, dict):
-        raise ModelFileError(f"the facts of the {what} are {say(facts)}, expected a table; {AGAIN}")
+        raise ModelFileError(f"the facts of the {what} are {in_few_words(facts)}, expected a table; {AGAIN}")
     wrong = missing_and_unknown(facts, schema.facts, schema.optional_facts)
     if wrong:
         raise ModelFileError(f"the facts of the {what} do not fit: {wrong}; {AGAIN}")
@@ -93,7 +93,7 @@ def check_values(fields: Mapping[str, Check], values: Mapping[str, Any], where: 
     for name, check in fields.items():
         said = check(values[name]) if name in values else None
         if said:
-            raise ModelFileError(f"{where.format(name)} is {say(values[name])}, expected {said}; {AGAIN}")
+            raise ModelFileError(f"{where.format(name)} is {in_few_words(values[name])}, expected {said}; {AGAIN}")
 
 
 def check_arrays(schema: Schema, held: Held) -> None:
@@ -206,7 +206,7 @@ def ascending_in_rows(indices: NDArray, indptr: NDArray) -> str | None:
     return None if starts[falls].all() else "holds columns that do not ascend within a row"
 
 
-def same_dtype(*names: str) -> Rule:
+def same_dtype(*names: str) -> CrossRule:
     """Arrays that one kernel reads together."""
 
     def check(held: Held) -> str | None:

@@ -83,7 +83,7 @@ def encode_params(estimator: Any) -> dict[str, Any]:
     """Constructor parameters of an estimator, each encoded."""
     name = type(estimator).__name__
     params = estimator._stored_params() if hasattr(estimator, "_stored_params") else estimator.get_params(deep=False)
-    return {key: encode(value, f"{name}({key}=...)") for key, value in params.items()}
+    return {key: encode_value(value, f"{name}({key}=...)") for key, value in params.items()}
 
 
 def decode_params(name: str, params: dict[str, Any]) -> Any:
@@ -91,7 +91,7 @@ def decode_params(name: str, params: dict[str, Any]) -> Any:
     cls = estimator_class(name)
     if cls is None:
         raise ModelFileError(f"the model file is of class {name!r}, which this kway {kway.__version__} does not have")
-    values = {key: decode(value) for key, value in params.items()}
+    values = {key: decode_value(value) for key, value in params.items()}
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:
@@ -100,7 +100,7 @@ def decode_params(name: str, params: dict[str, Any]) -> Any:
         ) from error
 
 
-def encode(value: Any, where: str) -> Any:
+def encode_value(value: Any, where: str) -> Any:
     """A value as JSON; `where` names it in the error for one that cannot be stored."""
     if value is None or isinstance(value, bool):
         return value
@@ -115,23 +115,23 @@ def encode(value: Any, where: str) -> Any:
     if isinstance(value, (list, tuple)):
         return {
             "$": type(value).__name__ if type(value) is tuple else "list",
-            "items": [encode(v, where) for v in value],
+            "items": [encode_value(v, where) for v in value],
         }
     if isinstance(value, Packed):
         return {"$": "packed", "value": dict(value)}
     if isinstance(value, dict):
-        return {"$": "dict", "items": [[encode(k, where), encode(v, where)] for k, v in value.items()]}
+        return {"$": "dict", "items": [[encode_value(k, where), encode_value(v, where)] for k, v in value.items()]}
     if isinstance(value, np.ndarray):
         return _encode_array(value, where)
     return _encode_object(value, where)
 
 
-def decode(value: Any) -> Any:
-    """Reverse of `encode`; anything unexpected is a ModelFileError."""
+def decode_value(value: Any) -> Any:
+    """Reverse of `encode_value`; anything unexpected is a ModelFileError."""
     if not isinstance(value, dict):
         return value
     if "$" not in value:  # a plain table of the manifest itself
-        return {key: decode(v) for key, v in value.items()}
+        return {key: decode_value(v) for key, v in value.items()}
     try:
         return _DECODERS[value["$"]](value)
     except ModelFileError:
@@ -156,7 +156,7 @@ def _encode_array(array: np.ndarray, where: str) -> dict[str, Any]:
             f"{where} is an array of dtype {array.dtype} and {array.size:,} items; model files hold arrays of "
             f"numbers or text as parameters up to {_MOST_ITEMS:,} items: pass a list of numbers"
         )
-    return {"$": "array", "dtype": array.dtype.str, "items": encode(array.tolist(), where)}
+    return {"$": "array", "dtype": array.dtype.str, "items": encode_value(array.tolist(), where)}
 
 
 def _encode_object(value: Any, where: str) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _encode_object(value: Any, where: str) -> dict[str, Any]:
     if estimator_class(cls.__name__) is cls:
         return {"$": "estimator", "class": cls.__name__, "params": encode_params(value)}
     if dataclasses.is_dataclass(value) and _part(cls.__module__, cls.__name__) is cls:
-        fields = {f.name: encode(getattr(value, f.name), where) for f in dataclasses.fields(value) if f.init}
+        fields = {f.name: encode_value(getattr(value, f.name), where) for f in dataclasses.fields(value) if f.init}
         return {"$": "part", "module": _room(cls.__module__), "name": cls.__name__, "values": fields}
     advice = "use one of the names kway knows" if callable(value) else "use a number, text, or one of kway's own parts"
     if isinstance(value, (np.random.RandomState, np.random.Generator)):
@@ -191,14 +191,14 @@ def _decode_part(value: dict[str, Any]) -> Any:
     cls = _part(module, name)
     if cls is None:
         raise ModelFileError(f"the model file names {module}.{name}, which is not one of kway's parts; do not trust it")
-    return cls(**{key: decode(v) for key, v in value["values"].items()})
+    return cls(**{key: decode_value(v) for key, v in value["values"].items()})
 
 
 def _decode_array(value: dict[str, Any]) -> np.ndarray:
     """The array, whose size is known before it is made: the dtype of a file may say 2 GB a text."""
     if not _ARRAY_DTYPE.fullmatch(value["dtype"]):
         raise ValueError(value["dtype"])
-    dtype, items = np.dtype(value["dtype"]), decode(value["items"])
+    dtype, items = np.dtype(value["dtype"]), decode_value(value["items"])
     n = _count(items)
     if n > _MOST_ITEMS or n * dtype.itemsize > _MOST_BYTES:
         raise ModelFileError(
@@ -215,9 +215,9 @@ def _count(items: Any) -> int:
 
 _DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "float": lambda value: {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[value["value"]],
-    "list": lambda value: [decode(v) for v in value["items"]],
-    "tuple": lambda value: tuple(decode(v) for v in value["items"]),
-    "dict": lambda value: {decode(k): decode(v) for k, v in value["items"]},
+    "list": lambda value: [decode_value(v) for v in value["items"]],
+    "tuple": lambda value: tuple(decode_value(v) for v in value["items"]),
+    "dict": lambda value: {decode_value(k): decode_value(v) for k, v in value["items"]},
     "array": _decode_array,
     "packed": lambda value: value["value"],
     "part": _decode_part,

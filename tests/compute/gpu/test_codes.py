@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("torch")
 
 from kway.compute.gpu import codes as module
-from kway.compute.gpu.codes import SignCodes, sign_words
+from kway.compute.gpu.codes import SignCodes, device_sign_words
 from kway.compute.gpu.counter import CounterRows, rows_of
 
 
@@ -32,7 +32,7 @@ def test_the_best_are_those_of_brute_force(device, distinct, monkeypatch):
     queries = rng.standard_normal((9, 512)).astype(np.float32)
     kept = device.fetch(codes.multiplied(device.put(queries), 20))
     np.testing.assert_array_equal(kept, by_brute_force(words, queries, 20))
-    monkeypatch.setattr(module, "SPARE", 1)
+    monkeypatch.setattr(module, "_SPARE", 1)
     found = codes.nearest(device.put(queries), 3, keep=20)
     signs = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little").astype(np.float64) * 2 - 1
     products = np.take_along_axis(queries.astype(np.float64) @ signs.T, kept, axis=1)
@@ -53,14 +53,14 @@ def test_lists_on_a_gpu_keep_the_same(device, q, monkeypatch):
     best = by_brute_force(words, queries[:8], 64)
     for ids, count, own in zip(device.fetch(lists.ids), device.fetch(lists.counts), best):
         assert set(own) <= set(ids[:count])
-        assert count <= module.CAP
+        assert count <= module._CAP
     agree, products = (device.fetch(values) for values in lists.measured())
     signs = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little").astype(np.float32) * 2 - 1
     ids, count = device.fetch(lists.ids)[0], int(lists.counts[0])
     np.testing.assert_allclose(products[0, :count], signs[ids[:count]] @ queries[0], rtol=1e-3, atol=1e-2)
     np.testing.assert_array_equal(agree[0, :count], (signs[ids[:count]] == np.where(queries[0] > 0, 1, -1)).sum(1))
     found = codes.nearest(device.put(queries), 2)
-    at = np.where(np.arange(module.CAP) < device.fetch(lists.counts)[:, None], products, -np.inf)
+    at = np.where(np.arange(module._CAP) < device.fetch(lists.counts)[:, None], products, -np.inf)
     np.testing.assert_allclose(-device.fetch(found.distances)[:, 0], at.max(1), rtol=1e-4)
 
 
@@ -71,7 +71,7 @@ def test_a_list_that_overflows_loses_nobody(device):
     queries = rng.standard_normal((3, 512)).astype(np.float32)
     lists = module._Lists(codes, device.put(queries), 64)
     found, expected = lists.nearest(3), codes.by_products(device.put(queries), 3, 64)
-    assert bool((lists.counts > module.CAP).all())
+    assert bool((lists.counts > module._CAP).all())
     np.testing.assert_array_equal(device.fetch(found.ids), device.fetch(expected.ids))
 
 
@@ -83,7 +83,7 @@ def test_rows_of_the_counter_are_the_same_everywhere_and_known_again(device):
     assert abs(np.corrcoef(rows)[0, 1]) < 0.2
     np.testing.assert_array_equal(device.fetch(made.rows(device.put(classes))), rows)
     codes = made.codes(3000)
-    exact = device.fetch(sign_words(device.put(rows) @ made.turn.float()))
+    exact = device.fetch(device_sign_words(device.put(rows) @ made.turn.float()))
     assert np.bitwise_count((exact ^ device.fetch(codes.words)[classes]).view(np.uint32)).sum() <= 4  # rounding at 0
     asked = np.random.default_rng(0).integers(0, 3000, 100)
     found = codes.nearest(made.queries(device.put(asked), 0.6))

@@ -81,7 +81,7 @@ def problem(form, n_scores, dtype=np.float64, n=300, d=7, soft=False, weighted=T
 @pytest.mark.parametrize(("form", "n_scores"), FORMS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_value_gradient_scores_and_bends_are_the_cpus(form, n_scores, bias, monkeypatch):
-    monkeypatch.setattr("kway.compute.gpu.rows.BLOCK_BYTES", 256 * n_scores * 8)  # more blocks than one
+    monkeypatch.setattr("kway.compute.gpu.rows.DEVICE_BLOCK", 256 * n_scores * 8)  # more blocks than one
     for form_ in variants(form):
         here = problem(form_, n_scores, soft=form.soft_targets, bias=bias, n=700)
         there = DeviceObjective.of(here, DEVICE)

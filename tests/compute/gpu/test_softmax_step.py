@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kway.compute.gpu import softmax_step  # noqa: E402
-from kway.compute.gpu.softmax_step import Batch, RowAdagrad, SoftmaxStep, padded  # noqa: E402
+from kway.compute.gpu.softmax_step import Batch, RowAdagrad, SoftmaxStep, padded_classes  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -19,9 +19,9 @@ KINDS = [torch.bfloat16, torch.float32]
 
 def drawn(B, K, d, scale, dtype, seed=0):
     g = torch.Generator().manual_seed(seed)
-    X = torch.zeros((B, padded(d)))
+    X = torch.zeros((B, padded_classes(d)))
     X[:, :d] = torch.randn((B, d), generator=g)
-    W = torch.zeros((K, padded(d)))
+    W = torch.zeros((K, padded_classes(d)))
     W[:, :d] = torch.randn((K, d), generator=g) * scale
     codes, weight = torch.randint(0, K, (B,), generator=g), torch.rand(B, generator=g) + 0.5
     return Batch(X.to(torch.bfloat16).to(DEVICE), codes.to(DEVICE), weight.to(DEVICE)), W.to(dtype).to(DEVICE)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kway.search.certified.axes import flaw, leading_axes, spread_of
 from kway.search.certified.cells import make_cells
 from kway.search.certified.euclidean import EuclideanCodes, euclidean_space
-from kway.search.certified.frame import measure
+from kway.search.certified.frame import measure_frame
 from kway.search.certified.groups import correlated_groups
 from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace
 from kway.search.certified.sketches import empty_sketch
@@ -33,7 +33,7 @@ def _norms(gaps, distance):
 
 
 def _space(points, rng, distance):
-    frame = measure(points)
+    frame = measure_frame(points)
     d = points.shape[1]
     if distance == "manhattan":
         values = frame.place(points).values
@@ -90,7 +90,7 @@ def test_frame_clips_and_centres():
     rng = np.random.default_rng(0)
     points = rng.standard_normal((2000, 10)) + 1e6
     points[17] = 1e300
-    frame = measure(np.delete(points, 17, axis=0))
+    frame = measure_frame(np.delete(points, 17, axis=0))
     placed = frame.place(points)
     assert np.abs(placed.values).max() <= frame.limit <= 1
     np.testing.assert_allclose(placed.values[:17], (points[:17] - frame.centre) * frame.unit, rtol=1e-6)
@@ -102,7 +102,7 @@ def test_frame_clips_and_centres():
 def test_no_spread_no_frame(value):
     points = np.full((50, 9), value)
     points[0, 0] *= 1 if value < 1e100 else -1
-    assert measure(points) is None
+    assert measure_frame(points) is None
 
 
 def test_axes_are_orthonormal_beyond_the_full_decomposition():

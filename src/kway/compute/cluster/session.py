@@ -17,7 +17,7 @@ from typing import Any
 from kway.compute.cluster.crew import Crew, LocalCrew
 from kway.errors import ClusterError, InputError
 
-INSTALL = "pip install 'kway[cluster]'"
+_INSTALL = "pip install 'kway[cluster]'"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ClusterError(f"a cluster needs Ray, which is not installed; {INSTALL}") from error
+        raise ClusterError(f"a cluster needs Ray, which is not installed; {_INSTALL}") from error
     return ray
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from kway.compute.gpu.losses import Slopes
 from kway.compute.gpu.rows import DeviceRows, Weights
-from kway.compute.gpu.softmax_step import Batch, Descent, RowAdagrad, SoftmaxStep, padded
+from kway.compute.gpu.softmax_step import Batch, Descent, RowAdagrad, SoftmaxStep, padded_classes
 
 LossOfSome = Callable[[Tensor, NDArray], Slopes]  # scores (b, R) of rows by number -> their values and slopes
 
@@ -103,7 +103,7 @@ class SoftmaxBatches:
         self._held, self._rule, self._columns = held, rule, theta.shape[1]
         self._weight = held.device.put(weight)
         K, free = len(theta), held.device.free_bytes()
-        W = torch.zeros((K, padded(self._columns)), dtype=torch.float32, device=held.X.device)
+        W = torch.zeros((K, padded_classes(self._columns)), dtype=torch.float32, device=held.X.device)
         W[:, : self._columns] = held.here(theta)
         sizes = None if rule.sizes is None else held.device.put(rule.sizes[:, 0]).float().clone()
         self._padding = W.shape[1] - self._columns + 1  # columns that are not penalised: the bias, and zeros

@@ -12,9 +12,9 @@ how many there were, also where the list was full.
 
 from __future__ import annotations
 
-QUERIES = (8, 64, 128)  # N: how many a pass takes
+CODE_QUERIES = (8, 64, 128)  # N: how many a pass takes
 IN_FLIGHT = {8: (4, 6), 64: (2, 5), 128: (4, 3)}  # tiles in flight a warpgroup, blocks a multiprocessor: measured
-THREADS = 128
+CODE_THREADS = 128
 WORD = [4 * t + 2 * c + h for c in range(2) for h in range(2) for t in range(4)]  # where the unit finds word 4 t + j
 
 
@@ -147,4 +147,4 @@ scan(const uint4* codes, int tile0, int tile1, const uint4* img, const int* thr,
 }
 """
 
-SOURCE = _PRELUDE + "".join(map(_wgmma, QUERIES)) + _SCAN
+SOURCE = _PRELUDE + "".join(map(_wgmma, CODE_QUERIES)) + _SCAN

@@ -7,7 +7,7 @@ import triton.language as tl
 
 
 @triton.jit
-def measure(codes, words, queries, ids, cnt, agree, products, rows, CAP: tl.constexpr, BL: tl.constexpr):
+def measure_codes(codes, words, queries, ids, cnt, agree, products, rows, CAP: tl.constexpr, BL: tl.constexpr):
     """Agreeing bits (q, CAP) int32 and sums of q_j (+-1) (q, CAP) of the codes listed, but for padding."""
     b = tl.program_id(0).to(tl.int64)
     first = tl.program_id(1) * BL

@@ -19,16 +19,16 @@ import numpy as np
 
 from kway.compute.gpu import code_kernels, nvrtc
 from kway.compute.gpu.device import Device, Tensor, load_torch
-from kway.compute.gpu.exact import Found
+from kway.compute.gpu.exact import FoundRows
 
 BITS, WORDS, TILE = 512, 16, 64  # bits and 32-bit words of a code; codes of a tile
-CAP = 8192  # codes listed a query
-SAMPLE = 2**18  # codes that first thresholds come from
+_CAP = 8192  # codes listed a query
+_SAMPLE = 2**18  # codes that first thresholds come from
 RENEWED = (2**22, 2**26)  # codes after which they are renewed
-LEAST = 2**20  # codes from which on lists pay
-BLOCK = 2**18  # codes multiplied as numbers at once
-SPARE = 16  # times `keep` are kept where all codes are multiplied: about what lists hold in the end
-NOBODY = -(2.0**100)
+_LEAST = 2**20  # codes from which on lists pay
+_BLOCK = 2**18  # codes multiplied as numbers at once
+_SPARE = 16  # times `keep` are kept where all codes are multiplied: about what lists hold in the end
+_NOBODY = -(2.0**100)
 
 
 @dataclass(frozen=True)
@@ -44,36 +44,36 @@ class SignCodes:
     def of(device: Device, words: Tensor, rows: int | None = None) -> SignCodes:
         """Codes that are on the device."""
         real = len(words) if rows is None else rows
-        return SignCodes(device, words, real, _signs(words[: min(SAMPLE, real) // TILE * TILE]))
+        return SignCodes(device, words, real, _signs(words[: min(_SAMPLE, real) // TILE * TILE]))
 
     @property
     def nbytes(self) -> int:
         """Bytes on the device."""
         return int(4 * self.words.numel() + 2 * self.sample.numel())
 
-    def nearest(self, queries: Tensor, k: int = 1, keep: int = 64) -> Found:
+    def nearest(self, queries: Tensor, k: int = 1, keep: int = 64) -> FoundRows:
         """Positions (q, k) and distances (q, k) float64, nearest first, of queries (q, 512) float32.
 
         The distance is the product with the code's signs, negated: lower is nearer, ties go to the lower position.
         """
         queries, keep = queries.float(), min(max(keep, k), self.rows)
-        listed = self.rows >= LEAST and self.device.is_gpu and nvrtc.can_compile() and 8 * keep * TILE <= SAMPLE
+        listed = self.rows >= _LEAST and self.device.is_gpu and nvrtc.can_compile() and 8 * keep * TILE <= _SAMPLE
         with self.device.full_precision():
             return _Lists(self, queries, keep).nearest(k) if listed else self.by_products(queries, k, keep)
 
-    def by_products(self, queries: Tensor, k: int, keep: int) -> Found:
+    def by_products(self, queries: Tensor, k: int, keep: int) -> FoundRows:
         """The same, every code multiplied."""
-        kept = self.multiplied(queries, min(SPARE * keep, self.rows))
+        kept = self.multiplied(queries, min(_SPARE * keep, self.rows))
         products = self._products(queries, kept)
         order = products.sort(dim=1, descending=True, stable=True).indices[:, :k]
-        return Found(kept.gather(1, order), -products.gather(1, order).double())
+        return FoundRows(kept.gather(1, order), -products.gather(1, order).double())
 
     def multiplied(self, queries: Tensor, keep: int) -> Tensor:
         """Positions (q, keep) of the codes that agree most, ties to the lower position, ascending positions."""
         torch, best = self.device.torch, None
         signs = _sign(queries).half() if self.device.is_gpu else _sign(queries)
-        for first in range(0, self.rows, BLOCK):
-            block = _signs(self.words[first : min(self.rows, first + BLOCK)]).to(signs.dtype)
+        for first in range(0, self.rows, _BLOCK):
+            block = _signs(self.words[first : min(self.rows, first + _BLOCK)]).to(signs.dtype)
             agree = (signs @ block.T).long()  # (q, c), whole numbers up to 512
             ranks = (agree << 32) - torch.arange(first, first + len(block), device=self.device.name)
             ranks = ranks if best is None else torch.cat([best, ranks], 1)
@@ -103,23 +103,23 @@ class _Lists:
     def __init__(self, codes: SignCodes, queries: Tensor, keep: int) -> None:
         self.codes, self.queries, self.keep = codes, queries, keep
         device, self.q = codes.device, len(queries)
-        self.n = next((n for n in code_kernels.QUERIES if self.q <= n), code_kernels.QUERIES[-1])
-        names = tuple(map(code_kernels.kernel_name, code_kernels.QUERIES))
+        self.n = next((n for n in code_kernels.CODE_QUERIES if self.q <= n), code_kernels.CODE_QUERIES[-1])
+        names = tuple(map(code_kernels.kernel_name, code_kernels.CODE_QUERIES))
         self.module = nvrtc.compiled(code_kernels.SOURCE, names)
-        self.words = sign_words(queries)
+        self.words = device_sign_words(queries)
         self.images = _images(device, self.words, self.n)
         self.shift = (queries > 0).sum(1).int() - BITS // 2
         self.thresholds = device.torch.full((len(self.images) * self.n,), 2**30, **_int32(device))
         self.counts = device.zeros(self.q, "int32")
-        self.ids = device.empty((self.q, CAP), "int32")
+        self.ids = device.empty((self.q, _CAP), "int32")
 
-    def nearest(self, k: int) -> Found:
+    def nearest(self, k: int) -> FoundRows:
         """The k nearest of those listed; a query whose list overflowed is asked again, all codes multiplied."""
         self.fill()
         products = self.measured().products
         best = products.topk(k, 1)
-        found = Found(self.ids.gather(1, best.indices).long(), -best.values.double())
-        lost = ((self.counts > CAP) | _tied(products, best.values)).nonzero()[:, 0]
+        found = FoundRows(self.ids.gather(1, best.indices).long(), -best.values.double())
+        lost = ((self.counts > _CAP) | _tied(products, best.values)).nonzero()[:, 0]
         for some in lost.split(64) if len(lost) else ():
             found.ids[some], found.distances[some] = self.codes.by_products(self.queries[some], k, self.keep)
         return found
@@ -144,24 +144,24 @@ class _Lists:
 
     def _scan(self, a: int, b: int) -> None:
         name, shared = code_kernels.kernel_name(self.n), code_kernels.shared_bytes(self.n)
-        blocks = self.module.blocks_a_multiprocessor(name, code_kernels.THREADS, shared)
+        blocks = self.module.blocks_a_multiprocessor(name, code_kernels.CODE_THREADS, shared)
         device = self.codes.device
         grid = blocks * device.torch.cuda.get_device_properties(device.name).multi_processor_count
         for i, image in enumerate(self.images):
             own = slice(i * self.n, i * self.n + self.n)
             arguments = (
-                self.codes.words, a, b, image, self.thresholds[own], self.counts[own], self.ids[own], CAP,
+                self.codes.words, a, b, image, self.thresholds[own], self.counts[own], self.ids[own], _CAP,
             )  # fmt: skip
-            self.module.launch(name, grid, code_kernels.THREADS, shared, arguments)
+            self.module.launch(name, grid, code_kernels.CODE_THREADS, shared, arguments)
 
     def measured(self) -> Listed:
         """What is known of the codes listed so far."""
-        from kway.compute.gpu.code_lists import measure
+        from kway.compute.gpu.code_lists import measure_codes
 
         device = self.codes.device
-        agree = device.torch.full((self.q, CAP), -1, **_int32(device))
-        products = device.torch.full((self.q, CAP), NOBODY, device=device.name)
-        measure[(self.q, CAP // 128)](
+        agree = device.torch.full((self.q, _CAP), -1, **_int32(device))
+        products = device.torch.full((self.q, _CAP), _NOBODY, device=device.name)
+        measure_codes[(self.q, _CAP // 128)](
             self.codes.words,
             self.words,
             self.queries,
@@ -170,13 +170,13 @@ class _Lists:
             agree,
             products,
             self.codes.rows,
-            CAP,
+            _CAP,
             128,
         )
         return Listed(agree, products)
 
 
-def sign_words(values: Tensor) -> Tensor:
+def device_sign_words(values: Tensor) -> Tensor:
     """(n, 512) numbers -> (n, 16) int32, a bit a positive number."""
     torch = load_torch()
     bits = (values > 0).view(-1, WORDS, 32).long() << torch.arange(32, device=values.device)

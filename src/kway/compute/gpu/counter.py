@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.gpu.codes import BITS, SignCodes, sign_words
+from kway.compute.gpu.codes import BITS, SignCodes, device_sign_words
 from kway.compute.gpu.device import Device, Tensor
 
 BLOCKS = (128, 256, 64)  # classes, bits and features of a program that makes codes
@@ -70,7 +70,7 @@ class CounterRows:
         else:
             for first in range(0, whole, 2**14):
                 some = self.device.torch.arange(first, min(whole, first + 2**14))
-                words[some] = sign_words(self.rows(some) @ self.turn.float())
+                words[some] = device_sign_words(self.rows(some) @ self.turn.float())
         return SignCodes.of(self.device, words, n)
 
     def queries(self, classes: Tensor, cosine: float, seed: int = 0) -> Tensor:

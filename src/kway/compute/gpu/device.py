@@ -27,7 +27,7 @@ from kway.errors import BudgetError, InputError
 
 Tensor = Any  # torch.Tensor; torch is not a dependency
 DEVICES = ("cpu", "cuda", "auto")
-INSTALL = "pip install 'kway[gpu]'"
+_INSTALL = "pip install 'kway[gpu]'"
 
 
 class ChosenDevice(NamedTuple):
@@ -145,7 +145,7 @@ def load_torch() -> Any:
         import torch
     except ImportError as error:
         raise InputError(
-            f"device='cuda' needs PyTorch, which is not installed ({error}); {INSTALL}, or use device='cpu'"
+            f"device='cuda' needs PyTorch, which is not installed ({error}); {_INSTALL}, or use device='cpu'"
         ) from error
     return torch
 

@@ -17,24 +17,24 @@ from typing import NamedTuple
 from kway.compute.gpu.device import Device, Tensor
 from kway.compute.gpu.products import Product
 
-EXTRA = 22  # kept beyond k for the proof
+_EXTRA = 22  # kept beyond k for the proof
 MORE = 8  # times as many are kept where the proof failed
-MOST = 2048  # kept at most; beyond, every row is measured
+_MOST = 2048  # kept at most; beyond, every row is measured
 KEYS = 2**29  # bytes of a block of keys
-QUERIES = 4096  # of a block
+_QUERIES = 4096  # of a block
 VALUES = 2**28  # bytes of rows measured together
-ROWS = 2**16  # of a block: its best few are picked from so many keys
+_ROWS = 2**16  # of a block: its best few are picked from so many keys
 SAFE = (1e-12, 1e15)  # norms whose squares float32 neither loses nor overflows
 
 
-class Found(NamedTuple):
+class FoundRows(NamedTuple):
     """Positions (q, k) int64 and distances (q, k) float64 of the nearest, nearest first."""
 
     ids: Tensor
     distances: Tensor
 
 
-Nearest = Callable[[Tensor, int], Found]  # (queries, k) -> by (float64 distance, position)
+NearestRows = Callable[[Tensor, int], FoundRows]  # (queries, k) -> by (float64 distance, position)
 
 
 @dataclass(frozen=True)
@@ -85,24 +85,24 @@ class ExactRows:
         held = (self.rows, self.scale, self.offset)
         return sum(int(t.numel() * t.element_size()) for t in held)
 
-    def nearest(self, queries: Tensor, k: int) -> Found:
+    def nearest(self, queries: Tensor, k: int) -> FoundRows:
         """The k <= n nearest of queries (q, d)."""
         ids, distances = self.device.empty((len(queries), k), "int64"), self.device.empty((len(queries), k), "float64")
         left = self.device.torch.arange(len(queries), device=self.device.name)
-        keep = min(len(self), k + EXTRA)
+        keep = min(len(self), k + _EXTRA)
         with self.device.full_precision():
-            while len(left) and keep <= max(MOST, k + EXTRA):
+            while len(left) and keep <= max(_MOST, k + _EXTRA):
                 undecided = []
-                for some in left.split(QUERIES):
+                for some in left.split(_QUERIES):
                     found, proven = self._filtered(queries[some].double(), k, keep)
                     ids[some], distances[some] = found
                     undecided.append(some[~proven])
                 left, keep = self.device.torch.cat(undecided), min(len(self), MORE * keep)
         for one in left.split(16) if len(left) else ():
             ids[one], distances[one] = self.brute(queries[one].double(), k)
-        return Found(ids, distances)
+        return FoundRows(ids, distances)
 
-    def _filtered(self, queries: Tensor, k: int, keep: int) -> tuple[Found, Tensor]:
+    def _filtered(self, queries: Tensor, k: int, keep: int) -> tuple[FoundRows, Tensor]:
         """The k nearest among those of the smallest keys, and whether (q,) that is proven to be all."""
         sides = self.product.side(queries, self.centre)
         norms = sides.square().sum(1).sqrt_()
@@ -118,11 +118,11 @@ class ExactRows:
         limit = self.product.threshold(last, norms, self.reach, self.slack)
         return found, keys.double().amax(1) > limit
 
-    def _least(self, sides: Tensor, keep: int) -> Found:
+    def _least(self, sides: Tensor, keep: int) -> FoundRows:
         """Positions and keys (q, keep) of the smallest keys."""
         torch, q = self.device.torch, len(sides)
-        best: Found | None = None
-        step = max(keep, min(ROWS, KEYS // (q * sides.element_size())))
+        best: FoundRows | None = None
+        step = max(keep, min(_ROWS, KEYS // (q * sides.element_size())))
         for part in _parts(len(self), step):
             products = sides @ self._sides(part, sides.dtype).T  # (q, c)
             keys = torch.addcmul(
@@ -134,7 +134,7 @@ class ExactRows:
                 ids, values = torch.cat([best.ids, ids], 1), torch.cat([best.distances, values], 1)
                 at = values.topk(min(keep, values.shape[1]), 1, largest=False, sorted=False)
                 ids, values = ids.gather(1, at.indices), at.values
-            best = Found(ids, values)
+            best = FoundRows(ids, values)
         assert best is not None
         return best
 
@@ -150,10 +150,10 @@ class ExactRows:
         found = [self.product.measure(queries[part], self.rows[ids[part]].double()) for part in parts]
         return self.device.torch.cat(found)
 
-    def brute(self, queries: Tensor, k: int, rounded: bool = False) -> Found:
+    def brute(self, queries: Tensor, k: int, rounded: bool = False) -> FoundRows:
         """The k nearest of a few queries, every row measured; `rounded`: by the distance in float32, then position."""
         torch = self.device.torch
-        best = Found(self.device.empty((len(queries), 0), "int64"), self.device.empty((len(queries), 0), "float64"))
+        best = FoundRows(self.device.empty((len(queries), 0), "int64"), self.device.empty((len(queries), 0), "float64"))
         step = max(k, VALUES // (8 * len(queries) * self.rows.shape[1]))
         for part in _parts(len(self), step):
             away = self.product.measure(queries, self.rows[part].double()[None])  # (q, c)
@@ -163,7 +163,7 @@ class ExactRows:
         return best
 
 
-def settled(nearest: Nearest, rows: ExactRows, queries: Tensor, k: int) -> Found:
+def settled(nearest: NearestRows, rows: ExactRows, queries: Tensor, k: int) -> FoundRows:
     """The k < n nearest by (distance in float32, position), of a search by float64 distances.
 
     Where a tie crosses the end of the list, rows of lower position may lie beyond it: more are asked for, in the end
@@ -173,17 +173,17 @@ def settled(nearest: Nearest, rows: ExactRows, queries: Tensor, k: int) -> Found
     found = _rounded(nearest(queries, ask))
     ids, distances = found.ids[:, :k].clone(), found.distances[:, :k].clone()
     left = (found.distances[:, -1] == found.distances[:, k - 1]).nonzero()[:, 0]
-    while len(left) and ask < min(MOST, len(rows)):
+    while len(left) and ask < min(_MOST, len(rows)):
         ask = min(2 * ask + 8, len(rows))
         more = _rounded(nearest(queries[left], ask))
         ids[left], distances[left] = more.ids[:, :k], more.distances[:, :k]
         left = left[more.distances[:, -1] == more.distances[:, k - 1]]
     for some in left.split(16) if len(left) and ask < len(rows) else ():
         ids[some], distances[some] = rows.brute(queries[some].double(), k, rounded=True)
-    return Found(ids, distances)
+    return FoundRows(ids, distances)
 
 
-def _rounded(found: Found) -> Found:
+def _rounded(found: FoundRows) -> FoundRows:
     """All of a list by (distance in float32, position)."""
     order = found.ids.argsort(1)
     return _first(in_float32(found.distances.gather(1, order)), found.ids.gather(1, order), found.ids.shape[1])
@@ -195,10 +195,10 @@ def in_float32(distances: Tensor) -> Tensor:
     return distances.clamp(-most, most).float().double()
 
 
-def _first(distances: Tensor, ids: Tensor, k: int) -> Found:
+def _first(distances: Tensor, ids: Tensor, k: int) -> FoundRows:
     """The first k by (distance, position) of lists whose equal distances stand in the order of positions."""
     order = distances.sort(dim=1, stable=True).indices[:, :k]
-    return Found(ids.gather(1, order), distances.gather(1, order))
+    return FoundRows(ids.gather(1, order), distances.gather(1, order))
 
 
 def _mean(rows: Tensor) -> Tensor:

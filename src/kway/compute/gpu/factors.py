@@ -15,7 +15,7 @@ from torch import Tensor
 from kway.compute.gpu.rows import DeviceRows, Weights
 
 GROWTH, HIGHEST = 30.0, 10.0  # of the floor
-LEAST = {torch.float32: 1e-6, torch.float64: 1e-12}
+_LEAST = {torch.float32: 1e-6, torch.float64: 1e-12}
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def class_inverses(held: DeviceRows, h: Tensor, rule: GramRule) -> ClassInverses
         return ClassInverses(held, _inverted(grams, ridges))
 
 
-def gram(held: DeviceRows, bias: bool, dtype: torch.dtype) -> NDArray:
+def device_gram(held: DeviceRows, bias: bool, dtype: torch.dtype) -> NDArray:
     """[X 1]' diag(weight) [X 1] / n of all rows, (D, D)."""
     total: Tensor | None = None
     with held.device.full_precision():
@@ -103,7 +103,7 @@ def _inverted(A: Tensor, ridges: Tensor) -> Tensor:
     scale = diagonal.rsqrt()  # (R, D)
     A *= scale[:, :, None]
     A *= scale[:, None, :]
-    floor, unit = LEAST[A.dtype], torch.eye(A.shape[1], dtype=A.dtype, device=A.device)
+    floor, unit = _LEAST[A.dtype], torch.eye(A.shape[1], dtype=A.dtype, device=A.device)
     while floor < HIGHEST:
         factor, failed = torch.linalg.cholesky_ex(A + floor * unit)
         if not bool(failed.any()):

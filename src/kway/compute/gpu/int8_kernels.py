@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-FAR = tl.constexpr(1e300)  # of a list's empty places and of padding
+_FAR = tl.constexpr(1e300)  # of a list's empty places and of padding
 
 
 @triton.jit
@@ -89,7 +89,9 @@ def expand(
 
 
 @triton.jit
-def measure(X, Q, perm, cnt, ids, dist, D, KIND: tl.constexpr, CAP: tl.constexpr, BL: tl.constexpr, BD: tl.constexpr):
+def measure_near(
+    X, Q, perm, cnt, ids, dist, D, KIND: tl.constexpr, CAP: tl.constexpr, BL: tl.constexpr, BD: tl.constexpr
+):
     """Distances of the survivors in float64, a query a program; KIND 0: euclidean, 1: cosine, 2: dot.
 
     Launched without fused multiply-add: copies of a row must be equally far wherever they stand in the list.
@@ -120,7 +122,7 @@ def measure(X, Q, perm, cnt, ids, dist, D, KIND: tl.constexpr, CAP: tl.constexpr
             away = tl.where(both > 0, tl.minimum(tl.maximum(apart, 0.0), 2.0), 1.0)
         else:
             away = -one
-        tl.store(dist + q * CAP + k, tl.where(r < 0, FAR, away), mask=k < n)
+        tl.store(dist + q * CAP + k, tl.where(r < 0, _FAR, away), mask=k < n)
 
 
 @triton.jit
@@ -135,7 +137,7 @@ def select(
         ok = j < n
         tl.store(over + q, 1, mask=n > CAP)
         p = tl.load(ids + q * CAP + j, mask=ok, other=0)
-        d = tl.load(dist + q * CAP + j, mask=ok, other=FAR)
+        d = tl.load(dist + q * CAP + j, mask=ok, other=_FAR)
         r = tl.where(ok, tl.load(perm + p), 2147483647)
         for k in range(K):
             m = tl.min(d, 0)
@@ -144,5 +146,5 @@ def select(
             tl.store(bd + q * K + k, m)
             tl.store(bi + q * K + k, i)
             tl.store(ids + q * CAP + k, tl.max(tl.where(hit, p, -1), 0))
-            d = tl.where(hit, 2 * FAR, d)
+            d = tl.where(hit, 2 * _FAR, d)
         tl.store(cnt + q, tl.minimum(n, K))

@@ -13,18 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kway.compute.gpu.device import Device, Tensor
-from kway.compute.gpu.exact import SAFE, ExactRows, Found
-from kway.compute.gpu.int8_tiles import TILE, Bytes, Tiles
+from kway.compute.gpu.exact import SAFE, ExactRows, FoundRows
+from kway.compute.gpu.int8_tiles import INT8_TILE, Bytes, Tiles
 
 CAP = 4096  # survivors listed a query
 SHORT = 512  # those of a list that is chosen from quickly; nearly all are
-SHARES = (0.01, 0.03, 0.12, 0.4, 1.0)  # of the tiles: the sample, then the ends of the rounds
+_SHARES = (0.01, 0.03, 0.12, 0.4, 1.0)  # of the tiles: the sample, then the ends of the rounds
 FLAGS = 2**30  # bytes of flags of a batch of queries
-ROOM = 8192  # tiles whose flagged queries are gathered at once
-BLOCK = 128  # queries of a program
-MOST = 64  # neighbours that lists are kept for
-LEAST = 2**17  # rows from which on bytes pay
-KINDS = {"euclidean": 0, "cosine": 1, "dot": 2}
+_ROOM = 8192  # tiles whose flagged queries are gathered at once
+_BLOCK = 128  # queries of a program
+_MOST = 64  # neighbours that lists are kept for
+LEAST_FOR_INT8 = 2**17  # rows from which on bytes pay
+_KINDS = {"euclidean": 0, "cosine": 1, "dot": 2}
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,19 @@ class Int8Search:
         """Whether bytes can answer: few enough neighbours, numbers that float32 holds."""
         largest = float(queries.abs().max())
         return (
-            k <= min(MOST, len(self.rows) // (8 * TILE)) and largest < SAFE[1] and SAFE[0] < self.rows.reach < SAFE[1]
+            k <= min(_MOST, len(self.rows) // (8 * INT8_TILE))
+            and largest < SAFE[1]
+            and SAFE[0] < self.rows.reach < SAFE[1]
         )
 
-    def nearest(self, queries: Tensor, k: int) -> Found:
+    def nearest(self, queries: Tensor, k: int) -> FoundRows:
         """The k nearest of queries (q, d), by (float64 distance, position)."""
-        widest = max(SHARES[i + 1] - SHARES[i] for i in range(1, len(SHARES) - 1))
-        batch = int(FLAGS / (widest * len(self.tiles.values))) // BLOCK * BLOCK
-        parts = [self._batch(part, k) for part in queries.split(min(16384, max(BLOCK, batch)))]
-        return Found(*(self.device.torch.cat(values) for values in zip(*parts)))
+        widest = max(_SHARES[i + 1] - _SHARES[i] for i in range(1, len(_SHARES) - 1))
+        batch = int(FLAGS / (widest * len(self.tiles.values))) // _BLOCK * _BLOCK
+        parts = [self._batch(part, k) for part in queries.split(min(16384, max(_BLOCK, batch)))]
+        return FoundRows(*(self.device.torch.cat(values) for values in zip(*parts)))
 
-    def _batch(self, queries: Tensor, k: int) -> Found:
+    def _batch(self, queries: Tensor, k: int) -> FoundRows:
         first = _Round(self, queries, k)
         first.sample()
         first.run()
@@ -80,7 +82,7 @@ class _Round:
     def __init__(self, search: Int8Search, queries: Tensor, k: int) -> None:
         self.rows, self.tiles, self.k = search.rows, search.tiles, k
         device, self.q = search.device, len(queries)
-        self.queries, self.padded = queries.contiguous(), -(-self.q // BLOCK) * BLOCK
+        self.queries, self.padded = queries.contiguous(), -(-self.q // _BLOCK) * _BLOCK
         self.asked: Bytes = self.tiles.queries(queries, self.padded)
         self.counts = device.zeros(self.padded, "int32")
         self.lists = device.empty((self.padded, CAP), "int32")
@@ -89,11 +91,11 @@ class _Round:
         self.ids = device.empty((self.q, k), "int32")
         self.over = device.zeros(self.q, "int32")
         nt = len(self.tiles.values)
-        self.ends = [min(nt, max(4 * k, round(nt * share))) for share in SHARES]
+        self.ends = [min(nt, max(4 * k, round(nt * share))) for share in _SHARES]
 
-    def found(self) -> Found:
+    def found(self) -> FoundRows:
         """The k nearest."""
-        return Found(self.ids.long(), self.best)
+        return FoundRows(self.ids.long(), self.best)
 
     def overflowed(self) -> Tensor:
         """Queries whose lists lost rows."""
@@ -111,7 +113,7 @@ class _Round:
         nt, device = len(self.tiles.values), self.tiles.device
         spans = list(zip([0, *self.ends[1:]], self.ends[1:]))
         flags = device.empty((max(b - a for a, b in spans), self.padded), "uint8")
-        room = device.empty((min(ROOM, nt), self.padded), "int32")
+        room = device.empty((min(_ROOM, nt), self.padded), "int32")
         for a, b in spans:
             if a < b:
                 self._scan(a, b, flags, tiles_each=128 if b == nt else 32)
@@ -124,11 +126,11 @@ class _Round:
         from kway.compute.gpu import int8_kernels as kernels
 
         wide = self.tiles.values.shape[2]
-        chunk, blocks = min(128, wide), self.padded // BLOCK
-        rows = TensorDescriptor.from_tensor(self.tiles.values.view(-1, wide), [TILE, chunk])
+        chunk, blocks = min(128, wide), self.padded // _BLOCK
+        rows = TensorDescriptor.from_tensor(self.tiles.values.view(-1, wide), [INT8_TILE, chunk])
         kernels.scan[(blocks * -(-(b - a) // tiles_each),)](
             self.asked.values, self.asked.constants, rows, self.tiles.upper, self.tiles.lower, out, blocks,
-            self.padded, a, b, wide, chunk, BLOCK, tiles_each, sample, 3, num_warps=4, num_stages=3,
+            self.padded, a, b, wide, chunk, _BLOCK, tiles_each, sample, 3, num_warps=4, num_stages=3,
         )  # fmt: skip
 
     def _expand(self, a: int, b: int, flags: Tensor, room: Tensor) -> None:
@@ -146,8 +148,8 @@ class _Round:
         """Survivors in float64, the k nearest of each query, the next thresholds; one once proven stays."""
         from kway.compute.gpu import int8_kernels as kernels
 
-        d, kind = self.rows.rows.shape[1], KINDS[self.rows.product.name]
-        kernels.measure[(self.q,)](
+        d, kind = self.rows.rows.shape[1], _KINDS[self.rows.product.name]
+        kernels.measure_near[(self.q,)](
             self.rows.rows, self.queries, self.tiles.order, self.counts, self.lists, self.away, d, kind, CAP, 32, 128,
             num_warps=4, enable_fp_fusion=False,
         )  # fmt: skip

@@ -18,10 +18,10 @@ from kway.compute.gpu.device import Device, Tensor
 from kway.compute.gpu.exact import ExactRows
 from kway.compute.gpu.products import Product
 
-TILE = 128  # rows: one scale and one test for all of them
+INT8_TILE = 128  # rows: one scale and one test for all of them
 EPS = 4e-6  # of each term: eight roundings of 2^-24 each, and more
 FINEST = 1e-7  # of the largest norm: a scale below it could overflow the integer's arithmetic
-CHUNK = 2**28  # bytes of float64 sides made at once
+_CHUNK = 2**28  # bytes of float64 sides made at once
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,19 @@ class Tiles:
         """Bytes of rows that are on the device."""
         device, torch = rows.device, rows.device.torch
         n, d = rows.rows.shape
-        wide = padded(d)
+        wide = padded_rows(d)
         source = torch.Generator(device=device.name).manual_seed(0)
         kind = {"generator": source, "device": device.name, "dtype": torch.float64}
         turn = torch.linalg.qr(torch.randn((wide, wide), **kind))[0][:d].contiguous()
-        order = torch.nn.functional.pad(rows.offset.argsort().int(), (0, -n % TILE), value=-1).view(-1, TILE)
+        order = torch.nn.functional.pad(rows.offset.argsort().int(), (0, -n % INT8_TILE), value=-1).view(-1, INT8_TILE)
         shuffled = torch.randperm(len(order), generator=source, device=device.name)
         order = order[shuffled]
         nt = len(order)
         made = Tiles(
-            device, rows.product, rows.centre, turn, order.reshape(-1), device.empty((nt, TILE, wide), "int8"),
+            device, rows.product, rows.centre, turn, order.reshape(-1), device.empty((nt, INT8_TILE, wide), "int8"),
             device.empty((nt, 4)), device.empty((nt, 4)), FINEST * rows.reach,
         )  # fmt: skip
-        step = max(1, CHUNK // (8 * TILE * wide))
+        step = max(1, _CHUNK // (8 * INT8_TILE * wide))
         for first in range(0, nt, step):
             made._fill(rows.rows, order[first : first + step], slice(first, first + step))
         return made
@@ -121,6 +121,6 @@ class Tiles:
         return ((score - EPS * score.abs()) / asked.steps).float()
 
 
-def padded(d: int) -> int:
+def padded_rows(d: int) -> int:
     """Columns of bytes: what the matrix unit takes at once, or a multiple of it."""
     return 32 if d <= 32 else 64 if d <= 64 else -(-d // 128) * 128

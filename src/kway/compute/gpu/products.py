@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from kway.compute.gpu.device import Tensor, load_torch
 
-TINY = 1e-35  # what a float32 product may lose by underflow
+_TINY = 1e-35  # what a float32 product may lose by underflow
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Product(ABC):
         """d (m, c) float64 of queries (m, d) and rows (m or 1, c, d), both float64."""
 
 
-class Euclidean(Product):
+class EuclideanProduct(Product):
     """||q - x||."""
 
     name = "euclidean"
@@ -70,7 +70,7 @@ class Euclidean(Product):
     def threshold(self, worst: Tensor, norm: Tensor, reach: float, slack: float) -> Tensor:
         """(d^2 - |q|^2) / 2; a row longer than norm + worst is too far anyway, so the slack need not cover it."""
         longest = norm + (norm + worst).clamp(max=reach)
-        return 0.5 * (worst - norm) * (worst + norm) + slack * longest * longest + TINY
+        return 0.5 * (worst - norm) * (worst + norm) + slack * longest * longest + _TINY
 
     def score(self, worst: Tensor, norm: Tensor) -> Tensor:
         """(|q|^2 - d^2) / 2."""
@@ -81,7 +81,7 @@ class Euclidean(Product):
         return (rows - queries[:, None]).square_().sum(2).sqrt_()
 
 
-class Cosine(Product):
+class CosineProduct(Product):
     """1 - q.x / (|q| |x|), 1 where either is zero."""
 
     name = "cosine"
@@ -116,14 +116,14 @@ class Cosine(Product):
         return apart.where(both > 0, 1.0)
 
 
-class Dot(Product):
+class DotProduct(Product):
     """-q.x."""
 
     name = "dot"
 
     def threshold(self, worst: Tensor, norm: Tensor, reach: float, slack: float) -> Tensor:
         """d."""
-        return worst + slack * reach * norm + TINY
+        return worst + slack * reach * norm + _TINY
 
     def score(self, worst: Tensor, norm: Tensor) -> Tensor:
         """-d."""
@@ -134,4 +134,4 @@ class Dot(Product):
         return -(rows * queries[:, None]).sum(2)
 
 
-PRODUCTS: dict[str, Product] = {kind.name: kind for kind in (Euclidean(), Cosine(), Dot())}
+PRODUCTS: dict[str, Product] = {kind.name: kind for kind in (EuclideanProduct(), CosineProduct(), DotProduct())}

@@ -21,12 +21,12 @@ from kway.compute.gpu.device import Device
 from kway.compute.gpu.losses import DeviceTargets, Slopes
 from kway.compute.threads import spans
 
-BLOCK_BYTES = 1 << 29  # of a block's scores: large enough that a launch costs nothing beside it
+DEVICE_BLOCK = 1 << 29  # of a block's scores: large enough that a launch costs nothing beside it
 
 LossOf = Callable[[Tensor, slice], Slopes]  # scores (m, R) of some rows -> their values and slopes
 
 
-class Sums(NamedTuple):
+class DeviceSums(NamedTuple):
     """The sum of the weighted losses, and of their gradients (R, d + 1)."""
 
     total: float
@@ -47,7 +47,7 @@ class DeviceRows:
     def on(device: Device, X: NDArray, codes: NDArray, soft: NDArray | None, weight: NDArray | None) -> DeviceRows:
         """The rows, copied there; BudgetError where there is no room for them and a block of scores."""
         given = (X, codes, soft, weight)
-        with device.room("copying the rows", sum(a.nbytes for a in given if a is not None) + 2 * BLOCK_BYTES):
+        with device.room("copying the rows", sum(a.nbytes for a in given if a is not None) + 2 * DEVICE_BLOCK):
             return DeviceRows(device, *(None if a is None else device.put(a) for a in given))
 
     def targets(self, rows: slice | NDArray) -> DeviceTargets:
@@ -74,7 +74,7 @@ class DeviceRows:
                 total += value.sum() if self.weight is None else value @ self.weight[rows].double()
         return float(total)
 
-    def value_gradient(self, theta: NDArray, loss: LossOf) -> Sums:
+    def value_gradient(self, theta: NDArray, loss: LossOf) -> DeviceSums:
         """Sums of the losses and of their gradients."""
         weights = Weights.of(self.here(theta))
         total = torch.zeros((), dtype=torch.float64, device=self.X.device)
@@ -87,7 +87,7 @@ class DeviceRows:
                     slope = slope * self.weight[rows, None].to(slope.dtype)
                 total += value.sum()
                 self.add_product(into, slope, rows)
-        return Sums(float(total), into.together())
+        return DeviceSums(float(total), into.together())
 
     def block_scores(self, weights: Weights, rows: slice) -> Tensor:
         """f of some rows (m, R), on the device."""
@@ -100,7 +100,7 @@ class DeviceRows:
 
     def blocks(self, n_scores: int, itemsize: int) -> list[slice]:
         """The rows in blocks whose scores stay small."""
-        return spans(len(self.X), max(256, BLOCK_BYTES // (n_scores * itemsize)))
+        return spans(len(self.X), max(256, DEVICE_BLOCK // (n_scores * itemsize)))
 
 
 class Weights(NamedTuple):

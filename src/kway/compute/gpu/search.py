@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from kway.compute.gpu.device import Device, Tensor
-from kway.compute.gpu.exact import ExactRows, Found
-from kway.compute.gpu.int8_search import LEAST, Int8Search
+from kway.compute.gpu.exact import ExactRows, FoundRows
+from kway.compute.gpu.int8_search import LEAST_FOR_INT8, Int8Search
 from kway.compute.gpu.products import PRODUCTS
 
 
@@ -23,7 +23,7 @@ class Engine:
         """Where the rows are."""
         return self.rows.device
 
-    def nearest(self, queries: Tensor, k: int) -> Found:
+    def nearest(self, queries: Tensor, k: int) -> FoundRows:
         """The k nearest of queries (q, d), by (float64 distance, position)."""
         if self.coded is not None and self.coded.takes(queries, k):
             return self.coded.nearest(queries, k)
@@ -33,5 +33,5 @@ class Engine:
 def engine_over(device: Device, rows: Tensor, name: str) -> Engine:
     """The search over rows (n, d) on the device under the distance of this name."""
     kept = ExactRows.of(device, rows, PRODUCTS[name])
-    pays = device.is_gpu and len(kept) >= LEAST and find_spec("triton") is not None
+    pays = device.is_gpu and len(kept) >= LEAST_FOR_INT8 and find_spec("triton") is not None
     return Engine(kept, Int8Search.over(kept) if pays else None)

@@ -37,7 +37,7 @@ class Batch(NamedTuple):
     weight: Tensor | None = None
 
 
-class Rule(Protocol):
+class UpdateRule(Protocol):
     """How a gradient changes a chunk of weights."""
 
     def update(self, W: Tensor, first: int, E: Tensor, X: Tensor, rate: float, ridge: float, free: int) -> None:
@@ -65,7 +65,7 @@ class RowAdagrad:
 
     def update(self, W: Tensor, first: int, E: Tensor, X: Tensor, rate: float, ridge: float, free: int) -> None:
         """The gradient of a chunk is written, in the precision of the weights, and read once."""
-        G = product(E, X, W.dtype)
+        G = bf16_product(E, X, W.dtype)
         squares, penalised = self.squares[first : first + len(W)], W.shape[1] - free
         if W.is_cuda:
             from kway.compute.gpu.softmax_tiles import adagrad_rows
@@ -92,7 +92,7 @@ class SoftmaxStep:
 
     W: Tensor
     keep: bool = True
-    rule: Rule = field(default_factory=Descent)
+    rule: UpdateRule = field(default_factory=Descent)
     free: int = 0
     exponentials: Exponentials | None = None  # by default Triton's on a GPU, torch's elsewhere
     redone: int = 0  # steps whose reference was passed
@@ -187,7 +187,7 @@ class SoftmaxStep:
         return room[:rows]
 
 
-def padded(columns: int) -> int:
+def padded_classes(columns: int) -> int:
     """Columns that weights are kept in: a multiple of what tiles are aligned to."""
     return -(-columns // ALIGNED) * ALIGNED
 
@@ -202,7 +202,7 @@ def add_product(W: Tensor, E: Tensor, X: Tensor, beta: float, alpha: float) -> N
         W.addmm_(E.float().T, X.float(), beta=beta, alpha=alpha)
 
 
-def product(E: Tensor, X: Tensor, dtype: torch.dtype) -> Tensor:
+def bf16_product(E: Tensor, X: Tensor, dtype: torch.dtype) -> Tensor:
     """E' X, summed in float32."""
     if dtype == E.dtype:
         return E.T @ X

@@ -18,7 +18,7 @@ from kway.compute.kernels.distances import distance
 from kway.compute.kernels.jit import kernel
 from kway.compute.kernels.topk import EMPTY, NOBODY, sift
 
-UNSURE = 1e-4  # of a cosine, whose lengths are those of float32 rows
+_UNSURE = 1e-4  # of a cosine, whose lengths are those of float32 rows
 
 
 @kernel
@@ -96,7 +96,7 @@ def search_bit_cells(
                 )  # fmt: skip
             else:
                 cosine = least_cosine(halved, key_of(squared, distances[i, 0], base), norm, short, long)
-                if cosine > 1.0 + UNSURE:
+                if cosine > 1.0 + _UNSURE:
                     continue
                 width = best_width(cosine, z, means, spreads)
                 most = np.int64(most_bits(cosine, 64.0 * width, z))

@@ -27,11 +27,11 @@ from kway.compute.kernels.jit import kernel
 from kway.compute.kernels.lanes import ctz
 from kway.compute.kernels.topk import EMPTY, push
 
-BLOCK = 2048  # rows that all queries see while they lie in the first cache: 16 kB a word
+BIT_BLOCK = 2048  # rows that all queries see while they lie in the first cache: 16 kB a word
 COST = 100.0  # what an estimate costs, in words of the filter: a line that is not in the cache
-SAMPLE = 256  # rows whose bits tell how sharp a width is
-WIDEST = 4  # words of the filter
-FIRST = 3  # words of the first one: 192 bits tell a cosine of 0.6 from none at all
+_SAMPLE = 256  # rows whose bits tell how sharp a width is
+WIDEST_FILTER = 4  # words of the filter
+_FIRST = 3  # words of the first one: 192 bits tell a cosine of 0.6 from none at all
 
 _ROWS = ir.VectorType(I64, 8)
 _FLOATS = ir.VectorType(F32, 16)
@@ -128,7 +128,7 @@ def most_bits(cosine, m, z):
 def _moments(head, start, stop, words, means, spreads):
     """Mean and standard deviation of the bits that differ in the first 1..P words, over a sample of rows."""
     planes = len(head)
-    step = max(1, (stop - start) // SAMPLE)
+    step = max(1, (stop - start) // _SAMPLE)
     seen = 0
     means[:] = 0.0
     spreads[:] = 0.0
@@ -192,7 +192,7 @@ def first_filter(head, words, share, widths, mosts):
     """A filter of FIRST words for each query, widths and mosts (q,), that lets about this share of the rows pass."""
     planes = len(head)
     means, spreads = np.empty(planes), np.empty(planes)
-    width = min(planes, FIRST)
+    width = min(planes, _FIRST)
     for i in range(len(words)):
         _moments(head, 0, head.shape[1], words[i], means, spreads)
         widths[i] = width
@@ -229,8 +229,8 @@ def scan_bits(
     held, names = np.empty(bits * words.shape[1], np.uint64), np.empty(0, np.int64)
     for i in range(len(words)):
         _moments(head, start, stop, words[i], means[i], spreads[i])
-    for low in range(start, stop, BLOCK):
-        high, short, long = min(stop, low + BLOCK), spans[low // BLOCK, 0], spans[low // BLOCK, 1]
+    for low in range(start, stop, BIT_BLOCK):
+        high, short, long = min(stop, low + BIT_BLOCK), spans[low // BIT_BLOCK, 0], spans[low // BIT_BLOCK, 1]
         for i in range(len(words)):
             limit, cosine = key_of(squared, min(bounds[i], distances[i, 0]), base[i]), -1.0
             if limit < EMPTY:

@@ -14,7 +14,7 @@ import numpy as np
 
 from kway.compute.kernels.jit import kernel
 
-STEPS = np.linspace(0.6, 1.5, 13).astype(np.float32)  # of the usual step, tried for each row
+_STEPS = np.linspace(0.6, 1.5, 13).astype(np.float32)  # of the usual step, tried for each row
 
 
 @kernel
@@ -94,10 +94,10 @@ def _best_levels(z, square, most, usual, levels):
     if most == 1 or spread == 0:
         return _levels(z, max(spread, np.float32(1e-30)), most, levels)
     best, chosen = np.float32(-1), usual * spread
-    for s in range(len(STEPS)):
-        along, length = _levels(z, STEPS[s] * usual * spread, most, levels)
+    for s in range(len(_STEPS)):
+        along, length = _levels(z, _STEPS[s] * usual * spread, most, levels)
         if along * along > best * length:
-            best, chosen = along * along / length, STEPS[s] * usual * spread
+            best, chosen = along * along / length, _STEPS[s] * usual * spread
     return _levels(z, chosen, most, levels)
 
 

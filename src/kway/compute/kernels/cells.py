@@ -126,7 +126,7 @@ def ruled_out(code, worst, coded, error, norm):
 
 
 @kernel
-def measured(code, query, j, rows, codes, steps, centre, decoded):
+def kept_distance(code, query, j, rows, codes, steps, centre, decoded):
     """Distance to row j as it is kept: in full, or as codes."""
     if len(rows) > 0:
         return distance(code, query, rows[j])
@@ -148,7 +148,7 @@ def first_of_cell(code, line, offset, query, rows, codes, steps, centre, decoded
         j = best[i]
         if j == NOBODY:  # a key that is no number, of a row that overflowed or was altered, comes before nothing
             continue
-        push(heap_d, heap_i, measured(code, query, j, rows, codes, steps, centre, decoded), names[j])
+        push(heap_d, heap_i, kept_distance(code, query, j, rows, codes, steps, centre, decoded), names[j])
         line[j] = sign * BIG  # seen
     return k
 
@@ -183,7 +183,7 @@ def offer_cell(
                 if ruled_out(code, heap_d[0], distance(code, query, decoded), errors[j], norm):
                     continue
             count += 1
-            if push(heap_d, heap_i, measured(code, query, j, rows, codes, steps, centre, decoded), names[j]):
+            if push(heap_d, heap_i, kept_distance(code, query, j, rows, codes, steps, centre, decoded), names[j]):
                 limit = min(cell_limit(code, heap_d[0], norm, reach, slack), 0.5 * BIG)
     return count
 

@@ -11,7 +11,7 @@ import numpy as np
 from kway.compute.kernels.jit import kernel
 
 EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING, HAVERSINE, KEY = range(7)
-CODES = {
+_CODES = {
     "euclidean": EUCLIDEAN,
     "manhattan": MANHATTAN,
     "cosine": COSINE,

@@ -69,7 +69,7 @@ def _row_add(rows, i, step, w):
 
 
 @kernel
-def class_scores(rows, first, W, out):
+def scores_of_class(rows, first, W, out):
     """out[k, i] = x_(first + i) . w_k: a row is read once for all classes."""
     for i in range(out.shape[1]):
         for k in range(len(W)):
@@ -99,7 +99,7 @@ def combine(rows, v, out):
 
 
 @kernel
-def sweep(rows, y, square, upper, a, w, s, centre, stiffness, order, limits):
+def dual_sweep(rows, y, square, upper, a, w, s, centre, stiffness, order, limits):
     """One visit to each row in `order`; returns s, how many rows stay active, and the range of projected gradients.
 
     order (m,): active rows in random order; those that rest at a bound beyond `limits` = (low, high), the range of
@@ -144,7 +144,7 @@ def sweeps(rows, y, square, upper, a, w, s, centre, stiffness, order, state, mos
     while count < most and active > 0:
         shuffle(order[:active], state)
         visits += active
-        s, active, low, high = sweep(rows, y, square, upper, a, w, s, centre, stiffness, order[:active], limits)
+        s, active, low, high = dual_sweep(rows, y, square, upper, a, w, s, centre, stiffness, order[:active], limits)
         count += 1
         centre += stiffness * s
         spread = max(0.0, high - low)

@@ -12,7 +12,7 @@ import numpy as np
 
 from kway.compute.kernels.jit import kernel
 
-LEAST = 10  # held-out negatives that a calibration sees at least
+_LEAST = 10  # held-out negatives that a calibration sees at least
 PULL = 0.01  # weight of the prior on a slope; at 1 the probabilities of digits come out too cautious by 0.2
 
 
@@ -55,7 +55,7 @@ def nearby(line, i, codes, folds, n_folds):
         elif folds[j] == folds[i]:
             held[count] = line[j]
             count += 1
-    wanted = max(LEAST, same // (2 * n_folds))
+    wanted = max(_LEAST, same // (2 * n_folds))
     if count <= wanted:
         return -1e300
     return np.float64(np.partition(held[:count], count - wanted)[count - wanted])

@@ -15,13 +15,13 @@ from kway.compute.kernels.jit import kernel
 from kway.compute.kernels.losses import SOFTMAX, exp_down, loss_rows
 from kway.compute.kernels.product_tiles import LANES, backward_lanes, backward_tile, forward_row, forward_tile
 
-BLOCK = 32
+_BLOCK = 32
 MOST = LANES  # scores a row that one vector holds
 FAR = np.float32(-1e30)  # score of a class that does not exist: its exponential is zero
 VECTOR = 64  # bytes
 
 
-def padded(width):
+def padded_width(width):
     """Floats in a row of T and G: whole vectors, and one more so that a tile may read past the last feature."""
     return (width // LANES + 1) * LANES
 
@@ -119,11 +119,11 @@ def fused_softmax(x, x_stride, n, features, codes, weight, T, bias, G, sums, hei
 
     T (K, padded) weights, zero after the last feature; bias (16,), FAR beyond K; weight (n,) or empty.
     """
-    Z = np.zeros((BLOCK, LANES), np.float32)
+    Z = np.zeros((_BLOCK, LANES), np.float32)
     z, z_stride = Z.ctypes.data, 4 * LANES
     found = 0.0
-    for start in range(0, n, BLOCK):
-        rows = min(BLOCK, n - start)
+    for start in range(0, n, _BLOCK):
+        rows = min(_BLOCK, n - start)
         block = x + start * x_stride
         forward_rows(block, x_stride, rows, features, T, z, z_stride, height, classes)
         found += softmax_block(Z[:rows], codes[start : start + rows], bias, weight[start : start + rows], sums)
@@ -135,14 +135,14 @@ def fused_softmax(x, x_stride, n, features, codes, weight, T, bias, G, sums, hei
 def fused_losses(kind, margin, width, x, x_stride, n, features, codes, weight, T, bias, G, sums, height, classes):
     """`fused_softmax` for any loss with hard targets; apart, because compiling every loss takes seconds."""
     K = len(classes)
-    buffer = np.zeros(BLOCK * K + LANES, np.float32)  # a tile's spare lanes are overwritten by the next row
-    Z = buffer[: BLOCK * K].reshape(BLOCK, K)
+    buffer = np.zeros(_BLOCK * K + LANES, np.float32)  # a tile's spare lanes are overwritten by the next row
+    Z = buffer[: _BLOCK * K].reshape(_BLOCK, K)
     z, z_stride = buffer.ctypes.data, 4 * K
-    value = np.empty(BLOCK)
+    value = np.empty(_BLOCK)
     no_soft = np.empty((0, 0), np.float32)
     found = 0.0
-    for start in range(0, n, BLOCK):
-        rows = min(BLOCK, n - start)
+    for start in range(0, n, _BLOCK):
+        rows = min(_BLOCK, n - start)
         block = x + start * x_stride
         forward_rows(block, x_stride, rows, features, T, z, z_stride, height, classes)
         for i in range(rows):

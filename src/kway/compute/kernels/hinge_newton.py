@@ -16,7 +16,7 @@ from kway.compute.kernels.hinge import rounded_hinge
 from kway.compute.kernels.jit import kernel
 
 LOOKED_AT = 512  # rows looked at in one go
-ROUND = 0.3  # share of the tolerance that rounding the kink may cost at the end
+_ROUND = 0.3  # share of the tolerance that rounding the kink may cost at the end
 WORST = 1e300
 
 
@@ -73,7 +73,7 @@ def look(X, y, upper, gap, half, pulls, hessian):
 
 
 @kernel
-def lower_bound(pulls, total, bias):
+def dual_value(pulls, total, bias):
     """The dual value of the slopes; where there is a bias the heavier side is shrunk until sum a y = 0."""
     d = pulls.shape[1] - 1
     minus, plus = -pulls[0, d], pulls[1, d]
@@ -182,10 +182,10 @@ def hinge_newton(X, columns, y, upper, bias, theta, half, narrowest, tol, most):
     while steps < most:
         hinge, bump, total = look(X, y, upper, gap, half, pulls, hessian)
         above = min(above, np.sum(theta[: D - 1] ** 2) / 2.0 + hinge)
-        below = max(below, lower_bound(pulls, total, bias))
+        below = max(below, dual_value(pulls, total, bias))
         if above - below <= tol * above:
             break
-        promised, allowed = newton_step(theta, pulls, hessian, bias, step), ROUND * tol * above
+        promised, allowed = newton_step(theta, pulls, hessian, bias, step), _ROUND * tol * above
         shrinks = bump > allowed and bump > promised / 2.0
         if shrinks:
             if half <= narrowest:

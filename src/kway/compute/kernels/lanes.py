@@ -31,7 +31,7 @@ def cpu_features() -> frozenset[str]:
     return frozenset(word[1:] for word in str(features).split(",") if word.startswith("+"))
 
 
-def has(*features: str) -> bool:
+def cpu_has(*features: str) -> bool:
     """Whether kernels may use all of these x86 features."""
     return set(features) <= cpu_features()
 
@@ -42,7 +42,7 @@ def chosen(*features: str) -> bool:
     KWAY_PORTABLE=1 keeps to the code that every CPU can run; the answers are the same. It is read at each choice, not
     when a kernel is compiled: compiled kernels are kept on disk and hold both ways.
     """
-    return has(*features) and os.environ.get("KWAY_PORTABLE", "0") in ("", "0")
+    return cpu_has(*features) and os.environ.get("KWAY_PORTABLE", "0") in ("", "0")
 
 
 @intrinsic

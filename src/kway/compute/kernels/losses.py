@@ -72,7 +72,7 @@ def total(row):
 
 
 @strict_kernel
-def sigmoid(t):
+def sigmoid_of(t):
     """1 / (1 + exp(-t)) without overflow."""
     if t >= 0:
         return 1.0 / (1.0 + math.exp(-t))
@@ -98,14 +98,14 @@ def hinge(gap, width):
 def margin_loss(kind, t, margin, width):
     """phi(t) and phi'(t) of a column loss; hinge: max(0, margin - t)."""
     if kind == LOGISTIC:
-        return soft_plus(-t), -sigmoid(-t)
+        return soft_plus(-t), -sigmoid_of(-t)
     if kind in (HINGE, PERCEPTRON):
         value, slope = hinge(margin - t, width)
         # at t = 0 the perceptron has not separated the row: it moves, or from W = 0 it never would
         return value, -1.0 if kind == PERCEPTRON and t == 0.0 and width == 0.0 else -slope
     if kind == SQUARED:
         return (1.0 - t) * (1.0 - t), -2.0 * (1.0 - t)
-    miss = sigmoid(-t)  # 1 - p_y
+    miss = sigmoid_of(-t)  # 1 - p_y
     if kind == SIGMOID_SQUARED:  # ||Y - p||^2 of two classes
         return 2.0 * miss * miss, -4.0 * miss * miss * (1.0 - miss)
     return 2.0 * miss, -2.0 * miss * (1.0 - miss)  # ||Y - p||_1

@@ -19,7 +19,7 @@ from kway.compute.kernels.assembler import F64, I32, I64, Assembler
 from kway.compute.kernels.jit import kernel, strict_kernel
 from kway.compute.kernels.lanes import ctz, touch_row
 
-FAR = 1e200  # distance of a place in the list that nobody has taken yet; units of 2^250 keep it finite
+FARTHEST = 1e200  # distance of a place in the list that nobody has taken yet; units of 2^250 keep it finite
 _LANES = 16
 _WIDE = ir.VectorType(F64, _LANES)
 
@@ -116,7 +116,7 @@ def listed(found, i, j):
 
 
 @kernel
-def offer(best, found, i, value, j):
+def insert(best, found, i, value, j):
     """Take row j, which is not in the list, if it belongs among the k smallest by (value, j)."""
     p = best.shape[1] - 1
     if value > best[i, p] or (value == best[i, p] and j > found[i, p]):
@@ -137,11 +137,11 @@ def visit(rows, queries, i, near, n, squared, best, found):
         if u + 1 < n:
             touch_row(rows, near[u + 1], 0, width)
         value = exact_l2(rows, near[u], queries, i) if squared else exact_l1(rows, near[u], queries, i)
-        offer(best, found, i, value, near[u])
+        insert(best, found, i, value, near[u])
 
 
 @kernel
-def unpack(marks, r, first, last, n, places):
+def unpack_marks(marks, r, first, last, n, places):
     """Numbers of the rows marked for query r in blocks first..last, below n, into `places`; how many."""
     count = 0
     for b in range(last - first):

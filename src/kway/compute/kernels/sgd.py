@@ -67,7 +67,7 @@ def sgd_steps(
 
 
 @strict_kernel
-def row_keys(X, direction, out):
+def row_hashes(X, direction, out):
     """out (n,) = X direction in float64, summed in one order, so that equal rows get equal keys."""
     for i in range(X.shape[0]):
         total = 0.0

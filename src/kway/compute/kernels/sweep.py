@@ -17,12 +17,12 @@ import numpy as np
 
 from kway.compute.kernels.jit import kernel
 from kway.compute.kernels.lanes import touch_row
-from kway.compute.kernels.refine import unlisted, unpack, visit
+from kway.compute.kernels.refine import unlisted, unpack_marks, visit
 from kway.compute.kernels.tile_l1 import scan_l1
 from kway.compute.kernels.tile_l2 import scan_l2
 
 AHEAD = 4  # rows fetched before they are needed
-MOST = 1e12  # no distance in the codes' space comes near it, and its square fits float32
+_MOST = 1e12  # no distance in the codes' space comes near it, and its square fits float32
 FLOOR = 2**30  # larger than any Euclidean sum of codes: tau = -FLOOR marks all rows, tau = FLOOR none
 CEILING = 2.0**40  # larger than any Manhattan sum of codes: tau = CEILING marks all rows, tau = -1 none
 
@@ -32,8 +32,8 @@ def _kth(best, i, unit, bias):
     """The k-th distance of query i so far, in units of the codes' space."""
     value = best[i, best.shape[1] - 1]
     if bias is None:
-        return min(value * unit, MOST)
-    return min(np.sqrt(value) * unit, MOST)
+        return min(value * unit, _MOST)
+    return min(np.sqrt(value) * unit, _MOST)
 
 
 @kernel
@@ -115,7 +115,7 @@ def sweep(
             scan_l2(packed, bias, first, last, codes, tau, marks, fast)
         for r in range(members.size):
             i = np.int64(members[r])
-            n = unpack(marks, r, first, last, ids.size, places)
+            n = unpack_marks(marks, r, first, last, ids.size, places)
             marked += n
             if n:
                 t = _kth(best, i, unit, bias) + slack[i]

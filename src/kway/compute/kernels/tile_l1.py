@@ -17,11 +17,11 @@ from numba.extending import intrinsic
 
 from kway.compute.kernels.assembler import I8, I16, I32, I64, Assembler, nothing
 from kway.compute.kernels.jit import kernel
-from kway.compute.kernels.lanes import has
+from kway.compute.kernels.lanes import cpu_has
 
-QUERIES = 3  # queries a tile
-MOST_DIMS = 1024  # 1024 / 8 words x 2 bytes x 255 < 2^16
-FEATURES = ("avx512f", "avx512bw")  # that the fast way needs
+L1_QUERIES = 3  # queries a tile
+L1_MOST_DIMS = 1024  # 1024 / 8 words x 2 bytes x 255 < 2^16
+L1_FEATURES = ("avx512f", "avx512bw")  # that the fast way needs
 
 _WORDS = ir.VectorType(I64, 8)
 _BYTES = ir.VectorType(I8, 64)
@@ -30,7 +30,7 @@ _PAIRS = ir.VectorType(I16, 32)
 
 def byte_differences() -> bool:
     """Whether kernels may use the 64-byte sum of absolute differences."""
-    return has(*FEATURES)
+    return cpu_has(*L1_FEATURES)
 
 
 def _differences_sums(asm, x, asked, stride, words, queries):
@@ -83,7 +83,7 @@ def _marks(sums_of):
     def emit(context, builder, signature, arguments):
         asm = Assembler(builder)
         x, asked, tau, marks, stride, mark_stride, words = arguments
-        for i, total in enumerate(sums_of(asm, x, asked, stride, words, QUERIES)):
+        for i, total in enumerate(sums_of(asm, x, asked, stride, words, L1_QUERIES)):
             r, v = divmod(i, 8)
             limit = asm.splat(asm.load(asm.at(tau, r, 8), I64, 8), 8)
             bits = builder.bitcast(builder.icmp_signed("<", total, limit), I8)
@@ -133,7 +133,7 @@ def scan_l1(packed, first, last, asked, tau, marks, fast):
     words, stride, mark_stride = packed.shape[1], asked.strides[0], marks.strides[0]
     for b in range(first, last):
         x = np.uint64(packed.ctypes.data + b * packed.strides[0])
-        for r in range(0, asked.shape[0], QUERIES):
+        for r in range(0, asked.shape[0], L1_QUERIES):
             q = np.uint64(asked.ctypes.data + r * stride)
             limit = np.uint64(tau.ctypes.data + 8 * r)
             out = np.uint64(marks.ctypes.data + r * mark_stride + 8 * (b - first))

@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 
 from kway.compute.kernels.assembler import F32, I8, I16, I32, Assembler, nothing
 from kway.compute.kernels.jit import kernel
-from kway.compute.kernels.lanes import has
+from kway.compute.kernels.lanes import cpu_has
 
 QUERIES = 6  # queries a tile
 MOST_DIMS = 384  # 384 * (255 * 127 + 127 * 127 / 2) < 2^24
@@ -34,7 +34,7 @@ _FLOATS = ir.VectorType(F32, 16)
 
 def vnni() -> bool:
     """Whether kernels may use the four-byte product instruction."""
-    return has(*FEATURES)
+    return cpu_has(*FEATURES)
 
 
 def _vnni_sums(asm, x, asked, stride, bias, words, queries):

@@ -22,7 +22,7 @@ from kway.compute.kernels.jit import kernel
 EMPTY = 1e300  # stands for infinity, which fastmath may not see
 NOBODY = np.int64(2**62)
 
-TINY = 1e-35  # what a float32 product may lose by underflow
+_TINY = 1e-35  # what a float32 product may lose by underflow
 
 STRIP = 32  # keys looked at together: a vector minimum, since almost none passes
 
@@ -70,13 +70,13 @@ def threshold(code, worst, norm, reach, slack, blur):
         # a row longer than norm + worst is further than worst anyway, so the slack need not cover it
         far = worst + blur
         longest = norm + min(reach, norm + far)
-        return 0.5 * (far - norm) * (far + norm) + slack * longest * longest + TINY
+        return 0.5 * (far - norm) * (far + norm) + slack * longest * longest + _TINY
     if code == MANHATTAN:
         return (worst + blur) * (1.0 + slack)
     if code == COSINE:
         return worst - 1.0 + slack + blur
     if code == DOT:
-        return worst + (slack * reach + blur) * norm + TINY
+        return worst + (slack * reach + blur) * norm + _TINY
     if code == HAMMING:
         return worst * reach + 0.25  # reach: the number of columns; keys are whole numbers
     if code == HAVERSINE:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.data.features import columns as col
-from kway.data.sources.arrow_types import is_number, is_text, is_vector, whole
+from kway.data.sources.arrow_types import is_number, is_text, is_vector, whole_column
 from kway.data.suggest import listing
 
 USED = ("number", "true/false", "date", "category", "text", "vector")
@@ -51,7 +51,7 @@ def kind_of(column: Any, name: str = "") -> ColumnKind:
 
 
 def _kind_by_values(column: Any) -> ColumnKind:
-    was, column = column.type, whole(column)
+    was, column = column.type, whole_column(column)
     if column.null_count == len(column):
         return ColumnKind("empty", "missing in every row")
     if was != column.type and is_number(column.type):  # a dictionary: somebody said that these are levels
@@ -73,7 +73,7 @@ def kind_as_asked(column: Any, kind: str) -> ColumnKind:
     """The kind where a person has said what the column is; a category still needs its levels."""
     if kind == "category":
         return ColumnKind(kind, "as asked", _levels(col.as_words(column)).kept)
-    if kind == "number" and is_text(whole(column).type):
+    if kind == "number" and is_text(whole_column(column).type):
         words = col.as_words(column).drop_null()
         parsed = col.parse_numbers(words)
         if parsed.odd.any():
@@ -84,7 +84,7 @@ def kind_as_asked(column: Any, kind: str) -> ColumnKind:
 def _id_by_name(column: Any, name: str) -> ColumnKind | None:
     import pyarrow.compute as pc
 
-    plain = whole(column)
+    plain = whole_column(column)
     if not re.fullmatch(_ID_NAME, name.strip()) or len(plain) < _FEWEST_FOR_ID or plain.null_count:
         return None
     if not (is_text(plain.type) or str(plain.type).startswith(("int", "uint"))):

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.sources.arrow_types import is_date, is_text, is_vector, whole
+from kway.data.sources.arrow_types import is_date, is_text, is_vector, whole_column
 from kway.data.suggest import listing
 from kway.errors import InputError
 
 NUMBER = r"^[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"  # 007 is a code, not a number
-GAPS = ("NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?", "-")  # words that stand for a missing number
+_GAPS = ("NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?", "-")  # words that stand for a missing number
 _TOO_LARGE = 1e100  # no measure: infinite, or a mark for missing whose square would overflow
 DATE_PARTS = ("year", "month", "day", "weekday", "hour")
 _ISO_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?$"
@@ -36,7 +36,7 @@ def as_words(column: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    column = whole(column)
+    column = whole_column(column)
     if not is_text(column.type):
         column = column.cast(pa.large_string())
     trimmed = pc.utf8_trim_whitespace(column)
@@ -45,7 +45,7 @@ def as_words(column: Any) -> Any:
 
 def as_numbers(column: Any, name: str, lenient: bool = False) -> NDArray[np.float64]:
     """Float64 with NaN for what is missing or infinite; `lenient`: also for words that are no numbers."""
-    column = whole(column)
+    column = whole_column(column)
     if is_text(column.type):
         words = as_words(column)
         parsed = parse_numbers(words)
@@ -71,7 +71,7 @@ def parse_numbers(words: Any) -> Parsed:
 
     fits = pc.match_substring_regex(words, NUMBER)
     numbers = pc.if_else(fits, words, pa.scalar(None, pa.large_string())).cast("float64")
-    gap = pc.or_(pc.is_null(words), pc.is_in(words, pa.array(GAPS, pa.large_string())))
+    gap = pc.or_(pc.is_null(words), pc.is_in(words, pa.array(_GAPS, pa.large_string())))
     odd = pc.invert(pc.or_(gap, fits.fill_null(False)))
     return Parsed(np.array(numbers.to_numpy(zero_copy_only=False)), odd.to_numpy(zero_copy_only=False))
 
@@ -81,7 +81,7 @@ def as_moments(column: Any) -> Any | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    column = whole(column)
+    column = whole_column(column)
     if is_date(column.type):
         return column
     if not is_text(column.type):
@@ -102,7 +102,7 @@ def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
 
     moments = as_moments(column)
     if moments is None:
-        if whole(column).null_count == len(column):
+        if whole_column(column).null_count == len(column):
             return {part: np.full(len(column), np.nan) for part in DATE_PARTS}
         raise InputError(f"column {name!r} was dates in training; write them as 2024-01-31 or 2024-01-31 23:59:59")
     read: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.f
     """(n, d) of a column of lists, all as long (`width`, where that is known); a missing list is a row of NaN."""
     import pyarrow.compute as pc
 
-    values = whole(column)
+    values = whole_column(column)
     there = values.drop_null()
     if len(there) and not is_vector(values.type):
         raise InputError(f"column {name!r} was lists of numbers in training and is {values.type} here")

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from kway.compute.threads import pmap, single_blas, spans
 from kway.data.features.column_map import ColumnMap
 
-QUERIES = 256  # 512 cost twice as much and gave the same accuracy on letter, covertype, texture
+_QUERIES = 256  # 512 cost twice as much and gave the same accuracy on letter, covertype, texture
 REFERENCES = 3000
-STEPS = 60
+_STEPS = 60
 _BLOCK = (
     64  # queries a worker takes at a time: 64 x 3000 floats stay in a core's cache, and sums do not depend on cores
 )
@@ -79,7 +79,7 @@ def _start(X: NDArray, codes: NDArray[np.int64], rng: np.random.Generator, n_job
 def _draw(n: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows that ask, and those that are asked: the former are the first of the latter."""
     references = rng.permutation(n)[:REFERENCES]
-    return references[:QUERIES], references
+    return references[:_QUERIES], references
 
 
 def _descend(
@@ -88,11 +88,11 @@ def _descend(
     """Adam from A, scales (d,) or a matrix (d, d); the last half of the steps grows ever smaller."""
     rng = np.random.default_rng(seed)
     mean, square = np.zeros_like(A), np.zeros_like(A)
-    for step in range(1, STEPS + 1):
+    for step in range(1, _STEPS + 1):
         g = _slope(rows, codes, A, *_draw(len(codes), rng), n_jobs).gradient
         mean, square = 0.9 * mean + 0.1 * g, 0.99 * square + 0.01 * g * g
         towards = (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-12)
-        A = A - rate * min(1.0, 2 * (1 - (step - 1) / STEPS)) * towards
+        A = A - rate * min(1.0, 2 * (1 - (step - 1) / _STEPS)) * towards
     return A
 
 

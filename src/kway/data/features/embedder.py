@@ -27,7 +27,7 @@ from kway.progress import track
 EmbedFunction = Callable[[Any], Any]
 
 _CHUNK = 256  # texts between two writes to the cache: an interrupted run loses no more
-INSTALL = "pip install 'kway[embed]'"
+_INSTALL = "pip install 'kway[embed]'"
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _library() -> Any:
     try:
         import sentence_transformers
     except ImportError as error:
-        raise InputError(f"embeddings need sentence-transformers ({error}); install it: {INSTALL}") from error
+        raise InputError(f"embeddings need sentence-transformers ({error}); install it: {_INSTALL}") from error
     return sentence_transformers
 
 

@@ -17,7 +17,7 @@ from kway.data.features.one_hot import learn_levels
 from kway.data.features.scaling import MANY_FEATURES, choose_scaling, narrowed
 from kway.data.features.shapes import learn_shapes
 from kway.data.features.text import learn_text
-from kway.data.sources.arrow_types import is_number, is_text, text_columns, whole
+from kway.data.sources.arrow_types import is_number, is_text, text_columns, whole_column
 from kway.data.sources.images import ImageForm
 from kway.data.suggest import listing
 from kway.errors import InputError
@@ -145,7 +145,7 @@ def _kind_of_column(column: Any, name: str, asked: str | None) -> ColumnKind:
         return ColumnKind("unused", "as asked")
     if asked not in USED:
         raise InputError(f"kinds says {asked!r} for column {name!r}; it may say {listing(USED)} or drop")
-    if whole(column).null_count == len(column):
+    if whole_column(column).null_count == len(column):
         return ColumnKind("empty", "missing in every row")
     return kind_as_asked(column, asked)
 
@@ -210,7 +210,7 @@ def _noted(done: str, kind: ColumnKind) -> str:
 
 
 def _missing_share(column: Any) -> float:
-    column = whole(column)
+    column = whole_column(column)
     if is_text(column.type):
         return col.as_words(column).null_count / len(column)
     return column.null_count / len(column)

@@ -87,7 +87,7 @@ def patch_values(form: tuple[int, int, int]) -> int:
     return _PATCH * _PATCH * form[2]
 
 
-def columns_of(form: tuple[int, int, int], n_filters: int) -> int:
+def shape_columns(form: tuple[int, int, int], n_filters: int) -> int:
     """Columns that such images make: edges in cells, and filters for and against in four quarters."""
     by = max(1, min(form[:2]) // _SIDE)
     return int(np.prod([_cells(side // by) for side in form[:2]])) * BINS + 8 * n_filters

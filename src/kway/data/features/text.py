@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from kway.data.features.columns import as_words
 from kway.data.features.unit_rows import unit_rows
-from kway.data.features.vocabulary import FAMILIES, Characters, Vocabulary, characters, learn_vocabulary
+from kway.data.features.vocabulary import TERM_FAMILIES, Characters, Vocabulary, characters, learn_vocabulary
 
 MOST_PIECES = 1 << 28  # pieces of all training texts, four a code point: about as many bytes are held
 
@@ -58,7 +58,9 @@ class Terms:
 
     @cached_property
     def _vocabularies(self) -> tuple[Vocabulary, ...]:
-        return tuple(Vocabulary(family, terms_of(lines)) for family, lines in zip(FAMILIES, (self.words, self.pieces)))
+        return tuple(
+            Vocabulary(family, terms_of(lines)) for family, lines in zip(TERM_FAMILIES, (self.words, self.pieces))
+        )
 
 
 class LearnedText(NamedTuple):
@@ -71,18 +73,18 @@ class LearnedText(NamedTuple):
 def learn_text(column: Any, name: str) -> LearnedText:
     """From training rows."""
     texts = characters(as_words(column).fill_null("").to_pylist())
-    word, piece = (_learn_half(texts, family) for family in FAMILIES)
-    encoder = Terms(name, lines_of(word.terms), word.idf, lines_of(piece.terms), piece.idf)
+    word, piece = (_learn_half(texts, family) for family in TERM_FAMILIES)
+    encoder = Terms(name, text_lines(word.terms), word.idf, text_lines(piece.terms), piece.idf)
     return LearnedText(encoder, encoder._weigh(texts))
 
 
-def lines_of(terms: Sequence[str]) -> NDArray[np.uint8]:
+def text_lines(terms: Sequence[str]) -> NDArray[np.uint8]:
     """Terms as UTF-8, a line each; half of what fixed-width text takes, and nothing to read before it is used."""
     return np.frombuffer("\n".join(terms).encode("utf-8", "surrogatepass"), np.uint8)
 
 
 def terms_of(lines: NDArray[np.uint8]) -> list[str]:
-    """Reverse of `lines_of`; no bytes are no terms."""
+    """Reverse of `text_lines`; no bytes are no terms."""
     return lines.tobytes().decode("utf-8", "surrogatepass").split("\n") if len(lines) else []
 
 

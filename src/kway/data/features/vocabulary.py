@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, workers
 
-FAMILIES = ("word", "piece")
-MANY = 100  # texts from which a term has to be in two of them
-MOST = 2_000_000  # terms kept of a family, those of most texts
+TERM_FAMILIES = ("word", "piece")
+_MANY = 100  # texts from which a term has to be in two of them
+_MOST = 2_000_000  # terms kept of a family, those of most texts
 _BLOCK = 1 << 20  # code points that a worker counts at a time
 
 
@@ -70,7 +70,7 @@ class Vocabulary:
         from kway.compute.kernels import ngrams
 
         table, columns = self._table
-        number, n_terms = FAMILIES.index(self.family), len(self.terms)
+        number, n_terms = TERM_FAMILIES.index(self.family), len(self.terms)
 
         def count(part: slice) -> sp.csr_matrix:
             starts, ends = texts.starts[part], texts.ends[part]
@@ -92,31 +92,31 @@ class Vocabulary:
 
         keys = np.empty(len(self.terms), np.uint64)
         ends = np.cumsum([len(term) for term in self.terms], dtype=np.int64)
-        ngrams.hash_terms(_code_points("".join(self.terms)), ends, FAMILIES.index(self.family), keys)
+        ngrams.hash_terms(_code_points("".join(self.terms)), ends, TERM_FAMILIES.index(self.family), keys)
         size = 1 << max(4, int(2 * len(keys)).bit_length())
         table, columns = np.zeros(size, np.uint64), np.zeros(size, np.int32)
         ngrams.columns_table(keys, table, columns)
         return table, columns
 
 
-class Learned(NamedTuple):
+class LearnedTerms(NamedTuple):
     """A vocabulary and, for each of its terms, the training texts that have it."""
 
     vocabulary: Vocabulary
     texts_with: NDArray[np.int64]
 
 
-def learn_vocabulary(texts: Characters, family: str, most: int = MOST, n_jobs: int | None = None) -> Learned:
+def learn_vocabulary(texts: Characters, family: str, most: int = _MOST, n_jobs: int | None = None) -> LearnedTerms:
     """The terms of enough texts, in alphabetical order."""
     tables = pmap(lambda part: _table_of(texts, part, family), _shares(texts, n_jobs), n_jobs)
     table = tables[0] if len(tables) == 1 else _merged(tables)
-    enough = 2 if len(texts.ends) >= MANY else 1
+    enough = 2 if len(texts.ends) >= _MANY else 1
     kept = np.flatnonzero(table.counts >= enough)
     if len(kept) > most:
         kept = kept[np.lexsort((table.keys[kept], -table.counts[kept]))[:most]]
     terms = _names(texts, table, kept, family)
     order = sorted(range(len(terms)), key=terms.__getitem__)
-    return Learned(Vocabulary(family, [terms[i] for i in order]), table.counts[kept][order].astype(np.int64))
+    return LearnedTerms(Vocabulary(family, [terms[i] for i in order]), table.counts[kept][order].astype(np.int64))
 
 
 class _Table(NamedTuple):
@@ -142,7 +142,7 @@ def _table_of(texts: Characters, part: slice, family: str) -> _Table:
     """The terms of some texts; the table doubles whenever it is half full."""
     from kway.compute.kernels import ngrams
 
-    starts, ends, number = texts.starts[part], texts.ends[part], FAMILIES.index(family)
+    starts, ends, number = texts.starts[part], texts.ends[part], TERM_FAMILIES.index(family)
     longest = int((ends - starts).max(initial=0))
     size = 1 << max(12, (4 * int(ngrams.room_for(longest, number))).bit_length())
     found, used, done = _empty_table(size), np.zeros(1, np.int64), 0

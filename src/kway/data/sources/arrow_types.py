@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def whole(column: Any) -> Any:
+def whole_column(column: Any) -> Any:
     """The column as one array with its dictionary, if any, looked up, and its text as large_string."""
     import pyarrow as pa
     import pyarrow.types as kinds

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from kway.data.sources.column_names import refuse_repeated
 from kway.data.sources.frames import as_table
-from kway.data.sources.text_form import HEAD, OPEN, TextForm, encoding_note, not_utf8, plain_names, settle
+from kway.data.sources.text_form import HEAD, OPEN, TextForm, encoding_note, not_utf8, plain_names, settle_form
 from kway.data.sources.written import says_comma
 from kway.errors import InputError
 
@@ -33,7 +33,7 @@ def read_delimited(
     columns: Sequence[str] = (), only: Sequence[str] | None = None,
 ) -> OpenedTable:  # fmt: skip
     """A csv; `words` are columns kept as written, so that the label 007 does not become 7; `only` some are taken."""
-    form, first, notes = settle(_head(content), name, asked, before, columns)
+    form, first, notes = settle_form(_head(content), name, asked, before, columns)
     table = _parse(content, replace(form, decimal=form.decimal or "."), first, words, only)
     if table is None:
         form = replace(form, encoding=not_utf8(before))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 
-BLOCK = 2**24  # values of a block: 64 MB in float32
+FILE_BLOCK = 2**24  # values of a block: 64 MB in float32
 
 
 class ArrayParts(NamedTuple):
@@ -36,7 +36,7 @@ class ArrayParts(NamedTuple):
         """Some rows at a time, with their labels."""
         first = 0
         for part in self.parts:
-            size = max(1, BLOCK // max(1, part.shape[1]))
+            size = max(1, FILE_BLOCK // max(1, part.shape[1]))
             for start in range(0, len(part), size):
                 rows = part[start : start + size]
                 yield rows, None if self.y is None else np.asarray(self.y[first : first + len(rows)])

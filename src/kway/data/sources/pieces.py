@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from kway.data.sources.table_files import TableSource, csv_files, parquet_files, suffix_of
-from kway.data.sources.text_form import HEAD, OPEN, TextForm, settle
+from kway.data.sources.text_form import HEAD, OPEN, TextForm, settle_form
 
 ROWS = 65_536
 BYTES = 2**25
@@ -60,7 +60,7 @@ def _of_parquet(path: Path, files: list[Path]) -> Pieces | None:
 
 def _of_text(files: list[Path], form: TextForm, before: TextForm, columns: Sequence[str]) -> Pieces | None:
     with _opened(files[0]) as file:
-        settled = settle(file.read(HEAD), files[0].name, form, before, columns)
+        settled = settle_form(file.read(HEAD), files[0].name, form, before, columns)
     if str(settled.form.encoding).lower() not in _BY_BYTE:
         return None
     header = bool(settled.form.header)

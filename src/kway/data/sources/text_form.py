@@ -67,7 +67,9 @@ class Settled(NamedTuple):
     notes: tuple[str, ...]
 
 
-def settle(head: bytes, name: str, asked: TextForm, before: TextForm = OPEN, columns: Sequence[str] = ()) -> Settled:
+def settle_form(
+    head: bytes, name: str, asked: TextForm, before: TextForm = OPEN, columns: Sequence[str] = ()
+) -> Settled:
     """The form of a file by its first bytes; `columns` are names that its header, if it has one, should hold."""
     encoding, notes = _encoding(head, asked, before)
     try:

@@ -18,7 +18,7 @@ import numpy as np
 from kway.errors import InputError
 
 RATIO = 200
-LARGE = 1 << 30  # bytes
+LARGE_ARCHIVE = 1 << 30  # bytes
 _BLOCK = 1 << 20
 
 
@@ -41,7 +41,7 @@ def gunzipped(packed: bytes | Path, name: str) -> bytes:
 
 def refuse_bomb(packed: int, unpacked: int, name: str) -> None:
     """An error where a file unpacks to far more than a file of data would."""
-    if unpacked > LARGE and unpacked > RATIO * max(packed, 1):
+    if unpacked > LARGE_ARCHIVE and unpacked > RATIO * max(packed, 1):
         raise InputError(
             f"{name} has {packed:,} bytes and unpacks to {unpacked:,} or more, over {RATIO} times as many, as no file "
             "of data does; unpack it yourself, if you trust it, and give that"

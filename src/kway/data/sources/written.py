@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kway.data.sources.arrow_types import is_text, whole
+from kway.data.sources.arrow_types import is_text, whole_column
 
-GAPS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-")  # words for a missing number
+_GAPS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-")  # words for a missing number
 _MOSTLY = 0.9
 _SPACE = r"[\s\x{00A0}\x{2009}\x{202F}]"
 _UNIT = r"(?:US|R|A|C)?\p{Sc}|EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN|CZK|BRL|Rs\.?|kr\.?|zł|Fr\."
@@ -79,7 +79,7 @@ def convert(
     known, types, left, found = dict(known or {}), dict(types or {}), set(leave), []
     for place, name in enumerate(table.column_names):
         asked = types.get(name)
-        if name in left or not is_text(whole(table.column(name)).type) or asked in ("text", "category", "drop"):
+        if name in left or not is_text(whole_column(table.column(name)).type) or asked in ("text", "category", "drop"):
             continue
         words = _trimmed(table.column(name))
         done = _as_known(words, known[name]) if name in known else _as_found(words, mark, asked)
@@ -108,7 +108,7 @@ def convert_known(table: Any, known: Mapping[str, str]) -> Any:
 def says_comma(table: Any, leave: tuple[str, ...] = ()) -> bool:
     """Whether a column has numbers that only a decimal comma explains."""
     for name in table.column_names:
-        if name not in leave and is_text(whole(table.column(name)).type):
+        if name not in leave and is_text(whole_column(table.column(name)).type):
             found = numerals(_present(_trimmed(table.column(name))), ".")
             if found is not None and found.mark == "," and found.decided:
                 return True
@@ -268,7 +268,7 @@ def _trimmed(column: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    return pc.utf8_trim_whitespace(whole(column)).cast(pa.large_string())
+    return pc.utf8_trim_whitespace(whole_column(column)).cast(pa.large_string())
 
 
 def _present(words: Any) -> Any:
@@ -279,5 +279,5 @@ def _is_present(words: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    gap = pc.or_(pc.is_null(words), pc.is_in(words, pa.array(GAPS, pa.large_string())))
+    gap = pc.or_(pc.is_null(words), pc.is_in(words, pa.array(_GAPS, pa.large_string())))
     return pc.invert(gap)

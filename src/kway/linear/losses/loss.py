@@ -20,7 +20,7 @@ from kway.compute.kernels import losses as kernels
 
 _NO_SOFT = np.empty((0, 0), np.float32)
 OWN = -1  # the kernel of a loss written in Python: there is none, solvers call its `value_gradient`
-STEP = 1e-4  # of the differences that stand for second derivatives
+_STEP = 1e-4  # of the differences that stand for second derivatives
 
 
 class Targets(NamedTuple):
@@ -110,10 +110,10 @@ class Loss:
 
     def bent(self, scores: NDArray, targets: Targets, along: NDArray) -> NDArray:
         """Each row's Hessian in the scores times a direction (m, R), by central differences in float64."""
-        exact, step = scores.astype(np.float64), STEP * along
+        exact, step = scores.astype(np.float64), _STEP * along
         soft = targets._replace(soft=None if targets.soft is None else targets.soft.astype(np.float64))
         up, down = (self.value_gradient(exact + side * step, soft)[1] for side in (1, -1))
-        return (up - down) / (2 * STEP)
+        return (up - down) / (2 * _STEP)
 
     def curvature_at_zero(self, n_scores: int) -> float:
         """Second derivative by one score where all are zero, the mean over classes.

@@ -21,7 +21,7 @@ from kway.linear.losses import softmax
 if TYPE_CHECKING:
     from kway.linear.objective.objective import Objective
 
-BLOCK = 1 << 20  # numbers of a block of rows, or of its scores
+_BLOCK = 1 << 20  # numbers of a block of rows, or of its scores
 
 
 class Bends(Protocol):
@@ -116,4 +116,4 @@ def transposed_product(slope: NDArray, X: Rows) -> NDArray:
 
 
 def _height(objective: Objective) -> int:
-    return max(64, BLOCK // max(objective.d, objective.n_scores))
+    return max(64, _BLOCK // max(objective.d, objective.n_scores))

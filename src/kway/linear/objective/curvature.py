@@ -64,7 +64,7 @@ def gram(objective: Objective, dtype: np.dtype) -> NDArray:
         for s in spans(share.stop - share.start, BLOCK_ROWS):
             rows = slice(share.start + s.start, share.start + s.stop)
             root = None if weight is None else np.sqrt(weight[rows])
-            add_gram(A, weighted(X[rows], root, dtype, objective.fit_intercept), 1.0 / n)
+            add_gram(A, rooted_rows(X[rows], root, dtype, objective.fit_intercept), 1.0 / n)
         return A
 
     parts = pmap(part, shares(n, objective.n_jobs, least=256), objective.n_jobs)
@@ -74,7 +74,7 @@ def gram(objective: Objective, dtype: np.dtype) -> NDArray:
     return A
 
 
-def weighted(X: Rows, root: NDArray | None, dtype: np.dtype, bias: bool) -> NDArray:
+def rooted_rows(X: Rows, root: NDArray | None, dtype: np.dtype, bias: bool) -> NDArray:
     """diag(root) [X 1], dense, (n, D)."""
     X = X.toarray() if sp.issparse(X) else X
     out = np.empty((len(X), X.shape[1] + bias), dtype)

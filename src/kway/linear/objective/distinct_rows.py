@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.kernels.sgd import row_keys
+from kway.compute.kernels.sgd import row_hashes
 from kway.data.gate import Rows
 from kway.linear.losses import Targets
 from kway.linear.objective.objective import Objective
@@ -65,7 +65,7 @@ def _keys(X: Rows) -> NDArray[np.float64]:
     if sp.issparse(X):
         return np.asarray(X @ direction)
     keys = np.empty(X.shape[0])
-    row_keys(X, direction, keys)
+    row_hashes(X, direction, keys)
     return keys
 
 

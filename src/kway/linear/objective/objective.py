@@ -27,7 +27,7 @@ from kway.linear.penalties import Penalty
 # measured over 16 to 4000 features, 5 to 150 scores: blocks of about a million values, at most 2048 rows, are within
 # 5 % of the best; smaller ones lose to the overhead of BLAS, larger ones to the cache
 BLOCK_VALUES = 1 << 20
-MOST_ROWS = 2048
+_MOST_ROWS = 2048
 FUSED_FEATURES = 48  # with fewer the sums across lanes weigh more than the products
 
 _NO_WEIGHT = np.empty(0, np.float32)
@@ -129,7 +129,7 @@ class Objective:
 
     @property
     def _block_rows(self) -> int:
-        return max(64, min(MOST_ROWS, BLOCK_VALUES // max(1, self.d), 2 * BLOCK_VALUES // self.n_scores))
+        return max(64, min(_MOST_ROWS, BLOCK_VALUES // max(1, self.d), 2 * BLOCK_VALUES // self.n_scores))
 
     def _block_value(self, theta: NDArray, rows: slice) -> float:
         value, _ = self.loss.value_gradient(self.scores(theta, rows), self.block_targets(rows))
@@ -154,7 +154,7 @@ class Objective:
 
     def _fused_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
         R, d, X = self.n_scores, self.d, self.X[share]
-        weights = np.zeros((R, fused.padded(d)), np.float32)
+        weights = np.zeros((R, fused.padded_width(d)), np.float32)
         weights[:, :d] = theta[:, :-1]
         bias = np.full(fused.MOST, fused.FAR, np.float32)
         bias[:R] = theta[:, -1]

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldRows:
     """Rows on a device, and the arrays that they are a copy of."""
 
     rows: DeviceRows
     sources: tuple[Any, ...]
 
     @staticmethod
-    def on(device: Device, objective: Objective) -> Held:
+    def on(device: Device, objective: Objective) -> HeldRows:
         """The objective's rows, sent."""
         from kway.compute.gpu.rows import DeviceRows
 
         sources = _sources(objective)
-        return Held(DeviceRows.on(device, *sources), sources)
+        return HeldRows(DeviceRows.on(device, *sources), sources)
 
     def are(self, objective: Objective) -> bool:
         """Whether they are the rows of an objective."""
@@ -53,13 +53,13 @@ class DeviceObjective(Objective):
     """An Objective of dense rows, with a copy of them on a device."""
 
     device: Device = field(default_factory=Device)
-    held: Held | None = field(default=None, compare=False, repr=False)
+    held: HeldRows | None = field(default=None, compare=False, repr=False)
 
     on_device: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.held is None or not self.held.are(self):
-            object.__setattr__(self, "held", Held.on(self.device, self))
+            object.__setattr__(self, "held", HeldRows.on(self.device, self))
 
     @staticmethod
     def of(objective: Objective, device: Device) -> DeviceObjective:
@@ -95,9 +95,9 @@ class DeviceObjective(Objective):
 
     def gram(self, dtype: np.dtype) -> NDArray:
         """[X 1]' diag(weight) [X 1] / n, (D, D), in Fortran's order."""
-        from kway.compute.gpu.factors import gram
+        from kway.compute.gpu.factors import device_gram
 
-        return np.asfortranarray(gram(self.there, self.fit_intercept, getattr(self.device.torch, dtype.name)))
+        return np.asfortranarray(device_gram(self.there, self.fit_intercept, getattr(self.device.torch, dtype.name)))
 
     def class_factor(
         self, theta: NDArray, plain: NDArray, ridges: NDArray, n_drawn: int, share: float

@@ -24,14 +24,14 @@ from kway.data.gate import Rows
 from kway.linear.objective.objective import Objective
 
 MOST_VALUES = 1 << 24  # of X as float64: 128 MB
-MOST_WORK = 2e10  # products of the factorisation: about a second
-WORTH = 0.8  # rows over columns up to which it pays
-ROUNDING = 1e-13  # of the largest value: columns of no more are none
+_MOST_WORK = 2e10  # products of the factorisation: about a second
+_WORTH = 0.8  # rows over columns up to which it pays
+_ROUNDING = 1e-13  # of the largest value: columns of no more are none
 APART = 1e5  # sizes of columns this far from each other need pivots, which take twice as long
 
 
 @dataclass(frozen=True)
-class Span:
+class RowSpan:
     """A problem on n columns, and the way between its theta (R, n + 1) and that of all columns (R, d + 1)."""
 
     objective: Objective
@@ -62,17 +62,17 @@ class Span:
         return found
 
 
-def row_span(objective: Objective) -> Span | None:
+def row_span(objective: Objective) -> RowSpan | None:
     """The problem in the span of its rows; None where that is not smaller, not the same, or dear."""
     n, d = objective.n, objective.d
-    same = objective.penalty.smooth and objective.penalty.ridge > 0 and n <= WORTH * d
-    if not same or n * d > MOST_VALUES or float(n) * n * d > MOST_WORK:
+    same = objective.penalty.smooth and objective.penalty.ridge > 0 and n <= _WORTH * d
+    if not same or n * d > MOST_VALUES or float(n) * n * d > _MOST_WORK:
         return None
     with single_blas():
         return _factored(objective)
 
 
-def _factored(objective: Objective) -> Span:
+def _factored(objective: Objective) -> RowSpan:
     n, X = objective.n, _dense(objective.X)
     sizes = np.abs(X).max(axis=0)
     order = np.argsort(-sizes, kind="stable")
@@ -85,9 +85,9 @@ def _factored(objective: Objective) -> Span:
     short = np.empty((n, n))
     short[turn] = triangle[:n].T
     if len(used) and used.max() <= APART * used.min():
-        short[:, np.abs(short).max(axis=0) <= ROUNDING * used.max()] = 0  # of rows that others add up to
+        short[:, np.abs(short).max(axis=0) <= _ROUNDING * used.max()] = 0  # of rows that others add up to
     reduced = replace(objective, X=short[_first_equal(X)], turned=[], weight=_double(objective.weight))
-    return Span(reduced, reflections[:, :n], scales[:n], order, objective.X.dtype)
+    return RowSpan(reduced, reflections[:, :n], scales[:n], order, objective.X.dtype)
 
 
 def _first_equal(X: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """What a solver is: an objective and a start in, a Solution out; and the one check of what works with what.
 
-A solver says what it `needs`; the loss and the penalty say what they `have`; `check` compares and its message lists
+A solver says what it `needs`, the loss and the penalty what they have; `check_needs` compares, and its message lists
 what is missing. Solvers are small frozen dataclasses; their names are shorthand (`SOLVERS` in registry.py).
 """
 
@@ -74,7 +74,7 @@ NEEDS = {
 }
 
 
-def has(loss: Loss, penalty: Penalty, on_device: bool = False) -> set[str]:
+def offers(loss: Loss, penalty: Penalty, on_device: bool = False) -> set[str]:
     """What a loss and a penalty offer, and rows here or `on_device`."""
     hinge = loss.hinge and not loss.minimised_by_zero
     facts = {
@@ -93,9 +93,9 @@ def has(loss: Loss, penalty: Penalty, on_device: bool = False) -> set[str]:
     return {name for name, true in facts.items() if true}
 
 
-def check(solver: Solver, loss: Loss, penalty: Penalty, on_device: bool = False) -> None:
+def check_needs(solver: Solver, loss: Loss, penalty: Penalty, on_device: bool = False) -> None:
     """Refuse a combination that cannot work, naming everything that is missing."""
-    missing = sorted(solver.needs - has(loss, penalty, on_device))
+    missing = sorted(solver.needs - offers(loss, penalty, on_device))
     if missing:
         raise CombinationError(
             f"solver {solver.name!r} cannot minimise the {loss.name} loss with this penalty "

@@ -38,7 +38,7 @@ from kway.linear.solvers.preconditioners.moments import (
     quick_moments,
     sample_rows,
 )
-from kway.linear.solvers.quasi_newton import Pairs, descend, rounding, search_along
+from kway.linear.solvers.quasi_newton import Pairs, descend, loss_rounding, search_along
 from kway.linear.solvers.svm.smoothing import solve_smoothed
 
 SMALL = 1 << 20  # products of one pass over the rows: under a millisecond
@@ -49,7 +49,7 @@ SLOW = 15  # iterations on the sample, after which classes get factors of their 
 
 MANY_ROWS, SHORT = 10, 15.0  # rows a feature; times that a promise may fall short
 HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
-SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
+_SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def solve_smooth(
     small = objective.n * (objective.d + 1) * objective.n_scores <= SMALL
     legacy = Legacy(Pairs(objective.n_jobs)) if legacy is None else legacy
     start = _start(objective, theta, known, not small, legacy.slow)
-    watch = Watch(objective, control, 1e-3 * rounding(theta.dtype) if small else control.tol)
+    watch = Watch(objective, control, 1e-3 * loss_rounding(theta.dtype) if small else control.tol)
     point = Point.centred_at(objective, start.theta)
     watch.begin(point)
     for step in descend(objective, point, start.factor, _refactor(start, objective, watch, legacy), legacy.pairs):
@@ -106,7 +106,7 @@ def solve_smooth(
 
 def _proved(objective: Objective, point: Point, watch: Watch, pairs: Pairs, factor: Factor) -> Solution:
     """Newton's steps by conjugate gradients until the excess is bounded by tol, or nothing is gained any more."""
-    noise, used = rounding(point.theta.dtype), 0
+    noise, used = loss_rounding(point.theta.dtype), 0
     while True:
         scale = max(abs(point.value), watch.control.least, 1e-300)
         enough = watch.control.tol * scale
@@ -230,7 +230,7 @@ class Watch:
         iteration = len(self.history) - 1
         self.miss, self.promised = self._estimate(promised, stuck), promised
         if self._separated(point.value):
-            self.advice, self.miss = SEPARABLE, np.inf
+            self.advice, self.miss = _SEPARABLE, np.inf
             return True
         if stuck:
             self.advice = HIDDEN
@@ -254,7 +254,7 @@ class Watch:
     @property
     def trusted(self) -> bool:
         """Whether the descent ended because it thought itself at the optimum."""
-        return not self.finished and self.advice != SEPARABLE and len(self.history) <= self.control.max_iter
+        return not self.finished and self.advice != _SEPARABLE and len(self.history) <= self.control.max_iter
 
     def solution(self, point: Point) -> Solution:
         """What to hand back."""
@@ -269,7 +269,7 @@ class Watch:
         window = iteration // 3 + 1
         if stuck:  # what a far preconditioner promises is no excess that anybody could gain
             gained = self.history[max(0, iteration - window)] - value
-            return max(min(promised, gained) / scale, rounding(self.objective.X.dtype)) if value > 0 else 0.0
+            return max(min(promised, gained) / scale, loss_rounding(self.objective.X.dtype)) if value > 0 else 0.0
         gain = max(self.history[-1 - window] - value, promised) if iteration >= window else np.inf
         return min(gain, 4 * promised if self.exact else np.inf) / scale
 

@@ -25,7 +25,7 @@ from kway.linear.losses import Aims
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 
-WIDE = 4000  # features above which a dense d x d factor costs more than LSMR
+_WIDE = 4000  # features above which a dense d x d factor costs more than LSMR
 SAFE_CONDITION = 1e-9  # of the normal equations in float64: leaves about seven digits
 
 
@@ -73,7 +73,7 @@ def least_squares(
     centre = np.asarray(w @ X, np.float64).ravel() / total if fit_intercept else np.zeros(d)
     middle = w @ Y / total if fit_intercept else np.zeros(Y.shape[1])
     damp = ridge * total / 2
-    if sp.issparse(X) and d > WIDE:
+    if sp.issparse(X) and d > _WIDE:
         W = _wide(X, Y - middle, centre, damp, np.sqrt(w), n_jobs)
     else:
         gram, cross = _normal_equations(X, Y - middle, centre, w, n_jobs)

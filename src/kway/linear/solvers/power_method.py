@@ -15,15 +15,15 @@ from kway.data.gate import Rows
 from kway.linear.losses import Targets
 from kway.linear.objective.objective import Objective
 
-ROUNDS = 10  # within a few per cent: enough for the size of a step
+_ROUNDS = 10  # within a few per cent: enough for the size of a step
 TRIED_ROWS = 256
-FARTHEST = 3.0  # size of the scores at which a bend is looked for; every loss so far bends most near zero
+_FARTHEST = 3.0  # size of the scores at which a bend is looked for; every loss so far bends most near zero
 
 
 def largest_eigenvalue(times: Callable[[NDArray], NDArray], start: NDArray) -> float:
     """Of a positive matrix A given by v -> A v, from a start that is no eigenvector of a smaller one."""
     v, size = start, float(np.linalg.norm(start))
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         if size == 0:
             return 0.0
         v = times(v / v.dtype.type(size))
@@ -49,6 +49,6 @@ def largest_bend(objective: Objective) -> float:
     rows = rng.integers(objective.n, size=TRIED_ROWS)
     soft = objective.targets.soft
     targets = Targets(objective.targets.codes[rows], None if soft is None else soft[rows])
-    away = np.linspace(0, FARTHEST, TRIED_ROWS)[:, None]
+    away = np.linspace(0, _FARTHEST, TRIED_ROWS)[:, None]
     scores = away * rng.standard_normal((TRIED_ROWS, objective.n_scores))
     return largest_eigenvalue(lambda v: loss.bent(scores, targets, v), rng.standard_normal(scores.shape))

@@ -22,7 +22,7 @@ from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.point import Point
 from kway.linear.solvers.preconditioners.local_models import LocalModels
 
-REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the model: early ones move the curvature most
+_REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the model: early ones move the curvature most
 PROMISE, TAIL = (
     10.0,
     3.0,
@@ -65,7 +65,7 @@ class ProximalRun:
         model = models.at(theta)
         scale, inertia, last, here = model.start, 1.0, theta, best
         for iteration in range(1, control.max_iter + 1):
-            if iteration in REFRESH:
+            if iteration in _REFRESH:
                 model = models.at(best.theta)
                 scale, inertia, last, here = model.start, 1.0, best.theta, best
             step = model.step(here.theta, here.gradient, scale, penalty)

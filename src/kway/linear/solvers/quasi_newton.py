@@ -21,9 +21,9 @@ from kway.linear.solvers.point import ARMIJO, Point
 from kway.linear.solvers.preconditioners.factors import Factor
 
 MEMORY = 20
-LONG = 1 << 20  # of more numbers half as many are kept: a tenth more iterations, each with half the reading
+_LONG = 1 << 20  # of more numbers half as many are kept: a tenth more iterations, each with half the reading
 LEAST_SHARE = 1 << 16  # numbers a worker's share of a vector has at least
-SHORTEST = 1e-10
+_SHORTEST = 1e-10
 
 
 class Pairs:
@@ -51,13 +51,13 @@ class Pairs:
 
     def add(self, old: Point, new: Point) -> None:
         """Remember a step if the curvature along it was positive."""
-        move, change = flat(new.theta - old.theta), flat(new.gradient - old.gradient)
-        curvature = dot(move, change)
-        if not curvature > 1e-12 * np.sqrt(dot(move, move) * dot(change, change)):
+        move, change = flattened(new.theta - old.theta), flattened(new.gradient - old.gradient)
+        curvature = inner(move, change)
+        if not curvature > 1e-12 * np.sqrt(inner(move, move) * inner(change, change)):
             return
         if not self._moves.size:
             self._shape, self._layout = new.theta.shape, layout(new.theta)
-            memory = MEMORY if move.size <= LONG else MEMORY // 2
+            memory = MEMORY if move.size <= _LONG else MEMORY // 2
             self._moves, self._changes = np.empty((2, memory, move.size), move.dtype)
             self._products = np.empty((memory, memory))
         row = self._order.pop(0) if len(self) == len(self._moves) else len(self)
@@ -80,23 +80,23 @@ class Pairs:
         if not self._order:
             return factor(gradient)
         order, products = self._order, self._products
-        along = self._against(self._moves, flat(gradient))  # s_i.g
+        along = self._against(self._moves, flattened(gradient))  # s_i.g
         weights = np.zeros(len(self._moves))
         for at, i in reversed(list(enumerate(order))):
             newer = order[at + 1 :]
             weights[i] = (along[i] - products[i, newer] @ weights[newer]) / products[i, i]
         q = np.empty_like(gradient)
-        flat(q)[:] = flat(gradient) - self._sum(weights, self._changes)
+        flattened(q)[:] = flattened(gradient) - self._sum(weights, self._changes)
         last = order[-1]
         newest = self._changes[last].reshape(self._shape, order=self._layout)
         q = factor(q)
-        q *= q.dtype.type(products[last, last] / max(dot(newest, factor(newest)), 1e-300))
-        across = self._against(self._changes, flat(q))  # y_i.q
+        q *= q.dtype.type(products[last, last] / max(inner(newest, factor(newest)), 1e-300))
+        across = self._against(self._changes, flattened(q))  # y_i.q
         gains = np.zeros(len(self._moves))
         for at, i in enumerate(order):
             older = order[:at]
             gains[i] = weights[i] - (across[i] + products[older, i] @ gains[older]) / products[i, i]
-        flat(q)[:] += self._sum(gains, self._moves)
+        flattened(q)[:] += self._sum(gains, self._moves)
         return q
 
     def _against(self, rows: NDArray, vector: NDArray) -> NDArray:
@@ -143,16 +143,16 @@ def descend(
     problem much like this one are a start, and are added to.
     """
     pairs = Pairs(objective.n_jobs) if pairs is None else pairs
-    noise, iteration = rounding(point.theta.dtype), 0
+    noise, iteration = loss_rounding(point.theta.dtype), 0
     while True:
         iteration += 1
         factor = (refactor(iteration, point) if refactor else None) or factor
         direction = pairs.direction(point.gradient, factor)
-        slope = dot(point.gradient, direction)
+        slope = inner(point.gradient, direction)
         if not slope > 0 and len(pairs):
             pairs.clear()
             direction = factor(point.gradient)
-            slope = dot(point.gradient, direction)
+            slope = inner(point.gradient, direction)
         promised = slope / 2
         new = search_along(objective, point, direction, slope, noise) if slope > 0 and np.isfinite(slope) else None
         if new is None and len(pairs) and promised > noise * abs(point.value):
@@ -170,14 +170,14 @@ def search_along(objective: Objective, point: Point, direction: NDArray, slope: 
     """The first point along -direction, from step 1 down, that falls enough; None where there is none."""
     step, slack = 1.0, noise * abs(point.value)
     real = point.theta.dtype.type
-    while step > SHORTEST:
+    while step > _SHORTEST:
         theta = point.theta - real(step) * direction
         new = Point.centred_at(objective, theta)
         fall = point.value - new.value
         if fall >= ARMIJO * step * slope and fall > 0:
             return new
         if fall >= -slack and step * slope < 10 * slack:
-            turned = dot(new.gradient, direction)
+            turned = inner(new.gradient, direction)
             if abs(turned) <= 0.9 * slope:
                 return new
             if step < 0.1:
@@ -192,17 +192,17 @@ def _shorter(step: float, slope: float, fall: float) -> float:
     return min(0.5, max(0.1, slope / bend)) if np.isfinite(bend) and bend > 0 else 0.1
 
 
-def rounding(dtype: np.dtype) -> float:
+def loss_rounding(dtype: np.dtype) -> float:
     """Relative rounding of the objective: rows' losses are of the data's precision, their sum is float64."""
     return 1e-7 if dtype == np.float32 else 1e-15
 
 
-def dot(a: NDArray, b: NDArray) -> float:
+def inner(a: NDArray, b: NDArray) -> float:
     """Sum of the products of all entries."""
-    return float(np.dot(flat(a), flat(b)))
+    return float(np.dot(flattened(a), flattened(b)))
 
 
-def flat(a: NDArray) -> NDArray:
+def flattened(a: NDArray) -> NDArray:
     """The entries as they lie in memory, no copy."""
     return a.ravel(order="K")
 

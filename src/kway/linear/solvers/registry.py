@@ -10,7 +10,7 @@ from kway.errors import CombinationError, InputError
 from kway.linear.losses import Loss
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.base import Solver, check, has
+from kway.linear.solvers.base import Solver, check_needs, offers
 from kway.linear.solvers.gradient_descent import GradientDescent
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.least_squares import LeastSquares
@@ -41,13 +41,13 @@ def pick_solver(solver: Any, objective: Objective) -> Solver:
         found = solver if isinstance(solver, known) else None
     if found is None:
         raise InputError(f"solver must be auto, {', '.join(SOLVERS)}, or one of their objects; got {solver!r}")
-    check(found, objective.loss, objective.penalty, objective.on_device)
+    check_needs(found, objective.loss, objective.penalty, objective.on_device)
     return found
 
 
 def samples(loss: Loss, penalty: Penalty, size: Size) -> bool:
     """Whether "auto" samples classes: the loss allows it, and by the plan all of them take too much time or memory."""
-    return SOLVERS["sampled"].needs <= has(loss, penalty) and guard.beyond_softmax(size)
+    return SOLVERS["sampled"].needs <= offers(loss, penalty) and guard.beyond_softmax(size)
 
 
 def auto(objective: Objective) -> Solver:
@@ -60,7 +60,7 @@ def auto(objective: Objective) -> Solver:
     """
     if objective.on_device:
         return _on_device(objective)
-    offered = has(objective.loss, objective.penalty)
+    offered = offers(objective.loss, objective.penalty)
     hard = objective.targets.soft is None
     if hard and samples(objective.loss, objective.penalty, guard.size_of(objective.X, objective.n_scores)):
         return SOLVERS["sampled"]
@@ -78,7 +78,7 @@ def auto(objective: Objective) -> Solver:
 def _on_device(objective: Objective) -> Solver:
     """Methods of passes over all rows; batches, with a rate a class, where the plan says that passes are too dear."""
     loss, penalty = objective.loss, objective.penalty
-    offered = has(loss, penalty, on_device=True)
+    offered = offers(loss, penalty, on_device=True)
     if "penalty.soft" not in offered:
         raise CombinationError(
             "the hard margin (a hinge with alpha=0) is found on the CPU alone: use device='cpu', or alpha > 0"

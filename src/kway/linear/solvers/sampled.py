@@ -32,26 +32,26 @@ from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.checkpoints import fingerprint, read_checkpoint, write_checkpoint
 from kway.linear.solvers.schedules import pick_schedule
 
-BATCH = 256  # rows a step, where batch_size does not say
+_BATCH = 256  # rows a step, where batch_size does not say
 CLASSES = 256  # touched by one worker at a time; fixed, so that the answer does not depend on the number of threads
 CONFUSED = 16  # classes that a row scored against all of them names
-REFRESH = 256  # steps between two such scorings
+_REFRESH = 256  # steps between two such scorings
 SCORING = 0.1  # of the products of those steps that a scoring may take
 FEWEST, MOST = 16, 1000  # rows that are scored against all classes: enough to say something, not more than needed
-EXACT = 2e11  # products of an exact loss: some seconds
-WHOLE = 1e12  # products up to which the objective at the end is that of all rows
+_EXACT = 2e11  # products of an exact loss: some seconds
+_WHOLE = 1e12  # products up to which the objective at the end is that of all rows
 STEP = 4.0  # the score that a row's first step gives its class, about
-PATIENCE = 3  # epochs without a gain of tol, as a share of the loss at W = 0
+_PATIENCE = 3  # epochs without a gain of tol, as a share of the loss at W = 0
 
 
-class Drawn(NamedTuple):
+class DrawnClasses(NamedTuple):
     """Classes of a step (c,), the known ones first and in order, and the logarithm of what each stands for (c,)."""
 
     ids: NDArray[np.int64]
     log_weight: NDArray
 
 
-def draw(known: NDArray[np.int64], n_classes: int, m: int, rng: np.random.Generator) -> Drawn:
+def draw_classes(known: NDArray[np.int64], n_classes: int, m: int, rng: np.random.Generator) -> DrawnClasses:
     """The known classes (s,), sorted and distinct, and m of the others, each of which stands for (K - s) / m."""
     others = n_classes - len(known)
     m = min(m, others)
@@ -59,7 +59,7 @@ def draw(known: NDArray[np.int64], n_classes: int, m: int, rng: np.random.Genera
     behind = np.searchsorted(known - np.arange(len(known)), ranks, side="right")  # known classes before each
     log_weight = np.zeros(len(known) + m)
     log_weight[len(known) :] = np.log(max(1, others) / max(1, m))
-    return Drawn(np.concatenate([known, ranks + behind]), log_weight)
+    return DrawnClasses(np.concatenate([known, ranks + behind]), log_weight)
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class _Run:
 
     def __post_init__(self) -> None:
         o = self.objective
-        self.batch = self.control.batch_size if self.control.batch_size > 1 else BATCH
+        self.batch = self.control.batch_size if self.control.batch_size > 1 else _BATCH
         self.batch = min(self.batch, o.n)
-        self.squares = mean_square(o.X)  # of a row's numbers
+        self.squares = mean_square_row(o.X)  # of a row's numbers
         # a class's first row moves it by about `eta`; classes that are only drawn, whose slopes are small, by less
         self.sizes = np.full(o.n_scores, self.squares / self.batch**2, np.float32)
         self.met = np.zeros(o.n_scores, np.int32)
@@ -132,7 +132,7 @@ class _Run:
         o = self.objective
         order = self.control.rng.permutation(o.n)
         for at in spans(o.n, self.batch):
-            if self.step % REFRESH == 0:
+            if self.step % _REFRESH == 0:
                 self.hard = self.confused()
             self.descend(np.sort(order[at]))
         eta = self.rate()
@@ -147,7 +147,7 @@ class _Run:
         """One step from some rows."""
         o, codes = self.objective, self.objective.targets.codes[rows]
         known = np.union1d(codes, self.hard)
-        drawn = draw(known, o.n_scores, self.solver.negatives, self.control.rng)
+        drawn = draw_classes(known, o.n_scores, self.solver.negatives, self.control.rng)
         X, parts = _dense(o.X[rows]), spans(len(drawn.ids), CLASSES)
         scores = np.empty((len(rows), len(drawn.ids)), self.theta.dtype)  # (b, c)
 
@@ -184,7 +184,7 @@ class _Run:
         touched = self.batch + self.solver.hard + self.solver.negatives
         if self.step == 0 or touched >= K:
             return np.empty(0, np.int64)
-        wanted = int(np.clip(SCORING * REFRESH * self.batch * touched / K, FEWEST, MOST))
+        wanted = int(np.clip(SCORING * _REFRESH * self.batch * touched / K, FEWEST, MOST))
         rows = np.sort(self.control.rng.choice(o.n, min(o.n, wanted), replace=False))
         ids = class_rows.top(o.X[rows], self.theta[:, :-1], self.theta[:, -1], min(CONFUSED, K), None, o.n_jobs).ids
         found, counts = np.unique(ids[ids != o.targets.codes[rows][:, None]], return_counts=True)
@@ -218,7 +218,7 @@ def _epochs(run: _Run) -> Solution:
     mark = "" if folder is None else _mark(run)
     history = [] if folder is None else read_checkpoint(folder, run, mark)
     for number in range(len(history), control.max_iter):
-        if _idle(history, control.tol, o.n_scores) >= PATIENCE:
+        if _idle(history, control.tol, o.n_scores) >= _PATIENCE:
             return Solution(run.theta, number, history=history, value=_value(o, history))
         run.epoch()
         if not np.isfinite(run.sizes).all():
@@ -229,7 +229,7 @@ def _epochs(run: _Run) -> Solution:
         told = control.progress is not None and control.progress(number + 1, history[-1])
         if told or (control.validate and control.validate(run.theta)):
             return Solution(run.theta, number + 1, history=history, value=_value(o, history))
-    enough = _idle(history, control.tol, o.n_scores) >= PATIENCE
+    enough = _idle(history, control.tol, o.n_scores) >= _PATIENCE
     lost, advice = (0.0, "") if enough else (np.inf, "raise max_iter or tol")
     return Solution(run.theta, len(history), enough, lost, history, advice, value=_value(o, history))
 
@@ -254,20 +254,20 @@ def _mark(run: _Run) -> str:
 
 def _sample(objective: Objective, rng: np.random.Generator) -> NDArray[np.int64]:
     """Rows that the exact loss is taken of, all where they are few."""
-    wanted = int(np.clip(EXACT / (objective.n_scores * objective.d), FEWEST, MOST))
+    wanted = int(np.clip(_EXACT / (objective.n_scores * objective.d), FEWEST, MOST))
     return np.sort(rng.choice(objective.n, min(objective.n, wanted), replace=False))
 
 
 def _value(objective: Objective, history: list[float]) -> float | None:
     """The objective on the sample, where all rows against all classes are too many; else None, to be computed."""
-    return history[-1] if objective.n * objective.n_scores * objective.d > WHOLE else None
+    return history[-1] if objective.n * objective.n_scores * objective.d > _WHOLE else None
 
 
 def _dense(X: Rows) -> NDArray:
     return X.toarray() if sp.issparse(X) else X
 
 
-def mean_square(X: Rows) -> float:
+def mean_square_row(X: Rows) -> float:
     """Of the numbers in X; 1 where all are zero."""
     total = float(np.square(X.data, dtype=np.float64).sum()) if sp.issparse(X) else _square_sum(X)
     return total / (X.shape[0] * X.shape[1]) or 1.0

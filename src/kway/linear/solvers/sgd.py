@@ -23,7 +23,7 @@ from kway.linear.objective.distinct_rows import Distinct, distinct_rows
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.power_method import largest_bend, largest_moment
-from kway.linear.solvers.sampled import STEP, mean_square
+from kway.linear.solvers.sampled import STEP, mean_square_row
 from kway.linear.solvers.schedules import Schedule, pick_schedule
 
 EPOCHS_WITHOUT_GAIN = 10  # (of tol) before it counts as converged; the best epoch is the answer
@@ -79,14 +79,14 @@ class Epochs:
     @cached_property
     def sizes(self) -> NDArray:
         """Of Adagrad: the sums of mean squares (R, 1), which begin as large as the step of a class's first row."""
-        one = mean_square(self.objective.X) / self.control.batch_size**2
+        one = mean_square_row(self.objective.X) / self.control.batch_size**2
         return np.full((len(self.theta), 1), one, self.theta.dtype)
 
     @cached_property
     def first_rate(self) -> float:
         """Of a schedule that names none."""
         if self.solver.adagrad:
-            return float(STEP / (self.objective.d * np.sqrt(mean_square(self.objective.X))))
+            return float(STEP / (self.objective.d * np.sqrt(mean_square_row(self.objective.X))))
         return _first_rate(self.objective, self.distinct, self.control.batch_size)
 
     def epoch(self, number: int, mean: _Mean | None = None) -> float:

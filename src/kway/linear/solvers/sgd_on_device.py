@@ -24,9 +24,9 @@ from kway.linear.solvers.sgd import SGD, Epochs
 if TYPE_CHECKING:
     from kway.compute.gpu.batches import Batches
 
-BATCH = 8192  # rows a step, where batch_size does not say: below it the products do not fill the device
-STEPS = 64  # that an epoch has at least, where batch_size does not say
-MANY = 16_384  # classes from which rounding the products' operands buys ten times the speed of an epoch
+_BATCH = 8192  # rows a step, where batch_size does not say: below it the products do not fill the device
+_STEPS = 64  # that an epoch has at least, where batch_size does not say
+MANY_CLASSES = 16_384  # classes from which rounding the products' operands buys ten times the speed of an epoch
 WHOLE = 2e12  # products of the objective of all rows: a tenth of a second; of 1M rows x 200,000 classes it took 5 s
 WATCHED = 4096  # rows that stand for all
 
@@ -46,7 +46,7 @@ class DeviceEpochs(Epochs):
         rule = BatchRule(o.penalty.ridge, o.penalty.lasso, o.fit_intercept, self.solver.momentum, sizes)
         given = (o.there, self.distinct.weight, self.theta, rule)
         hard = o.targets.soft is None and o.loss.cross_entropy and o.loss.joint
-        if hard and o.n_scores >= MANY and not self.solver.momentum and not o.penalty.lasso:
+        if hard and o.n_scores >= MANY_CLASSES and not self.solver.momentum and not o.penalty.lasso:
             with o.device.room("the weights of all classes", 3 * self.theta.nbytes):
                 return SoftmaxBatches(*given, batch=self.control.batch_size)
         return AnyBatches(*given, loss=o.losses_of)
@@ -79,5 +79,5 @@ def begun_on_device(
 ) -> DeviceEpochs:
     """A run from theta; batches of one row become as many as the device is good for."""
     if control.batch_size == 1:
-        control = replace(control, batch_size=max(1, min(BATCH, len(distinct.rows) // STEPS)))
+        control = replace(control, batch_size=max(1, min(_BATCH, len(distinct.rows) // _STEPS)))
     return DeviceEpochs(solver, objective, control, distinct, theta)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kway import progress
 from kway.linear.objective.objective import Objective
 
-PATIENCE = 5  # evaluations without a better validation loss
+_PATIENCE = 5  # evaluations without a better validation loss
 
 
 @contextmanager
@@ -48,4 +48,4 @@ class Validation:
             self.best, self.theta, self.since = value, theta.copy(), 0
         else:
             self.since += 1
-        return self.since >= PATIENCE
+        return self.since >= _PATIENCE

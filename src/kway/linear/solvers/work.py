@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.own_units import OwnUnits, in_own_units
-from kway.linear.objective.row_span import Span, row_span
+from kway.linear.objective.row_span import RowSpan, row_span
 from kway.linear.solvers.base import Control, Solution, Solver
 from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, finish
-from kway.linear.solvers.newton.run import FLOOR, ROUNDING
+from kway.linear.solvers.newton.run import LEAST_FALL, NEWTON_ROUNDING
 from kway.linear.solvers.registry import pick_solver
 
 
@@ -31,13 +31,13 @@ class Work:
     objective: Objective
     solver: Solver
     given: Objective
-    frame: Span | OwnUnits | None = None
+    frame: RowSpan | OwnUnits | None = None
 
     @staticmethod
     def on(objective: Objective, solver: Any) -> Work:
         """The solver of a name, or "auto", on the objective in the columns that suit it."""
         asked = pick_solver(solver, objective)
-        frame: Span | OwnUnits | None = row_span(objective) if asked.promises else None
+        frame: RowSpan | OwnUnits | None = row_span(objective) if asked.promises else None
         if objective.loss.minimised_by_zero and not (objective.penalty.ridge or objective.penalty.lasso):
             frame = in_own_units(objective)
         if frame is None:
@@ -64,11 +64,11 @@ class Work:
         """The solution in the columns given, where their number format keeps it: else it has not converged."""
         if not self.solver.promises or not found.converged:
             return found
-        scale = max(value, FLOOR * self.objective.value(self.objective.zeros()), 1e-300)
+        scale = max(value, LEAST_FALL * self.objective.value(self.objective.zeros()), 1e-300)
         lost = (self.given.value(found.theta.astype(np.float64)) - value) / scale
         miss = found.miss + max(0.0, lost)
         kept = miss <= control.tol
-        return replace(found, converged=kept, miss=miss, advice="" if kept else ROUNDING)
+        return replace(found, converged=kept, miss=miss, advice="" if kept else NEWTON_ROUNDING)
 
     def _sure(self, found: Solution, control: Control) -> Solution:
         """The solution, with a proof where one can be had."""

@@ -19,7 +19,7 @@ from kway.search.distances import COSINE
 from kway.search.index import Neighbors
 from kway.search.proof import EXTRA, confirm
 
-ROUNDING = 4.0 * 2.0**-23  # how far two rounded unit vectors may lie from the true ones, generously
+_ROUNDING = 4.0 * 2.0**-23  # how far two rounded unit vectors may lie from the true ones, generously
 
 
 @dataclass
@@ -61,6 +61,6 @@ class Angles:
         """The k nearest by cosine distance, ids equal to brute force in float64."""
         units = COSINE.place(queries.astype(np.float64)).astype(np.float32)
         found = self.certified.nearest(units, min(len(self.segment.rows), k + EXTRA), n_jobs)
-        confirmed = confirm(self.segment, queries, Neighbors(*found), k, ROUNDING, n_jobs)
+        confirmed = confirm(self.segment, queries, Neighbors(*found), k, _ROUNDING, n_jobs)
         self.touched = float(self.certified.touched) + confirmed.measured / len(queries)
         return confirmed.neighbors

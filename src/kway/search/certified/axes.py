@@ -24,9 +24,9 @@ Spread = Callable[[NDArray[np.float32]], NDArray[np.float32]]  # B (d, p) -> Z'Z
 def spread_of(values: NDArray[np.float32], n_jobs: int | None = None) -> Spread:
     """B -> Z'Z B of values Z (s, d)."""
     if values.shape[1] > MOST_GRAM:
-        return lambda basis: _cross(values, products(values, basis, n_jobs), n_jobs)
+        return lambda basis: _cross(values, pooled_product(values, basis, n_jobs), n_jobs)
     gram = _cross(values, values, n_jobs)
-    return lambda basis: products(gram, basis, n_jobs)
+    return lambda basis: pooled_product(gram, basis, n_jobs)
 
 
 def leading_axes(spread: Spread, d: int, count: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -39,7 +39,7 @@ def leading_axes(spread: Spread, d: int, count: int, rng: np.random.Generator) -
         return np.ascontiguousarray(basis @ _descending(basis.T @ spread(basis)), np.float32)
 
 
-def products(values: NDArray[np.float32], axes: NDArray[np.float32], n_jobs: int | None) -> NDArray[np.float32]:
+def pooled_product(values: NDArray[np.float32], axes: NDArray[np.float32], n_jobs: int | None) -> NDArray[np.float32]:
     """values (s, d) @ axes (d, p) on the pool."""
     parts = shares(len(values), n_jobs, 128) if len(values) <= 8192 else spans(len(values), 4096)
     return np.concatenate(pmap(lambda part: values[part] @ axes, parts, n_jobs))

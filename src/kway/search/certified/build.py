@@ -14,13 +14,13 @@ from kway.compute.kernels.lanes import chosen
 from kway.compute.threads import single_blas
 from kway.search.certified.axes import leading_axes, spread_of
 from kway.search.certified.cells import make_cells
-from kway.search.certified.choose import SAMPLE_ROWS, Probe, SketchChoice, choose_axes, choose_groups, draw, probe
+from kway.search.certified.choose import SAMPLE_ROWS, Probe, SketchChoice, choose_axes, choose_groups, draw_rows, probe
 from kway.search.certified.euclidean import EuclideanCodes, euclidean_space
-from kway.search.certified.frame import Frame, measure
+from kway.search.certified.frame import Frame, measure_frame
 from kway.search.certified.groups import correlated_groups
 from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace
 from kway.search.certified.pipeline import Certified
-from kway.search.certified.sketches import Codes, Space, sketch_all, taken
+from kway.search.certified.sketches import SketchCodes, Space, codes_taken, sketch_all
 
 LEAST_ROWS = 1024
 LEAST_COLUMNS = 8
@@ -51,9 +51,9 @@ class Job(NamedTuple):
 def build(rows: NDArray, distance: str, n_jobs: int | None, seed: int, always: bool) -> Certified | None:
     """The index; `always` builds it even where it does not pay (None only for rows without any spread)."""
     rng = np.random.default_rng(seed)
-    drawn = draw(len(rows), rng)
+    drawn = draw_rows(len(rows), rng)
     sample = rows[np.sort(drawn.others[:SAMPLE_ROWS])]
-    frame = measure(sample)
+    frame = measure_frame(sample)
     if frame is None:
         return None
     with single_blas():
@@ -89,23 +89,23 @@ def _axes(job: Job, scan_rate: float) -> tuple[NDArray[np.float32], SketchChoice
 
 
 def _manhattan(job: Job) -> Certified | None:
-    fast = chosen(*tile_l1.FEATURES)
+    fast = chosen(*tile_l1.L1_FEATURES)
     n, d = job.rows.shape
     levels, values = 4 if d >= 64 else 2, job.seen.values
     left, right = (values[job.rng.choice(len(values), 2000)] for _ in range(2))
     groups = correlated_groups(left - right, levels)
     sizes = [2**level for level in range(levels + 1)]
-    choice = choose_groups(job.seen, groups, sizes, WORDS_L1[fast], tile_l1.MOST_DIMS)
+    choice = choose_groups(job.seen, groups, sizes, WORDS_L1[fast], tile_l1.L1_MOST_DIMS)
     if choice is None or not (choice.pays or job.always):
         return None
     why = f"certified: sums of {choice.few} of {d} features scanned, about {choice.survivors:.0f} of {n} rows survive"
     return _index(job, ManhattanSpace(job.frame, groups, choice.few), ManhattanCodes.of, False, fast, why)
 
 
-def _index(job: Job, space: Space, codes_of: Callable[..., Codes], root: bool, fast: bool, why: str) -> Certified:
+def _index(job: Job, space: Space, codes_of: Callable[..., SketchCodes], root: bool, fast: bool, why: str) -> Certified:
     """Every row sketched, put into cell order and coded."""
     sketch = sketch_all(job.rows, space, job.n_jobs)
     cells = make_cells(sketch.coarse, job.rng, job.n_jobs)
     codes = codes_of(sketch.coarse, cells, space, job.n_jobs)
-    fine = taken(sketch.fine, cells.ids, job.n_jobs)
+    fine = codes_taken(sketch.fine, cells.ids, job.n_jobs)
     return Certified(job.rows, space, cells, codes, sketch._replace(fine=fine), job.frame.unit, root, fast, why)

@@ -17,9 +17,9 @@ from kway.compute.kernels.warm import nearest_cells
 from kway.compute.threads import pmap, spans
 from kway.search.kmeans import kmeans_sample, place_centres
 
-ROUNDS = 3  # of k-means; twice as many, or four times the rows, leave the search as fast as it is
+_ROUNDS = 3  # of k-means; twice as many, or four times the rows, leave the search as fast as it is
 ROWS_A_CELL = 16  # that k-means sees
-POWER = 3  # rounds of the power method, for an axis that only decides an order
+_POWER = 3  # rounds of the power method, for an axis that only decides an order
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def make_cells(coarse: NDArray[np.float32], rng: np.random.Generator, n_jobs: in
     """About sqrt(n) cells of coarse (n, w) by k-means on a sample."""
     n = len(coarse)
     count = max(8, int(n**0.5))
-    centres = place_centres(kmeans_sample(coarse, count, rng, ROWS_A_CELL), count, rng, n_jobs, rounds=ROUNDS)
+    centres = place_centres(kmeans_sample(coarse, count, rng, ROWS_A_CELL), count, rng, n_jobs, rounds=_ROUNDS)
     centres = frozen(centres[_tree_order(centres, np.arange(count))])
     norms = frozen(np.einsum("ij,ij->i", centres, centres))
     parts = pmap(lambda part: _nearest(coarse[part], centres, norms, 1)[:, 0], spans(n, 4096), n_jobs)
@@ -69,7 +69,7 @@ def _tree_order(centres: NDArray[np.float32], which: NDArray[np.int64]) -> NDArr
         return which
     spread = centres[which] - centres[which].mean(axis=0)
     axis = spread[np.einsum("ij,ij->i", spread, spread).argmax()]
-    for _ in range(POWER):
+    for _ in range(_POWER):
         axis = spread.T @ (spread @ axis)
     order = which[np.argsort(spread @ axis, kind="stable")]
     half = len(order) // 2

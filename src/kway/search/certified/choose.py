@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.sketch import nearness_l1, signed_sums, survivors, tail_norms
 from kway.compute.threads import pmap, shares, spans
-from kway.search.certified.axes import products
+from kway.search.certified.axes import pooled_product
 from kway.search.certified.frame import Frame
 from kway.search.certified.groups import FeatureGroups
 
 NEIGHBOURS = 10  # k that the choice is made for
 SAMPLE_ROWS = 4096  # rows that axes are found from and survivors counted on
-ASKED = 128  # rows taken as queries
-WARM = 1.04  # the scan's radius over the true one: codes are rounded, and its thresholds are not final
+_ASKED = 128  # rows taken as queries
+_WARM = 1.04  # the scan's radius over the true one: codes are rounded, and its thresholds are not final
 LOOK = 50e-9  # seconds for a survivor of the scan, one thread
 FETCH, COLUMN = 30e-9, 0.12e-9  # of it, to fetch a fine row and to add up one of its columns
 MEASURE, FEATURE = 60e-9, 0.25e-9  # seconds to fetch a row itself and to add up one of its features in float64
-PLAIN = 42e9  # products (or differences) a second and thread of a plain search
+_PLAIN = 42e9  # products (or differences) a second and thread of a plain search
 FIXED = 5e-6  # seconds a query that no choice changes: nearest cells, warm start
-WORTH = 0.7  # of a row: a longer fine part saves no time, and memory would pass that of the rows
+_WORTH = 0.7  # of a row: a longer fine part saves no time, and memory would pass that of the rows
 PAYS = 0.8  # of the plain time
 
 
@@ -42,22 +42,22 @@ class Probe(NamedTuple):
     n: int
 
 
-class Drawn(NamedTuple):
+class DrawnRows(NamedTuple):
     """Row numbers: some to ask for, and others (SAMPLE_ROWS of them or more) to look for their neighbours in."""
 
     asked: NDArray[np.int64]
     others: NDArray[np.int64]
 
 
-def draw(n: int, rng: np.random.Generator) -> Drawn:
+def draw_rows(n: int, rng: np.random.Generator) -> DrawnRows:
     """One row in NEIGHBOURS is enough of others: there the nearest stands for the k-th of all."""
-    asked = min(ASKED, n // 8)
+    asked = min(_ASKED, n // 8)
     picked = rng.choice(n, min(n, asked + max(SAMPLE_ROWS, n // NEIGHBOURS)), replace=False)
-    return Drawn(picked[:asked], picked[asked:])
+    return DrawnRows(picked[:asked], picked[asked:])
 
 
 def probe(
-    rows: NDArray, values: NDArray[np.float32], drawn: Drawn, frame: Frame, distance: str, n_jobs: int | None
+    rows: NDArray, values: NDArray[np.float32], drawn: DrawnRows, frame: Frame, distance: str, n_jobs: int | None
 ) -> Probe:
     """What rows are asked; values (s, d) are the first of the others, in the frame."""
     asked = frame.place(rows[drawn.asked]).values
@@ -97,7 +97,7 @@ class SketchChoice:
 
 
 def _plain(n: int, d: int) -> float:
-    return n * d / PLAIN + n * 1e-9 + 1e-6  # the second: writing n distances and keeping the best
+    return n * d / _PLAIN + n * 1e-9 + 1e-6  # the second: writing n distances and keeping the best
 
 
 GRID = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024)
@@ -115,19 +115,19 @@ def choose_axes(
     cost[words * 4 > most_coarse] = np.inf
     a = int(cost.argmin())
     some, most = _finer(grid, counts, a, d)
-    seconds = float(cost[a]) + d * most / PLAIN + FIXED
+    seconds = float(cost[a]) + d * most / _PLAIN + FIXED
     return SketchChoice(grid[a], some, most, float(counts[a, 0]), seconds, _plain(seen.n, d))
 
 
 def _finer(grid: list[int], counts: NDArray[np.float64], a: int, d: int) -> tuple[int, int]:
     """Coordinates for the survivors of grid[a]: some, then most; (0, grid[a]) where the row itself is hardly longer."""
-    room = [i for i in range(a, len(grid)) if _fill(grid[i], d) <= WORTH * d]
+    room = [i for i in range(a, len(grid)) if _fill(grid[i], d) <= _WORTH * d]
     measure = MEASURE + FEATURE * d
-    best, found = counts[a, 0] * measure + 2 * d * grid[a] / PLAIN, (0, grid[a])
+    best, found = counts[a, 0] * measure + 2 * d * grid[a] / _PLAIN, (0, grid[a])
     for b in room:
         for c in (i for i in room if i >= b):
             some, most = _fill(grid[b], d), _fill(grid[c], d)
-            cost = counts[a, 0] * (FETCH + COLUMN * some) + counts[c, 1] * measure + 2 * d * most / PLAIN
+            cost = counts[a, 0] * (FETCH + COLUMN * some) + counts[c, 1] * measure + 2 * d * most / _PLAIN
             cost += counts[b, 1] * (FETCH + COLUMN * (most - some)) if c > b else 0
             if cost < best:
                 best, found = cost, (some, most)
@@ -143,7 +143,7 @@ def _survivors(seen: Probe, axes: NDArray[np.float32], grid: list[int], n_jobs: 
     """Expected rows within the radius (WARM times it, and just it) under the bound of each length of the grid."""
     edges = np.array(grid)
     parts = [_with_tails(values, axes, edges, n_jobs) for values in (seen.values, seen.asked)]
-    wide, narrow = (WARM * seen.radius) ** 2, seen.radius**2
+    wide, narrow = (_WARM * seen.radius) ** 2, seen.radius**2
 
     def count(part: slice) -> NDArray[np.int64]:
         counts = np.zeros((len(grid), 2), np.int64)
@@ -159,7 +159,7 @@ def _with_tails(
     values: NDArray[np.float32], axes: NDArray[np.float32], edges: NDArray[np.int64], n_jobs: int | None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Coordinates (s, p) of values and the norms (s, g) of what their leading ones leave out."""
-    coordinates, tails = products(values, axes, n_jobs), np.empty((len(values), len(edges)), np.float32)
+    coordinates, tails = pooled_product(values, axes, n_jobs), np.empty((len(values), len(edges)), np.float32)
     tail_norms(coordinates, np.einsum("ij,ij->i", values, values), edges, tails)
     return coordinates, tails
 
@@ -176,7 +176,7 @@ def choose_groups(
         signed_sums(seen.asked, *groups, size, asked)
         bound = np.empty((len(asked), len(rows)), np.float32)
         nearness_l1(rows, asked, 0, bound)
-        survivors = float((bound < WARM * seen.radius[:, None]).mean()) * seen.n
+        survivors = float((bound < _WARM * seen.radius[:, None]).mean()) * seen.n
         seconds = seen.n * -(-width // 8) / scan_rate + survivors * LOOK + FIXED
         if width <= most_coarse:
             choices.append(SketchChoice(size, size // 4, 0, survivors, seconds, _plain(seen.n, d)))

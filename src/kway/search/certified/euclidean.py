@@ -39,7 +39,7 @@ from kway.search.certified.sketches import (
 PIECE = 128  # products summed in one go: shorter sums, smaller rounding bound
 
 
-def product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
+def sketch_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
     """values (b, d) @ axes (d, M), the inner sums cut into pieces."""
     total = values[:, :PIECE] @ axes[:PIECE]
     for a in range(PIECE, len(axes), PIECE):
@@ -79,7 +79,7 @@ class EuclideanSpace:
     def sketch(self, block: NDArray, into: BoundSketch) -> None:
         """BoundSketch of block (b, d), written into arrays of b rows."""
         placed = self.frame.place(block)
-        lead = product(placed.values, self.axes)  # (b, M)
+        lead = sketch_product(placed.values, self.axes)  # (b, M)
         raw = np.empty((len(block), self.few + 3), np.float32)
         tails(
             lead,

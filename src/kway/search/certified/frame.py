@@ -20,7 +20,7 @@ ROUNDING = 2.0**-24  # half the distance of 1 to the next float32
 UNDERFLOW = 1e-15  # covers what underflow can hide: squares below 1e-38 of values of size 1
 
 
-class Placed(NamedTuple):
+class FramedRows(NamedTuple):
     """values (b, d) float32 in the frame, squares (b,) = |z|^2, sizes (b,) = |z|_1."""
 
     values: NDArray[np.float32]
@@ -36,15 +36,15 @@ class Frame:
     unit: float
     limit: float
 
-    def place(self, block: NDArray) -> Placed:
+    def place(self, block: NDArray) -> FramedRows:
         """Rows (b, d) of either float type, in this frame."""
         values = np.empty(block.shape, np.float32)
         squares, sizes = np.empty(len(block)), np.empty(len(block))
         place(frozen(block), self.centre, self.unit, self.limit, values, squares, sizes)
-        return Placed(values, squares, sizes)
+        return FramedRows(values, squares, sizes)
 
 
-def measure(sample: NDArray) -> Frame | None:
+def measure_frame(sample: NDArray) -> Frame | None:
     """Frame that holds nearly all rows of the sample (s, d); None where there is no spread, or one out of all range."""
     with np.errstate(over="ignore", invalid="ignore"):
         centre = sample.mean(axis=0, dtype=np.float64)

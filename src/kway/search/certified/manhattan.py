@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.sketch import code_l1, signed_sums
 from kway.compute.kernels.sweep import sweep
-from kway.compute.kernels.tile_l1 import QUERIES
+from kway.compute.kernels.tile_l1 import L1_QUERIES
 from kway.compute.kernels.warm import warm
 from kway.compute.threads import pmap, spans
 from kway.search.certified.cells import CellOrder
@@ -23,7 +23,7 @@ from kway.search.certified.frame import ROUNDING, UNDERFLOW, Frame
 from kway.search.certified.groups import FeatureGroups
 from kway.search.certified.sketches import CHUNK, BoundSketch, Panel, Shelf, SweepTally, packed_words, whole_blocks
 
-TAIL = 0.001  # of a column's values on either side that the codes' range need not hold
+_TAIL = 0.001  # of a column's values on either side that the codes' range need not hold
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class ManhattanCodes:
     def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> SweepTally:
         """Exact lists for the panel's queries."""
         members, m = panel.members, len(panel.members)
-        codes = np.zeros((-(-m // QUERIES) * QUERIES, 8 * self.packed.shape[1]), np.uint8)
+        codes = np.zeros((-(-m // L1_QUERIES) * L1_QUERIES, 8 * self.packed.shape[1]), np.uint8)
         errors = np.empty(m)
         code_l1(panel.coarse, members, self.low, self.step, codes, errors)
         words = codes.view(np.int64)
@@ -112,7 +112,7 @@ class ManhattanCodes:
 def _range(coarse: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
     """low (w,) and the one step of all columns: 255 steps hold nearly all values of the widest column."""
     sample = coarse[:: max(1, len(coarse) // 8192)]
-    low, high = np.quantile(sample, [TAIL, 1 - TAIL], axis=0)
+    low, high = np.quantile(sample, [_TAIL, 1 - _TAIL], axis=0)
     if not (high > low).any():  # columns that are nearly always the same
         low, high = sample.min(axis=0).astype(np.float64), sample.max(axis=0).astype(np.float64)
     return frozen(low), float((high - low).max() or 1.0) / 255

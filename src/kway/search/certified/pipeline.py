@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.refine import FAR
+from kway.compute.kernels.refine import FARTHEST
 from kway.compute.threads import pmap, spans, workers
 from kway.search.certified.cells import CellOrder
 from kway.search.certified.sketches import (
     BLOCK,
     CHUNK,
     BoundSketch,
-    Codes,
     Panel,
     Shelf,
+    SketchCodes,
     Space,
     SweepTally,
     empty_sketch,
@@ -27,8 +27,8 @@ from kway.search.index import Neighbors
 
 QUERY_GROUP = 16384  # queries sketched at a time: bounds the memory of a call
 PANEL = 240  # queries swept together: their codes stay in the L1 cache beside a block of rows
-PROBES = 2  # cells to warm up in; more did not help
-SPARE = 3  # rows visited beyond k to warm up
+_PROBES = 2  # cells to warm up in; more did not help
+_SPARE = 3  # rows visited beyond k to warm up
 
 
 class Certified:
@@ -39,7 +39,7 @@ class Certified:
         rows: NDArray,
         space: Space,
         cells: CellOrder,
-        codes: Codes,
+        codes: SketchCodes,
         sketch: BoundSketch,
         unit: float,
         root: bool,
@@ -71,7 +71,7 @@ class Certified:
     def nearest(self, queries: NDArray, k: int, n_jobs: int | None = None) -> Neighbors:
         """The k <= n nearest rows of queries (q, d), which have the rows' dtype: ids and distances, (q, k) each."""
         queries = frozen(queries)
-        best = np.full((len(queries), k), FAR)
+        best = np.full((len(queries), k), FARTHEST)
         found = np.full((len(queries), k), -1, np.int64)
         tallies = []
         for part in spans(len(queries), QUERY_GROUP):
@@ -94,7 +94,7 @@ class Certified:
             members = frozen(order[part])
             gap = self._means - coarse[members].mean(axis=0)
             chunks = np.argsort(np.einsum("ij,ij->i", gap, gap))
-            panel = Panel(members, chunks, near, coarse, fine, slack, reach, queries, k + SPARE, best, found)
+            panel = Panel(members, chunks, near, coarse, fine, slack, reach, queries, k + _SPARE, best, found)
             return self._codes.answer(self._shelf, panel, self.fast)
 
         return pmap(work, _even_spans(q, PANEL, workers(n_jobs)), n_jobs)
@@ -102,7 +102,7 @@ class Certified:
     def _sketch(self, queries: NDArray, k: int, n_jobs: int | None) -> tuple[BoundSketch, NDArray[np.int32]]:
         """Sketches of the queries, and their nearest cells (q, probes), enough of them to hold about 2 k rows."""
         q, cells = len(queries), len(self._cells.centres)
-        probes = min(cells, max(PROBES, -(-2 * k * cells // len(self._shelf.ids))))
+        probes = min(cells, max(_PROBES, -(-2 * k * cells // len(self._shelf.ids))))
         near = np.empty((q, probes), np.int32)
         out = empty_sketch(q, self._space)
 

@@ -71,7 +71,7 @@ def aligned(n: int, width: int) -> NDArray[np.float32]:
     return raw[first : first + n * width].reshape(n, width)
 
 
-def taken(matrix: NDArray[np.float32], ids: NDArray, n_jobs: int | None = None) -> NDArray[np.float32]:
+def codes_taken(matrix: NDArray[np.float32], ids: NDArray, n_jobs: int | None = None) -> NDArray[np.float32]:
     """matrix[ids], aligned."""
     out = aligned(len(ids), matrix.shape[1])
 
@@ -129,7 +129,7 @@ class SweepTally(NamedTuple):
     visited: int
 
 
-class Codes(Protocol):
+class SketchCodes(Protocol):
     """Rows as byte codes, and the way to search them."""
 
     @property

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from kway.compute.kernels.bit_scan import WIDEST
+from kway.compute.kernels.bit_scan import WIDEST_FILTER
 from kway.compute.kernels.bits import decode_rows, encode_rows, rotate, turn_back
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
@@ -29,10 +29,10 @@ from kway.errors import CombinationError, InputError
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, Distance
 from kway.search.stores.base import Codes, Store
 
-ROUNDS = 3  # of signs and Hadamard blocks: coordinates are then normal to all tests
+_ROUNDS = 3  # of signs and Hadamard blocks: coordinates are then normal to all tests
 USUAL = {1: 1.0, 2: 0.996, 4: 0.335}  # the step of the best uniform grid of 2^B levels for a normal coordinate
 ORIGIN = 0.02  # squared length of the mean of unit rows below which the origin is as good a centre, and cheaper
-LARGEST = 4.0  # of f sqrt(D) for unit rows: a quarter is the least cosine of a row and its code that can be kept
+_LARGEST = 4.0  # of f sqrt(D) for unit rows: a quarter is the least cosine of a row and its code that can be kept
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Bits(Store):
     def frame(self, rows: NDArray, distance: Distance) -> BitFrame:
         """What rows like these (n, d) are coded by."""
         wide = -(-rows.shape[1] // 64) * 64
-        signs = np.random.default_rng(0).integers(0, 2, (ROUNDS, wide)).astype(np.int8) * 2 - 1
+        signs = np.random.default_rng(0).integers(0, 2, (_ROUNDS, wide)).astype(np.int8) * 2 - 1
         mean = np.zeros(rows.shape[1])
         for part in _parts(rows):
             mean += distance.place(rows[part].astype(np.float64)).sum(axis=0)
@@ -118,7 +118,7 @@ class BitFrame:
     @property
     def unit(self) -> np.float32:
         """What a stored factor is a multiple of."""
-        return np.float32(LARGEST / np.sqrt(self.wide) / 65535) if self.plain else np.float32(1)
+        return np.float32(_LARGEST / np.sqrt(self.wide) / 65535) if self.plain else np.float32(1)
 
     def turned(self, moved: NDArray) -> NDArray[np.float32]:
         """R z (n, D) of z (n, d)."""
@@ -130,7 +130,7 @@ class BitFrame:
     def encode(self, rows: NDArray) -> BitRows:
         """Codes of rows (n, d)."""
         n, words = len(rows), self.wide // 64
-        planes = min(words, WIDEST)
+        planes = min(words, WIDEST_FILTER)
         head = np.empty((planes, n), dtype=np.uint64)
         rest = np.empty((n, self.bits * words - planes), dtype=np.uint64)
         factor, half = (
@@ -211,7 +211,7 @@ class BitRows(Codes):
 
     def join(self, more: BitRows) -> BitRows:
         """These and more codes about the same centre."""
-        return joined([self, more])
+        return joined_codes([self, more])
 
     def take(self, positions: NDArray[np.int64]) -> BitRows:
         """The codes at positions."""
@@ -226,7 +226,7 @@ class BitRows(Codes):
         return {f"codes.{key}": array for key, array in own.items()}
 
 
-def joined(parts: Sequence[BitRows]) -> BitRows:
+def joined_codes(parts: Sequence[BitRows]) -> BitRows:
     """All parts, made by one frame, one after another."""
     widest = np.max([part.widest for part in parts], axis=0)
     head = np.concatenate([part.head for part in parts], axis=1)

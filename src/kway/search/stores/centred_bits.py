@@ -17,7 +17,7 @@ from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
 from kway.search.distances import COSINE, DOT, Distance, squares
 from kway.search.stores.base import Codes
-from kway.search.stores.bits import BitFrame, BitRows, Bits, joined
+from kway.search.stores.bits import BitFrame, BitRows, Bits, joined_codes
 
 
 def residual_frame(store: Bits, n_features: int) -> BitFrame:
@@ -51,7 +51,7 @@ class CentredBits(Codes):
             return replace(codes, half=frozen(half))
 
         parts = spans(len(rows), max(64, 2**22 // rows.shape[1]))
-        return CentredBits(joined(pmap(work, parts)), centres, cells)
+        return CentredBits(joined_codes(pmap(work, parts)), centres, cells)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -72,7 +72,9 @@ class CentredBits(Codes):
 
     def join(self, more: CentredBits) -> CentredBits:
         """These and more codes about the same landmarks."""
-        return CentredBits(joined([self.codes, more.codes]), self.centres, np.concatenate([self.cells, more.cells]))
+        return CentredBits(
+            joined_codes([self.codes, more.codes]), self.centres, np.concatenate([self.cells, more.cells])
+        )
 
     def take(self, positions: NDArray[np.int64]) -> CentredBits:
         """The codes at positions."""

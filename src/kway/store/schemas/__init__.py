@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import KwayError, ModelFileError
-from kway.store.facts import say, whole
+from kway.store.facts import in_few_words, whole
 from kway.store.schema import AGAIN, Held, Schema, check_arrays, check_facts, check_values
 from kway.store.schemas import confidence, features, linear, mapped, neighbors, pipeline
 from kway.store.schemas.params import PARAMS
@@ -84,7 +84,7 @@ def check_common(name: str, classes: Any, names: Any, n_features: Any) -> None:
         raise ModelFileError(f"the labels of the {name} are not in ascending order, each once; {AGAIN}")
     said = None if n_features is None else whole(1)(n_features)
     if said:
-        raise ModelFileError(f"n_features of the {name} is {say(n_features)}, expected {said}; {AGAIN}")
+        raise ModelFileError(f"n_features of the {name} is {in_few_words(n_features)}, expected {said}; {AGAIN}")
     if names is not None and (names.dtype.kind not in "UO" or names.shape != (n_features,)):
         raise ModelFileError(
             f"the names of the columns of the {name} have dtype {names.dtype} and shape {names.shape}, expected text "

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from kway.data.features.shapes import LEAST_SIDE, columns_of, patch_values
+from kway.data.features.shapes import LEAST_SIDE, patch_values, shape_columns
 from kway.store.facts import Check, either, flag, many, maybe, number, one_of, record, text, whole
 from kway.store.schema import Array, Held, Schema, Values, ascending, below, finite, positive
 from kway.store.schemas.confidence import inner_manifest, same_labels
@@ -217,7 +217,7 @@ def _wrong_shapes(form: Any, place: str, sizes: Mapping[str, int]) -> str | None
     """Filters are as large as patches of such images, and edges and answers make up the columns."""
     if min(form[:2]) < LEAST_SIDE:
         return f"looks for shapes in images of {form[0]} x {form[1]} pixels"
-    made, patch = columns_of(tuple(form), sizes[f"k of {place}"]), patch_values(tuple(form))
+    made, patch = shape_columns(tuple(form), sizes[f"k of {place}"]), patch_values(tuple(form))
     if sizes[f"m of {place}"] != made:
         return f"makes {sizes[f'm of {place}']} columns of shapes where such images have {made}"
     return None if sizes[f"p of {place}"] == patch else f"has filters of {sizes[f'p of {place}']} values, not {patch}"

@@ -24,7 +24,7 @@ from kway.store.schema import (
     FLOATS,
     INT32_64,
     Array,
-    Rule,
+    CrossRule,
     ascending_in_rows,
     below,
     counts,
@@ -88,7 +88,7 @@ def _lsh(facts: Facts) -> dict[str, Array]:
 _BYTES = record({"name": one_of("int8"), "rerank": flag}, optional=("name",))  # 0.1 had one, and no name for it
 _BITS = record({"name": one_of("bits"), "rerank": flag, "bits": one_of(1, 2, 4), "miss": number(0.0, 0.5, above=True)})
 _STORE = maybe(either(_BYTES, _BITS))
-KINDS: dict[str, Kind] = {
+_KINDS: dict[str, Kind] = {
     "flat": Kind(
         {"store": _STORE},
         bases=("euclidean", "manhattan", "cosine", "dot", "hamming", "haversine"),
@@ -116,16 +116,16 @@ KINDS: dict[str, Kind] = {
 def _inner_recipe(value: Any) -> str | None:
     """The recipe of an index that shards can be of: any kind but sharded."""
     kind = (
-        KINDS.get(value.get("index", "")) if isinstance(value, dict) and isinstance(value.get("index"), str) else None
+        _KINDS.get(value.get("index", "")) if isinstance(value, dict) and isinstance(value.get("index"), str) else None
     )
     if kind is None or value["index"] == "sharded":
         return "the recipe of an index of one machine"
     return record({"index": text(100), **kind.recipe})(value)
 
 
-KINDS["sharded"] = Kind(
+_KINDS["sharded"] = Kind(
     {"recipe": _inner_recipe, "shards": whole(1, 2**12), "replicas": whole(1, 2**12)},
-    bases=KINDS["flat"].bases,
+    bases=_KINDS["flat"].bases,
     sparse=True,
 )
 _METRIC = record({"name": text(100), "sigma": number(0.0, above=True), "degrees": flag}, optional=("sigma", "degrees"))
@@ -142,7 +142,7 @@ def index_facts(value: Any) -> str | None:
     recipe = value.get("recipe") if isinstance(value, dict) else None
     if not isinstance(recipe, dict) or not isinstance(recipe.get("index"), str):
         return "facts of an index with its recipe"
-    kind = KINDS.get(recipe["index"])
+    kind = _KINDS.get(recipe["index"])
     whole_recipe = _any_recipe if kind is None else record({"index": text(100), **kind.recipe})
     own = {} if kind is None else kind.facts
     common = {"recipe": whole_recipe, "metric": _METRIC, "n_rows": whole(1), "n_features": whole(1), "why": text()}
@@ -153,7 +153,7 @@ def index_facts(value: Any) -> str | None:
 
 def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: bool) -> dict[str, Array]:
     """The arrays of an index, given those that are there; `ids`: rows may have ids of the caller's own, below n."""
-    kind, store = KINDS.get(facts["recipe"]["index"], Kind()), facts["recipe"].get("store")
+    kind, store = _KINDS.get(facts["recipe"]["index"], Kind()), facts["recipe"].get("store")
     own = {"ids": Array(("int64",), ("m",), (below("n"), distinct), optional=True)} if ids else {}
     codes_only = store is not None and not store["rerank"]
     if _of_bits(facts):
@@ -161,11 +161,11 @@ def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: bool) -> dic
     elif store is not None:  # landmarks of 0.1 kept full rows alone: codes that are missing are made again
         own |= {name: replace(array, optional=not codes_only) for name, array in _CODED.items()}
     if not codes_only:
-        own |= row_arrays("m", present, kind.sparse)
+        own |= declared_rows("m", present, kind.sparse)
     return own | dict(kind.arrays(facts))
 
 
-def row_arrays(n: str, present: Mapping[str, NDArray], sparse: bool = True) -> dict[str, Array]:
+def declared_rows(n: str, present: Mapping[str, NDArray], sparse: bool = True) -> dict[str, Array]:
     """Rows (n, d), dense, or CSR where that is what is there."""
     if not (sparse and "rows.indptr" in present):
         return {"rows": Array(FLOATS, (n, "d"))}
@@ -177,7 +177,7 @@ def row_arrays(n: str, present: Mapping[str, NDArray], sparse: bool = True) -> d
     }
 
 
-def row_rules(n: str, prefix: str = "") -> tuple[Rule, ...]:
+def row_rules(n: str, prefix: str = "") -> tuple[CrossRule, ...]:
     """What CSR rows keep: as many offsets as rows and one more, columns in order."""
 
     def offsets(held: Any) -> str | None:
@@ -192,7 +192,7 @@ def row_rules(n: str, prefix: str = "") -> tuple[Rule, ...]:
     return (offsets, ordered)
 
 
-def index_rules(key: str = "index") -> tuple[Rule, ...]:
+def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
     """Rules across the facts (under `key`) and the arrays of an index."""
 
     def sketch(held: Any) -> str | None:

@@ -9,11 +9,11 @@ from kway.store.schema import FLOATS, Array, Held, Schema, below, counts, finite
 from kway.store.schemas.index import (
     POWER,
     base_of,
+    declared_rows,
     index_arrays,
     index_facts,
     index_rules,
     index_sizes,
-    row_arrays,
     row_rules,
 )
 
@@ -40,7 +40,7 @@ def _arrays(held: Held) -> dict[str, Array]:
     return {
         "codes": Array(("int64",), ("n",), (below("K"),)),
         "weights": Array(("float64",), ("n",), (counts,), optional=True),
-        **(row_arrays("n", held.arrays) if kept else {}),
+        **(declared_rows("n", held.arrays) if kept else {}),
         **{f"index.{name}": array for name, array in index.items()},
     }
 

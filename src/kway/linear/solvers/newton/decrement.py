@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal
 
 from kway.linear.objective.objective import Objective
-from kway.linear.solvers.base import has
+from kway.linear.solvers.base import offers
 
-MOST_NUMBERS = 1 << 26  # in the curvatures (n, R)
-SETTLED = 0.25  # of D: what may be missing from it when Newton's step is good enough
+_MOST_NUMBERS = 1 << 26  # in the curvatures (n, R)
+_SETTLED = 0.25  # of D: what may be missing from it when Newton's step is good enough
 CAUTION = 10.0  # the smallest eigenvalue seen is an overestimate
-MOST_STEPS = 40
-FAR = 40.0
+_MOST_STEPS = 40
+_FAR = 40.0
 KINK = 4.0  # a rounded hinge bends over its width only: a step that changes gaps by a quarter of it may leave that
 
 Precondition = Callable[[NDArray], NDArray]
@@ -43,8 +43,8 @@ class Decrement(NamedTuple):
 
 def provable(objective: Objective) -> bool:
     """Whether the loss is convex with a known Hessian, and its curvatures fit."""
-    known = objective.loss.smooth and "loss.hessian" in has(objective.loss, objective.penalty)
-    return known and objective.n * objective.n_scores <= MOST_NUMBERS
+    known = objective.loss.smooth and "loss.hessian" in offers(objective.loss, objective.penalty)
+    return known and objective.n * objective.n_scores <= _MOST_NUMBERS
 
 
 def decrement(
@@ -60,7 +60,7 @@ def decrement(
     lengths: list[float] = []
     ratios: list[float] = []
     excess = np.inf
-    while len(lengths) < MOST_STEPS and rz > 0:
+    while len(lengths) < _MOST_STEPS and rz > 0:
         Hp = bends.product(p)
         curvature = _dot(p, Hp)
         if not (0 < curvature < np.inf and rz < np.inf):
@@ -74,9 +74,9 @@ def decrement(
         lengths.append(t)
         ratios.append(max(rz, 0.0) / old)
         tail = CAUTION * max(rz, 0.0) / _smallest(lengths, ratios)
-        reach = min(FAR, per_score * bends.advance(t))
+        reach = min(_FAR, per_score * bends.advance(t))
         excess = (D + tail) / 2 * float(np.exp(reach))
-        if excess <= enough or (len(lengths) >= 3 and tail <= SETTLED * D):
+        if excess <= enough or (len(lengths) >= 3 and tail <= _SETTLED * D):
             break
         p = z + p.dtype.type(ratios[-1]) * p
     return Decrement(x, D, excess, len(lengths))

@@ -13,17 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from kway.compute.lapack import add_gram
 from kway.compute.threads import pmap, spans
 from kway.linear.losses import Loss
-from kway.linear.solvers.newton.standard import Standard
+from kway.linear.solvers.newton.standard import Floats, Standard
 
-Floats = NDArray[np.float64]
-BLOCK = 1 << 21  # numbers of a block of stacked rows
-FEW = 8  # scores, above which small matrices are solved together
+_BLOCK = 1 << 21  # numbers of a block of stacked rows
+_FEW = 8  # scores, above which small matrices are solved together
 LIFT = 1e-14  # of a unit diagonal, first try
 
 
@@ -32,7 +30,7 @@ def step_apart(problem: Standard, bend: Floats, diagonal: Floats, gradient: Floa
     if (bend == bend[:, :1]).all() and (diagonal == diagonal[:1]).all():
         return inverse(_gram(problem.Z, bend[:, 0]) + np.diag(diagonal[0]))(gradient.T).T
     n, D = problem.Z.shape
-    if len(gradient) > FEW and n * D * D <= BLOCK:
+    if len(gradient) > _FEW and n * D * D <= _BLOCK:
         return _step_stacked(problem.Z, bend, diagonal, gradient)
 
     def one(k: int) -> Floats:
@@ -64,7 +62,7 @@ def step_softmax(problem: Standard, bend: Floats, diagonal: Floats, gradient: Fl
     Z, (R, D) = problem.Z, gradient.shape
     H = np.zeros((R * D, R * D), order="F")
     root = 1 / np.sqrt(np.maximum(problem.weight, 1e-300))
-    for rows in spans(len(Z), max(1, BLOCK // (R * D))):
+    for rows in spans(len(Z), max(1, _BLOCK // (R * D))):
         part = (bend[rows, :, None] * (root[rows, None] * Z[rows])[:, None, :]).reshape(-1, R * D)
         add_gram(H, part, -1.0)
     for k, block in _blocks(R, D):
@@ -80,7 +78,7 @@ def step_pairs(problem: Standard, bend: Floats, diagonal: Floats, gradient: Floa
         H[block, block] += _gram(Z, bend[:, c])
         rows = np.flatnonzero(codes == c)
         H[block, block] += _gram(Z[rows], bend[rows].sum(axis=1))
-        for part in spans(len(rows), max(1, BLOCK // (R * D))):
+        for part in spans(len(rows), max(1, _BLOCK // (R * D))):
             z, h = Z[rows[part]], bend[rows[part]]
             cross = (h[:, :, None] * z[:, None, :]).reshape(-1, R * D).T @ z  # (R D, D): block (c', c) of pair (c, c')
             H[:, block] -= cross
@@ -88,17 +86,17 @@ def step_pairs(problem: Standard, bend: Floats, diagonal: Floats, gradient: Floa
     return _solve(problem, H, diagonal, gradient)
 
 
-Step = Callable[[Standard, Floats, Floats, Floats], Floats]
+StepRule = Callable[[Standard, Floats, Floats, Floats], Floats]
 
 
-def step_of(loss: Loss) -> Step:
+def step_of(loss: Loss) -> StepRule:
     """How this loss couples scores."""
     if not loss.couples:
         return step_apart
     return step_softmax if loss.cross_entropy else step_pairs
 
 
-def products(loss: Loss, n: int, D: int, R: int, alike: bool) -> float:
+def step_work(loss: Loss, n: int, D: int, R: int, alike: bool) -> float:
     """Of numbers, in one step."""
     if not loss.couples:
         return (1.0 if alike else R) * (float(n) * D * D + D**3 / 3)

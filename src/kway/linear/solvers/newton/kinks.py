@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from kway.linear.solvers.newton.standard import Floats
 
 
 class Round(NamedTuple):

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
-from kway.linear.solvers.base import Control, Solution, has
-from kway.linear.solvers.newton.hessians import products
+from kway.linear.solvers.base import Control, Solution, offers
+from kway.linear.solvers.newton.hessians import step_work
 from kway.linear.solvers.newton.run import Run
 from kway.linear.solvers.newton.working_set import solve_on_columns
 
 MOST_WORK = 5e9  # products of a step: some tenths of a second
 MOST_PROOF = 1e9  # of a step that is spent on proving what another method found
-MOST_NUMBERS = 1 << 24  # in Z, and in a matrix
+_MOST_NUMBERS = 1 << 24  # in Z, and in a matrix
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ def columns(objective: Objective) -> int:
 def affordable(objective: Objective, most: float = MOST_WORK) -> bool:
     """Whether the method knows this loss and a step is cheap enough."""
     loss, D, R = objective.loss, columns(objective) + 1, objective.n_scores
-    if not Newton.needs <= has(loss, objective.penalty) or loss.width or objective.n * D > MOST_NUMBERS:
+    if not Newton.needs <= offers(loss, objective.penalty) or loss.width or objective.n * D > _MOST_NUMBERS:
         return False
-    if ((R * D) ** 2 if loss.couples else D * D) > MOST_NUMBERS:
+    if ((R * D) ** 2 if loss.couples else D * D) > _MOST_NUMBERS:
         return False
     alike = loss.aims is not None and objective.penalty.smooth
-    return products(loss, objective.n, D, R, alike) <= most
+    return step_work(loss, objective.n, D, R, alike) <= most
 
 
 def finish(objective: Objective, found: Solution, control: Control) -> Solution:

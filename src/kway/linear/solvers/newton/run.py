@@ -9,20 +9,21 @@ from numpy.typing import NDArray
 
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.newton.standard import Standard
+from kway.linear.solvers.newton.standard import Floats, Standard
 from kway.linear.solvers.newton.valley import Valley
 from kway.linear.solvers.preconditioners.factors import centred
 
-Floats = NDArray[np.float64]
-FLOOR = 1e-6  # of the objective at zero: what tol is relative to at least
+LEAST_FALL = 1e-6  # of the objective at zero: what tol is relative to at least
 WIDEST, NARROWER, NARROWEST = 0.3, 8.0, 1e-12
-WARM = 5e-3  # width to begin with where theta already says something
-NEAR = 1e-5  # relative excess of F_e at which e may shrink
-EXACT = 1e-14  # relative excess that is not worth a step
+_WARM = 5e-3  # width to begin with where theta already says something
+_NEAR = 1e-5  # relative excess of F_e at which e may shrink
+_EXACT = 1e-14  # relative excess that is not worth a step
 ZERO = 1e-3  # a dual variable of |w| this far within its bounds says that w is zero
 
-SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
-ROUNDING = "the coefficients, rounded to float32, are that far off: take large offsets off the columns, or pass float64"
+_SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
+NEWTON_ROUNDING = (
+    "the coefficients, rounded to float32, are that far off: take large offsets off the columns, or pass float64"
+)
 
 
 @dataclass
@@ -49,8 +50,8 @@ class Run:
         valley = Valley.at(self.problem, start, 0.0)
         zero = valley.value(np.zeros_like(valley.theta), np.zeros_like(valley.scores), 0.0)
         if valley.kinked:
-            valley.begin(WARM if start[:, : self.objective.d].any() else WIDEST)
-        scale, excess = FLOOR * zero, np.inf
+            valley.begin(_WARM if start[:, : self.objective.d].any() else WIDEST)
+        scale, excess = LEAST_FALL * zero, np.inf
         while not self.told:
             excess = self.descend(valley, scale)
             value = valley.value(valley.theta, valley.scores, 0.0)
@@ -72,7 +73,7 @@ class Run:
 
     def descend(self, valley: Valley, scale: float) -> float:
         """Newton's steps at one rounding; a bound of F_e above its minimum."""
-        near = NEAR * min(1.0, 1e3 * self.control.tol) if valley.kinked else EXACT
+        near = _NEAR * min(1.0, 1e3 * self.control.tol) if valley.kinked else _EXACT
         excess, fresh = np.inf, False
         while True:
             step = valley.step()
@@ -111,9 +112,9 @@ class Run:
         lost = (end - value) / max(value, scale, 1e-300)
         miss, advice = excess + max(0.0, lost), "raise max_iter or tol, or scale the features"
         if self.separated(value):
-            miss, advice = np.inf, SEPARABLE
+            miss, advice = np.inf, _SEPARABLE
         elif excess <= self.control.tol < miss:
-            advice = ROUNDING
+            advice = NEWTON_ROUNDING
         converged = self.told or miss <= self.control.tol
         history = [*self.history, end]
         return Solution(theta, max(1, len(self.history)), converged, miss, history, "" if converged else advice, True)

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from kway.linear.losses import softmax
 from kway.linear.solvers.newton.hessians import step_of
 from kway.linear.solvers.newton.kinks import followed, rounded
-from kway.linear.solvers.newton.standard import Standard
+from kway.linear.solvers.newton.standard import Floats, Standard
 
-Floats = NDArray[np.float64]
-ENOUGH = 0.1  # share of the promised fall that a step must bring
-SHORTEST = 1e-10
-FAR = 40.0  # an exponent that proves nothing
+_ENOUGH = 0.1  # share of the promised fall that a step must bring
+_SHORTEST = 1e-10
+_FAR = 40.0  # an exponent that proves nothing
 
 
 class Look(NamedTuple):
@@ -35,7 +34,7 @@ class Look(NamedTuple):
     bend: Floats
 
 
-class Step(NamedTuple):
+class NewtonStep(NamedTuple):
     """A Newton step (R, D), the scores' change (n, R), and what it says of the distance to the minimum."""
 
     move: Floats
@@ -105,7 +104,7 @@ class Valley:
 
     # ---------------------------------------------------------------- steps
 
-    def step(self) -> Step:
+    def step(self) -> NewtonStep:
         """Newton's step from here."""
         p, look = self.problem, self.look()
         gradient = look.slope.T @ p.Z + self.theta * p.ridge
@@ -117,23 +116,23 @@ class Valley:
         move = -step_of(p.loss)(p, look.bend, diagonal, gradient)
         decrement = max(0.0, -float(np.sum(gradient * move)))
         turn = p.Z @ move.T
-        reach = 0.0 if p.loss.aims or p.loss.hinge else min(FAR, float(np.abs(turn).max(initial=0.0)))
-        return Step(move, turn, decrement, decrement * (2.0 if self.kinked else float(np.exp(reach)) / 2))
+        reach = 0.0 if p.loss.aims or p.loss.hinge else min(_FAR, float(np.abs(turn).max(initial=0.0)))
+        return NewtonStep(move, turn, decrement, decrement * (2.0 if self.kinked else float(np.exp(reach)) / 2))
 
-    def go(self, step: Step) -> bool:
+    def go(self, step: NewtonStep) -> bool:
         """Along the step as far as F_e falls enough; whether it fell."""
         before, t = self.value(self.theta, self.scores, self.e), 1.0
-        while t > SHORTEST:
+        while t > _SHORTEST:
             theta, scores = self.theta + t * step.move, self.scores + t * step.turn
             after = self.value(theta, scores, self.e)
-            if after <= before - ENOUGH * t * step.decrement and after < before:
+            if after <= before - _ENOUGH * t * step.decrement and after < before:
                 self._follow(t, step)
                 self.theta, self.scores = theta, self.problem.Z @ theta.T
                 return True
             t /= 2
         return False
 
-    def _follow(self, t: float, step: Step) -> None:
+    def _follow(self, t: float, step: NewtonStep) -> None:
         if self.problem.lasso.any():
             self.pulls = followed(self.pulls, self.theta, t * step.move, self.widths(self.e))
         if self.problem.loss.hinge:

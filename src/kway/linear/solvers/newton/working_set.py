@@ -18,18 +18,18 @@ from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.newton.run import Run
 
-FIRST = 50  # columns, at least
-ROUNDS = 30
+_FIRST = 50  # columns, at least
+_ROUNDS = 30
 
 
 def solve_on_columns(objective: Objective, theta: NDArray, control: Control) -> Solution:
     """From theta to within tol of the optimum."""
     chosen = np.flatnonzero(theta[:, :-1].any(axis=0))
     if not len(chosen):
-        chosen = np.sort(np.argsort(-_steepest(objective, _slopes_at_zero(objective)), kind="stable")[:FIRST])
+        chosen = np.sort(np.argsort(-_steepest(objective, _slopes_at_zero(objective)), kind="stable")[:_FIRST])
     history: list[float] = []
     quiet = replace(control, tol=control.tol / 2)
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         run = Run.on(replace(objective, X=objective.X[:, chosen], turned=[]), quiet)
         part = np.append(chosen, objective.d)
         found = run.go(theta[:, part])
@@ -41,7 +41,7 @@ def solve_on_columns(objective: Objective, theta: NDArray, control: Control) -> 
         over = max(0.0, float(steep.max()) / objective.penalty.lasso - 1)
         if over <= control.tol / 2 or len(history) >= control.max_iter:
             break
-        joining = np.argsort(-steep, kind="stable")[: max(FIRST, len(chosen))]
+        joining = np.argsort(-steep, kind="stable")[: max(_FIRST, len(chosen))]
         chosen = np.union1d(chosen, joining[steep[joining] > 0])
     miss = found.miss + 1 - 1 / (1 + over)
     converged = found.converged and miss <= control.tol

@@ -22,7 +22,7 @@ from kway.compute.kernels.coordinate import minimise_model
 from kway.compute.threads import pmap
 from kway.data.gate import Rows
 from kway.linear.losses import Targets
-from kway.linear.objective.curvature import curvatures, mean_squares, weighted
+from kway.linear.objective.curvature import curvatures, mean_squares, rooted_rows
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.power_method import largest_eigenvalue
@@ -32,10 +32,10 @@ from kway.linear.solvers.preconditioners.sampled_gram import mirrored, sampled_g
 MOST_MODEL_FEATURES = 3000  # a matrix of 3000 x 3000 float32 is 36 MB a column of scores
 MOST_ENTRIES = 1 << 28  # of all matrices together: 1 GB of float32
 SAMPLE = 2  # rows a feature in a class's first sampled Gram matrix; each later one takes twice as many
-PLAIN = 0.2  # share of the unweighted Gram in a sampled one
+_PLAIN = 0.2  # share of the unweighted Gram in a sampled one
 JITTER = 1e-4  # relative; keeps a float32 Gram matrix positive
 MODEL_SWEEPS = 12
-SETTLED = 1e-3  # a sweep that gains this little of what the first gained ends the descent
+_SETTLED = 1e-3  # a sweep that gains this little of what the first gained ends the descent
 
 
 class ModelMinimum(NamedTuple):
@@ -71,7 +71,7 @@ class GramModel:
         D, real = len(self.blocks[0]), theta.dtype.type
         slope = gradient / real(scale)
         ridge, lasso = real(penalty.ridge / scale), real(penalty.lasso / scale)
-        settled = real(SETTLED)
+        settled = real(_SETTLED)
 
         def column(k: int) -> tuple[NDArray, float]:
             around = np.ascontiguousarray(theta[k, :D])
@@ -146,12 +146,12 @@ class LocalModels:
         return GramModel(blocks, 1.2 if self.objective.loss.couples else 1.0, self.objective.n_jobs)
 
     def _exact(self, h: NDArray) -> NDArray:
-        rows = weighted(self.objective.X, np.sqrt(h), self.objective.X.dtype, self.objective.fit_intercept)
+        rows = rooted_rows(self.objective.X, np.sqrt(h), self.objective.X.dtype, self.objective.fit_intercept)
         return _lifted_positive(rows.T @ rows / h.dtype.type(len(h)))
 
     def _sampled(self, h: NDArray, squares: NDArray, wanted: int, seed: int) -> NDArray:
         """The matrix of a column from about `wanted` rows drawn in proportion to h, mixed with the plain one."""
-        drawn = sampled_gram(self.objective, h, wanted, np.random.default_rng(seed), self.plain, PLAIN)
+        drawn = sampled_gram(self.objective, h, wanted, np.random.default_rng(seed), self.plain, _PLAIN)
         return _lifted_positive(_lifted(mirrored(drawn), squares))
 
 

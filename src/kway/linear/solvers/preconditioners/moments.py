@@ -22,7 +22,7 @@ from kway.compute.lapack import add_gram, invert
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
 from kway.linear.losses import softmax
-from kway.linear.objective.curvature import BLOCK_ROWS, curvatures, mean_squares, weighted
+from kway.linear.objective.curvature import BLOCK_ROWS, curvatures, mean_squares, rooted_rows
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.on_device import DeviceObjective
 from kway.linear.solvers.preconditioners.factors import Centred, Diagonal, Factor, PerClass, Shared, Whole
@@ -119,7 +119,7 @@ def newton_factor(objective: Objective, theta: NDArray) -> Factor:
             rows = slice(share.start + s.start, share.start + s.stop)
             p = softmax(objective.scores(theta, rows).astype(np.float64))  # (m, R)
             root = None if objective.weight is None else np.sqrt(objective.weight[rows])
-            x = weighted(objective.X[rows], root, np.dtype(np.float64), objective.fit_intercept)  # (m, D)
+            x = rooted_rows(objective.X[rows], root, np.dtype(np.float64), objective.fit_intercept)  # (m, D)
             add_gram(A, (p[:, :, None] * x[:, None, :]).reshape(len(x), R * D), -1.0 / n)
             for k in range(R):
                 block = slice(k * D, (k + 1) * D)

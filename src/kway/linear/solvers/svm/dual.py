@@ -25,7 +25,7 @@ from kway.linear.losses.hinge import rounded_slope
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.svm.machine import Machine, Problem, judge_all, squares
+from kway.linear.solvers.svm.machine import Machine, Problem, judge_all, row_squares
 from kway.linear.solvers.svm.newton_one_vs_all import approach_by_newton, newton_pays, settle_or_reset
 from kway.linear.solvers.svm.separable import demand_separable
 from kway.linear.solvers.svm.shared_rows import shares_rows, sweep_together
@@ -33,7 +33,7 @@ from kway.linear.solvers.svm.shared_rows import shares_rows, sweep_together
 MANY = 1 << 22  # values in X above which a rough solution comes first
 START_WIDTH = 0.3  # of the rounded hinge there
 START_TOL, START_STEPS = 1e-2, 100
-NEAR = 0.4  # share of the tolerance that Newton's method goes to; a machine under half of it is done
+_NEAR = 0.4  # share of the tolerance that Newton's method goes to; a machine under half of it is done
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def started_machines(objective: Objective, control: Control) -> list[Machine]:
     """One machine a column of scores, started from a solution under the rounded hinge where that is cheap."""
     fresh = blank_machines(objective, control)
     if newton_pays(objective):
-        approach_by_newton(objective, fresh, NEAR * control.tol, control.max_iter)
+        approach_by_newton(objective, fresh, _NEAR * control.tol, control.max_iter)
         judge_all(objective, fresh)
         pmap(settle_or_reset, fresh, objective.n_jobs)
         return fresh
@@ -117,7 +117,7 @@ def blank_machines(objective: Objective, control: Control) -> list[Machine]:
     codes, ridge, n, R = objective.targets.codes, objective.penalty.ridge, objective.n, objective.n_scores
     weight = np.ones(n) if objective.weight is None else objective.weight.astype(np.float64)
     upper = np.where(weight > 0, kernels.HUGE, 0.0) if ridge == 0 else weight / (n * ridge)
-    square = squares(objective.X)
+    square = row_squares(objective.X)
 
     def machine(item: tuple[int, np.random.Generator]) -> Machine:
         k, rng = item

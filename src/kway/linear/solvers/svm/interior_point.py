@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-Floats = NDArray[np.float64]
+from kway.linear.solvers.newton.standard import Floats
+
 INTERIOR_STEPS = 60
 SHY = 0.995  # share of the way to the nearest wall
 

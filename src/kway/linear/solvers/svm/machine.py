@@ -20,7 +20,8 @@ from kway.compute.threads import pmap, spans
 from kway.data.gate import Rows
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.sparse_rows import add_scores
-from kway.linear.solvers.svm.interior_point import Floats, Undecided, solve_box
+from kway.linear.solvers.newton.standard import Floats
+from kway.linear.solvers.svm.interior_point import Undecided, solve_box
 
 SWEEPS_A_ROUND = 20  # a round: then the scores of all rows say which to visit next
 INTERIOR_FIRST = 3e6  # products of an interior point step up to which they come first,
@@ -105,11 +106,11 @@ class Machine:
         self.passes += 1  # over all rows, to judge the result
 
     def _prefers_interior(self) -> bool:
-        cost = products(len(self.usable), self.problem.d)
+        cost = interior_work(len(self.usable), self.problem.d)
         if cost <= INTERIOR_FIRST or self.sweeps < SLOW_SWEEPS:
             return cost <= INTERIOR_FIRST
         return cost <= INTERIOR_LATER or (
-            self.sweeps >= LATE_SWEEPS and products(len(self._undecided()), self.problem.d) <= INTERIOR_LAST
+            self.sweeps >= LATE_SWEEPS and interior_work(len(self._undecided()), self.problem.d) <= INTERIOR_LAST
         )
 
     # ---------------------------------------------------------------- coordinate descent
@@ -226,21 +227,21 @@ def scores_of_all(objective: Objective, W: Floats) -> Floats:
             add_scores(X, part, by_feature, by_row[part])
         else:
             out = np.empty((len(W), part.stop - part.start))
-            kernels.class_scores(kernel_rows(X), part.start, W, out)
+            kernels.scores_of_class(kernel_rows(X), part.start, W, out)
             by_row[part] = out.T
 
     pmap(block, spans(n, 4096), objective.n_jobs)
     return np.ascontiguousarray(by_row.T)
 
 
-def products(rows: int, d: int) -> float:
+def interior_work(rows: int, d: int) -> float:
     """Of numbers, in one interior point step."""
     return float(rows) * d * min(rows, d)
 
 
 def interior_first(rows: int, d: int) -> bool:
     """Whether interior points are the quickest from the start."""
-    return products(rows, d) <= INTERIOR_FIRST
+    return interior_work(rows, d) <= INTERIOR_FIRST
 
 
 def best_hinge_bias(turns: Floats, y: Floats, weight: Floats) -> float:
@@ -265,7 +266,7 @@ def kernel_rows(X: Rows) -> Any:
     return tuple(frozen(part) for part in (X.data, X.indices, X.indptr)) if sp.issparse(X) else frozen(X)
 
 
-def squares(X: Rows) -> Floats:
+def row_squares(X: Rows) -> Floats:
     """||x_i||^2 in float64 (n,)."""
     if sp.issparse(X):
         return np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel()

@@ -19,23 +19,25 @@ from kway.compute.threads import pmap
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.svm.machine import Machine, interior_first
 
-NARROW = 32  # features up to which Hessians cost less than the sweeps they spare: 5 to 20 times at 16, none at 64
-WIDEST = 1.01  # half the first width: at theta = 0 every gap is 1, inside the kink, and the first step is least squares
+_NARROW = 32  # features up to which Hessians cost less than the sweeps they spare: 5 to 20 times at 16, none at 64
+_WIDEST = (
+    1.01  # half the first width: at theta = 0 every gap is 1, inside the kink, and the first step is least squares
+)
 PART, FEWEST = 4, 4000  # every PART-th row for the first steps, where that leaves FEWEST rows
 PART_TOL, PART_WIDTH = 1e-2, 0.1  # of those steps: a part of the rows says no more, of separable ones less
-MOST_STEPS = 60
+_MOST_STEPS = 60
 
 
-class Panel(NamedTuple):
+class RowsBothWays(NamedTuple):
     """Rows both ways round, and the boxes of their dual variables."""
 
     X: NDArray  # (n, d)
     columns: NDArray  # (d, n)
     upper: NDArray[np.float64]  # (n,)
 
-    def part(self, step: int) -> Panel:
+    def part(self, step: int) -> RowsBothWays:
         """Every step-th row, the boxes that much larger."""
-        return Panel(frozen(self.X[::step]), frozen(self.columns[:, ::step]), frozen(step * self.upper[::step]))
+        return RowsBothWays(frozen(self.X[::step]), frozen(self.columns[:, ::step]), frozen(step * self.upper[::step]))
 
 
 def newton_pays(objective: Objective) -> bool:
@@ -43,19 +45,19 @@ def newton_pays(objective: Objective) -> bool:
     n, d = objective.n, objective.d
     if objective.penalty.ridge == 0 or sp.issparse(objective.X):
         return False
-    return d <= NARROW and not interior_first(n, d)
+    return d <= _NARROW and not interior_first(n, d)
 
 
 def approach_by_newton(objective: Objective, machines: list[Machine], tol: float, most: int) -> None:
     """Hyperplanes and dual variables within tol of the optimum, or after `most` steps; machines share their boxes."""
     X = objective.X
-    full = Panel(frozen(X), frozen(X.T), frozen(machines[0].problem.upper))
+    full = RowsBothWays(frozen(X), frozen(X.T), frozen(machines[0].problem.upper))
     few = full.part(PART) if objective.n >= PART * FEWEST else None
-    pmap(lambda machine: _approach(machine, full, few, tol, min(most, MOST_STEPS)), machines, objective.n_jobs)
+    pmap(lambda machine: _approach(machine, full, few, tol, min(most, _MOST_STEPS)), machines, objective.n_jobs)
 
 
-def _approach(machine: Machine, full: Panel, few: Panel | None, tol: float, most: int) -> None:
-    p, half, theta = machine.problem, WIDEST, np.zeros(machine.problem.d + 1)
+def _approach(machine: Machine, full: RowsBothWays, few: RowsBothWays | None, tol: float, most: int) -> None:
+    p, half, theta = machine.problem, _WIDEST, np.zeros(machine.problem.d + 1)
     if few is not None:
         some = p.y[::PART].copy()
         half, steps = hinge_newton(*few[:2], some, few.upper, p.bias, theta, half, PART_WIDTH, PART_TOL, most)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels import dual as kernels
 from kway.errors import NotSeparableError
-from kway.linear.solvers.svm.interior_point import Floats
+from kway.linear.solvers.newton.standard import Floats
 from kway.linear.solvers.svm.machine import Machine, Plane, Problem, dense_rows, kernel_rows
 
 FEASIBLE = 1e-10  # the tightest that HiGHS takes: margins down to about 1e-9 of the data's size count as margins
@@ -90,7 +90,7 @@ def least_violation(X: Floats, y: Floats, bias: bool) -> Violation:
 
 def _machine_scores(machine: Machine, w: NDArray) -> Floats:
     out = np.empty((1, len(machine.a)))
-    kernels.class_scores(kernel_rows(machine.problem.X), 0, np.ascontiguousarray(w)[None], out)
+    kernels.scores_of_class(kernel_rows(machine.problem.X), 0, np.ascontiguousarray(w)[None], out)
     return out[0]
 
 

@@ -21,7 +21,7 @@ from kway.linear.objective.objective import Objective
 from kway.linear.solvers.svm.machine import Machine, judge_all
 
 WIDEST = 64  # classes of a group: their dual variables are an (n, 64) array
-ROUND = 10  # sweeps between two looks at the gap
+_ROUND = 10  # sweeps between two looks at the gap
 FEWEST = 4  # classes that are worth a group
 STIFFNESS = (
     0.03  # of the bias, over the mean square of a row: 1 takes three times as many sweeps on texts, 0.001 as many
@@ -112,11 +112,11 @@ def sweep_together(objective: Objective, machines: list[Machine], tol: float, mo
     Later the few rows that still move are a machine's own affair, and its interior points end what sweeps drag out.
     """
     shared, before = SharedMachines(objective), np.inf
-    for _ in range(max(1, most // ROUND)):
-        shared.sweep(ROUND)
+    for _ in range(max(1, most // _ROUND)):
+        shared.sweep(_ROUND)
         for k, a, bias in shared.classes():
             machines[k].a, machines[k].centre = a.astype(np.float64), bias
-            machines[k].passes += ROUND
+            machines[k].passes += _ROUND
         pmap(lambda machine: machine.settle(), machines, objective.n_jobs)
         judge_all(objective, machines)
         gap, value = sum(m.gap for m in machines), sum(m.best.value for m in machines)

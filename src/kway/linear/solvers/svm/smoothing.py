@@ -23,10 +23,10 @@ from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.preconditioners.moments import Moments, quick_moments, sample_rows
 
-FIRST = 2.02  # at theta = 0 every gap is 1: just inside the kink, so that the first steps see curvature
-SHRINK = 5.0
+_FIRST = 2.02  # at theta = 0 every gap is 1: just inside the kink, so that the first steps see curvature
+_SHRINK = 5.0
 NARROWEST = 1e-6
-BLOCK_ROWS = 4096
+_BLOCK_ROWS = 4096
 ROUGH_TOL = 1e-2  # tolerance of the problems on the way
 
 
@@ -42,7 +42,7 @@ class SolveSmooth(Protocol):
 
 def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve: SolveSmooth) -> Solution:
     """Minimise a hinge with `solve`, which minimises smooth problems."""
-    known, width, history = quick_moments(objective, sample_rows(objective)), FIRST, []
+    known, width, history = quick_moments(objective, sample_rows(objective)), _FIRST, []
     best, left = Solution(theta, 0, False, np.inf), control.max_iter
     while True:
         smooth = objective.with_loss(centred_kink(objective.loss, width))
@@ -56,7 +56,7 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
         best = replace(found, miss=cost + found.miss, n_iter=best.n_iter + found.n_iter, history=history)
         if (last and best.miss <= control.tol) or width < NARROWEST or left <= 0 or value <= 0:
             break
-        width /= SHRINK
+        width /= _SHRINK
     converged = best.miss <= control.tol or value <= 0
     advice = "" if converged else found.advice or "raise max_iter or tol"
     return replace(best, converged=converged, advice=advice, proved=False)  # of the rounded hinge, not of the hinge
@@ -77,7 +77,7 @@ def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) ->
         cost = value - share * np.abs(slope).sum(axis=1) - np.einsum("ij,ij->i", slope, f)
         return float(cost.sum() if objective.weight is None else cost @ objective.weight[rows])
 
-    return max(0.0, sum(pmap(part, spans(objective.n, BLOCK_ROWS), objective.n_jobs)) / objective.n)
+    return max(0.0, sum(pmap(part, spans(objective.n, _BLOCK_ROWS), objective.n_jobs)) / objective.n)
 
 
 def _rough(control: Control, left: int, miss: float) -> Control:
