@@ -51,8 +51,9 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.dev
 demo: $(VENV)/.dev
 	$(BIN)/kway fit digits --out model.kway
 
+# a file of tests at a time in each of a few processes
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 $(VENV)/.cluster: pyproject.toml $(VENV)/.dev
 	@echo "installing Ray into $(VENV)"

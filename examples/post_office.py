@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import kway
-from kway.search import LSH, Flat, KDTree, Landmarks
+from kway.search import LSH, Flat, KDTree, Landmarks, Sharded
 
 HOBOKEN = (40.74627, -74.02431)  # on the Hudson, between New Jersey and Manhattan
-RECIPES = (Flat(), Landmarks(), KDTree(), LSH())
+RECIPES = (Flat(), Landmarks(), KDTree(), LSH(), Sharded())
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def test_version_and_help_as_a_process():
 def test_an_unexpected_error_is_one_line_too(cli, monkeypatch):
     from kway.select import train_test
 
-    monkeypatch.setattr(train_test, "read_rows", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr(train_test, "read_fitting", lambda *_, **__: 1 // 0)
     code, out, err = cli("fit", "iris")
     assert (code, out) == (1, "")
     assert err.startswith("error: ZeroDivisionError")
@@ -100,7 +100,7 @@ def test_warnings_are_one_line(cli, monkeypatch):
 
     from kway.select import train_test
 
-    read = train_test.read_rows
+    read = train_test.read_fitting
 
     def warn(*arguments, **options):
         with warnings.catch_warnings():
@@ -108,7 +108,7 @@ def test_warnings_are_one_line(cli, monkeypatch):
             warnings.warn("mind\nthe gap", UserWarning, stacklevel=2)
         return read(*arguments, **options)
 
-    monkeypatch.setattr(train_test, "read_rows", warn)
+    monkeypatch.setattr(train_test, "read_fitting", warn)
     code, _, err = cli("fit", "iris", "--model", "centroid")
     assert code == 0
     assert err.startswith("warning: mind the gap\n")

@@ -99,7 +99,7 @@ def test_a_cut_image_is_named(folder):
 
 
 def test_folders_that_hold_nothing(tmp_path):
-    with pytest.raises(InputError, match="neither parquet files nor images"):
+    with pytest.raises(InputError, match="neither parquet, csv or npy files nor images"):
         read_rows(tmp_path)
 
 
