@@ -77,7 +77,7 @@ def first_rows(title: str, n: int, columns: Sequence[str], line: Callable[[int],
 def short_number(value: Any) -> str:
     """A number in few letters.
 
-    >>> figure(0.123456), figure(12345678.0)
+    >>> short_number(0.123456), short_number(12345678.0)
     ('0.1235', '1.235e+07')
     """
     return f"{float(value):.4g}"

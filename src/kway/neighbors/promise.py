@@ -122,7 +122,7 @@ class Made(NamedTuple):
 def least_agreement(agreements: int, n: int, confidence: float) -> float:
     """Clopper-Pearson: the largest agreement that would show at least this many only with chance 1 - confidence.
 
-    >>> round(lower_bound(1497, 1497, 0.95), 4)
+    >>> round(least_agreement(1497, 1497, 0.95), 4)
     0.998
     """
     return float(betaincinv(agreements, n - agreements + 1, 1 - confidence)) if agreements else 0.0

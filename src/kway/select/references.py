@@ -27,7 +27,7 @@ from kway.select.standings import Standing, standing_of
 TREES = "trees"  # stands for gradient boosting, where that is quick
 _PATIENCE = 60.0  # seconds that a reference asked for by name may take before another fold is begun
 _FEWEST_SECONDS = 2.0  # that trees may take in any case; else a part of what the comparison took
-_SHARE = 0.5
+_SHARE = 0.25
 _PROBED = (1, 4)  # iterations that tell how long one takes
 _LARGEST = 2e7  # rows x features x classes up to which even these few are worth it; on 4e7 (digits) they cost 4 s
 _LEAST_LEAD = 0.005
