@@ -40,7 +40,7 @@ $(VENV)/.bench: pyproject.toml $(VENV)/.dev
 
 $(VENV)/.gpu: pyproject.toml $(VENV)/.dev
 	@echo "installing torch into $(VENV)"
-	@$(PIP) install -e '.[dev,gpu]' torch==2.13.0
+	@$(PIP) install -e '.[dev,gpu]' torch==2.13.0 triton
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml $(VENV)/.dev
@@ -97,7 +97,7 @@ bench: $(VENV)/.bench
 # NO_MKDOCS_2_WARNING: the theme advertises its successor on every build
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	$(BIN)/python -m pytest -q -m pages
+	$(BIN)/python -m pytest -q -m pages tests/docs
 
 clean:
 	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
