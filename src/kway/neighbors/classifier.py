@@ -214,18 +214,15 @@ class NeighborsClassifier(VotingClassifier):
         self._weigh_classes()
         self.promise_ = None
         if not choice.recipe.exact and getattr(choice.recipe, "probes", None) == "auto":
-            self._promise(rows, ids)
+            # its probes are tuned until the votes can be promised, or the exact index is taken instead
+            made = promises.make(self.index_, rows, ids, self.n_neighbors, self._winners, self.promise, self.n_jobs)
+            self.index_, self.promise_ = made.index, made.promise
         self._training = self._training.kept_by(self.index_)
 
     def _way(self) -> Formula:
         """What the plan counts a fit as."""
         by_cells = self.index == "landmarks" or isinstance(self.index, Landmarks)
         return row_ways.landmarks if by_cells else row_ways.flat_way
-
-    def _promise(self, rows: Any, ids: NDArray[np.int64] | None) -> None:
-        """Tune the probes of the approximate index until its votes can be promised, or take the exact index instead."""
-        made = promises.make(self.index_, rows, ids, self.n_neighbors, self._winners, self.promise, self.n_jobs)
-        self.index_, self.promise_ = made.index, made.promise
 
     def _winners(self, found: Neighbors) -> NDArray[np.int64]:
         return self._counted(self._ballot(found)).classes[:, 0]

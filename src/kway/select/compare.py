@@ -103,10 +103,7 @@ def compare(
         clock.interrupted = clock.cut = True
     if not work.scans:
         raise InputError(_nothing_scored(work.problems))
-    total = repeats * (int(data.folds.max()) + 1)
-    even = set() if class_weight is None else {name for name, family in known.items() if not weighs_classes(family)}
-    notes = {name: "; ".join(filter(None, (work.notes.get(name), UNWEIGHED * (name in even)))) for name in work.scans}
-    lines = [standing_of(name, scan, notes[name], total) for name, scan in work.scans.items()]
+    lines = work.standings(repeats * (int(data.folds.max()) + 1), class_weight is not None)
     others, trouble = score_references(data, () if clock.interrupted else also, clock, seed)
     not_run = {name: TOO_LATE for name in known if name not in work.scans and name not in work.problems}
     problems = {**work.problems, **not_run, **trouble}
@@ -156,6 +153,15 @@ class _Work:
             self.scans[name] = self.scans[name].joined(found) if name in self.scans else found
             self.clock.keep(self.scans[self.line()[0]].fit_seconds)
             self.data.kept["lead"] = self.first(self.line()[0])
+
+    def standings(self, folds: int, weighed: bool) -> list[Standing]:
+        """A line a family; `weighed`: classes were, which not every family can do."""
+        lines = []
+        for name, scan in self.scans.items():
+            uneven = UNWEIGHED if weighed and not weighs_classes(self.families[name]) else ""
+            note = "; ".join(filter(None, (self.notes.get(name), uneven)))
+            lines.append(standing_of(name, scan, note, folds))
+        return lines
 
     def _time_of(self, part: float) -> Clock:
         """The clock of a step; something is scored in any case, however little time there is."""
