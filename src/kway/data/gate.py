@@ -63,6 +63,22 @@ def rows(estimator: Any, X: Any, *, reset: bool, sparse: bool = True, blocks: bo
     return _floats(_canonical(sp.csr_matrix(passed)) if sp.issparse(passed) else passed)
 
 
+def check_tensor(estimator: Any, X: Any) -> None:
+    """Refuse a torch tensor that is no rows for a fitted estimator; it is looked at where it is, and not copied."""
+    who, n_features = type(estimator).__name__, estimator.n_features_in_
+    if X.ndim != 2 or X.is_complex():
+        raise InputError(f"X must be numbers of shape (rows, features), got a tensor of shape {tuple(X.shape)}")
+    if X.shape[1] != n_features:
+        raise InputError(
+            f"X has {X.shape[1]} features, but {who} is expecting {n_features} features as input; pass the columns "
+            "used in fit"
+        )
+    if not len(X):
+        raise InputError(f"Found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required")
+    if X.is_floating_point() and not bool(X.isfinite().all()):
+        raise InputError("Input X contains NaN or infinity; impute or drop such rows")
+
+
 def _needs_copy(X: Any) -> bool:
     """Whether X is an array of numbers that would have to be copied to be floats in C order."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub":

@@ -7,6 +7,7 @@ solvers/       how it is minimised: one file a solver, what each needs, and whic
 path.py        every alpha on every fold, with shared work
 problem.py     from parameters, labels and weights to an Objective
 placing.py     whose memory the rows of a problem live in: this machine's or a GPU's
+on_device.py   answers on a GPU: tensors in, tensors out
 classifier.py  LinearClassifier: fit and answers; named.py its named forms, answers.py scores to answers
 """
 

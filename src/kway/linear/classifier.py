@@ -20,7 +20,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base import class_rows
-from kway.base.classifier import Classifier, states_probabilities
+from kway.base.classifier import states_probabilities
+from kway.compute.gpu.device import is_tensor, on_host
 from kway.data import gate
 from kway.data.labels import Labels, encode_as
 from kway.errors import InputError
@@ -29,6 +30,7 @@ from kway.linear.answers import ClassRows, DecidingFeatures
 from kway.linear.losses import LOSSES, Loss, Targets, sigmoid
 from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
+from kway.linear.on_device import AnswersOnDevice
 from kway.linear.penalties import pick_penalty
 from kway.linear.placing import choose_device, placed, room
 from kway.linear.problem import WeightedRows
@@ -47,7 +49,7 @@ from kway.search.index import TopK
 _IN_PASSES = ("sgd", "gradient", "dual", "least-squares")  # solvers that keep neither pairs nor a factor a class
 
 
-class LinearClassifier(Classifier):
+class LinearClassifier(AnswersOnDevice):
     """Linear classifier of any loss, penalty and solver.
 
     Parameters
@@ -71,8 +73,8 @@ class LinearClassifier(Classifier):
     class_weight : None, "balanced" or a dict {class: weight}
     early_stopping : keep a tenth of the rows (or the share given) to stop the iterations by
     warm_start : start from the last solution
-    device : "cpu", "cuda" (the rows and their passes on a GPU; lbfgs, proximal, gradient and sgd work there) or "auto":
-        the GPU where there is one and the plan says that it pays, as `why_` tells
+    device : "cpu", "cuda" (rows, passes and answers on a GPU; lbfgs, proximal, gradient, sgd and sampled work there) or
+        "auto": the GPU where there is one and the plan says that it pays, as `why_` tells
     n_jobs : threads; None uses every core
     random_state : seed of everything drawn
     verbose : 1 shows progress
@@ -198,7 +200,7 @@ class LinearClassifier(Classifier):
 
     # ---------------------------------------------------------------- answers: the engine's, from class rows
 
-    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+    def _best_here(self, rows: Any, k: int, stated: bool) -> TopK:
         form = self._form()
         stated = stated and form.probabilities
         if len(self.intercept_) == 1:
@@ -208,6 +210,9 @@ class LinearClassifier(Classifier):
         return class_rows.top(rows, self.coef_, self.intercept_, k, weights, self.n_jobs)
 
     def _scores(self, rows: Any) -> NDArray:
+        there = self._there(rows)
+        if there is not None:
+            return there.device.fetch(there.scores(there.device.put(rows[:])))
         return class_rows.scores(rows, self.coef_, self.intercept_, self.n_jobs)
 
     def _probabilities(self, scores: NDArray) -> NDArray:
@@ -222,10 +227,11 @@ class LinearClassifier(Classifier):
             )
 
     @available_if(states_probabilities)
-    def predict_log_proba(self, X: Any) -> NDArray:
+    def predict_log_proba(self, X: Any) -> Any:
         """Logarithm of `predict_proba`."""
+        p = self.predict_proba(X)
         with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+            return p.log() if is_tensor(p) else np.log(p)
 
     def explain(self, X: Any, n_features: int = 5) -> DecidingFeatures:
         """Each row's answer, its runner-up, and the features that decided between the two."""
@@ -241,10 +247,12 @@ class LinearClassifier(Classifier):
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy; soft targets count by their largest entry."""
-        y = np.asarray(y)
+        from sklearn.metrics import accuracy_score  # half a second, and no prediction needs it
+
+        y = np.asarray(on_host(y))
         if y.ndim == 2 and y.shape[1] == len(self.classes_) > 1:
             y = self.classes_[y.argmax(axis=1)]
-        return float(super().score(X, y, sample_weight))
+        return float(accuracy_score(y, on_host(self.predict(X)), sample_weight=on_host(sample_weight)))
 
     # ---------------------------------------------------------------- parts of a fit
 

@@ -240,6 +240,9 @@ class LeastSquaresClassifier(LinearClassifier):
         super().partial_fit(X, y, classes, sample_weight)
         return self
 
+    def _answers_there(self) -> bool:
+        return self.targets == "one-hot"  # the nearest number is no largest score
+
     def _scores(self, rows: Any) -> NDArray:
         """For targets="number" minus the distance of f to each class's number; of two classes f - 1/2."""
         f = super()._scores(rows)

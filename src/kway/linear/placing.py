@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from kway.compute.cluster.session import current, n_nodes
-from kway.compute.gpu.device import ChosenDevice, resolve
+from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, resolve
 from kway.errors import InputError
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.on_cluster import ClusterObjective
@@ -45,6 +46,13 @@ class Placed(NamedTuple):
 def choose_device(device: str, size: Size) -> ChosenDevice:
     """The device that a word means for a problem of this size."""
     return resolve(device, pays=device != "auto" or far_ways.gpu_pays(size, known()))
+
+
+def answering(device: str, n: int, coef: NDArray) -> Device | None:
+    """Where a fitted model answers n rows: on a GPU where there is one (still) and, for "auto", it pays; None: here."""
+    R, d = coef.shape
+    pays = device == "cuda" or far_ways.gpu_answers(Size(n, d, max(2, R)), known())
+    return Device("cuda") if pays and has_gpu() else None
 
 
 def placed(objective: Objective, device: str) -> Placed:

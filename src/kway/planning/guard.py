@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from kway.errors import BudgetError
 from kway.planning import words
+from kway.planning.far_ways import GPU_TYPICAL, gpu_steps_seconds
 from kway.planning.linear_ways import softmax_way
 from kway.planning.machine import available_bytes
 from kway.planning.plan import ways_of
@@ -64,6 +65,11 @@ def beyond_softmax(size: Size) -> bool:
     way = softmax_way(size, _DEFAULT)
     need = way.fit_bytes - size.rows_bytes
     return way.fit_seconds > PATIENCE or (need > WORTH_ASKING and need > available_bytes())
+
+
+def beyond_gpu_steps(size: Size) -> bool:
+    """Whether epochs of steps over all classes would take hours on a GPU, by a typical one's rate."""
+    return gpu_steps_seconds(size, GPU_TYPICAL) > PATIENCE
 
 
 def comparison_seconds(size: Size, rates: Rates = _DEFAULT) -> float:

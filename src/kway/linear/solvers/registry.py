@@ -41,6 +41,11 @@ def pick_solver(solver: Any, objective: Objective) -> Solver:
         found = solver if isinstance(solver, known) else None
     if found is None:
         raise InputError(f"solver must be auto, {', '.join(SOLVERS)}, or one of their objects; got {solver!r}")
+    if objective.on_device and "rows.here" in found.needs:
+        raise CombinationError(
+            f"solver {found.name!r} works on rows in this machine's memory; this device keeps them on the GPU, where "
+            f"solver={_on_device(objective).name!r} is used instead: ask for that or for 'auto', or use device='cpu'"
+        )
     check_needs(found, objective.loss, objective.penalty, objective.on_device)
     return found
 
@@ -76,7 +81,8 @@ def auto(objective: Objective) -> Solver:
 
 
 def _on_device(objective: Objective) -> Solver:
-    """Methods of passes over all rows; batches, with a rate a class, where the plan says that passes are too dear."""
+    """Methods of passes over all rows; where the plan says that these are too dear, batches against all classes, with a
+    rate a class; where those are, classes are `sampled` there."""
     loss, penalty = objective.loss, objective.penalty
     offered = offers(loss, penalty, on_device=True)
     if "penalty.soft" not in offered:
@@ -84,6 +90,7 @@ def _on_device(objective: Objective) -> Solver:
             "the hard margin (a hinge with alpha=0) is found on the CPU alone: use device='cpu', or alpha > 0"
         )
     hard = objective.targets.soft is None
-    if hard and samples(loss, penalty, guard.size_of(objective.X, objective.n_scores)):
-        return SGD(adagrad=True)
+    size = guard.size_of(objective.X, objective.n_scores)
+    if hard and samples(loss, penalty, size):
+        return SOLVERS["sampled"] if guard.beyond_gpu_steps(size) else SGD(adagrad=True)
     return next(SOLVERS[name] for name in ("lbfgs", "proximal", "sgd") if SOLVERS[name].needs <= offered)

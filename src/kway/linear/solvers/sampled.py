@@ -75,7 +75,7 @@ class Sampled:
     hard: int = 256
     checkpoint: str | None = None
     name: ClassVar[str] = "sampled"
-    needs: ClassVar[frozenset[str]] = frozenset({"loss.cross_entropy", "penalty.smooth", "rows.here"})
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.cross_entropy", "penalty.smooth"})
     promises: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -93,7 +93,10 @@ class Sampled:
             )
         with single_blas():
             # the start is nobody else's: a copy of a billion weights would be a second billion
-            return _epochs(_Run(self, objective, control, np.require(theta, requirements=["C", "W"])))
+            run = begin_sampled(self, objective, control, np.require(theta, requirements=["C", "W"]))
+            found = _epochs(run)
+            run.settle()
+            return found
 
 
 @dataclass
@@ -135,13 +138,17 @@ class _Run:
             if self.step % _REFRESH == 0:
                 self.hard = self.confused()
             self.descend(np.sort(order[at]))
-        eta = self.rate()
+        self.decay(self.rate())
 
-        def decay(s: slice) -> None:
+    def decay(self, eta: float) -> None:
+        """Every class has all the decay that it is due."""
+        o = self.objective
+
+        def some(s: slice) -> None:
             every = np.arange(s.start, s.stop)
             decay_rows(self.theta, every, self.sizes, self.met, self.step, eta, o.penalty.ridge)
 
-        pmap(decay, spans(o.n_scores, CLASSES * 64), o.n_jobs)
+        pmap(some, spans(o.n_scores, CLASSES * 64), o.n_jobs)
 
     def descend(self, rows: NDArray[np.int64]) -> None:
         """One step from some rows."""
@@ -186,12 +193,37 @@ class _Run:
             return np.empty(0, np.int64)
         wanted = int(np.clip(SCORING * _REFRESH * self.batch * touched / K, FEWEST, MOST))
         rows = np.sort(self.control.rng.choice(o.n, min(o.n, wanted), replace=False))
-        ids = class_rows.top(o.X[rows], self.theta[:, :-1], self.theta[:, -1], min(CONFUSED, K), None, o.n_jobs).ids
+        ids = self.best(rows, min(CONFUSED, K))
         found, counts = np.unique(ids[ids != o.targets.codes[rows][:, None]], return_counts=True)
         return np.sort(found[np.argsort(-counts, kind="stable")[: self.solver.hard]])
 
+    def best(self, rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+        """The k best classes of some rows (m, k)."""
+        o = self.objective
+        return class_rows.top(o.X[rows], self.theta[:, :-1], self.theta[:, -1], k, None, o.n_jobs).ids
+
+    def exact(self, watched: Objective) -> float:
+        """The objective of some rows as theta stands."""
+        return exact(watched, self.theta)
+
+    def finite(self) -> bool:
+        """Whether all steps so far were numbers."""
+        return bool(np.isfinite(self.sizes).all())
+
+    def settle(self) -> None:
+        """Bring theta, sizes and met up to date, where steps are made on copies of them."""
+
     def _weight(self, rows: NDArray[np.int64]) -> NDArray:
         return np.ones(len(rows)) if self.objective.weight is None else self.objective.weight[rows]
+
+
+def begin_sampled(solver: Sampled, objective: Objective, control: Control, theta: NDArray) -> _Run:
+    """A run from theta, where the rows are."""
+    if objective.on_device:
+        from kway.linear.solvers.sampled_on_device import DeviceSampledRun
+
+        return DeviceSampledRun(solver, objective, control, theta)
+    return _Run(solver, objective, control, theta)
 
 
 def exact(objective: Objective, theta: NDArray) -> float:
@@ -221,9 +253,11 @@ def _epochs(run: _Run) -> Solution:
         if _idle(history, control.tol, o.n_scores) >= _PATIENCE:
             return Solution(run.theta, number, history=history, value=_value(o, history))
         run.epoch()
-        if not np.isfinite(run.sizes).all():
+        if not run.finite():
             return Solution(run.theta, number + 1, False, np.inf, history, "lower learning_rate: the steps blew up")
-        history.append(exact(watched, run.theta))
+        history.append(run.exact(watched))
+        if folder is not None or control.validate is not None:
+            run.settle()
         if folder is not None:
             write_checkpoint(folder, run, history, mark)
         told = control.progress is not None and control.progress(number + 1, history[-1])
