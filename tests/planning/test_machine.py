@@ -8,6 +8,7 @@ import pytest
 import kway
 from kway.data.cache_folder import cache_folder
 from kway.planning import machine, rates, words
+from kway.planning.calibrate import GpuRates
 from kway.planning.rates import Rates
 
 
@@ -57,6 +58,25 @@ def test_rates_are_measured_once(kept, monkeypatch):
     rates.machine_rates(again=True)
     assert len(calls) == 2
     assert [path.suffix for path in kept.iterdir()] == [".json"]
+
+
+def test_a_gpu_is_measured_once_and_kept_beside_the_rest(kept, monkeypatch):
+    calls, there = [], GpuRates(7e14, 5e13, 1e10, 140e9)
+    monkeypatch.setattr("kway.planning.calibrate.gpu_rates", lambda: calls.append(1) or there)
+    first = rates.known_with_gpu()
+    assert first == rates.known_with_gpu() == rates.known()
+    assert first.gpu_full == 5e13
+    assert len(calls) == 1
+    monkeypatch.setattr("kway.planning.calibrate.calibrate", lambda: replace(Rates(), product=1e12))
+    assert rates.machine_rates().product == rates.known().product == 1e12
+    assert rates.known().gpu == 7e14
+    assert len(calls) == 1
+
+
+def test_without_a_gpu_nothing_of_one_is_kept(kept, monkeypatch):
+    monkeypatch.setattr("kway.planning.calibrate.gpu_rates", GpuRates)
+    assert rates.known_with_gpu() == rates.known()
+    assert not kept.exists() or not list(kept.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import kway
 from kway.errors import BudgetError, InputError
 from kway.planning import Rates, guard, linear_ways, row_ways, words
+from kway.planning.gpu_ways import gpu_fit, gpu_verdict
 from kway.planning.plan import ADVICE, COLUMNS, WAYS
 from kway.planning.size import Size
 
@@ -81,9 +83,49 @@ def test_machines_share_the_rows():
     assert "machines" in one.gives_up
 
 
+GPU = {"gpu": 7e14, "gpu_full": 5e13, "gpu_sent": 1e10, "gpu_memory": 140e9}
+
+
 def test_a_gpu_only_where_there_is_one():
-    assert "softmax, GPU" not in [way.name for way in planned(100, 10, 3).ways]
-    assert planned(100, 10, 3, rates={"gpu": 5e14})["softmax, GPU"].fit_seconds > 0
+    assert not [way.name for way in planned(100, 10, 3).ways if "GPU" in way.name]
+    found = planned(100, 10, 3, rates={"gpu": 5e14})
+    assert found["softmax, GPU"].fit_seconds > 0
+    assert len([way for way in found.ways if "GPU" in way.name]) == 3
+
+
+def test_a_gpu_has_memory_of_its_own():
+    small, large = (planned(2e6, 1024, 1e6, memory="1TB", rates=GPU | {"gpu_memory": m}) for m in (4e9, 140e9))
+    for name in ("softmax, GPU", "sampled softmax, GPU", "kNN flat, GPU"):
+        way = large[name]
+        assert way.device_bytes >= 4 * 2e6 * 1024  # the rows
+        assert large.fits(way)
+        assert not small.fits(way)
+        assert "on the GPU" in way.gives_up
+    assert large["sampled softmax, GPU"].device_bytes < large["softmax, GPU"].device_bytes
+    assert large["softmax, GPU"].fit_seconds < large["softmax"].fit_seconds / 100
+    assert "GPU" in large.advised.name
+    assert all(way.device_bytes == 0 for way in large.ways if "GPU" not in way.name)
+
+
+def test_g1_as_it_was_measured():
+    way = planned(1e7, 128, 10, memory="1TB", rates=GPU)["kNN flat, GPU"]
+    assert 10_000 * way.predict_seconds == pytest.approx(0.027, rel=0.3)  # benchmarks/results/gpu_search.json
+    assert way.device_bytes == pytest.approx(7.9e9, rel=0.1)
+
+
+def test_whether_a_gpu_pays_is_told_with_the_plans_figures():
+    rates, room = Rates(**GPU), 10**11
+    tiny, large = Size(100, 10, 3), Size(10**6, 512, 1000)
+    assert gpu_verdict(tiny, rates, gpu_fit, room) == (False, gpu_verdict(tiny, rates, gpu_fit, room).why)
+    assert "too small" in gpu_verdict(tiny, rates, gpu_fit, room).why
+    pays, why = gpu_verdict(large, rates, gpu_fit, room)
+    assert pays
+    assert "by the plan" in why
+    assert "on the CPU" in why
+    pays, why = gpu_verdict(large, rates, gpu_fit, 10**6)
+    assert not pays
+    assert "GiB there" in why
+    assert not gpu_verdict(replace(large, density=0.1), rates, gpu_fit, room).pays
 
 
 def test_the_table_and_the_json():

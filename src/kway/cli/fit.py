@@ -128,11 +128,13 @@ def compare(
     repeats: RepeatsOption = 1,
     also: AlsoOption = None,
     seed: SeedOption = 0,
+    device: DeviceOption = "cpu",
     json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA by cross-validation; nothing is saved, the test rows stay untouched."""
     check_choosing(metric, class_weight)
     wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
+    wishes = replace(wishes, device=device)
     from kway.select.clock import Clock
     from kway.select.job import compare_parts
     from kway.select.train_test import read_parts

@@ -24,7 +24,7 @@ from kway.base.classifier import states_probabilities
 from kway.compute.gpu.device import is_tensor, on_host
 from kway.data import gate
 from kway.data.labels import Labels, encode_as
-from kway.errors import InputError
+from kway.errors import BudgetError, InputError
 from kway.linear import answers, problem
 from kway.linear.answers import ClassRows, DecidingFeatures
 from kway.linear.losses import LOSSES, Loss, Targets, sigmoid
@@ -40,7 +40,7 @@ from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.watching import shown
 from kway.linear.solvers.work import Work, cold_start
-from kway.planning import far_ways, guard, linear_ways
+from kway.planning import gpu_ways, guard, linear_ways
 from kway.planning.size import Size
 from kway.planning.way import Formula
 from kway.progress import note
@@ -152,20 +152,28 @@ class LinearClassifier(AnswersOnDevice):
         X, labels = gate.rows_and_labels(self, X, y, soft=LOSSES[self.loss].joint.probabilities, squared=True)
         problem.refuse_one_class(labels, type(self).__name__)
         size = guard.size_of(X, labels.n_classes)
-        guard.before_fit(type(self).__name__, self._way(size, labels.soft is None), size)
+        way = self._way(size, labels.soft is None)
+        guard.before_fit(type(self).__name__, way, size)
         self.classes_ = labels.classes
-        self._learn(problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight), last)
+        try:
+            self._learn(problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight), last)
+        except BudgetError:
+            self._forget()  # nothing is half fitted
+            raise
         return self
 
     def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
         """Minimise the objective from `last`, the solution of the last fit (None: from the beginning)."""
-        objective, why = placed(self._objective(given), self.device)
+        whole = self._objective(given)
+        size = guard.size_of(whole.X, len(self.classes_))
+        there = placed(whole, self.device, self._way_there(size, whole.targets.soft is None))
+        objective, why, _ = there
         control = self._control()
         learned, validation = problem.set_aside(condensed(objective), self.early_stopping, control.rng)
         work = Work.on(learned, self.solver)
         start = work.start(_of_shape(last, objective), control.rng)
         title = f"{type(self).__name__} {work.solver.name}"
-        with room(objective), shown(title, self.max_iter, self.verbose) as progress:
+        with room(there), shown(title, self.max_iter, self.verbose) as progress:
             solution = _solved(work, start, replace(control, progress=progress, validate=validation))
         if validation is not None and validation.theta is not None:
             solution = replace(solution, theta=validation.theta)
@@ -185,14 +193,16 @@ class LinearClassifier(AnswersOnDevice):
         labels = Labels(self.classes_, encode_as(labels.classes[labels.codes], self.classes_))
         problem.refuse_one_class(labels, type(self).__name__)
         given = problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight)
-        objective, _ = placed(self._objective(given), self.device)
+        there = placed(self._objective(given), self.device)
+        objective = there.objective
         solver = self.solver if isinstance(self.solver, SGD) else SGD()
         pick_solver(solver, objective)
         epoch = getattr(self, "epochs_", 0)
         control = self._control(epoch)
         last = None if first else _of_shape(self._theta(), objective)
         start = cold_start(objective, control.rng) if last is None else last
-        theta = solver.epoch(objective, start, control, epoch)
+        with room(there):
+            theta = solver.epoch(objective, start, control, epoch)
         self.epochs_ = epoch + 1
         history = [*getattr(self, "history_", []), objective.value(theta)]
         self._keep(objective, Solution(theta, self.epochs_, history=history), solver.name, given.kept)
@@ -261,17 +271,31 @@ class LinearClassifier(AnswersOnDevice):
 
     def _way(self, size: Size, hard: bool) -> Formula:
         """What the plan counts a fit as; `hard`: rows have one label each."""
-        if choose_device(self.device, size).device is not None:
-            return far_ways.gpu_fit
-        if self.solver == "sampled" or isinstance(self.solver, Sampled):
+        there = self._way_there(size, hard)
+        if choose_device(self.device, size, there).device is not None:
+            return there
+        if self._asks_for_sampled():
             return linear_ways.sampled_softmax
-        penalty = pick_penalty(self.penalty, self.l1_ratio).times(self.alpha)
-        if self.solver == "auto" and hard and not self.label_smoothing and samples(self._form(size.K), penalty, size):
+        if self._samples(size, hard):
             note(f"{type(self).__name__}: {size.K:,} classes are too many to sum over, so they are sampled")
             return linear_ways.sampled_softmax
         if self.solver in _IN_PASSES or isinstance(self.solver, SGD):
             return linear_ways.stochastic
         return linear_ways.one_vs_all if self.multiclass == "one-vs-all" else linear_ways.softmax_way
+
+    def _way_there(self, size: Size, hard: bool) -> Formula:
+        """The same on a GPU, where all classes are summed over until that takes hours too."""
+        sampled = self._samples(size, hard) and guard.beyond_gpu_steps(size)
+        return gpu_ways.gpu_sampled if sampled or self._asks_for_sampled() else gpu_ways.gpu_fit
+
+    def _asks_for_sampled(self) -> bool:
+        return self.solver == "sampled" or isinstance(self.solver, Sampled)
+
+    def _samples(self, size: Size, hard: bool) -> bool:
+        """Whether "auto" samples classes."""
+        if self.solver != "auto" or not hard or self.label_smoothing:
+            return False
+        return samples(self._form(size.K), pick_penalty(self.penalty, self.l1_ratio).times(self.alpha), size)
 
     def _form(self, n_classes: int | None = None) -> Loss:
         forms, K = LOSSES[self.loss], len(self.classes_) if n_classes is None else n_classes

@@ -36,7 +36,7 @@ from kway.linear.losses import Loss, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.row_span import row_span
 from kway.linear.penalties import Penalty
-from kway.linear.placing import placed
+from kway.linear.placing import placed, room
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.lbfgs import Legacy, solve_smooth
 from kway.linear.solvers.preconditioners.moments import Moments, quick_moments, sample_rows
@@ -101,10 +101,11 @@ def alpha_path(
     chosen = tuple(range(int(folds.max()) + 1)) if which is None else tuple(which)
     n_classes = int(codes.max()) + 1
     whole = Objective(X, Targets(codes), 1 if n_classes == 2 else n_classes, loss, Penalty(), True, weight, n_jobs)
-    whole = placed(whole, device).objective
+    there = placed(whole, device)
+    whole = there.objective
     span = row_span(whole)  # rows held out lie in the span of all rows as well
     whole = whole if span is None else span.objective
-    with single_blas():
+    with single_blas(), room(there):
         known = quick_moments(whole, sample_rows(whole)) if loss.smooth else None
         control = Control(tol=tol, least=LEAST_SCALE * whole.value(whole.zeros()))
         parts = [_fold(whole, folds, number) for number in chosen]

@@ -5,6 +5,7 @@ Inside `kway.cluster(...)`, rows that are many live on its nodes.
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -19,50 +20,66 @@ from kway.errors import InputError
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.on_cluster import ClusterObjective
 from kway.linear.objective.on_device import DeviceObjective
-from kway.planning import far_ways, guard
-from kway.planning.rates import known
+from kway.planning import gpu_ways, guard, words
+from kway.planning.gpu_ways import MOST_DENSE
+from kway.planning.rates import known, known_with_gpu
 from kway.planning.size import Size
+from kway.planning.way import Formula
 
 LEAST_SPREAD = 1 << 26  # bytes of rows below which a pass takes less than asking the nodes for it
-MOST_DENSE = 1 << 32  # bytes of sparse rows made dense, which is what a device multiplies
-
-
-def room(objective: Objective) -> AbstractContextManager[None]:
-    """Inside it, memory that runs out on the device is a BudgetError; nothing where the rows are here."""
-    if not isinstance(objective, DeviceObjective):
-        return nullcontext()
-    return objective.device.room(
-        f"a fit of {objective.n:,} rows x {objective.d:,} features, {objective.n_scores:,} scores"
-    )
 
 
 class Placed(NamedTuple):
-    """The problem, its rows where they are to be, and in one sentence why; no sentence where nothing was asked."""
+    """The problem, its rows where they are to be, and in one sentence why; no sentence where nothing was asked.
+
+    `planned`: bytes on the device by the plan.
+    """
 
     objective: Objective
     why: str
+    planned: int = 0
 
 
-def choose_device(device: str, size: Size) -> ChosenDevice:
-    """The device that a word means for a problem of this size."""
-    return resolve(device, pays=device != "auto" or far_ways.gpu_pays(size, known()))
+def room(there: Placed) -> AbstractContextManager[None]:
+    """Inside it, memory that runs out on the device is a BudgetError with the plan's bytes; nothing for rows here."""
+    o = there.objective
+    if not isinstance(o, DeviceObjective):
+        return nullcontext()
+    planned = f"planned for {words.size(there.planned)} there"
+    return o.device.room(f"a fit of {o.n:,} rows x {o.d:,} features, {o.n_scores:,} scores, {planned},")
+
+
+def choose_device(device: str, size: Size, formula: Formula = gpu_ways.gpu_fit) -> ChosenDevice:
+    """The device that a word means for a problem of this size, which the plan counts as `formula` there."""
+    if device != "auto":
+        return resolve(device)
+    guess = gpu_ways.gpu_verdict(size, known(), formula, sys.maxsize)
+    chosen = resolve(device, guess.pays)
+    if chosen.device is None:
+        return chosen if guess.pays else ChosenDevice(None, f"on the CPU: {guess.why}")
+    pays, why = gpu_ways.gpu_verdict(size, known_with_gpu(), formula, chosen.device.free_bytes())
+    return ChosenDevice(chosen.device, f"on the GPU: {why}") if pays else ChosenDevice(None, f"on the CPU: {why}")
 
 
 def answering(device: str, n: int, coef: NDArray) -> Device | None:
     """Where a fitted model answers n rows: on a GPU where there is one (still) and, for "auto", it pays; None: here."""
     R, d = coef.shape
-    pays = device == "cuda" or far_ways.gpu_answers(Size(n, d, max(2, R)), known())
+    pays = device == "cuda" or gpu_ways.gpu_answers(Size(n, d, max(2, R)), known())
     return Device("cuda") if pays and has_gpu() else None
 
 
-def placed(objective: Objective, device: str) -> Placed:
-    """The same problem with its rows where `device` says."""
-    chosen = choose_device(device, guard.size_of(objective.X, objective.n_scores))
+def placed(objective: Objective, device: str, formula: Formula = gpu_ways.gpu_fit) -> Placed:
+    """The same problem with its rows where `device` says; BudgetError where by the plan it does not fit there."""
+    size = guard.size_of(objective.X, objective.n_scores)
+    chosen = choose_device(device, size, formula)
     if chosen.device is None and current() is not None and _bytes_of(objective.X) >= LEAST_SPREAD:
         return Placed(ClusterObjective.of(objective), f"rows on the {n_nodes()} nodes of a cluster")
     if chosen.device is None:
         return Placed(objective, chosen.why)
-    return Placed(DeviceObjective.of(_dense(objective), chosen.device), chosen.why)
+    planned = guard.before_device(
+        f"the {objective.loss.name} loss", formula, size, chosen.device.free_bytes(), chosen.device.name
+    )
+    return Placed(DeviceObjective.of(_dense(objective), chosen.device), chosen.why, planned)
 
 
 def _bytes_of(X: Any) -> int:

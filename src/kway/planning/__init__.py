@@ -3,7 +3,8 @@
 size.py           Size: rows, features, classes; the bytes of rows and labels
 linear_ways.py    softmax, one-vs-all, sampled softmax, centroids: K x d numbers, one small formula a way
 row_ways.py       neighbours: flat, landmarks, bytes, bits: n x d numbers
-far_ways.py       a GPU, m machines
+gpu_ways.py       a GPU: what is held there, and what it takes
+far_ways.py       m machines
 way.py            Way: parameters, bytes, operations, seconds, what is given up
 plan.py           plan(): every way on one size, and which is advised
 rates.py          how fast this machine is, kept in the cache folder; calibrate.py measures it in seconds

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from math import sqrt
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.gpu.device import has_gpu, load_torch
+from kway.compute.gpu.device import Device, has_gpu, load_torch
 from kway.compute.threads import cores, pmap, single_blas
 from kway.planning.rates import Rates
 from kway.planning.row_ways import looked_at
@@ -52,8 +52,8 @@ def calibrate() -> Rates:
         probed=passed * opened / _seconds(lambda: cells.nearest(queries, 5)),
         bytes_scan=passed / 4 / _seconds(lambda: coded.nearest(queries, 5)),
         disk=_disk(),
-        gpu=_gpu(),
         cores=cores(),
+        **gpu_rates()._asdict(),
     )
 
 
@@ -137,15 +137,35 @@ def _disk() -> float:
     return 4 * len(block) / _seconds(write)
 
 
-def _gpu() -> float:
-    """Operations a second of a product on the first GPU; 0 without one."""
+class GpuRates(NamedTuple):
+    """Operations a second of products in bfloat16 and in float32, bytes a second on the way there, its memory."""
+
+    gpu: float = 0.0
+    gpu_full: float = 0.0
+    gpu_sent: float = 0.0
+    gpu_memory: float = 0.0
+
+
+def gpu_rates() -> GpuRates:
+    """Of the first GPU; zeros without one."""
     if not has_gpu():
-        return 0.0
-    torch = load_torch()
-    a = torch.randn((8192, 8192), device="cuda").to(torch.bfloat16)  # of ones it runs a tenth faster than of data
+        return GpuRates()
+    torch, device = load_torch(), Device("cuda")
+    half = torch.randn((8192, 8192), device="cuda").to(torch.bfloat16)  # of ones it runs a tenth faster than of data
+    full, rows = half.float(), np.ones((64, 2**20), np.float32)
 
-    def run() -> None:
-        torch.matmul(a, a)
-        torch.cuda.synchronize()
+    def timed(work: Callable[[], Any]) -> float:
+        def run() -> None:
+            work()
+            device.wait()
 
-    return 2.0 * 8192**3 / _seconds(run)
+        return _seconds(run)
+
+    with device.full_precision():
+        in_full = 2.0 * 8192**3 / timed(lambda: torch.matmul(full, full))
+    return GpuRates(
+        2.0 * 8192**3 / timed(lambda: torch.matmul(half, half)),
+        in_full,
+        rows.nbytes / timed(lambda: device.put(rows)),
+        float(torch.cuda.mem_get_info()[1]),
+    )

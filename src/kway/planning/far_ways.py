@@ -1,7 +1,6 @@
-"""Ways beyond this machine's processor: a GPU where there is one, whose rate was measured; m machines, by arithmetic.
+"""Ways beyond this machine: m machines, by arithmetic.
 
-A softmax on a GPU never writes the scores: weights, one number a class of Adagrad, a block of rows.
-On m machines rows are split, each searches its share exactly, the k best of each are merged.
+Rows are split, each searches its share exactly, the k best of each are merged.
 """
 
 from __future__ import annotations
@@ -11,59 +10,12 @@ from importlib.util import find_spec
 from math import ceil
 
 from kway.planning import words
-from kway.planning.linear_ways import SAMPLED_PASSES, softmax_way, stochastic
 from kway.planning.rates import Rates
 from kway.planning.row_ways import flat_way
-from kway.planning.size import LABEL, Size
+from kway.planning.size import Size
 from kway.planning.way import Way
 
-GPU_START = 5.0  # seconds of a fit on the CPU from which a GPU is worth loading torch and sending the rows
-GPU_ANSWER = 0.5  # seconds of a block of answers on the CPU from which a GPU pays for sending rows and weights
-GPU_TYPICAL = 4e14  # operations a second in bfloat16 of a GPU that was not measured
-GPU_FULL = 1 / 16  # of that rate, what products in float32 reach
-GPU_SHARE = 0.5  # of the product's rate that a whole step reaches
-GPU_BLOCK = 2**30  # bytes of a block of rows and of slopes
 ROUND_TRIP = 2e-3  # seconds that a question to the machines and back takes
-
-
-def gpu_softmax(size: Size, rates: Rates) -> Way | None:
-    """Softmax over all classes on a GPU; None where there is none."""
-    if not rates.gpu:
-        return None
-    operations = 4.0 * size.n * size.d * size.scores * SAMPLED_PASSES
-    held = size.parameters * 4 + size.K * 4 + GPU_BLOCK
-    model = size.parameters * size.itemsize + LABEL * size.K
-    seconds = operations / (GPU_SHARE * rates.gpu)
-    answer = 2.0 * size.d * size.scores / (GPU_SHARE * rates.gpu)
-    return Way(
-        "softmax, GPU", "SoftmaxClassifier(device='cuda')", size.parameters, held, model, model, operations, seconds,
-        answer, "gives up the optimum, which is approached and not reached", _unless("kway.compute.gpu"),
-    )  # fmt: skip
-
-
-def gpu_steps_seconds(size: Size, gpu: float) -> float:
-    """Of epochs of softmax whose steps sum over all classes, at so many operations a second."""
-    return 4.0 * size.n * size.d * size.scores * SAMPLED_PASSES / (GPU_SHARE * gpu)
-
-
-def gpu_fit(size: Size, rates: Rates) -> Way:
-    """A linear fit whose rows are on a GPU: what stays on the host, and the passes there; batches where K is large."""
-    gpu = rates.gpu or GPU_TYPICAL
-    batches = stochastic(size, rates)
-    way = softmax_way(size, rates)
-    if way.fit_bytes > 4 * batches.fit_bytes:  # theta and its gradient alone, where L-BFGS would remember too much
-        return replace(batches, fit_seconds=gpu_steps_seconds(size, gpu))
-    return replace(way, fit_seconds=way.operations / (GPU_FULL * gpu))
-
-
-def gpu_pays(size: Size, rates: Rates) -> bool:
-    """Whether a linear fit is long enough on the CPU for a GPU to be worth its start; sparse rows stay on the CPU."""
-    return not size.sparse and softmax_way(size, rates).fit_seconds > GPU_START
-
-
-def gpu_answers(size: Size, rates: Rates) -> bool:
-    """Whether a block of rows takes long enough on the CPU to be answered on a GPU that torch is loaded for."""
-    return size.n * softmax_way(size, rates).predict_seconds > GPU_ANSWER
 
 
 def on_machines(size: Size, rates: Rates, machines: int, memory: int) -> Way:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from kway.errors import BudgetError
 from kway.planning import words
-from kway.planning.far_ways import GPU_TYPICAL, gpu_steps_seconds
+from kway.planning.gpu_ways import GPU_TYPICAL, gpu_steps_seconds
 from kway.planning.linear_ways import softmax_way
 from kway.planning.machine import available_bytes
 from kway.planning.plan import ways_of
@@ -40,6 +40,18 @@ def before_fit(who: str, formula: Formula, size: Size) -> None:
     guess = refuse(who, formula, size)
     if guess.fit_seconds > _LONG / 3:  # the default rates may be that far off
         _tell(who, formula(size, known()).fit_seconds)
+
+
+def before_device(who: str, formula: Formula, size: Size, free: int, device: str) -> int:
+    """The bytes of a fit on a device; BudgetError where fewer are free there."""
+    way = formula(size, _DEFAULT)
+    if way.device_bytes <= free:
+        return way.device_bytes
+    raise BudgetError(
+        f"{who} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes needs {words.size(way.device_bytes)} "
+        f"on {device} by the plan ({words.count(way.parameters)} parameters), which has {words.size(free)} free; use "
+        f"device='cpu', or fewer rows; kway.plan({size.n}, {size.d}, {size.K}) lists the ways"
+    )
 
 
 def refuse(who: str, formula: Formula, size: Size) -> Way:

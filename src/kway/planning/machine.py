@@ -10,13 +10,14 @@ import hashlib
 import os
 import platform
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kway.compute.threads import cores
 from kway.planning.words import bytes_of
 
 MEMINFO, GROUPS, MINE = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+NVIDIA = Path("/proc/driver/nvidia/gpus")
 
 
 def available_bytes() -> int:
@@ -61,9 +62,18 @@ def _groups() -> tuple[Path, ...]:
 
 
 def key() -> str:
-    """16 letters that stand for what rates depend on: processor, cores, libraries."""
-    facts = (platform.machine(), _processor(), cores(), version("numpy"), version("numba"))
+    """16 letters that stand for what rates depend on: processor, cores, libraries, GPUs."""
+    facts = (platform.machine(), _processor(), cores(), version("numpy"), version("numba"), *_gpus())
     return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
+
+
+def _gpus() -> tuple[str, ...]:
+    """The GPUs that the driver lists, and the torch that would use them; nothing is loaded for it."""
+    try:
+        listed = sorted(folder.name for folder in NVIDIA.iterdir())
+        return (*listed, version("torch"))
+    except (OSError, PackageNotFoundError):
+        return ()
 
 
 def _processor() -> str:

@@ -15,7 +15,8 @@ import numpy as np
 
 from kway.errors import InputError
 from kway.planning import words
-from kway.planning.far_ways import gpu_softmax, on_machines
+from kway.planning.far_ways import on_machines
+from kway.planning.gpu_ways import GPU_WAYS
 from kway.planning.linear_ways import centroids, one_vs_all, sampled_softmax, softmax_way
 from kway.planning.machine import available_bytes
 from kway.planning.rates import Rates, machine_rates
@@ -26,8 +27,8 @@ from kway.planning.way import Formula, Way
 WAYS: tuple[Formula, ...] = (
     softmax_way, one_vs_all, sampled_softmax, centroids, flat_way, landmarks, as_bytes, bits, bit_cells
 )  # fmt: skip
-ADVICE = ("softmax", "softmax, GPU", "kNN flat", "kNN landmarks", "sampled softmax", "centroids", "kNN bytes",
-          "kNN bits", "kNN bit cells")  # fmt: skip
+ADVICE = ("softmax", "softmax, GPU", "kNN flat", "kNN flat, GPU", "kNN landmarks", "sampled softmax",
+          "sampled softmax, GPU", "centroids", "kNN bytes", "kNN bits", "kNN bit cells")  # fmt: skip
 _PATIENCE = 3600.0  # seconds of a fit
 PROMPT = 0.1  # seconds of an answer
 COLUMNS = ("way", "params", "memory", "disk", "to fit", "answer", "fits")
@@ -50,8 +51,8 @@ class Plan:
         raise InputError(f"no way is called {name!r}; there are {', '.join(way.name for way in self.ways)}")
 
     def fits(self, way: Way) -> bool:
-        """Whether the way can be used here and its fit stays within the memory."""
-        return not way.missing and way.fit_bytes <= self.memory
+        """Whether the way can be used here and its fit stays within the memory, the GPU's too."""
+        return _fits(way, self.memory, self.rates)
 
     def records(self) -> list[dict[str, Any]]:
         """One record a way."""
@@ -157,14 +158,19 @@ def plan(
 
 def ways_of(size: Size, rates: Rates, memory: int, machines: int = 1) -> Plan:
     """The plan of a checked size."""
-    found = [formula(size, rates) for formula in WAYS]
-    gpu = gpu_softmax(size, rates)
-    ways = (*found, *([] if gpu is None else [gpu]), on_machines(size, rates, machines, memory))
-    return Plan(size, memory, rates, ways, _advised(ways, memory))
+    found = [formula(size, rates) for formula in (*WAYS, *(GPU_WAYS if rates.gpu else ()))]
+    ways = (*found, on_machines(size, rates, machines, memory))
+    return Plan(size, memory, rates, ways, _advised(ways, memory, rates))
 
 
-def _advised(ways: tuple[Way, ...], memory: int) -> Way | None:
-    usable = {way.name: way for way in ways if not way.missing and way.fit_bytes <= memory}
+def _fits(way: Way, memory: int, rates: Rates) -> bool:
+    """Here and, where it is done there and that is known, on the GPU."""
+    there = rates.gpu_memory or float("inf")
+    return not way.missing and way.fit_bytes <= memory and way.device_bytes <= there
+
+
+def _advised(ways: tuple[Way, ...], memory: int, rates: Rates) -> Way | None:
+    usable = {way.name: way for way in ways if _fits(way, memory, rates)}
     listed = [usable[name] for name in ADVICE if name in usable]
     quick = [way for way in listed if way.fit_seconds <= _PATIENCE and way.predict_seconds <= PROMPT]
     return quick[0] if quick else min(listed, key=lambda way: way.fit_seconds, default=None)

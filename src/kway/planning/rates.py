@@ -1,7 +1,8 @@
 """How fast this machine is: measured once in some seconds, kept in the cache folder a machine and a set of libraries.
 
-known()      what is kept; the defaults where nothing is (of 2 busy AVX-512 cores): never measures
-measured()   what is kept, measured now where nothing is, or where `again`
+known()            what is kept; the defaults where nothing is (of 2 busy AVX-512 cores): never measures
+known_with_gpu()   the same, with the GPU's rates measured now where there is one and nothing of it is kept
+machine_rates()    what is kept, measured now where nothing is, or where `again`
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ class Rates:
     bytes_scan: float = 10e9  # values passed where rows are one byte each
     disk: float = 300e6  # bytes written and synced
     gpu: float = 0.0  # operations of a product in bfloat16; 0: there is no GPU
+    gpu_full: float = 0.0  # of a product in float32
+    gpu_sent: float = 0.0  # bytes sent to it
+    gpu_memory: float = 0.0  # bytes that it has; no rate
     cores: int = 2
 
     def record(self) -> dict[str, float]:
@@ -51,14 +55,35 @@ class Rates:
             return None
         if not all(isinstance(v, (int, float)) and 0 <= v < math.inf for v in facts.values()):
             return None
-        if not all(v > 0 for name, v in facts.items() if name != "gpu"):
+        if not all(v > 0 for name, v in facts.items() if name not in GPU_NAMES):
             return None
         return Rates(**facts)
 
 
+GPU_NAMES = ("gpu", "gpu_full", "gpu_sent", "gpu_memory")
+
+
 def known() -> Rates:
-    """What is kept of this machine, else the defaults."""
-    return _kept(_path()) or Rates(cores=cores())
+    """What is kept of this machine and of its GPU, else the defaults."""
+    rates = _kept(_path()) or Rates(cores=cores())
+    there = None if rates.gpu else _kept(_gpu_path())
+    if there is None:
+        return rates
+    return Rates.of(rates.record() | {name: getattr(there, name) for name in GPU_NAMES}) or rates
+
+
+def known_with_gpu() -> Rates:
+    """`known`; where there is a GPU of which nothing is, that is measured now, in a second, and kept."""
+    rates = known()
+    if rates.gpu:
+        return rates
+    from kway.planning.calibrate import gpu_rates
+
+    found = Rates.of(rates.record() | gpu_rates()._asdict())
+    if found is None or not found.gpu:
+        return rates
+    _keep(found, _gpu_path())
+    return found
 
 
 def machine_rates(again: bool = False) -> Rates:
@@ -71,6 +96,10 @@ def machine_rates(again: bool = False) -> Rates:
     found = calibrate()
     _keep(found, _path())
     return found
+
+
+def _gpu_path() -> Path:
+    return _path().with_suffix(".gpu.json")
 
 
 def _path() -> Path:

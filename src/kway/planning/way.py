@@ -26,6 +26,7 @@ class Way:
     predict_seconds: float  # of one row among many
     gives_up: str
     missing: str = ""  # why it cannot be used here; empty: it can
+    device_bytes: int = 0  # on a GPU while fitting, rows included
 
     def record(self) -> dict[str, Any]:
         """As plain facts."""

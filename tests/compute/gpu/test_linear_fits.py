@@ -16,6 +16,7 @@ from kway.errors import BudgetError, CombinationError, InputError  # noqa: E402
 from kway.linear import placing  # noqa: E402
 from kway.linear.solvers import sgd_on_device  # noqa: E402
 from kway.linear.solvers.sgd import SGD  # noqa: E402
+from kway.planning import Rates  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -149,14 +150,25 @@ def test_rows_beyond_the_devices_memory_are_refused_and_nothing_is_fitted(monkey
     monkeypatch.setattr(devices.Device, "free_bytes", lambda self: 10_000)
     X, y = blobs()
     model = kway.SoftmaxClassifier(device="cuda")
-    with pytest.raises(BudgetError, match="GiB"):
+    with pytest.raises(BudgetError, match=r"needs 1 GiB on c\w+ by the plan.*which has 9.8 KiB free"):
         model.fit(X, y)
-    assert not hasattr(model, "coef_")
+    assert not [name for name in vars(model) if name.endswith("_")]  # nothing is half fitted
 
 
 def test_auto_stays_here_for_small_problems_and_says_why():
     X, y = blobs()
-    assert kway.SoftmaxClassifier(device="auto").fit(X, y).why_ == "on the CPU: too small"
+    why = kway.SoftmaxClassifier(device="auto").fit(X, y).why_
+    assert why.startswith("on the CPU: too small to pay for a GPU: about")
+
+
+def test_auto_goes_there_where_the_plan_says_so_and_tells_its_figures(monkeypatch):
+    monkeypatch.setattr("kway.planning.gpu_ways.GPU_START", -1.0)
+    monkeypatch.setattr("kway.planning.gpu_ways.GPU_SENT", 1e15)
+    monkeypatch.setattr(placing, "known_with_gpu", Rates)
+    X, y = blobs()
+    assert kway.SoftmaxClassifier(device="auto").fit(X, y).why_.startswith("on the GPU: about")
+    monkeypatch.setattr(devices.Device, "free_bytes", lambda self: 10_000)
+    assert "which has 9.8 KiB free" in kway.SoftmaxClassifier(device="auto").fit(X, y).why_
 
 
 def test_comparisons_compute_there_and_choose_the_same(monkeypatch):
@@ -182,6 +194,9 @@ def test_memory_that_runs_out_in_the_middle_is_told_and_nothing_is_half_fitted(m
 
     monkeypatch.setattr("kway.compute.gpu.rows.DeviceRows.value_gradient", short)
     model = kway.SoftmaxClassifier(device="cuda", solver="lbfgs")
-    with pytest.raises(BudgetError, match="ran out of memory"):
+    with pytest.raises(BudgetError, match="planned for 1 GiB there, ran out of memory"):
         model.fit(*blobs())
-    assert not hasattr(model, "coef_")
+    assert not [name for name in vars(model) if name.endswith("_")]
+    monkeypatch.setattr("kway.select.compare.resolve", placing.resolve)
+    with pytest.raises(InputError, match=r"softmax: .* ran out of memory"):
+        kway.compare(*blobs(), families=["softmax"], device="cuda")
