@@ -23,12 +23,13 @@ import numpy as np
 
 from ..models import NotInstalled
 from ..race import Row
+from .gpu_linear import sentences
+from .gpu_peers import STEP_PEERS, Absent, Loss, peer_steps, stepped
 
 BATCH, CLASSES, FEATURES = 8192, 1_000_000, 1024
 QUICK = (1024, 20_000, 256)
 PRODUCT = 65536  # classes a product of a floor
 KEPT, FREE, ROOM = 1.2, 1.15, 20.0  # times two products within so many GB; times three, within 1 GB above the weights
-PEERS = {"liger_kernel": "Liger fused linear cross entropy", "cut_cross_entropy": "cut-cross-entropy"}
 MANY = (1_000_000, 256, 200_000)  # rows, features, classes of the fit by steps
 EPOCHS, CLASS_SPREAD = 6, 1.0
 FIT = (400_000, 512, 100)  # rows, features, classes of the whole fit
@@ -50,15 +51,15 @@ def g2(rounds: int, quick: bool) -> list[Row]:
     if not torch.cuda.is_available():
         raise NotInstalled("a GPU that torch sees")
     sizes = QUICK if quick else (BATCH, CLASSES, FEATURES)
-    measured = _steps(sizes, max(rounds, 3))
+    measured, absent = _steps(sizes, max(rounds, 3))
     rows = _rows(measured, sizes, _errors())
-    return [*rows, *_absent(sizes), *_whole_fit(quick), *_many_classes(quick)]
+    return [*rows, *_absent(sizes, absent), *_whole_fit(quick), *_many_classes(quick), *_beside(quick)]
 
 
 # ---------------------------------------------------------------- a step
 
 
-def _steps(sizes: tuple[int, int, int], rounds: int) -> dict[str, Measured]:
+def _steps(sizes: tuple[int, int, int], rounds: int) -> Steps:
     import torch
 
     B, K, d = sizes
@@ -67,7 +68,9 @@ def _steps(sizes: tuple[int, int, int], rounds: int) -> dict[str, Measured]:
     codes = torch.randint(0, K, (B,), generator=g, device="cuda")
     found: dict[str, Measured] = {}
     half, full = torch.bfloat16, torch.float32
-    groups = {_kept_group: half, _free_group: half, _kept_float: full, _free_float: full, _torch_group: half}
+    here, absent = peer_steps()
+    groups = {_kept_group: half, _free_group: half, _kept_float: full, _free_float: full}
+    groups |= {_peer_group(name, loss, absent): half for name, loss in here.items()}
     for group, kind in groups.items():
         W = torch.empty((K, d), device="cuda", dtype=kind)
         for c in range(0, K, PRODUCT):
@@ -76,7 +79,29 @@ def _steps(sizes: tuple[int, int, int], rounds: int) -> dict[str, Measured]:
         found |= _race(contestants, rounds)
         del contestants, W
         torch.cuda.empty_cache()
-    return found
+    return Steps(found, absent)
+
+
+class Steps(NamedTuple):
+    """What was measured, and the peers that were not."""
+
+    measured: dict[str, Measured]
+    absent: dict[str, Absent]
+
+
+def _peer_group(name: str, loss: Loss, absent: dict[str, Absent]) -> Callable[[Any, Any, Any], dict[str, Any]]:
+    """A peer, tried once: what it fails with is told in its place."""
+
+    def group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
+        run = stepped(loss, X, W, codes)
+        try:
+            run()
+        except Exception as error:  # of another library: whatever it raises
+            absent[name] = Absent(name, f"failed here: {type(error).__name__}: {str(error).splitlines()[0][:100]}")
+            return {}
+        return {name: run}
+
+    return group
 
 
 def _kept_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
@@ -128,24 +153,6 @@ def _free_float(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
 
     step, batch = SoftmaxStep(W, keep=False), Batch(X, codes)
     return {"free, float32 weights": lambda: step(batch, 1e-3)}
-
-
-def _torch_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
-    """What torch offers: autograd through all scores, and its fused loss where this version has one."""
-    from torch.nn import functional as F
-
-    def stepped(loss: Callable[[Any], Any]) -> Callable[[], None]:
-        def run() -> None:
-            weights = W.detach().requires_grad_(True)
-            loss(weights).backward()
-            W.add_(weights.grad, alpha=-1e-3)
-
-        return run
-
-    found = {"plain torch": stepped(lambda w: F.cross_entropy(X @ w.T, codes))}
-    if hasattr(F, "linear_cross_entropy"):
-        found["torch linear_cross_entropy"] = stepped(lambda w: F.linear_cross_entropy(X, w, codes))
-    return found
 
 
 def _race(contestants: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Measured]:
@@ -216,7 +223,7 @@ def _rows(measured: dict[str, Measured], sizes: tuple[int, int, int], errors: di
         memory = f"{ours.peak:.1f} GB, {ours.peak - weights:.2f} above the weights"
         quality = f"{errors.get(name, errors[name.split(',')[0]])}; {memory}"
         rows.append(_row(f"softmax step, {name}", data, floor, ours.rounds, floors[floor], quality, most, facts))
-    for peer in ("plain torch", "torch linear_cross_entropy"):
+    for peer in STEP_PEERS:
         if peer in measured:
             theirs = measured[peer]
             quality = f"kway {measured['kept'].peak:.1f} GB, {peer} {theirs.peak:.1f} GB"
@@ -237,16 +244,12 @@ def _row(
     )  # fmt: skip
 
 
-def _absent(sizes: tuple[int, int, int]) -> list[Row]:
-    """Peers that are not on this machine, by name."""
-    data = f"{sizes[0]:,} x {sizes[1]:,} classes x {sizes[2]:,}"
-    names = [name for module, name in PEERS.items() if find_spec(module) is None]
-    if not hasattr(__import__("torch").nn.functional, "linear_cross_entropy"):
-        names.append("torch linear_cross_entropy")
-    nan = float("nan")
+def _absent(sizes: tuple[int, int, int], absent: dict[str, Absent]) -> list[Row]:
+    """Peers that were not measured, by name, and why."""
+    data, nan = f"{sizes[0]:,} x {sizes[1]:,} classes x {sizes[2]:,}", float("nan")
     return [
-        Row("gpu_softmax", "softmax step, kept", data, name, nan, nan, None, "not on this machine", missing=name)
-        for name in names
+        Row("gpu_softmax", "softmax step, kept", data, name, nan, nan, None, gone.why, missing=gone.package)
+        for name, gone in absent.items()
     ]
 
 
@@ -259,6 +262,17 @@ def _gpu_facts() -> dict[str, Any]:
     versions = {name: metadata.version(name) for name in ("torch", "triton")}
     facts = {"gpu": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda, **versions}
     return {"machine": facts}
+
+
+def _beside(quick: bool) -> list[Row]:
+    """Sampled steps and answers over as many classes."""
+    sizes = QUICK if quick else (BATCH, CLASSES, FEATURES)
+    data, facts, nan = f"{sizes[1]:,} classes x {sizes[2]:,}", _gpu_facts(), float("nan")
+    found = sentences(16 * sizes[0], sizes)
+    return [
+        Row("gpu_softmax", job, data, "-", seconds, nan, None, quality, points=facts)
+        for job, (seconds, quality) in found.items()
+    ]
 
 
 # ---------------------------------------------------------------- a whole fit

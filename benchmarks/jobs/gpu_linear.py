@@ -1,0 +1,98 @@
+"""Beside G2: steps of sampled softmax over a million classes on a GPU, and the ten best of a million.
+
+Weights and rows are synthetic and on the device; draws, which the host makes, are counted. The ten best are held to
+float64 on some rows.
+"""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SAMPLED_EPOCHS = 3
+CHECKED_ROWS = 8
+_BEST = 10
+
+
+class SampledTimes(NamedTuple):
+    """Seconds of the median epoch after the first, rows a second, and GB of device memory at the peak."""
+
+    seconds: float
+    rows_a_second: float
+    peak: float
+
+
+class TopKTimes(NamedTuple):
+    """Milliseconds of each round, the peak in GB, and the share of rows whose ids are those of float64."""
+
+    rounds: list[float]
+    peak: float
+    same: float
+
+
+def sampled_times(n: int, K: int, d: int) -> SampledTimes:
+    """Epochs of sampled softmax from W = 0 by its defaults."""
+    import torch
+
+    from kway.compute.gpu.device import Device
+    from kway.linear.losses import LOSSES, Targets
+    from kway.linear.objective.objective import Objective
+    from kway.linear.objective.on_device import DeviceObjective
+    from kway.linear.penalties import Penalty
+    from kway.linear.solvers.base import Control
+    from kway.linear.solvers.sampled import Sampled, begin_sampled
+
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((n, d), dtype=np.float32), rng.integers(0, K, n)
+    device = Device("cuda" if torch.cuda.is_available() else "cpu")
+    problem = Objective(X, Targets(y), K, LOSSES["softmax"].joint, Penalty(ridge=1e-9))
+    run = begin_sampled(Sampled(), DeviceObjective.of(problem, device), Control(), problem.zeros())
+    seconds = []
+    for _ in range(SAMPLED_EPOCHS):
+        begun = time.perf_counter()
+        run.epoch()
+        device.wait()
+        seconds.append(time.perf_counter() - begun)
+    took = median(seconds[1:])
+    return SampledTimes(took, n / took, torch.cuda.max_memory_allocated() / 1e9 if device.is_gpu else 0.0)
+
+
+def topk_times(B: int, K: int, d: int, rounds: int = 3) -> TopKTimes:
+    """The ten best classes with their probabilities, tensors in and out."""
+    import torch
+
+    from kway.compute.gpu.best_classes import DeviceClasses
+    from kway.compute.gpu.class_answers import ClassAnswers
+    from kway.compute.gpu.device import Device
+
+    device = Device("cuda" if torch.cuda.is_available() else "cpu")
+    g = torch.Generator(device.name).manual_seed(0)
+    X, W = (torch.randn((m, d), generator=g, device=device.name) for m in (B, K))
+    answers = ClassAnswers(DeviceClasses(device, W.mul_(0.1), torch.zeros(K, device=device.name)), True, 1.0)
+    times = []
+    for _ in range(rounds + 1):
+        device.wait()
+        begun = time.perf_counter()
+        found = answers.best(X, _BEST, stated=True)
+        device.wait()
+        times.append(1e3 * (time.perf_counter() - begun))
+    true = (X[:CHECKED_ROWS].double() @ W.double().T).topk(_BEST, dim=1).indices
+    same = float((found.codes[:CHECKED_ROWS] == true).all(1).double().mean())
+    return TopKTimes(times[1:], torch.cuda.max_memory_allocated() / 1e9 if device.is_gpu else 0.0, same)
+
+
+def sentences(n: int, sizes: tuple[int, int, int]) -> dict[str, Any]:
+    """Job -> seconds and quality of both, for rows of a record."""
+    B, K, d = sizes
+    steps, best = sampled_times(n, K, d), topk_times(B, K, d)
+    return {
+        f"sampled softmax, an epoch of {n:,} rows": (
+            steps.seconds, f"{steps.rows_a_second:,.0f} rows/s, draws included; {steps.peak:.1f} GB",
+        ),
+        "predict_topk, k=10, float32": (
+            median(best.rounds) / 1e3, f"ids of float64 for {best.same:.0%} of {CHECKED_ROWS} rows; {best.peak:.1f} GB",
+        ),
+    }  # fmt: skip

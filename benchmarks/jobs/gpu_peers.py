@@ -1,0 +1,91 @@
+"""Peers of a softmax step on a GPU: each gives a loss of (X, W, codes), which autograd and an update make a step of.
+
+A peer that is not here is named with what to install; one that fails is named with what it said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..models import NotInstalled
+
+Loss = Callable[[Any, Any, Any], Any]  # X (B, d), W (K, d), codes (B,) -> the mean loss
+
+
+def plain_torch() -> Loss:
+    """All scores, then the loss."""
+    from torch.nn import functional as F
+
+    return lambda X, W, codes: F.cross_entropy(X @ W.T, codes)
+
+
+def torch_fused() -> Loss:
+    """torch's own fused loss, in chunks where it has the option."""
+    from torch.nn import functional as F
+
+    if not hasattr(F, "linear_cross_entropy"):
+        raise NotInstalled("torch>=2.13")
+    import torch
+
+    options = torch.nn.LinearCrossEntropyOptions() if hasattr(torch.nn, "LinearCrossEntropyOptions") else None
+    return lambda X, W, codes: F.linear_cross_entropy(X, W, codes, options=options)
+
+
+def liger() -> Loss:
+    """Liger's fused linear cross entropy."""
+    try:
+        from liger_kernel.transformers import LigerFusedLinearCrossEntropyLoss
+    except ImportError:
+        raise NotInstalled("liger-kernel") from None
+    loss = LigerFusedLinearCrossEntropyLoss()
+    return lambda X, W, codes: loss(W, X, codes)
+
+
+def cut() -> Loss:
+    """cut-cross-entropy without its threshold, which would drop nearly all mass at a million classes."""
+    try:
+        from cut_cross_entropy import linear_cross_entropy
+    except ImportError:
+        raise NotInstalled("cut-cross-entropy") from None
+    return lambda X, W, codes: linear_cross_entropy(X, W, codes, filter_eps=None)
+
+
+STEP_PEERS: dict[str, Callable[[], Loss]] = {
+    "plain torch": plain_torch,
+    "torch linear_cross_entropy": torch_fused,
+    "Liger fused linear cross entropy": liger,
+    "cut-cross-entropy": cut,
+}
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A peer that was not measured: the package that is missing, and why in words."""
+
+    package: str
+    why: str
+
+
+def peer_steps() -> tuple[dict[str, Loss], dict[str, Absent]]:
+    """The losses of the peers that are here, and those that are not."""
+    here: dict[str, Loss] = {}
+    absent: dict[str, Absent] = {}
+    for name, load in STEP_PEERS.items():
+        try:
+            here[name] = load()
+        except NotInstalled as error:
+            absent[name] = Absent(error.package, f"not installed (pip install {error.package})")
+    return here, absent
+
+
+def stepped(loss: Loss, X: Any, W: Any, codes: Any) -> Callable[[], None]:
+    """A step: the loss, its gradient by autograd, W updated in place."""
+
+    def run() -> None:
+        weights = W.detach().requires_grad_(True)
+        loss(X, weights, codes).backward()
+        W.add_(weights.grad, alpha=-1e-3)
+
+    return run

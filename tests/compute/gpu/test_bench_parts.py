@@ -1,0 +1,56 @@
+"""What `kway bench gpu` is made of, on small sizes: peers that are here agree, those that are not are named."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from benchmarks import gpu_page, race  # noqa: E402
+from benchmarks.jobs import gpu_linear, gpu_peers, gpu_softmax  # noqa: E402
+
+pytestmark = pytest.mark.gpu
+
+
+def test_peers_that_are_here_state_the_same_loss_and_move_the_weights():
+    g = torch.Generator().manual_seed(0)
+    X, W, codes = torch.randn(20, 8, generator=g), torch.randn(30, 8, generator=g), torch.arange(20)
+    here, absent = gpu_peers.peer_steps()
+    assert {*here, *absent} == set(gpu_peers.STEP_PEERS)
+    expected = torch.nn.functional.cross_entropy(X @ W.T, codes)
+    for name in ("plain torch", "torch linear_cross_entropy"):
+        if name in here:
+            torch.testing.assert_close(here[name](X, W.clone().requires_grad_(True), codes).detach(), expected)
+            moved = W.clone()
+            gpu_peers.stepped(here[name], X, moved, codes)()
+            assert not torch.equal(moved, W)
+
+
+def test_a_peer_that_is_not_here_is_named_in_the_record_and_on_the_page(monkeypatch):
+    def gone():
+        raise gpu_peers.NotInstalled("liger-kernel")
+
+    monkeypatch.setitem(gpu_peers.STEP_PEERS, "Liger fused linear cross entropy", gone)
+    _, absent = gpu_peers.peer_steps()
+    rows = gpu_softmax._absent((1, 2, 3), absent)
+    (row,) = [row for row in rows if row.peer == "Liger fused linear cross entropy"]
+    assert isinstance(row, race.Row)
+    assert row.missing == "liger-kernel"
+    assert "not installed (pip install liger-kernel)" in row.quality
+    machine = {"cpu": "a", "cores": 2, "date": "b"}
+    page = gpu_page.text({"gpu_softmax": {"rows": [row], "machine": machine}})
+    assert "| Liger fused linear cross entropy |" in page
+    assert "| not installed |" in page
+
+
+def test_a_peer_that_fails_is_told():
+    def broken(X, W, codes):
+        raise RuntimeError("no kernel image")
+
+    absent = {}
+    assert gpu_softmax._peer_group("a peer", broken, absent)(torch.ones(2, 2), torch.zeros(2), torch.ones(3, 2)) == {}
+    assert "no kernel image" in absent["a peer"].why
+
+
+def test_sampled_steps_and_answers_are_timed():
+    found = gpu_linear.sentences(512, (64, 300, 16))
+    assert all(seconds > 0 for seconds, _ in found.values())
+    assert "100% of 8 rows" in found["predict_topk, k=10, float32"][1]
