@@ -21,6 +21,7 @@ import kway
 from kway.base.best_columns import best_columns
 from kway.base.classifier import Classifier
 from kway.base.parameters import checked_k
+from kway.compute.gpu.device import on_host
 from kway.data.row_blocks import cut
 from kway.errors import ModelFileError
 from kway.search.index import TopK
@@ -62,9 +63,9 @@ class EstimatorInside(Classifier):
     # ---- answers
 
     def _rows(self, X: Any) -> Any:
-        """X as the estimator inside takes it."""
+        """X as the estimator inside takes it; a tensor as an array, as answers are made of arrays here."""
         check_is_fitted(self, "estimator_")
-        return X
+        return on_host(X)
 
     def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
         return cut(rows, _num_samples(rows), self._most_rows(entries))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import _num_samples
 
 from kway.base.budget import refuse_above_budget
 from kway.base.inside import DelegatedAnswers
@@ -189,7 +189,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
 
     def predict_set(self, X: Any) -> PredictionSets:
         """The set of labels of each row, from lists of the best classes that grow until the rest cannot belong."""
-        check_is_fitted(self, "estimator_")
+        X = self._rows(X)
         n = _num_samples(X)
         method, u = pick_method(self.method), check_random_state(self.random_state).uniform(size=n)
         always = np.flatnonzero(np.isinf(self.thresholds_))

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from kway.base.inside import DelegatedAnswers, prefixed, under
 from kway.base.parameters import between, check_parameters, whole
@@ -223,8 +222,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
 
     def known_score(self, X: Any) -> NDArray[np.float64]:
         """Score of being known (n,), higher is more known; `predict` rejects below `threshold_`."""
-        check_is_fitted(self, "estimator_")
-        return self._scorer(X)
+        return self._scorer(self._rows(X))
 
     def predict(self, X: Any) -> NDArray:
         """Labels (n,), the unknown label where the score of being known is below the threshold."""
@@ -232,7 +230,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
 
     def explain(self, X: Any) -> KnownVerdict:
         """The answers with the evidence: the estimator's own label, the score of being known, the threshold."""
-        check_is_fitted(self, "estimator_")
+        X = self._rows(X)
         own = np.asarray(self.estimator_.predict(X))
         scores = self._scorer(X)
         rejected = scores < self.threshold_

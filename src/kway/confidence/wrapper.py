@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from kway.base.inside import EstimatorInside
+from kway.compute.gpu.device import on_host
 from kway.data.labels import Labels, encode, encode_as
 from kway.errors import InputError
 
@@ -59,6 +60,7 @@ class ConfidenceWrapper(EstimatorInside):
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None; pass one label a row"
             )
+        X, y = on_host(X), on_host(y)
         labels = self._known_labels(y, *more) if self._is_prefit() else encode(y)
         n = _num_samples(X)
         if n != len(labels.codes):

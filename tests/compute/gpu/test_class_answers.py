@@ -191,3 +191,14 @@ def test_auto_answers_there_where_a_block_takes_long(monkeypatch):
     assert placing.answering("auto", 100, np.empty((10, 20), np.float32)) is None
     assert placing.answering("auto", 8192, np.empty((1_000_000, 64), np.float32)) == Device("cuda")
     assert placing.answering("cuda", 1, np.empty((10, 20), np.float32)) == Device("cuda")
+
+
+@pytest.mark.parametrize("kind", ["TemperatureScaledClassifier", "ConformalClassifier", "OpenSetClassifier"])
+def test_what_is_around_a_model_takes_tensors_as_arrays(kind):
+    X, y = blobs(600)
+    model = getattr(kway, kind)(kway.SoftmaxClassifier(device="cuda"), random_state=0).fit(send(X), send(y))
+    np.testing.assert_array_equal(model.predict(send(X)), model.predict(X))
+    if kind == "ConformalClassifier":
+        assert (model.predict_set(send(X)).sizes == model.predict_set(X).sizes).all()
+    else:
+        np.testing.assert_array_equal(model.predict_proba(send(X)), model.predict_proba(X))
