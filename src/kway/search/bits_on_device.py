@@ -2,8 +2,9 @@
 
 The codes lie on the device. Full rows, where the store keeps them, lie there too if there is room, else those that the
 codes leave in doubt are measured on the host. Either way what is found is measured, or estimated, once more by the
-CPU's own kernels, so that every digit is what the CPU answers. Nobody is lost to a filter of signs here, so a search
-loses at most what the CPU's may lose: whoever's estimate lies beyond its error bar, half of `Bits(miss=)`.
+CPU's own kernels, so that every digit is what the CPU answers. A search loses at most what the CPU's may lose: a row
+whose estimate lies beyond its error bar, and, where codes go through a filter of signs (sign_filter.py), one that
+differs in more bits than its cosine lets expect, each with half of the chance `Bits(miss=)`.
 """
 
 from __future__ import annotations
@@ -42,11 +43,13 @@ class DeviceBits:
     def over(scan: BitScan, device: Device) -> DeviceBits:
         """The search, its codes copied to the device, and the full rows where there is room."""
         from kway.compute.gpu.bit_codes import BitCodes
+        from kway.compute.gpu.codes import TILE
 
         codes, full = scan.codes, scan.kept.full
         n, d = codes.shape
         with device.room(f"an index of {n:,} rows x {d} columns as codes", codes.nbytes + 4 * n):
-            words = device.empty((n, 2 * codes.frame.bits * codes.frame.wide // 64), "int32")
+            room = device.zeros((-(-n // TILE) * TILE, 2 * codes.frame.bits * codes.frame.wide // 64), "int32")
+            words = room[:n]
             for first in range(0, n, _BLOCK):
                 part = slice(first, min(n, first + _BLOCK))
                 ordered = np.concatenate([codes.head[:, part].T, codes.rest[part]], axis=1)
@@ -56,6 +59,7 @@ class DeviceBits:
                 device.put(codes.half) if scan.distance.shifts else None,
                 bar=0.0 if full is None else scan.z * float(codes.widest[0]),
                 least=-EMPTY if scan.distance.signed else 0.0,
+                filter=_sign_filter(scan, device, room),
             )  # fmt: skip
         fits = full is not None and full.nbytes + _SPARE <= device.free_bytes()
         return DeviceBits(scan, there, device.put(full) if fits else None)
@@ -174,3 +178,15 @@ class DeviceBits:
 
         pmap(work, shares(len(ids), n_jobs, least=64), n_jobs)
         return distances
+
+
+def _sign_filter(scan: BitScan, device: Device, words: Tensor) -> Any:
+    """The filter of signs where the device has one for such codes; words: with rows of zeros up to whole tiles."""
+    from kway.compute.gpu.codes import SignCodes
+    from kway.compute.gpu.sign_filter import SignFilter
+
+    frame, n = scan.codes.frame, len(scan.codes)
+    if not SignFilter.pays(device, frame.bits, frame.wide, n):
+        return None
+    lengths = scan.lengths
+    return SignFilter(SignCodes.of(device, words, n), scan.z, float(lengths[:, 0].min()), float(lengths[:, 1].max()))

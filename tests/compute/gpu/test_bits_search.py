@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("torch")
+
+from kway.compute.gpu import codes as module
 from kway.errors import BudgetError
 from kway.neighbors import NeighborsClassifier
 from kway.search import Bits, Flat
@@ -130,3 +133,70 @@ def test_the_smallest_of_many_keys(device, c):
     np.testing.assert_array_equal(np.sort(values, axis=1), np.sort(keys, axis=1)[:, :11])
     np.testing.assert_array_equal(np.take_along_axis(keys, ids, axis=1), values)
     assert all(len(set(row)) == 11 for row in ids)
+
+
+class _ByProducts:
+    """Lists as a Hopper GPU fills them, by torch: the best by Hamming, all of them up to one bit below the last."""
+
+    def __init__(self, codes, queries, keep):
+        torch = codes.device.torch
+        self.q = len(queries)
+        self.ids = codes.multiplied(queries, keep)
+        own = module._signs(codes.words[self.ids.reshape(-1)]).float().view(*self.ids.shape, -1)
+        self.found = module.Listed(
+            ((own * module._sign(queries)[:, None]).sum(2) / 2 + 256).int(), (own * queries[:, None]).sum(2)
+        )
+        self.shift = torch.zeros(self.q, dtype=torch.int32, device=queries.device)
+        self.thresholds = self.found.agree.amin(1)  # exceeded by all that are sure to be there
+        self.counts = torch.full_like(self.shift, keep)
+
+    def fill(self):
+        pass
+
+    def measured(self):
+        return self.found
+
+
+@pytest.mark.parametrize("rerank", [True, False])
+@pytest.mark.parametrize("metric", METRICS)
+def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, metric, rerank, monkeypatch):
+    from kway.compute.gpu import sign_filter
+
+    n = 2**17 + 100 if device.is_gpu and module.nvrtc.can_compile() else 5000
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((n, 500), dtype=np.float32)
+    queries = rng.standard_normal((40, 500), dtype=np.float32)
+    queries[20:] = rows[n - 20 :] + 0.5 * queries[20:]  # some that are near, some that are not
+    monkeypatch.setattr(sign_filter, "LEAST_LISTED", 2**17)
+    if n == 5000:
+        monkeypatch.setattr(sign_filter.SignFilter, "pays", staticmethod(lambda *what: True))
+        monkeypatch.setattr(module, "_Lists", _ByProducts)
+    store = Bits(1, rerank=rerank, miss=1e-6)
+    index, oracle = by_device(Flat(store)).build(rows, metric), Flat(store).build(rows, metric)
+    assert index._certified.codes.filter is not None
+    settled, multiply = [], type(index._certified.codes)._filtered
+    monkeypatch.setattr(
+        type(index._certified.codes),
+        "_filtered",
+        lambda self, asked, *rest: settled.append(len(asked.norms)) or multiply(self, asked, *rest),
+    )
+    same(index, oracle, queries, 1)
+    assert sum(settled[:1]) <= 20 or metric == "dot"  # the filter settled those that are near
+    assert sum(settled[:1]) < len(queries)
+
+
+def test_how_many_bits_may_differ_is_the_cpus_rule(device):
+    from kway.compute.gpu.sign_filter import SignFilter
+    from kway.compute.kernels.bit_scan import enough
+
+    rng = np.random.default_rng(0)
+    norms, most = rng.random(200) * 3 + 0.01, rng.integers(100, 300, 200)
+    for squared in (True, False):
+        worst = rng.random(200) * 2
+        base = norms**2 if squared else np.ones(200)
+        expected = np.empty(200, dtype=bool)
+        enough(squared, 3.0, worst, base, norms, np.float32(0.5), np.float32(2), np.full(200, 8), most, expected)
+        keys = 0.5 * (worst**2 - base) if squared else worst - base
+        found = SignFilter(None, 3.0, 0.5, 2.0).enough(*map(device.put, (keys, norms)), squared, device.put(most))
+        np.testing.assert_array_equal(device.fetch(found), expected)
+        assert 0 < expected.sum() < 200

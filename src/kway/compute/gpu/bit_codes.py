@@ -10,7 +10,8 @@
    does not; else again with more kept, in the end all rows
 
 So the answer is the k nearest of at least the rows whose estimate lies within the error bar of the k-th distance. The
-CPU's scan (kernels/bit_scan.py) asks for the same, and may lose a row before, to its filter of signs.
+CPU's scan (kernels/bit_scan.py) asks for the same, and may lose a row before, to its filter of signs. Where there is
+such a filter here (sign_filter.py), it goes first, and whoever it does not settle is multiplied.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from kway.compute.gpu.codes import BITS
 from kway.compute.gpu.device import Device, Tensor
 from kway.compute.gpu.exact import KEYS, MORE, VALUES, FoundRows, first_few, least_few, least_of_both, parts_of
+from kway.compute.gpu.sign_filter import LIST_TOGETHER, SignFilter
 
 _EXTRA = 246  # kept beyond k: near rows rule out the others with far fewer
 _QUERIES = 4096  # of a block
@@ -55,6 +58,7 @@ class BitCodes:
     half: Tensor | None  # (n,) float32 where distances are roots
     bar: float  # of an estimate, in units of f |q|; 0 where estimates are the answer
     least: float  # the smallest distance
+    filter: SignFilter | None = None
 
     def __len__(self) -> int:
         return int(self.words.shape[0])
@@ -71,6 +75,13 @@ class BitCodes:
         ids, distances = self.device.empty((q, k), "int64"), self.device.empty((q, k), "float64")
         left, keep = torch.arange(q, device=self.device.name), min(len(self), k + _EXTRA)
         with self.device.full_precision():
+            if self.filter is not None:
+                undecided = []
+                for some in left.split(LIST_TOGETHER):
+                    found, proven = self._listed(self.filter, asked.take(some), k, partial(measure, some))
+                    ids[some], distances[some] = found
+                    undecided.append(some[~proven])
+                left = torch.cat(undecided)
             while len(left):
                 undecided = []
                 for some in left.split(max(1, min(_QUERIES, _LISTED // keep))):
@@ -79,6 +90,24 @@ class BitCodes:
                     undecided.append(some[~proven])
                 left, keep = torch.cat(undecided), min(len(self), MORE * keep)
         return FoundRows(ids, distances)
+
+    def _listed(
+        self, signs: SignFilter, asked: CodeQueries, k: int, measure: Callable[[Tensor], Tensor]
+    ) -> tuple[FoundRows, Tensor]:
+        """The k nearest among those of the filter's lists, and whether (q,) nobody else is in doubt."""
+        listed, norms = signs.lists(asked.turned), asked.norms.float()[:, None]
+        slack = 4 * BITS * _SINGLE * asked.turned.abs().sum(1, keepdim=True)
+        lows = -self.factor[listed.ids] * (listed.products + self.bar * norms + slack)
+        if self.half is not None:
+            lows += self.half[listed.ids] * (1 - 2.0**-20)
+        at = least_few(lows.where(listed.real, float("inf")), k + _EXTRA)
+        ids, order = listed.ids.gather(1, at.ids).sort(1)
+        real = at.distances.isfinite().gather(1, order)
+        found = first_few(measure(ids).where(real, float("inf")), ids, k)
+        keys = self._keys(found.distances[:, -1], asked.base)
+        every = lows.shape[1] == real.shape[1]  # of those listed
+        beyond = every | ~real.all(1) | (at.distances.double().amax(1) > keys)
+        return found, beyond & signs.enough(keys, asked.norms, self.half is not None, listed.most)
 
     def _filtered(
         self, asked: CodeQueries, k: int, keep: int, measure: Callable[[Tensor], Tensor]
