@@ -114,13 +114,18 @@ def rows_and_labels(
     X = rows(estimator, X, reset=reset, sparse=sparse)
     if squared:
         _refuse_overflow(X)
+    return X, labels_of(y, X.shape[0], soft)
+
+
+def labels_of(y: Any, n: int, soft: bool = False) -> Labels:
+    """The labels of n rows."""
     labels = encode_soft(y) if soft and _is_soft(y) else encode(y)
-    if len(labels.codes) != X.shape[0]:
+    if len(labels.codes) != n:
         raise InputError(
-            f"Found input variables with inconsistent numbers of samples: X has {X.shape[0]} rows, "
+            f"Found input variables with inconsistent numbers of samples: X has {n} rows, "
             f"y has {len(labels.codes)}; pass one label a row"
         )
-    return X, labels
+    return labels
 
 
 def _refuse_overflow(X: Rows) -> None:

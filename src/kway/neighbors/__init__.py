@@ -4,9 +4,9 @@ classifier.py     NeighborsClassifier: metric x index x vote
   votes.py          who counts how much, ties, the classes voted for     voting.py   the base of those who vote
   training_rows.py  codes and weights kept beside the index              sweep.py    every k and vote from one search
   promise.py        probes tuned to an agreement of votes                trials.py   exact and approximate, side by side
-centroid.py       CentroidClassifier: one mean a class
+centroid.py       CentroidClassifier: one mean a class                   centroid_on_device.py   on a GPU, of tensors
 exemplar.py       ExemplarClassifier: one linear SVM a row               exemplar_svm.py   their training, all together
-new_classes.py    classes that come with later rows
+new_classes.py    classes that come with later rows                      tensors.py   tensors in, tensors out
 transfer.py       any payload in place of a label
 """
 

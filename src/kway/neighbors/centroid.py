@@ -14,7 +14,8 @@ index costs, and probabilities are shares of the SHORTLIST nearest classes.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,12 +23,15 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base import Classifier, class_rows
-from kway.base.parameters import THREADS, check_parameters
+from kway.base import class_rows
+from kway.base.parameters import THREADS, check_parameters, one_of
+from kway.compute.gpu.device import DEVICES, Device, is_tensor, on_host
 from kway.compute.threads import spans
 from kway.data import gate
+from kway.data.labels import Labels
 from kway.data.row_blocks import row_blocks
 from kway.errors import CombinationError
+from kway.neighbors.centroid_on_device import TensorAnswers, choose_for_means, float_type, rows_there, shape_only
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
 from kway.planning import guard
 from kway.planning.linear_ways import centroids
@@ -42,7 +46,16 @@ _METRICS = ("euclidean", "cosine")
 SHORTLIST = 64  # classes that probabilities are shared among, where an index finds them
 
 
-class CentroidClassifier(Classifier):
+class _Batch(NamedTuple):
+    """Classes (c,) of a batch of rows, their weights (c,), means (c, d), and the spread about these."""
+
+    present: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    means: NDArray[np.float64]
+    spread: float
+
+
+class CentroidClassifier(TensorAnswers):
     """The nearest class mean.
 
     Parameters
@@ -51,6 +64,8 @@ class CentroidClassifier(Classifier):
     n_jobs : threads; None is all cores.
     index : None (all means are scored) | "flat" | "landmarks" | a recipe of `kway.search`, such as
         Landmarks(store=Bits(1)): for 10^5 classes and more.
+    device : "cpu" | "cuda" (means are found and rows answered on a GPU) | "auto": where there is one and it pays, as
+        `why_` tells. Tensors are answered with tensors, where they are.
 
     Attributes: `centroids_` (K, d) class means, `weights_` (K,) rows a class, `scale_` of the scores z, `index_` over
     the means where one was asked for.
@@ -60,10 +75,13 @@ class CentroidClassifier(Classifier):
     ['a', 'b']
     """
 
-    def __init__(self, metric: str = "euclidean", n_jobs: int | None = None, index: Any = None) -> None:
+    def __init__(
+        self, metric: str = "euclidean", n_jobs: int | None = None, index: Any = None, device: str = "cpu"
+    ) -> None:
         self.metric = metric
         self.n_jobs = n_jobs
         self.index = index
+        self.device = device
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -82,34 +100,52 @@ class CentroidClassifier(Classifier):
                 f"CentroidClassifier knows the metrics {', '.join(map(repr, _METRICS))}, got {self.metric!r}: those "
                 "whose best centre is a mean; NeighborsClassifier takes every metric"
             )
-        check_parameters(self, n_jobs=THREADS)
+        check_parameters(self, n_jobs=THREADS, device=one_of(*DEVICES))
         first = not hasattr(self, "weights_")
-        X, labels = gate.rows_and_labels(self, X, y, sparse=self.index is None, reset=first)
-        w = gate.weights(sample_weight, X)
+        X, labels = self._gated(X, y, first)
+        chosen = choose_for_means(self.device, X)
+        like = shape_only(X)
+        w = gate.weights(on_host(sample_weight), like)
         known = labels.classes[:0] if first else self.classes_
         if first and classes is not None:
             known = named_classes(classes)
         merged = merge_classes(known, labels, fixed=classes is not None)
-        guard.before_fit(type(self).__name__, centroids, guard.size_of(X, len(merged.classes)))
+        guard.before_fit(type(self).__name__, centroids, guard.size_of(like, len(merged.classes)))
+        span = self._unit_of(X) if first else self._range
+        taken = X if is_tensor(X) else span.more_rows(X)  # where they lie, unless they need another unit; may refuse
+        batches = self._batches(chosen.device, X, taken, merged.codes, np.ones(X.shape[0]) if w is None else w)
         if first:
-            cosine = self.metric == "cosine"
-            self._range = Unit(COSINE, NARROW) if cosine else Unit.of(X, EUCLIDEAN, narrow=X.dtype == np.float32)
-        taken = self._range.more_rows(X)  # where they lie, unless they need another unit; may refuse them
-        if first:
+            self._range = span
             self._start(len(merged.classes), X)
         self._move(merged)
         self.classes_ = merged.classes
-        for block in row_blocks(X):
-            rows = unit(X[block]) if self.metric == "cosine" else taken[block]
-            self._take(rows, merged.codes[block], np.ones(rows.shape[0]) if w is None else w[block])
+        for batch in batches:
+            self._take(batch)
+        if chosen.why:
+            self.why_ = chosen.why
         self._publish()
         return self
+
+    def _gated(self, X: Any, y: Any, first: bool) -> tuple[Any, Labels]:
+        """Rows and labels; a tensor stays where it is, if the model's sums are of plain values and found there."""
+        if is_tensor(X) and self.device != "cpu" and (first or self._range.plain):
+            there = rows_there(self, X, first)
+            if there is not None:
+                return there, gate.labels_of(on_host(y), len(there))
+        return gate.rows_and_labels(self, X, y, sparse=self.index is None, reset=first)
+
+    def _unit_of(self, X: Any) -> Unit:
+        if self.metric == "cosine":
+            return Unit(COSINE, NARROW)
+        kind = float_type(X)
+        narrow = kind == np.float32
+        return Unit.again(0, kind, EUCLIDEAN, narrow) if is_tensor(X) else Unit.of(X, EUCLIDEAN, narrow=narrow)
 
     def _start(self, n_classes: int, X: Any) -> None:
         self.weights_ = np.zeros(n_classes)
         self._means = np.zeros((n_classes, X.shape[1]))
         self._spread = 0.0  # weighted sum of squared deviations from the class means
-        self._dtype = X.dtype
+        self._dtype = float_type(X)
 
     def _move(self, merged: Merged) -> None:
         """Make room where new classes came."""
@@ -119,18 +155,46 @@ class CentroidClassifier(Classifier):
         weights[merged.moved], means[merged.moved] = self.weights_, self._means
         self.weights_, self._means = weights, means
 
-    def _take(self, X: Any, codes: NDArray[np.int64], w: NDArray) -> None:
-        """Merge the means and the spread of a batch into those so far (Chan's update: no cancellation)."""
+    def _batches(
+        self, device: Device | None, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray
+    ) -> Iterable[_Batch]:
+        """The rows in batches: one, whose memory has been found on the device, or a block at a time here."""
+        if device is not None:
+            return [self._batch_there(device, X, taken, codes, w)]
+        return (self._batch(X[block], taken[block], codes[block], w[block]) for block in row_blocks(X))
+
+    def _batch(self, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
+        """The means and the spread of a block of rows."""
+        rows = unit(X) if self.metric == "cosine" else taken
         present, place = np.unique(codes, return_inverse=True)
         added = np.bincount(place, w).astype(np.float64)  # (c,)
         member = sp.csr_matrix((w.astype(np.float64), (place, np.arange(len(w)))), shape=(len(present), len(w)))
-        sums = member @ X  # (c, d) float64
+        sums = member @ rows  # (c, d) float64
         sums = sums.toarray() if sp.issparse(sums) else sums
         means = sums / np.maximum(added, 1e-300)[:, None]
+        return _Batch(present, added, means, _spread(rows, means, place, w))
+
+    def _batch_there(self, device: Device, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
+        """The means and the spread of all rows, found on the device."""
+        from kway.compute.gpu.cells import of_length_one
+        from kway.compute.gpu.class_means import batch_means
+
+        present, place = np.unique(codes, return_inverse=True)
+
+        def rows(part: slice) -> Any:
+            if self.metric != "cosine":
+                return device.put(taken[part])
+            return of_length_one(device.put(X[part]).double()) if is_tensor(X) else device.put(unit(X[part]))
+
+        return _Batch(present, *batch_means(device, rows, place, w, X.shape[1]))
+
+    def _take(self, batch: _Batch) -> None:
+        """Merge the means and the spread of a batch into those so far (Chan's update: no cancellation)."""
+        present, added, means, spread = batch
         before = self.weights_[present]
         share = added / np.maximum(before + added, 1e-300)
         step = means - self._means[present]
-        within = _spread(X, means, place, w) + float(np.sum(before * share * np.einsum("ij,ij->i", step, step)))
+        within = spread + float(np.sum(before * share * np.einsum("ij,ij->i", step, step)))
         self._means[present] += share[:, None] * step
         self.weights_[present] += added
         self._spread += within
@@ -182,12 +246,19 @@ class CentroidClassifier(Classifier):
         """Queries shifted by the centre, or of unit length."""
         if self.metric == "cosine":
             return unit(rows).astype(rows.dtype)
-        placed = self._range.queries(rows).rows
+        placed = self._placed(rows)
         return placed.astype(rows.dtype) if sp.issparse(rows) else (placed - self._centre()).astype(rows.dtype)
+
+    def _placed(self, rows: Any) -> Any:
+        """Queries in the unit of the means."""
+        return rows if self.metric == "cosine" else self._range.queries(rows).rows
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
         if self.index is not None:
             return self._found(rows, k, stated)
+        there = self._answering(rows)
+        if there is not None:
+            return TopK(*map(there.device.fetch, there.best(there.device.put(self._placed(rows)), k, stated)))
         W, b = self._lines(sp.issparse(rows))
         z = self._z if stated else None
         return class_rows.top(self._moved(rows), W, b, k, z, self.n_jobs)
@@ -197,7 +268,7 @@ class CentroidClassifier(Classifier):
         if not hasattr(self, "index_"):
             self.index_ = self._indexed()
         listed = max(k, min(SHORTLIST, self.index_.n_rows)) if stated else k
-        placed = rows if self.metric == "cosine" else self._range.queries(rows).rows.astype(rows.dtype)
+        placed = self._placed(rows).astype(rows.dtype)
         codes, distances = self.index_.nearest(placed, listed, self.n_jobs)
         gaps = distances.astype(np.float64)
         z = self.scale_ * (-gaps if self.metric == "cosine" else -0.5 * gaps**2)  # (q, listed), -inf pads
@@ -213,11 +284,14 @@ class CentroidClassifier(Classifier):
         every = len(filled) == len(self.weights_)
         rows = (self._means if every else self._means[filled]).astype(self._dtype)
         n, d = rows.shape
-        choice = pick_index(self.index, n, d, pick_metric(self.metric))
+        choice = pick_index(self.index, n, d, pick_metric(self.metric), device=self._index_device())
         return choice.recipe.build(rows, self.metric, None if every else filled, self.n_jobs)
 
     def _scores(self, rows: Any) -> NDArray:
         """z (q, K), the largest of each row set to 0."""
+        there = self._answering(rows)
+        if there is not None:
+            return there.device.fetch(there.scores(there.device.put(self._placed(rows))))
         f = class_rows.scores(self._moved(rows), *self._lines(sp.issparse(rows)), self.n_jobs)
         return self._z(f - f.max(axis=1, keepdims=True))
 

@@ -23,6 +23,7 @@ from kway.data.gate import checked
 from kway.errors import InputError
 from kway.neighbors import promise as promises
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
+from kway.neighbors.tensors import TensorVotes
 from kway.neighbors.training_rows import TrainingRows
 from kway.neighbors.trials import without_self
 from kway.neighbors.votes import (
@@ -36,7 +37,7 @@ from kway.neighbors.votes import (
     prior_order,
     shares_of,
 )
-from kway.neighbors.voting import Voters, VotingClassifier
+from kway.neighbors.voting import Voters
 from kway.planning import guard, row_ways
 from kway.planning.way import Formula
 from kway.search.auto import pick_index, restore
@@ -91,7 +92,7 @@ class Ballot(NamedTuple):
     distances: NDArray
 
 
-class NeighborsClassifier(VotingClassifier):
+class NeighborsClassifier(TensorVotes):
     """k nearest neighbours with any metric, any index and any vote.
 
     Parameters
@@ -105,7 +106,7 @@ class NeighborsClassifier(VotingClassifier):
     ties : "nearest" (the class whose nearest voter is nearest) | "smallest" (label) | "prior" (most frequent class).
     max_distance : rows farther than this do not vote.
     class_weight : None | "balanced" | {label: weight}; multiplies the votes.
-    device : "cpu" | "cuda" (flat search under euclidean, cosine or dot on a GPU) | "auto".
+    device : "cpu" | "cuda" (flat search and landmarks under euclidean, cosine or dot on a GPU) | "auto".
     n_jobs : threads; None is all cores.
     outlier_label : the answer for a query without any row within max_distance; None: an error.
     promise : `kway.neighbors.Target`, what an approximate index with probes="auto" must promise; None: votes that
@@ -237,12 +238,12 @@ class NeighborsClassifier(VotingClassifier):
     def _find(self, X: Any) -> Neighbors:
         """As many nearest as it takes to fill k rows: exactly k where no row counts for less than one."""
         k, heavy = self.n_neighbors, self._training.weights
-        found = self.index_.nearest(checked(X), k, self.n_jobs)
+        found = self._found(X, k)
         if heavy is None or heavy[heavy > 0].min() >= 1:
             return found
         while k < self.index_.n_rows and fill(self._training.weights_of(found.ids), self.n_neighbors).short > 0:
             k = min(2 * k, self.index_.n_rows)
-            found = self.index_.nearest(checked(X), k, self.n_jobs)
+            found = self._found(X, k)
         return found
 
     def _ballot(self, found: Neighbors) -> Ballot:

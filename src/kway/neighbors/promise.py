@@ -172,7 +172,8 @@ def make(
     promise = Promise(target.agreement, target.confidence, target.of, **found._asdict(), n_rows=rows.shape[0])
     if found.probes is None:
         store = getattr(index.recipe, "store", None)
-        exact = Flat(store=store) if isinstance(store, Bits) and not store.rerank else Flat()  # codes stay alone
+        alone = store if isinstance(store, Bits) and not store.rerank else None  # codes stay alone
+        exact = Flat(store=alone, device=getattr(index.recipe, "device", "cpu"))
         index = exact.build(checked(rows), metric=index.metric, ids=ids)
         index.why_ = f"Flat: {promise}"
     else:

@@ -5,7 +5,8 @@ rows                rows.py (dense or CSR)  powers.py (times powers of two)  uni
 what near means     distances.py (what the engine computes, and in which space)  metrics.py (units, similarity)
 recipes             flat.py  landmarks.py  kdtree.py  lsh.py  sharded.py (of shard.py); auto.py picks one
 scanning            blocks.py (all rows; `top_products`)  bit_scan.py (codes)  heaps.py (the k best)  proof.py (trees)
-on_device.py        flat search on a GPU, for those whose metric is a product
+on a GPU            on_device.py (flat search, for those whose metric is a product)  bits_on_device.py (codes)
+                    cells_on_device.py (landmarks)
 streams.py          codes of rows that come in blocks; cell_streams.py: in landmark cells
 landmark cells      kmeans.py  projection.py (short rows)  cell_table.py, bit_cells.py (rows)  cell_groups.py (queries)
 certified/          exact search that proves most rows too far without looking at them

@@ -59,15 +59,16 @@ def pick_index(
 
 
 def _placed(recipe: Recipe, device: str) -> Recipe:
-    """The recipe on a device: only flat search runs on another than the CPU."""
+    """The recipe on a device: flat search and landmarks run on another than the CPU."""
     if device == "cpu":
         return recipe
-    if isinstance(recipe, Flat):
+    if isinstance(recipe, Flat | Landmarks):
         return replace(recipe, device=device)
     if device == "auto":
         return recipe
     raise CombinationError(
-        f"device={device!r} searches flat indexes only, got {recipe}; use index='flat' or 'auto', or device='cpu'"
+        f"device={device!r} searches flat indexes and landmarks, got {recipe}; use index='flat', 'landmarks' or "
+        "'auto', or device='cpu'"
     )
 
 

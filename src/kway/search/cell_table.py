@@ -24,7 +24,7 @@ from kway.search.blocks import sum_rounding
 from kway.search.cell_groups import CellGroups
 from kway.search.distances import Distance
 from kway.search.heaps import Heaps
-from kway.search.kmeans import in_cell_order
+from kway.search.kmeans import half_squares, in_cell_order
 from kway.search.projection import Projected, Projection
 from kway.search.stores.base import Store
 from kway.search.stores.int8 import ByteRows
@@ -44,6 +44,11 @@ class Ground(NamedTuple):
     landmarks: NDArray[np.float32]
     store: Store | None
     n_jobs: int | None = None
+
+    def offsets(self) -> NDArray[np.float32]:
+        """What is added to products to make keys of landmarks (c,)."""
+        half = half_squares(self.landmarks)
+        return half if self.distance.order else frozen(np.zeros_like(half))
 
     def centres(self) -> NDArray[np.float32]:
         """The landmarks (c, d) among the rows, in the distance's space."""

@@ -18,7 +18,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.gpu.device import is_tensor, on_host
 from kway.compute.kernels.topk import merge
 from kway.errors import CombinationError
 from kway.search import on_device
@@ -28,8 +27,8 @@ from kway.search.certified.angles import Angles
 from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, MANHATTAN
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
-from kway.search.index import Neighbors, TopK
-from kway.search.live import LiveIndex, Recipe
+from kway.search.index import Neighbors
+from kway.search.live import Recipe
 from kway.search.metrics import Metric, pick_metric
 from kway.search.stores.base import Store
 from kway.search.stores.bits import Bits
@@ -46,8 +45,8 @@ MOST_DEAD = 64  # removed rows that a search may ask for in vain
 class Flat(Recipe):
     """Exact search over all rows; `store=Int8()` scans bytes, `store=Bits(1)` bits, whose answers are approximate.
 
-    device="cuda" searches dense rows under euclidean, cosine and dot on a GPU, with the same answers; "auto" does so
-    where there is one and the rows are many.
+    device="cuda" searches dense rows, and Bits, under euclidean, cosine and dot on a GPU, with the same answers; "auto"
+    does so where there is one and the rows are many.
     """
 
     store: Store | None = None
@@ -95,10 +94,6 @@ class Flat(Recipe):
         index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # a stream is taken as it comes
         return index
 
-    def facts(self) -> dict[str, Any]:
-        """JSON facts of the recipe; a file does not know the machine that it will be read on."""
-        return {key: value for key, value in super().facts().items() if key != "device"}
-
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> FlatIndex:
         return FlatIndex(self, metric, ids, KeptRows.of(rows, self.store, metric.distance), n_jobs)
 
@@ -108,7 +103,7 @@ class Flat(Recipe):
         return FlatIndex(self, metric, ids, KeptRows.from_arrays(rows, self.store, metric.distance, arrays))
 
 
-class FlatIndex(LiveIndex):
+class FlatIndex(on_device.DeviceIndex):
     """A live flat index: a main scan, perhaps certified, and a tail of rows added since."""
 
     recipe: Flat
@@ -154,22 +149,9 @@ class FlatIndex(LiveIndex):
         self._settle()
         self._certify()
 
-    def nearest(self, queries: Any, k: int, n_jobs: int | None = None, *, probes: int | None = None) -> Neighbors:
-        """The k nearest rows of each query, as tensors where queries are a tensor."""
-        if not is_tensor(queries):
-            return super().nearest(queries, k, n_jobs, probes=probes)
+    def _tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
         there = None if self._tail is not None or len(self._dead) else self._certified
-        found = on_device.tensors(there, self, queries, k)
-        if found is not None:
-            return found
-        return Neighbors(*on_device.back(queries, *super().nearest(queries, k, n_jobs, probes=probes)))
-
-    def search(self, queries: Any, k: int, n_jobs: int | None = None) -> TopK:
-        """The k best rows of each query, as tensors where queries are a tensor."""
-        if not is_tensor(queries):
-            return super().search(queries, k, n_jobs)
-        ids, distances = self.nearest(queries, k, n_jobs)
-        return TopK(ids, *on_device.back(queries, self.metric.score(on_host(distances))))
+        return on_device.tensors(there, self, queries, k)
 
     def _nearest(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         if self._stale:

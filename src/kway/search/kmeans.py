@@ -5,16 +5,21 @@
 
 Seeding takes distinct random rows in two rounds: the second draws with probability growing with the distance to the
 first (the idea of k-means++, without its one pass a centre).
+
+Rows that a GPU holds (`device`) are assigned and averaged there (kway.compute.gpu.clusters); what is drawn at random is
+drawn here, from the same numbers, so that centres differ from the CPU's by rounding alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.gpu.device import Device
 from kway.compute.kernels.cells import nearest_centre
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
@@ -24,6 +29,16 @@ _ROUNDS = (
 )
 A_CENTRE = 32  # rows of the sample for each centre: they place it well, more only cost time
 _TILE = 2**17  # products at a time: 512 kB
+
+
+class ClusteredRows(Protocol):
+    """Rows (n, d) that are clustered, wherever they lie."""
+
+    def nearest(self, centres: NDArray) -> tuple[NDArray, NDArray]:
+        """The nearest centre (n,) of each row, and half their squared distance (n,)."""
+
+    def means(self, near: NDArray, centres: NDArray) -> NDArray:
+        """The mean of the rows of each centre; a centre without any as it was."""
 
 
 class Clustering(NamedTuple):
@@ -49,11 +64,12 @@ def kmeans(
     rounds: int = _ROUNDS,
     a_centre: int = A_CENTRE,
     verbose: bool = False,
+    device: Device | None = None,
 ) -> Clustering:
     """Centres of rows (n, d) float32, n_centres <= n, and the nearest of every row; columns may be a view."""
     sample = kmeans_sample(rows, n_centres, rng, a_centre)
-    centres = place_centres(sample, n_centres, rng, n_jobs, rounds=rounds, verbose=verbose)
-    return Clustering(centres, nearest_centres(rows, centres, n_jobs).centres)
+    centres = place_centres(sample, n_centres, rng, n_jobs, rounds=rounds, verbose=verbose, device=device)
+    return Clustering(centres, _held(rows, n_jobs, device).nearest(centres)[0])
 
 
 def kmeans_sample(rows: NDArray, n_centres: int, rng: np.random.Generator, a_centre: int = A_CENTRE) -> NDArray:
@@ -70,13 +86,46 @@ def place_centres(
     *,
     rounds: int = _ROUNDS,
     verbose: bool = False,
+    device: Device | None = None,
 ) -> NDArray[np.float32]:
-    """Centres (n_centres, d) for rows like the sample (n, d) float32."""
+    """Centres (n_centres, d) for rows like the sample (n, d) float32; on the device, where one is given."""
     sample = np.ascontiguousarray(sample)
-    centres = _seeds(sample, n_centres, rng, n_jobs)
+    held = _held(sample, n_jobs, device)
+    centres = _seeds(sample, held, n_centres, rng)
     for _ in _watched(rounds, verbose):
-        centres = _means(sample, centres, rng, n_jobs)
+        centres = _moved(sample, held, centres, rng)
     return centres
+
+
+@dataclass(frozen=True)
+class HostSample:
+    """Rows (n, d) float32 here."""
+
+    rows: NDArray[np.float32]
+    n_jobs: int | None = None
+
+    def nearest(self, centres: NDArray) -> tuple[NDArray, NDArray]:
+        """By threads."""
+        return nearest_centres(self.rows, centres, self.n_jobs)
+
+    def means(self, near: NDArray, centres: NDArray) -> NDArray:
+        """Rows in the order of their centres, added run by run."""
+        counts = np.bincount(near, minlength=len(centres))
+        filled, starts = np.flatnonzero(counts), np.cumsum(counts) - counts
+        new = centres.copy()
+        sums = np.add.reduceat(self.rows[in_cell_order(near, len(centres))], starts[filled], axis=0)
+        new[filled] = sums / counts[filled, None].astype(np.float32)
+        return new
+
+
+def _held(rows: NDArray, n_jobs: int | None, device: Device | None) -> ClusteredRows:
+    """Rows where they are clustered."""
+    if device is None:
+        return HostSample(rows, n_jobs)
+    from kway.compute.gpu.clusters import DeviceSample
+
+    with device.room(f"k-means of {len(rows):,} rows x {rows.shape[1]} columns", rows.nbytes):
+        return DeviceSample.of(device, rows)
 
 
 def nearest_centres(
@@ -107,30 +156,24 @@ def half_squares(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return frozen(0.5 * np.einsum("ij,ij->i", rows, rows))
 
 
-def _seeds(sample: NDArray, n_centres: int, rng: np.random.Generator, n_jobs: int | None) -> NDArray[np.float32]:
+def _seeds(sample: NDArray, held: ClusteredRows, n_centres: int, rng: np.random.Generator) -> NDArray[np.float32]:
     first = sample[rng.choice(len(sample), max(1, n_centres // 2), replace=False)]
     wanted = n_centres - len(first)
     if not wanted:
         return first
-    gaps = _gaps(sample, nearest_centres(sample, first, n_jobs))
-    more = _far_rows(sample, gaps, wanted, rng)
+    more = _far_rows(sample, _gaps(sample, held.nearest(first)[1]), wanted, rng)
     if len(more) < wanted:  # few distinct rows: any will do
         more = sample[rng.choice(len(sample), wanted, replace=False)]
     return np.concatenate([first, more])
 
 
-def _means(sample: NDArray, centres: NDArray, rng: np.random.Generator, n_jobs: int | None) -> NDArray[np.float32]:
+def _moved(sample: NDArray, held: ClusteredRows, centres: NDArray, rng: np.random.Generator) -> NDArray[np.float32]:
     """One round: the means of the rows of each centre, and rows far from their centre where one has none."""
-    nearest = nearest_centres(sample, centres, n_jobs)
-    counts = np.bincount(nearest.centres, minlength=len(centres))
-    filled, empty = np.flatnonzero(counts), np.flatnonzero(counts == 0)
-    starts = np.cumsum(counts) - counts
-    new = centres.copy()
-    ordered = sample[in_cell_order(nearest.centres, len(centres))]
-    sums = np.add.reduceat(ordered, starts[filled], axis=0)
-    new[filled] = sums / counts[filled, None].astype(np.float32)
+    near, gaps = held.nearest(centres)
+    new = held.means(near, centres)
+    empty = np.flatnonzero(np.bincount(near, minlength=len(centres)) == 0)
     if len(empty):
-        far = _far_rows(sample, _gaps(sample, nearest), len(empty), rng)
+        far = _far_rows(sample, _gaps(sample, gaps), len(empty), rng)
         new[empty[: len(far)]] = far
     return new
 
@@ -141,9 +184,9 @@ def in_cell_order(cells: NDArray[np.int64], n_cells: int) -> NDArray[np.int64]:
     return np.argsort(narrow, kind="stable")
 
 
-def _gaps(sample: NDArray, nearest: NearestCentre) -> NDArray[np.float64]:
-    """How far (n,) each row is from its centre, squared; what is rounding is 0."""
-    gaps = 2.0 * nearest.gaps.astype(np.float64)
+def _gaps(sample: NDArray, halves: NDArray) -> NDArray[np.float64]:
+    """How far (n,) each row is from its centre, squared, of half of that; what is rounding is 0."""
+    gaps = 2.0 * halves.astype(np.float64)
     return np.where(gaps > 2e-6 * half_squares(sample).max(), gaps, 0.0)
 
 

@@ -27,12 +27,13 @@ from kway.errors import CombinationError, InputError
 from kway.search.bit_cells import BitCells
 from kway.search.cell_groups import CellGroups, by_cell, one_by_one, too_far
 from kway.search.cell_table import CellTable, Ground
+from kway.search.cells_on_device import DeviceCellIndex, cells_there, check_cells, choose_for_cells
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors, whole_k
-from kway.search.kmeans import assign_centres, half_squares, kmeans_sample, place_centres
-from kway.search.live import LiveIndex, Recipe
+from kway.search.kmeans import assign_centres, kmeans_sample, place_centres
+from kway.search.live import Recipe
 from kway.search.metrics import Metric, pick_metric
 from kway.search.projection import Projected, Projection, learn_projection, projection_sample
 from kway.search.stores.base import Store
@@ -48,13 +49,18 @@ ORDERED = 2**22  # cells that are ordered together: 48 MB
 
 @dataclass(frozen=True)
 class Landmarks(Recipe):
-    """Cells around k-means landmarks; "auto": 2 sqrt(n) landmarks and 24 probes until tuned."""
+    """Cells around k-means landmarks; "auto": 2 sqrt(n) landmarks and 24 probes until tuned.
+
+    device="cuda" places landmarks and searches full rows under euclidean, cosine and dot on a GPU: landmarks are the
+    CPU's up to rounding, answers those of the CPU over the same landmarks; "auto" does so where it pays.
+    """
 
     n_landmarks: int | str = "auto"
     probes: int | str = "auto"
     seed: int = 0
     store: Store | None = None
     verbose: bool = False
+    device: str = "cpu"
 
     name = "landmarks"
     distances = (EUCLIDEAN, COSINE, DOT, MANHATTAN, GREAT_CIRCLE)
@@ -81,6 +87,8 @@ class Landmarks(Recipe):
             )
         if self.store is not None:
             self.store.check(metric.distance, sparse)
+        if self.device == "cuda":
+            check_cells(metric, self.store)
 
     @property
     def _table(self) -> type[CellTable] | type[BitCells]:
@@ -133,7 +141,7 @@ class Probed(NamedTuple):
     touched: float
 
 
-class LandmarksIndex(LiveIndex):
+class LandmarksIndex(DeviceCellIndex):
     """Live cells. `probes` may be set at any time."""
 
     recipe: Landmarks
@@ -182,6 +190,7 @@ class LandmarksIndex(LiveIndex):
 
     def _train(self, rows: NDArray) -> None:
         """Learn the projection, place the landmarks, and give each row to its nearest."""
+        self._place_of = choose_for_cells(self.recipe.device, self.metric, self.recipe.store, rows.size)
         self._place(rows)
         cells = self._nearest_landmarks(rows)
         self._arrange(self.recipe._table.keep(rows, cells, self._ground()), cells)
@@ -199,7 +208,8 @@ class LandmarksIndex(LiveIndex):
         wanted = round(2.0 * n**0.5) if recipe.n_landmarks == "auto" else int(recipe.n_landmarks)
         count = min(len(rows), max(1, wanted))
         some = self._projection.of(place(kmeans_sample(rows, count, rng)), long=False).lead
-        self._landmarks = frozen(place_centres(some, count, rng, self._n_jobs, verbose=recipe.verbose))
+        device = self._place_of.device
+        self._landmarks = frozen(place_centres(some, count, rng, self._n_jobs, verbose=recipe.verbose, device=device))
         self._trained = n
 
     def _arrange(self, kept: KeptRows, cells: NDArray[np.int64]) -> None:
@@ -209,19 +219,22 @@ class LandmarksIndex(LiveIndex):
     def _set(self, table: CellTable | BitCells) -> None:
         self._table = table
         self._landmark_keys = self._keys_of_landmarks()
+        where = f" ({self._place_of.why})" if self._place_of.why else ""
         self.why_ = (
             f"{self.n_landmarks} landmarks over {len(table.names):,} rows: approximate, looks into the cells nearest "
-            "to each query"
+            f"to each query{where}"
         )
+        self._bring_there()
 
     def _keys_of_landmarks(self) -> tuple[NDArray, NDArray, NDArray]:
         """Scale, offset and names (c,) with which products become keys of landmarks."""
-        half = half_squares(self._landmarks)
-        offset = half if self.metric.distance.order else np.zeros_like(half)
-        return frozen(np.full_like(half, -1)), frozen(offset), np.arange(len(half))
+        offset = self._ground().offsets()
+        return frozen(np.full_like(offset, -1)), offset, np.arange(len(offset))
 
     def _nearest_landmarks(self, rows: Any) -> NDArray[np.int64]:
         """The nearest landmark (n,) of rows (n, d), a part at a time: projections are made again in cell order."""
+        if self._place_of.device is not None:
+            return cells_there(self._ground(), self._place_of.device, rows)
         near, place = np.empty(len(rows), dtype=np.int64), self.metric.distance.place
 
         def work(part: slice) -> None:
@@ -231,8 +244,8 @@ class LandmarksIndex(LiveIndex):
         pmap(work, spans(len(rows), max(64, 2**20 // rows.shape[1])), self._n_jobs)
         return near
 
-    def _nearest(self, queries: NDArray, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
-        wanted = max(1, min(self.probes if probes is None else int(probes), self.n_landmarks))
+    def _nearest_here(self, queries: NDArray, k: int, n_jobs: int | None, wanted: int) -> Neighbors:
+        """On the CPU, by so many probes."""
         heaps = empty_heaps(len(queries), k)
         if len(queries) <= _FEW:
             measured = self._search(queries, heaps, wanted)

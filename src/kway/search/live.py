@@ -90,8 +90,9 @@ class Recipe:
         """The live index from its parts, without building again where the parts spare it."""
 
     def facts(self) -> dict[str, Any]:
-        """JSON facts of the recipe."""
-        return {"index": self.name, **{f.name: _as_facts(getattr(self, f.name)) for f in fields(self)}}
+        """JSON facts of the recipe; a file does not know the machine that it will be read on."""
+        own = [f.name for f in fields(self) if f.name != "device"]
+        return {"index": self.name, **{name: _as_facts(getattr(self, name)) for name in own}}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Recipe:

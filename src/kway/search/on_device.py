@@ -1,52 +1,83 @@
 """Flat search on a device (kway.compute.gpu), in the place of the certified engine and with its interface.
 
 The device finds the k nearest by float64 distances. Here they are measured once more by the CPU's own kernel, so that
-every digit, and with it every tie, is what the CPU answers.
+every digit, and with it every tie, is what the CPU answers. Codes of a few bits are bits_on_device.py's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.gpu.device import Device, resolve
+from kway.compute.gpu.device import Device, is_tensor, on_host, resolve
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import measure
 from kway.compute.threads import pmap, shares
 from kway.errors import CombinationError
+from kway.search.bit_scan import BitScan
+from kway.search.bits_on_device import MOST_LISTED, DeviceBits
 from kway.search.blocks import BlockScan
 from kway.search.distances import COSINE, DOT, EUCLIDEAN
-from kway.search.index import Neighbors
+from kway.search.index import Neighbors, TopK
 from kway.search.live import LiveIndex
 from kway.search.metrics import Metric
 from kway.search.stores.base import Store
+from kway.search.stores.bits import Bits
 
 SEARCHED = (EUCLIDEAN, COSINE, DOT)
-_ENOUGH = 2**24  # values of all rows from which on "auto" takes a GPU
-_MOST = 1024  # neighbours that a device is asked for; the CPU lists more
+ENOUGH = 2**24  # values of all rows from which on "auto" takes a GPU
+
+
+class OnDevice(Protocol):
+    """A search over rows, or codes, that a device does."""
+
+    touched: float
+
+    @property
+    def device(self) -> Device:
+        """Which."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the host beside the rows."""
+
+    @property
+    def answers_tensors(self) -> bool:
+        """Whether nothing of an answer has to come from the host."""
+
+    def pays(self, k: int) -> bool:
+        """Whether it lists so many."""
+
+    def nearest(self, queries: NDArray, k: int, n_jobs: int | None = None) -> Neighbors:
+        """The k nearest by (distance, position), digits as the CPU gives them."""
+
+    def answer(self, queries: Any, k: int) -> Any:
+        """The k nearest of tensors, by (distance in float32, position), as tensors."""
 
 
 class ChosenSearch(NamedTuple):
     """The search on a device, None for the CPU's, and in one sentence why."""
 
-    search: DeviceSearch | None
+    search: OnDevice | None
     why: str
 
 
 def check_device(metric: Metric, sparse: bool, store: Store | None) -> None:
     """Refuse what no device searches."""
+    bytewise = store is not None and not isinstance(store, Bits)
     what = (
-        "sparse rows" if sparse else f"store={type(store).__name__}()" if store is not None
+        "sparse rows" if sparse else f"store={type(store).__name__}()" if bytewise
         else f"the metric {metric.name!r}" if metric.distance not in SEARCHED else ""
     )  # fmt: skip
     if what:
         raise CombinationError(
-            f"Flat(device='cuda') cannot search {what}; it searches dense rows under 'euclidean', 'cosine' and 'dot' "
-            "(and the kernels on them), else use device='cpu'"
+            f"Flat(device='cuda') cannot search {what}; it searches dense rows, as they are or as Bits(), under "
+            "'euclidean', 'cosine' and 'dot' (and the kernels on them), else use device='cpu'"
         )
 
 
@@ -55,11 +86,15 @@ def search_over(scan: Any, metric: Metric, device: str) -> ChosenSearch:
     if device == "cpu":
         return ChosenSearch(None, "")
     kept = scan.kept
-    if kept.codes is not None or sp.issparse(kept.full) or metric.distance not in SEARCHED or not len(kept):
+    coded = isinstance(scan, BitScan)
+    if sp.issparse(kept.full) or metric.distance not in SEARCHED or not (len(kept) and (coded or kept.codes is None)):
         return ChosenSearch(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
-    chosen = resolve(device, pays=kept.full.size >= _ENOUGH)
+    chosen = resolve(device, pays=kept.shape[0] * kept.shape[1] >= ENOUGH)
     if chosen.device is None:
         return ChosenSearch(None, chosen.why)
+    if coded:
+        bits = DeviceBits.over(scan, chosen.device)
+        return ChosenSearch(bits, f"{bits.why} ({chosen.why})")
     why = f"flat, exact ({chosen.why}): a filter with a bound rules rows out, survivors are measured in float64"
     return ChosenSearch(DeviceSearch.over(scan, chosen.device), why)
 
@@ -86,9 +121,20 @@ class DeviceSearch:
         """Bytes on the host beside the rows."""
         return 0
 
+    @property
+    def device(self) -> Device:
+        """Where the rows are."""
+        where: Device = self.engine.device
+        return where
+
+    @property
+    def answers_tensors(self) -> bool:
+        """Always."""
+        return True
+
     def pays(self, k: int) -> bool:
         """Whether a device lists so many."""
-        return k <= _MOST
+        return k <= MOST_LISTED
 
     def nearest(self, queries: NDArray, k: int, n_jobs: int | None = None) -> Neighbors:
         """The k nearest, ids and distances as brute force on the CPU gives them."""
@@ -105,35 +151,71 @@ class DeviceSearch:
         order = np.lexsort((ids, distances), axis=1)
         return Neighbors(np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1))
 
-    def holds(self, index: LiveIndex, queries: Any, k: int) -> bool:
-        """Whether tensors can be answered there as they are; the host refuses or converts the others."""
-        torch = self.engine.device.torch
-        if queries.dtype != torch.float32 or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
-            return False
-        if not (index.unit.plain and index.metric.name == self.scan.distance.name and self.pays(k + 1)):
-            return False
-        if queries.shape[1] != index.n_features or not len(queries) or not bool(queries.isfinite().all()):
-            return False
-        peaks = queries.abs().amax(1)
-        held = peaks[peaks > 0]
-        limit = 2.0 ** min(index.unit.span.most, -index.unit.span.least)
-        return not len(held) or bool((held.min() > 1 / limit) & (held.max() < limit))
+    def answer(self, queries: Any, k: int) -> Any:
+        """The k nearest of tensors, as tensors."""
+        from kway.compute.gpu.exact import Asking, settled
+
+        rows = self.engine.rows
+        brute = lambda some, k: rows.brute(some.double(), k, rounded=True)  # noqa: E731
+        return settled(Asking(len(rows), self.engine.nearest, brute), queries, k)
 
 
 def tensors(search: Any, index: LiveIndex, queries: Any, k: int) -> Neighbors | None:
     """The k nearest of queries that are a tensor, as tensors and never on the host; None where that is not possible."""
-    if not isinstance(search, DeviceSearch) or not search.holds(index, queries, k):
+    there = isinstance(search, DeviceSearch | DeviceBits) and search.answers_tensors
+    if not there or not holds(index, queries, k):
         return None
-    from kway.compute.gpu.exact import settled
+    return named_tensors(search.device, index, queries, lambda asked: search.answer(asked, k))
 
-    engine = search.engine
-    with engine.device.room(f"a search of {len(queries):,} queries"):
-        there = engine.device.put(queries)
-        found = settled(engine.nearest, engine.rows, there, k)
-        ids = found.ids if index.plain_ids else engine.device.put(index.ids)[found.ids]
+
+def named_tensors(device: Device, index: LiveIndex, queries: Any, answer: Callable[[Any], Any]) -> Neighbors:
+    """What the device answers to queries, wherever these are, with the caller's ids."""
+    with device.room(f"a search of {len(queries):,} queries"):
+        found = answer(device.put(queries))
+        ids = found.ids if index.plain_ids else device.put(index.ids)[found.ids]
         return Neighbors(ids.to(queries.device), found.distances.float().to(queries.device))
 
 
-def back(queries: Any, *arrays: NDArray) -> list[Any]:
+def holds(index: LiveIndex, queries: Any, k: int) -> bool:
+    """Whether tensors can be answered on a device as they are; the host refuses or converts the others."""
+    if str(queries.dtype) != "torch.float32" or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
+        return False
+    if not (index.unit.plain and index.metric.name == index.metric.distance.name and k < MOST_LISTED):
+        return False
+    if queries.shape[1] != index.n_features or not len(queries) or not bool(queries.isfinite().all()):
+        return False
+    peaks = queries.abs().amax(1)
+    held = peaks[peaks > 0]
+    limit = 2.0 ** min(index.unit.span.most, -index.unit.span.least)
+    return not len(held) or bool((held.min() > 1 / limit) & (held.max() < limit))
+
+
+class DeviceIndex(LiveIndex):
+    """A live index that answers tensors with tensors."""
+
+    def _tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
+        """The answer from the device, None where the host has to give it."""
+        raise NotImplementedError
+
+    def nearest(self, queries: Any, k: int, n_jobs: int | None = None, *, probes: int | None = None) -> Neighbors:
+        """The k nearest rows of each query, as tensors where queries are a tensor."""
+        if not is_tensor(queries):
+            return super().nearest(queries, k, n_jobs, probes=probes)
+        found = self._tensors(queries, k, probes)
+        if found is not None:
+            return found
+        return Neighbors(*_back(queries, *super().nearest(queries, k, n_jobs, probes=probes)))
+
+    def search(self, queries: Any, k: int, n_jobs: int | None = None) -> TopK:
+        """The k best rows of each query, as tensors where queries are a tensor."""
+        if not is_tensor(queries):
+            return super().search(queries, k, n_jobs)
+        ids, distances = self.nearest(queries, k, n_jobs)
+        if self.metric.name == self.metric.distance.name:  # arithmetic that tensors know
+            return TopK(ids, self.metric.score(distances))
+        return TopK(ids, *_back(queries, self.metric.score(on_host(distances))))
+
+
+def _back(queries: Any, *arrays: NDArray) -> list[Any]:
     """Arrays as tensors where the queries are."""
     return [Device(str(queries.device)).put(array) for array in arrays]

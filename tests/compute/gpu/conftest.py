@@ -13,6 +13,19 @@ def device(request):
     return Device(request.param)
 
 
+@pytest.fixture
+def by_device(device, monkeypatch):
+    """recipe -> the recipe of device="cuda", on the device under test."""
+    from dataclasses import replace
+
+    from kway.compute.gpu.device import ChosenDevice
+    from kway.search import cells_on_device, on_device
+
+    for module in (on_device, cells_on_device):
+        monkeypatch.setattr(module, "resolve", lambda word, pays=True: ChosenDevice(device, "on the device under test"))
+    return lambda recipe: replace(recipe, device="cuda")
+
+
 def _with_a_huge_row(rows):
     rows[len(rows) // 2] = 1e6
     return rows

@@ -5,20 +5,11 @@ import pytest
 
 from kway.errors import BudgetError, CombinationError
 from kway.neighbors import NeighborsClassifier
-from kway.search import Flat, Int8, on_device
+from kway.search import Bits, Flat, Int8, Landmarks
 
 from .conftest import HOSTILE, hostile
 
 METRICS = ["euclidean", "cosine", "dot"]
-
-
-@pytest.fixture
-def by_device(device, monkeypatch):
-    """Flat(device="cuda") on the device under test."""
-    from kway.compute.gpu.device import ChosenDevice
-
-    monkeypatch.setattr(on_device, "resolve", lambda word, pays=True: ChosenDevice(device, "on the device under test"))
-    return Flat(device="cuda")
 
 
 def same(index, oracle, queries, k):
@@ -35,7 +26,7 @@ def test_answers_are_those_of_the_cpu(by_device, kind, metric):
         rows = hostile(kind, n, d)
         near = rows[rng.integers(0, n, 20)]
         queries = np.concatenate([near, near + 0.1 * rng.standard_normal((20, d)).astype(np.float32)])
-        same(by_device.build(rows, metric), Flat().build(rows, metric), queries, k)
+        same(by_device(Flat()).build(rows, metric), Flat().build(rows, metric), queries, k)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -43,7 +34,7 @@ def test_float64_rows_and_queries(by_device, metric):
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((800, 9)) + 50
     given = rows.copy()
-    index, oracle = by_device.build(rows, metric), Flat().build(given, metric)
+    index, oracle = by_device(Flat()).build(rows, metric), Flat().build(given, metric)
     same(index, oracle, rows[:50], 4)
     same(index, oracle, 1e6 * rng.standard_normal((20, 9)), 4)
     np.testing.assert_array_equal(rows, given)  # torch on the processor shares memory with them
@@ -52,7 +43,7 @@ def test_float64_rows_and_queries(by_device, metric):
 def test_rows_added_and_removed(by_device):
     rng = np.random.default_rng(3)
     rows = rng.standard_normal((600, 8)).astype(np.float32)
-    index, oracle = by_device.build(rows), Flat().build(rows)
+    index, oracle = by_device(Flat()).build(rows), Flat().build(rows)
     for live in (index, oracle):
         live.remove([0, 5, 77])
         live.add(rows[:40] + 1)
@@ -65,7 +56,7 @@ def test_rows_added_and_removed(by_device):
 def test_tensors_in_tensors_out(by_device, device, kind, metric):
     torch = device.torch
     rows = hostile(kind, 1200, 12)
-    index, oracle = by_device.build(device.put(rows), metric), Flat().build(rows, metric)
+    index, oracle = by_device(Flat()).build(device.put(rows), metric), Flat().build(rows, metric)
     queries = rows[:30]
     found, expected = index.nearest(device.put(queries), 5), oracle.nearest(queries, 5)
     assert isinstance(found.ids, torch.Tensor)
@@ -89,6 +80,25 @@ def test_a_classifier_votes_the_same_and_its_file_loads_without_a_gpu(by_device,
     monkeypatch.undo()
     again = kway.load(tmp_path / "model.kway")
     np.testing.assert_array_equal(again.kneighbors(queries)[1], oracle.kneighbors(queries)[1])
+
+
+@pytest.mark.parametrize("index", [Flat(), Landmarks(n_landmarks=20, probes=4), Flat(Bits(1, miss=1e-9))])
+def test_votes_of_tensors_are_tensors_and_queries_never_on_the_host(by_device, device, index, monkeypatch):
+    from kway.data import gate
+
+    rng = np.random.default_rng(4)
+    rows, labels = rng.standard_normal((500, 10)).astype(np.float32), rng.integers(0, 7, 500)
+    model = NeighborsClassifier(index=index, device="cuda").fit(rows, labels)
+    named = NeighborsClassifier(index=index, device="cuda").fit(rows, labels.astype(str))
+    queries = rng.standard_normal((80, 10)).astype(np.float32)
+    expected = model.predict(queries), model.predict_proba(queries), *model.predict_topk(queries, 2)
+    monkeypatch.setattr(gate, "rows", None)  # nothing passes the gate of the host
+    there = device.put(queries)
+    answers = model.predict(there), model.predict_proba(there), *model.predict_topk(there, 2)
+    for answer, given in zip(answers, expected):
+        assert isinstance(answer, device.torch.Tensor)
+        np.testing.assert_allclose(device.fetch(answer), given, rtol=1e-6)
+    assert named.predict(there).tolist() == expected[0].astype(str).tolist()
 
 
 @pytest.mark.parametrize(

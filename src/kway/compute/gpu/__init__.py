@@ -7,6 +7,9 @@ products.py     distances that are products: keys, thresholds, exact values
 exact.py        the k nearest rows, proven: float32 products, survivors in float64
 int8_search.py  the same through bytes, for very many rows; int8_tiles.py (codes, bounds), int8_kernels.py (Triton)
 search.py       which exact search runs
+bit_codes.py    the k nearest by codes of a few bits a column; sign_filter.py: 512 signs filtered first
+cells.py        the k nearest of the rows of some landmark cells; clusters.py: k-means
+class_means.py  means of the rows of classes, and the nearest of these
 codes.py        the nearest of a billion by 512-bit codes; code_kernels.py (CUDA C++), code_lists.py (Triton)
 counter.py      rows from a counter, never stored; counter_kernels.py (Triton)
 nvrtc.py        CUDA C++ compiled at run time

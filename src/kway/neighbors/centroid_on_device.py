@@ -1,0 +1,137 @@
+"""Class means on a device (kway.compute.gpu.class_means): where they are found, where rows are answered, tensors.
+
+    device="cuda", "auto"   means and spread of rows are summed there; answers to arrays are found there too
+    tensors                 are answered where they are, whatever the device, and never copied to the host; so are those
+                            that a fit is given, but for labels. Labels come back as tensors where they are numbers
+
+The sums that a model keeps are on the host: it is saved as any other, and answers on the CPU where there is no GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.base import Classifier
+from kway.base.parameters import checked_k
+from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, resolve
+from kway.data import gate
+from kway.errors import InputError
+from kway.neighbors.tensors import as_given, labels_there
+from kway.search.index import TopK
+from kway.search.on_device import ENOUGH
+from kway.search.units import NARROW, Unit
+
+_PAYS = 2**30  # products of rows and means from which on "auto" takes a GPU
+
+
+def choose_for_means(device: str, X: Any) -> ChosenDevice:
+    """Where the means of rows X (n, d) are found; sparse rows stay on the CPU."""
+    if device != "cpu" and not is_tensor(X) and not isinstance(X, np.ndarray):
+        if device == "cuda":
+            raise InputError(
+                "device='cuda' sums dense rows, got a sparse matrix; pass X.toarray(), or use device='cpu'"
+            )
+        return ChosenDevice(None, "on the CPU: a GPU sums dense rows")
+    return resolve(device, pays=X.shape[0] * X.shape[1] >= ENOUGH)
+
+
+def float_type(X: Any) -> np.dtype:
+    """The float type of an array, or of a tensor, as numpy's."""
+    return np.dtype(str(X.dtype).removeprefix("torch."))
+
+
+def shape_only(X: Any) -> Any:
+    """X, or where it is a tensor an array of its shape and type, which takes no memory."""
+    return np.broadcast_to(np.zeros((), float_type(X)), X.shape) if is_tensor(X) else X
+
+
+def rows_there(estimator: Any, X: Any, reset: bool) -> Any:
+    """The tensor X checked where it is; None: values that want a unit of their own, or none at all."""
+    if X.ndim != 2 or not len(X) or not X.is_floating_point() or X.element_size() < 4:
+        return None
+    peak = float(X.abs().max())
+    if not (2.0**NARROW.least < peak < 2.0**NARROW.most):  # NaN and infinity too
+        return None
+    gate.rows(estimator, X[:1], reset=reset)  # the number of features
+    return X.detach()
+
+
+class TensorAnswers(Classifier):
+    """A classifier of class means that answers tensors with tensors, and arrays on a device where it has one."""
+
+    metric: str
+    index: Any
+    device: str
+    scale_: float
+    _range: Unit
+    _means: NDArray[np.float64]
+
+    def _lines(self, sparse: bool) -> tuple[NDArray, NDArray]:
+        raise NotImplementedError
+
+    def _centre(self) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    # ---- arrays
+
+    def _answering(self, rows: Any) -> Any:
+        """The means on the device that answers a block of rows; None: on the CPU."""
+        if self.device == "cpu" or not isinstance(rows, np.ndarray) or not has_gpu():  # a file may come without a GPU
+            return None
+        chosen = resolve(self.device, pays=len(rows) * self._means.size >= _PAYS).device
+        return None if chosen is None else self._there(chosen)
+
+    def _index_device(self) -> str:
+        return self.device if has_gpu() else "cpu"
+
+    def _there(self, device: Device) -> Any:
+        """The means, on a device."""
+        from kway.compute.gpu.class_means import MeansThere
+
+        W, b = self._lines(sparse=False)
+        with device.room(f"{len(W):,} class means x {W.shape[1]} columns", W.nbytes):
+            centre = None if self.metric == "cosine" else device.put(self._centre())
+            return MeansThere(device, device.put(W), device.put(b), centre, float(self.scale_))
+
+    # ---- tensors
+
+    def _tensor(self, X: Any) -> Any:
+        """X where it is, checked; None where it is no tensor, or one that the host has to answer."""
+        if not is_tensor(X) or self.index is not None or not hasattr(self, "_means") or not self._range.plain:
+            return None
+        return rows_there(self, X, reset=False)
+
+    def _means_at(self, X: Any) -> Any:
+        return self._there(Device(str(X.device)))
+
+    def predict(self, X: Any) -> Any:
+        """Labels (n,); a tensor where X is one and labels are numbers."""
+        there = self._tensor(X)
+        if there is None:
+            return as_given(X, super().predict(X))
+        return labels_there(self._means_at(X).best(there, 1, stated=False).codes[:, 0], self.classes_)
+
+    def predict_topk(self, X: Any, k: int = 5) -> TopK:
+        """The k best labels of each row and their shares, best first."""
+        there = self._tensor(X)
+        if there is None:
+            return TopK(*(as_given(X, values) for values in super().predict_topk(X, k)))
+        codes, shares = self._means_at(X).best(there, checked_k(k, len(self.classes_)), stated=True)
+        return TopK(labels_there(codes, self.classes_), shares)
+
+    def decision_function(self, X: Any) -> Any:
+        """Scores (n, K); of two classes, the second's less the first's (n,)."""
+        there = self._tensor(X)
+        if there is None:
+            return as_given(X, super().decision_function(X))
+        return self._two_in_one(self._means_at(X).scores(there))
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities (n, K)."""
+        there = self._tensor(X)
+        if there is None:
+            return as_given(X, super().predict_proba(X))
+        return self._means_at(X).probabilities(there)

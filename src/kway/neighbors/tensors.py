@@ -1,0 +1,75 @@
+"""Tensors in, tensors out: answers of the host, or codes of classes, as tensors where the rows are tensors.
+
+A vote is counted on the host from the few rows found; the queries themselves are searched where they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.compute.gpu.device import Device, is_tensor, on_host
+from kway.data.gate import checked
+from kway.neighbors.voting import VotingClassifier
+from kway.search.index import Neighbors, TopK
+from kway.search.on_device import DeviceIndex, holds
+
+
+def as_given(X: Any, answer: NDArray) -> Any:
+    """An answer as a tensor where X is, if X is one and the answer is numbers; else as it is."""
+    return as_tensor(Device(str(X.device)), answer) if is_tensor(X) else answer
+
+
+def labels_there(codes: Any, classes: NDArray) -> Any:
+    """Labels of codes that are a tensor: a tensor where labels are numbers, else an array of the host."""
+    device = Device(str(codes.device))
+    held = as_tensor(device, classes)
+    return held[codes] if is_tensor(held) else classes[device.fetch(codes)]
+
+
+def as_tensor(device: Device, values: NDArray) -> Any:
+    """A tensor, but of what torch does not know, such as text."""
+    known = values.dtype.kind in "if" or values.dtype in (np.dtype(np.bool_), np.dtype(np.uint8))
+    return device.put(values) if known else values
+
+
+class TensorVotes(VotingClassifier):
+    """A vote among the rows that an index finds, of tensors too."""
+
+    index_: Any
+    n_neighbors: int
+    n_jobs: int | None
+
+    def _rows(self, X: Any) -> Any:
+        """Rows through the gate; a tensor that the index answers is looked at where it is."""
+        index = getattr(self, "index_", None)
+        if is_tensor(X) and isinstance(index, DeviceIndex) and holds(index, X, self.n_neighbors):
+            return X
+        return super()._rows(X)
+
+    def _found(self, rows: Any, k: int) -> Neighbors:
+        """The k nearest of a block of rows, on the host."""
+        asked = rows if is_tensor(rows) else checked(rows)
+        return Neighbors(*map(on_host, self.index_.nearest(asked, k, self.n_jobs)))
+
+    def _answer_type(self, rows: Any) -> np.dtype:
+        return np.dtype(str(rows.dtype).removeprefix("torch."))
+
+    def predict(self, X: Any) -> Any:
+        """Labels (n,); a tensor where X is one and labels are numbers."""
+        return as_given(X, super().predict(X))
+
+    def predict_topk(self, X: Any, k: int = 5) -> TopK:
+        """The k best labels of each row, all of them where there are fewer, and their shares, best first."""
+        found = super().predict_topk(X, k)
+        return TopK(as_given(X, found.ids), as_given(X, found.scores))
+
+    def decision_function(self, X: Any) -> Any:
+        """Shares (n, K); of two classes, the second's less the first's (n,)."""
+        return as_given(X, super().decision_function(X))
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities (n, K)."""
+        return as_given(X, super().predict_proba(X))
