@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kway.compute.cluster.crew import Crew, LocalCrew
 from kway.errors import ClusterError, InputError
@@ -53,6 +53,24 @@ def shared_folder() -> Path | None:
 def n_nodes() -> int:
     """Living nodes of the cluster; 1 for this process."""
     return 1 if current() is None else max(1, sum(bool(node["Alive"]) for node in import_ray().nodes()))
+
+
+class NodeCores(NamedTuple):
+    """What a worker that uses all cores of its node asks for, and how many such workers there is room for."""
+
+    each: float
+    workers: int
+
+
+def node_cores() -> NodeCores:
+    """More than half of the cores of the smallest node that has any: one worker a node, beside small actors."""
+    found = [node["Resources"].get("CPU", 0.0) for node in import_ray().nodes() if node["Alive"]]
+    sizes = [cores for cores in found if cores > 0]
+    if not sizes:
+        raise ClusterError("no node of the cluster has a core to work with; see `kway cluster status`")
+    least = min(sizes)
+    each = least // 2 + 1 if least > 2 else least / 2  # of more than 1 Ray takes whole numbers only
+    return NodeCores(each, sum(int(cores // each) for cores in sizes))
 
 
 def make_crew(makers: Sequence[Callable[[], Any]], replicas: int = 1) -> Crew:
