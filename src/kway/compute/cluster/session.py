@@ -6,6 +6,7 @@ is entered, never before.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -132,12 +133,13 @@ def _connect(ray: Any, address: str | None) -> None:
     except (OSError, ValueError, RuntimeError) as error:
         raise ClusterError(
             f"no Ray cluster answers at {address!r} ({str(error).splitlines()[0]}); start one with `ray start --head`, "
-            "give its address, or None for one on this machine"
+            "or give the address of another; 'local' is one on this machine, for as long as it is used"
         ) from error
 
 
 def _knock(address: str | None) -> None:
     """Ray tries a dead address for minutes; whether somebody listens there is known at once."""
-    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address or ""
+    host, _, port = named.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
