@@ -146,7 +146,8 @@ def test_what_is_wrong_is_a_sentence_before_anything_is_written(nodes, cluster, 
         assert "cannot be cut into parts" in refused(1, tmp_path / "some.jsonl", "-o", tmp_path / "out")
         (tmp_path / "full").mkdir()
         (tmp_path / "full" / "mine.txt").write_text("mine")
-        assert "is not empty" in refused(2, folder / "big", "-o", tmp_path / "full")
+        assert "is not empty" in refused(2, folder / "big", "-o", tmp_path / "full", "--force")
+        assert "DATA itself" in refused(2, folder / "big", "-o", folder / "big", "--force")
         (tmp_path / "full" / "_kway.json").write_text("{}")
         assert "another model and other data and other options" in refused(2, folder / "big", "-o", tmp_path / "full")
     assert [path.name for path in sorted((tmp_path / "full").iterdir())] == ["_kway.json", "mine.txt"]

@@ -57,6 +57,8 @@ def predict_parts(asked: PartsJob, data: Path, out: Path, force: bool) -> PartsW
     from kway.compute.cluster.streams import stream
     from kway.data.row_parts import row_parts
 
+    if out.resolve() in (data.resolve(), *data.resolve().parents):
+        raise UsageError(f"--out {out} is, or holds, DATA itself; name another folder")
     parts = row_parts(data, asked.reading)
     if not parts:
         raise UsageError(f"{data} has no rows to predict")
@@ -117,12 +119,13 @@ def _claim(out: Path, notes: dict[str, Any], force: bool) -> None:
     before = _read(place)
     if before == notes:
         return
-    if out.is_dir() and any(out.iterdir()):
-        if not force:
-            other = "is not empty" if before is None else f"holds answers of {_difference(before, notes)}"
-            raise UsageError(f"--out {out} {other}; name another folder, or replace what is there with --force")
-        for old in out.glob("part-*.parquet"):
-            old.unlink()
+    if before is None and out.is_dir() and any(out.iterdir()):  # files called part-... need not be kway's
+        raise UsageError(f"--out {out} is not empty, and kway has written nothing there; name another folder")
+    if before is not None and not force:
+        other = _difference(before, notes)
+        raise UsageError(f"--out {out} holds answers of {other}; name another folder, or replace them with --force")
+    for old in out.glob("part-*.parquet"):
+        old.unlink()
     out.mkdir(exist_ok=True)
     with replacing(place) as draft:
         draft.write_text(json.dumps(notes))
