@@ -127,7 +127,6 @@ def import_ray() -> Any:
 
 
 def _connect(ray: Any, address: str | None) -> None:
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else its inner errors, mended or not, are on stderr
     try:
         _knock(address)
         ray.init(address=address or "local", log_to_driver=False, logging_level="error", include_dashboard=None)
