@@ -1,6 +1,6 @@
-"""python -m benchmarks.render: docs/benchmarks/index.md and gpu.md, docs/ladder.md, their figures and the README's
-table, from benchmarks/results/*.json. Nothing on those pages is written by hand, so that no figure differs from what
-was measured.
+"""python -m benchmarks.render: docs/benchmarks/index.md, gpu.md and cluster.md, docs/ladder.md, their figures and the
+README's table, from benchmarks/results/*.json. Nothing on those pages is written by hand, so that no figure differs
+from what was measured.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import gpu_page, plots, readme, shortfalls, targets
+from . import cluster_page, gpu_page, plots, readme, shortfalls, targets
 from .race import Row
 from .records import COLUMNS, FOLDER, cells, load, short, whole_of, wholes
 from .run import CHECKOUT, GROUPS, JOBS
@@ -26,6 +26,10 @@ def write(docs: Path, folder: Path = FOLDER) -> list[Path]:
     page = docs / "benchmarks" / "index.md"
     page.parent.mkdir(exist_ok=True)
     page.write_text(text(records))
+    if "R1" in records:
+        written.append(export.save(cluster_page.figure(records["R1"]), images / "shards.svg"))
+    on_cluster = page.with_name("cluster.md")
+    on_cluster.write_text(cluster_page.text(records.get("R1")))
     on_gpu = page.with_name("gpu.md")
     on_gpu.write_text(gpu_page.text(gpu_page.measured(folder)))
     ladder = load("ladder", folder)
@@ -34,7 +38,7 @@ def write(docs: Path, folder: Path = FOLDER) -> list[Path]:
 
         ladder_page.write(ladder, docs)
         written.append(docs / "ladder.md")
-    return [*written, page, on_gpu]
+    return [*written, page, on_gpu, on_cluster]
 
 
 def measured(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:

@@ -5,7 +5,9 @@ object on stdout. Nothing heavy is imported until a verb runs, so that `--help` 
 
 verbs       fit (and compare)  predict  evaluate  explain  neighbors  info  plan  data  bench  cluster
 options     options (of reading)  choosing (how the choice is made)  models (by name)  usage (what is wrong with them)
+            spreading (over a cluster)
 rows        model_rows (DATA for a model)  columns_said (how each column was read)
+            predict_parts (a folder, by the machines of a cluster)
 output      places (tested before the work)  output  summary  progress  plain (for streams without every letter)
 """
 

@@ -29,6 +29,7 @@ from kway.cli.options import DataArgument, ForceOption, JsonOption, reads_data
 from kway.cli.output import emit_json
 from kway.cli.places import Output, check_output_folder, check_places, is_model, is_report
 from kway.cli.progress import live, seconds
+from kway.cli.spreading import AddressOption, ClusterOption, over_cluster
 from kway.cli.summary import show_comparison, show_fit, show_saved
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def fit(
     unknown: UnknownOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = "cpu",
+    cluster: ClusterOption = False,
+    address: AddressOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -93,7 +96,8 @@ def fit(
     started = time.perf_counter()
     with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), test, seed)
-        found = run_job(parts, wishes, started, None if json else lambda f: tell(column_lines(f, parts)))
+        with over_cluster(cluster, address):
+            found = run_job(parts, wishes, started, None if json else lambda f: tell(column_lines(f, parts)))
     result = fit_facts(found, time.perf_counter() - started)
     if not json:
         show_fit(result)
@@ -129,6 +133,8 @@ def compare(
     also: AlsoOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = "cpu",
+    cluster: ClusterOption = False,
+    address: AddressOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA by cross-validation; nothing is saved, the test rows stay untouched."""
@@ -143,7 +149,8 @@ def compare(
     with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), seed=seed)
         seen = None if json else lambda f: tell(column_lines(f, parts))
-        chosen = compare_parts(parts, wishes, Clock(wishes.budget, started), seen)
+        with over_cluster(cluster, address):
+            chosen = compare_parts(parts, wishes, Clock(wishes.budget, started), seen)
     found = chosen.comparison
     result = {
         "best": found.best.model,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,8 +40,8 @@ def ready(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed:
     """The model and the rows it asks for, all of them; of a set with a test part, the test rows."""
     from kway.data.reading import read_rows
 
-    model, blocks = _ready(path, data, reading, needs_labels, embed, lambda *how: iter([read_rows(*how)]))
-    return Ready(model, next(blocks))
+    reader = ModelReader(path, reading, needs_labels, embed)
+    return Ready(reader.model, reader.given(read_rows(data, reader.reading, reader.like)))
 
 
 def ready_blocks(
@@ -50,42 +50,41 @@ def ready_blocks(
     """The same a block at a time, so that DATA may be larger than memory."""
     from kway.data.row_stream import row_stream
 
-    model, blocks = _ready(path, data, reading, needs_labels, embed, row_stream)
+    reader = ModelReader(path, reading, needs_labels, embed)
+    blocks = map(reader.given, row_stream(data, reader.reading, reader.like))
     first = list(islice(blocks, 1))  # read at once: what is wrong with DATA is told before anything is written
-    return ReadyBlocks(model, chain(first, blocks))
+    return ReadyBlocks(reader.model, chain(first, blocks))
 
 
-def _ready(
-    path: str, data: str, reading: ReadOptions, needs_labels: bool, embed: str | None,
-    read: Callable[..., Iterator[LabelledRows]],
-) -> ReadyBlocks:  # fmt: skip
-    """The model, and what it asks for of the rows that `read` gives.
+class ModelReader:
+    """A model from a file, and how the rows are read that it asks for: `reading` and `like`, as the reader takes them.
 
     `embed` allows the embedding model that the file names, or is its new place where its folder has moved.
     """
-    from kway import store
-    from kway.data.number_rows import number_rows
-    from kway.featured import FeaturedClassifier
 
-    model = load_model(path, embed)
-    notes = store.info(path).notes
-    if needs_labels:
-        reading = replace(reading, target=reading.target or notes.get("target"))
-    else:
-        reading = reading.without_labels()
-    like = _read_alike(_requirements_of(model), notes.get("reading"))
-    as_numbers = not isinstance(model, FeaturedClassifier) or not model.features_.is_table_
+    def __init__(self, path: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None) -> None:
+        from kway import store
+        from kway.featured import FeaturedClassifier
 
-    def block(found: LabelledRows) -> ModelRows:
-        if needs_labels:
+        self.model = load_model(path, embed)
+        notes = store.info(path).notes
+        named = replace(reading, target=reading.target or notes.get("target"))
+        self.reading = named if needs_labels else reading.without_labels()
+        self.like = _read_alike(_requirements_of(self.model), notes.get("reading"))
+        self._needs_labels = needs_labels
+        self._as_numbers = not isinstance(self.model, FeaturedClassifier) or not self.model.features_.is_table_
+
+    def given(self, found: LabelledRows) -> ModelRows:
+        """Rows that were read, as the model takes them."""
+        from kway.data.number_rows import number_rows
+
+        if self._needs_labels:
             found.required_labels()
-        if as_numbers:
-            found = number_rows(found, like.columns)
+        if self._as_numbers:
+            found = number_rows(found, self.like.columns)
         if found.test_rows is not None:
             return ModelRows(found.test_rows, found.test_y, found.beside)
         return ModelRows(found.rows, found.y, found.beside)
-
-    return ReadyBlocks(model, map(block, read(data, reading, like)))
 
 
 def load_model(path: str, embed: str | None = None) -> Any:

@@ -11,6 +11,8 @@ import typer
 
 from kway.cli.options import AskedArgument, ForceOption, JsonOption, ModelArgument, MovedOption, reads_data
 from kway.cli.output import emit_json, safe, say
+from kway.cli.predict_parts import PartsJob
+from kway.cli.spreading import AddressOption, ClusterOption, over_cluster
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,17 +38,26 @@ def predict(
     proba: Annotated[bool, typer.Option("--proba", help="The probability of every class.")] = False,
     embed: MovedOption = None,
     force: ForceOption = False,
+    cluster: ClusterOption = False,
+    address: AddressOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Predict the label of every row of DATA; the column --target, if it has one, is left out."""
+    """Predict the label of every row of DATA; the column --target, if it has one, is left out.
+
+    With --cluster, DATA is a folder, or file, of parquet, csv or npy, and --out a folder of parquet parts: one that was
+    begun is gone on with.
+    """
     from dataclasses import replace
 
     from kway.cli.model_rows import ready_blocks
     from kway.cli.usage import names_in
     from kway.data.sources.writing import write_blocks, write_stream
 
-    form = _checked_format(out, format, {"MODEL": model, "DATA": data}, force)
     reading = replace(reading, keep=names_in(keep))
+    if cluster or address is not None:
+        _predict_parts(PartsJob(model, reading, topk, proba, embed), data, out, format, address, force, json)
+        return
+    form = _checked_format(out, format, {"MODEL": model, "DATA": data}, force)
     fitted, read = ready_blocks(model, data, reading, needs_labels=False, embed=embed)
     blocks = (found for rows in read for found in answers(fitted, rows.X, rows.beside, topk, proba))
     if out is not None:
@@ -57,6 +68,27 @@ def predict(
         emit_json({"rows": len(columns["prediction"]), "predictions": columns})
     else:
         write_stream(blocks, sys.stdout.buffer, form)
+
+
+def _predict_parts(
+    asked: PartsJob, data: str, out: Path | None, format: str | None, address: str | None, force: bool, json: bool
+) -> None:
+    """Over a cluster, into a folder."""
+    from kway.cli.places import check_output_folder
+    from kway.cli.predict_parts import predict_parts
+    from kway.cli.progress import live
+    from kway.cli.usage import UsageError
+
+    if out is None or format not in (None, "parquet"):
+        raise UsageError("over a cluster answers are written as a folder of parquet files; name it with --out")
+    check_output_folder("--out", out)
+    with live(), over_cluster(True, address):
+        found = predict_parts(asked, Path(data), out, force)
+    if json:
+        emit_json({**found._asdict(), "out": str(out)})
+        return
+    before = f", {found.kept:,} of them before" if found.kept else ""
+    say(f"Wrote {found.rows:,} predictions to {safe(out)}: {found.parts:,} parts{before}.")
 
 
 def _checked_format(out: Path | None, asked: str | None, inputs: dict[str, str | Path | None], force: bool) -> str:

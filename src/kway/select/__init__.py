@@ -6,6 +6,7 @@ folds         which rows are the test, and in which fold each other row is valid
 compare       every family on the same folds, losers stopped early      families   what they are and how each is scored
 learned_neighbors   the family that learns what columns count
 standings     the lines of a leaderboard, and the comparison            measures   what a choice is made by
+spread_scans  families and folds over a cluster
 scans         what families are scored on, and their scores             views      the same rows as other numbers
 references    classifiers of other libraries on the same folds          promises   sets and "unknown" around the winner
 reasons       what tells each class                                     learning_curve   would more rows help?

@@ -12,6 +12,8 @@ softmax is), unless the families were named.
 
 What a family shares (one search, one Gram matrix, warm starts) is in kway.select.families. The budget and Ctrl-C end
 the work between fits; what was scored until then is kept, and what was not is told.
+
+Inside `kway.cluster(...)` families, and folds of a family, are scored at once by its nodes (kway.select.spread_scans).
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from kway.select.folds import fold_numbers
 from kway.select.measures import pick_measure
 from kway.select.references import score_references
 from kway.select.scans import FoldedRows, Scan
+from kway.select.spread_scans import ScansAhead
 from kway.select.standings import STOPPED, Comparison, Standing, in_order, setting_in_words, standing_of
 
 __all__ = ["Comparison", "Standing", "compare", "setting_in_words"]
@@ -101,6 +104,8 @@ def compare(
             _again(work, again, number + 2)
     except KeyboardInterrupt:
         clock.interrupted = clock.cut = True
+    finally:
+        work.ahead.drop()
     if not work.scans:
         raise InputError(_nothing_scored(work.problems))
     lines = work.standings(repeats * (int(data.folds.max()) + 1), class_weight is not None)
@@ -134,6 +139,7 @@ class _Work:
     def __init__(self, data: FoldedRows, families: dict[str, Family], clock: Clock) -> None:
         self.data, self.families, self.clock = data, families, clock
         self._done = 0
+        self.ahead = ScansAhead()
         self.scans: dict[str, Scan] = {}
         self.notes: dict[str, str] = {}
         self.problems: dict[str, str] = {}
@@ -142,7 +148,7 @@ class _Work:
         """Score a family on these folds, as far as this part of the time left goes."""
         clock = self._time_of(part)
         with progress.stage(f"{name}: {what}", self._done, 2 * len(self.families), _scores_so_far(self.scans)):
-            found = self.families[name].scan(self.data, which, clock)
+            found = self.ahead.scan(self.families[name], self.data, which, clock)
         if clock.cut:
             self.notes[name] = f"not every setting was run: {TOO_LATE}"
             self.clock.cut = True
@@ -153,6 +159,14 @@ class _Work:
             self.scans[name] = self.scans[name].joined(found) if name in self.scans else found
             self.clock.keep(self.scans[self.line()[0]].fit_seconds)
             self.data.kept["lead"] = self.first(self.line()[0])
+
+    def begin(self, names: Iterable[str], which: list[int], part: float = 1.0, apart: bool = False) -> None:
+        """Begin what `run` will be asked for, where there is a cluster to do it meanwhile."""
+        scored = bool(self.scans)
+        for name in names:
+            clock = self.clock.share(part) if scored else Clock()  # as `_time_of`: the first in any case
+            self.ahead.begin(self.families[name], self.data, which, clock, apart)
+            scored = True
 
     def standings(self, folds: int, weighed: bool) -> list[Standing]:
         """A line a family; `weighed`: classes were, which not every family can do."""
@@ -181,6 +195,7 @@ class _Work:
 
 
 def _first_fold(work: _Work) -> None:
+    work.begin(work.families, [0], part=0.5)
     for name in work.families:
         if work.scans and work.clock.up():
             work.problems[name] = TOO_LATE
@@ -203,6 +218,8 @@ def _other_folds(work: _Work, curves: bool) -> None:
     lead = work.first(line[0])
     far = work.data.measure.far(lead, np.bincount(work.data.codes[work.data.folds == 0]))
     drawn = _families_to_draw(work, line) if curves else set()
+    hopeful = [name for name in line if name in drawn or not _hopeless(work, name, lead, far)]
+    work.begin(hopeful, rest, apart=True)
     for name in line:
         why = _hopeless(work, name, lead, far)
         if why and name not in drawn:
@@ -221,7 +238,9 @@ def _again(work: _Work, data: FoldedRows, number: int) -> None:
     """The families that were run on every fold, on folds drawn anew."""
     work.data = data
     every = list(range(int(data.folds.max()) + 1))
-    for name in [name for name in work.scans if name not in work.notes]:
+    names = [name for name in work.scans if name not in work.notes]
+    work.begin(names, every)
+    for name in names:
         if work.clock.up():
             work.notes[name] = f"the time was up before draw {number} of the folds"
             continue

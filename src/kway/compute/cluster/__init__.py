@@ -3,6 +3,8 @@
 session.py     `with kway.cluster(...)`: which cluster, if any, the calls inside run on
 crew.py        members made by functions and asked the same: here, in this process
 hosts.py       the same as actors on the cluster's nodes, with replicas, second questions and recovery
+streams.py     items through workers that live on, by a dataset of Ray's
+tasks.py       work begun ahead, its results fetched later
 row_source.py  rows that another process is to hold: mapped by it from a file, or carried
 status.py      the nodes, for `kway cluster status`
 """

@@ -6,13 +6,14 @@ is entered, never before.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kway.compute.cluster.crew import Crew, LocalCrew
 from kway.errors import ClusterError, InputError
@@ -53,6 +54,24 @@ def shared_folder() -> Path | None:
 def n_nodes() -> int:
     """Living nodes of the cluster; 1 for this process."""
     return 1 if current() is None else max(1, sum(bool(node["Alive"]) for node in import_ray().nodes()))
+
+
+class NodeCores(NamedTuple):
+    """What a worker that uses all cores of its node asks for, and how many such workers there is room for."""
+
+    each: float
+    workers: int
+
+
+def node_cores() -> NodeCores:
+    """More than half of the cores of the smallest node that has any: one worker a node, beside small actors."""
+    found = [node["Resources"].get("CPU", 0.0) for node in import_ray().nodes() if node["Alive"]]
+    sizes = [cores for cores in found if cores > 0]
+    if not sizes:
+        raise ClusterError("no node of the cluster has a core to work with; see `kway cluster status`")
+    least = min(sizes)
+    each = least // 2 + 1 if least > 2 else least / 2  # of more than 1 Ray takes whole numbers only
+    return NodeCores(each, sum(int(cores // each) for cores in sizes))
 
 
 def make_crew(makers: Sequence[Callable[[], Any]], replicas: int = 1) -> Crew:
@@ -114,12 +133,13 @@ def _connect(ray: Any, address: str | None) -> None:
     except (OSError, ValueError, RuntimeError) as error:
         raise ClusterError(
             f"no Ray cluster answers at {address!r} ({str(error).splitlines()[0]}); start one with `ray start --head`, "
-            "give its address, or None for one on this machine"
+            "or give the address of another; 'local' is one on this machine, for as long as it is used"
         ) from error
 
 
 def _knock(address: str | None) -> None:
     """Ray tries a dead address for minutes; whether somebody listens there is known at once."""
-    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address or ""
+    host, _, port = named.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()

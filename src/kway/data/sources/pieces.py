@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from kway.data.sources.table_files import TableSource, csv_files, parquet_files, suffix_of
+from kway.data.sources.table_files import TableSource, csv_files, parquet_files, suffix_of, table_source
 from kway.data.sources.text_form import HEAD, OPEN, TextForm, settle_form
 
 ROWS = 65_536
@@ -40,6 +40,14 @@ def pieces_of(path: Path, form: TextForm, before: TextForm = OPEN, columns: Sequ
     if suffix == ".parquet":
         return _of_parquet(path, files)
     return _of_text(files, form, before, columns) if suffix.removesuffix(".gz") in (".csv", ".tsv", ".tab") else None
+
+
+def text_pieces(
+    file: Path, form: TextForm, before: TextForm = OPEN, columns: Sequence[str] = ()
+) -> Iterator[TableSource]:
+    """The pieces of one csv, however small; in one where its encoding does not let it be cut."""
+    found = _of_text([file], form, before, columns)
+    return iter([table_source(file, form)]) if found is None else found.each
 
 
 def _of_parquet(path: Path, files: list[Path]) -> Pieces | None:
