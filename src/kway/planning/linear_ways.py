@@ -125,22 +125,27 @@ def _sampled(size: Size) -> int:
     return drawn if size.n > 2 * drawn else 0
 
 
-def _descent(size: Size, rates: Rates, passes: int) -> tuple[float, float]:
-    """Operations and seconds of so many passes and of the factors."""
-    R, D = size.scores, size.d + 1
-    through = 4.0 * size.values * R
+def pass_seconds(size: Size, rates: Rates) -> float:
+    """One value and gradient over all rows and classes, and the pairs that a step of L-BFGS looks through."""
+    through = 4.0 * size.values * size.scores
     products = (
         through * size.itemsize / 4 / (2 * rates.sparse if size.sparse else rates.product)
     )  # float64: half as fast
-    a_pass = max(products, size.rows_bytes / rates.memory) + size.n * R / rates.exps
     pairs = 4.0 * 20 * size.parameters * size.itemsize / rates.memory
+    return max(products, size.rows_bytes / rates.memory) + size.n * size.scores / rates.exps + pairs
+
+
+def _descent(size: Size, rates: Rates, passes: int) -> tuple[float, float]:
+    """Operations and seconds of so many passes and of the factors."""
+    R, D = size.scores, size.d + 1
     factors = 0.0
     if not _wide(size):
         wider = 2 if size.d <= 128 else size.itemsize / 4  # few features: in float64
         each = 2.0 * wider * D * D * (_drawn(size) + D)
         within = R * D * D * size.itemsize <= MOST_FACTORS and _due(size)
         factors = min(size.n, 8 * size.d + 1000) * D * D + (each * R if within else 0)
-    return passes * through + factors, passes * (a_pass + pairs) + factors / rates.product
+    operations = passes * 4.0 * size.values * R + factors
+    return operations, passes * pass_seconds(size, rates) + factors / rates.product
 
 
 def _class_rows(

@@ -29,6 +29,7 @@ from kway.linear.problem import weighted_rows
 from kway.linear.solvers.svm.shared_rows import FEWEST
 from kway.neighbors.sweep import sweep
 from kway.planning import guard, linear_ways, row_ways
+from kway.planning.comparison import HEAVY
 from kway.select.clock import Clock
 from kway.select.learned_neighbors import LEARNED_SLACK, MOST_NEIGHBORS, LearnedNeighborsFamily
 from kway.select.measures import ACCURACY
@@ -36,7 +37,6 @@ from kway.select.scans import FoldedRows, FoldScores, Scan, mean_square, scan_of
 
 _SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
-HEAVY = 0.1  # seconds of one pass over the rows above which only alphas near the best are run
 KINKED_PASS = 5e-4  # seconds of a pass above which joint hinges are not run: 5,000 images take a minute a fold
 FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
 COLD = 2.0  # a fit from nothing against one from the alpha before it
