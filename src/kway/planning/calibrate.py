@@ -22,7 +22,7 @@ from kway.compute.gpu.device import has_gpu, load_torch
 from kway.compute.kernels.losses import softmax_rows
 from kway.compute.threads import cores, pmap, single_blas
 from kway.planning.rates import Rates
-from kway.planning.row_ways import looked_at
+from kway.planning.row_ways import A_ROW, looked_at
 from kway.search.flat import Flat
 from kway.search.kmeans import nearest_centres
 from kway.search.landmarks import PROBES, Landmarks
@@ -47,7 +47,7 @@ def calibrate() -> Rates:
         exps=_exps(),
         sparse=_sparse(),
         assign=_assign(rows),
-        certify=rows.size / _seconds(lambda: Flat().build(rows), 1),
+        certify=ROWS * (FEATURES + A_ROW) / _seconds(lambda: Flat().build(rows), 1),
         certified=QUERIES * looked_at(ROWS, FEATURES) / _seconds(lambda: exact.nearest(queries, 5)),
         cells=rows.size / _seconds(lambda: Landmarks().build(rows), 1),
         probed=passed * opened / _seconds(lambda: cells.nearest(queries, 5)),
