@@ -15,7 +15,7 @@ from kway.planning.way import Way
 
 PASSES = 40  # over all rows until tol = 1e-3, line searches and the start on a sample included: 15 to 80
 PASSES_EACH = 90  # of separate classes, each rarer than its rest
-DUE, DUE_EACH = 20, 25  # iterations of a descent, of all classes together and of separate ones, that start on a sample:
+DUE, DUE_EACH = 15, 25  # iterations of a descent, of all classes together and of separate ones, that start on a sample:
 # factors of each class are made after as many as they cost in gradients, and again after twice as many
 NO_START = 1.8  # times as many where rows are too few for a sample
 SAMPLED_PASSES = 8  # epochs of sampled softmax until three gain little: 6 to 13
@@ -26,6 +26,7 @@ MOST_FACTORS = 2**30  # bytes of those of each class
 _LONG = 2**20  # parameters from which L-BFGS remembers half as many pairs
 _ROOM = 3 * 2**20  # bytes of small things
 COPIED = 2.0**26  # bytes of a block of rows in float64 (data/row_blocks.py)
+CHECKED = 1e-6  # seconds of a row that is asked for, whatever its size
 VECTORS = 8  # theta, its gradient, the step before, the direction, ...: what is held at once beside the pairs
 A_WORKER = 3  # weights, gradient and product of one thread
 
@@ -158,5 +159,6 @@ def _class_rows(
     """A way whose model is K rows of d numbers: an answer is their product with a row."""
     model = size.parameters * size.itemsize + LABEL * size.K
     answer = max(2.0 * size.d * size.density * size.scores / rates.product, size.scores / rates.exps)
+    answer += CHECKED + 40.0 * size.d * size.density / rates.memory
     whole = seconds + (held - size.rows_bytes) / rates.fresh
     return Way(name, call, size.parameters, int(held), model, model, operations, whole, answer, gives_up)
