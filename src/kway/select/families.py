@@ -37,10 +37,8 @@ from kway.select.scans import FoldedRows, FoldScores, Scan, mean_square, scan_of
 
 _SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
-_TOL, _HEAVY_TOL = (
-    1e-3,
-    1e-2,
-)  # of fits; on heavy rows a third of the time, and on 2,500 classes 0.960 right against 0.957
+_TOL = 1e-3  # of fits on a path
+_HEAVY_TOL = 1e-2  # on heavy rows: a third of the time, and of 2,500 classes 0.960 right against 0.957
 KINKED_PASS = 5e-4  # seconds of a pass above which joint hinges are not run: 5,000 images take a minute a fold
 FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
 COLD = 2.0  # a fit from nothing against one from the alpha before it
