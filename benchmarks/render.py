@@ -1,6 +1,6 @@
-"""python -m benchmarks.render: docs/benchmarks/index.md, gpu.md and cluster.md, docs/ladder.md, their figures and the
-README's table, from benchmarks/results/*.json. Nothing on those pages is written by hand, so that no figure differs
-from what was measured.
+"""python -m benchmarks.render: docs/benchmarks/index.md, gpu.md and cluster.md, docs/ladder.md, their figures, the
+picture and the list of docs/scale.md, and the README's table, from benchmarks/results/*.json. None of that is written
+by hand, so that no figure differs from what was measured.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import cluster_page, gpu_page, plots, readme, shortfalls, targets
+from . import cluster_page, gpu_page, plots, readme, scale_page, shortfalls, targets
 from .race import Row
 from .records import COLUMNS, FOLDER, cells, load, short, whole_of, wholes
 from .run import CHECKOUT, GROUPS, JOBS
@@ -32,6 +32,7 @@ def write(docs: Path, folder: Path = FOLDER) -> list[Path]:
     on_cluster.write_text(cluster_page.text(records.get("R1")))
     on_gpu = page.with_name("gpu.md")
     on_gpu.write_text(gpu_page.text(gpu_page.measured(folder)))
+    written += scale_page.write(docs, folder)
     ladder = load("ladder", folder)
     if ladder is not None:
         from .ladder import page as ladder_page

@@ -32,6 +32,7 @@ class News(NamedTuple):
     done: float = 1.0
     of: float = 1.0
     lines: tuple[tuple[str, ...], ...] = ()
+    stays: bool = False  # a sentence that is to be read, however soon the next news comes
 
 
 Watcher = Callable[[News], None]
@@ -111,7 +112,7 @@ def note(text: str) -> None:
     if told is None:
         print(text, file=sys.stderr)
     else:
-        told.watcher(told.now._replace(what=text))
+        told.watcher(told.now._replace(what=text, stays=True))
 
 
 def track(things: Iterable[Thing], what: str, of: int, worth: int = _WORTH_A_BAR) -> Iterator[Thing]:

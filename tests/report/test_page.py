@@ -133,3 +133,13 @@ def test_nothing_half_written(digits, tmp_path, monkeypatch):
 def test_rows_in_words():
     assert rows_in_words(np.array([[1.0, 2.5]])) == ["1, 2.5"]
     assert re.fullmatch(r"0, 0, 0, 0, 0, 0, \.\.\.", rows_in_words(np.zeros((1, 9)))[0])
+
+
+def test_of_very_many_classes_the_hardest_are_listed(digits, tmp_path, monkeypatch):
+    monkeypatch.setattr("kway.report.page.LISTED", 3)
+    write_page(tmp_path / "r.html", digits, WISHES)
+    text = (tmp_path / "r.html").read_text()
+    hardest = sorted(digits.evaluation.scores.classes, key=lambda line: line["f1"])
+    table = text[text.index('<section id="classes">') : text.index('<section id="features">')]
+    assert "The 3 hardest of 10 classes" in table
+    assert re.findall("<tr><td>(.*?)</td>", table) == [str(line["class"]) for line in hardest[:3]]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from kway.data.sources.text_form import OPEN
-from kway.planning import guard
 from kway.planning.size import Size
 from kway.select import job
 from kway.select.job import Wishes, run_job
@@ -45,7 +44,7 @@ def test_classes_go_before_their_rows_do():
 @pytest.mark.parametrize("grouped", [False, True])
 def test_the_job_compares_on_a_sample_and_fits_on_all(monkeypatch, grouped):
     monkeypatch.setattr(job, "TOO_LONG", 0.0)
-    monkeypatch.setattr(guard, "comparison_seconds", lambda size, rates=None: 0.0 if size.n <= 200 else 1e6)
+    monkeypatch.setattr(job, "comparison_seconds", lambda size, rates=None: 0.0 if size.n <= 200 else 1e6)
     monkeypatch.setattr("kway.select.sample.LEAST_A_CLASS", 200)
     monkeypatch.setattr(job, "references_of", lambda wishes: ())
     rng = np.random.default_rng(2)

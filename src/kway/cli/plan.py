@@ -39,8 +39,11 @@ def plan(
     from kway.planning.rates import machine_rates
 
     sizes = (samples, features, classes)
+    alone = calibrate and data is None and sizes == (None, None, None)
+    if not alone:
+        _check_asked(data, sizes)
     rates = machine_rates(again=calibrate)
-    if calibrate and data is None and sizes == (None, None, None):
+    if alone:
         _show_rates(rates.record(), json)
         return
     size = _asked(data, sizes, density, reading)
@@ -54,14 +57,20 @@ def plan(
         show_plan(found)
 
 
+def _check_asked(data: str | None, sizes: tuple[float | None, ...]) -> None:
+    """Refuse what is neither data nor a size, before anything is measured."""
+    from kway.cli.usage import UsageError
+
+    given = [size for size in sizes if size is not None]
+    if (data is None and len(given) < len(sizes)) or (data is not None and given):
+        raise UsageError("name DATA, or all of --samples, --features and --classes")
+
+
 def _asked(data: str | None, sizes: tuple[float | None, ...], density: float, reading: ReadOptions) -> Extent:
     from kway.data.extent import Extent, extent_of
-    from kway.errors import InputError
 
-    if data is not None and sizes == (None, None, None):
+    if data is not None:
         return extent_of(data, reading)
-    if data is not None or None in sizes:
-        raise InputError("name DATA, or all of --samples, --features and --classes")
     n, d, K = (float(value) for value in sizes if value is not None)
     return Extent(int(n), int(d), int(K), density)
 

@@ -40,6 +40,9 @@ def live() -> Iterator[Callable[[list[str]], None]]:
     with Live(bar, console=console, transient=True) as screen:
 
         def show(news: News) -> None:
+            if news.stays:
+                console.print(news.what, markup=False, highlight=False, soft_wrap=True)
+                return
             # short of full while anything runs: a finished task stops its clock
             total = news.of or None
             done = news.done if total is None else min(news.done, 0.99 * total)

@@ -10,6 +10,7 @@ plan.py           plan(): every way on one size, and which is advised
 rates.py          how fast this machine is, kept in the cache folder; calibrate.py measures it in seconds
 machine.py        what memory there is
 guard.py          what `fit` asks before it starts: refuse what will not fit, say how long the rest will take
+comparison.py     what `kway fit` takes to compare families: whether on a sample, and how long
 words.py          counts, bytes and seconds for people
 """
 

@@ -19,9 +19,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.gpu.device import Device, has_gpu, load_torch
+from kway.compute.kernels.losses import softmax_rows
 from kway.compute.threads import cores, pmap, single_blas
 from kway.planning.rates import Rates
-from kway.planning.row_ways import looked_at
+from kway.planning.row_ways import A_ROW, looked_at
 from kway.search.flat import Flat
 from kway.search.kmeans import nearest_centres
 from kway.search.landmarks import PROBES, Landmarks
@@ -46,7 +47,7 @@ def calibrate() -> Rates:
         exps=_exps(),
         sparse=_sparse(),
         assign=_assign(rows),
-        certify=rows.size / _seconds(lambda: Flat().build(rows), 1),
+        certify=ROWS * (FEATURES + A_ROW) / _seconds(lambda: Flat().build(rows), 1),
         certified=QUERIES * looked_at(ROWS, FEATURES) / _seconds(lambda: exact.nearest(queries, 5)),
         cells=rows.size / _seconds(lambda: Landmarks().build(rows), 1),
         probed=passed * opened / _seconds(lambda: cells.nearest(queries, 5)),
@@ -107,9 +108,16 @@ def _fresh() -> float:
 
 
 def _exps() -> float:
-    big = np.full((cores(), 2**20), -1.0, np.float32)
-    into = np.empty_like(big)
-    return big.size / _seconds(lambda: pmap(lambda i: np.exp(big[i], out=into[i]), range(len(big))))
+    """Slopes of scores that lie in the cache, as they do in a gradient."""
+    m, K, times = 512, 256, 8
+    scores = np.zeros((cores(), m, K), np.float32)
+    codes, soft, value = np.zeros(m, np.int64), np.empty((0, 0), np.float32), np.empty((cores(), m))
+
+    def one(i: int) -> None:
+        for _ in range(times):
+            softmax_rows(scores[i], codes, soft, True, value[i], scores[i])
+
+    return times * scores.size / _seconds(lambda: pmap(one, range(cores())))
 
 
 def _sparse() -> float:

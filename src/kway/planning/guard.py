@@ -16,7 +16,6 @@ from kway.planning.linear_ways import softmax_way
 from kway.planning.machine import available_bytes
 from kway.planning.plan import ways_of
 from kway.planning.rates import Rates, known
-from kway.planning.row_ways import flat_way
 from kway.planning.size import Size
 from kway.planning.way import Formula, Way
 from kway.progress import note
@@ -24,7 +23,6 @@ from kway.progress import note
 WORTH_ASKING = 2**28  # bytes: less is always there
 _LONG = 30.0  # seconds from which the time is told
 PATIENCE = 3600.0  # seconds of a softmax over all classes, at the default rates, above which classes are sampled
-FITS = 15  # of softmax that a comparison is worth: a path of alphas over the folds, from warm starts
 _DEFAULT = Rates()
 
 
@@ -39,7 +37,7 @@ def before_fit(who: str, formula: Formula, size: Size) -> None:
     """Raise BudgetError where the fit needs more than there is; tell a long one's time. The rows are already here."""
     guess = refuse(who, formula, size)
     if guess.fit_seconds > _LONG / 3:  # the default rates may be that far off
-        _tell(who, formula(size, known()).fit_seconds)
+        tell_time(who, formula(size, known()).fit_seconds)
 
 
 def before_device(who: str, formula: Formula, size: Size, free: int, device: str) -> int:
@@ -84,19 +82,7 @@ def beyond_gpu_steps(size: Size) -> bool:
     return gpu_steps_seconds(size, GPU_TYPICAL) > PATIENCE
 
 
-def comparison_seconds(size: Size, rates: Rates = _DEFAULT) -> float:
-    """What a comparison of families takes: many fits, and a search of all rows by all. By default at typical rates,
-    so that what is decided by it is the same everywhere.
-    """
-    return FITS * softmax_way(size, rates).fit_seconds + size.n * flat_way(size, rates).predict_seconds
-
-
-def before_comparison(size: Size, budget: float | None) -> None:
-    """Tell the time of a comparison of families that will take long."""
-    expected = comparison_seconds(size, known())
-    _tell("the comparison", expected if budget is None else min(expected, budget))
-
-
-def _tell(who: str, seconds: float) -> None:
+def tell_time(who: str, seconds: float) -> None:
+    """Say at once that it will take long, where it will."""
     if seconds > _LONG:
         note(f"{who}: about {words.time(seconds)} expected on this machine")

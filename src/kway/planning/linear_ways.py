@@ -15,7 +15,9 @@ from kway.planning.way import Way
 
 PASSES = 40  # over all rows until tol = 1e-3, line searches and the start on a sample included: 15 to 80
 PASSES_EACH = 90  # of separate classes, each rarer than its rest
-DUE = 20  # gradients that factors of each class may cost: they are made after as many iterations
+DUE, DUE_EACH = 15, 25  # iterations of a descent, of all classes together and of separate ones, that start on a sample:
+# factors of each class are made after as many as they cost in gradients, and again after twice as many
+NO_START = 1.8  # times as many where rows are too few for a sample
 SAMPLED_PASSES = 8  # epochs of sampled softmax until three gain little: 6 to 13
 NEGATIVES = 1024  # classes that a row of sampled softmax is held against
 SAMPLED_ROOM = 2**26  # bytes of a batch against its classes, and of blocks of exact scores
@@ -23,32 +25,33 @@ MOST_FEATURES, MOST_SPARSE_FEATURES = 4000, 1000  # of a factor that is a matrix
 MOST_FACTORS = 2**30  # bytes of those of each class
 _LONG = 2**20  # parameters from which L-BFGS remembers half as many pairs
 _ROOM = 3 * 2**20  # bytes of small things
-COPIED = 2.0**27  # bytes of a block of rows in float64, and of what is made of it
+COPIED = 2.0**26  # bytes of a block of rows in float64 (data/row_blocks.py)
+CHECKED = 1e-6  # seconds of a row that is asked for, whatever its size
 VECTORS = 8  # theta, its gradient, the step before, the direction, ...: what is held at once beside the pairs
 A_WORKER = 3  # weights, gradient and product of one thread
 
 
 def softmax_way(size: Size, rates: Rates) -> Way:
     """All classes in one problem, by preconditioned L-BFGS."""
-    operations, seconds = _descent(size, rates, PASSES)
+    operations, seconds = _descent(size, rates, PASSES, DUE)
     return _class_rows(
-        size, rates, "softmax", "SoftmaxClassifier()", lbfgs_bytes(size, rates.cores), operations, seconds,
+        size, rates, "softmax", "SoftmaxClassifier()", lbfgs_bytes(size, rates.cores, DUE), operations, seconds,
         "gives up nothing",
     )  # fmt: skip
 
 
 def one_vs_all(size: Size, rates: Rates) -> Way:
     """Each class against the rest: no class knows of the others."""
-    operations, seconds = _descent(size, rates, PASSES_EACH)
+    operations, seconds = _descent(size, rates, PASSES_EACH, DUE_EACH)
     return _class_rows(
         size, rates, "one-vs-all", "LogisticClassifier(), SVMClassifier(multiclass='one-vs-all')",
-        lbfgs_bytes(size, rates.cores), operations, seconds, "gives up scores made to be compared",
+        lbfgs_bytes(size, rates.cores, DUE_EACH), operations, seconds, "gives up scores made to be compared",
     )  # fmt: skip
 
 
 def stochastic(size: Size, rates: Rates) -> Way:
     """Softmax by SGD: no pairs and no factors, the weights and a running gradient."""
-    operations, seconds = _descent(size, rates, PASSES)
+    operations, seconds = _descent(size, rates, PASSES, DUE)
     held = size.data_bytes + 4 * size.parameters * size.itemsize
     return _class_rows(
         size, rates, "softmax by SGD", "SoftmaxClassifier(solver='sgd', batch_size=256)", held, operations, seconds,
@@ -70,7 +73,8 @@ def sampled_softmax(size: Size, rates: Rates) -> Way:
 def centroids(size: Size, rates: Rates) -> Way:
     """The mean of each class: one pass, sums in float64, for which a block of rows at a time is copied."""
     table, copied = size.K * size.d, min(8.0 * size.values, COPIED)
-    held = size.data_bytes + copied + 24 * table + 3 * LABEL * size.n
+    in_block = min(table, COPIED / 8)  # sums, means and steps of the classes that a block has
+    held = size.data_bytes + max(copied + 8 * table + 24 * in_block, 24 * table) + 3 * LABEL * size.n
     seconds = (size.values * 200 + table * 1000) / rates.memory  # measured: one thread, through pages that are new
     return _class_rows(
         size, rates, "centroids", "CentroidClassifier()", held, 2.0 * size.values, seconds,
@@ -78,7 +82,7 @@ def centroids(size: Size, rates: Rates) -> Way:
     )  # fmt: skip
 
 
-def lbfgs_bytes(size: Size, threads: int) -> int:
+def lbfgs_bytes(size: Size, threads: int, iterations: int) -> int:
     """Memory of a fit by L-BFGS, rows included."""
     n, d, R, P, s = size.n, size.d, size.scores, size.parameters, size.itemsize
     pairs = 2 * (20 if P <= _LONG else 10) * P
@@ -86,10 +90,10 @@ def lbfgs_bytes(size: Size, threads: int) -> int:
     turned = size.rows_bytes if size.sparse else 0  # CSR rows are also kept by column
     sample = _sampled(size) * d * size.density
     numbers = pairs + (VECTORS + A_WORKER * threads) * P + threads * block + sample
-    return int(size.data_bytes + turned + numbers * s + _factor_bytes(size, threads) + LABEL * n + _ROOM)
+    return int(size.data_bytes + turned + numbers * s + _factor_bytes(size, threads, iterations) + LABEL * n + _ROOM)
 
 
-def _factor_bytes(size: Size, threads: int) -> float:
+def _factor_bytes(size: Size, threads: int, iterations: int) -> float:
     """The preconditioners: shared by all classes, and one a class with the curvatures (R, n) that it comes from."""
     R, D, s = size.scores, size.d + 1, size.itemsize
     if _wide(size):
@@ -98,8 +102,8 @@ def _factor_bytes(size: Size, threads: int) -> float:
     shared = (threads + 3) * matrix
     if R * matrix > MOST_FACTORS:
         return shared
-    if _due(size):  # two sets, while the second is made
-        return shared + 2 * R * matrix + min(R * size.n * s, MOST_FACTORS)
+    if sets := _factor_sets(size, iterations):
+        return shared + sets * R * matrix + min(R * size.n * s, MOST_FACTORS)
     return shared + (R * (matrix + _sampled(size) * s) if _sampled(size) else 0)
 
 
@@ -113,10 +117,11 @@ def _drawn(size: Size) -> int:
     return min(size.n, 5 * size.d if size.d > 128 else size.n)
 
 
-def _due(size: Size) -> bool:
-    """Whether factors of each class, made after as many iterations as they cost, come before a descent ends."""
+def _factor_sets(size: Size, iterations: int) -> int:
+    """How many sets of factors of each class are held at once: a second is made while the first is in use."""
     D = size.d + 1
-    return D * (_drawn(size) + D) / (4 * size.n) <= DUE
+    due = D * (_drawn(size) + D) / (4 * size.n)
+    return min(2, int(iterations * (1 if _sampled(size) else NO_START) / due))
 
 
 def _sampled(size: Size) -> int:
@@ -125,22 +130,27 @@ def _sampled(size: Size) -> int:
     return drawn if size.n > 2 * drawn else 0
 
 
-def _descent(size: Size, rates: Rates, passes: int) -> tuple[float, float]:
-    """Operations and seconds of so many passes and of the factors."""
-    R, D = size.scores, size.d + 1
-    through = 4.0 * size.values * R
+def pass_seconds(size: Size, rates: Rates) -> float:
+    """One value and gradient over all rows and classes, and the pairs that a step of L-BFGS looks through."""
+    through = 4.0 * size.values * size.scores
     products = (
         through * size.itemsize / 4 / (2 * rates.sparse if size.sparse else rates.product)
     )  # float64: half as fast
-    a_pass = max(products, size.rows_bytes / rates.memory) + size.n * R / rates.exps
     pairs = 4.0 * 20 * size.parameters * size.itemsize / rates.memory
+    return max(products, size.rows_bytes / rates.memory) + size.n * size.scores / rates.exps + pairs
+
+
+def _descent(size: Size, rates: Rates, passes: int, iterations: int) -> tuple[float, float]:
+    """Operations and seconds of so many passes and of the factors."""
+    R, D = size.scores, size.d + 1
     factors = 0.0
     if not _wide(size):
         wider = 2 if size.d <= 128 else size.itemsize / 4  # few features: in float64
         each = 2.0 * wider * D * D * (_drawn(size) + D)
-        within = R * D * D * size.itemsize <= MOST_FACTORS and _due(size)
+        within = R * D * D * size.itemsize <= MOST_FACTORS and _factor_sets(size, iterations) > 0
         factors = min(size.n, 8 * size.d + 1000) * D * D + (each * R if within else 0)
-    return passes * through + factors, passes * (a_pass + pairs) + factors / rates.product
+    operations = passes * 4.0 * size.values * R + factors
+    return operations, passes * pass_seconds(size, rates) + factors / rates.product
 
 
 def _class_rows(
@@ -149,5 +159,6 @@ def _class_rows(
     """A way whose model is K rows of d numbers: an answer is their product with a row."""
     model = size.parameters * size.itemsize + LABEL * size.K
     answer = max(2.0 * size.d * size.density * size.scores / rates.product, size.scores / rates.exps)
+    answer += CHECKED + 40.0 * size.d * size.density / rates.memory
     whole = seconds + (held - size.rows_bytes) / rates.fresh
     return Way(name, call, size.parameters, int(held), model, model, operations, whole, answer, gives_up)

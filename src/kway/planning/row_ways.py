@@ -22,6 +22,8 @@ _SHORT = 48  # numbers of a row's projection, at most
 ALL_CELLS = 3  # times quicker a row, where a search looks into every cell: most rows are ruled out
 PROMISED = 4000  # rows that a promise is made from (neighbors/promise.py)
 _CODES = 46  # bytes of a row's coarse codes, its cell and its place
+A_ROW = 44  # values that the cell and the place of a row cost as much as, while it is indexed: 40,000 to 200,000 rows
+LABELLING = 15_000  # bytes passed that the label of a row and the checks cost as much as: about a microsecond
 SKETCHING = 240  # bytes of a row while it is sketched
 _ROOM = 10 * 2**20  # of samples
 BIT_ROWS = 1.3e9  # rows a second and core that a filter of 128 bits passes
@@ -38,7 +40,8 @@ def flat_way(size: Size, rates: Rates) -> Way:
         long = size.d >= 100 or (size.d > _SHORT and size.n >= 100_000)
         fine = 4 * (32 + size.d / 4) if long else 0.0  # bytes of the longer sketch that a few rows are held to
         kept = Kept(size.rows_bytes, size.n * (_CODES + fine), size.n * (SKETCHING + fine) + _ROOM)
-        seconds, answer = size.n * size.d / rates.certify, looked_at(size.n, size.d) / rates.certified
+        seconds = size.n * (size.d + A_ROW) / rates.certify + LABELLING * size.n / rates.memory
+        answer = looked_at(size.n, size.d) / rates.certified
     why = "gives up nothing: the neighbours are exact"
     return _way("kNN flat", "NeighborsClassifier()", size, rates, kept, seconds, answer, why)
 
@@ -52,7 +55,7 @@ def landmarks(size: Size, rates: Rates) -> Way:
     """Neighbours in the nearest cells, with a promise from training rows, which search all cells once; rows by cell."""
     cells, short, values = 2 * sqrt(size.n), min(size.d, _SHORT), size.n * size.d
     index = size.n * (short * 4 + 16) + cells * size.d * 4
-    promising = size.n * 450 + 4 * _ROOM
+    promising = size.n * 450 + 6 * _ROOM
     answer = 2.0 * cells * short / rates.assign + _PROBES * size.n / cells * size.d / rates.probed
     seconds = values / rates.cells + min(PROMISED, size.n / 10) * values / (ALL_CELLS * rates.probed)
     why = "gives up 2 votes in 1,000, which may differ from exact search"
@@ -64,7 +67,7 @@ def landmarks(size: Size, rates: Rates) -> Way:
 def as_bytes(size: Size, rates: Rates) -> Way:
     """Rows as one byte a number, all scanned."""
     rows = size.n * (size.d + 4)
-    seconds, answer = size.values * 200 / rates.memory, size.n * size.d / rates.bytes_scan
+    seconds, answer = size.n * (7000 + 100 * size.d) / rates.memory, size.n * size.d / rates.bytes_scan
     why = "gives up digits: distances are those of rows rounded to bytes"
     way = _way(
         "kNN bytes",

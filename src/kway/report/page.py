@@ -16,9 +16,11 @@ from kway.report.pictures import Picture, pictures
 from kway.select.compare import setting_in_words
 from kway.select.job import JobResult, Wishes
 from kway.select.leaderboard import size_in_words
+from kway.select.reasons import Reasons
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
-_OPEN_CLASSES = 20  # classes up to which their table is open
+_OPEN_CLASSES = 20  # classes up to which their table is open,
+LISTED = 500  # and of which it tells: ten thousand would make a page of megabytes that nobody reads
 
 
 def write_page(
@@ -64,6 +66,7 @@ def page(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str = 
 
 def facts(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str) -> dict[str, Any]:
     """What the template is filled with."""
+    hardest = sorted(found.evaluation.scores.classes, key=lambda c: c["f1"])
     return {
         "found": found,
         "parts": found.parts,
@@ -74,7 +77,9 @@ def facts(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str) 
         "measure": found.comparison.measure,
         "references": found.comparison.references,
         "reasons": found.reasons,
-        "classes": sorted(found.evaluation.scores.classes, key=lambda c: c["f1"]),
+        "reason_lines": _listed_reasons(found.reasons, [str(c["class"]) for c in hardest]),
+        "classes": hardest[:LISTED],
+        "n_tested": len(hardest),
         "open_classes": len(found.model.classes_) <= _OPEN_CLASSES,
         "n_classes": len(found.model.classes_),
         "features": columns_read(found.model.features_, found.parts),
@@ -89,6 +94,14 @@ def facts(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str) 
             **{n: version(n) for n in _LIBRARIES},
         },
     }
+
+
+def _listed_reasons(reasons: Reasons | None, hardest: list[str]) -> list[tuple[str, str]]:
+    """All of them, or where classes are many those of the hardest."""
+    if reasons is None or len(reasons.classes) <= LISTED:
+        return [] if reasons is None else reasons.lines()
+    listed = set(hardest[:LISTED])
+    return [line for line in reasons.lines() if line[0] in listed]
 
 
 def _wide(picture: Picture) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -72,18 +72,20 @@ class Flat(Recipe):
     def build_blocks(
         self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None
     ) -> FlatIndex:
-        """The live index over rows that come in blocks and are never all in memory; needs `store=Bits(rerank=False)`.
+        """The live index over rows that come in blocks; with `store=Bits(rerank=False)` they are never all in memory.
 
-        blocks: an array (n, d), perhaps a memory map (with it full rows can be kept too: `rerank=True`), a folder of
-        .npy files, or an iterable of arrays (m, d). Ids are the positions. With a `folder`, finished parts are kept in
-        it, and a build that was killed goes on behind the last of them.
+        blocks: an array (n, d), perhaps a memory map (with it full rows can be kept beside codes: `rerank=True`), a
+        folder of .npy files or of parquet, or an iterable of arrays (m, d). Ids are the positions. With a `folder`,
+        finished parts of codes are kept in it, and a build that was killed goes on behind the last of them.
         """
         from kway.search.streams import code_blocks
 
         store, picked = self.store, pick_metric(metric)
+        if not isinstance(store, Bits):
+            return cast(FlatIndex, super().build_blocks(blocks, metric, folder))
         self.check(picked)
         mapped = blocks if isinstance(blocks, np.ndarray) and blocks.dtype in (np.float32, np.float64) else None
-        if not isinstance(store, Bits) or (store.rerank and mapped is None):
+        if store.rerank and mapped is None:
             raise CombinationError(
                 f"{self} cannot be built of blocks, which are let go of; use store=Bits(1, rerank=False), or give the "
                 "rows as one array of floats (a memory map), or build(rows)"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -98,15 +98,17 @@ class Landmarks(Recipe):
     def build_blocks(
         self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None
     ) -> LandmarksIndex:
-        """The live index over rows that come in blocks and are never all in memory; needs `store=Bits(rerank=False)`.
+        """The live index over rows that come in blocks; with `store=Bits(rerank=False)` they are never all in memory.
 
         blocks and folder are those of `Flat.build_blocks`; how landmarks are placed is told in cell_streams.py.
         """
         from kway.search.cell_streams import fill_cells
 
+        if not isinstance(self.store, Bits):
+            return cast(LandmarksIndex, super().build_blocks(blocks, metric, folder))
         picked = pick_metric(metric)
         self.check(picked)
-        if not isinstance(self.store, Bits) or self.store.rerank:
+        if self.store.rerank:
             raise CombinationError(
                 f"{self} cannot be built of blocks, which are let go of; use store=Bits(1, rerank=False), or build()"
             )

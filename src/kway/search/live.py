@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,6 +61,26 @@ class Recipe:
         index = self._live(unit.rows(prepared), picked, Ids.of(kept.shape[0], ids), n_jobs)
         index.unit = unit
         return index
+
+    def build_blocks(
+        self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None
+    ) -> LiveIndex:
+        """The live index over rows that come in blocks (m, d), from an array, a folder of .npy or parquet, an iterable.
+
+        An index whose rows are kept holds them all, once; codes of a few bits (`store=Bits(1, rerank=False)`, of Flat
+        and Landmarks) hold no more than a block, and only they go on from a `folder` after a kill.
+        """
+        from kway.search.streams import blocks_of
+
+        if folder is not None:
+            raise CombinationError(f"{self} keeps its rows, and no parts of codes to go on from; leave out folder")
+        if hasattr(blocks, "shape"):
+            return self.build(blocks, metric)
+        parts = [plain_rows(block, "rows") for block in blocks_of(blocks).each]
+        if len({part.shape[1] for part in parts}) != 1:
+            widths = sorted({part.shape[1] for part in parts})
+            raise InputError(f"blocks must be as wide as each other, got {widths or 'none'} columns")
+        return self.build(np.concatenate(parts), metric)
 
     @property
     def _narrow(self) -> bool:

@@ -1,7 +1,7 @@
 """Codes of rows that come as a stream of blocks: no more than a block of them is ever in memory.
 
-    blocks      an array (n, d), perhaps a memory map; a folder of .npy files, in the order of their names; or any
-                iterable of blocks (m, d), such as a generator
+    blocks      an array (n, d), perhaps a memory map; a folder of .npy files, or of parquet whose columns are numbers,
+                in the order of their names; or any iterable of blocks (m, d), such as a generator
     folder      where parts are kept while they are made, one file a block; begun again after a kill, work goes on
                 behind the last part (a generator is run again from its start, its first blocks are passed over)
 
@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 from kway.compute.kernels.jit import frozen
 from kway.data.atomic import replacing
 from kway.data.gate import plain_rows
+from kway.data.number_rows import number_rows
+from kway.data.row_stream import row_stream
+from kway.data.sources.table_files import parquet_files
 from kway.errors import InputError
 from kway.progress import track
 from kway.search.metrics import Metric
@@ -37,12 +40,15 @@ class Blocks(NamedTuple):
 
 
 def blocks_of(source: Any) -> Blocks:
-    """The blocks of an array, of a folder of .npy files, or of an iterable."""
+    """The blocks of an array, of a folder of .npy files or of tables of numbers, or of an iterable."""
     if isinstance(source, str | Path):
         files = sorted(Path(source).glob("*.npy"))
+        if not files and parquet_files(Path(source)):
+            return Blocks((number_rows(piece).rows for piece in row_stream(source)), 0)
         if not files:
             raise InputError(
-                f"no .npy files in {str(source)!r}; give a folder of them, an array or an iterable of blocks"
+                f"no .npy files in {str(source)!r}, and no parquet; give a folder of either, an array or an iterable "
+                "of blocks"
             )
         arrays = [np.load(file, mmap_mode="r") for file in files]
         return Blocks((block for rows in arrays for block in _cut(rows)), sum(len(_starts(rows)) for rows in arrays))

@@ -12,6 +12,7 @@ references    classifiers of other libraries on the same folds          promises
 reasons       what tells each class                                     learning_curve   would more rows help?
 saved         the winner as a model file                                larger     DATA that memory does not hold
 leaderboard   its models fitted on all rows: seconds to fit, to ask, bytes to keep
+all_rows      from the sample that was compared on to all rows
 evaluation    figures of a model on labelled rows                       tune       the best setting of one estimator
 clock         what is left of the budget                                sample     rows to compare on, if not all
 """

@@ -7,9 +7,6 @@
               can be drawn
     repeats   the same families on folds drawn anew
 
-Without a budget each of the two stages of a family ends after two minutes (a sixth of it for those that are much as
-softmax is), unless the families were named.
-
 What a family shares (one search, one Gram matrix, warm starts) is in kway.select.families. The budget and Ctrl-C end
 the work between fits; what was scored until then is kept, and what was not is told.
 

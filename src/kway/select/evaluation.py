@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.threads import spans
 from kway.confidence.reliability import reliability_of
 from kway.errors import BudgetError, InputError
 from kway.log_loss import log_losses, own_probability
 
 TOP = 5
 _BINS = 15  # of confidence, for the ECE
+AT_ONCE = 1 << 25  # probabilities held at a time,
+_LEAST_BLOCK = 1024  # of so many rows at least
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,13 @@ class McNemar:
 
 
 def evaluate_model(model: Any, X: Any, y: NDArray) -> Evaluation:
-    """Predict the rows and compare with their labels y (n,)."""
+    """Predict the rows and compare with their labels y (n,), a block at a time: probabilities are n x K numbers."""
     tally = Tally(np.asarray(model.classes_))
-    answer = tally.take(model, X, y)
-    return Evaluation(tally.scores(), *answer)
+    blocks = spans(len(y), max(_LEAST_BLOCK, AT_ONCE // len(tally.classes)))
+    answers = [tally.take(model, X[rows], y[rows]) for rows in blocks]
+    stated = all(answer.confidence is not None for answer in answers)
+    confidence = np.concatenate([answer.confidence for answer in answers]) if stated else None  # type: ignore[misc]
+    return Evaluation(tally.scores(), np.concatenate([answer.predicted for answer in answers]), confidence)
 
 
 def evaluate_blocks(model: Any, blocks: Iterable[tuple[Any, NDArray]]) -> Scores:

@@ -28,6 +28,9 @@ from kway.data.suggest import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier
 from kway.planning import guard
+from kway.planning.comparison import before_comparison, comparison_seconds
+from kway.planning.size import Size
+from kway.select.all_rows import AllRows
 from kway.select.clock import Clock
 from kway.select.compare import TOO_LATE, Comparison, compare
 from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
@@ -43,8 +46,8 @@ from kway.select.scans import FoldedRows
 from kway.select.train_test import Parts
 from kway.select.views import View, other_views
 
-TOO_LONG = 1800.0  # seconds expected of a comparison from which its rows are sampled (the plan overstates: losers stop)
-COMPARISON = 120.0  # expected of the sample
+TOO_LONG = 240.0  # seconds expected of a comparison from which its rows are sampled
+COMPARISON = 60.0  # expected of the sample
 _FOLDS = 5  # of the calibration, as a rule
 CROSS_FITTED = 0.5  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
 MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
@@ -117,6 +120,7 @@ class Compared:
     others: dict[str, View]  # by the ending of the names of their families
     comparison: Comparison
     notes: tuple[str, ...]
+    n_classes: int  # of all training rows
     sample: NDArray[np.int64] | None = None  # row numbers that were compared on, where not all
 
     def compared(self, values: Any) -> Any:
@@ -129,9 +133,13 @@ class Compared:
             return self.comparison.folds
         return fold_numbers(encode(parts.y).codes, wishes.n_folds, parts.groups, parts.order, wishes.seed)
 
-    def scale(self, n: int) -> float:
-        """How many times more rows a fit on all of them has."""
-        return 1.0 if self.sample is None else n / len(self.sample)
+    @property
+    def all_rows(self) -> AllRows:
+        """All training rows beside those that were compared on."""
+        size = guard.size_of(self.whole.X, self.n_classes)
+        if self.sample is None:
+            return AllRows(size)
+        return AllRows(size, replace(size, n=len(self.sample), K=len(self.comparison.classes)))
 
     def view(self, model: str) -> View:
         """The rows as this family of the leaderboard was given them."""
@@ -148,7 +156,9 @@ def compare_parts(
     whole = View(features, features.fit_transform(parts.rows))
     if seen is not None:
         seen(features)
-    drawn = _sample(whole.X, parts, wishes)
+    codes = encode(parts.y).codes
+    size = guard.size_of(whole.X, int(codes.max()) + 1)
+    drawn = _sample(codes, size, wishes)
     some = None if drawn is None else drawn.rows
     at = lambda values: values if some is None or values is None else rows_at(values, some)  # noqa: E731
     run = lambda X, families, also=(): compare(  # noqa: E731
@@ -166,22 +176,20 @@ def compare_parts(
     told = (verdict(found.best, other, found.measure.rises) for other in found.references)
     on = () if drawn is None else (drawn.note,)
     notes = (*parts.notes, *on, *_cut_notes(found, clock), *_left_out(found.problems), *told)
-    return Compared(whole, others, found, notes, some)
+    return Compared(whole, others, found, notes, size.K, some)
 
 
-def _sample(X: Any, parts: Parts, wishes: Wishes) -> Sample | None:
+def _sample(codes: NDArray[np.int64], size: Size, wishes: Wishes) -> Sample | None:
     """The rows to compare on, where all would take too long and nobody said which families; told at once."""
     if wishes.families is not None:
         return None
-    codes = encode(parts.y).codes
-    size = guard.size_of(X, int(codes.max()) + 1)
     drawn = None
-    if guard.comparison_seconds(size) > TOO_LONG:
-        drawn = draw_sample(codes, size, guard.comparison_seconds, COMPARISON, wishes.seed)
+    if comparison_seconds(size) > TOO_LONG:
+        drawn = draw_sample(codes, size, comparison_seconds, COMPARISON, wishes.seed)
     if drawn is not None:
         progress.note(drawn.note.replace("were compared", "are compared").replace("was then", "will then be"))
         size = replace(size, n=len(drawn.rows), K=len(np.unique(codes[drawn.rows])))
-    guard.before_comparison(size, wishes.budget)
+    before_comparison(size, wishes.budget)
     return drawn
 
 
@@ -217,9 +225,9 @@ def run_job(
         chosen = compare_parts(parts, wishes, clock, seen)
     laps.lap("compare")
     with progress.within(0.6, 0.72):
-        scale = chosen.scale(parts.n)
-        lines = fit_lines(chosen.comparison, lambda m: chosen.view(m).X, parts.y, wishes.seed, clock, scale)
+        lines = fit_lines(chosen.comparison, lambda m: chosen.view(m).X, parts.y, wishes.seed, clock, chosen.all_rows)
     features, X = chosen.view(lines[0].standing.model)
+    changed = chosen.all_rows.note(chosen.comparison.estimator(lines[0].standing, wishes.seed))
     laps.lap("refit")
     with progress.within(0.72, 0.84), progress.stage("calibrating"):
         folds = chosen.folds(parts, wishes)
@@ -244,7 +252,8 @@ def run_job(
     laps.lap("reasons")
     return JobResult(
         parts, X, test_X, chosen.comparison, lines, model, evaluation,
-        baselines, runner_up, getattr(calibrated, "temperature_", None), (*chosen.notes, *trouble), laps.seconds,
+        baselines, runner_up, getattr(calibrated, "temperature_", None), (*chosen.notes, *changed, *trouble),
+        laps.seconds,
         hurried=clock.up(),
         sets=None if wishes.sets is None else sets_tradeoff(promises, test_X, parts.test_y),
         unknown=None if wishes.unknown is None else unknown_tradeoff(promises, test_X, parts.test_y),
@@ -267,7 +276,8 @@ def _curve(line: Line, X: Any, chosen: Compared, parts: Parts, wishes: Wishes, c
     data = FoldedRows(chosen.compared(X), codes, found.folds, {}, found.measure)
     make = lambda: found.estimator(line.standing, wishes.seed)  # noqa: E731
     try:
-        seconds = (line.fit_seconds or 0.0) / chosen.scale(parts.n)
+        by_class = isinstance(found.families[line.standing.model], LinearFamily)
+        seconds = (line.fit_seconds or 0.0) / chosen.all_rows.times(by_class)
         return learning_curve(make, line.standing, data, seconds, clock, wishes.seed)
     except KwayError:  # a part of the rows that cannot be learned from is no reason to fail
         return None

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from kway import progress
 from kway.data.gate import Rows
 from kway.errors import InputError, KwayError
+from kway.select.all_rows import AllRows
 from kway.select.clock import Clock
 from kway.select.compare import Comparison, Standing
+from kway.select.families import LinearFamily
 
 WORTH_TIMING = 10.0  # estimated seconds that a fit of a loser may take, only to be timed
-WORTH_TESTING = 300.0  # that of the runner-up may, to be held against the best on the test rows
+WORTH_TESTING = 60.0  # that of the runner-up may, to be held against the best on the test rows
 _ASKED = 1000  # rows predicted to time a prediction
 
 
@@ -46,23 +48,22 @@ def fit_lines(
     y: NDArray,
     seed: int,
     clock: Clock,
-    scale: float = 1.0,
+    all_rows: AllRows,
 ) -> list[Line]:
-    """The leaderboard, best first, each fitted on the rows of its family; one that cannot be goes to the end.
-
-    `scale`: how many times more rows there are than were compared on.
-    """
+    """The leaderboard, best first, each fitted on the rows of its family; one that cannot be goes to the end."""
     lines: list[Line] = []
     failed: list[Line] = []
     for place, standing in enumerate(found.standings):
-        seconds = scale * found.scans[standing.model].fit_seconds
+        by_class = isinstance(found.families[standing.model], LinearFamily)
+        seconds = all_rows.times(by_class) * found.scans[standing.model].fit_seconds
         n_fitted = sum(line.model is not None for line in lines)
         if n_fitted and (clock.up(seconds) or seconds > (WORTH_TIMING if n_fitted > 1 else WORTH_TESTING)):
             lines.append(Line(standing))
             continue
         try:
             with progress.stage(f"{standing.model}: all training rows", place, len(found.standings)):
-                lines.append(_fitted(found.estimator(standing, seed), standing, rows_of(standing.model), y))
+                made = all_rows.estimator(found.estimator(standing, seed))
+                lines.append(_fitted(made, standing, rows_of(standing.model), y))
         except KwayError as error:
             failed.append(Line(replace(standing, note=f"could not be fitted: {error}")))
             continue

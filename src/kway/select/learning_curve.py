@@ -23,6 +23,7 @@ _FOLDS = 3
 _LEAST_SECONDS = 2.0  # that the curve may take in any case; else a part of what the job took
 _PART = 0.15
 _LEAST_ROWS = 20  # of the smallest size
+_LEAST_GAIN = 0.001  # of the last doubling that anybody would notice, however sure it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +47,12 @@ class LearningCurve:
 
     def __str__(self) -> str:
         told = f"from {self.rows[-2]:,} to {self.rows[-1]:,} rows the score improved by {self.gain:+.3f}"
-        if self.gain > self.noise:
+        if self.gain > max(self.noise, _LEAST_GAIN):
             return f"More rows would help: {told}, and the curve still rises."
-        return f"More rows would help little: {told}, within the noise of the folds ({self.noise:.3f})."
+        return f"More rows would help little: {told}, {self._why_little()}."
+
+    def _why_little(self) -> str:
+        return f"within the noise of the folds ({self.noise:.3f})" if self.gain <= self.noise else "hardly at all"
 
 
 def learning_curve(

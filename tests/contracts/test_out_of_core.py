@@ -1,0 +1,177 @@
+"""Rows that need not be in memory: every kind of source through every consumer, against the answer from memory.
+
+sources      a memory map, folders of .npy, of parquet and of csv, an iterator of blocks
+consumers    indexes, class means, SGD, sampled softmax, `kway predict`, `kway evaluate`, `kway fit`
+"""
+
+import json
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import kway
+from kway.cli import run
+from kway.data.labelled_rows import ReadOptions
+from kway.data.number_rows import number_rows
+from kway.data.row_stream import row_stream
+from kway.data.sources import npy_files, pieces
+from kway.linear.solvers.sgd import SGD
+from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
+
+N, D, PARTS = 600, 5, 4
+NAMES = [f"x{j}" for j in range(D)]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    y = np.arange(N) % 3
+    return (rng.normal(size=(N, D)) + 3 * np.eye(D)[y]).astype(np.float32), y
+
+
+@pytest.fixture(scope="module")
+def folders(rows, tmp_path_factory):
+    """The rows, with labels, in parts: a path for each kind."""
+    X, y = rows
+    root = tmp_path_factory.mktemp("sources")
+    found = {kind: root / kind for kind in ("npy", "parquet", "csv", "features")}
+    for folder in found.values():
+        folder.mkdir()
+    np.save(root / "all.npy", X)
+    for i, part in enumerate(np.array_split(np.arange(N), PARTS)):
+        np.save(found["npy"] / f"x{i}.npy", X[part])
+        np.save(found["npy"] / f"y{i}.npy", y[part])
+        table = pa.table({name: X[part, j] for j, name in enumerate(NAMES)})
+        pq.write_table(table, found["features"] / f"{i}.parquet")
+        table = table.append_column("kind", pa.array(y[part]))
+        pq.write_table(table, found["parquet"] / f"{i}.parquet")
+        pyarrow.csv.write_csv(table, found["csv"] / f"{i}.csv")
+    return found | {"memmap": root / "all.npy"}
+
+
+@pytest.fixture(autouse=True)
+def in_pieces(monkeypatch):
+    """Small files are read in pieces too."""
+    monkeypatch.setattr(pieces, "LARGE", 0)
+    monkeypatch.setattr(pieces, "ROWS", 70)
+    monkeypatch.setattr(npy_files, "FILE_BLOCK", 70 * D)
+
+
+def blocks(kind, folders, rows):
+    """(X, y) a block at a time, from a source of this kind."""
+    X, y = rows
+    if kind in ("memmap", "iterator"):
+        source = np.load(folders["memmap"], mmap_mode="r") if kind == "memmap" else X
+        yield from ((source[i : i + 70], y[i : i + 70]) for i in range(0, N, 70))
+        return
+    how = ReadOptions() if kind == "npy" else ReadOptions("kind")
+    for piece in row_stream(folders[kind], how):
+        yield number_rows(piece).rows, piece.y
+
+
+KINDS = ("memmap", "npy", "parquet", "csv", "iterator")
+
+
+def unlabelled(kind, folders, rows, tmp_path):
+    """What an index is built of."""
+    if kind == "memmap":
+        return np.load(folders["memmap"], mmap_mode="r")
+    if kind == "iterator":
+        return iter(np.array_split(rows[0], PARTS))
+    if kind == "parquet":
+        return folders["features"]
+    for i, part in enumerate(np.array_split(rows[0], PARTS)):
+        np.save(tmp_path / f"{i}.npy", part)
+    return tmp_path
+
+
+def cut(kind, X):
+    """The blocks that come from such a source: codes are centred at the mean of the first."""
+    parts = [X] if kind == "memmap" else np.array_split(X, PARTS)
+    return [part[i : i + 70] for part in parts for i in range(0, len(part), 70)] if kind == "parquet" else parts
+
+
+@pytest.mark.parametrize("kind", ["memmap", "npy", "parquet", "iterator"])
+@pytest.mark.parametrize(
+    "recipe",
+    [Flat(), Flat(store=Int8()), Landmarks(), KDTree(), LSH(), Sharded(Flat(), 2), Flat(store=Bits(2, rerank=False))],
+    ids=str,
+)
+def test_an_index(kind, recipe, rows, folders, tmp_path):
+    X, _ = rows
+    found = recipe.build_blocks(unlabelled(kind, folders, rows, tmp_path), "euclidean").search(X[:40], 3)
+    coded = getattr(recipe, "store", None) == Bits(2, rerank=False)
+    whole = recipe.build_blocks(cut(kind, X)) if coded else recipe.build(X)
+    np.testing.assert_array_equal(found.ids, whole.search(X[:40], 3).ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_class_means(kind, rows, folders):
+    X, y = rows
+    model = kway.CentroidClassifier()
+    for block, labels in blocks(kind, folders, rows):
+        model.partial_fit(block, labels, classes=[0, 1, 2])
+    np.testing.assert_allclose(model.centroids_, kway.CentroidClassifier().fit(X, y).centroids_, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sgd(kind, rows, folders):
+    X, y = rows
+    model, same = (kway.SoftmaxClassifier(solver=SGD(), batch_size=16, random_state=0) for _ in range(2))
+    for block, labels in blocks(kind, folders, rows):
+        model.partial_fit(block, labels, classes=[0, 1, 2])
+    cut = [len(labels) for _, labels in blocks(kind, folders, rows)]
+    for start, size in zip(np.cumsum([0, *cut[:-1]]), cut):
+        same.partial_fit(X[start : start + size], y[start : start + size], classes=[0, 1, 2])
+    np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-4, atol=1e-5)
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("solver", ["sampled", "sgd"])
+def test_whole_fits_of_a_memory_map(solver, rows, folders):
+    X, y = rows
+    mapped = np.load(folders["memmap"], mmap_mode="r")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours, theirs = (
+            kway.SoftmaxClassifier(solver=solver, batch_size=32, max_iter=5, random_state=0).fit(rows, y)
+            for rows in (mapped, X)
+        )
+    np.testing.assert_array_equal(ours.coef_, theirs.coef_)
+
+
+@pytest.fixture(scope="module")
+def model(rows, folders, tmp_path_factory):
+    out = tmp_path_factory.mktemp("model")
+    code = run(["fit", str(folders["parquet"]), "--target", "kind", "--model", "softmax,centroid", "--folds", "2",
+                "--out", str(out / "m.kway"), "--report", str(out / "r.html"), "--json"])  # fmt: skip
+    assert code == 0
+    return out / "m.kway"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_evaluate_and_predict(kind, model, rows, folders, tmp_path, capsys):
+    X, y = rows
+    expected = kway.load(model).predict(pa.table({name: X[:, j] for j, name in enumerate(NAMES)}))
+    assert run(["evaluate", str(model), str(folders[kind]), "--target", "kind", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["accuracy"] == pytest.approx((expected == y).mean())
+    assert run(["predict", str(model), str(folders[kind]), "--out", str(tmp_path / "p.csv")]) == 0
+    found = pyarrow.csv.read_csv(tmp_path / "p.csv")
+    assert found.num_rows == N
+    answers = found.column(next(c for c in found.column_names if "predict" in c or "label" in c or "class" in c))
+    np.testing.assert_array_equal(answers.to_numpy(), expected)
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "csv"])
+def test_fit_of_a_folder(kind, folders, tmp_path, capsys):
+    target = [] if kind == "npy" else ["--target", "kind"]
+    out = ["--out", str(tmp_path / "m.kway"), "--report", str(tmp_path / "r.html")]
+    assert run(["fit", str(folders[kind]), *target, "--model", "centroid", "--folds", "2", "--json", *out]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["data"]["train_rows"] + said["data"]["test_rows"] == N
+    assert said["test"]["accuracy"] > 0.9
