@@ -304,10 +304,9 @@ class LinearClassifier(Classifier):
             margins = 1 / np.maximum(norms, np.finfo(norms.dtype).tiny)
             self.margin_ = float(margins[0]) if len(margins) == 1 else margins
         if not solution.converged:
-            missed = f", about {solution.miss:.2g} of the objective above the optimum" if solution.miss < np.inf else ""
             warnings.warn(
                 f"{type(self).__name__} ({solver}) stopped after {solution.n_iter} iterations without converging"
-                f"{missed} (tol={self.tol:g}); {solution.advice or 'raise max_iter'}",
+                f"{solution.distance} (tol={self.tol:g}); {solution.advice or 'raise max_iter'}",
                 ConvergenceWarning,
                 stacklevel=3,
             )
