@@ -1,7 +1,7 @@
 """A fit without a ConvergenceWarning is within tol of its optimum: drawn problems against float64 bounds.
 
-The default run is short; KWAY_PROBLEMS=2000 pytest -s -m slow tests/attack/test_optimum.py draws as many, and prints what
-it found by loss, penalty and solver, and the worst times against scikit-learn.
+The default run is short; KWAY_PROBLEMS=2000 pytest -s -m slow tests/attack/test_optimum.py draws as many, and prints
+what it found by loss, penalty and solver, and the worst times against scikit-learn.
 """
 
 import os

@@ -62,9 +62,9 @@ class LinearClassifier(Classifier):
     temperature : T of softmax(f / T) in `predict_proba`
     max_iter : most iterations (for sgd: epochs)
     tol : how far, relatively, the objective may stay above its optimum: a fit without a ConvergenceWarning is within
-        it (an objective under a millionth of that at W = 0 counts as that much). Of sgd: the least gain, relatively,
-        of ten epochs that is worth going on for; it says nothing about the optimum. Of sampled: that of three epochs,
-        as a share of the loss at W = 0
+        it (an objective under a millionth of that at W = 0 counts as that much). Of sgd also the least gain,
+        relatively, of ten epochs that is worth going on for: it warns where that leaves it above tol, or where the
+        problem is too large to check. Of sampled: the gain of three epochs, as a share of the loss at W = 0
     batch_size : rows a step of sgd; of sampled, 256 where this is 1
     learning_rate : of sgd and sampled: a number, "auto", "constant", "decay", "cosine" or a schedule
     label_smoothing : eps; targets become 1 - eps and eps / (K - 1)
