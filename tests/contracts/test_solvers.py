@@ -20,6 +20,9 @@ from kway.linear.solvers.registry import SOLVERS
 from kway.linear.solvers.sgd import SGD
 
 ALPHA = 1e-2
+pytestmark = pytest.mark.filterwarnings(  # sgd tells how far it is above its optimum: tests/linear/test_held_to_tol.py
+    r"ignore:\w+ \(sgd\) stopped:sklearn.exceptions.ConvergenceWarning"
+)
 
 
 def data(n_classes, n=240, seed=0):

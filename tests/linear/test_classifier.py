@@ -16,6 +16,10 @@ from kway.linear.solvers.least_squares import least_squares
 from kway.linear.solvers.schedules import Constant, Cosine, Decay, pick_schedule
 from kway.linear.solvers.sgd import SGD
 
+pytestmark = pytest.mark.filterwarnings(  # sgd tells how far it is above its optimum: tests/linear/test_held_to_tol.py
+    r"ignore:\w+ \(sgd\) stopped:sklearn.exceptions.ConvergenceWarning"
+)
+
 
 def blobs(n=300, classes=4, seed=0, spread=2.0):
     return make_blobs(n, 5, centers=classes, cluster_std=spread, random_state=seed)

@@ -19,6 +19,7 @@ from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
 from kway.linear.solvers.newton.decrement import decrement
+from kway.linear.solvers.newton.kinks import rounded
 from kway.linear.solvers.newton.newton import MOST_WORK, Newton, affordable, columns
 from kway.linear.solvers.newton.run import Run
 from kway.linear.solvers.newton.standard import Standard
@@ -312,3 +313,21 @@ def test_what_the_last_iteration_hoped_for_is_not_believed_without_a_proof(said)
     found = Work(objective, Hopeful(), objective).solve(objective.zeros(), Control(max_iter=3, tol=1e-6))
     assert not found.converged
     assert found.n_iter <= 4
+
+
+def test_a_kink_far_away_keeps_its_curvature():
+    """e^2 / root^3, which 1 - (t / root)^2 rounds to zero: a curvature of zero would prove anything."""
+    t, e = np.array([0.0, 1.0, 1e9]), 1e-3
+    slope = t / np.hypot(t, e)
+    bend = rounded(t, e, slope).bend
+    exact = e * e / np.hypot(t, e) ** 3
+    assert (bend >= exact / 2 * (1 - 1e-12)).all()
+    np.testing.assert_allclose(bend[:2], exact[:2], rtol=1e-9)
+
+
+def test_a_bound_of_more_than_the_objective_is_put_in_words():
+    theta = np.zeros((1, 2))
+    assert Solution(theta, 1, False, 0.012).distance == ", about 0.012 of the objective above the optimum"
+    assert Solution(theta, 1, False, 0.012, proved=True).distance.startswith(", at most 0.012")
+    assert Solution(theta, 1, False, 6.9e16).distance == ", too far from the optimum to tell how far"
+    assert Solution(theta, 1, False, np.inf).distance == ""

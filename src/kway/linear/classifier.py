@@ -64,9 +64,9 @@ class LinearClassifier(AnswersOnDevice):
     temperature : T of softmax(f / T) in `predict_proba`
     max_iter : most iterations (for sgd: epochs)
     tol : how far, relatively, the objective may stay above its optimum: a fit without a ConvergenceWarning is within
-        it (an objective under a millionth of that at W = 0 counts as that much). Of sgd: the least gain, relatively,
-        of ten epochs that is worth going on for; it says nothing about the optimum. Of sampled: that of three epochs,
-        as a share of the loss at W = 0
+        it (an objective under a millionth of that at W = 0 counts as that much). Of sgd also the least gain,
+        relatively, of ten epochs that is worth going on for: it warns where that leaves it above tol, or where the
+        problem is too large to check. Of sampled: the gain of three epochs, as a share of the loss at W = 0
     batch_size : rows a step of sgd; of sampled, 256 where this is 1
     learning_rate : of sgd and sampled: a number, "auto", "constant", "decay", "cosine" or a schedule
     label_smoothing : eps; targets become 1 - eps and eps / (K - 1)
@@ -336,10 +336,9 @@ class LinearClassifier(AnswersOnDevice):
             margins = 1 / np.maximum(norms, np.finfo(norms.dtype).tiny)
             self.margin_ = float(margins[0]) if len(margins) == 1 else margins
         if not solution.converged:
-            missed = f", about {solution.miss:.2g} of the objective above the optimum" if solution.miss < np.inf else ""
             warnings.warn(
                 f"{type(self).__name__} ({solver}) stopped after {solution.n_iter} iterations without converging"
-                f"{missed} (tol={self.tol:g}); {solution.advice or 'raise max_iter'}",
+                f"{solution.distance} (tol={self.tol:g}); {solution.advice or 'raise max_iter'}",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -8,6 +8,7 @@ work.py              a problem in the columns that suit its solver, and its solu
 lbfgs.py             the default: preconditioned L-BFGS (its steps: quasi_newton.py)
 proximal.py          L1 and elastic net: proximal Newton with momentum
 sgd.py               stochastic gradient descent (its rates: schedules.py; on a GPU: sgd_on_device.py)
+held_to_tol.py       where sgd ended, held against the optimum
 sampled.py           softmax for very many classes: sums over a sample of them (checkpoints.py: going on after an end;
                      sampled_on_device.py: on a GPU)
 gradient_descent.py  steepest descent, which the others improve on

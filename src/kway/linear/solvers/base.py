@@ -46,6 +46,13 @@ class Solution:
     proved: bool = False  # `miss` is a bound, not an estimate
     value: float | None = None  # the objective as estimated on some rows, where all of them would take too long
 
+    @property
+    def distance(self) -> str:
+        """What is known of how far it is above the optimum, where there is one: a clause that ends a sentence."""
+        if self.miss < 1:
+            return f", {'at most' if self.proved else 'about'} {self.miss:.2g} of the objective above the optimum"
+        return ", too far from the optimum to tell how far" if self.miss < np.inf else ""
+
 
 class Solver(Protocol):
     """Minimises an Objective."""

@@ -22,6 +22,7 @@ from kway.linear.objective.bends import transposed_product
 from kway.linear.objective.distinct_rows import Distinct, distinct_rows
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.held_to_tol import held_to_tol
 from kway.linear.solvers.power_method import largest_bend, largest_moment
 from kway.linear.solvers.sampled import STEP, mean_square_row
 from kway.linear.solvers.schedules import Schedule, pick_schedule
@@ -46,12 +47,12 @@ class SGD:
     adagrad: bool = False
     name: ClassVar[str] = "sgd"
     needs: ClassVar[frozenset[str]] = frozenset()
-    promises: ClassVar[bool] = False  # its tol is about the gain of an epoch
+    promises: ClassVar[bool] = False  # its tol ends epochs without much gain; what that comes to is checked afterwards
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
-        """Epochs until the objective stops falling by tol, or max_iter."""
+        """Epochs until the objective stops falling by tol, or max_iter; converged where that is within tol."""
         with single_blas():
-            return _epochs(self, objective, theta.copy(), control)
+            return held_to_tol(objective, _epochs(self, objective, theta.copy(), control), control)
 
     def epoch(self, objective: Objective, theta: NDArray, control: Control, number: int) -> NDArray:
         """One pass over the rows at learning rates of epoch `number`: what `partial_fit` is made of."""

@@ -6,6 +6,9 @@ The second derivative e^2 / root^3 is right at a point and useless a step away f
 shrink with it. With a dual variable u in [-1, 1] that stands for t / root, the equation u root = t is linearised
 instead (Chan, Golub and Mulet 1999): curvature (1 - u t / root) / root, and u moves along with t. A few steps then
 follow e down by any factor, as in an interior point method.
+
+1 - u t / root is at least 1 - |t| / root >= (e / root)^2 / 2: less comes of cancellation, and a curvature of zero would
+prove that nothing is left to gain.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ def rounded(t: Floats, e: Floats | float, dual: Floats) -> Round:
     """|t| rounded over e."""
     root = np.sqrt(t * t + e * e)
     slope = t / root
-    return Round(root, slope, (1 - dual * slope) / root)
+    return Round(root, slope, np.maximum(1 - dual * slope, np.square(e / root) / 2) / root)
 
 
 def followed(dual: Floats, t: Floats, by: Floats, e: Floats | float) -> Floats:

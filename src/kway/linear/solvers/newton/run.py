@@ -59,10 +59,10 @@ class Run:
             if valley.kinked and excess + cost <= self.control.tol / 4 * size:
                 valley.begin(valley.e)  # the proof is about the Hessian of F_e itself
                 excess = valley.step().excess
-            excess = (excess + cost) / size
+            excess = min(excess + cost, value) / size  # no objective is under 0
             if excess <= self.control.tol / 3 or not valley.kinked or valley.e < NARROWEST or self.spent:
                 break
-            valley.e /= NARROWER
+            valley.narrow(valley.e / NARROWER)
         self.slopes = valley.look().slope
         return self.land(valley, excess, scale)
 

@@ -68,6 +68,17 @@ class Valley:
         if self.problem.loss.hinge:
             self.pushes = rounded(self._gaps(self.scores), e, self.pushes).slope
 
+    def narrow(self, e: float) -> None:
+        """Round over less, and halve theta while F_e falls.
+
+        A rounded hinge has a tail, e^2 / 4|g|, that carries rows which are right already ever farther out, to about
+        e / sqrt(lasso); the way back is a straight line, on which the curvatures out there say nothing.
+        """
+        self.e = e
+        value = self.value(self.theta, self.scores, e)
+        while (less := self.value(self.theta / 2, self.scores / 2, e)) < value:
+            self.theta, self.scores, value = self.theta / 2, self.scores / 2, less
+
     @property
     def kinked(self) -> bool:
         """Whether anything has to be rounded."""
