@@ -6,7 +6,7 @@ what near means     distances.py (what the engine computes, and in which space) 
 recipes             flat.py  landmarks.py  kdtree.py  lsh.py  sharded.py (of shard.py); auto.py picks one
 scanning            blocks.py (all rows; `top_products`)  bit_scan.py (codes)  heaps.py (the k best)  proof.py (trees)
 on_device.py        flat search on a GPU, for those whose metric is a product
-streams.py          codes of rows that come in blocks; cell_streams.py: in landmark cells
+streams.py          codes of rows that come in blocks; grown.py: all of them; cell_streams.py: in landmark cells
 landmark cells      kmeans.py  projection.py (short rows)  cell_table.py, bit_cells.py (rows)  cell_groups.py (queries)
 certified/          exact search that proves most rows too far without looking at them
 stores/             how rows are kept: full, as bytes (Int8), as bits (Bits, CentredBits), or both

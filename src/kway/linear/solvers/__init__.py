@@ -8,7 +8,8 @@ work.py              a problem in the columns that suit its solver, and its solu
 lbfgs.py             the default: preconditioned L-BFGS (its steps: quasi_newton.py)
 proximal.py          L1 and elastic net: proximal Newton with momentum
 sgd.py               stochastic gradient descent (its rates: schedules.py; on a GPU: sgd_on_device.py)
-sampled.py           softmax for very many classes: sums over a sample of them (checkpoints.py: going on after an end)
+sampled.py           softmax for very many classes: sums over a sample of them (checkpoints.py: going on after an end;
+                     mapped_weights.py: weights larger than memory)
 gradient_descent.py  steepest descent, which the others improve on
 svm/                 hinges: `dual` and its machines, and rounding for `lbfgs`
 preconditioners/     inverse Hessians and local models, from all rows or some
