@@ -1,7 +1,7 @@
 """C1: the nearest of 100 million classes x 512 features by codes of one bit a feature.
 
     isotropic    prototypes in all directions alike, the worst case: there is nothing to exploit but the codes
-    clustered    prototypes about CLUSTERS centres, at a cosine of 0.71 to theirs; fewer cells than clusters
+    clustered    prototypes about CLUSTERS centres, at a cosine of 0.71 to theirs; more cells than clusters
 
 Prototypes come from a counter, block after block, and are never all in memory; queries lie at a cosine of 0.6 to one of
 them, its class. Each kind runs in a process of its own, whose peak of memory, the build's included, is what counts.
@@ -36,7 +36,7 @@ CLASSES, QUICK, FEATURES = 100_000_000, 100_000, 512
 COSINE = 0.6
 CHUNK, CHUNKS = 2048, 32  # rows made at a time; chunks in a block
 ALONE, TOGETHER, BATCHES = 64, 64, 4  # queries asked one by one, and at once
-CLUSTERS, LANDMARKS, PROBES = 1500, 1000, 8
+CLUSTERS, LANDMARKS, PROBES = 500, 700, 8
 MEMORY, EACH, RIGHT = 12e9 / 2**20, 0.025, 0.99  # MB; seconds; share
 ONE = {"isotropic": 0.2, "clustered": 0.01}  # seconds
 FIRST_CENTRE = 2**31  # counters of centres, beyond those of prototypes

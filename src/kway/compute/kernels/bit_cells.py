@@ -130,7 +130,7 @@ def search_bit_cells(
                 most = np.int64(most_bits(cosine, 64.0 * width, z))
             offer_span(
                 code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, 0, words[0], local[0],
-                total, norm, base, queries[i], rows, low, high, width, most, 64 * planes, 0, -1, 0, bound, held, room, distances[i],
-                ids[i], counts,
+                total, norm, base, queries[i], rows, low, high, width, most, 64 * planes, 0, -1, 0, bound, held, room,
+                distances[i], ids[i], counts,
             )  # fmt: skip
     return counts

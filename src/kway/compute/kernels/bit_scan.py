@@ -218,7 +218,7 @@ def enough(squared, z, worst, base, norms, shortest, longest, planes, widths, mo
 
 @kernel
 def _passes(head, row, words, width, most, all_most):
-    """Whether a row differs in at most `most` of the bits of the first words and in `all_most` of those of all P."""
+    """Whether a row differs in at most `most` of the bits of the first `width` words and in all_most of those of P."""
     total = 0
     for w in range(len(head)):
         total += popcount(head[w, row] ^ words[w])
@@ -274,7 +274,8 @@ def offer_span(
     """Offer rows low..high that pass the filter of width and most to one query's heap, as `scan_bits` does to all.
 
     halved: keys have a half; squared: distances are roots. whole: the bits that may differ of all P words. Rows that
-    pass the filter of but_width, but_most (-1: nobody does) and but_whole are left out. Row r is called names[r], or first + r where there are no names (0,).
+    pass the filter of but_width, but_most (-1: nobody does) and but_whole are left out. Row r is called
+    names[r], or first + r where there are no names (0,).
     """
     limit = key_of(squared, min(bound, heap_d[0]), base)
     for row in range(low, high, 32):

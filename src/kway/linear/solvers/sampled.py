@@ -4,11 +4,11 @@
 
 S, the known classes: those of the batch's own rows, and h hard ones: by default those that rows are confused with most
 often, found now and then by scoring a few rows against all classes; with an `index`, those that an index over the
-weights (rows [W, b], refreshed every REINDEX steps) finds nearest to the batch's own rows. U: m classes drawn from the others without repetition, the same for
-all rows of the batch. A row's own class is in S, so it is counted once and never drawn. The estimate is unbiased for
-every S; where S and U are all classes it is exact. Its gradient touches |S| + m rows of W, by row-wise Adagrad (one
-number a class) with weight decay made up for when a row is touched. Weights larger than memory lie in a file that is
-mapped (mapped_weights.py).
+weights (rows [W, b], refreshed every REINDEX steps) finds nearest to the batch's own rows. U: m
+classes drawn from the others without repetition, the same for all rows of the batch. A row's own class is in S, so it
+is counted once and never drawn. The estimate is unbiased for every S; where S and U are all classes it is exact. Its
+gradient touches |S| + m rows of W, by row-wise Adagrad (one number a class) with weight decay made up for when a row is
+touched. Weights larger than memory lie in a file that is mapped (mapped_weights.py).
 
 What is reported is never the estimate: `history` holds the exact objective on a fixed sample of rows, scored in blocks.
 """
@@ -216,7 +216,7 @@ class _Run:
         if self.step == 0 or self.batch + self.solver.hard + self.solver.negatives >= K:
             return np.empty(0, np.int64)
         if self.index is None or anew:
-            recipe = pick_index(self.solver.index, *self.theta.shape, pick_metric("dot")).recipe
+            recipe = pick_index(self.solver.index, K, self.theta.shape[1], pick_metric("dot")).recipe
             self.index = recipe.build(self.theta.copy(), "dot", n_jobs=o.n_jobs)  # which goes on changing
         X = _dense(o.X[rows])
         asked = np.hstack([X, np.ones((len(X), 1), X.dtype)])  # f = [x, 1] . [w, b]
