@@ -39,6 +39,7 @@ JOBS = {
     "T10": "curves.t10",
     "T11": "whole.t11",
     "C1": "codes.c1",
+    "C2": "sampled.c2",
     "frontier": "frontier.frontier",
     "JOB": "main_job.main_job",
     "plan": "plan.plan",
@@ -47,7 +48,14 @@ JOBS = {
     "R1": "cluster.r1",
 }
 GROUPS = {"gpu": tuple(name for name in JOBS if name.startswith("gpu_"))}  # one word for several
-BY_NAME_ONLY = ("JOB", "C1", "plan", *GROUPS["gpu"], "R1")  # an hour, gigabytes, minutes, a GPU, Ray: only when named
+BY_NAME_ONLY = (
+    "JOB",
+    "C1",
+    "C2",
+    "plan",
+    *GROUPS["gpu"],
+    "R1",
+)  # an hour, gigabytes, minutes, a GPU, Ray: only when named
 CHECKOUT = Path(__file__).parents[1]
 RESULTS = records.FOLDER if (CHECKOUT / "pyproject.toml").is_file() else None  # an installed package is not written to
 QUICK = datasets.Limit(rows=1500, queries=500)
@@ -60,7 +68,7 @@ class Plan:
     rounds: int = 5
     quick: bool = False
     memory: bool = True  # a second pass, each contestant in a process of its own
-    classes: int | None = None  # of C1, where not all
+    classes: int | None = None  # of C1 and C2, where not all
 
 
 def job(target: str) -> Callable[[int, bool], list[Row]]:

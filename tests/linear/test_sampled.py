@@ -11,13 +11,14 @@ import scipy.sparse as sp
 
 import kway
 from kway.errors import CombinationError, InputError
+from kway.linear import answers
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers import sampled
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.sampled import Sampled, draw_classes, exact
-from kway.planning import Rates, guard
+from kway.planning import Rates, guard, linear_ways
 from kway.planning.size import Size
 
 
@@ -277,3 +278,78 @@ def test_a_fit_that_was_ended_goes_on_to_the_same_end(tmp_path, monkeypatch):
         (tmp_path / "state" / "sampled.npz").write_bytes(b"torn")
         with pytest.raises(InputError, match="begin anew"):
             model(tmp_path / "state").fit(rows.x_train, rows.y_train)
+
+
+@pytest.mark.parametrize("index", ["landmarks", "flat"])
+def test_an_index_over_the_weights_finds_the_hard_classes(index):
+    objective, theta = problem(n=64, d=8, n_classes=3000, seed=5, dtype=np.float32)
+    solver = Sampled(negatives=16, hard=200, index=index)
+    run = sampled._Run(solver, objective, Control(batch_size=32), theta.copy(), step=1)
+    rows = np.arange(32)
+    found = run.nearest_classes(rows, anew=True)
+    scores = objective.X[rows] @ theta[:, :-1].T + theta[:, -1]
+    best = np.argsort(-scores, axis=1)[:, : sampled.CONFUSED]
+    named, counts = np.unique(best[best != objective.targets.codes[rows][:, None]], return_counts=True)
+    often = named[counts >= 3]  # these are among the 200 whatever ties do
+    assert len(often) > 5
+    assert np.isin(often, found).mean() > (0.99 if index == "flat" else 0.9)
+    assert len(found) <= 200
+    assert (np.diff(found) > 0).all()
+
+
+@pytest.mark.parametrize("index", [None, "flat"])
+def test_a_fit_with_an_index_learns_as_well(index, tmp_path):
+    data = kway.datasets.many_classes(1500, 24, 4, 600, 0.5, seed=3)
+    solver = Sampled(negatives=64, hard=64, index=index)
+    model = kway.SoftmaxClassifier(solver=solver, alpha=1e-6, max_iter=30, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(data.x_train, data.y_train)
+    assert model.score(data.x_test, data.y_test) > 0.8
+    kway.save(model, tmp_path / "m.kway")
+    assert kway.load(tmp_path / "m.kway").solver == solver
+
+
+def test_weights_may_lie_in_a_file(tmp_path):
+    data = kway.datasets.many_classes(1200, 24, 4, 300, 0.4, seed=3)
+
+    def fitted(**settings):
+        model = kway.SoftmaxClassifier(solver=Sampled(negatives=64, hard=64, **settings), max_iter=5, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return model.fit(data.x_train, data.y_train)
+
+    held, mapped = fitted(), fitted(weights=str(tmp_path / "weights"))
+    assert (tmp_path / "weights" / "weights.npy").stat().st_size >= 4 * 1200 * 25
+    np.testing.assert_array_equal(held.coef_, mapped.coef_)
+    kway.save(mapped, tmp_path / "m.kway")
+    np.testing.assert_array_equal(kway.load(tmp_path / "m.kway").predict(data.x_test), held.predict(data.x_test))
+
+
+def test_weights_larger_than_memory_lie_in_a_temporary_file(monkeypatch, capsys):
+    data = kway.datasets.many_classes(1200, 24, 2, 300, 0.4, seed=3)
+    monkeypatch.setattr(guard, "WORTH_ASKING", 1000)
+    monkeypatch.setattr(guard, "available_bytes", lambda: 10**5)  # the weights are 1.2e5 bytes
+    monkeypatch.setattr(linear_ways, "SAMPLED_ROOM", 0)
+    theta = Sampled().cold_start(problem(n_classes=5000)[0])
+    assert isinstance(theta.base, np.memmap)
+    assert not theta.any()
+    theta[:] = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = kway.SoftmaxClassifier(solver="sampled", max_iter=2).fit(data.x_train, data.y_train)
+    assert "in a file" in capsys.readouterr().err
+    assert model.coef_.shape == (1200, 24)
+
+
+@pytest.mark.parametrize("once", [0, 10**9])
+def test_weights_are_split_with_or_without_a_copy(once, monkeypatch):
+    theta = np.random.default_rng(0).normal(size=(1000, 11)).astype(np.float32)
+    expected = theta.copy()
+    monkeypatch.setattr(answers, "_ONCE", once)
+    monkeypatch.setattr(answers, "_CLOSED", 100)
+    W, b = answers.split_weights(theta)
+    np.testing.assert_array_equal(W, expected[:, :-1])
+    np.testing.assert_array_equal(b, expected[:, -1])
+    assert W.flags.c_contiguous
+    assert np.shares_memory(W, theta) == (once == 0)

@@ -12,7 +12,7 @@ from kway.errors import InputError
 from kway.neighbors import NeighborsClassifier, Target
 from kway.neighbors.promise import ladder, least_agreement, make, search_probes
 from kway.neighbors.trials import Asked, Disagreement, InOneSearch, OneByOne, without_self
-from kway.search import Bits, Landmarks
+from kway.search import Bits, Flat, Landmarks
 
 DATA = os.environ.get("KWAY_DATA")
 
@@ -262,3 +262,19 @@ def test_codes_alone_are_promised_what_all_cells_hold(tmp_path):
         np.testing.assert_array_equal(again.predict(X[8000:]), model.predict(X[8000:]))
         again.partial_fit(X[8000:], y[8000:])
         assert (again.predict(X[8000:]) == y[8000:]).mean() > 0.95
+
+
+def test_flat_bits_are_held_to_a_promise_that_was_asked_for(tmp_path):
+    X, y, Q, _ = real_digits()
+    quick = NeighborsClassifier(index=Flat(store=Bits(1)), promise=Target(0.99, of="recall")).fit(X, y)
+    assert quick.promise_.bound >= 0.99
+    assert isinstance(quick.index_.recipe.store, Bits)
+    exact = NeighborsClassifier(index="flat").fit(X, y)
+    found, true = quick.kneighbors(Q, return_distance=False), exact.kneighbors(Q, return_distance=False)
+    assert np.mean([np.isin(a, b).mean() for a, b in zip(found, true)]) > 0.99
+    quick.save(tmp_path / "m.kway")
+    assert kway.load(tmp_path / "m.kway").promise_ == quick.promise_
+    sloppy = NeighborsClassifier(index=Flat(store=Bits(1, miss=0.4)), promise=Target(0.99, of="recall")).fit(X, y)
+    assert sloppy.promise_.exact  # bits that lose four in ten cannot keep it
+    np.testing.assert_array_equal(sloppy.kneighbors(Q, return_distance=False), true)
+    assert NeighborsClassifier(index=Flat(store=Bits(1))).fit(X, y).promise_ is None

@@ -1,7 +1,11 @@
 import numpy as np
+import pytest
 
+from kway.errors import InputError
+from kway.search import cluster_blocks
 from kway.search import kmeans as module
 from kway.search.kmeans import nearest_centres
+from kway.search.stream_kmeans import _sampled
 
 
 def kmeans(rows, n_centres, seed=0, **kwargs):
@@ -66,3 +70,42 @@ def test_threads_views_and_many_centres():
 def test_equal_centres_go_to_the_first():
     rows = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
     assert (nearest_centres(rows, np.repeat(rows, 4, axis=0)).centres % 4 == 0).all()
+
+
+def test_blocks_are_clustered_as_rows_are(tmp_path):
+    rows = blobs(n=30_000)
+    alone = inertia(rows, kmeans(rows, 40).centres)
+    np.save(tmp_path / "a.npy", rows[:9000])
+    np.save(tmp_path / "b.npy", rows[9000:])
+    blocks = [rows[i : i + 7000] for i in range(0, 30_000, 7000)]
+    for source in (rows, tmp_path, blocks):
+        found = cluster_blocks(source, 40, seed=1)
+        nearest = ((rows[:, None] - found.centres[None]) ** 2).sum(-1)
+        assert nearest.min(1).mean() < 1.1 * alone
+        assert found.sizes.sum() == 30_000
+    once = cluster_blocks(iter(blocks), 40, seed=1)
+    assert inertia(rows, once.centres) < 1.3 * alone
+    with pytest.raises(InputError, match="as many rows"):
+        cluster_blocks(rows[:10], 11)
+    with pytest.raises(InputError, match="columns"):
+        cluster_blocks([rows, rows[:, :2]], 3)
+
+
+def test_a_pass_moves_centres_to_the_means_of_their_rows():
+    rows = blobs(n=2000, c=5)
+    start, moved = cluster_blocks(rows, 7, passes=1), cluster_blocks(rows, 7, passes=2)
+    nearest = nearest_centres(rows, start.centres).centres
+    expected = np.stack([rows[nearest == c].mean(0) for c in range(7)])
+    np.testing.assert_allclose(moved.centres, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(moved.sizes, np.bincount(nearest, minlength=7))
+    assert moved.spread == pytest.approx(((rows - start.centres[nearest]) ** 2).sum(1).mean(), rel=1e-3)
+
+
+def test_every_row_of_a_stream_is_as_likely_to_be_drawn():
+    rows = np.arange(300, dtype=np.float32)[:, None]
+    rng, counts = np.random.default_rng(0), np.zeros(300)
+    for _ in range(4000):
+        drawn = _sampled(iter([rows[:40], rows[40:170], rows[170:]]), 60, rng)[:, 0].astype(int)
+        assert len(set(drawn)) == 60
+        counts[drawn] += 1
+    assert np.abs(counts / 4000 - 0.2).max() < 5 * np.sqrt(0.2 * 0.8 / 4000)

@@ -1,10 +1,14 @@
 """Codes of blocks: the same as those of all rows at once, whatever the blocks come as, and after a kill."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from kway.errors import CombinationError, InputError
 from kway.search import Bits, Flat, Landmarks, restore, streams
+from kway.search.grown import Grown
 
 CODES = Flat(store=Bits(1, rerank=False))
 
@@ -127,3 +131,57 @@ def test_cells_of_a_generator_and_after_a_kill(tmp_path):
         Landmarks(store=Bits(rerank=False)).build_blocks(iter(blocks))
     with pytest.raises(CombinationError, match="rerank=False"):
         Landmarks(store=Bits()).build_blocks(rows)
+
+
+def test_arrays_grow_where_they_lie_and_are_put_in_order():
+    rng = np.random.default_rng(3)
+    pieces = [
+        {
+            "head": rng.integers(0, 2**60, (3, m)).astype(np.uint64),
+            "rest": rng.integers(0, 2**60, (m, 2)).astype(np.uint64),
+            "factor": rng.random(m, dtype=np.float32),
+            "half": np.empty(0, np.float32),
+            "widest": rng.random(1, dtype=np.float32),
+        }
+        for m in (5, 1, 400, 0, 37)
+    ]
+    order = rng.permutation(443)
+    for places in (None, order):
+        held = Grown()
+        for piece in pieces:
+            held.add(piece)
+        for key, axis in (("head", 1), ("rest", 0), ("factor", 0)):
+            whole = np.concatenate([piece[key] for piece in pieces], axis=axis)
+            expected = whole if places is None else np.take(whole, places, axis=axis)
+            np.testing.assert_array_equal(held.take(key, places), expected)
+        assert len(held.take("half", places)) == 0
+        assert held.take("widest") == max(piece["widest"] for piece in pieces)
+
+
+MEMORY = """
+import subprocess
+import sys
+
+import numpy as np
+from kway.search import Bits, Flat, Landmarks
+from benchmarks.peak import peak
+
+kind, n = {kind!r}, 2**22
+rows = np.random.default_rng(0).normal(size=(65536, 256)).astype(np.float32)
+store = Bits(1, rerank=False)
+recipe = Flat(store=store) if kind == "flat" else Landmarks(64, 4, store=store)
+recipe.build_blocks((rows for _ in range(2)), "cosine")  # compiles
+before = peak()
+index = recipe.build_blocks((rows for _ in range(n // 65536)), "cosine")
+print((peak() - before) * 2**20 / n, index.nbytes / n)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "most"), [("flat", 1.5), ("cells", 1.9)])
+def test_a_build_holds_its_codes_about_once(kind, most):
+    said = subprocess.run(
+        [sys.executable, "-c", MEMORY.format(kind=kind)], capture_output=True, text=True, check=True, timeout=300
+    ).stdout
+    peak, index = map(float, said.split())
+    assert peak < most * index, (peak, index)

@@ -30,7 +30,7 @@ def bench(
     memory: Annotated[
         bool, typer.Option("--memory/--no-memory", help="Also the peak memory, each contestant in its own process.")
     ] = True,
-    classes: Annotated[int | None, typer.Option("--classes", min=1, help="Classes of C1, where not all.")] = None,
+    classes: Annotated[int | None, typer.Option("--classes", min=1, help="Classes of C1 or C2, where not all.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results.", metavar="FOLDER")] = None,
     json: JsonOption = False,
 ) -> None:

@@ -5,6 +5,7 @@ Soft targets: rows (n, K) that are distributions; classes are then 0..K-1 and co
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,9 @@ def encode(y: Any) -> Labels:
     """
     y = _column(y, warn=True)
     try:
-        check_classification_targets(y)
+        with warnings.catch_warnings():  # a class a row is no regression: prototypes are such
+            warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
+            check_classification_targets(y)
     except ValueError as error:
         raise InputError(f"{str(error).rstrip('.')}; pass whole numbers or text as labels") from error
     classes, codes = np.unique(y, return_inverse=True)

@@ -20,6 +20,8 @@ from kway.search.index import TopK
 from kway.tables import Table, first_rows, short_number
 
 _REASONS_SHOWN = 3
+_ONCE = 2**26  # numbers of theta above which no second copy of it is made
+_CLOSED = 2**20  # numbers moved at a time
 
 
 class DecidingFeatures(NamedTuple):
@@ -56,6 +58,18 @@ class ClassRows(NamedTuple):
 
     W: NDArray
     b: NDArray
+
+
+def split_weights(theta: NDArray) -> ClassRows:
+    """W and b of theta (R, d + 1), which is used up where it is large: its rows close up where they lie."""
+    b = theta[:, -1].copy()
+    if theta.size <= _ONCE or not (theta.flags.c_contiguous and theta.flags.writeable):
+        return ClassRows(np.ascontiguousarray(theta[:, :-1]), b)
+    R, d = theta.shape[0], theta.shape[1] - 1
+    flat = theta.reshape(-1)
+    for rows in spans(R, max(1, _CLOSED // (d + 1))):
+        flat[rows.start * d : rows.stop * d] = theta[rows, :-1].ravel()  # a copy: they overlap
+    return ClassRows(flat[: R * d].reshape(R, d), b)
 
 
 def best_of_two(f: NDArray, k: int) -> TopK:

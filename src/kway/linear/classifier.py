@@ -275,10 +275,10 @@ class LinearClassifier(AnswersOnDevice):
         if choose_device(self.device, size, there).device is not None:
             return there
         if self._asks_for_sampled():
-            return linear_ways.sampled_softmax
+            return self._sampled_way(size)
         if self._samples(size, hard):
             note(f"{type(self).__name__}: {size.K:,} classes are too many to sum over, so they are sampled")
-            return linear_ways.sampled_softmax
+            return self._sampled_way(size)
         if self.solver in _IN_PASSES or isinstance(self.solver, SGD):
             return linear_ways.stochastic
         return linear_ways.one_vs_all if self.multiclass == "one-vs-all" else linear_ways.softmax_way
@@ -296,6 +296,14 @@ class LinearClassifier(AnswersOnDevice):
         if self.solver != "auto" or not hard or self.label_smoothing:
             return False
         return samples(self._form(size.K), pick_penalty(self.penalty, self.l1_ratio).times(self.alpha), size)
+    def _sampled_way(self, size: Size) -> Formula:
+        """With weights in memory or, where they are larger than that, in a file."""
+        folder = self.solver.weights if isinstance(self.solver, Sampled) else None
+        if folder is None and guard.has_room(size.parameters * size.itemsize):
+            return linear_ways.sampled_softmax
+        if folder is None:
+            note(f"{type(self).__name__}: {size.parameters:,} weights are larger than memory, so they lie in a file")
+        return linear_ways.mapped_softmax
 
     def _form(self, n_classes: int | None = None) -> Loss:
         forms, K = LOSSES[self.loss], len(self.classes_) if n_classes is None else n_classes
@@ -322,16 +330,18 @@ class LinearClassifier(AnswersOnDevice):
         return np.hstack([self.coef_, self.intercept_[:, None]])
 
     def _keep(self, objective: Objective, solution: Solution, solver: str, kept: NDArray[np.int64]) -> None:
-        self.coef_ = np.ascontiguousarray(solution.theta[:, :-1])
-        self.intercept_ = np.ascontiguousarray(solution.theta[:, -1])
-        self.n_iter_ = solution.n_iter
-        self.history_ = solution.history
-        self.objective_ = objective.value(solution.theta) if solution.value is None else solution.value
-        self.solver_ = solver
+        value = objective.value(solution.theta) if solution.value is None else solution.value
         for name in ("support_", "margin_"):  # of an earlier call, perhaps with another loss
             self.__dict__.pop(name, None)
-        if objective.loss.hinge and not objective.loss.minimised_by_zero:
+        hinge = objective.loss.hinge and not objective.loss.minimised_by_zero
+        if hinge:
             self.support_ = kept[answers.support(objective, solution.theta)]
+        self.coef_, self.intercept_ = answers.split_weights(solution.theta)
+        self.n_iter_ = solution.n_iter
+        self.history_ = solution.history
+        self.objective_ = value
+        self.solver_ = solver
+        if hinge:
             norms = np.linalg.norm(self.coef_, axis=1)
             margins = 1 / np.maximum(norms, np.finfo(norms.dtype).tiny)
             self.margin_ = float(margins[0]) if len(margins) == 1 else margins

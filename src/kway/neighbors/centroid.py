@@ -5,11 +5,11 @@
 
 p = softmax(z): classes that are round clouds of one common width (Gaussian, or von Mises-Fisher on the sphere) with
 equal priors. Means and widths are kept as running sums, taken a block of rows at a time, so partial_fit is as good as
-one fit and rows may lie in a memory map. Values far from 1 are kept in a unit of their own (kway.search.units), and
-`scale_` is that of the unit.
+one fit and rows may lie in a memory map; means have the rows' float type, sums of a block float64. Values far from 1
+are kept in a unit of their own (kway.search.units), and `scale_` is that of the unit.
 
 With an index the means are searched by it instead of all being scored: `predict` and `predict_topk` then cost what the
-index costs, and probabilities are shares of the SHORTLIST nearest classes.
+index costs, and probabilities are shares of the SHORTLIST nearest classes. A model file holds the index too.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from kway.neighbors.centroid_on_device import TensorAnswers, choose_for_means, f
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
 from kway.planning import guard
 from kway.planning.linear_ways import centroids
-from kway.search.auto import pick_index
-from kway.search.distances import COSINE, EUCLIDEAN, unit
+from kway.search.auto import pick_index, restore
+from kway.search.distances import COSINE, EUCLIDEAN, squares, unit
 from kway.search.index import TopK
 from kway.search.live import LiveIndex
 from kway.search.metrics import pick_metric
 from kway.search.units import NARROW, Unit
 
 _METRICS = ("euclidean", "cosine")
+_BLOCK = 2**22  # numbers of the means that are copied at a time
 SHORTLIST = 64  # classes that probabilities are shared among, where an index finds them
 
 
@@ -143,7 +144,7 @@ class CentroidClassifier(TensorAnswers):
 
     def _start(self, n_classes: int, X: Any) -> None:
         self.weights_ = np.zeros(n_classes)
-        self._means = np.zeros((n_classes, X.shape[1]))
+        self._means = np.zeros((n_classes, X.shape[1]), float_type(X))
         self._spread = 0.0  # weighted sum of squared deviations from the class means
         self._dtype = float_type(X)
 
@@ -151,7 +152,8 @@ class CentroidClassifier(TensorAnswers):
         """Make room where new classes came."""
         if len(merged.classes) == len(self.weights_):
             return
-        weights, means = np.zeros(len(merged.classes)), np.zeros((len(merged.classes), self._means.shape[1]))
+        shape = len(merged.classes), self._means.shape[1]
+        weights, means = np.zeros(len(merged.classes)), np.zeros(shape, self._means.dtype)
         weights[merged.moved], means[merged.moved] = self.weights_, self._means
         self.weights_, self._means = weights, means
 
@@ -195,7 +197,7 @@ class CentroidClassifier(TensorAnswers):
         share = added / np.maximum(before + added, 1e-300)
         step = means - self._means[present]
         within = spread + float(np.sum(before * share * np.einsum("ij,ij->i", step, step)))
-        self._means[present] += share[:, None] * step
+        self._means[present] = self._means[present] + share[:, None] * step  # in float64, then rounded
         self.weights_[present] += added
         self._spread += within
 
@@ -212,11 +214,13 @@ class CentroidClassifier(TensorAnswers):
         self.__dict__.pop("index_", None)
         total, d = self.weights_.sum(), self._means.shape[1]
         if self.metric == "cosine":
-            lengths = np.linalg.norm(self._means, axis=1)
+            lengths = np.sqrt(squares(self._means))
             resultant = min(float(self.weights_ @ lengths / total), 1 - 1e-6)
             self.scale_ = resultant * (d - resultant**2) / (1 - resultant**2)  # Banerjee's estimate of kappa
             return
-        size = float(np.mean(np.square(self._means - self._centre())))
+        size, centre = 0.0, self._centre()
+        for part in spans(len(self._means), max(1, _BLOCK // d)):
+            size += float(np.square(self._means[part] - centre).sum()) / self._means.size
         # where every row lies at its mean the width is rounding, not zero
         self.scale_ = 1.0 / max(self._spread / (total * d), 1e-12 * size, 1e-30)
 
@@ -224,7 +228,10 @@ class CentroidClassifier(TensorAnswers):
         """What rows and means are shifted by, so that a common offset costs no digits (d,); cosine has none."""
         if self.metric == "cosine":
             return np.zeros(self._means.shape[1])
-        return self.weights_ @ self._means / self.weights_.sum()
+        total = np.zeros(self._means.shape[1])
+        for part in spans(len(self._means), max(1, _BLOCK // len(total))):  # a float64 copy of a part at a time
+            total += self.weights_[part] @ self._means[part]
+        return total / self.weights_.sum()
 
     # ---- z_c = scale_ * (x . m_c + o_c - the same for all classes), m_c the shifted means
 
@@ -265,8 +272,7 @@ class CentroidClassifier(TensorAnswers):
 
     def _found(self, rows: Any, k: int, stated: bool) -> TopK:
         """The k nearest means by the index, each with its share of the SHORTLIST nearest."""
-        if not hasattr(self, "index_"):
-            self.index_ = self._indexed()
+        self._build_index()
         listed = max(k, min(SHORTLIST, self.index_.n_rows)) if stated else k
         placed = self._placed(rows).astype(rows.dtype)
         codes, distances = self.index_.nearest(placed, listed, self.n_jobs)
@@ -278,11 +284,16 @@ class CentroidClassifier(TensorAnswers):
         shares = softmax(z, axis=1) if stated else z
         return TopK(codes[:, :k], shares[:, :k].astype(self._dtype))
 
+    def _build_index(self) -> None:
+        """The index, when it is first needed: partial_fit would have built many in vain."""
+        if not hasattr(self, "index_"):
+            self.index_ = self._indexed()
+
     def _indexed(self) -> LiveIndex:
         """The index over the means of classes with rows, whose ids are their codes."""
         filled = np.flatnonzero(self.weights_ > 0)
         every = len(filled) == len(self.weights_)
-        rows = (self._means if every else self._means[filled]).astype(self._dtype)
+        rows = (self._means if every else self._means[filled]).astype(self._dtype, copy=False)
         n, d = rows.shape
         choice = pick_index(self.index, n, d, pick_metric(self.metric), device=self._index_device())
         return choice.recipe.build(rows, self.metric, None if every else filled, self.n_jobs)
@@ -308,7 +319,12 @@ class CentroidClassifier(TensorAnswers):
         facts: dict[str, Any] = {"spread": self._spread, "dtype": str(self._dtype)}
         if self._range.exponent:
             facts["unit"] = self._range.exponent
-        return facts, {"means": self._means, "weights": self.weights_}
+        arrays = {"means": self._means, "weights": self.weights_}
+        if self.index is not None:
+            self._build_index()
+            facts["index"], parts = self.index_.parts()
+            arrays |= {f"index.{name}": array for name, array in parts.items()}
+        return facts, arrays
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self._spread, self._dtype = float(facts["spread"]), np.dtype(facts["dtype"])
@@ -316,6 +332,10 @@ class CentroidClassifier(TensorAnswers):
         self._range = Unit.again(int(facts.get("unit", 0)), self._dtype, distance, narrow)
         self._means, self.weights_ = np.array(arrays["means"]), np.array(arrays["weights"])
         self._publish()
+        if "index" in facts:
+            parts = {name.removeprefix("index."): array for name, array in arrays.items() if name.startswith("index.")}
+            self.index_ = restore(facts["index"], parts)
+            self.index_.why_ = facts["index"]["why"]
 
 
 def _spread(X: Any, means: NDArray, place: NDArray[np.int64], w: NDArray) -> float:

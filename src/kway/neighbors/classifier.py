@@ -109,8 +109,8 @@ class NeighborsClassifier(TensorVotes):
     device : "cpu" | "cuda" (flat search and landmarks under euclidean, cosine or dot on a GPU) | "auto".
     n_jobs : threads; None is all cores.
     outlier_label : the answer for a query without any row within max_distance; None: an error.
-    promise : `kway.neighbors.Target`, what an approximate index with probes="auto" must promise; None: votes that
-        agree with those of exact search on 99.8 % of queries, at 95 % confidence. `promise_` is what was promised.
+    promise : `kway.neighbors.Target`, what an index with probes="auto", or Flat(store=Bits()), must promise;
+        None: votes as of exact search on 99.8 % of queries, at 95 % confidence. `promise_` is what was promised.
 
     A sample weight w counts a row as w rows: the nearest vote until n_neighbors rows are full, the last in part.
 
@@ -214,7 +214,7 @@ class NeighborsClassifier(TensorVotes):
             self.index_.why_ = f"{choice.why}; {self.index_.why_}" if self.index_.why_ else choice.why
         self._weigh_classes()
         self.promise_ = None
-        if not choice.recipe.exact and getattr(choice.recipe, "probes", None) == "auto":
+        if promises.wanted(choice.recipe, self.promise):
             # its probes are tuned until the votes can be promised, or the exact index is taken instead
             made = promises.make(self.index_, rows, ids, self.n_neighbors, self._winners, self.promise, self.n_jobs)
             self.index_, self.promise_ = made.index, made.promise

@@ -100,7 +100,7 @@ class Promise:
             return f"stays exact: {self._why_exact()}, so {asked} could not be promised to an approximate index"
         return (
             f"{what} on at least {asked}: {self.n_queries - self.disagreements:,} of {self.n_queries:,} held-out "
-            f"queries agreed with {self.probes} probes (lower bound {self.bound:.3%})"
+            f"queries agreed with {self.probes} probe{'s' * (self.probes != 1)} (lower bound {self.bound:.3%})"
         )
 
     def _why_exact(self) -> str:
@@ -136,6 +136,20 @@ def ladder(most: int) -> list[int]:
     """
     steps = sorted({1, *(2**i for i in range(1, 32)), *(3 * 2**i for i in range(30))})
     return [p for p in steps if p < most] + [most]
+
+
+def wanted(recipe: Any, target: Target | None) -> bool:
+    """Whether a promise is to be made: of an index whose probes it may choose, and of bits beside full rows if asked.
+
+    Flat bits lose a neighbour with a chance that they were given (`Bits(miss=)`); a target has that held against exact
+    search, which takes over where they do not keep it.
+    """
+    from kway.search import Bits, Flat
+
+    if recipe.exact:
+        return False
+    flat_bits = isinstance(recipe, Flat) and isinstance(recipe.store, Bits) and recipe.store.rerank
+    return getattr(recipe, "probes", None) == "auto" or (flat_bits and target is not None)
 
 
 def make(

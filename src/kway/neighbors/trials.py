@@ -159,8 +159,13 @@ def without_self(found: Neighbors, own: NDArray[np.int64]) -> Neighbors:
 
 
 def most_probes(index: Any) -> int:
-    """Half of the cells of landmarks, beyond which exact search is cheaper; of hash tables, some dozen buckets."""
-    return max(1, index.n_landmarks // 2) if hasattr(index, "n_landmarks") else _MOST_BUCKETS
+    """Half of the cells of landmarks, beyond which exact search is cheaper; of hash tables, some dozen buckets.
+
+    Flat bits are one cell.
+    """
+    if hasattr(index, "n_landmarks"):
+        return max(1, index.n_landmarks // 2)
+    return _MOST_BUCKETS if hasattr(index, "probes") else 1
 
 
 def agreement_with(

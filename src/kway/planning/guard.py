@@ -23,6 +23,7 @@ from kway.progress import note
 WORTH_ASKING = 2**28  # bytes: less is always there
 _LONG = 30.0  # seconds from which the time is told
 PATIENCE = 3600.0  # seconds of a softmax over all classes, at the default rates, above which classes are sampled
+_ALL_BUT = 0.8  # of the memory that is there may be one table: the rest is for what is made of it
 _DEFAULT = Rates()
 
 
@@ -65,6 +66,11 @@ def refuse(who: str, formula: Formula, size: Size) -> Way:
         f"rows ({words.count(way.parameters)} parameters), there is {words.size(there)}; {fitting}; "
         f"kway.plan({size.n}, {size.d}, {size.K}) lists the ways, $KWAY_MEMORY sets what may be taken"
     )
+
+
+def has_room(need: int) -> bool:
+    """Whether so many bytes may be taken at once, some memory left."""
+    return need <= WORTH_ASKING or need <= _ALL_BUT * available_bytes()
 
 
 def beyond_softmax(size: Size) -> bool:

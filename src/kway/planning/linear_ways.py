@@ -60,21 +60,35 @@ def stochastic(size: Size, rates: Rates) -> Way:
 
 
 def sampled_softmax(size: Size, rates: Rates) -> Way:
-    """Each row against its class and a sample of the others; weights, their copy in the model, two numbers a class."""
+    """Each row against its class and a sample of the others; weights, which are held once, and two numbers a class."""
+    held = _sampled_bytes(size) + size.parameters * size.itemsize
+    return _sampled_way(size, rates, "sampled softmax", "SoftmaxClassifier(solver='sampled')", held)
+
+
+def mapped_softmax(size: Size, rates: Rates) -> Way:
+    """The same with weights in a file, of which the rows that a step touches are read and written."""
+    return _sampled_way(
+        size, rates, "mapped softmax", "SoftmaxClassifier(solver=Sampled(weights=FOLDER))", _sampled_bytes(size)
+    )
+
+
+def _sampled_bytes(size: Size) -> float:
+    return size.data_bytes + size.K * 8 + SAMPLED_ROOM
+
+
+def _sampled_way(size: Size, rates: Rates, name: str, call: str, held: float) -> Way:
     seen = min(size.K, NEGATIVES)
     operations = 4.0 * size.values * seen * SAMPLED_PASSES
-    held = size.data_bytes + 2 * size.parameters * size.itemsize + size.K * 8 + SAMPLED_ROOM
     return _class_rows(
-        size, rates, "sampled softmax", "SoftmaxClassifier(solver='sampled')", held, operations,
-        operations / rates.product * 2, "gives up the exact sum over classes, which is estimated",
+        size, rates, name, call, held, operations, operations / rates.product * 2,
+        "gives up the exact sum over classes, which is estimated",
     )  # fmt: skip
 
 
 def centroids(size: Size, rates: Rates) -> Way:
-    """The mean of each class: one pass, sums in float64, for which a block of rows at a time is copied."""
+    """The mean of each class: one pass, sums of a block of rows in float64, for which it is copied."""
     table, copied = size.K * size.d, min(8.0 * size.values, COPIED)
-    in_block = min(table, COPIED / 8)  # sums, means and steps of the classes that a block has
-    held = size.data_bytes + max(copied + 8 * table + 24 * in_block, 24 * table) + 3 * LABEL * size.n
+    held = size.data_bytes + copied + size.itemsize * table + min(24 * table, COPIED) + 3 * LABEL * size.n
     seconds = (size.values * 200 + table * 1000) / rates.memory  # measured: one thread, through pages that are new
     return _class_rows(
         size, rates, "centroids", "CentroidClassifier()", held, 2.0 * size.values, seconds,

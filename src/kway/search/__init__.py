@@ -7,7 +7,8 @@ recipes             flat.py  landmarks.py  kdtree.py  lsh.py  sharded.py (of sha
 scanning            blocks.py (all rows; `top_products`)  bit_scan.py (codes)  heaps.py (the k best)  proof.py (trees)
 on a GPU            on_device.py (flat search, for those whose metric is a product)  bits_on_device.py (codes)
                     cells_on_device.py (landmarks)
-streams.py          codes of rows that come in blocks; cell_streams.py: in landmark cells
+streams.py          codes of rows that come in blocks; grown.py: all of them; cell_streams.py: in landmark cells
+stream_kmeans.py    k-means of such rows (`cluster_blocks`)
 landmark cells      kmeans.py  projection.py (short rows)  cell_table.py, bit_cells.py (rows)  cell_groups.py (queries)
 certified/          exact search that proves most rows too far without looking at them
 stores/             how rows are kept: full, as bytes (Int8), as bits (Bits, CentredBits), or both
@@ -39,6 +40,7 @@ _HOME = {
     "Sharded": "sharded",
     "TopK": "index",
     "choose": "auto",
+    "cluster_blocks": "stream_kmeans",
     "pick_index": "auto",
     "pick_metric": "metrics",
     "restore": "auto",
@@ -64,6 +66,7 @@ __all__ = [
     "Sharded",
     "TopK",
     "choose",
+    "cluster_blocks",
     "pick_index",
     "pick_metric",
     "restore",
@@ -83,6 +86,7 @@ if TYPE_CHECKING:
     from kway.search.sharded import Sharded
     from kway.search.stores.bits import Bits
     from kway.search.stores.int8 import Int8
+    from kway.search.stream_kmeans import cluster_blocks
 
 __getattr__ = lazy_names(__name__, _HOME)
 

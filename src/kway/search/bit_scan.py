@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from kway.compute.kernels.bit_scan import BIT_BLOCK, WIDEST_FILTER, enough, first_filter, scan_bits
 from kway.compute.kernels.bits import sign_words
@@ -24,7 +24,8 @@ from kway.search.heaps import Heaps, empty_heaps
 from kway.search.stores.bits import BitFrame, BitRows
 from kway.search.stores.kept import KeptRows
 
-_SHARE = 1 / 256  # of the rows that a first filter should let pass: their estimates then cost less than the filter
+_SHARE = 1 / 1024  # of the rows that a first filter should let pass: their estimates then cost less than the filter
+_LOOSE = 10  # times that share pass its first words; much less, and a cosine of 0.6 would ask for a second scan
 _CROWD = 32  # times k that it must let pass
 MOST_SHARE = 0.05  # beyond which it would spare too little
 _BATCH = 64  # queries that share a pass: their turned coordinates stay in the second cache
@@ -59,11 +60,12 @@ class BitQueries(NamedTuple):
 
 
 class _Filter(NamedTuple):
-    """Rows that differ in at most mosts (q,) bits of the first widths (q,) words; only these, or only the others."""
+    """Rows that differ in at most mosts (q,) bits of the first widths (q,) words, alls (q,) of all P; or the others."""
 
     only: bool
     widths: NDArray[np.int64]
     mosts: NDArray[np.int64]
+    alls: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,11 @@ class BitScan:
         low, high = (ufunc.reduceat(codes.half, starts) for ufunc in (np.minimum, np.maximum))
         return frozen(np.sqrt(2.0 * np.stack([low, high], axis=1)).astype(np.float32))
 
+    @property
+    def _z_of_two(self) -> float:
+        """Normal deviations of half the chance: the first filter asks twice."""
+        return float(-ndtri(0.5 * ndtr(-self.z)))
+
     def scan(self, queries: NDArray, heaps: Heaps, first: int = 0, n_jobs: int | None = None) -> int:
         """Offer every row, called first, first + 1, ..., to the heaps of the queries; rows measured, or estimated."""
         exact = frozen(np.asarray(queries, dtype=np.float64))
@@ -106,22 +113,24 @@ class BitScan:
     def _batch(self, exact: NDArray[np.float64], heaps: Heaps, first: int, n_jobs: int | None) -> int:
         """A first filter that few rows pass; where the k-th of these does not rule out the others, all others too."""
         asked, q, k = BitQueries.of(exact, self.codes.frame), len(exact), heaps.ids.shape[1]
-        widths, mosts = np.zeros(q, dtype=np.int64), np.full(q, -1)
+        widths, mosts, alls = np.zeros(q, dtype=np.int64), np.full(q, -1), np.zeros(q, dtype=np.int64)
         share = max(_SHARE, _CROWD * k / len(self.kept))
         if share > MOST_SHARE:
-            return self._offer(exact, asked, heaps, _Filter(False, widths, mosts), first, n_jobs)
-        first_filter(self.codes.head, asked.words, float(-ndtri(share)), widths, mosts)
+            return self._offer(exact, asked, heaps, _Filter(False, widths, mosts, alls), first, n_jobs)
+        loose = min(MOST_SHARE, _LOOSE * share)
+        first_filter(self.codes.head, asked.words, float(-ndtri(loose)), float(-ndtri(share)), widths, mosts, alls)
         found = empty_heaps(q, k)
-        measured = self._offer(exact, asked, found, _Filter(True, widths, mosts), first, n_jobs)
+        measured = self._offer(exact, asked, found, _Filter(True, widths, mosts, alls), first, n_jobs)
         merge(*heaps, *found)
         done, lengths = np.empty(q, dtype=bool), self.lengths
         enough(
-            self.distance.shifts, self.z, heaps.distances[:, 0].copy(), asked.base, asked.norms, lengths[:, 0].min(),
-            lengths[:, 1].max(), widths, mosts, done,
+            self.distance.shifts, self._z_of_two, heaps.distances[:, 0].copy(), asked.base, asked.norms,
+            lengths[:, 0].min(), lengths[:, 1].max(), len(self.codes.head), widths, mosts, alls, done,
         )  # fmt: skip
         left = np.flatnonzero(~done)
         if len(left):
-            rest, own = _Filter(False, widths[left], mosts[left]), Heaps(heaps.distances[left], heaps.ids[left])
+            rest = _Filter(False, widths[left], mosts[left], alls[left])
+            own = Heaps(heaps.distances[left], heaps.ids[left])
             measured += self._offer(frozen(exact[left]), asked.take(left), own, rest, first, n_jobs)
             heaps.distances[left], heaps.ids[left] = own
         return measured

@@ -3,7 +3,7 @@
 sample     landmarks are placed by rows drawn from everywhere, where the source is an array or a folder of them;
            a generator is read once, so its first block has to do: shuffle what it gives
 code       each block: the nearest landmark of each row, and bits about it
-order      at the end the codes are put into the order of cells, one array at a time
+order      at the end the codes are put into the order of cells, one array at a time, where they lie
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kway.search.kmeans import A_CENTRE
 from kway.search.projection import PROJECTION_SAMPLE, Projection
 from kway.search.stores.bits import BitRows, Bits
 from kway.search.stores.centred_bits import CentredBits, residual_frame
-from kway.search.streams import BY_ROW, Coder, code_parts, filled, job_facts, part_arrays, refuse_other_job
+from kway.search.streams import CODE_ARRAYS, Coder, code_parts, job_facts, part_arrays, refuse_other_job
 
 if TYPE_CHECKING:
     from kway.search.landmarks import LandmarksIndex
@@ -38,15 +38,13 @@ def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = N
     store = index.recipe.store
     assert isinstance(store, Bits)
     learner = _Learner(index, store, _arrays_of(source))
-    coder, parts, n = code_parts(source, learner, index.metric, folder)
+    coder, held = code_parts(source, learner, index.metric, folder)
     assert isinstance(coder, _CellCoder)
-    cells = filled(parts, "cells", 0, n).astype(np.int64)
-    order, offsets = ordered_by_cell(cells, index.n_landmarks)
-    widest = frozen(np.max([part.take("widest") for part in parts], axis=0))
-    whole = {key: filled(parts, key, axis, n, order) for key, axis in BY_ROW.items()}
-    codes = BitRows(residual_frame(store, coder.n_features), **whole, widest=widest)
+    order, offsets = ordered_by_cell(held.take("cells"), index.n_landmarks)
+    whole = {key: frozen(held.take(key, order)) for key in CODE_ARRAYS}
+    codes = BitRows(residual_frame(store, coder.n_features), **whole)
     index._set(BitCells.ready(None, codes, frozen(order), offsets, coder.centres, index._ground()))
-    return n
+    return len(order)
 
 
 @dataclass(frozen=True)

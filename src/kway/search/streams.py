@@ -5,7 +5,8 @@
     folder      where parts are kept while they are made, one file a block; begun again after a kill, work goes on
                 behind the last part (a generator is run again from its start, its first blocks are passed over)
 
-The centre is that of the first block. Parts hold the arrays of stores/bits.py and appear only when complete.
+The centre is that of the first block. Parts hold the arrays of stores/bits.py and appear only when complete. In memory
+the codes grow where they lie (grown.py), so that no more of them than one plane of words is ever held twice.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from kway.data.row_stream import row_stream
 from kway.data.sources.table_files import parquet_files
 from kway.errors import InputError
 from kway.progress import track
+from kway.search.grown import Grown
 from kway.search.metrics import Metric
 from kway.search.stores.bits import BitFrame, BitRows, Bits
 
 STREAM_BLOCK = 2**25  # values of a block that is cut from an array: 128 MB in float32
-BY_ROW = {"head": 1, "rest": 0, "factor": 0, "half": 0}  # arrays of the codes, and the axis of their rows
+CODE_ARRAYS = ("head", "rest", "factor", "half", "widest")
 
 
 class Blocks(NamedTuple):
@@ -84,27 +86,23 @@ class Learner(Protocol):
 
 
 class Coded(NamedTuple):
-    """What the blocks were coded by, their parts, and how many rows they are."""
+    """What the blocks were coded by, and the arrays of all parts, one after another."""
 
     by: Coder
-    parts: list[StreamPart]
-    n: int
+    arrays: Grown
 
 
 def code_parts(source: Any, learner: Learner, metric: Metric, folder: str | Path | None = None) -> Coded:
-    """All blocks coded, in their order; those that a folder holds are passed over."""
+    """All blocks coded, in their order; those that a folder holds are read from there."""
     blocks, home = blocks_of(source), None if folder is None else Path(folder)
-    coder, parts, n = None, list[StreamPart](), 0
+    coder, held = None, Grown()
     if home is not None:
         home.mkdir(parents=True, exist_ok=True)
         coder = _read_coder(home, learner)
     for i, block in enumerate(track(blocks.each, "coding rows", blocks.number)):
         file = None if home is None else home / f"part-{i:07d}.npz"
-        n += len(block)
         if coder is not None and file is not None and file.is_file():
-            made = Filed(file)
-            made.fits(block, coder.n_features)
-            parts.append(made)
+            held.add(_read_part(file, block, coder.n_features))
             continue
         rows = _checked(block, metric, coder)
         if coder is None:
@@ -114,19 +112,17 @@ def code_parts(source: Any, learner: Learner, metric: Metric, folder: str | Path
         arrays = coder.code(rows)
         if file is not None:
             _write(file, arrays)
-        parts.append(HeldPart(arrays) if file is None else Filed(file))
+        held.add(arrays)
     if coder is None:
         raise InputError("an index needs at least one block of rows, got none")
-    return Coded(coder, parts, n)
+    return Coded(coder, held)
 
 
 def code_blocks(source: Any, store: Bits, metric: Metric, folder: str | Path | None = None) -> BitRows:
     """The codes of all blocks about the mean of the first, in their order."""
-    coder, parts, n = code_parts(source, _AboutMean(store, metric), metric, folder)
+    coder, held = code_parts(source, _AboutMean(store, metric), metric, folder)
     assert isinstance(coder, _FrameCoder)
-    widest = np.max([part.take("widest") for part in parts], axis=0)
-    whole = {key: filled(parts, key, axis, n) for key, axis in BY_ROW.items()}
-    return BitRows(coder.frame, **whole, widest=frozen(widest))
+    return BitRows(coder.frame, **{key: frozen(held.take(key)) for key in CODE_ARRAYS})
 
 
 class _FrameCoder(NamedTuple):
@@ -175,44 +171,22 @@ def _checked(block: Any, metric: Metric, coder: Coder | None) -> NDArray:
     return np.asarray(metric.prepare(rows))
 
 
-class HeldPart:
-    """A part in memory; an array that was taken is let go."""
-
-    def __init__(self, arrays: dict[str, NDArray]) -> None:
-        self.arrays = arrays
-
-    def take(self, key: str) -> NDArray:
-        """One of its arrays."""
-        return self.arrays.pop(key)
-
-
-class Filed:
-    """A part on disk, whose arrays are read when they are taken."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def take(self, key: str) -> NDArray:
-        """One of its arrays."""
-        with np.load(self.file) as arrays:
-            return np.asarray(arrays[key])
-
-    def fits(self, block: Any, n_features: int) -> None:
-        """Refuse a block that cannot be the one it was made of."""
-        n = len(self.take("factor"))
-        if tuple(block.shape) != (n, n_features):
-            raise InputError(
-                f"{self.file.name} holds {n:,} rows of {n_features} columns, the block has shape "
-                f"{tuple(block.shape)}; give the blocks that the parts were made of, or another folder"
-            )
-
-
-StreamPart = HeldPart | Filed
+def _read_part(file: Path, block: Any, n_features: int) -> dict[str, NDArray]:
+    """The arrays of a part; refuses a block that cannot be the one it was made of."""
+    with np.load(file) as held:
+        arrays = dict(held)
+    n = len(arrays["factor"])
+    if tuple(block.shape) != (n, n_features):
+        raise InputError(
+            f"{file.name} holds {n:,} rows of {n_features} columns, the block has shape "
+            f"{tuple(block.shape)}; give the blocks that the parts were made of, or another folder"
+        )
+    return arrays
 
 
 def part_arrays(codes: BitRows) -> dict[str, NDArray]:
     """The codes of a part."""
-    return {key: getattr(codes, key) for key in (*BY_ROW, "widest")}
+    return {key: getattr(codes, key) for key in CODE_ARRAYS}
 
 
 def job_facts(bits: int, metric: Metric) -> dict[str, NDArray]:
@@ -243,17 +217,3 @@ def _read_coder(folder: Path, learner: Learner) -> Coder | None:
 def _write(file: Path, arrays: Mapping[str, NDArray]) -> None:
     with replacing(file) as draft, draft.open("wb") as out:
         np.savez(out, **arrays)  # type: ignore[arg-type]  # numpy declares its own flag among the arrays
-
-
-def filled(parts: list[StreamPart], key: str, axis: int, n: int, order: NDArray[np.int64] | None = None) -> NDArray:
-    """One array of all parts of n rows, in this order; so that at most one kind of array is held twice."""
-    piece = parts[0].take(key)
-    if not piece.shape[axis]:  # halves, where all lengths are 1
-        return frozen(piece)
-    out, at = np.empty((piece.shape[0], n) if axis else (n, *piece.shape[1:]), dtype=piece.dtype), 0
-    for i, part in enumerate(parts):
-        piece = part.take(key) if i else piece
-        end = at + piece.shape[axis]
-        out[(slice(None),) * axis + (slice(at, end),)] = piece
-        at = end
-    return frozen(out if order is None else np.take(out, order, axis=axis))

@@ -12,12 +12,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from kway.compute.kernels.bit_scan import best_width, distance_of, key_of, least_cosine, most_bits, offer_span, product
+from kway.compute.kernels.bit_scan import (
+    FIRST_WIDTH,
+    best_width,
+    distance_of,
+    key_of,
+    least_cosine,
+    most_bits,
+    near_of,
+    offer_span,
+    product,
+)
 from kway.compute.kernels.bits import sign_words
 from kway.compute.kernels.distances import distance
 from kway.compute.kernels.jit import kernel
+from kway.compute.kernels.lanes import ctz
 from kway.compute.kernels.topk import EMPTY, NOBODY, sift
 
+_LARGE = 2048  # rows of a cell whose first bound is taken of a few alone
+_FEW = 2.4  # deviations below the mean: about one row in a hundred
 _UNSURE = 1e-4  # of a cosine, whose lengths are those of float32 rows
 
 
@@ -39,16 +52,24 @@ def _about(halved, squared, turned, centre, local):
 
 @kernel
 def _first_bound(
-    code, halved, squared, least, bits, head, rest, factor, half, local, total, base, query, rows, low, high, k, held
+    code, halved, squared, least, bits, head, rest, factor, half, words, local, total, base, query, rows, low, high,
+    width, most, k, held, room,
 ):  # fmt: skip
-    """The k-th distance among the k rows low..high of least key: nothing beyond it can be of use."""
+    """The k-th distance among the k rows of least key, of those in low..high that pass the filter of width and most.
+
+    Nothing beyond it can be of use. EMPTY where fewer than k passed.
+    """
     keys, best = np.full(k, EMPTY), np.full(k, NOBODY)
-    for r in range(low, high):
-        key = np.float64(-factor[r] * product(bits, head, rest, r, local, total, held))
-        if halved:
-            key += half[r]
-        if key < keys[0]:
-            sift(keys, best, key, r)
+    for row in range(low, high, 32):
+        near = near_of(head, row, min(high, row + 32), words, width, most, room)
+        while near:
+            r = row + ctz(near)
+            near &= near - np.uint64(1)
+            key = np.float64(-factor[r] * product(bits, head, rest, r, local, total, held))
+            if halved:
+                key += half[r]
+            if key < keys[0]:
+                sift(keys, best, key, r)
     worst = least
     for i in range(k):
         if best[i] == NOBODY:  # fewer rows than that, or keys that are no numbers
@@ -89,20 +110,27 @@ def search_bit_cells(
             total, norm, base = _about(halved, squared, turned[i], centres[cells[g]], local[0])
             sign_words(local, words)
             bound, width, most = EMPTY, 0, np.int64(0)
-            if distances[i, 0] >= EMPTY:
-                bound = _first_bound(
-                    code, halved, squared, least, bits, head, rest, factor, half, local[0], total, base, queries[i],
-                    rows, low, high, distances.shape[1], held,
-                )  # fmt: skip
-            else:
-                cosine = least_cosine(halved, key_of(squared, distances[i, 0], base), norm, short, long)
+            limit = distances[i, 0]
+            if limit >= EMPTY:
+                # a few in a hundred of a large cell hold k rows near enough; of a small one, or a dense crowd, all do
+                w = min(planes, FIRST_WIDTH) if high - low > _LARGE else 0
+                few = np.int64(means[w - 1] - _FEW * spreads[w - 1]) if w else np.int64(0)
+                for tried in (w, 0):
+                    bound = limit = _first_bound(
+                        code, halved, squared, least, bits, head, rest, factor, half, words[0], local[0], total, base,
+                        queries[i], rows, low, high, tried, few, distances.shape[1], held, room,
+                    )  # fmt: skip
+                    if bound < EMPTY or w == 0:
+                        break
+            if limit < EMPTY:
+                cosine = least_cosine(halved, key_of(squared, limit, base), norm, short, long)
                 if cosine > 1.0 + _UNSURE:
                     continue
                 width = best_width(cosine, z, means, spreads)
                 most = np.int64(most_bits(cosine, 64.0 * width, z))
             offer_span(
                 code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, 0, words[0], local[0],
-                total, norm, base, queries[i], rows, low, high, width, most, 0, -1, bound, held, room, distances[i],
-                ids[i], counts,
+                total, norm, base, queries[i], rows, low, high, width, most, 64 * planes, 0, -1, 0, bound, held, room,
+                distances[i], ids[i], counts,
             )  # fmt: skip
     return counts

@@ -31,7 +31,9 @@ BIT_BLOCK = 2048  # rows that all queries see while they lie in the first cache:
 COST = 100.0  # what an estimate costs, in words of the filter: a line that is not in the cache
 _SAMPLE = 256  # rows whose bits tell how sharp a width is
 WIDEST_FILTER = 4  # words of the filter
-_FIRST = 3  # words of the first one: 192 bits tell a cosine of 0.6 from none at all
+FIRST_WIDTH = (
+    3  # words of the first one, which all rows are read for: of those that pass, the next word tells ten in one
+)
 
 _ROWS = ir.VectorType(I64, 8)
 _FLOATS = ir.VectorType(F32, 16)
@@ -188,19 +190,22 @@ def distance_of(squared, key, base, least):
 
 
 @kernel
-def first_filter(head, words, share, widths, mosts):
-    """A filter of FIRST words for each query, widths and mosts (q,), that lets about this share of the rows pass."""
+def first_filter(head, words, loose, share, widths, mosts, alls):
+    """A filter of FIRST_WIDTH words for each query, widths and mosts (q,), that lets about the share of the rows pass
+    that `loose` deviations stand for; of these alls (q,), over all P words, passes what `share` stands for.
+    """
     planes = len(head)
     means, spreads = np.empty(planes), np.empty(planes)
-    width = min(planes, _FIRST)
+    width = min(planes, FIRST_WIDTH)
     for i in range(len(words)):
         _moments(head, 0, head.shape[1], words[i], means, spreads)
         widths[i] = width
-        mosts[i] = np.int64(means[width - 1] - share * spreads[width - 1])
+        mosts[i] = np.int64(means[width - 1] - (loose if planes > width else share) * spreads[width - 1])
+        alls[i] = np.int64(means[planes - 1] - share * spreads[planes - 1])
 
 
 @kernel
-def enough(squared, z, worst, base, norms, shortest, longest, widths, mosts, out):
+def enough(squared, z, worst, base, norms, shortest, longest, planes, widths, mosts, alls, out):
     """out (q,): whether the filters passed whoever could be nearer than the k-th found, at distance worst (q,)."""
     for i in range(len(worst)):
         limit = key_of(squared, worst[i], base[i])
@@ -208,20 +213,32 @@ def enough(squared, z, worst, base, norms, shortest, longest, widths, mosts, out
         if limit < EMPTY:
             cosine = least_cosine(squared, limit, norms[i], shortest, longest)
             out[i] = most_bits(cosine, 64.0 * widths[i], z) < mosts[i] + 1
+            out[i] &= most_bits(cosine, 64.0 * planes, z) < alls[i] + 1
+
+
+@kernel
+def _passes(head, row, words, width, most, all_most):
+    """Whether a row differs in at most `most` of the bits of the first `width` words and in all_most of those of P."""
+    total = 0
+    for w in range(len(head)):
+        total += popcount(head[w, row] ^ words[w])
+        if w == width - 1 and total > most:
+            return False
+    return total <= all_most
 
 
 @kernel
 def scan_bits(
     code, squared, least, bits, z, bar, head, rest, factor, unit, half, spans, words, turned, totals, norms, base,
-    queries, rows, start, stop, first, only, widths, mosts, bounds, room, distances, ids,
+    queries, rows, start, stop, first, only, widths, mosts, alls, bounds, room, distances, ids,
 ):  # fmt: skip
     """Offer rows start..stop, called first + row, to the heaps distances, ids (q, k); rows estimated and measured.
 
     factor (n,) times unit are the f; half (n,) or (0,) where all lengths are 1; spans (blocks, 2): the least and the
     largest length of each BLOCK rows; words (q, W), turned (q, D), totals, norms and base (q,) are those of the
     queries; rows (n, d) or (0, d): the full ones, measured against queries (q, d) float64 where they are kept.
-    Only rows that pass the filter of widths and mosts (q,) are offered, or, `only` being false, only those that do
-    not. Nothing beyond the distances bounds (q,) is wanted.
+    Only rows that pass the filter of widths, mosts and alls (q,) are offered, or, `only` being false, only those that
+    do not. Nothing beyond the distances bounds (q,) is wanted.
     """
     planes = len(head)
     counts = np.zeros(2, np.int64)
@@ -237,13 +254,13 @@ def scan_bits(
                 cosine = least_cosine(squared, limit, norms[i], short, long)
             width = widths[i] if only else best_width(cosine, z, means[i], spreads[i])
             most = np.int64(most_bits(cosine, 64.0 * width, z))
-            but = mosts[i]
+            but, whole = mosts[i], 64 * planes
             if only:
-                most, but = min(most, mosts[i]), -1
+                most, but, whole = min(most, mosts[i]), -1, alls[i]
             offer_span(
                 code, squared, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words[i],
-                turned[i], totals[i], norms[i], base[i], queries[i], rows, low, high, width, most, widths[i],
-                but, bounds[i], held, room, distances[i], ids[i], counts,
+                turned[i], totals[i], norms[i], base[i], queries[i], rows, low, high, width, most, whole,
+                widths[i], but, alls[i], bounds[i], held, room, distances[i], ids[i], counts,
             )  # fmt: skip
     return counts
 
@@ -251,21 +268,25 @@ def scan_bits(
 @kernel
 def offer_span(
     code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words, turned, total, norm,
-    base, query, rows, low, high, width, most, but_width, but_most, bound, held, room, heap_d, heap_i, counts,
+    base, query, rows, low, high, width, most, whole, but_width, but_most, but_whole, bound, held, room, heap_d, heap_i,
+    counts,
 ):  # fmt: skip
     """Offer rows low..high that pass the filter of width and most to one query's heap, as `scan_bits` does to all.
 
-    halved: keys have a half; squared: distances are roots. Rows that pass the filter of but_width and but_most (-1:
-    nobody does) are left out. Row r is called names[r], or first + r where there are no names (0,).
+    halved: keys have a half; squared: distances are roots. whole: the bits that may differ of all P words. Rows that
+    pass the filter of but_width, but_most (-1: nobody does) and but_whole are left out. Row r is called
+    names[r], or first + r where there are no names (0,).
     """
     limit = key_of(squared, min(bound, heap_d[0]), base)
     for row in range(low, high, 32):
-        near = _near(head, row, min(high, row + 32), words, width, most, room)
-        if near and but_most >= 0:
-            near &= ~_near(head, row, min(high, row + 32), words, but_width, but_most, room)
+        near = near_of(head, row, min(high, row + 32), words, width, most, room)
         while near:
             r = row + ctz(near)
             near &= near - np.uint64(1)
+            if whole < 64 * len(head) and not _passes(head, r, words, 0, 0, whole):
+                continue
+            if but_most >= 0 and _passes(head, r, words, but_width, but_most, but_whole):
+                continue
             counts[0] += 1
             f = np.float32(factor[r]) * unit
             key = np.float64(-f * product(bits, head, rest, r, turned, total, held))
@@ -283,7 +304,7 @@ def offer_span(
 
 
 @kernel
-def _near(head, row, stop, words, width, most, room):
+def near_of(head, row, stop, words, width, most, room):
     """Bits of the rows row..stop (32 at most) that pass the filter."""
     left = stop - row
     alive = np.uint64(0xFFFFFFFF) if left == 32 else (np.uint64(1) << np.uint64(left)) - np.uint64(1)

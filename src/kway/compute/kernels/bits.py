@@ -18,18 +18,38 @@ _STEPS = np.linspace(0.6, 1.5, 13).astype(np.float32)  # of the usual step, trie
 
 
 @kernel
+def _eights(x):
+    """The transform of each eight numbers of x (n,), unscaled: short loops would cost more than their sums."""
+    for s in range(0, len(x), 8):
+        a, b, c, d, e, f, g, h = x[s], x[s + 1], x[s + 2], x[s + 3], x[s + 4], x[s + 5], x[s + 6], x[s + 7]
+        a, b, c, d, e, f, g, h = a + b, a - b, c + d, c - d, e + f, e - f, g + h, g - h
+        a, b, c, d, e, f, g, h = a + c, b + d, a - c, b - d, e + g, f + h, e - g, f - h
+        x[s], x[s + 1], x[s + 2], x[s + 3] = a + e, b + f, c + g, d + h
+        x[s + 4], x[s + 5], x[s + 6], x[s + 7] = a - e, b - f, c - g, d - h
+
+
+@kernel
 def _hadamard(x):
-    """The orthonormal Walsh-Hadamard transform of x (2^k,), in place."""
-    n = len(x)
-    width = 1
-    while width < n:
-        for start in range(0, n, 2 * width):
-            low, high = x[start : start + width], x[start + width : start + 2 * width]
+    """The orthonormal Walsh-Hadamard transform of x (2^k,), k >= 3, in place; two widths in one pass."""
+    n, width = len(x), 8
+    _eights(x)
+    while 2 * width < n:
+        for s in range(0, n, 4 * width):
+            p, q = x[s : s + width], x[s + width : s + 2 * width]
+            u, v = x[s + 2 * width : s + 3 * width], x[s + 3 * width : s + 4 * width]
             for j in range(width):
-                a, b = low[j], high[j]
-                low[j] = a + b
-                high[j] = a - b
-        width *= 2
+                a, b, c, d = p[j] + q[j], p[j] - q[j], u[j] + v[j], u[j] - v[j]
+                p[j] = a + c
+                q[j] = b + d
+                u[j] = a - c
+                v[j] = b - d
+        width *= 4
+    if width < n:
+        low, high = x[:width], x[width:]
+        for j in range(width):
+            a, b = low[j], high[j]
+            low[j] = a + b
+            high[j] = a - b
     scale = np.float32(1.0 / np.sqrt(n))
     for j in range(n):
         x[j] *= scale

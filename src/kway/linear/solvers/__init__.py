@@ -10,7 +10,7 @@ proximal.py          L1 and elastic net: proximal Newton with momentum
 sgd.py               stochastic gradient descent (its rates: schedules.py; on a GPU: sgd_on_device.py)
 held_to_tol.py       where sgd ended, held against the optimum
 sampled.py           softmax for very many classes: sums over a sample of them (checkpoints.py: going on after an end;
-                     sampled_on_device.py: on a GPU)
+                     mapped_weights.py: weights larger than memory; sampled_on_device.py: on a GPU)
 gradient_descent.py  steepest descent, which the others improve on
 svm/                 hinges: `dual` and its machines, and rounding for `lbfgs`
 preconditioners/     inverse Hessians and local models, from all rows or some

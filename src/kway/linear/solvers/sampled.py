@@ -2,11 +2,13 @@
 
     Z_i ~ sum_{c in S} e^{f_ic}  +  (K - |S|) / m  sum_{c in U} e^{f_ic}
 
-S, the known classes: those of the batch's own rows, and h hard ones, which rows are confused with most often, found now
-and then by scoring a few rows against all classes. U: m classes drawn from the others without repetition, the same for
-all rows of the batch. A row's own class is in S, so it is counted once and never drawn. The estimate is unbiased for
-every S; where S and U are all classes it is exact. Its gradient touches |S| + m rows of W, by row-wise Adagrad (one
-number a class) with weight decay made up for when a row is touched.
+S, the known classes: those of the batch's own rows, and h hard ones: by default those that rows are confused with most
+often, found now and then by scoring a few rows against all classes; with an `index`, those that an index over the
+weights (rows [W, b], refreshed every REINDEX steps) finds nearest to the batch's own rows. U: m
+classes drawn from the others without repetition, the same for all rows of the batch. A row's own class is in S, so it
+is counted once and never drawn. The estimate is unbiased for every S; where S and U are all classes it is exact. Its
+gradient touches |S| + m rows of W, by row-wise Adagrad (one number a class) with weight decay made up for when a row is
+touched. Weights larger than memory lie in a file that is mapped (mapped_weights.py).
 
 What is reported is never the estimate: `history` holds the exact objective on a fixed sample of rows, scored in blocks.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,12 +32,17 @@ from kway.linear.losses import Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.checkpoints import fingerprint, read_checkpoint, write_checkpoint
+from kway.linear.solvers.mapped_weights import mapped_zeros
 from kway.linear.solvers.schedules import pick_schedule
+from kway.search.auto import pick_index
+from kway.search.live import LiveIndex
+from kway.search.metrics import pick_metric
 
 _BATCH = 256  # rows a step, where batch_size does not say
 CLASSES = 256  # touched by one worker at a time; fixed, so that the answer does not depend on the number of threads
 CONFUSED = 16  # classes that a row scored against all of them names
 _REFRESH = 256  # steps between two such scorings
+_REINDEX = 1024  # steps after which an index over the weights is built anew
 SCORING = 0.1  # of the products of those steps that a scoring may take
 FEWEST, MOST = 16, 1000  # rows that are scored against all classes: enough to say something, not more than needed
 _EXACT = 2e11  # products of an exact loss: some seconds
@@ -68,12 +75,17 @@ class Sampled:
 
     It approaches the optimum and does not promise to be within tol of it: tol is the least gain of PATIENCE epochs that
     is worth going on for, as a share of the loss at W = 0. `checkpoint` names a folder in which the state after each
-    epoch is kept: a fit that was ended goes on from there (checkpoints.py).
+    epoch is kept: a fit that was ended goes on from there (checkpoints.py). `index`, a recipe of kway.search or its
+    name, finds the hard classes of each batch among the weights as they were; building and asking it costs, so it is
+    for classes that come in tight groups. `weights` names a folder in whose file the weights lie, memory-mapped; None:
+    in memory, or in a temporary file where that is too small.
     """
 
     negatives: int = 512
     hard: int = 256
     checkpoint: str | None = None
+    index: Any = None
+    weights: str | None = None
     name: ClassVar[str] = "sampled"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.cross_entropy", "penalty.smooth"})
     promises: ClassVar[bool] = False
@@ -83,6 +95,11 @@ class Sampled:
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise InputError(f"Sampled({name}=) must be a whole number of at least {least}, got {value!r}")
+
+    def cold_start(self, objective: Objective) -> NDArray:
+        """Weights of zero, in memory or in a file."""
+        found = mapped_zeros((objective.n_scores, objective.d + 1), objective.X.dtype, self.weights)
+        return objective.zeros() if found is None else found
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """Epochs until the exact loss of a sample of rows stops falling by tol, or max_iter."""
@@ -118,6 +135,7 @@ class _Run:
         self.sizes = np.full(o.n_scores, self.squares / self.batch**2, np.float32)
         self.met = np.zeros(o.n_scores, np.int32)
         self.hard = np.empty(0, np.int64)
+        self.index: LiveIndex | None = None
 
     @cached_property
     def first_rate(self) -> float:
@@ -134,10 +152,13 @@ class _Run:
         """One pass over the rows in a new order; then every class has all the decay that it is due."""
         o = self.objective
         order = self.control.rng.permutation(o.n)
-        for at in spans(o.n, self.batch):
-            if self.step % _REFRESH == 0:
+        for number, at in enumerate(spans(o.n, self.batch)):
+            rows = np.sort(order[at])
+            if self.solver.index is not None:
+                self.hard = self.nearest_classes(rows, anew=number % _REINDEX == 0)
+            elif self.step % _REFRESH == 0:
                 self.hard = self.confused()
-            self.descend(np.sort(order[at]))
+            self.descend(rows)
         self.decay(self.rate())
 
     def decay(self, eta: float) -> None:
@@ -193,8 +214,25 @@ class _Run:
             return np.empty(0, np.int64)
         wanted = int(np.clip(SCORING * _REFRESH * self.batch * touched / K, FEWEST, MOST))
         rows = np.sort(self.control.rng.choice(o.n, min(o.n, wanted), replace=False))
-        ids = self.best(rows, min(CONFUSED, K))
-        found, counts = np.unique(ids[ids != o.targets.codes[rows][:, None]], return_counts=True)
+        return self._most_named(self.best(rows, min(CONFUSED, K)), rows)
+
+    def nearest_classes(self, rows: NDArray[np.int64], anew: bool) -> NDArray[np.int64]:
+        """The classes that an index over the weights finds nearest to these rows, sorted."""
+        o, K = self.objective, self.objective.n_scores
+        if self.step == 0 or self.batch + self.solver.hard + self.solver.negatives >= K:
+            return np.empty(0, np.int64)
+        if self.index is None or anew:
+            self.settle()
+            recipe = pick_index(self.solver.index, K, self.theta.shape[1], pick_metric("dot")).recipe
+            self.index = recipe.build(self.theta.copy(), "dot", n_jobs=o.n_jobs)  # which goes on changing
+        X = _dense(o.X[rows])
+        asked = np.hstack([X, np.ones((len(X), 1), X.dtype)])  # f = [x, 1] . [w, b]
+        ids = self.index.nearest(asked, min(CONFUSED, K), o.n_jobs).ids
+        return self._most_named(ids, rows)
+
+    def _most_named(self, ids: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The `hard` classes that ids (b, k) name most often, but for those of their own rows (b,)."""
+        found, counts = np.unique(ids[ids != self.objective.targets.codes[rows][:, None]], return_counts=True)
         return np.sort(found[np.argsort(-counts, kind="stable")[: self.solver.hard]])
 
     def best(self, rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
@@ -282,7 +320,15 @@ def _mark(run: _Run) -> str:
     """What tells this run from others: its rows, labels and settings."""
     o = run.objective
     X = o.X.data if sp.issparse(o.X) else o.X[:: max(1, o.n // 100)]
-    settings = (o.X.shape, run.theta.shape, run.batch, run.solver.negatives, run.solver.hard, o.penalty.ridge)
+    settings = (
+        o.X.shape,
+        run.theta.shape,
+        run.batch,
+        run.solver.negatives,
+        run.solver.hard,
+        o.penalty.ridge,
+        run.solver.index,
+    )
     return fingerprint(settings, run.control.learning_rate, X, o.targets.codes)
 
 

@@ -22,6 +22,7 @@ from kway.linear.solvers.base import Control, Solution, Solver
 from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, finish
 from kway.linear.solvers.newton.run import LEAST_FALL, NEWTON_ROUNDING
 from kway.linear.solvers.registry import pick_solver
+from kway.linear.solvers.sampled import Sampled
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Work:
 
     def start(self, theta: NDArray | None, rng: np.random.Generator) -> NDArray:
         """theta (R, d + 1) of an earlier solution in the problem's columns; a cold start if there was none."""
+        if theta is None and isinstance(self.solver, Sampled):
+            return self.solver.cold_start(self.objective)
         if theta is None:
             return cold_start(self.objective, rng)
         return theta if self.frame is None else self.frame.into(theta)

@@ -235,4 +235,4 @@ def joined_codes(parts: Sequence[BitRows]) -> BitRows:
 
 
 def _parts(rows: NDArray) -> list[slice]:
-    return spans(len(rows), max(64, 2**20 // rows.shape[1]))
+    return spans(len(rows), max(64, 2**18 // rows.shape[1]))  # float64 in the second cache

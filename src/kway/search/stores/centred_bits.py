@@ -50,7 +50,7 @@ class CentredBits(Codes):
             half[blank] += 0.5
             return replace(codes, half=frozen(half))
 
-        parts = spans(len(rows), max(64, 2**22 // rows.shape[1]))
+        parts = spans(len(rows), max(64, 2**18 // rows.shape[1]))  # float64 in the second cache
         return CentredBits(joined_codes(pmap(work, parts)), centres, cells)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kway.store.facts import maybe, number, one_of, record, whole
-from kway.store.schema import FLOATS, Array, Held, Schema, below, counts, finite, same_dtype
+from kway.store.schema import FLOATS, Array, CrossRule, Held, Schema, below, counts, finite, same_dtype
 from kway.store.schemas.index import (
     POWER,
     base_of,
@@ -78,13 +78,52 @@ NEIGHBORS = Schema(
     after=(_takes_its_own_rows,),
 )
 
+
+def _centroid_arrays(held: Held) -> dict[str, Array]:
+    """Means, float64 in files of 0.1, and the index over those of classes with rows."""
+    found = {"means": Array(FLOATS, ("K", "d")), "weights": Array(("float64",), ("K",), (counts,))}
+    if "index" in held.facts:
+        index = index_arrays(held.facts["index"], held.under("index."), ids=True)
+        found |= {f"index.{name}": array for name, array in index.items()}
+    return found
+
+
+def _centroid_sizes(held: Held) -> dict[str, int]:
+    return {"n": held.sizes["K"]} | (index_sizes(held.facts["index"]) if "index" in held.facts else {})
+
+
+def _every_class_found(held: Held) -> str | None:
+    """Without ids positions are codes."""
+    K, m = held.sizes["K"], held.sizes.get("m")
+    fits = m is None or (m == K if "index.ids" not in held.arrays else m <= K)
+    return None if fits else f"has {m:,} rows in its index for {K:,} classes"
+
+
+def _index_as_asked(held: Held) -> str | None:
+    """An index is there only where the parameters ask for one, and under their metric."""
+    if "index" not in held.facts:
+        return None
+    if held.params["index"] is None:
+        return "has an index that nobody asked for"
+    base = base_of(held.facts["index"])
+    return None if base == held.params["metric"] else f"has an index under {base!r}, not {held.params['metric']!r}"
+
+
+def _where_indexed(rule: CrossRule) -> CrossRule:
+    return lambda held: rule(held) if "index" in held.facts else None
+
+
 CENTROID = Schema(
-    facts={"spread": number(0.0), "dtype": one_of("float32", "float64"), "unit": POWER},
-    optional_facts=("unit",),
-    arrays=lambda _: {
-        "means": Array(("float64",), ("K", "d")),
-        "weights": Array(("float64",), ("K",), (counts,)),
+    facts={
+        "spread": number(0.0),
+        "dtype": one_of("float32", "float64"),
+        "unit": POWER,
+        "index": index_facts,
     },
+    optional_facts=("unit", "index"),
+    arrays=_centroid_arrays,
+    sizes=_centroid_sizes,
+    rules=(_index_as_asked, _every_class_found, *map(_where_indexed, index_rules())),
     params={"metric": one_of("euclidean", "cosine")},
 )
 
