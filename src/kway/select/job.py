@@ -66,7 +66,7 @@ class Wishes:
     metric: str = "accuracy"  # what the choice is made by
     class_weight: str | None = None
     repeats: int = 1
-    also: Sequence[Any] | None = None  # references; None: gradient boosting where that is quick
+    also: Sequence[Any] | None = None  # references; None: trees, where these are quick
     sets: float | None = None  # coverage promised of sets of labels
     unknown: float | None = None  # share of known rows that may be called unknown
     device: str = "cpu"  # "cuda", "auto": where the classifiers that can compute
