@@ -50,5 +50,5 @@ def test_calibrating_alone(capsys):
 
 @pytest.mark.parametrize("arguments", [[], ["--samples", "10"], ["iris", "--classes", "3"]])
 def test_half_a_size_is_refused(arguments, capsys):
-    assert run(["plan", *arguments]) == 1
+    assert run(["plan", *arguments]) == 2
     assert "name DATA, or all of" in capsys.readouterr().err

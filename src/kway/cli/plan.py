@@ -8,6 +8,7 @@ import typer
 
 from kway.cli.options import JsonOption, reads_data
 from kway.cli.output import emit_json, safe, say, show_table
+from kway.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from kway.data.extent import Extent
@@ -56,12 +57,11 @@ def plan(
 
 def _asked(data: str | None, sizes: tuple[float | None, ...], density: float, reading: ReadOptions) -> Extent:
     from kway.data.extent import Extent, extent_of
-    from kway.errors import InputError
 
     if data is not None and sizes == (None, None, None):
         return extent_of(data, reading)
     if data is not None or None in sizes:
-        raise InputError("name DATA, or all of --samples, --features and --classes")
+        raise UsageError("name DATA, or all of --samples, --features and --classes")
     n, d, K = (float(value) for value in sizes if value is not None)
     return Extent(int(n), int(d), int(K), density)
 

@@ -3,8 +3,8 @@
     stage 1   all families on fold 0
     stage 2   the other folds, for the families that may still win: their best setting on fold 0 is not below the
               leader's by more than three standard errors of a difference and a point and a half (measures.py);
-              with `curves` also for the best linear and the best neighbours family, where rows are few, so that
-              their cross-validation can be drawn
+              with `curves` also for the best linear and the best neighbours family, so that their cross-validation
+              can be drawn
               where a whole comparison leaves one family, two folds more choose its setting, unless rows are few
     repeats   the same families on folds drawn anew
 
@@ -202,7 +202,7 @@ def _other_folds(work: _Work, curves: bool, spare: bool) -> None:
     if not rest or not work.scans:
         return
     line, few = work.line(), work.data.pass_seconds() < QUICK_PASS
-    drawn = _families_to_draw(work, line) if curves and few else set()
+    drawn = _families_to_draw(work, line) if curves else set()
     losers = {name: why for name in line if name not in drawn and (why := _hopeless(work, name))}
     alone = spare and not few and len(losers) == len(line) - 1
     asked = rest[: ALONE - 1] if alone else rest

@@ -38,7 +38,7 @@ _SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
 HEAVY = 0.02  # seconds of one pass over the rows above which alphas are looked for from the middle outwards
 # seconds of a pass above which folds are spent where they decide: joint hinges, which take thousands of passes, are not
-# run, later folds see only the alphas beside the first's best, and a clear loser is not run on just to be drawn
+# run, later folds see only the alphas beside the first's best, and a family that is alone is not run on every fold
 QUICK_PASS = 5e-5
 KEPT_VALUES = 1 << 26  # of the rows up to which an index of them is kept from the first fold to the others
 FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
@@ -124,7 +124,7 @@ class LinearFamily:
         if first is not None and seconds >= QUICK_PASS:
             yield list(range(max(0, first.best - 1), min(n, first.best + 2)))
             return
-        if (seconds < HEAVY and not hurried) or n < FIRST_ALPHAS[1]:
+        if (seconds < HEAVY and not hurried) or n <= FIRST_ALPHAS[1]:
             yield list(range(n))
             return
         low, high = FIRST_ALPHAS
@@ -225,6 +225,7 @@ class PlainFamily:
     name: str
     estimator: str
     settings: tuple[dict[str, Any], ...] = ({},)
+    counts: bool = False  # whether it is for sparse rows without negative values alone
 
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """A fit a setting and fold."""
@@ -246,7 +247,9 @@ class PlainFamily:
         return scan_of(list(self.settings), scores, seconds, seconds / run, data)
 
     def idle(self, data: FoldedRows) -> str:
-        """The perceptron is a linear one too."""
+        """The perceptron is a linear one too; counts are what sparse rows hold."""
+        if self.counts and not (data.sparse and data.X.data.min(initial=0) >= 0):
+            return "it is for counts and tf-idf, sparse rows without negative values"
         return _stood_for(self.name, data)
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
@@ -304,6 +307,9 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         # those that most often win first and the slowest last, so that a budget cuts what is missed least
         PlainFamily("centroid", "CentroidClassifier", ({"metric": "euclidean"}, {"metric": "cosine"})),
         LinearFamily("softmax", "SoftmaxClassifier", "softmax"),
+        PlainFamily(
+            "naive-bayes", "NaiveBayesClassifier", tuple({"smoothing": s} for s in (0.03, 0.1, 0.3, 1.0)), counts=True
+        ),
         LinearFamily(
             "svm-one-vs-all",
             "SVMClassifier",

@@ -4,7 +4,8 @@
     macro-f1    mean over classes of 2 P R / (P + R)      log-loss   mean of -log p_y, lower is better
 
 On one fold a family is left behind if its best is `far` below the leader's: three standard errors of a difference, and
-a point and a half. The error of a mean over classes is that of K^2 / sum_c (1 / n_c) rows, which a small class makes few.
+a point and a half. The error of a mean over classes is that of K^2 / sum_c (1 / n_c) rows, which a small class makes
+few.
 """
 
 from __future__ import annotations
