@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from kway.base.parameters import THREADS, above, check_parameters
-from kway.errors import InputError
+from kway.data import gate
+from kway.data.gate import Rows
+from kway.data.labels import Labels
 from kway.linear.classifier import LinearClassifier
-from kway.linear.problem import WeightedRows
-from kway.planning import linear_ways
-from kway.planning.size import Size
-from kway.planning.way import Formula
+from kway.linear.problem import refuse_one_class
+from kway.planning import guard, linear_ways
 
 
 def _learns_in_pieces(model: Any) -> bool:
@@ -31,12 +31,11 @@ def _learns_in_pieces(model: Any) -> bool:
 
 
 class NaiveBayesClassifier(LinearClassifier):
-    """Complement naive Bayes on counts or tf-idf, which are not negative.
+    """Complement naive Bayes on counts or tf-idf; what a column holds below 0 is not counted.
 
     Parameters
     ----------
     smoothing : added to the count of every column, above 0; more makes rare columns say less.
-    class_weight : None, "balanced" or a dict {class: weight}.
     n_jobs : threads; None uses every core.
 
     Attributes: `classes_`, `coef_` (R, d), `intercept_` (R,), which is 0.
@@ -45,38 +44,34 @@ class NaiveBayesClassifier(LinearClassifier):
     array(['a', 'b'], dtype='<U1')
     """
 
-    def __init__(self, smoothing: float = 1.0, class_weight: Any = None, n_jobs: int | None = None) -> None:
-        super().__init__("softmax", class_weight=class_weight, n_jobs=n_jobs)
+    def __init__(self, smoothing: float = 1.0, n_jobs: int | None = None) -> None:
+        super().__init__("softmax", n_jobs=n_jobs)
         self.smoothing = smoothing
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
         tags.classifier_tags.poor_score = True  # the checks' rows are clouds, whose columns are no counts
         return tags
 
     def _check_parameters(self) -> None:
         check_parameters(self, smoothing=above(0), n_jobs=THREADS)
 
-    def _way(self, size: Size, hard: bool) -> Formula:
-        """Sums a class, as means are."""
-        return linear_ways.centroids
-
-    def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
-        X, labels, _, _ = given
-        values = X.data if sp.issparse(X) else X
-        if values.size and values.min() < 0:
-            raise InputError(
-                f"Negative values in data passed to {type(self).__name__}, which counts what columns hold; got "
-                f"{values.min():g}; use SoftmaxClassifier, or columns that are not negative"
-            )
-        own = _class_sums(given)  # (K, d)
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> NaiveBayesClassifier:
+        """Count what the columns of X (n, d) hold in the rows of each class."""
+        self._check_parameters()
+        self._forget()
+        X, labels = gate.rows_and_labels(self, X, y)
+        refuse_one_class(labels, type(self).__name__)
+        guard.before_fit(type(self).__name__, linear_ways.centroids, guard.size_of(X, labels.n_classes))
+        self.classes_ = labels.classes
+        own = _class_sums(X, labels, gate.weights(sample_weight, X))  # (K, d)
         others = own.sum(axis=0) - own + self.smoothing
         W = -np.log(others / others.sum(axis=1, keepdims=True))
         W = W[1:] - W[:1] if labels.n_classes == 2 else W - W.mean(axis=0)
         self.coef_ = np.ascontiguousarray(W, X.dtype)
         self.intercept_ = np.zeros(len(W), X.dtype)
         self.n_iter_, self.history_, self.objective_, self.solver_ = 1, [], 0.0, "counts"  # nothing is minimised
+        return self
 
     @available_if(_learns_in_pieces)
     def partial_fit(
@@ -86,12 +81,10 @@ class NaiveBayesClassifier(LinearClassifier):
         raise NotImplementedError
 
 
-def _class_sums(given: WeightedRows) -> NDArray[np.float64]:
-    """Weighted sums of the columns over the rows of each class, (K, d)."""
-    X, labels, weight, _ = given
-    n, w = X.shape[0], np.ones(X.shape[0]) if weight is None else np.asarray(weight, np.float64)
-    if labels.soft is not None:
-        return np.asarray((X.T @ (labels.soft * w[:, None])).T, np.float64)
+def _class_sums(X: Rows, labels: Labels, weight: NDArray | None) -> NDArray[np.float64]:
+    """Sums of what is above 0 in each column over the rows of each class, (K, d)."""
+    n = X.shape[0]
+    w = np.ones(n) if weight is None else np.asarray(weight, np.float64)
     member = sp.csr_matrix((w, (labels.codes, np.arange(n))), shape=(labels.n_classes, n))
-    sums = member @ X
+    sums = member @ (X.maximum(0) if sp.issparse(X) else np.maximum(X, 0))
     return np.asarray(sums.toarray() if sp.issparse(sums) else sums, np.float64)

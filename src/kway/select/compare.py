@@ -48,7 +48,7 @@ __all__ = ["Comparison", "Standing", "compare", "setting_in_words"]
 FOLDS = 5  # unless another number is asked for
 ALONE = 3  # of them, where one family alone is left: enough to choose its setting by, and to see a spread
 TOO_LATE = "the time was up"
-UNWEIGHED = "class weights change nothing here: each class has one mean, however many rows it has"
+UNWEIGHED = "class weights change nothing here: it learns each class from sums, however many rows it has"
 
 
 def compare(
