@@ -35,6 +35,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "LinearClassifier": "kway.linear.classifier",
     "LogisticClassifier": "kway.linear.named",
     "MappedClassifier": "kway.mapped",
+    "NaiveBayesClassifier": "kway.linear.naive_bayes",
     "NeighborsClassifier": "kway.neighbors",
     "OpenSetClassifier": "kway.confidence",
     "PerceptronClassifier": "kway.linear.named",
@@ -67,6 +68,7 @@ __all__ = [
     "LinearClassifier",
     "LogisticClassifier",
     "MappedClassifier",
+    "NaiveBayesClassifier",
     "NeighborsClassifier",
     "OpenSetClassifier",
     "PerceptronClassifier",
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     from kway.data.features.features import Features
     from kway.fitted import fit
     from kway.linear.classifier import LinearClassifier
+    from kway.linear.naive_bayes import NaiveBayesClassifier
     from kway.linear.named import (
         LeastSquaresClassifier,
         LogisticClassifier,

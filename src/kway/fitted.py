@@ -148,7 +148,7 @@ def fit(
     metric : what the choice is made by: "accuracy", "balanced", "macro-f1" or "log-loss".
     class_weight : "balanced" lets rows of rare classes count for more.
     folds, repeats : of the cross-validation.
-    also : classifiers of other libraries scored on the same folds, never chosen; None: gradient boosting where quick.
+    also : classifiers of other libraries scored on the same folds, never chosen; None: trees, where these are quick.
     sets : promise sets of labels that hold the right one so often, such as 0.9: `predict_set`.
     unknown : allow the answer "unknown" for at most this share of known rows, such as 0.05.
     budget : seconds for the whole.

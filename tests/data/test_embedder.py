@@ -172,10 +172,29 @@ def test_functions_of_images():
     np.testing.assert_array_equal(X, rows.reshape(10, 8, 8)[:, :2, :2].reshape(10, 4))
 
 
+def test_images_go_through_a_model_that_reads_them(folder, monkeypatch):
+    rows = np.random.default_rng(0).integers(0, 256, (300, 64), np.uint8)
+    image = {"image": (8, 8, 1), "scale": "none"}
+    with pytest.raises(InputError, match=r"cannot embed images .* such as clip-ViT-B-32"):
+        Features(embed=folder, **image).fit(rows)
+
+    def encode(self, images, normalize_embeddings, show_progress_bar):
+        assert normalize_embeddings
+        return np.array([np.asarray(i, float)[:2, :2, 0].ravel() for i in images])
+
+    monkeypatch.setattr(FakeModel, "encode", encode)
+    features = Features(embed=folder, **image)
+    corners = rows.reshape(-1, 8, 8)[:, :2, :2].reshape(-1, 4)
+    np.testing.assert_array_equal(features.fit_transform(rows), corners)
+    np.testing.assert_array_equal(features.transform(rows[:3]), corners[:3])
+    fractions = Features(embed=folder, **image).fit_transform(rows / 255)
+    np.testing.assert_allclose(fractions, corners, atol=1)
+
+
 def test_embed_needs_something_to_embed(folder):
     with pytest.raises(InputError, match="no column is text: x"):
         Features(embed=folder).fit({"x": [1.5, 2.5, 9.5]})
-    with pytest.raises(InputError, match="is for text columns"):
+    with pytest.raises(InputError, match="is for text columns and images"):
         Features(embed=folder).fit(np.eye(3))
     with pytest.raises(InputError, match="trained without embed"):
         Features().fit(np.eye(3)).use_embed(folder)

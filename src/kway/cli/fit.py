@@ -47,7 +47,7 @@ BudgetOption = Annotated[
 ]
 GroupOption = Annotated[str | None, typer.Option("--group", help="Column whose groups are never split.", metavar="COL")]
 OrderOption = Annotated[str | None, typer.Option("--order", help="Column of time: the last rows test.", metavar="COL")]
-EmbedOption = Annotated[str | None, typer.Option("--embed", help="Sentence-transformers model for text columns.")]
+EmbedOption = Annotated[str | None, typer.Option("--embed", help="Sentence-transformers model for text or images.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything drawn at random.")]
 
 

@@ -18,6 +18,7 @@ MODELS = (
     "perceptron",
     "svm",
     "svm-one-vs-all",
+    "naive-bayes",
     "least-squares-number",
 )
 ALL_COLUMNS = "all"  # every family

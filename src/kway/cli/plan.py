@@ -8,6 +8,7 @@ import typer
 
 from kway.cli.options import JsonOption, reads_data
 from kway.cli.output import emit_json, safe, say, show_table
+from kway.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from kway.data.extent import Extent
@@ -59,7 +60,6 @@ def plan(
 
 def _check_asked(data: str | None, sizes: tuple[float | None, ...]) -> None:
     """Refuse what is neither data nor a size, before anything is measured."""
-    from kway.cli.usage import UsageError
 
     given = [size for size in sizes if size is not None]
     if (data is None and len(given) < len(sizes)) or (data is not None and given):

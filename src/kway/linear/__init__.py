@@ -9,9 +9,11 @@ problem.py     from parameters, labels and weights to an Objective
 placing.py     whose memory the rows of a problem live in: this machine's or a GPU's
 on_device.py   answers on a GPU: tensors in, tensors out
 classifier.py  LinearClassifier: fit and answers; named.py its named forms, answers.py scores to answers
+naive_bayes.py a linear classifier from counts, in one pass
 """
 
 from kway.linear.classifier import LinearClassifier
+from kway.linear.naive_bayes import NaiveBayesClassifier
 from kway.linear.named import (
     LeastSquaresClassifier,
     LogisticClassifier,
@@ -24,6 +26,7 @@ __all__ = [
     "LeastSquaresClassifier",
     "LinearClassifier",
     "LogisticClassifier",
+    "NaiveBayesClassifier",
     "PerceptronClassifier",
     "SVMClassifier",
     "SoftmaxClassifier",

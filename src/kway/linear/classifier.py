@@ -296,6 +296,7 @@ class LinearClassifier(AnswersOnDevice):
         if self.solver != "auto" or not hard or self.label_smoothing:
             return False
         return samples(self._form(size.K), pick_penalty(self.penalty, self.l1_ratio).times(self.alpha), size)
+
     def _sampled_way(self, size: Size) -> Formula:
         """With weights in memory or, where they are larger than that, in a file."""
         folder = self.solver.weights if isinstance(self.solver, Sampled) else None

@@ -39,6 +39,7 @@ from kway.linear.penalties import Penalty
 from kway.linear.placing import placed, room
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.lbfgs import Legacy, solve_smooth
+from kway.linear.solvers.least_squares import WIDE, NormalEquations, regression_targets
 from kway.linear.solvers.preconditioners.moments import Moments, quick_moments, sample_rows
 from kway.linear.solvers.quasi_newton import Pairs
 from kway.linear.solvers.registry import auto
@@ -128,8 +129,11 @@ def _fold(whole: Objective, folds: NDArray[np.int64], number: int) -> _Fold:
     return _Fold(whole.rows(np.flatnonzero(~inside)), whole.X[np.flatnonzero(inside)], whole.targets.codes[inside])
 
 
-def _walk(objective: Objective, control: Control, known: Moments | None) -> _Walk | _SharedWalk:
-    """How a fold goes from alpha to alpha: machines that share sparse rows by sweeps, any other by its solver."""
+def _walk(objective: Objective, control: Control, known: Moments | None) -> _Walk | _SharedWalk | _SquaredWalk:
+    """How a fold goes from alpha to alpha: machines that share sparse rows by sweeps, squares of dense rows by one
+    Gram matrix, any other by its solver."""
+    if objective.loss.aims is not None and isinstance(objective.X, np.ndarray) and objective.d <= WIDE:
+        return _SquaredWalk(objective)
     shared = objective.loss.hinge and not objective.loss.couples and shares_rows(objective)
     return _SharedWalk(objective) if shared else _Walk(objective, control, known)
 
@@ -149,6 +153,21 @@ class _SharedWalk:
         self._machines.sweep(SWEEPS)
         theta = self._machines.theta()
         return theta, self._machines.objective.value(theta)
+
+
+class _SquaredWalk:
+    """Least squares: one Gram matrix of the fold's rows, and a factor of it an alpha."""
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self._equations = NormalEquations(
+            objective.X, regression_targets(objective), objective.weight, objective.fit_intercept, objective.n_jobs
+        )
+
+    def to(self, alpha: float) -> tuple[NDArray, float]:
+        """theta at the next alpha and the objective there."""
+        theta = self._equations.theta(alpha).astype(self._objective.X.dtype)
+        return theta, replace(self._objective, penalty=Penalty(ridge=alpha)).value(theta)
 
 
 class _Walk:

@@ -1,4 +1,4 @@
-"""Every k, every vote and every fold of a kNN classifier from ONE search.
+"""Every k and every vote of a kNN classifier, on all folds or some, from ONE search.
 
 Each row asks for its nearest among all rows, once, for a few more than k_max; rows of its own fold are struck from
 the list, and what is left are its nearest outside the fold, in order. Where too few are left the row asks again for
@@ -85,7 +85,7 @@ def sweep(
     outside = X.shape[0] - np.bincount(own_fold).max()
     if not 1 <= k_max <= outside:
         raise InputError(f"k_max must be between 1 and the {outside} rows outside the largest fold, got {k_max}")
-    found = neighbors_outside(X, own_fold, k_max, metric, n_jobs)
+    found = OutsideSearch(X, own_fold, k_max, metric, n_jobs).nearest()
     groups = np.zeros(len(own_fold), np.int64) if folds is None else own_fold
     electors = Electors(codes, tuple(votes), metric, ties, class_weight)
     return score_every_k(found, codes, groups, electors, n_jobs)
@@ -121,29 +121,38 @@ def score_every_k(
     return Sweep(electors.votes, *np.moveaxis(np.array(scores), (2, 1, 0), (0, 1, 2)))
 
 
-def neighbors_outside(
-    X: Rows, folds: NDArray[np.int64], k: int, metric: Metric, n_jobs: int | None = None
-) -> Neighbors:
-    """The k nearest of each row among the rows of other folds, nearest first: (n, k)."""
-    n, d = X.shape
-    index = choose(n, d, metric, sp.issparse(X)).recipe.build(checked(X), metric)
-    ids, distances = np.empty((n, k), np.int64), np.empty((n, k))
-    share = np.bincount(folds).max() / n
-    wanted = min(n, int(1.2 * (k + 1) / (1 - share)) + 8)
-    for group in spans(n, GROUP):
-        rows = np.arange(group.start, group.stop)
-        ask = wanted
-        while len(rows):
-            found = index.nearest(checked(X[rows]), ask, n_jobs)
-            outside = folds[found.ids] != folds[rows][:, None]  # (m, ask)
-            place = np.cumsum(outside, axis=1)
-            done = place[:, -1] >= k
-            keep = outside & (place <= k)
-            keep[~done] = False
-            ids[rows[done]] = found.ids[keep].reshape(-1, k)
-            distances[rows[done]] = found.distances[keep].reshape(-1, k)
-            rows, ask = rows[~done], min(n, 2 * ask)
-    return Neighbors(ids, distances)
+class OutsideSearch:
+    """One index of all rows, in which rows of any fold find their nearest among the rows of other folds."""
+
+    def __init__(
+        self, X: Rows, folds: NDArray[np.int64], k: int, metric: str | Metric, n_jobs: int | None = None
+    ) -> None:
+        self.metric, self._n_jobs = pick_metric(metric), n_jobs
+        self._X, self._folds, self._k = plain_rows(X, sparse=True), folds, k
+        n, d = self._X.shape
+        self._index = choose(n, d, self.metric, sp.issparse(self._X)).recipe.build(checked(self._X), self.metric)
+
+    def nearest(self, asked: NDArray[np.int64] | None = None) -> Neighbors:
+        """The k nearest outside its fold of each row asked for by number (q,), by default of all: (q, k)."""
+        n, k = len(self._folds), self._k
+        asked = np.arange(n) if asked is None else asked
+        ids, distances = np.empty((len(asked), k), np.int64), np.empty((len(asked), k))
+        share = np.bincount(self._folds).max() / n
+        wanted = min(n, int(1.2 * (k + 1) / (1 - share)) + 8)
+        for group in spans(len(asked), GROUP):
+            places, ask = np.arange(group.start, group.stop), wanted
+            while len(places):
+                rows = asked[places]
+                found = self._index.nearest(checked(self._X[rows]), ask, self._n_jobs)
+                outside = self._folds[found.ids] != self._folds[rows][:, None]  # (m, ask)
+                place = np.cumsum(outside, axis=1)
+                done = place[:, -1] >= k
+                keep = outside & (place <= k)
+                keep[~done] = False
+                ids[places[done]] = found.ids[keep].reshape(-1, k)
+                distances[places[done]] = found.distances[keep].reshape(-1, k)
+                places, ask = places[~done], min(n, 2 * ask)
+        return Neighbors(ids, distances)
 
 
 def _votes_of_every_k(

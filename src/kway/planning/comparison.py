@@ -14,7 +14,7 @@ from kway.planning.rates import Rates, known
 from kway.planning.row_ways import flat_way
 from kway.planning.size import Size
 
-HEAVY = 0.1  # seconds of one pass, at the default rates, above which one linear family stands for all, with few alphas
+HEAVY = 0.02  # seconds of one pass, at the default rates, above which one linear family stands for all, with few alphas
 _PASSES, _HEAVY_PASSES = 600, 120  # of all linear families; of the one
 _SEARCHES = 3.3  # by L2, by cosine, and by L1, which is a little slower
 _DEFAULT = Rates()

@@ -12,6 +12,8 @@ import io
 import re
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -76,5 +78,21 @@ def _figure_bytes(figure: Figure, **options: Any) -> bytes:
     with _ONE_AT_A_TIME, rc_context(_SETTINGS), warnings.catch_warnings():
         # class names in any script: the browser has the letters that our font lacks
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(out, **options)
+        with _laid_out(figure):
+            figure.savefig(out, **options)
     return out.getvalue()
+
+
+@contextmanager
+def _laid_out(figure: Figure) -> Iterator[None]:
+    """The layout worked out once, where matplotlib would do it for a trial drawing and again: a third of the time."""
+    engine = figure.get_layout_engine()
+    if engine is None:
+        yield
+        return
+    engine.execute(figure)
+    figure.set_layout_engine(None)
+    try:
+        yield
+    finally:
+        figure.set_layout_engine(engine)

@@ -183,7 +183,7 @@ def _regions(found: JobResult) -> Picture | None:
         return None
     step = -(-X.shape[0] // SLICE_ROWS)
     # points of the plane lie far from all rows, where a neighbour search skips little: 15 s for 160^2 on 16,000 rows
-    fine = 160 if isinstance(found.comparison.families[found.best.standing.model], LinearFamily) or step == 1 else 80
+    fine = 160 if isinstance(found.comparison.families[found.best.standing.model], LinearFamily) else 80 // min(step, 2)
     figure = figures.projected_regions(
         found.best.model, X[::step], found.parts.y[::step], found.best.standing.model, resolution=fine, most=600
     )

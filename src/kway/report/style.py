@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from numpy.typing import ArrayLike
 
 FIGURE_WIDTH = 6.4  # inches: 640 px at 100 dots an inch, where the sizes below are 12 to 15 px
@@ -213,6 +213,7 @@ def powers(axis: Any) -> None:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: power(value)))
     axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())  # sixty ticks take longer to lay out than the rest of a figure
 
 
 def power(value: float) -> str:

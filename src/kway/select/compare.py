@@ -2,9 +2,10 @@
 
     stage 1   all families on fold 0
     stage 2   the other folds, for the families that may still win: their best setting on fold 0 is not below the
-              leader's by more than three standard errors of a difference and three points (kway.select.measures);
+              leader's by more than three standard errors of a difference and a point and a half (measures.py);
               with `curves` also for the best linear and the best neighbours family, so that their cross-validation
               can be drawn
+              where a whole comparison leaves one family, two folds more choose its setting, unless rows are few
     repeats   the same families on folds drawn anew
 
 What a family shares (one search, one Gram matrix, warm starts) is in kway.select.families. The budget and Ctrl-C end
@@ -29,6 +30,7 @@ from kway.select.clock import Clock
 from kway.select.families import (
     ALIKE,
     FAMILIES,
+    QUICK_PASS,
     STRAW_MAN,
     Family,
     LinearFamily,
@@ -46,15 +48,17 @@ from kway.select.standings import STOPPED, Comparison, Standing, in_order, setti
 
 __all__ = ["Comparison", "Standing", "compare", "setting_in_words"]
 
+FOLDS = 5  # unless another number is asked for
+ALONE = 3  # of them, where one family alone is left: enough to choose its setting by, and to see a spread
 TOO_LATE = "the time was up"
-UNWEIGHED = "class weights change nothing here: each class has one mean, however many rows it has"
+UNWEIGHED = "class weights change nothing here: it learns each class from sums, however many rows it has"
 
 
 def compare(
     X: Any,
     y: Any,
     families: Iterable[str | Family] | None = None,
-    n_folds: int = 5,
+    n_folds: int = FOLDS,
     groups: Any = None,
     order: Any = None,
     budget: float | Clock | None = None,
@@ -96,7 +100,7 @@ def compare(
     work = _Work(data, known, clock)
     try:
         _first_fold(work)
-        _other_folds(work, curves)
+        _other_folds(work, curves, spare=families is None and n_folds == FOLDS and repeats == 1)
         for number, again in enumerate(rounds[1:]):
             _again(work, again, number + 2)
     except KeyboardInterrupt:
@@ -207,28 +211,29 @@ def _first_fold(work: _Work) -> None:
             work.problems[name] = TOO_LATE if TOO_LATE in late else late
 
 
-def _other_folds(work: _Work, curves: bool) -> None:
+def _other_folds(work: _Work, curves: bool, spare: bool) -> None:
+    """The folds after the first; `spare`: nobody asked for a number of them, so they are spent where they decide."""
     rest = list(range(1, int(work.data.folds.max()) + 1))
     if not rest or not work.scans:
         return
-    line = work.line()
-    lead = work.first(line[0])
-    far = work.data.measure.far(lead, np.bincount(work.data.codes[work.data.folds == 0]))
+    line, few = work.line(), work.data.pass_seconds() < QUICK_PASS
     drawn = _families_to_draw(work, line) if curves else set()
-    hopeful = [name for name in line if name in drawn or not _hopeless(work, name, lead, far)]
-    work.begin(hopeful, rest, apart=True)
+    losers = {name: why for name in line if name not in drawn and (why := _hopeless(work, name))}
+    alone = spare and not few and len(losers) == len(line) - 1
+    asked = rest[: ALONE - 1] if alone else rest
+    work.begin([name for name in line if name not in losers], asked, apart=True)
     for name in line:
-        why = _hopeless(work, name, lead, far)
-        if why and name not in drawn:
-            work.notes[name] = f"{STOPPED} after fold 1 of {len(rest) + 1}: {why}"
+        if name in losers:
+            work.notes[name] = f"{STOPPED} after fold 1 of {len(rest) + 1}: {losers[name]}"
             work.skip()
             continue
-        swept = name in work.data.kept and isinstance(work.families[name], NeighborsFamily)  # every fold in one search
-        if swept or not work.clock.up():
-            work.run(name, rest, f"folds 2 to {len(rest) + 1}")
+        if not work.clock.up():
+            work.run(name, asked, f"folds 2 to {len(asked) + 1}")
         run = int(np.isfinite(work.scans[name].scores[:, work.scans[name].best]).sum())
-        if run <= len(rest):
+        if run <= len(asked):
             work.notes[name] = f"the time was up after {run} of {len(rest) + 1} folds"
+        elif alone:
+            work.notes.setdefault(name, f"{run} of {len(rest) + 1} folds: no other family came near it")
 
 
 def _again(work: _Work, data: FoldedRows, number: int) -> None:
@@ -244,10 +249,10 @@ def _again(work: _Work, data: FoldedRows, number: int) -> None:
         work.run(name, every, f"folds, draw {number}")
 
 
-def _hopeless(work: _Work, name: str, lead: float, far: float) -> str:
+def _hopeless(work: _Work, name: str) -> str:
     """Why a family is not run on more folds; "" where it is."""
-    own, shown = work.first(name), work.data.measure.shown
-    if own < lead - far:
+    own, lead, shown = work.first(name), work.first(work.line()[0]), work.data.measure.shown
+    if own < lead - work.data.measure.far(lead, np.bincount(work.data.codes[work.data.folds == 0])):
         return f"{shown(own):.3f} against {shown(lead):.3f}"
     if name in ALIKE and "softmax" in work.scans and own <= work.first("softmax"):
         return f"{shown(own):.3f}, no better than softmax, which is alike"
@@ -257,7 +262,7 @@ def _hopeless(work: _Work, name: str, lead: float, far: float) -> str:
 def _families_to_draw(work: _Work, line: list[str]) -> set[str]:
     """The best linear family, and the best neighbours that were searched, of a line that has the best first."""
     linear = [n for n in line if isinstance(work.families[n], LinearFamily)]
-    near = [n for n in line if n in work.data.kept and isinstance(work.families[n], NeighborsFamily)]
+    near = [n for n in line if isinstance(work.families[n], NeighborsFamily)]
     return {*linear[:1], *near[:1]}
 
 

@@ -27,7 +27,7 @@ from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
 from kway.linear.problem import weighted_rows
 from kway.linear.solvers.svm.shared_rows import FEWEST
-from kway.neighbors.sweep import sweep
+from kway.neighbors.sweep import Electors, OutsideSearch, score_every_k
 from kway.planning import guard, linear_ways, row_ways
 from kway.planning.comparison import HEAVY
 from kway.select.clock import Clock
@@ -39,7 +39,10 @@ _SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
 _TOL = 1e-3  # of fits on a path
 _HEAVY_TOL = 1e-2  # on heavy rows: a third of the time, and of 2,500 classes 0.960 right against 0.957
-KINKED_PASS = 5e-4  # seconds of a pass above which joint hinges are not run: 5,000 images take a minute a fold
+# seconds of a pass above which folds are spent where they decide: joint hinges, which take thousands of passes, are not
+# run, later folds see only the alphas beside the first's best, and a family that is alone is not run on every fold
+QUICK_PASS = 5e-5
+KEPT_VALUES = 1 << 26  # of the rows up to which an index of them is kept from the first fold to the others
 FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
 COLD = 2.0  # a fit from nothing against one from the alpha before it
 PROBED = 500  # rows that are asked first where all might take too long,
@@ -91,7 +94,7 @@ class LinearFamily:
         scores = FoldScores(*np.full((4, len(which), len(alphas)), np.nan))
         seconds, weight = np.full_like(scores.accuracy, np.nan), self._row_weights(data)
         tol = _HEAVY_TOL if data.pass_seconds() > HEAVY else _TOL
-        for own in self._pieces(data, scores):
+        for own in self._pieces(data, scores, clock.budget is not None):
             stop = clock.pace(len(own) * len(which))
             for row, fold in enumerate(which):  # one by one: a cut leaves out folds, not the weak alphas of all
                 some = [alphas[i] for i in own]
@@ -116,15 +119,16 @@ class LinearFamily:
         labels = Labels(np.arange(data.codes.max() + 1), data.codes)
         return weighted_rows(data.X, labels, None, self.params.get("class_weight")).weight
 
-    def _pieces(self, data: FoldedRows, scores: FoldScores) -> Iterator[list[int]]:
-        """Alphas to run together, by place: all, or where a fit takes long a few in the middle, and then two more at
-        a time while the best lies at an end; on later folds the best of the first and those beside it."""
-        n, first = scores.accuracy.shape[1], data.kept.get(self.name)
-        if data.pass_seconds() < HEAVY or n < FIRST_ALPHAS[1]:
-            yield list(range(n))
-            return
-        if first is not None:
+    def _pieces(self, data: FoldedRows, scores: FoldScores, hurried: bool) -> Iterator[list[int]]:
+        """Alphas to run together, by place: all, or where a fit takes long or time is short (which would else end
+        before the weak ones) a few in the middle, and then two more at a time while the best lies at an end; on later
+        folds, unless rows are few, the best of the first and those beside it."""
+        n, first, seconds = scores.accuracy.shape[1], data.kept.get(self.name), data.pass_seconds()
+        if first is not None and seconds >= QUICK_PASS:
             yield list(range(max(0, first.best - 1), min(n, first.best + 2)))
+            return
+        if (seconds < HEAVY and not hurried) or n <= FIRST_ALPHAS[1]:
+            yield list(range(n))
             return
         low, high = FIRST_ALPHAS
         yield list(range(low, high))
@@ -159,25 +163,28 @@ class NeighborsFamily:
     slack: float = LEARNED_SLACK  # 0: the highest score alone decides
 
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
-        """Every k and vote of every fold from one search, kept for the folds that are asked for later."""
+        """Every k and vote of the folds asked for, from one index of all rows."""
         begun = time.perf_counter()
         folds = np.where(data.folds < 0, data.folds.max() + 1, data.folds)  # never asked for, but asked by the others
         k_max = min(MOST_NEIGHBORS, int(len(folds) - np.bincount(folds).max()))
         settings = [{"weights": vote, "n_neighbors": k + 1} for vote in self.votes for k in range(k_max)]
-        if self.name not in data.kept:
+        search = data.kept.get(self.name)
+        if search is None:
             guard.refuse("NeighborsClassifier", row_ways.flat_way, data.size())
             if data.pairs() > LONG_SEARCH and (hint := self._hint(data, settings, clock)) is not None:
                 scores = FoldScores(*np.full((4, len(which), len(settings)), np.nan))
                 scores.accuracy[0] = hint
                 return scan_of(settings, scores, time.perf_counter() - begun, 0.0, data)
-            data.kept[self.name] = sweep(
-                data.X, data.codes, folds, k_max, self.votes, self.metric, class_weight=self.class_weight
-            )
-        found = data.kept[self.name]
-        every = (getattr(found, name) for name in FoldScores._fields)
-        scores = FoldScores(*(values.reshape(values.shape[0], -1)[which] for values in every))
+            search = OutsideSearch(data.X, folds, k_max, self.metric)
+            if (data.X.nnz if data.sparse else data.X.size) <= KEPT_VALUES:
+                data.kept[self.name] = search
+        asked = np.flatnonzero(np.isin(folds, which))
+        electors = Electors(data.codes, self.votes, search.metric, class_weight=self.class_weight)
+        own = np.searchsorted(which, folds[asked])  # the place of a row's fold in `which`, which is in order
+        swept = score_every_k(search.nearest(asked), data.codes[asked], own, electors)
+        scores = FoldScores(*(getattr(swept, name).reshape(len(which), -1) for name in FoldScores._fields))
         seconds = time.perf_counter() - begun
-        return scan_of(settings, scores, seconds, seconds / 4, data, self.slack)
+        return scan_of(settings, scores, seconds, seconds / len(which), data, self.slack)
 
     def _hint(self, data: FoldedRows, settings: list[dict[str, Any]], clock: Clock) -> NDArray | None:
         """Where a search of all rows takes long, some rows of the first fold are asked before.
@@ -221,6 +228,7 @@ class PlainFamily:
     name: str
     estimator: str
     settings: tuple[dict[str, Any], ...] = ({},)
+    counts: bool = False  # whether it is for sparse rows without negative values alone
 
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """A fit a setting and fold."""
@@ -242,7 +250,9 @@ class PlainFamily:
         return scan_of(list(self.settings), scores, seconds, seconds / run, data)
 
     def idle(self, data: FoldedRows) -> str:
-        """The perceptron is a linear one too."""
+        """The perceptron is a linear one too; counts are what sparse rows hold."""
+        if self.counts and not (data.sparse and data.X.data.min(initial=0) >= 0):
+            return "it is for counts and tf-idf, sparse rows without negative values"
         return _stood_for(self.name, data)
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
@@ -285,7 +295,7 @@ def computed_on(family: Any, device: str) -> Any:
 def _stood_for(name: str, data: FoldedRows) -> str:
     """Why a linear family gives way to another on these rows; "" where it does not."""
     seconds, several = data.pass_seconds(), data.codes.max() >= FEWEST - 1
-    if name == "svm" and seconds > KINKED_PASS:
+    if name == "svm" and seconds > QUICK_PASS:
         return "hinges of all classes at once take thousands of passes, and svm-one-vs-all stands for them; ask by name"
     states = not data.measure.rises  # log loss asks for probabilities, which machines do not state
     quick = "svm-one-vs-all" if data.sparse and several and not states else "softmax"
@@ -300,8 +310,15 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         # those that most often win first and the slowest last, so that a budget cuts what is missed least
         PlainFamily("centroid", "CentroidClassifier", ({"metric": "euclidean"}, {"metric": "cosine"})),
         LinearFamily("softmax", "SoftmaxClassifier", "softmax"),
+        PlainFamily(
+            "naive-bayes", "NaiveBayesClassifier", tuple({"smoothing": s} for s in (0.03, 0.1, 0.3, 1.0)), counts=True
+        ),
         LinearFamily(
-            "svm-one-vs-all", "SVMClassifier", "hinge", params={"multiclass": "one-vs-all"}, boxes=(0.3, 1.0, 3.0, 10.0)
+            "svm-one-vs-all",
+            "SVMClassifier",
+            "hinge",
+            params={"multiclass": "one-vs-all", "tol": 0.1},  # 10,000 questions: 2 s for 5 and the same answers
+            boxes=(0.3, 1.0, 3.0, 10.0),
         ),
         NeighborsFamily("neighbors", "euclidean"),
         NeighborsFamily("neighbors-cosine", "cosine"),

@@ -37,7 +37,7 @@ from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
 from kway.select.families import FAMILIES, STRAW_MAN, Family, LinearFamily
 from kway.select.folds import fold_numbers
 from kway.select.leaderboard import Line, fit_lines
-from kway.select.learning_curve import LearningCurve, learning_curve
+from kway.select.learning_curve import Learned, LearningCurve, learning_curve
 from kway.select.promises import Promises, Tradeoff, check_promises, promise, sets_tradeoff, unknown_tradeoff
 from kway.select.reasons import SECONDS, SHOWN, Reasons, explain, weighed
 from kway.select.references import TREES, verdict
@@ -69,7 +69,7 @@ class Wishes:
     metric: str = "accuracy"  # what the choice is made by
     class_weight: str | None = None
     repeats: int = 1
-    also: Sequence[Any] | None = None  # references; None: gradient boosting where that is quick
+    also: Sequence[Any] | None = None  # references; None: trees, where these are quick
     sets: float | None = None  # coverage promised of sets of labels
     unknown: float | None = None  # share of known rows that may be called unknown
     device: str = "cpu"  # "cuda", "auto": where the classifiers that can compute
@@ -162,7 +162,7 @@ def compare_parts(
     some = None if drawn is None else drawn.rows
     at = lambda values: values if some is None or values is None else rows_at(values, some)  # noqa: E731
     run = lambda X, families, also=(): compare(  # noqa: E731
-        at(X), at(parts.y), families, wishes.n_folds, at(parts.groups), at(parts.order), clock, wishes.seed, True,
+        at(X), at(parts.y), families, wishes.n_folds, at(parts.groups), at(parts.order), clock, wishes.seed, False,
         wishes.metric, wishes.class_weight, wishes.repeats, also, wishes.device,
     )  # fmt: skip
     found = run(whole.X, families_of(wishes), references_of(wishes))
@@ -246,15 +246,14 @@ def run_job(
     laps.lap("test")
     clock.reserve = PAGE
     with progress.within(0.88, 0.92), progress.stage("looking for reasons"):
-        curve = _curve(lines[0], X, chosen, parts, wishes, clock)
+        curve, why = _curve(lines[0], X, chosen, parts, wishes, clock)
         model = FeaturedClassifier.of(features, promises.model or calibrated, X)
         reasons = _reasons(FeaturedClassifier.of(features, lines[0].model), X, parts, clock)
     laps.lap("reasons")
     return JobResult(
         parts, X, test_X, chosen.comparison, lines, model, evaluation,
-        baselines, runner_up, getattr(calibrated, "temperature_", None), (*chosen.notes, *changed, *trouble),
-        laps.seconds,
-        hurried=clock.up(),
+        baselines, runner_up, getattr(calibrated, "temperature_", None),
+        (*chosen.notes, *changed, *trouble, *filter(None, (why,))), laps.seconds, hurried=clock.up(),
         sets=None if wishes.sets is None else sets_tradeoff(promises, test_X, parts.test_y),
         unknown=None if wishes.unknown is None else unknown_tradeoff(promises, test_X, parts.test_y),
         curve=curve, reasons=reasons,
@@ -270,7 +269,7 @@ def _promises(line: Line, X: Any, folds: NDArray[np.int64], parts: Parts, wishes
     return promise(line.model, X, parts.y, split, wishes.sets, wishes.unknown, wishes.seed)
 
 
-def _curve(line: Line, X: Any, chosen: Compared, parts: Parts, wishes: Wishes, clock: Clock) -> LearningCurve | None:
+def _curve(line: Line, X: Any, chosen: Compared, parts: Parts, wishes: Wishes, clock: Clock) -> Learned:
     found = chosen.comparison
     codes = encode(chosen.compared(parts.y)).codes
     data = FoldedRows(chosen.compared(X), codes, found.folds, {}, found.measure)
@@ -280,7 +279,7 @@ def _curve(line: Line, X: Any, chosen: Compared, parts: Parts, wishes: Wishes, c
         seconds = (line.fit_seconds or 0.0) / chosen.all_rows.times(by_class)
         return learning_curve(make, line.standing, data, seconds, clock, wishes.seed)
     except KwayError:  # a part of the rows that cannot be learned from is no reason to fail
-        return None
+        return Learned(None)
 
 
 def _reasons(model: FeaturedClassifier, X: Any, parts: Parts, clock: Clock) -> Reasons | None:

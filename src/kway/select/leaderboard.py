@@ -1,6 +1,7 @@
 """The leaderboard's models fitted on all training rows: what they take to fit, to ask and to keep.
 
 The best is always fitted; the runner-up while the budget lasts, if that takes minutes; the others if they are quick.
+What was stopped as a clear loser is not fitted again only to be timed.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def fit_lines(
         by_class = isinstance(found.families[standing.model], LinearFamily)
         seconds = all_rows.times(by_class) * found.scans[standing.model].fit_seconds
         n_fitted = sum(line.model is not None for line in lines)
-        if n_fitted and (clock.up(seconds) or seconds > (WORTH_TIMING if n_fitted > 1 else WORTH_TESTING)):
+        long = seconds > (WORTH_TIMING if n_fitted > 1 else WORTH_TESTING)
+        if n_fitted and (standing.stopped or long or clock.up(seconds)):
             lines.append(Line(standing))
             continue
         try:

@@ -1,15 +1,16 @@
-"""Would more rows help? The winner on an eighth, a quarter and half of the rows, beside its scores on all of them.
+"""Would more rows help? The winner on parts of the rows, beside its scores on all of them.
 
     scores (sizes, folds)    on the held-out rows of the first folds; the last size is the comparison's own
 
-Fits on so few rows cost less than one on all; where even these would take long there is no curve.
+A quarter and half of the rows, in two folds; where even that would be more than a small part of the job's time there is
+no curve, and a note says so.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,12 @@ from kway.select.clock import Clock
 from kway.select.scans import FoldedRows, scores_of
 from kway.select.standings import Standing
 
-_SHARES = (0.125, 0.25, 0.5)
-_FOLDS = 3
-_LEAST_SECONDS = 2.0  # that the curve may take in any case; else a part of what the job took
-_PART = 0.15
+_SHARES = (0.25, 0.5)
+_FOLDS = 2
+_LEAST_SECONDS = 0.6  # that the curve may take in any case; else a part of what the job took
+_PART = 0.08
+_STEADY = 0.3  # of a fit on all rows, that one on few of them takes at least: maps and kernels do not shrink with rows
+_TOO_LONG = "whether more rows would help was not looked at: it would have taken a large part of the job's time"
 _LEAST_ROWS = 20  # of the smallest size
 _LEAST_GAIN = 0.001  # of the last doubling that anybody would notice, however sure it is
 
@@ -55,31 +58,38 @@ class LearningCurve:
         return f"within the noise of the folds ({self.noise:.3f})" if self.gain <= self.noise else "hardly at all"
 
 
+class Learned(NamedTuple):
+    """The curve, or None and why there is none ("": nobody would miss it)."""
+
+    curve: LearningCurve | None
+    why: str = ""
+
+
 def learning_curve(
     make: Any, standing: Standing, data: FoldedRows, fit_seconds: float, clock: Clock, seed: int = 0
-) -> LearningCurve | None:
-    """Of estimators that `make()` gives; None where it would take too long, or rows are few."""
+) -> Learned:
+    """Of estimators that `make()` gives; none where it would take too long, or rows are few."""
     folds = min(_FOLDS, len(standing.fold_scores))
     n = int((data.folds != 0).sum())
-    needed = sum(_SHARES) * folds * fit_seconds
     if n * _SHARES[0] < max(_LEAST_ROWS, 2 * (data.codes.max() + 1)) or folds < 1:
-        return None
+        return Learned(None)
     begun, limit = time.perf_counter(), max(_LEAST_SECONDS, _PART * clock.spent())
+    needed = folds * sum(max(share, _STEADY) for share in _SHARES) * fit_seconds
     if needed > limit or clock.up(needed):
-        return None
+        return Learned(None, _TOO_LONG)
     rng = np.random.default_rng(seed)
     scores = np.full((len(_SHARES) + 1, folds), np.nan)
     for fold in range(folds):
         outside, inside = rng.permutation(np.flatnonzero(data.folds != fold)), np.flatnonzero(data.folds == fold)
         for s, share in enumerate(_SHARES):
             if time.perf_counter() - begun > 3 * limit:  # what costs as much with few rows was not in the estimate
-                return None
+                return Learned(None, _TOO_LONG)
             learn = np.sort(outside[: round(share * len(outside))])
             if len(np.unique(data.codes[learn])) < 2:
-                return None
+                return Learned(None)
             model = make().fit(data.X[learn], data.codes[learn])
             found = scores_of(model, data.X[inside], data.codes[inside])
             scores[s, fold] = getattr(found, data.measure.field)
         scores[-1, fold] = standing.fold_scores[fold]
     rows = np.array([round(share * n) for share in (*_SHARES, 1.0)])
-    return LearningCurve(rows, scores, data.measure.rises) if np.isfinite(scores).all() else None
+    return Learned(LearningCurve(rows, scores, data.measure.rises) if np.isfinite(scores).all() else None)

@@ -4,7 +4,8 @@
     macro-f1    mean over classes of 2 P R / (P + R)      log-loss   mean of -log p_y, lower is better
 
 On one fold a family is left behind if its best is `far` below the leader's: three standard errors of a difference, and
-three points. The error of a mean over classes is that of K^2 / sum_c (1 / n_c) rows, which a small class makes few.
+a point and a half. The error of a mean over classes is that of K^2 / sum_c (1 / n_c) rows, which a small class makes
+few.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from kway.data.suggest import nearest
 from kway.errors import InputError
 
-HOPELESS = 0.03  # below the leader's on fold 0, beyond the noise, at which a family is not run further
+HOPELESS = 0.015  # below the leader's on fold 0, beyond the noise, at which a family is not run further
 _WORSE = (0.25, 0.05)  # the same for log loss: this share of the leader's and so many nats more
 
 

@@ -22,7 +22,7 @@ from kway.errors import InputError
 from kway.tables import Printed, Table
 
 SHOWN = 8  # columns a class
-SECONDS = 5.0  # that shuffling may take
+SECONDS = 2.0  # that shuffling may take
 _ROWS = 500  # that are shuffled
 _WIDEST = 400  # columns of a matrix that are shuffled one by one
 _CLASSES_PRINTED = 20

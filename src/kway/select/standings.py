@@ -44,6 +44,11 @@ class Standing:
         return float(np.std(self.fold_scores, ddof=1)) if len(self.fold_scores) > 1 else 0.0
 
     @property
+    def stopped(self) -> bool:
+        """Whether it was left behind as a clear loser."""
+        return self.note.startswith(STOPPED)
+
+    @property
     def folds_run(self) -> str:
         """How many folds the scores come from: "5", or "1 of 5" where it was stopped before."""
         run = len(self.fold_accuracy)
@@ -74,7 +79,7 @@ def in_order(lines: Iterable[Standing], measure: Measure) -> list[Standing]:
     """By the measure, then by log loss; but the first is one that was not stopped as a loser."""
     sign = -1 if measure.rises else 1
     ordered = sorted(lines, key=lambda s: (sign * s.score, np.inf if s.log_loss is None else s.log_loss))
-    first = next((line for line in ordered if not line.note.startswith(STOPPED)), ordered[0])
+    first = next((line for line in ordered if not line.stopped), ordered[0])
     return [first, *(line for line in ordered if line is not first)]
 
 

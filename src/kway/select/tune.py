@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from kway.errors import CombinationError
 from kway.linear.classifier import LinearClassifier
+from kway.linear.naive_bayes import NaiveBayesClassifier
 from kway.linear.named import LeastSquaresClassifier, PerceptronClassifier
 from kway.neighbors import NeighborsClassifier
 from kway.select.compare import Standing, compare
@@ -68,7 +69,9 @@ def family_of(estimator: Any) -> Family:
     """The family whose settings an estimator is tuned over; an error for those that have none."""
     if isinstance(estimator, NeighborsClassifier):
         return _neighbors(estimator)
-    if isinstance(estimator, LinearClassifier) and not isinstance(estimator, PerceptronClassifier):
+    if isinstance(estimator, LinearClassifier) and not isinstance(
+        estimator, (PerceptronClassifier, NaiveBayesClassifier)
+    ):
         return _linear(estimator)
     raise CombinationError(
         f"tune knows the settings of NeighborsClassifier (k, vote) and of linear classifiers with a penalty (alpha), "

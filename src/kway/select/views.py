@@ -18,7 +18,7 @@ from kway.select.families import FAMILIES, LinearFamily, NeighborsFamily
 
 NO_TEXT = "-no-text"  # ending of the names of families that are given rows without text
 SHAPES = "-shapes"  # and of those that are given shapes instead of pixels
-_SHARES_OF_SQUARES = (3e-3, 5e-4, 1e-4)  # of alphas: columns of shapes are many and alike
+_SHARES_OF_SQUARES = (3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6)  # of alphas: columns of shapes are many and alike
 _SHARES_OF_SOFTMAX = (1e-3, 1e-4, 1e-5)
 _MOST_VALUES = 1.5e7  # pixels of all images: shapes of 10,000 images of 28 x 28 take 3 s
 _MOST_SCORES = 2e6  # rows x classes: a pass over 2,000 columns then takes 0.1 s

@@ -1,5 +1,7 @@
 """Embeddings: texts -> unit vectors (n, d) by a sentence-transformers model, computed once and kept on disk.
 
+Images go through a model that reads them (clip-ViT-B-32); their vectors are not kept.
+
     open_embedder("all-MiniLM-L6-v2")   a name on the hub or in its cache, identified by its revision
     open_embedder("models/mine")        a folder, identified by the digest of its files
     open_embedder(function)             any Python function of texts (or images), identified by its name only
@@ -26,7 +28,7 @@ from kway.progress import track
 
 EmbedFunction = Callable[[Any], Any]
 
-_CHUNK = 256  # texts between two writes to the cache: an interrupted run loses no more
+_CHUNK = 256  # texts between two writes to the cache: an interrupted run loses no more; images told of at a time
 _INSTALL = "pip install 'kway[embed]'"
 
 
@@ -62,7 +64,25 @@ class Embedder:
             known |= dict(zip(chunk, vectors))
         return np.stack([known[text] for text in texts]) if texts else np.zeros((0, self._width), np.float32)
 
-    def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def of_images(self, pictures: NDArray) -> NDArray[np.float32]:
+        """(n, d) of images (n, h, w) or (n, h, w, 3), values 0 to 255, or 0 to 1 where they are fractions."""
+        from PIL import Image
+
+        most = 1 if pictures.dtype.kind == "f" and pictures.max(initial=0) <= 1 else 255
+        values = np.clip(pictures * (255 / most), 0, 255).astype(np.uint8)
+        parts = range(0, len(values), _CHUNK)
+        vectors = []
+        for a in track(parts, f"embedding {len(values):,} images", len(parts), worth=2):
+            try:
+                vectors.append(self._encode([Image.fromarray(v).convert("RGB") for v in values[a : a + _CHUNK]]))
+            except Exception as error:  # each model that reads texts alone has its own
+                raise InputError(
+                    f"the model {self.identity.name} cannot embed images ({' '.join(str(error).split())[:200]}); "
+                    "give one that reads images, such as clip-ViT-B-32"
+                ) from error
+        return np.concatenate(vectors)
+
+    def _encode(self, texts: Sequence[Any]) -> NDArray[np.float32]:
         vectors = self._model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(vectors, np.float32)
 

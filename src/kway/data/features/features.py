@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kway.data.features.embedder import AnyEmbedder, Identity, check_same, open_embedder, reopen
+from kway.data.features.embedder import AnyEmbedder, FunctionEmbedder, Identity, check_same, open_embedder, reopen
 from kway.data.features.encoders import EmbeddedPart, embed_words, part_from_facts, part_to_facts
 from kway.data.features.learn_features import (
     ColumnRecord,
@@ -213,19 +213,22 @@ class Features(TransformerMixin, BaseEstimator):
         return self._embedder
 
     def _embedded(self, rows: Any) -> Any:
-        """Rows of a matrix through the function `embed`, as images where their form is known."""
+        """Rows of a matrix through `embed`, as images where their form is known."""
         if self._embedder is None and getattr(self, "embed_", None) is None:
             return rows
-        embedder = self._open()
-        if embedder.identity.kind != "function":
-            raise InputError(
-                f"embed={embedder.identity.name!r} is for text columns, and these rows are a matrix; give a function"
-            )
-        form = self._form()
-        if form is not None and not sp.issparse(rows):
+        embedder, form = self._open(), self._form()
+        pictures = form is not None and not sp.issparse(rows)
+        if form is not None and pictures:
             shape = (form.height, form.width) if form.channels == 1 else tuple(form)
             rows = rows.reshape(-1, *shape)
-        return embedder(rows)
+        if isinstance(embedder, FunctionEmbedder):
+            return embedder(rows)
+        if not pictures:
+            raise InputError(
+                f"embed={embedder.identity.name!r} is for text columns and images, and these rows are a matrix; "
+                "give a function"
+            )
+        return embedder.of_images(rows)
 
     def _form(self) -> ImageForm | None:
         return None if self.image is None else ImageForm(*self.image)

@@ -11,7 +11,7 @@ With columns centred (which takes the bias out) this is (2/n Xc'Xc + ridge I) W'
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy.linalg as la
@@ -25,7 +25,7 @@ from kway.linear.losses import Aims
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 
-_WIDE = 4000  # features above which a dense d x d factor costs more than LSMR
+WIDE = 4000  # features above which a dense d x d factor costs more than LSMR
 SAFE_CONDITION = 1e-9  # of the normal equations in float64: leaves about seven digits
 
 
@@ -67,20 +67,52 @@ def least_squares(
     n_jobs: int | None = None,
 ) -> NDArray[np.float64]:
     """theta = [W b] of shape (R, d + 1) for targets Y (n, R)."""
-    n, d = X.shape
-    w = np.ones(n) if weight is None else np.asarray(weight, np.float64)
-    total = w.sum()
-    centre = np.asarray(w @ X, np.float64).ravel() / total if fit_intercept else np.zeros(d)
-    middle = w @ Y / total if fit_intercept else np.zeros(Y.shape[1])
-    damp = ridge * total / 2
-    if sp.issparse(X) and d > _WIDE:
-        W = _wide(X, Y - middle, centre, damp, np.sqrt(w), n_jobs)
-    else:
-        gram, cross = _normal_equations(X, Y - middle, centre, w, n_jobs)
-        gram[np.diag_indices(d)] += damp
-        found = _cholesky(gram, cross)
-        W = _orthogonal(X, Y - middle, centre, damp, np.sqrt(w)) if found is None else found
-    return np.hstack([W, (middle - W @ centre)[:, None]])
+    w = np.ones(X.shape[0]) if weight is None else np.asarray(weight, np.float64)
+    if sp.issparse(X) and X.shape[1] > WIDE:
+        centre, middle = _means(X, Y, w, fit_intercept)
+        W = _wide(X, Y - middle, centre, ridge * w.sum() / 2, np.sqrt(w), n_jobs)
+        return np.hstack([W, (middle - W @ centre)[:, None]])
+    return NormalEquations(X, Y, weight, fit_intercept, n_jobs).theta(ridge)
+
+
+class NormalEquations:
+    """Xc' diag(w) Xc and Xc' diag(w) Yc of columns and targets (n, R) centred, made once for every ridge."""
+
+    def __init__(
+        self,
+        X: Rows,
+        Y: NDArray,
+        weight: NDArray | None = None,
+        fit_intercept: bool = True,
+        n_jobs: int | None = None,
+    ) -> None:
+        self._w = np.ones(X.shape[0]) if weight is None else np.asarray(weight, np.float64)
+        self._centre, self._middle = _means(X, Y, self._w, fit_intercept)
+        self._X, self._Y = X, Y - self._middle
+        self._gram, self._cross = _normal_equations(X, self._Y, self._centre, self._w, n_jobs)
+
+    def theta(self, ridge: float) -> NDArray[np.float64]:
+        """[W b] (R, d + 1) of a ridge; where the equations cannot be trusted with it, from the rows themselves."""
+        damp = ridge * self._w.sum() / 2
+        damped = self._gram.copy()
+        damped[np.diag_indices_from(damped)] += damp
+        W = _cholesky(damped, self._cross)
+        if W is None:
+            W = _orthogonal(self._X, self._Y, self._centre, damp, np.sqrt(self._w))
+        return np.hstack([W, (self._middle - W @ self._centre)[:, None]])
+
+
+class _Means(NamedTuple):
+    """Of the columns (d,) and of the targets (R,); zeros without a bias."""
+
+    columns: NDArray[np.float64]
+    targets: NDArray[np.float64]
+
+
+def _means(X: Rows, Y: NDArray, w: NDArray, fit_intercept: bool) -> _Means:
+    if not fit_intercept:
+        return _Means(np.zeros(X.shape[1]), np.zeros(Y.shape[1]))
+    return _Means(np.asarray(w @ X, np.float64).ravel() / w.sum(), w @ Y / w.sum())
 
 
 def _dense(X: Rows, rows: slice) -> NDArray[np.float64]:

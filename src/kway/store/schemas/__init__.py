@@ -27,6 +27,7 @@ SCHEMAS: dict[str, Schema] = {
     "LinearClassifier": linear.LINEAR,
     "LogisticClassifier": linear.LINEAR,
     "MappedClassifier": mapped.MAPPED,
+    "NaiveBayesClassifier": linear.LINEAR,
     "NeighborsClassifier": neighbors.NEIGHBORS,
     "OpenSetClassifier": confidence.OPEN_SET,
     "PerceptronClassifier": linear.LINEAR,

@@ -37,6 +37,7 @@ PARAMS: dict[str, Check] = {
     "per_class": flag,
     "promise": maybe(_part),
     "random_state": maybe(whole(0, 2**32 - 1)),
+    "smoothing": number(0.0, above=True),
     "temperature": number(0.0, above=True),
     "ties": text(100),
     "unknown": maybe(scalar),

@@ -1,0 +1,44 @@
+"""Complement naive Bayes against scikit-learn's, and as a family of the comparison."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.naive_bayes import ComplementNB
+
+import kway
+from kway.errors import InputError
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), n_classes=st.integers(2, 7), smoothing=st.floats(1e-3, 10), sparse=st.booleans())
+def test_answers_as_scikit_learn_does(seed, n_classes, smoothing, sparse):
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(0.7, (50, 12)) * rng.uniform(0, 2, (50, 12))
+    y, w = np.r_[np.arange(n_classes), rng.integers(0, n_classes, 50 - n_classes)], rng.uniform(0.5, 2, 50)
+    rows = sp.csr_matrix(X) if sparse else X
+    ours = kway.NaiveBayesClassifier(smoothing).fit(rows, y, sample_weight=w)
+    theirs = ComplementNB(alpha=smoothing).fit(rows, y, sample_weight=w)
+    np.testing.assert_allclose(ours.predict_proba(rows), theirs.predict_proba(rows), atol=1e-9)
+    assert ours.coef_.shape == (1 if n_classes == 2 else n_classes, 12)
+
+
+def test_what_it_refuses():
+    with pytest.raises(InputError, match="smoothing"):
+        kway.NaiveBayesClassifier(0.0).fit([[1.0], [2.0]], [0, 1])
+    assert not hasattr(kway.NaiveBayesClassifier(), "partial_fit")
+    X, y = np.array([[1.0, -3.0], [2.0, 1.0], [0.0, 2.0]]), [0, 0, 1]
+    plain = kway.NaiveBayesClassifier().fit(np.maximum(X, 0), y)
+    np.testing.assert_array_equal(kway.NaiveBayesClassifier().fit(X, y).coef_, plain.coef_)
+
+
+def test_it_is_compared_on_counts_alone():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 12)
+    chance = rng.dirichlet(np.full(400, 0.05), 4)  # words that classes use
+    X = sp.csr_matrix(np.array([rng.multinomial(60, chance[c] * 0.1 + 0.9 / 400) for c in y]), dtype=np.float32)
+    found = kway.compare(X, y, families=None)
+    assert "naive-bayes" in found.scans
+    assert "naive-bayes" in kway.compare(X.toarray(), y).idle
+    assert "naive-bayes" in kway.compare(-X, y).idle
