@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,16 @@ from kway.base.classifier import Classifier, states_probabilities
 from kway.data import gate
 from kway.data.labels import Labels, encode_as
 from kway.errors import InputError
-from kway.linear import answers, problem
+from kway.linear import answers, from_folder, problem
 from kway.linear.answers import ClassRows, DecidingFeatures
 from kway.linear.losses import LOSSES, Loss, Targets, sigmoid
 from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import pick_penalty
-from kway.linear.placing import choose_device, placed, room
+from kway.linear.placing import choose_device, placed, room, splits_classes
 from kway.linear.problem import WeightedRows
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.registry import pick_solver, samples
 from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
@@ -157,7 +159,7 @@ class LinearClassifier(Classifier):
 
     def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
         """Minimise the objective from `last`, the solution of the last fit (None: from the beginning)."""
-        objective, why = placed(self._objective(given), self.device)
+        objective, why = placed(self._objective(given), self.device, self._by_classes())
         control = self._control()
         learned, validation = problem.set_aside(condensed(objective), self.early_stopping, control.rng)
         work = Work.on(learned, self.solver)
@@ -170,6 +172,25 @@ class LinearClassifier(Classifier):
         if why:
             self.why_ = why
         self._keep(objective, solution, work.solver.name, given.kept)
+
+    def fit_folder(self, folder: str | Path, target: str | None = None) -> LinearClassifier:
+        """Learn from a folder of parquet files, whose column `target` has the labels, or of .npy files.
+
+        Inside `kway.cluster(...)` the nodes read the files, and keep the rows: they are never all here. Losses without
+        kinks, by L-BFGS or, with an L1 penalty, the proximal solver.
+        """
+        self._check_parameters()
+        here = from_folder.read_here(folder, target)
+        if here is not None:
+            return self.fit(here.X, here.y)
+        plan = from_folder.plan_folder(self, folder, target)
+        self._forget()
+        self.classes_, self.n_features_in_ = plan.classes, plan.d
+        with from_folder.opened(self, plan) as objective, shown("folder", self.max_iter, self.verbose) as progress:
+            solution = plan.solver.solve(objective, objective.zeros(), replace(self._control(), progress=progress))
+            self.why_ = f"{objective.n:,} rows on {len(plan.parts)} nodes of a cluster"
+            self._keep(objective, solution, plan.solver.name, np.empty(0, np.int64))
+        return self
 
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -255,6 +276,8 @@ class LinearClassifier(Classifier):
         """What the plan counts a fit as; `hard`: rows have one label each."""
         if choose_device(self.device, size).device is not None:
             return far_ways.gpu_fit
+        if hard and not self.label_smoothing and self._by_classes() and splits_classes(size):
+            return far_ways.split_softmax
         if self.solver == "sampled" or isinstance(self.solver, Sampled):
             return linear_ways.sampled_softmax
         penalty = pick_penalty(self.penalty, self.l1_ratio).times(self.alpha)
@@ -264,6 +287,12 @@ class LinearClassifier(Classifier):
         if self.solver in _IN_PASSES or isinstance(self.solver, SGD):
             return linear_ways.stochastic
         return linear_ways.one_vs_all if self.multiclass == "one-vs-all" else linear_ways.softmax_way
+
+    def _by_classes(self) -> bool:
+        """Whether a cluster may split the classes of this fit: a softmax by L-BFGS that nobody watches from rows."""
+        lbfgs = self.solver in ("auto", "lbfgs") or isinstance(self.solver, LBFGS)
+        joint = self.loss in ("softmax", "logistic") and self.multiclass == "joint"
+        return lbfgs and joint and self.penalty in ("l2", "none", None) and not self.early_stopping
 
     def _form(self, n_classes: int | None = None) -> Loss:
         forms, K = LOSSES[self.loss], len(self.classes_) if n_classes is None else n_classes

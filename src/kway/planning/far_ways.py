@@ -55,6 +55,12 @@ def gpu_pays(size: Size, rates: Rates) -> bool:
     return not size.sparse and softmax_way(size, rates).fit_seconds > GPU_START
 
 
+def split_softmax(size: Size, rates: Rates) -> Way:
+    """Softmax with its classes on the nodes of a cluster: here are the rows, the weights and the model made of them."""
+    way = softmax_way(size, rates)
+    return replace(way, fit_bytes=size.data_bytes + 3 * size.parameters * size.itemsize)
+
+
 def on_machines(size: Size, rates: Rates, machines: int, memory: int) -> Way:
     """Exact neighbours, the rows on so many machines like this one; bytes are those of one machine."""
     share = replace(size, n=ceil(size.n / machines), K=min(size.K, ceil(size.n / machines)))
