@@ -4,6 +4,7 @@ session.py     `with kway.cluster(...)`: which cluster, if any, the calls inside
 crew.py        members made by functions and asked the same: here, in this process
 hosts.py       the same as actors on the cluster's nodes, with replicas, second questions and recovery
 rounds.py      one program on all members that stops to add up what they have
+train.py       the same on the workers of Ray Train, which talk by torch.distributed
 row_source.py  rows that another process is to hold: mapped by it from a file, or carried
 ray_data.py    files read with Ray Data by whoever holds their rows
 status.py      the nodes, for `kway cluster status`

@@ -16,6 +16,7 @@ losses.py           the losses' formulas over blocks of scores on the device
 rows.py             rows on the device: value, gradient and scores
 bends.py            products with the Hessian
 factors.py          inverse Hessians a class, made and applied there
+class_scores.py     some classes of a softmax against all rows, for shards; talk.py  shards that talk by all_reduce
 batches.py          steps from a few rows: weights that live on the device
 softmax_step.py     such a step over very many classes: weights updated in place, scores kept or computed twice
 softmax_tiles.py    its Triton kernels: exponentials straight from a product's accumulators
