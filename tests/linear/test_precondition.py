@@ -11,7 +11,7 @@ from kway.linear.objective.curvature import mean_squares
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.preconditioners import moments as precondition
-from kway.linear.solvers.preconditioners.factors import Diagonal, centred
+from kway.linear.solvers.preconditioners.factors import Diagonal
 from kway.linear.solvers.preconditioners.moments import moments, newton_factor, quick_moments, safe_inverse, sample_rows
 
 RIDGE = 0.05
@@ -63,8 +63,8 @@ def test_per_class_weighs_rows_by_their_curvature():
 
 def test_newton_is_the_inverse_hessian():
     objective = problem()
-    theta = centred(np.random.default_rng(3).standard_normal((4, 8)) * 0.2)
-    gradient = centred(np.random.default_rng(2).standard_normal((4, 8)))
+    theta = objective.centred(np.random.default_rng(3).standard_normal((4, 8)) * 0.2)
+    gradient = objective.centred(np.random.default_rng(2).standard_normal((4, 8)))
     step = newton_factor(objective, theta)(gradient)
     h = 1e-6
     _, up = objective.value_gradient(theta + h * step)
@@ -75,10 +75,10 @@ def test_newton_is_the_inverse_hessian():
 def test_newton_weighs_rows():
     objective = problem(weight=np.random.default_rng(1).random(300) * 2)
     assert softmax(np.zeros((1, 4)))[0, 0] == 0.25
-    step = newton_factor(objective, objective.zeros())(centred(np.eye(4, 8)))
+    step = newton_factor(objective, objective.zeros())(objective.centred(np.eye(4, 8)))
     _, up = objective.value_gradient(1e-6 * step)
     _, down = objective.value_gradient(-1e-6 * step)
-    np.testing.assert_allclose((up - down) / 2e-6, centred(np.eye(4, 8)), atol=1e-5)
+    np.testing.assert_allclose((up - down) / 2e-6, objective.centred(np.eye(4, 8)), atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -139,8 +139,8 @@ def test_curvatures_of_many_rows_and_classes_are_those_of_some_rows(monkeypatch)
     whole = moments(objective).per_class(objective, theta, n_drawn=10**9)(gradient)
     monkeypatch.setattr(precondition, "MOST_BYTES", 8 * 4 * 4000)
     seen = []
-    curvatures = precondition.curvatures
-    monkeypatch.setattr(precondition, "curvatures", lambda rows, at: seen.append(rows.n) or curvatures(rows, at))
+    curvatures = Objective.curvatures
+    monkeypatch.setattr(Objective, "curvatures", lambda rows, at: seen.append(rows.n) or curvatures(rows, at))
     some = moments(objective).per_class(objective, theta, n_drawn=10**9)(gradient)
     assert seen == [4000]
     assert np.linalg.norm(some - whole) < 0.1 * np.linalg.norm(whole)

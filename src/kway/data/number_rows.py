@@ -24,8 +24,8 @@ def number_rows(found: LabelledRows, columns: Sequence[str] | None = None) -> La
     """The same with rows and test rows as matrices; `columns` by name, where both sides have names."""
     if is_table(found.rows):
         names = tuple(found.rows.column_names if columns is None else columns)
-        test = None if found.test_rows is None else _matrix_of(found.test_rows, names, found.name)
-        return replace(found, rows=_matrix_of(found.rows, names, found.name), test_rows=test, feature_names=names)
+        test = None if found.test_rows is None else matrix_of(found.test_rows, names, found.name)
+        return replace(found, rows=matrix_of(found.rows, names, found.name), test_rows=test, feature_names=names)
     if not columns or not found.feature_names or tuple(columns) == found.feature_names:
         return found
     missing = [c for c in columns if c not in found.feature_names]
@@ -36,7 +36,8 @@ def number_rows(found: LabelledRows, columns: Sequence[str] | None = None) -> La
     return replace(found, rows=found.rows[:, place], test_rows=test, feature_names=tuple(columns))
 
 
-def _matrix_of(table: Any, names: Sequence[str], name: str) -> NDArray:
+def matrix_of(table: Any, names: Sequence[str], name: str) -> NDArray:
+    """Columns of a table as a matrix (n, d); `name` is whose they are, in the error about one that is not numbers."""
     columns = [table.column(c) for c in names]
     odd = [c for c, column in zip(names, columns) if not _becomes_number(column.type)]
     if odd:

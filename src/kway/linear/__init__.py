@@ -6,7 +6,8 @@ objective/     the whole sum over the rows, its value and gradient, dense or spa
 solvers/       how it is minimised: one file a solver, what each needs, and which is picked
 path.py        every alpha on every fold, with shared work
 problem.py     from parameters, labels and weights to an Objective
-placing.py     whose memory the rows of a problem live in: this machine's or a GPU's
+placing.py     whose memory a problem lives in: this machine's, a GPU's, or that of a cluster, by rows or by classes
+from_folder.py rows that lie in a folder and are read by a cluster
 on_device.py   answers on a GPU: tensors in, tensors out
 classifier.py  LinearClassifier: fit and answers; named.py its named forms, answers.py scores to answers
 naive_bayes.py a linear classifier from counts, in one pass

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,22 +26,23 @@ from kway.compute.gpu.device import is_tensor, on_host
 from kway.data import gate
 from kway.data.labels import Labels, encode_as
 from kway.errors import BudgetError, InputError
-from kway.linear import answers, problem
+from kway.linear import answers, from_folder, problem
 from kway.linear.answers import ClassRows, DecidingFeatures
 from kway.linear.losses import LOSSES, Loss, Targets, sigmoid
 from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
 from kway.linear.on_device import AnswersOnDevice
 from kway.linear.penalties import pick_penalty
-from kway.linear.placing import choose_device, placed, room
+from kway.linear.placing import choose_device, placed, room, splits_classes
 from kway.linear.problem import WeightedRows
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.registry import pick_solver, samples
 from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.watching import shown
 from kway.linear.solvers.work import Work, cold_start
-from kway.planning import gpu_ways, guard, linear_ways
+from kway.planning import far_ways, gpu_ways, guard, linear_ways
 from kway.planning.size import Size
 from kway.planning.way import Formula
 from kway.progress import note
@@ -166,7 +168,7 @@ class LinearClassifier(AnswersOnDevice):
         """Minimise the objective from `last`, the solution of the last fit (None: from the beginning)."""
         whole = self._objective(given)
         size = guard.size_of(whole.X, len(self.classes_))
-        there = placed(whole, self.device, self._way_there(size, whole.targets.soft is None))
+        there = placed(whole, self.device, self._way_there(size, whole.targets.soft is None), self._by_classes())
         objective, why, _ = there
         control = self._control()
         learned, validation = problem.set_aside(condensed(objective), self.early_stopping, control.rng)
@@ -180,6 +182,25 @@ class LinearClassifier(AnswersOnDevice):
         if why:
             self.why_ = why
         self._keep(objective, solution, work.solver.name, given.kept)
+
+    def fit_folder(self, folder: str | Path, target: str | None = None) -> LinearClassifier:
+        """Learn from a folder of parquet files, whose column `target` has the labels, or of .npy files.
+
+        Inside `kway.cluster(...)` the nodes read the files, and keep the rows: they are never all here. Losses without
+        kinks, by L-BFGS or, with an L1 penalty, the proximal solver.
+        """
+        self._check_parameters()
+        here = from_folder.read_here(folder, target)
+        if here is not None:
+            return self.fit(here.X, here.y)
+        plan = from_folder.plan_folder(self, folder, target)
+        self._forget()
+        self.classes_, self.n_features_in_ = plan.classes, plan.d
+        with from_folder.opened(self, plan) as objective, shown("folder", self.max_iter, self.verbose) as progress:
+            solution = plan.solver.solve(objective, objective.zeros(), replace(self._control(), progress=progress))
+            self.why_ = f"{objective.n:,} rows on {len(plan.parts)} nodes of a cluster"
+            self._keep(objective, solution, plan.solver.name, np.empty(0, np.int64))
+        return self
 
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -274,6 +295,8 @@ class LinearClassifier(AnswersOnDevice):
         there = self._way_there(size, hard)
         if choose_device(self.device, size, there).device is not None:
             return there
+        if hard and not self.label_smoothing and self._by_classes() and splits_classes(size):
+            return far_ways.split_softmax
         if self._asks_for_sampled():
             return self._sampled_way(size)
         if self._samples(size, hard):
@@ -305,6 +328,12 @@ class LinearClassifier(AnswersOnDevice):
         if folder is None:
             note(f"{type(self).__name__}: {size.parameters:,} weights are larger than memory, so they lie in a file")
         return linear_ways.mapped_softmax
+
+    def _by_classes(self) -> bool:
+        """Whether a cluster may split the classes of this fit: a softmax by L-BFGS that nobody watches from rows."""
+        lbfgs = self.solver in ("auto", "lbfgs") or isinstance(self.solver, LBFGS)
+        joint = self.loss in ("softmax", "logistic") and self.multiclass == "joint"
+        return lbfgs and joint and self.penalty in ("l2", "none", None) and not self.early_stopping
 
     def _form(self, n_classes: int | None = None) -> Loss:
         forms, K = LOSSES[self.loss], len(self.classes_) if n_classes is None else n_classes

@@ -1,13 +1,15 @@
 """Where the rows of a problem live: device="cpu" here, "cuda" on the GPU, "auto" there where the plan says it pays.
 
-Inside `kway.cluster(...)`, rows that are many live on its nodes.
+Inside `kway.cluster(...)` a large problem is split over its nodes: by rows, each with all classes, or, for a softmax by
+L-BFGS, by classes, each with all rows. A step moves theta and its gradient to and from each node, or three numbers a
+row and back: `split="auto"` takes what moves less.
 """
 
 from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from kway.compute.cluster.session import current, n_nodes
 from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, resolve
 from kway.errors import InputError
+from kway.linear.objective.class_shard import ClassesApart
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.on_cluster import ClusterObjective
 from kway.linear.objective.on_device import DeviceObjective
@@ -27,6 +30,8 @@ from kway.planning.size import Size
 from kway.planning.way import Formula
 
 LEAST_SPREAD = 1 << 26  # bytes of rows below which a pass takes less than asking the nodes for it
+LEAST_CLASSES = 1 << 26  # bytes of theta below which its classes stay together
+ROW_BYTES = 24  # that a row costs a step, to and from each node, where classes are split: 12 each way in float32
 
 
 class Placed(NamedTuple):
@@ -68,18 +73,38 @@ def answering(device: str, n: int, coef: NDArray) -> Device | None:
     return Device("cuda") if pays and has_gpu() else None
 
 
-def placed(objective: Objective, device: str, formula: Formula = gpu_ways.gpu_fit) -> Placed:
-    """The same problem with its rows where `device` says; BudgetError where by the plan it does not fit there."""
+def placed(objective: Objective, device: str, formula: Formula = gpu_ways.gpu_fit, by_classes: bool = False) -> Placed:
+    """The same problem with its rows where `device` says; BudgetError where by the plan it does not fit there.
+    `by_classes`: its solver can split the classes too.
+    """
     size = guard.size_of(objective.X, objective.n_scores)
     chosen = choose_device(device, size, formula)
-    if chosen.device is None and current() is not None and _bytes_of(objective.X) >= LEAST_SPREAD:
-        return Placed(ClusterObjective.of(objective), f"rows on the {n_nodes()} nodes of a cluster")
     if chosen.device is None:
-        return Placed(objective, chosen.why)
+        return _spread(objective, size, by_classes) or Placed(objective, chosen.why)
     planned = guard.before_device(
         f"the {objective.loss.name} loss", formula, size, chosen.device.free_bytes(), chosen.device.name
     )
     return Placed(DeviceObjective.of(_dense(objective), chosen.device), chosen.why, planned)
+
+
+def _spread(objective: Objective, size: Size, by_classes: bool) -> Placed | None:
+    """The same problem on the nodes of a cluster, by classes or by rows; None where it stays here."""
+    hard = objective.targets.soft is None and objective.loss.cross_entropy and objective.penalty.smooth
+    if by_classes and hard and splits_classes(size):
+        apart = ClassesApart(**{f.name: getattr(objective, f.name) for f in fields(Objective)})
+        return Placed(apart, f"classes on the {n_nodes()} nodes of a cluster")
+    home = current()
+    if home is not None and (home.split == "rows" or _bytes_of(objective.X) >= LEAST_SPREAD):
+        return Placed(ClusterObjective.of(objective), f"rows on the {n_nodes()} nodes of a cluster")
+    return None
+
+
+def splits_classes(size: Size) -> bool:
+    """Whether the cluster, if there is one, is to split the classes of a softmax of this size."""
+    home, theta = current(), size.parameters * size.itemsize
+    if home is None or home.split != "auto" or size.K == 2:
+        return home is not None and home.split == "classes" and size.K > 2
+    return theta >= LEAST_CLASSES and 2 * theta > ROW_BYTES * size.n
 
 
 def _bytes_of(X: Any) -> int:

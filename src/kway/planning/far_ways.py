@@ -10,12 +10,19 @@ from importlib.util import find_spec
 from math import ceil
 
 from kway.planning import words
+from kway.planning.linear_ways import softmax_way
 from kway.planning.rates import Rates
 from kway.planning.row_ways import flat_way
 from kway.planning.size import Size
 from kway.planning.way import Way
 
 ROUND_TRIP = 2e-3  # seconds that a question to the machines and back takes
+
+
+def split_softmax(size: Size, rates: Rates) -> Way:
+    """Softmax with its classes on the nodes of a cluster: here are the rows, the weights and the model made of them."""
+    way = softmax_way(size, rates)
+    return replace(way, fit_bytes=size.data_bytes + 3 * size.parameters * size.itemsize)
 
 
 def on_machines(size: Size, rates: Rates, machines: int, memory: int) -> Way:

@@ -1,6 +1,7 @@
 """Where a run of rows comes from when another process is to hold it.
 
-Rows of a memory map are named by file and place, so that whoever holds them maps the file itself; others are carried.
+Rows of a memory map are named by file and place, so that whoever holds them maps the file itself; others are carried,
+or, where all are to hold the same rows, put where every node finds them once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from kway.compute.cluster.session import current, import_ray
 
 
 class FilePlace(NamedTuple):
@@ -33,6 +36,24 @@ class Carried(NamedTuple):
     def rows(self) -> Any:
         """As they are."""
         return self.held
+
+
+class SharedRows(NamedTuple):
+    """Rows (m, d) in the memory that the members of a node share."""
+
+    held: Any  # Ray's name for them: they stay there while somebody holds it
+
+    def rows(self) -> Any:
+        """Where this node has them; they travel to it once."""
+        return import_ray().get(self.held)
+
+
+def shared_source(rows: Any) -> FilePlace | Carried | SharedRows:
+    """Where all rows come from, for members that each hold all of them."""
+    found = row_source(rows, slice(0, rows.shape[0]))
+    if isinstance(found, Carried) and current() is not None:
+        return SharedRows(import_ray().put(rows))
+    return found
 
 
 def row_source(rows: Any, run: slice) -> FilePlace | Carried:

@@ -28,15 +28,18 @@ class Cluster:
     strict: an answer with a shard missing is an error; else it is given, and says how much it covers.
     patience: seconds after which a shard that has replicas is asked again at the next one.
     give_up: seconds after which a shard is taken as lost.
-    folder: where shards keep their files; every node must see it.
+    folder: where shards keep their files, and fits what they know after each step; every node must see it.
+    split: what fits split, "rows" or "classes" (of a softmax); "auto": what moves fewer bytes, where it is worth it.
     """
 
     strict: bool = True
     patience: float = 1.0
     give_up: float = 120.0
     folder: Path | None = None
+    split: str = "auto"
 
 
+_SPLITS = ("auto", "rows", "classes")
 _current: ContextVar[Cluster | None] = ContextVar("kway_cluster", default=None)
 
 
@@ -92,6 +95,7 @@ def cluster(
     patience: float = 1.0,
     give_up: float = 120.0,
     folder: str | Path | None = None,
+    split: str = "auto",
 ) -> Iterator[Cluster]:
     """Run what can be spread on a Ray cluster.
 
@@ -100,6 +104,8 @@ def cluster(
     """
     if not (patience > 0 and give_up >= patience):
         raise InputError(f"patience must be above 0 and give_up no less, got {patience!r} and {give_up!r} seconds")
+    if split not in _SPLITS:
+        raise InputError(f"split must be one of {', '.join(_SPLITS)}, got {split!r}")
     ray = import_ray()
     mine = not ray.is_initialized()
     if mine:
@@ -107,7 +113,7 @@ def cluster(
     place = None if folder is None else Path(folder).absolute()
     if place is not None:
         place.mkdir(parents=True, exist_ok=True)
-    home = Cluster(strict, float(patience), float(give_up), place)
+    home = Cluster(strict, float(patience), float(give_up), place, split)
     token = _current.set(home)
     try:
         yield home

@@ -123,7 +123,7 @@ class Loss:
         """
         if self.curvature is not None:
             return self.curvature
-        codes = np.arange(max(2, n_scores))
+        codes = np.arange(2 if self.label_free_curvature else max(2, n_scores))  # K x K would be too many
         diagonal = self.curvatures(np.zeros((len(codes), n_scores)), Targets(codes))
         return float(diagonal.mean()) * (n_scores / (n_scores - 1) if self.shift_free else 1.0)
 

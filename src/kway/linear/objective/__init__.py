@@ -7,6 +7,9 @@ row_span.py       n < d: the same problem in as many columns as there are rows, 
 own_units.py      columns in units of about their own size, for losses without a penalty
 bends.py          products with the Hessian, which is never written down
 on_cluster.py     ClusterObjective: the same where the rows live on several machines
+folder_rows.py    FolderObjective: the same where the rows lie in a folder that a cluster reads
+class_shard.py    ClassShard: some classes of a softmax, the others elsewhere
+class_shard_on_device.py  the same, its passes on a device
 on_device.py      DeviceObjective: the same where the rows live on a GPU
 curvature.py      what Hessians are made of: second derivatives a row and score, weighted mean squares
 """

@@ -29,7 +29,7 @@ class Distinct(NamedTuple):
 
 def condensed(objective: Objective) -> Objective:
     """The same objective on distinct rows; a large one as it is: there the sorting would cost more than it gives."""
-    if objective.X.shape[0] * objective.X.shape[1] > CONDENSED:
+    if objective.rows_apart or objective.X.shape[0] * objective.X.shape[1] > CONDENSED:
         return objective
     rows, weight = distinct_rows(objective)
     soft = objective.targets.soft

@@ -20,7 +20,7 @@ from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
 from kway.linear.losses import Loss, Targets
 from kway.linear.objective.bends import Bends, HostBends, bends_of_rows
-from kway.linear.objective.curvature import gram
+from kway.linear.objective.curvature import curvatures, gram, mean_squares
 from kway.linear.objective.sparse_rows import RowRun, add_scores, runs
 from kway.linear.penalties import Penalty
 
@@ -48,6 +48,9 @@ class Objective:
     turned: list[Any] = field(default_factory=list, compare=False, repr=False)  # X and its runs, where X is CSR
 
     on_device: ClassVar[bool] = False  # whether passes over the rows run on a GPU (on_device.py)
+    rows_apart: ClassVar[bool] = False  # whether passes over the rows run on a cluster (on_cluster.py)
+    rows_here: ClassVar[bool] = True  # whether X is all rows; else a sample of what a cluster has (folder_rows.py)
+    classes_apart: ClassVar[bool] = False  # whether a solver is to split the classes over a cluster (class_shard.py)
 
     @property
     def n(self) -> int:
@@ -58,6 +61,11 @@ class Objective:
     def d(self) -> int:
         """Features."""
         return int(self.X.shape[1])
+
+    @property
+    def all_scores(self) -> int:
+        """Scores a row has, those that are held elsewhere included (class_shard.py)."""
+        return self.n_scores
 
     def zeros(self) -> NDArray:
         """theta = 0."""
@@ -71,6 +79,14 @@ class Objective:
         """The same problem under another loss."""
         return replace(self, loss=loss)
 
+    def total(self, part: NDArray) -> NDArray:
+        """Sums over the scores held here, plus those of whoever holds other scores: here are all (class_shard.py)."""
+        return part
+
+    def centred(self, theta: NDArray) -> NDArray:
+        """theta less its mean over the scores: where a shift is free the loss is the same, the penalty no larger."""
+        return theta - theta.mean(axis=0)
+
     def rows(self, chosen: NDArray | slice) -> Objective:
         """The same problem on some of the rows (the mean then is theirs)."""
         soft = None if self.targets.soft is None else self.targets.soft[chosen]
@@ -79,6 +95,12 @@ class Objective:
             weight = weight / weight.mean()
         targets = Targets(self.targets.codes[chosen], soft)
         return replace(self, X=self.X[chosen], targets=targets, weight=weight, turned=[])
+
+    def some(self, most: int) -> Objective:
+        """The problem itself, or on so many of its rows, drawn at random, where it has more."""
+        if self.n <= most:
+            return self
+        return self.rows(np.sort(np.random.default_rng(0).choice(self.n, most, replace=False)))
 
     def value(self, theta: NDArray) -> float:
         """F(theta), every part of the penalty included."""
@@ -106,6 +128,14 @@ class Objective:
     def gram(self, dtype: np.dtype) -> NDArray:
         """[X 1]' diag(weight) [X 1] / n, (D, D): upper triangle, in Fortran's order."""
         return gram(self, dtype)
+
+    def mean_squares(self) -> NDArray:
+        """Of each feature, by the rows' weights, (1, d)."""
+        return mean_squares(self)
+
+    def curvatures(self, theta: NDArray) -> NDArray:
+        """Weighted second derivatives of each row's loss by each score at theta, (R, n)."""
+        return curvatures(self, theta)
 
     def bends(self, theta: NDArray) -> Bends:
         """Products with the Hessian at theta."""

@@ -10,10 +10,11 @@ Problems on other rows that a solver derives from this one (samples, spans) are 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,6 +24,7 @@ from kway.compute.cluster.crew import Crew
 from kway.compute.cluster.row_source import Carried, FilePlace, row_source
 from kway.compute.cluster.session import make_crew, n_nodes
 from kway.linear.losses import Loss, Targets
+from kway.linear.objective.bends import Bends
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 
@@ -39,6 +41,7 @@ class RowShard:
     """Some rows of a problem, without its penalty."""
 
     objective: Objective
+    bends: _BendsAt | None = None
 
     def value(self, loss: Loss, theta: NDArray) -> float:
         """The sum of the losses."""
@@ -48,6 +51,38 @@ class RowShard:
         """Of losses and gradients."""
         here = self.objective.with_loss(loss)
         return Sums(*(here._sparse_gradient(theta) if sp.issparse(here.X) else here._dense_gradient(theta)))
+
+    def gram(self, dtype: np.dtype) -> NDArray:
+        """n times the second moments of the rows."""
+        return self.objective.gram(dtype) * dtype.type(self.objective.n)
+
+    def squares(self) -> NDArray:
+        """The sum of the rows' squares (1, d)."""
+        return self.objective.mean_squares() * self.objective.X.dtype.type(self.objective.n)
+
+    def bend(self, loss: Loss, theta: NDArray, V: NDArray) -> NDArray:
+        """What a change V of theta does to the sum of gradients."""
+        if self.bends is None or not np.array_equal(self.bends.theta, theta):
+            self.bends = _BendsAt(np.array(theta), self.objective.with_loss(loss).bends(theta))
+        return self.bends.bends.product(V) * V.dtype.type(self.objective.n)
+
+    def reach(self, V: NDArray) -> float:
+        """The most that V adds to a score."""
+        here = self.objective
+        return max(float(np.abs(here.scores(V, rows)).max()) for rows in here._blocks())
+
+    def sample(self, share: float) -> tuple[NDArray, NDArray]:
+        """Some rows and their codes, the same at every call."""
+        n = self.objective.n
+        some = np.sort(np.random.default_rng(n).choice(n, math.ceil(share * n), replace=False))
+        return self.objective.X[some], self.objective.targets.codes[some]
+
+
+class _BendsAt(NamedTuple):
+    """Products with the Hessian at a theta."""
+
+    theta: NDArray
+    bends: Bends
 
 
 def open_row_shard(source: FilePlace | Carried, blank: Objective) -> RowShard:
@@ -59,6 +94,7 @@ def open_row_shard(source: FilePlace | Carried, blank: Objective) -> RowShard:
 class ClusterObjective(Objective):
     """An Objective with its rows on the nodes of a cluster as well."""
 
+    rows_apart: ClassVar[bool] = True
     crew: Crew | None = field(default=None, compare=False, repr=False)
     sources: tuple[Any, ...] = field(default=(), compare=False, repr=False)  # the arrays that the shards were cut from
 

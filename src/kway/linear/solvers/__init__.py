@@ -6,6 +6,8 @@ least_squares.py     the squared loss in closed form
 newton/              whole Hessians, through kinks, to a proof: small problems, and what others leave to be proved
 work.py              a problem in the columns that suit its solver, and its solution made sure of
 lbfgs.py             the default: preconditioned L-BFGS (its steps: quasi_newton.py)
+class_shards.py      the same with the classes of a softmax over a cluster: what each runs class_parts.py, on GPUs
+                     trained_classes.py; diary.py: steps kept, in files
 proximal.py          L1 and elastic net: proximal Newton with momentum
 sgd.py               stochastic gradient descent (its rates: schedules.py; on a GPU: sgd_on_device.py)
 held_to_tol.py       where sgd ended, held against the optimum

@@ -17,9 +17,10 @@ taken, and so on. Small problems are run to rounding: it costs nothing, and equa
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.diary import Trail, kept_steps
 from kway.linear.solvers.newton.decrement import decrement, provable
 from kway.linear.solvers.newton.newton import MOST_PROOF, affordable
 from kway.linear.solvers.point import Point
@@ -64,7 +66,9 @@ class LBFGS:
         """From theta to within tol of the optimum, relative to the objective."""
         with single_blas():
             if objective.loss.smooth:
-                return solve_smooth(objective, theta, control, prove=not affordable(objective, MOST_PROOF))
+                with kept_steps(objective, control.tol) as diary:
+                    control = replace(control, diary=diary)
+                    return solve_smooth(objective, theta, control, prove=not affordable(objective, MOST_PROOF))
             return solve_smoothed(objective, theta, control, solve_smooth)
 
 
@@ -89,12 +93,18 @@ def solve_smooth(
     `prove`: go on until a bound, not an estimate, is under the tolerance.
     """
     theta = objective.laid_out(theta)
-    small = objective.n * (objective.d + 1) * objective.n_scores <= SMALL
-    legacy = Legacy(Pairs(objective.n_jobs)) if legacy is None else legacy
-    start = _start(objective, theta, known, not small, legacy.slow)
+    small = objective.n * (objective.d + 1) * objective.all_scores <= SMALL
+    legacy = Legacy(Pairs(objective.n_jobs, objective.total)) if legacy is None else legacy
     watch = Watch(objective, control, 1e-3 * loss_rounding(theta.dtype) if small else control.tol)
-    point = Point.centred_at(objective, start.theta)
-    watch.begin(point)
+    trail = control.diary.trail(objective)
+    if trail.points:
+        start, point = _resumed(objective, trail, legacy.pairs), trail.points[-1]
+        watch.history = list(trail.history)
+    else:
+        start = _start(objective, theta, known, not small, legacy.slow)
+        point = Point.centred_at(objective, start.theta)
+        watch.begin(point)
+        control.diary.enter(0, point)
     for step in descend(objective, point, start.factor, _refactor(start, objective, watch, legacy), legacy.pairs):
         point = step.point
         if watch.done(point, step.promised, step.stuck):
@@ -139,16 +149,25 @@ def _start(objective: Objective, theta: NDArray, known: Moments | None, sampled:
     """Stages 1 to 3."""
     sample = sample_rows(objective) if sampled else None
     found = replace(known, objective=objective) if known else quick_moments(objective, sample)
-    if theta.any() and (known or sample is None):
+    warm = bool(objective.total(np.array([float(theta.any())]))[0])
+    if warm and (known or sample is None):
         return Start(theta, found, _warm_factor(found, objective, theta, slow))
     factor = found.shared()
-    if sample is None or (theta.any() and sample.value(theta) < 0.7 * sample.value(np.zeros_like(theta))):
+    if sample is None or (warm and sample.value(theta) < 0.7 * sample.value(np.zeros_like(theta))):
         return Start(theta, found, factor)
-    theta, used = _on_sample(sample, theta, factor)
+    theta, used = on_sample(sample, theta, factor)
     n_drawn = max(500, 2 * objective.d)
     if used >= SLOW and found.affords_per_class(objective, n_drawn):
         factor = found.per_class(sample, theta, n_drawn)
     return Start(theta, found, factor)
+
+
+def _resumed(objective: Objective, trail: Trail, pairs: Pairs) -> Start:
+    """Where an earlier run left off, with what it had learned on its last steps."""
+    for old, new in itertools.pairwise(trail.points):
+        pairs.add(old, new)
+    found, theta = quick_moments(objective, sample_rows(objective)), trail.points[-1].theta
+    return Start(theta, found, _warm_factor(found, objective, theta, slow=True))
 
 
 def _warm_factor(found: Moments, objective: Objective, theta: NDArray, slow: bool) -> Factor:
@@ -165,14 +184,21 @@ def _drawn(objective: Objective) -> int:
     return 5 * objective.d if objective.d > 128 else objective.n
 
 
-def _on_sample(sample: Objective, theta: NDArray, factor: Factor) -> tuple[NDArray, int]:
+class SampleStart(NamedTuple):
+    """theta after some iterations on a sample of the rows, and how many they were."""
+
+    theta: NDArray
+    used: int
+
+
+def on_sample(sample: Objective, theta: NDArray, factor: Factor) -> SampleStart:
     """theta after some iterations on the sample, and how many they were."""
     used = 0
     for used, step in enumerate(descend(sample, Point.centred_at(sample, theta), factor), 1):
         theta = step.point.theta
         if step.stuck or used >= SAMPLE_STEPS or step.promised < SAMPLE_TOL * step.point.value:
             break
-    return theta, used
+    return SampleStart(theta, used)
 
 
 def _refactor(
@@ -236,6 +262,7 @@ class Watch:
             self.advice = HIDDEN
             return True
         told = self.control.progress is not None and self.control.progress(iteration, point.value)
+        told = self.control.diary.enter(iteration, point) or told
         if told or (self.control.validate is not None and self.control.validate(point.theta)):
             self.finished = True
             return True

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.preconditioners.factors import centred
 
 ARMIJO = 1e-4  # share of the predicted fall that a step must bring
 
@@ -33,5 +32,5 @@ class Point:
         """The point of theta, centred where a shift of all scores changes no loss: rounding would let theta drift."""
         if not objective.loss.shift_free:
             return Point.at(objective, theta)
-        value, gradient = objective.value_gradient(theta := centred(theta))
-        return Point(theta, value, centred(gradient), value)
+        value, gradient = objective.value_gradient(theta := objective.centred(theta))
+        return Point(theta, value, objective.centred(gradient), value)

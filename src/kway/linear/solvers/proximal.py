@@ -61,7 +61,7 @@ class ProximalRun:
         """Iterate to the tolerance, or to as far as the number format goes."""
         control, penalty = self.control, self.objective.penalty
         best = Point.at(self.objective, theta)
-        models = LocalModels(self.objective, control.rng)
+        models = LocalModels(self.objective.some(self.objective.n), control.rng)
         model = models.at(theta)
         scale, inertia, last, here = model.start, 1.0, theta, best
         for iteration in range(1, control.max_iter + 1):
@@ -144,7 +144,7 @@ def duality_gap(objective: Objective, point: Point) -> float:
 
 def bias_alone(objective: Objective, theta: NDArray, control: Control) -> NDArray:
     """theta with W = 0 and the bias that is best there: above the critical lasso it is the solution."""
-    theta = theta.copy()
+    theta, objective = theta.copy(), objective.some(objective.n)
     if objective.fit_intercept:
         blank = replace(objective, X=np.zeros((objective.n, 1), theta.dtype), penalty=Penalty())
         start = np.zeros((objective.n_scores, 2), theta.dtype)

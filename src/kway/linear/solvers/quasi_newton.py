@@ -31,11 +31,13 @@ class Pairs:
 
     Kept as rows of two matrices (MEMORY, P), P numbers in whatever order theta lies in memory, with the products
     s_i.y_j: both loops then run over a few numbers, and a direction reads each vector twice, by matrix products on
-    every core, where one vector at a time is read or written eight times.
+    every core, where one vector at a time is read or written eight times. Where others hold the rest of theta, `total`
+    adds their products to these (Objective.total), and everybody finds the same coefficients.
     """
 
-    def __init__(self, n_jobs: int | None = None) -> None:
+    def __init__(self, n_jobs: int | None = None, total: Callable[[NDArray], NDArray] = lambda part: part) -> None:
         self.n_jobs = n_jobs
+        self._total = total
         self._moves = self._changes = np.empty((0, 0))
         self._products = np.empty((0, 0))  # s_i.y_j
         self._order: list[int] = []  # rows in use, oldest first
@@ -52,12 +54,13 @@ class Pairs:
     def add(self, old: Point, new: Point) -> None:
         """Remember a step if the curvature along it was positive."""
         move, change = flattened(new.theta - old.theta), flattened(new.gradient - old.gradient)
-        curvature = inner(move, change)
-        if not curvature > 1e-12 * np.sqrt(inner(move, move) * inner(change, change)):
+        products = inner(move, change), inner(move, move), inner(change, change), move.size
+        curvature, moved, changed, size = self._total(np.array(products, np.float64))
+        if not curvature > 1e-12 * np.sqrt(moved * changed):
             return
         if not self._moves.size:
             self._shape, self._layout = new.theta.shape, layout(new.theta)
-            memory = MEMORY if move.size <= _LONG else MEMORY // 2
+            memory = MEMORY if size <= _LONG else MEMORY // 2
             self._moves, self._changes = np.empty((2, memory, move.size), move.dtype)
             self._products = np.empty((memory, memory))
         row = self._order.pop(0) if len(self) == len(self._moves) else len(self)
@@ -90,7 +93,8 @@ class Pairs:
         last = order[-1]
         newest = self._changes[last].reshape(self._shape, order=self._layout)
         q = factor(q)
-        q *= q.dtype.type(products[last, last] / max(inner(newest, factor(newest)), 1e-300))
+        bent = float(self._total(np.array([inner(newest, factor(newest))]))[0])
+        q *= q.dtype.type(products[last, last] / max(bent, 1e-300))
         across = self._against(self._changes, flattened(q))  # y_i.q
         gains = np.zeros(len(self._moves))
         for at, i in enumerate(order):
@@ -106,7 +110,7 @@ class Pairs:
             lambda s: rows[:m, s] @ vector[s], shares(len(vector), self.n_jobs, least=LEAST_SHARE), self.n_jobs
         )
         out = np.zeros(len(self._moves))
-        out[:m] = np.sum(parts, axis=0, dtype=np.float64)
+        out[:m] = self._total(np.asarray(np.sum(parts, axis=0, dtype=np.float64)))
         return out
 
     def _sum(self, coefficients: NDArray, rows: NDArray) -> NDArray:
@@ -142,17 +146,17 @@ def descend(
     `refactor(iteration, point)` may give a better preconditioner on the way; the pairs stay valid. `pairs` of a
     problem much like this one are a start, and are added to.
     """
-    pairs = Pairs(objective.n_jobs) if pairs is None else pairs
+    pairs = Pairs(objective.n_jobs, objective.total) if pairs is None else pairs
     noise, iteration = loss_rounding(point.theta.dtype), 0
     while True:
         iteration += 1
         factor = (refactor(iteration, point) if refactor else None) or factor
         direction = pairs.direction(point.gradient, factor)
-        slope = inner(point.gradient, direction)
+        slope = _along(objective, point.gradient, direction)
         if not slope > 0 and len(pairs):
             pairs.clear()
             direction = factor(point.gradient)
-            slope = inner(point.gradient, direction)
+            slope = _along(objective, point.gradient, direction)
         promised = slope / 2
         new = search_along(objective, point, direction, slope, noise) if slope > 0 and np.isfinite(slope) else None
         if new is None and len(pairs) and promised > noise * abs(point.value):
@@ -177,13 +181,18 @@ def search_along(objective: Objective, point: Point, direction: NDArray, slope: 
         if fall >= ARMIJO * step * slope and fall > 0:
             return new
         if fall >= -slack and step * slope < 10 * slack:
-            turned = inner(new.gradient, direction)
+            turned = _along(objective, new.gradient, direction)
             if abs(turned) <= 0.9 * slope:
                 return new
             if step < 0.1:
                 return None
         step *= _shorter(step, slope, fall)
     return None
+
+
+def _along(objective: Objective, gradient: NDArray, direction: NDArray) -> float:
+    """The slope along a direction, whoever holds the rest of it."""
+    return float(objective.total(np.array([inner(gradient, direction)]))[0])
 
 
 def _shorter(step: float, slope: float, fall: float) -> float:

@@ -11,6 +11,7 @@ from kway.linear.losses import Loss
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Solver, check_needs, offers
+from kway.linear.solvers.class_shards import ClassSharded
 from kway.linear.solvers.gradient_descent import GradientDescent
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.least_squares import LeastSquares
@@ -46,6 +47,8 @@ def pick_solver(solver: Any, objective: Objective) -> Solver:
             f"solver {found.name!r} works on rows in this machine's memory; this device keeps them on the GPU, where "
             f"solver={_on_device(objective).name!r} is used instead: ask for that or for 'auto', or use device='cpu'"
         )
+    if objective.classes_apart:
+        found = ClassSharded()  # the problem was placed so because its solver is L-BFGS (placing.py)
     check_needs(found, objective.loss, objective.penalty, objective.on_device)
     return found
 

@@ -52,7 +52,12 @@ def columns(objective: Objective) -> int:
 def affordable(objective: Objective, most: float = MOST_WORK) -> bool:
     """Whether the method knows this loss and a step is cheap enough."""
     loss, D, R = objective.loss, columns(objective) + 1, objective.n_scores
-    if not Newton.needs <= offers(loss, objective.penalty) or loss.width or objective.n * D > _MOST_NUMBERS:
+    if (
+        not objective.rows_here
+        or not Newton.needs <= offers(loss, objective.penalty)
+        or loss.width
+        or objective.n * D > _MOST_NUMBERS
+    ):
         return False
     if ((R * D) ** 2 if loss.couples else D * D) > _MOST_NUMBERS:
         return False

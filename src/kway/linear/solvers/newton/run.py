@@ -11,7 +11,6 @@ from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.newton.standard import Floats, Standard
 from kway.linear.solvers.newton.valley import Valley
-from kway.linear.solvers.preconditioners.factors import centred
 
 LEAST_FALL = 1e-6  # of the objective at zero: what tol is relative to at least
 WIDEST, NARROWER, NARROWEST = 0.3, 8.0, 1e-12
@@ -46,7 +45,7 @@ class Run:
         """Down the roundings to a proof."""
         start = self.problem.into(theta)
         if self.problem.loss.shift_free and not self.problem.lasso.any():
-            start = centred(start)  # steps then stay so
+            start = self.objective.centred(start)  # steps then stay so
         valley = Valley.at(self.problem, start, 0.0)
         zero = valley.value(np.zeros_like(valley.theta), np.zeros_like(valley.scores), 0.0)
         if valley.kinked:

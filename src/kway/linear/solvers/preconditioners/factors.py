@@ -92,12 +92,8 @@ class Centred:
     """A factor within the thetas whose mean over the scores is zero: the optimum's is, where a shift is free."""
 
     factor: Factor
+    centred: Callable[[NDArray], NDArray]  # of the objective, which knows where all the scores are
 
     def __call__(self, gradient: NDArray) -> NDArray:
         """P factor(P gradient), P taking the mean over the scores away."""
-        return centred(self.factor(centred(gradient)))
-
-
-def centred(theta: NDArray) -> NDArray:
-    """theta less its mean over the scores: the loss is the same, the penalty no larger."""
-    return theta - theta.mean(axis=0)
+        return self.centred(self.factor(self.centred(gradient)))

@@ -22,7 +22,7 @@ from kway.compute.lapack import add_gram, invert
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
 from kway.linear.losses import softmax
-from kway.linear.objective.curvature import BLOCK_ROWS, curvatures, mean_squares, rooted_rows
+from kway.linear.objective.curvature import BLOCK_ROWS, mean_squares, rooted_rows
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.on_device import DeviceObjective
 from kway.linear.solvers.preconditioners.factors import Centred, Diagonal, Factor, PerClass, Shared, Whole
@@ -51,7 +51,7 @@ class Moments:
 
     def shared(self) -> Factor:
         """The preconditioner of every score at theta = 0."""
-        scale = self.objective.loss.curvature_at_zero(self.objective.n_scores)
+        scale = self.objective.loss.curvature_at_zero(self.objective.all_scores)
         if not self.dense:
             return Diagonal(_ones_for_zeros(self.gram * scale + _ridges(self.objective))[None, :])
         inverse = safe_inverse(self.gram * self.gram.dtype.type(scale), _ridges(self.objective))
@@ -61,9 +61,10 @@ class Moments:
         """One for each score from about n_drawn of `rows`, drawn in proportion to their curvature at theta."""
         if self.dense and isinstance(rows, DeviceObjective):
             found: Factor = rows.class_factor(theta, mirrored(self.gram), _ridges(rows), n_drawn, MIXED)
-            return Centred(found) if rows.loss.shift_free else found
-        rows = _some_rows(rows, theta.dtype.itemsize)
-        weights = curvatures(rows, theta)  # (R, n)
+            return Centred(found, rows.centred) if rows.loss.shift_free else found
+        # as many as have curvatures (R, n) within MOST_BYTES
+        rows = rows.some(max(1024, MOST_BYTES // (theta.dtype.itemsize * rows.all_scores)))
+        weights = rows.curvatures(theta)  # (R, n)
         if not self.dense:
             return self._class_diagonals(rows, weights)
 
@@ -72,7 +73,7 @@ class Moments:
             return safe_inverse(gram, _ridges(rows))
 
         found = PerClass(pmap(one, range(rows.n_scores), rows.n_jobs), rows.n_jobs)
-        return Centred(found) if rows.loss.shift_free else found
+        return Centred(found, rows.centred) if rows.loss.shift_free else found
 
     def _class_diagonals(self, rows: Objective, weights: NDArray) -> Factor:
         """Mean h_ki x_ij^2 + ridge for each score, from all rows: one pass over them."""
@@ -81,7 +82,7 @@ class Moments:
         diagonal[:, : rows.d] += (1 - MIXED) * mean_squares(rows, weights)
         diagonal[:, rows.d :] += (1 - MIXED) * mass
         found = Diagonal(_ones_for_zeros(diagonal + _ridges(rows)).astype(weights.dtype))
-        return Centred(found) if rows.loss.shift_free else found
+        return Centred(found, rows.centred) if rows.loss.shift_free else found
 
     def cost_per_class(self, rows: Objective, n_drawn: int) -> float:
         """What `per_class` costs, in gradients over all rows."""
@@ -92,16 +93,8 @@ class Moments:
 
     def affords_per_class(self, rows: Objective, n_drawn: int) -> bool:
         """Whether one matrix a score stays within memory and costs less than some tens of gradients."""
-        within = not self.dense or rows.n_scores * self.gram.nbytes <= MOST_BYTES
+        within = not self.dense or rows.all_scores * self.gram.nbytes <= MOST_BYTES
         return within and self.cost_per_class(rows, n_drawn) <= DEAR
-
-
-def _some_rows(rows: Objective, itemsize: int) -> Objective:
-    """The rows, or as many of them, at random, as have curvatures (R, n) within MOST_BYTES."""
-    most = max(1024, MOST_BYTES // (itemsize * rows.n_scores))
-    if rows.n <= most:
-        return rows
-    return rows.rows(np.sort(np.random.default_rng(0).choice(rows.n, most, replace=False)))
 
 
 def newton_factor(objective: Objective, theta: NDArray) -> Factor:
@@ -129,20 +122,21 @@ def newton_factor(objective: Objective, theta: NDArray) -> Factor:
 
     parts = pmap(part, shares(n, objective.n_jobs, least=512), objective.n_jobs)
     return Centred(
-        Whole(safe_inverse(np.asfortranarray(np.sum(parts, axis=0)), np.tile(_ridges(objective), R), floor=1e-9))
+        Whole(safe_inverse(np.asfortranarray(np.sum(parts, axis=0)), np.tile(_ridges(objective), R), floor=1e-9)),
+        objective.centred,
     )
 
 
 def affords_newton(objective: Objective) -> bool:
     """Whether `newton_factor` exists and is small."""
-    size = objective.n_scores * (objective.d + 1)
-    return objective.loss.cross_entropy and size <= MOST_WHOLE
+    size, together = objective.n_scores * (objective.d + 1), objective.n_scores == objective.all_scores
+    return objective.loss.cross_entropy and together and objective.rows_here and size <= MOST_WHOLE
 
 
 def moments(objective: Objective, squares: NDArray | None = None) -> Moments:
     """Weighted second moments of the objective's rows; `squares` (d,) are the features' mean squares over all rows."""
     if not factorable(objective.X):
-        diagonal = mean_squares(objective)[0] if squares is None else squares
+        diagonal = objective.mean_squares()[0] if squares is None else squares
         return Moments(np.append(diagonal, 1.0) if objective.fit_intercept else diagonal, objective)
     A = objective.gram(np.dtype(np.float64) if objective.d <= DOUBLE_FEATURES else objective.X.dtype)
     if squares is not None:
@@ -156,14 +150,14 @@ def sample_rows(objective: Objective) -> Objective | None:
     size = 8 * objective.d + 1000
     if objective.n <= 2 * size:
         return None
-    return objective.rows(np.sort(np.random.default_rng(0).choice(objective.n, size, replace=False)))
+    return objective.some(size)
 
 
 def quick_moments(objective: Objective, sample: Objective | None) -> Moments:
     """Moments of all rows where they cost little, d / (4 R) gradients, else of the sample."""
-    if sample is None or objective.d <= 12 * objective.n_scores or not factorable(objective.X):
+    if sample is None or objective.d <= 12 * objective.all_scores or not factorable(objective.X):
         return moments(objective)
-    return moments(sample, mean_squares(objective)[0])
+    return moments(sample, objective.mean_squares()[0])
 
 
 def factorable(X: Rows) -> bool:

@@ -1,0 +1,65 @@
+"""One program on the workers of Ray Train, which talk by torch.distributed: where nodes have GPUs, or torch at all.
+
+    train_together(programs, folder, gpu)    programs[rank](talk, device) on each worker, until all are done
+
+What they learn they leave in files, which every node sees. A worker that dies ends the others; Ray Train starts all of
+them again, and they go on from those files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kway.compute.cluster.rounds import Talk
+from kway.compute.cluster.session import current, import_ray
+from kway.errors import ClusterError
+
+Program = Callable[[Callable[[Callable[[Any], None]], Talk], str], None]  # (tell -> talk, device) -> files
+
+MOST_FAILURES = 8  # workers that may die before it is an error
+_CORES = 0.5  # of a worker beside its GPU: it waits for it
+
+
+def n_gpus() -> int:
+    """GPUs of the cluster, 0 without one."""
+    return 0 if current() is None else int(import_ray().cluster_resources().get("GPU", 0))
+
+
+def train_together(programs: Sequence[Program], folder: Path, gpu: bool) -> None:
+    """Every program on a worker of its own, all at once."""
+    ray = import_ray()
+    try:
+        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.train.torch import TorchConfig, TorchTrainer
+    except ImportError as error:
+        raise ClusterError(
+            f"a fit on the cluster's GPUs needs Ray Train ({error}); pip install 'ray[train]'"
+        ) from error
+
+    kept = [ray.put(program) for program in programs]
+    resources = {"CPU": _CORES, "GPU": 1} if gpu else {"CPU": _CORES}
+    trainer = TorchTrainer(
+        _work,
+        train_loop_config={"programs": kept, "gpu": gpu},
+        scaling_config=ScalingConfig(num_workers=len(kept), use_gpu=gpu, resources_per_worker=resources),
+        run_config=RunConfig(storage_path=str(folder), failure_config=FailureConfig(max_failures=MOST_FAILURES)),
+        torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
+    )
+    try:
+        trainer.fit()
+    except Exception as error:  # Ray Train raises what its workers did, in wrappers that change with its version
+        raise ClusterError(f"the workers of Ray Train failed: {str(error).strip().splitlines()[-1]}") from error
+
+
+def _work(config: dict[str, Any]) -> None:
+    """What runs on each worker."""
+    import ray.train
+
+    from kway.compute.gpu.talk import TorchTalk
+
+    rank = ray.train.get_context().get_world_rank()
+    device = "cuda" if config["gpu"] else "cpu"
+    program: Program = ray.get(config["programs"][rank])
+    program(lambda tell: TorchTalk(device, tell), device)

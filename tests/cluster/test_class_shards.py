@@ -1,0 +1,117 @@
+"""Softmax whose classes live on the nodes of a real cluster: the optimum of one machine, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import kway
+from kway.linear.losses import LOSSES, Targets
+from kway.linear.objective.objective import Objective
+from kway.linear.penalties import Penalty
+from kway.linear.solvers import class_shards
+from kway.linear.solvers.base import Control
+from kway.linear.solvers.class_shards import ClassSharded
+from kway.linear.solvers.lbfgs import LBFGS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
+ray = pytest.importorskip("ray")
+TOL = 1e-5
+
+
+def rows_and_labels(seed, n=6000, d=20, K=24):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    return X, (X @ rng.normal(size=(d, K)) + rng.gumbel(size=(n, K))).argmax(axis=1)
+
+
+def problem(seed):
+    X, y = rows_and_labels(seed)
+    return Objective(X, Targets(y.astype(np.int64)), 24, LOSSES["softmax"].joint, Penalty(1e-5))
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_the_optimum_of_one_machine(cluster, sparse):
+    X, y = rows_and_labels(0, n=4000)
+    X = sp.csr_matrix(X * (np.abs(X) > 1)) if sparse else X
+    here = kway.SoftmaxClassifier(tol=TOL).fit(X, y)
+    with cluster(split="classes"):
+        there = kway.SoftmaxClassifier(tol=TOL).fit(X, y)
+    assert there.why_ == "classes on the 3 nodes of a cluster"
+    assert there.objective_ == pytest.approx(here.objective_, rel=2 * TOL)
+    assert (there.predict(X) == here.predict(X)).mean() > 0.995
+
+
+def test_a_worker_and_a_node_lost_during_a_fit_cost_a_step_each(cluster, nodes, monkeypatch):
+    objective = problem(1)
+    here = LBFGS().solve(objective, objective.zeros(), Control(tol=TOL))
+    crews, steps = [], []
+    made = class_shards.make_crew
+    monkeypatch.setattr(class_shards, "make_crew", lambda makers: crews.append(made(makers)) or crews[-1])
+
+    def killing(iteration, value):
+        steps.append((iteration, time.monotonic()))
+        if iteration == 2:
+            os.kill(ray.get(crews[0].hosts[1][0].process.remote()), signal.SIGKILL)
+        if iteration == 5:
+            ours = [node for node in nodes.list_all_nodes() if node.node_id in crews[0].where and not node.head]
+            nodes.remove_node(ours[0])
+        return False
+
+    with cluster():
+        there = ClassSharded().solve(objective, objective.zeros(), Control(tol=TOL, progress=killing))
+    took = {iteration: at - before for (_, before), (iteration, at) in itertools.pairwise(steps)}
+    print(
+        f"\na step of {there.n_iter}: {np.median(list(took.values())):.2f} s; "
+        f"with a worker killed {took[3]:.1f} s, with its node removed {took[6]:.1f} s"
+    )
+    assert [i for i, _ in steps] == list(range(len(steps)))  # nothing that was kept is done again
+    assert there.value == pytest.approx(objective.value(here.theta), rel=2 * TOL)
+
+
+def test_a_driver_killed_during_a_fit_is_resumed(cluster, nodes, tmp_path):
+    X, y = rows_and_labels(2)
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    script = tmp_path / "driver.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import os, signal, sys
+        import numpy as np
+        import kway
+        from kway.linear.solvers import class_shards
+        told = class_shards._Kept.report
+        def report(self, steps):
+            stop = told(self, steps)
+            print(len(self.history) - 1, flush=True)
+            if len(self.history) == {{0}}:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return stop
+        class_shards._Kept.report = report
+        held = np.load({str(tmp_path / "rows.npz")!r})
+        with kway.cluster({nodes.address!r}, split="classes", folder={str(tmp_path / "steps")!r}):
+            model = kway.SoftmaxClassifier(alpha=1e-5, tol={TOL}).fit(held["X"], held["y"])
+        print("objective", model.objective_)
+    """)
+    )
+    source = script.read_text()
+    found = []
+    for dies_at in (4, 0):
+        script.write_text(source.format(dies_at))
+        found.append(subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300))
+    killed, resumed = found
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert resumed.returncode == 0, resumed.stderr
+    assert killed.stdout.split() == ["0", "1", "2", "3"]
+    assert resumed.stdout.split()[0] == "4"
+    here = kway.SoftmaxClassifier(alpha=1e-5, tol=TOL).fit(X, y)
+    assert float(resumed.stdout.split()[-1]) == pytest.approx(here.objective_, rel=2 * TOL)
+    assert not list((tmp_path / "steps").iterdir())
