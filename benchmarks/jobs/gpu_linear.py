@@ -33,8 +33,8 @@ class TopKTimes(NamedTuple):
     same: float
 
 
-def sampled_times(n: int, K: int, d: int) -> SampledTimes:
-    """Epochs of sampled softmax from W = 0 by its defaults."""
+def sampled_times(n: int, K: int, d: int, batch: int = 1) -> SampledTimes:
+    """Epochs of sampled softmax from W = 0, in steps of so many rows; 1: as many as it takes by itself."""
     import torch
 
     from kway.compute.gpu.device import Device
@@ -49,7 +49,7 @@ def sampled_times(n: int, K: int, d: int) -> SampledTimes:
     X, y = rng.standard_normal((n, d), dtype=np.float32), rng.integers(0, K, n)
     device = Device("cuda" if torch.cuda.is_available() else "cpu")
     problem = Objective(X, Targets(y), K, LOSSES["softmax"].joint, Penalty(ridge=1e-9))
-    run = begin_sampled(Sampled(), DeviceObjective.of(problem, device), Control(), problem.zeros())
+    run = begin_sampled(Sampled(), DeviceObjective.of(problem, device), Control(batch_size=batch), problem.zeros())
     seconds = []
     for _ in range(SAMPLED_EPOCHS):
         begun = time.perf_counter()

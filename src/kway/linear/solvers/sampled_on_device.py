@@ -1,12 +1,14 @@
 """Sampled softmax where the rows live on a GPU: the same draws and steps, on weights that stay there.
 
-Orders, draws and rates are the host's, from the same random numbers: with one seed a fit here and a fit there take the
-same steps, and end apart by rounding alone. Weights are fetched when somebody asks for them: at the end, for a
-checkpoint, for early stopping.
+Orders, draws and rates are the host's, from the same random numbers: with one seed and batch_size a fit here and a fit
+there take the same steps, and end apart by rounding alone. Where batch_size does not say, steps are of more rows: those
+of 256 wait for their launches, not for their products. Weights are fetched when somebody asks for them: at the end, for
+a checkpoint, for early stopping.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,11 +22,19 @@ if TYPE_CHECKING:
     from kway.compute.gpu.best_classes import BestClasses
     from kway.compute.gpu.sampled_weights import SampledWeights
 
+_FEWEST_ROWS, _MOST_ROWS, _STEPS = 256, 2048, 64  # of a step; that an epoch has at least, where rows are that many
+
 
 class DeviceSampledRun(_Run):
     """A run whose weights are on the device from its first step on."""
 
     _weights: SampledWeights | None = None
+
+    def __post_init__(self) -> None:
+        if self.control.batch_size == 1:
+            most = max(_FEWEST_ROWS, min(_MOST_ROWS, self.objective.n // _STEPS))
+            self.control = replace(self.control, batch_size=most)
+        super().__post_init__()
 
     @property
     def weights(self) -> SampledWeights:
