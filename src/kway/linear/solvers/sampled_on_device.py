@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.on_device import DeviceObjective
 from kway.linear.solvers.sampled import _Run, draw_classes
+from kway.planning.gpu_ways import STEP_ROWS
 
 if TYPE_CHECKING:
     from kway.compute.gpu.best_classes import BestClasses
     from kway.compute.gpu.sampled_weights import SampledWeights
-
-_FEWEST_ROWS, _MOST_ROWS, _STEPS = 256, 2048, 64  # of a step; that an epoch has at least, where rows are that many
 
 
 class DeviceSampledRun(_Run):
@@ -32,8 +31,8 @@ class DeviceSampledRun(_Run):
 
     def __post_init__(self) -> None:
         if self.control.batch_size == 1:
-            most = max(_FEWEST_ROWS, min(_MOST_ROWS, self.objective.n // _STEPS))
-            self.control = replace(self.control, batch_size=most)
+            least, most, steps = STEP_ROWS
+            self.control = replace(self.control, batch_size=max(least, min(most, self.objective.n // steps)))
         super().__post_init__()
 
     @property
