@@ -33,11 +33,8 @@ class TopKTimes(NamedTuple):
     same: float
 
 
-def sampled_times(n: int, K: int, d: int) -> SampledTimes:
-    """Epochs of sampled softmax from W = 0 by its defaults."""
-    import torch
-
-    from kway.compute.gpu.device import Device
+def sampled_times(n: int, K: int, d: int, batch: int = 1) -> SampledTimes:
+    """Epochs of sampled softmax from W = 0, in steps of so many rows; 1: as many as it takes by itself."""
     from kway.linear.losses import LOSSES, Targets
     from kway.linear.objective.objective import Objective
     from kway.linear.objective.on_device import DeviceObjective
@@ -47,9 +44,9 @@ def sampled_times(n: int, K: int, d: int) -> SampledTimes:
 
     rng = np.random.default_rng(2)
     X, y = rng.standard_normal((n, d), dtype=np.float32), rng.integers(0, K, n)
-    device = Device("cuda" if torch.cuda.is_available() else "cpu")
+    device = _device()
     problem = Objective(X, Targets(y), K, LOSSES["softmax"].joint, Penalty(ridge=1e-9))
-    run = begin_sampled(Sampled(), DeviceObjective.of(problem, device), Control(), problem.zeros())
+    run = begin_sampled(Sampled(), DeviceObjective.of(problem, device), Control(batch_size=batch), problem.zeros())
     seconds = []
     for _ in range(SAMPLED_EPOCHS):
         begun = time.perf_counter()
@@ -57,7 +54,7 @@ def sampled_times(n: int, K: int, d: int) -> SampledTimes:
         device.wait()
         seconds.append(time.perf_counter() - begun)
     took = median(seconds[1:])
-    return SampledTimes(took, n / took, torch.cuda.max_memory_allocated() / 1e9 if device.is_gpu else 0.0)
+    return SampledTimes(took, n / took, _peak(device))
 
 
 def topk_times(B: int, K: int, d: int, rounds: int = 3) -> TopKTimes:
@@ -66,9 +63,8 @@ def topk_times(B: int, K: int, d: int, rounds: int = 3) -> TopKTimes:
 
     from kway.compute.gpu.best_classes import DeviceClasses
     from kway.compute.gpu.class_answers import ClassAnswers
-    from kway.compute.gpu.device import Device
 
-    device = Device("cuda" if torch.cuda.is_available() else "cpu")
+    device = _device()
     g = torch.Generator(device.name).manual_seed(0)
     X, W = (torch.randn((m, d), generator=g, device=device.name) for m in (B, K))
     answers = ClassAnswers(DeviceClasses(device, W.mul_(0.1), torch.zeros(K, device=device.name)), True, 1.0)
@@ -79,9 +75,28 @@ def topk_times(B: int, K: int, d: int, rounds: int = 3) -> TopKTimes:
         found = answers.best(X, _BEST, stated=True)
         device.wait()
         times.append(1e3 * (time.perf_counter() - begun))
+    peak = _peak(device)  # before the check, whose weights in float64 are twice as large
     true = (X[:CHECKED_ROWS].double() @ W.double().T).topk(_BEST, dim=1).indices
     same = float((found.codes[:CHECKED_ROWS] == true).all(1).double().mean())
-    return TopKTimes(times[1:], torch.cuda.max_memory_allocated() / 1e9 if device.is_gpu else 0.0, same)
+    return TopKTimes(times[1:], peak, same)
+
+
+def _device() -> Any:
+    """The GPU, else torch on the processor; its peak is counted anew."""
+    import torch
+
+    from kway.compute.gpu.device import Device
+
+    if not torch.cuda.is_available():
+        return Device("cpu")
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    return Device("cuda")
+
+
+def _peak(device: Any) -> float:
+    """GB at the peak."""
+    return device.torch.cuda.max_memory_allocated() / 1e9 if device.is_gpu else 0.0
 
 
 def sentences(n: int, sizes: tuple[int, int, int]) -> dict[str, Any]:

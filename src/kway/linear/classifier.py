@@ -69,7 +69,7 @@ class LinearClassifier(AnswersOnDevice):
         it (an objective under a millionth of that at W = 0 counts as that much). Of sgd also the least gain,
         relatively, of ten epochs that is worth going on for: it warns where that leaves it above tol, or where the
         problem is too large to check. Of sampled: the gain of three epochs, as a share of the loss at W = 0
-    batch_size : rows a step of sgd; of sampled, 256 where this is 1
+    batch_size : rows a step of sgd; of sampled, 256 where this is 1 (up to 2,048 on a GPU)
     learning_rate : of sgd and sampled: a number, "auto", "constant", "decay", "cosine" or a schedule
     label_smoothing : eps; targets become 1 - eps and eps / (K - 1)
     class_weight : None, "balanced" or a dict {class: weight}

@@ -28,7 +28,9 @@ GPU_SENT = 3e9  # bytes a second on the way to it
 GPU_SHARE = 0.5  # of the product's rate that a whole step reaches
 GPU_BLOCK = 2**30  # bytes of blocks of scores and of slopes
 FILTERED = 1.25  # of the product's rate, what a filter of bytes passes
-A_STEP, STEP_ROWS = 7e-4, 256  # seconds of a step of sampled softmax and its rows: draws, launches, few products
+A_STEP = 1e-3  # seconds of a sampled step beside its products, estimated: 2.2 ms, profiled, when it had more launches
+STEP_ROWS = (256, 2048, 64)  # its rows, at least and at most, and the steps that an epoch has where rows are that many
+BESIDE = 768  # classes that a step draws or holds hard, beside those of its rows
 MOST_DENSE = 2**32  # bytes of sparse rows made dense, which is what a device multiplies
 
 
@@ -63,9 +65,12 @@ def gpu_sampled(size: Size, rates: Rates) -> Way:
     """Sampled softmax, weights and rows on a GPU."""
     way = sampled_softmax(size, rates)
     held = _rows_there(size) + size.parameters * size.itemsize + 16 * size.K + GPU_BLOCK
-    launched = SAMPLED_PASSES * size.n / STEP_ROWS * A_STEP
-    seconds = launched + way.operations / (GPU_SHARE * _full(rates))
+    least, most, steps = STEP_ROWS
+    rows = max(least, min(most, size.n // steps))
+    operations = 6.0 * size.n * size.d * min(size.K, rows + BESIDE) * SAMPLED_PASSES
+    seconds = SAMPLED_PASSES * size.n / rows * A_STEP + operations / (GPU_SHARE * _full(rates))
     call = "SoftmaxClassifier(solver='sampled', device='cuda')"
+    way = replace(way, operations=operations)
     return _there(way, "sampled softmax, GPU", call, size, rates, held, seconds, "the exact sum over classes")
 
 

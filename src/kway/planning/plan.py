@@ -102,7 +102,8 @@ class Plan:
         if self.advised is None:
             least = min(self.ways, key=lambda way: way.fit_bytes)
             return f"Nothing fits here; the least is {least.name}: {words.size(least.fit_bytes)} while fitting"
-        return f"Advised: {self.advised.name}, {self.advised.call}. {self.advised.gives_up.capitalize()}."
+        given_up = self.advised.gives_up
+        return f"Advised: {self.advised.name}, {self.advised.call}. {given_up[0].upper()}{given_up[1:]}."
 
     def __str__(self) -> str:
         rows = [COLUMNS, *self.rows()]

@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kway.compute.gpu.best_classes import DeviceClasses
-from kway.compute.gpu.losses import DeviceTargets, slopes
 from kway.compute.gpu.rows import DeviceRows
-from kway.compute.kernels import losses as kinds
 from kway.compute.threads import spans
 
 _SENT = 1 << 28  # bytes of weights that are on the way at a time
@@ -79,28 +77,32 @@ class SampledWeights:
         """Step `number` (from 0) of the rows' classes and those drawn."""
         held, b = self.held, len(plan.rows)
         sent = held.device.put(np.concatenate((plan.rows, plan.own, plan.ids)))  # one way for all numbers
-        rows, own, ids = sent[:b], sent[b : 2 * b], sent[2 * b :]
+        rows, own, ids = sent[:b], sent[b : 2 * b, None], sent[2 * b :]
         X, size = held.X[rows], self.sizes[ids]  # (b, d), (c,)
         W, bias = self.W[ids], self.b[ids]  # (c, d), (c,)
-        self._decay(W, size, number - self.met[ids], plan.eta)
+        if self.ridge:
+            bend = torch.log1p(size.rsqrt() * (plan.eta * self.ridge))
+            W.mul_(_shrunk(bend, number - self.met[ids], W))
         with held.device.full_precision():
             scores = torch.addmm(bias, X, W.T)  # (b, c)
             scores[:, plan.known :] += plan.log_weight
-            slope = slopes(kinds.SOFTMAX, scores, DeviceTargets(own), 1.0, 0.0).slope
-            slope *= (1.0 if held.weight is None else held.weight[rows, None]) / b
+            slope = _slopes(scores, own, None if held.weight is None else held.weight[rows, None], b)
             gradient = slope.T @ X  # (c, d)
-        self._decay(W, size, torch.ones_like(size), plan.eta)
-        size = size + gradient.square().mean(1).to(size.dtype)
-        rate = plan.eta * size.to(W.dtype).rsqrt()
-        self.W[ids] = W.addcmul_(gradient, rate[:, None], value=-1)
+        if self.ridge:
+            W.mul_(_shrunk(bend, 1, W))
+        size += torch.linalg.vector_norm(gradient, dim=1).square_().div_(gradient.shape[1])
+        rate = size.rsqrt().mul_(plan.eta).to(W.dtype)
+        self.W.index_copy_(0, ids, W.addcmul_(gradient, rate[:, None], value=-1))
         if self.fit_intercept:
-            self.b[ids] = bias - rate * slope.sum(0)
-        self.sizes[ids] = size
-        self.met[ids] = number + 1
+            self.b.index_copy_(0, ids, bias.addcmul_(rate, slope.sum(0), value=-1))
+        self.sizes.index_copy_(0, ids, size)
+        self.met.index_fill_(0, ids, number + 1)
 
     def decay(self, step: int, eta: float) -> None:
         """Every class has all the decay that it is due."""
-        self._decay(self.W, self.sizes, step - self.met, eta)
+        if self.ridge:
+            bend = torch.log1p(self.sizes.rsqrt() * (eta * self.ridge))
+            self.W.mul_(_shrunk(bend, step - self.met, self.W))
         self.met.fill_(step)
 
     def finite(self) -> bool:
@@ -112,10 +114,17 @@ class SampledWeights:
         parts = spans(len(self.W), max(1, _SENT // (8 * self.W.shape[1])))
         return sum(float(self.W[some].square().sum(dtype=torch.float64)) for some in parts)
 
-    def _decay(self, W: Tensor, sizes: Tensor, steps: Tensor, eta: float) -> None:
-        if self.ridge:
-            rate = eta / sizes.double().sqrt()
-            W.mul_((-steps * torch.log1p(rate * self.ridge)).exp().to(W.dtype)[:, None])
+
+def _shrunk(bend: Tensor, steps: Tensor | int, W: Tensor) -> Tensor:
+    """(1 + r ridge)^-steps of each class (c, 1), from bend = log(1 + r ridge)."""
+    return (bend * -steps).exp_().to(W.dtype)[:, None]
+
+
+def _slopes(scores: Tensor, own: Tensor, weight: Tensor | None, b: int) -> Tensor:
+    """softmax less one at the row's own class, weighed, over b; by the others' shares: 1 - p keeps its digits."""
+    p = scores.softmax(1).scatter_(1, own, 0)
+    p.scatter_(1, own, -p.sum(1, keepdim=True))
+    return p.div_(b) if weight is None else p.mul_(weight / b)
 
 
 def _parts(theta: NDArray) -> list[slice]:

@@ -1,12 +1,14 @@
 """Sampled softmax where the rows live on a GPU: the same draws and steps, on weights that stay there.
 
-Orders, draws and rates are the host's, from the same random numbers: with one seed a fit here and a fit there take the
-same steps, and end apart by rounding alone. Weights are fetched when somebody asks for them: at the end, for a
-checkpoint, for early stopping.
+Orders, draws and rates are the host's, from the same random numbers: with one seed and batch_size a fit here and a fit
+there take the same steps, and end apart by rounding alone. Where batch_size does not say, steps are of more rows: those
+of 256 wait for their launches, not for their products. Weights are fetched when somebody asks for them: at the end, for
+a checkpoint, for early stopping.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.on_device import DeviceObjective
 from kway.linear.solvers.sampled import _Run, draw_classes
+from kway.planning.gpu_ways import STEP_ROWS
 
 if TYPE_CHECKING:
     from kway.compute.gpu.best_classes import BestClasses
@@ -25,6 +28,12 @@ class DeviceSampledRun(_Run):
     """A run whose weights are on the device from its first step on."""
 
     _weights: SampledWeights | None = None
+
+    def __post_init__(self) -> None:
+        if self.control.batch_size == 1:
+            least, most, steps = STEP_ROWS
+            self.control = replace(self.control, batch_size=max(least, min(most, self.objective.n // steps)))
+        super().__post_init__()
 
     @property
     def weights(self) -> SampledWeights:
