@@ -127,6 +127,12 @@ def test_too_little_memory_is_an_error_with_figures_and_nothing_half_built(by_de
     assert not hasattr(model, "index_")
 
 
+def test_auto_says_why():
+    index = Flat(Bits(1), device="auto").build(clustered(100, 5)[0])
+    assert "codes of 1 bits" in index.why_
+    assert "on the CPU: too small" in index.why_
+
+
 @pytest.mark.parametrize("c", [64, 4096, 4100])
 def test_the_smallest_of_many_keys(device, c):
     from kway.compute.gpu.exact import least_few
