@@ -110,7 +110,7 @@ def test_a_device_that_does_nothing_is_refused(estimator, device):
         estimator(device=device).fit([[0.0], [1.0]], [0, 1])
     assert str(caught.value).startswith("device must be ")
     assert str(caught.value).endswith(f"got {device!r}")
-    assert len(DEVICES) == 7
+    assert len(DEVICES) == 8
 
 
 @pytest.mark.parametrize(

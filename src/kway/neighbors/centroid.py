@@ -31,7 +31,14 @@ from kway.data import gate
 from kway.data.labels import Labels
 from kway.data.row_blocks import row_blocks
 from kway.errors import CombinationError
-from kway.neighbors.centroid_on_device import TensorAnswers, choose_for_means, float_type, rows_there, shape_only
+from kway.neighbors.centroid_on_device import (
+    SHORTLIST,
+    TensorAnswers,
+    choose_for_means,
+    float_type,
+    rows_there,
+    shape_only,
+)
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
 from kway.planning import guard
 from kway.planning.linear_ways import centroids
@@ -44,7 +51,6 @@ from kway.search.units import NARROW, Unit
 
 _METRICS = ("euclidean", "cosine")
 _BLOCK = 2**22  # numbers of the means that are copied at a time
-SHORTLIST = 64  # classes that probabilities are shared among, where an index finds them
 
 
 class _Batch(NamedTuple):
@@ -272,22 +278,23 @@ class CentroidClassifier(TensorAnswers):
 
     def _found(self, rows: Any, k: int, stated: bool) -> TopK:
         """The k nearest means by the index, each with its share of the SHORTLIST nearest."""
-        self._build_index()
-        listed = max(k, min(SHORTLIST, self.index_.n_rows)) if stated else k
+        index = self._index()
+        listed = max(k, min(SHORTLIST, index.n_rows)) if stated else k
         placed = self._placed(rows).astype(rows.dtype)
-        codes, distances = self.index_.nearest(placed, listed, self.n_jobs)
+        codes, distances = index.nearest(placed, listed, self.n_jobs)
         gaps = distances.astype(np.float64)
         z = self.scale_ * (-gaps if self.metric == "cosine" else -0.5 * gaps**2)  # (q, listed), -inf pads
         empty = np.flatnonzero(self.weights_ == 0)
-        if codes.shape[1] > self.index_.n_rows:  # classes without rows come last
-            codes[:, self.index_.n_rows :] = empty[: codes.shape[1] - self.index_.n_rows]
+        if codes.shape[1] > index.n_rows:  # classes without rows come last
+            codes[:, index.n_rows :] = empty[: codes.shape[1] - index.n_rows]
         shares = softmax(z, axis=1) if stated else z
         return TopK(codes[:, :k], shares[:, :k].astype(self._dtype))
 
-    def _build_index(self) -> None:
-        """The index, when it is first needed: partial_fit would have built many in vain."""
+    def _index(self) -> LiveIndex:
+        """The index over the means, built when it is first asked: partial_fit would have built many in vain."""
         if not hasattr(self, "index_"):
             self.index_ = self._indexed()
+        return self.index_
 
     def _indexed(self) -> LiveIndex:
         """The index over the means of classes with rows, whose ids are their codes."""
@@ -321,8 +328,7 @@ class CentroidClassifier(TensorAnswers):
             facts["unit"] = self._range.exponent
         arrays = {"means": self._means, "weights": self.weights_}
         if self.index is not None:
-            self._build_index()
-            facts["index"], parts = self.index_.parts()
+            facts["index"], parts = self._index().parts()
             arrays |= {f"index.{name}": array for name, array in parts.items()}
         return facts, arrays
 

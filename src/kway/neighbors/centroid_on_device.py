@@ -24,6 +24,7 @@ from kway.search.index import TopK
 from kway.search.on_device import ENOUGH
 from kway.search.units import NARROW, Unit
 
+SHORTLIST = 64  # classes that probabilities are shared among, where an index finds them
 _PAYS = 2**30  # products of rows and means from which on "auto" takes a GPU
 
 
@@ -65,7 +66,9 @@ class TensorAnswers(Classifier):
     metric: str
     index: Any
     device: str
+    n_jobs: int | None
     scale_: float
+    weights_: NDArray[np.float64]
     _range: Unit
     _means: NDArray[np.float64]
 
@@ -73,6 +76,9 @@ class TensorAnswers(Classifier):
         raise NotImplementedError
 
     def _centre(self) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def _index(self) -> Any:
         raise NotImplementedError
 
     # ---- arrays
@@ -100,9 +106,20 @@ class TensorAnswers(Classifier):
 
     def _tensor(self, X: Any) -> Any:
         """X where it is, checked; None where it is no tensor, or one that the host has to answer."""
-        if not is_tensor(X) or self.index is not None or not hasattr(self, "_means") or not self._range.plain:
+        if not is_tensor(X) or not hasattr(self, "_means") or not self._range.plain:
+            return None
+        if self.index is not None and not (self.weights_ > 0).all():  # classes without rows come last
             return None
         return rows_there(self, X, reset=False)
+
+    def _best_there(self, X: Any, k: int, stated: bool) -> TopK:
+        """The k best codes of rows X and their scores, of all means, or of the nearest that an index lists."""
+        if self.index is None:
+            return TopK(*self._means_at(X).best(X, k, stated))
+        index = self._index()
+        codes, away = index.nearest(X, max(k, min(SHORTLIST, index.n_rows)) if stated else k, self.n_jobs)
+        z = self.scale_ * (-away.double() if self.metric == "cosine" else -0.5 * away.double().square())
+        return TopK(codes[:, :k], (z.softmax(1) if stated else z)[:, :k].to(X.dtype))
 
     def _means_at(self, X: Any) -> Any:
         return self._there(Device(str(X.device)))
@@ -112,14 +129,14 @@ class TensorAnswers(Classifier):
         there = self._tensor(X)
         if there is None:
             return as_given(X, super().predict(X))
-        return labels_there(self._means_at(X).best(there, 1, stated=False).codes[:, 0], self.classes_)
+        return labels_there(self._best_there(there, 1, stated=False).ids[:, 0], self.classes_)
 
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
         """The k best labels of each row and their shares, best first."""
         there = self._tensor(X)
         if there is None:
             return TopK(*(as_given(X, values) for values in super().predict_topk(X, k)))
-        codes, shares = self._means_at(X).best(there, checked_k(k, len(self.classes_)), stated=True)
+        codes, shares = self._best_there(there, checked_k(k, len(self.classes_)), stated=True)
         return TopK(labels_there(codes, self.classes_), shares)
 
     def decision_function(self, X: Any) -> Any:

@@ -89,9 +89,9 @@ class DeviceCells:
         from kway.compute.gpu.products import PRODUCTS
 
         rows = table.kept.full
-        with device.room(f"landmark cells of {len(rows):,} rows x {rows.shape[1]} columns", 2 * rows.nbytes):
+        with device.room(f"landmark cells of {len(rows):,} rows x {rows.shape[1]} columns", 3 * rows.nbytes):
             held = ExactRows.of(device, device.put(rows), PRODUCTS[table.distance.name])
-            cells = CellRows(held, device.put(table.names), device.put(table.offsets))
+            cells = CellRows.of(held, device.put(table.names), device.put(table.offsets))
         return DeviceCells(table, _landing(ground, device), cells)
 
     @property

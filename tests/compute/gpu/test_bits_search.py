@@ -1,5 +1,9 @@
 """Codes of a few bits on a device: the CPU's ids and digits where nobody is lost, nobody lost within an error bar."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -123,6 +127,12 @@ def test_too_little_memory_is_an_error_with_figures_and_nothing_half_built(by_de
     assert not hasattr(model, "index_")
 
 
+def test_auto_says_why():
+    index = Flat(Bits(1), device="auto").build(clustered(100, 5)[0])
+    assert "codes of 1 bits" in index.why_
+    assert "on the CPU: too small" in index.why_
+
+
 @pytest.mark.parametrize("c", [64, 4096, 4100])
 def test_the_smallest_of_many_keys(device, c):
     from kway.compute.gpu.exact import least_few
@@ -170,7 +180,7 @@ def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, m
     monkeypatch.setattr(sign_filter, "LEAST_LISTED", 2**17)
     if n == 5000:
         monkeypatch.setattr(sign_filter.SignFilter, "pays", staticmethod(lambda *what: True))
-        monkeypatch.setattr(module, "_Lists", _ByProducts)
+        monkeypatch.setattr(sign_filter, "CodeLists", _ByProducts)
     store = Bits(1, rerank=rerank, miss=1e-6)
     index, oracle = by_device(Flat(store)).build(rows, metric), Flat(store).build(rows, metric)
     assert index._certified.codes.filter is not None
@@ -200,3 +210,44 @@ def test_how_many_bits_may_differ_is_the_cpus_rule(device):
         found = SignFilter(None, 3.0, 0.5, 2.0).enough(*map(device.put, (keys, norms)), squared, device.put(most))
         np.testing.assert_array_equal(device.fetch(found), expected)
         assert 0 < expected.sum() < 200
+
+
+UNPACKED = """
+import numpy as np, torch
+from kway.compute.gpu import bit_codes
+from kway.compute.gpu.device import Device
+words = torch.from_numpy(np.random.default_rng(0).integers(-2**31, 2**31, (70, 12)).astype(np.int32))
+for bits in (1, 2, 4):
+    codes = bit_codes.BitCodes(Device("cpu"), bits, words, None, None, 0.0, 0.0)
+    expected = codes.grid(words, torch.float32)
+    out = torch.empty((70, 32 * 12 // bits))
+    bit_codes.unpack_there(words, out, bits)
+    assert torch.equal(out, expected)
+    assert sorted(out.unique().tolist()) == list(range(1 - 2**bits, 2**bits, 2))
+"""
+
+
+def test_the_kernel_that_unpacks_codes_by_tritons_interpreter():
+    pytest.importorskip("triton")
+    done = subprocess.run(
+        [sys.executable, "-c", UNPACKED],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_kernel_that_unpacks_codes(device):
+    from kway.compute.gpu.bit_codes import BitCodes
+
+    torch = device.torch
+    words = device.put(np.random.default_rng(0).integers(-(2**31), 2**31, (70, 12)).astype(np.int32))
+    for bits in (1, 2, 4):
+        found = BitCodes(device, bits, words, None, None, 0.0, 0.0).grid(words, torch.float32)
+        planes = (words[:, :, None] >> torch.arange(32, device=device.name)) & 1
+        signs = (planes.view(70, bits, -1) * 2 - 1).float()
+        weights = 2.0 ** torch.arange(bits - 1, -1, -1, device=device.name)
+        assert torch.equal(found, (signs * weights[:, None]).sum(1))

@@ -108,6 +108,23 @@ def test_tensors_in_tensors_out_and_never_on_the_host(there, metric, monkeypatch
     np.testing.assert_array_equal(there.fetch(answers[3]), expected[3].ids)
 
 
+@pytest.mark.parametrize("metric", METRICS)
+def test_means_in_an_index_are_searched_there(by_device, there, metric, monkeypatch):
+    from kway.data import gate
+
+    X, y = labelled_rows(n=2000, K=200)
+    model, oracle = (CentroidClassifier(metric, index="flat", device=name).fit(X, y) for name in ("cuda", "cpu"))
+    expected = oracle.predict(X), oracle.predict_topk(X, 3)
+    np.testing.assert_array_equal(model.predict(X), expected[0])
+    assert "device under test" in model.index_.why_
+    rows, check = there.put(X), gate.rows
+    monkeypatch.setattr(gate, "rows", lambda estimator, X, **rest: check(estimator, X[:1], **rest))
+    np.testing.assert_array_equal(there.fetch(model.predict(rows)), expected[0])
+    found = model.predict_topk(rows, 3)
+    np.testing.assert_array_equal(there.fetch(found.ids), expected[1].ids)
+    np.testing.assert_allclose(there.fetch(found.scores), expected[1].scores, rtol=1e-3, atol=1e-6)
+
+
 def test_labels_that_are_no_numbers_two_classes_and_tensors_that_the_host_answers(there):
     X, y = labelled_rows(K=2)
     names = np.array(["a", "b"])[y]

@@ -48,7 +48,7 @@ def test_lists_on_a_gpu_keep_the_same(device, q, monkeypatch):
     monkeypatch.setattr(module, "RENEWED", (2**19, 2**20))
     codes, words, rng = some_codes(device, 2**20 + 2**16)
     queries = rng.standard_normal((q, 512)).astype(np.float32)
-    lists = module._Lists(codes, device.put(queries), 64)
+    lists = module.CodeLists(codes, device.put(queries), 64)
     lists.fill()
     best = by_brute_force(words, queries[:8], 64)
     for ids, count, own in zip(device.fetch(lists.ids), device.fetch(lists.counts), best):
@@ -69,7 +69,7 @@ def test_a_list_that_overflows_loses_nobody(device):
         pytest.skip("needs a Hopper GPU")
     codes, _, rng = some_codes(device, 2**20, distinct=40)
     queries = rng.standard_normal((3, 512)).astype(np.float32)
-    lists = module._Lists(codes, device.put(queries), 64)
+    lists = module.CodeLists(codes, device.put(queries), 64)
     found, expected = lists.nearest(3), codes.by_products(device.put(queries), 3, 64)
     assert bool((lists.counts > module._CAP).all())
     np.testing.assert_array_equal(device.fetch(found.ids), device.fetch(expected.ids))

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from kway.compute.gpu.codes import BITS
@@ -30,6 +31,7 @@ _EXTRA = 246  # kept beyond k: near rows rule out the others with far fewer
 _QUERIES = 4096  # of a block
 _LISTED = 2**27  # rows kept, of all queries of a block
 _ROWS = 2**18  # of a block
+_UNPACKED = 64  # rows of a program of the kernel
 _HALF, _SINGLE = 2.0**-11, 2.0**-24  # how much a number may be rounded by
 
 MeasureSome = Callable[[Tensor, Tensor], Tensor]  # (which queries (m,), ids (m, c)) -> distances (m, c) float64
@@ -151,6 +153,10 @@ class BitCodes:
     def grid(self, words: Tensor, kind: object) -> Tensor:
         """y (m, D) of words (m, B D / 32)."""
         torch, m = self.device.torch, len(words)
+        if self.device.is_gpu and find_spec("triton") is not None:
+            out = torch.empty((m, 32 * words.shape[1] // self.bits), dtype=kind, device=words.device)
+            unpack_there(words, out, self.bits)
+            return out
         byte = torch.arange(256, device=words.device)[:, None] >> torch.arange(8, device=words.device)
         signs = ((byte & 1) * 2 - 1).to(kind)  # (256, 8)
         planes = words.view(torch.uint8).view(m, self.bits, -1)  # (m, B, D / 8)
@@ -170,3 +176,11 @@ class BitCodes:
         if self.half is None:
             return (keys + asked.base[:, None]).clamp(min=self.least)
         return (2 * (keys + self.half[ids].double()) + asked.base[:, None]).clamp(min=0.0).sqrt()
+
+
+def unpack_there(words: Tensor, out: Tensor, bits: int) -> None:
+    """`BitCodes.grid` by a kernel: one pass, where a table of bytes takes several."""
+    from kway.compute.gpu.code_lists import unpack_planes
+
+    m, wide = out.shape
+    unpack_planes[(-(-m // _UNPACKED), wide // 32)](words.contiguous(), out, m, wide // 32, bits, _UNPACKED)

@@ -71,11 +71,19 @@ class CellRows:
     rows: ExactRows
     names: Tensor  # (n,) int64
     offsets: Tensor  # (c + 1,) int64
+    sides: (
+        Tensor  # (n, d) as rows enter the products, but for their scale; the rows themselves where they are not moved
+    )
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the device."""
-        return self.rows.nbytes + 8 * int(self.names.numel() + self.offsets.numel())
+    @staticmethod
+    def of(rows: ExactRows, names: Tensor, offsets: Tensor) -> CellRows:
+        """Rows that are in this order."""
+        if rows.centre is None and rows.rows.dtype == rows.scale.dtype:
+            return CellRows(rows, names, offsets, rows.rows)
+        sides = rows.device.torch.empty(rows.rows.shape, dtype=rows.scale.dtype, device=rows.device.name)
+        for part in parts_of(len(rows), VALUES // (8 * sides.shape[1])):
+            sides[part] = _moved(rows.rows[part], rows.centre, sides.dtype)
+        return CellRows(rows, names, offsets, sides)
 
     def nearest(self, queries: Tensor, cells: Tensor, k: int) -> FoundRows:
         """Places among the rows and distances (q, k), by (distance, position); place -1 and inf where cells hold fewer.
@@ -123,7 +131,7 @@ class CellRows:
             largest = int(sizes[first])  # they come first
             if not largest:
                 break
-            room = max(1, VALUES // (8 * largest * max(sides.shape[1], tasks.pairs.shape[1])))
+            room = max(1, VALUES // (sides.element_size() * largest * max(sides.shape[1], tasks.pairs.shape[1])))
             some = slice(first, first + room)
             self._offer(sides, tasks.cells[some], tasks.pairs[some], largest, p, FoundRows(places, keys))
             first += room
@@ -136,8 +144,8 @@ class CellRows:
         at = self.offsets[cells][:, None] + device.torch.arange(largest, device=device.name)  # (t, l)
         real = at < self.offsets[cells + 1][:, None]
         at = at.clamp(max=len(rows) - 1)
-        held = rows.rows[at]
-        block = held.to(kind) if rows.centre is None else (held.double() - rows.centre).to(kind)  # (t, l, d)
+        same = kind == self.sides.dtype  # a query far out needs float64
+        block = self.sides[at] if same else _moved(rows.rows[at], rows.centre, kind)  # (t, l, d)
         products = sides[pairs.clamp(min=0) // p] @ block.transpose(1, 2)  # (t, g, l)
         keys = rows.offset[at].to(kind)[:, None] - products * rows.scale[at].to(kind)[:, None]
         keys = keys.masked_fill_(~real[:, None], float("inf"))
@@ -163,6 +171,10 @@ class CellRows:
         named = torch.repeat_interleave(torch.arange(n_cells, device=device.name), tasks)
         by_size = self.offsets.diff()[named].argsort(descending=True, stable=True)
         return _Tasks(named[by_size], pairs[by_size])
+
+
+def _moved(rows: Tensor, centre: Tensor | None, kind: object) -> Tensor:
+    return rows.to(kind) if centre is None else (rows.double() - centre).to(kind)
 
 
 def of_length_one(rows: Tensor) -> Tensor:

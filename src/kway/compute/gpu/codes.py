@@ -10,7 +10,6 @@ Elsewhere, and for queries whose list overflowed (very many equal codes), signs 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -19,7 +18,7 @@ import numpy as np
 
 from kway.compute.gpu import code_kernels, nvrtc
 from kway.compute.gpu.device import Device, Tensor, load_torch
-from kway.compute.gpu.exact import FoundRows
+from kway.compute.gpu.exact import FoundRows, parts_of
 
 BITS, WORDS, TILE = 512, 16, 64  # bits and 32-bit words of a code; codes of a tile
 _CAP = 8192  # codes listed a query
@@ -59,7 +58,7 @@ class SignCodes:
         queries, keep = queries.float(), min(max(keep, k), self.rows)
         listed = self.rows >= _LEAST and self.device.is_gpu and nvrtc.can_compile() and 8 * keep * TILE <= _SAMPLE
         with self.device.full_precision():
-            return _Lists(self, queries, keep).nearest(k) if listed else self.by_products(queries, k, keep)
+            return CodeLists(self, queries, keep).nearest(k) if listed else self.by_products(queries, k, keep)
 
     def by_products(self, queries: Tensor, k: int, keep: int) -> FoundRows:
         """The same, every code multiplied."""
@@ -97,7 +96,7 @@ class Listed(NamedTuple):
     products: Tensor
 
 
-class _Lists:
+class CodeLists:
     """Queries, their thresholds and the lists of codes that passed."""
 
     def __init__(self, codes: SignCodes, queries: Tensor, keep: int) -> None:
@@ -137,7 +136,7 @@ class _Lists:
 
     def _sample(self) -> None:
         """The keep-th of the best of the sample's tiles: so many codes agree that well at least."""
-        for part in _parts(self.q, 256):
+        for part in parts_of(self.q, 256):
             scores = _sign(self.queries[part]).half() @ self.codes.sample.T
             kth = scores.view(len(scores), -1, TILE).amax(2).float().topk(self.keep, 1).values[:, -1]
             self.thresholds[part] = ((kth + BITS) / 2).int() - 1 + self.shift[part]
@@ -218,7 +217,3 @@ def _sign(values: Tensor) -> Tensor:
 
 def _int32(device: Device) -> dict[str, object]:
     return {"dtype": device.torch.int32, "device": device.name}
-
-
-def _parts(n: int, step: int) -> Iterator[slice]:
-    return (slice(a, min(n, a + step)) for a in range(0, n, step))

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from math import pi
 from typing import NamedTuple
 
-from kway.compute.gpu import codes, nvrtc
-from kway.compute.gpu.codes import BITS, SignCodes
+from kway.compute.gpu import nvrtc
+from kway.compute.gpu.codes import BITS, CodeLists, SignCodes
 from kway.compute.gpu.device import Device, Tensor
 
 _KEEP = 128  # rows listed at least
@@ -49,7 +49,7 @@ class SignFilter:
     def lists(self, turned: Tensor) -> SignLists:
         """The rows that agree most with queries (q, 512) float32."""
         torch = self.signs.device.torch
-        lists = codes._Lists(self.signs, turned, _KEEP)
+        lists = CodeLists(self.signs, turned, _KEEP)
         lists.fill()
         agree, products = lists.measured()
         real = agree >= 0  # padding is not measured
