@@ -3,8 +3,8 @@
     stage 1   all families on fold 0
     stage 2   the other folds, for the families that may still win: their best setting on fold 0 is not below the
               leader's by more than three standard errors of a difference and three points (kway.select.measures);
-              with `curves` also for the best linear and the best neighbours family, so that their cross-validation
-              can be drawn
+              with `curves` also for the best linear (unless that takes long) and the best neighbours family, so that
+              their cross-validation can be drawn
     repeats   the same families on folds drawn anew
 
 What a family shares (one search, one Gram matrix, warm starts) is in kway.select.families. The budget and Ctrl-C end
@@ -23,6 +23,7 @@ from kway.compute.gpu.device import resolve
 from kway.data.gate import Rows, plain_rows
 from kway.data.labels import encode
 from kway.errors import InputError, KwayError
+from kway.planning.comparison import HEAVY
 from kway.select.clock import Clock
 from kway.select.families import (
     ALIKE,
@@ -236,8 +237,9 @@ def _hopeless(work: _Work, name: str, lead: float, far: float) -> str:
 
 
 def _families_to_draw(work: _Work, line: list[str]) -> set[str]:
-    """The best linear family, and the best neighbours that were searched, of a line that has the best first."""
-    linear = [n for n in line if isinstance(work.families[n], LinearFamily)]
+    """The best linear family, unless it takes long, and the best neighbours that were searched; of a line in order."""
+    quick = work.data.pass_seconds() < HEAVY
+    linear = [n for n in line if isinstance(work.families[n], LinearFamily) and quick]
     near = [n for n in line if n in work.data.kept and isinstance(work.families[n], NeighborsFamily)]
     return {*linear[:1], *near[:1]}
 

@@ -65,7 +65,7 @@ def evaluate_model(model: Any, X: Any, y: NDArray) -> Evaluation:
     blocks = spans(len(y), max(_LEAST_BLOCK, AT_ONCE // len(tally.classes)))
     answers = [tally.take(model, X[rows], y[rows]) for rows in blocks]
     stated = all(answer.confidence is not None for answer in answers)
-    confidence = np.concatenate([answer.confidence for answer in answers]) if stated else None  # type: ignore[misc]
+    confidence = np.concatenate([answer.confidence for answer in answers]) if stated else None
     return Evaluation(tally.scores(), np.concatenate([answer.predicted for answer in answers]), confidence)
 
 

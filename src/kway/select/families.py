@@ -39,6 +39,7 @@ _SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
 _TOL = 1e-3  # of fits on a path
 _HEAVY_TOL = 1e-2  # on heavy rows: a third of the time, and of 2,500 classes 0.960 right against 0.957
+_MANY_CLASSES = 500  # above which one linear family stands for all: of 1,250, machines and perceptrons take minutes
 KINKED_PASS = 5e-4  # seconds of a pass above which joint hinges are not run: 5,000 images take a minute a fold
 FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
 COLD = 2.0  # a fit from nothing against one from the alpha before it
@@ -289,9 +290,15 @@ def _stood_for(name: str, data: FoldedRows) -> str:
         return "hinges of all classes at once take thousands of passes, and svm-one-vs-all stands for them; ask by name"
     states = not data.measure.rises  # log loss asks for probabilities, which machines do not state
     quick = "svm-one-vs-all" if data.sparse and several and not states else "softmax"
-    if name not in (*ALIKE, "softmax") or name == quick or seconds < HEAVY:
+    if name not in (*ALIKE, "softmax") or name == quick:
         return ""
-    return f"one pass over the rows takes about {seconds:.1f} s, and {quick} stands for the linear ones; ask by name"
+    if (n_classes := int(data.codes.max()) + 1) > _MANY_CLASSES:
+        return f"with {n_classes:,} classes {quick} stands for the linear ones; ask by name"
+    return (
+        ""
+        if seconds < HEAVY
+        else f"one pass over the rows takes about {seconds:.1f} s, and {quick} stands for the linear ones; ask by name"
+    )
 
 
 FAMILIES: dict[str, Any] = {  # name -> Family
