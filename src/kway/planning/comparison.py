@@ -4,7 +4,7 @@
 
 passes   of a path of alphas over five folds with warm starts, which is far from as many fits: 60 to 100 for 11 alphas
          of one fold, 20 to 40 for the three that are run where a pass is heavy (5 sizes, 10 to 1,000 classes)
-factors  of each class, where classes have few rows: as many times as a fit makes them, for three alphas
+factors  of each class, where classes have few rows: as many times as a fit makes them, for three alphas of two folds
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kway.planning.size import Size
 
 HEAVY = 0.1  # seconds of one pass, at the default rates, above which one linear family stands for all, with few alphas
 _PASSES, _HEAVY_PASSES = 600, 120  # of all linear families; of the one
-_FACTORED = 3  # fits in which they are made
+_FACTORED = 6  # fits in which they are made
 _SEARCHES = 3.3  # by L2, by cosine, and by L1, which is a little slower
 _DEFAULT = Rates()
 

@@ -20,7 +20,7 @@ DUE, DUE_EACH = (
     25,
 )  # iterations of a descent, of all classes together and of separate ones: factors of each class are
 # made after as many as they cost in gradients, and again after twice as many
-FEW_ROWS = 2.5  # times as many where a class has fewer rows than there are features
+_FEW_ROWS = 2.5  # times as many where a class has fewer rows than there are features
 SAMPLED_PASSES = 8  # epochs of sampled softmax until three gain little: 6 to 13
 NEGATIVES = 1024  # classes that a row of sampled softmax is held against
 SAMPLED_ROOM = 2**26  # bytes of a batch against its classes, and of blocks of exact scores
@@ -125,7 +125,7 @@ def _factor_sets(size: Size, iterations: int) -> int:
     D = size.d + 1
     due = D * (_drawn(size) + D) / (4 * size.n)
     few = size.n < size.d * size.scores
-    return min(2, int(iterations * (FEW_ROWS if few else 1) / due))
+    return min(2, int(iterations * (_FEW_ROWS if few else 1) / due))
 
 
 def _sampled(size: Size) -> int:
