@@ -21,7 +21,6 @@ from ..child import spawn
 from ..race import Row
 
 TIME, MEMORY = 2.0, 1.2  # factors
-BLOCK = 50_000  # rows of a stream
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ def fitted(case: Case, X: Any, y: np.ndarray) -> Any:
     if case.way == "kNN bytes":
         return Flat(store=Int8(rerank=False)).build(X)
     if case.way == "kNN bits":
-        return Flat(store=Bits(1, rerank=False)).build_blocks(iter(np.array_split(X, 1 + len(X) // BLOCK)), "cosine")
+        return Flat(store=Bits(1, rerank=False)).build_blocks(X, "cosine")
     return models[case.way]().fit(X, y)
 
 

@@ -1,21 +1,23 @@
 """What comparing families takes, counted from what is run; from a size on they are compared on a sample (kway.select).
 
-    comparison = passes x a + SEARCHES x s       a: one pass over all rows and classes; s: all rows searched by all
+    comparison = passes x a + factors + SEARCHES x s    a: one pass over all rows and classes; s: all searched by all
 
 passes   of a path of alphas over five folds with warm starts, which is far from as many fits: 60 to 100 for 11 alphas
          of one fold, 20 to 40 for the three that are run where a pass is heavy (5 sizes, 10 to 1,000 classes)
+factors  of each class, where classes have few rows: as many times as a fit makes them, for three alphas of two folds
 """
 
 from __future__ import annotations
 
 from kway.planning.guard import tell_time
-from kway.planning.linear_ways import pass_seconds
+from kway.planning.linear_ways import factor_operations, pass_seconds
 from kway.planning.rates import Rates, known
 from kway.planning.row_ways import flat_way
 from kway.planning.size import Size
 
 HEAVY = 0.02  # seconds of one pass, at the default rates, above which one linear family stands for all, with few alphas
 _PASSES, _HEAVY_PASSES = 600, 120  # of all linear families; of the one
+_FACTORED = 6  # fits in which they are made
 _SEARCHES = 3.3  # by L2, by cosine, and by L1, which is a little slower
 _DEFAULT = Rates()
 
@@ -23,7 +25,8 @@ _DEFAULT = Rates()
 def comparison_seconds(size: Size, rates: Rates = _DEFAULT) -> float:
     """Of all families. By default at typical rates, so that what is decided by it is the same everywhere."""
     passes = _HEAVY_PASSES if pass_seconds(size, _DEFAULT) > HEAVY else _PASSES
-    return passes * pass_seconds(size, rates) + _SEARCHES * size.n * flat_way(size, rates).predict_seconds
+    factors = _FACTORED * factor_operations(size) / rates.product
+    return passes * pass_seconds(size, rates) + factors + _SEARCHES * size.n * flat_way(size, rates).predict_seconds
 
 
 def before_comparison(size: Size, budget: float | None) -> None:

@@ -15,9 +15,12 @@ from kway.planning.way import Way
 
 PASSES = 40  # over all rows until tol = 1e-3, line searches and the start on a sample included: 15 to 80
 PASSES_EACH = 90  # of separate classes, each rarer than its rest
-DUE, DUE_EACH = 15, 25  # iterations of a descent, of all classes together and of separate ones, that start on a sample:
-# factors of each class are made after as many as they cost in gradients, and again after twice as many
-NO_START = 1.8  # times as many where rows are too few for a sample
+DUE, DUE_EACH = (
+    15,
+    25,
+)  # iterations of a descent, of all classes together and of separate ones: factors of each class are
+# made after as many as they cost in gradients, and again after twice as many
+_FEW_ROWS = 2.5  # times as many where a class has fewer rows than there are features
 SAMPLED_PASSES = 8  # epochs of sampled softmax until three gain little: 6 to 13
 NEGATIVES = 1024  # classes that a row of sampled softmax is held against
 SAMPLED_ROOM = 2**26  # bytes of a batch against its classes, and of blocks of exact scores
@@ -135,7 +138,8 @@ def _factor_sets(size: Size, iterations: int) -> int:
     """How many sets of factors of each class are held at once: a second is made while the first is in use."""
     D = size.d + 1
     due = D * (_drawn(size) + D) / (4 * size.n)
-    return min(2, int(iterations * (1 if _sampled(size) else NO_START) / due))
+    few = size.n < size.d * size.scores
+    return min(2, int(iterations * (_FEW_ROWS if few else 1) / due))
 
 
 def _sampled(size: Size) -> int:
@@ -154,16 +158,20 @@ def pass_seconds(size: Size, rates: Rates) -> float:
     return max(products, size.rows_bytes / rates.memory) + size.n * size.scores / rates.exps + pairs
 
 
+def factor_operations(size: Size, iterations: int = DUE) -> float:
+    """Of the factors of each class, all that a descent makes; none where it ends before."""
+    R, D = size.scores, size.d + 1
+    if _wide(size) or R * D * D * size.itemsize > MOST_FACTORS:
+        return 0.0
+    wider = 2 if size.d <= 128 else size.itemsize / 4  # few features: in float64
+    return _factor_sets(size, iterations) * R * 2.0 * wider * D * D * (_drawn(size) + D)
+
+
 def _descent(size: Size, rates: Rates, passes: int, iterations: int) -> tuple[float, float]:
     """Operations and seconds of so many passes and of the factors."""
-    R, D = size.scores, size.d + 1
-    factors = 0.0
-    if not _wide(size):
-        wider = 2 if size.d <= 128 else size.itemsize / 4  # few features: in float64
-        each = 2.0 * wider * D * D * (_drawn(size) + D)
-        within = R * D * D * size.itemsize <= MOST_FACTORS and _factor_sets(size, iterations) > 0
-        factors = min(size.n, 8 * size.d + 1000) * D * D + (each * R if within else 0)
-    operations = passes * 4.0 * size.values * R + factors
+    shared = 0.0 if _wide(size) else min(size.n, 8 * size.d + 1000) * (size.d + 1.0) ** 2
+    factors = shared + factor_operations(size, iterations)
+    operations = passes * 4.0 * size.values * size.scores + factors
     return operations, passes * pass_seconds(size, rates) + factors / rates.product
 
 

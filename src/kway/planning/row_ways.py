@@ -98,7 +98,7 @@ def bits(size: Size, rates: Rates) -> Way:
         size.n / (BIT_ROWS * rates.cores),
         why,
     )
-    way = replace(way, fit_bytes=way.model_bytes + STREAMED)
+    way = replace(way, fit_bytes=way.model_bytes + _streamed(size))
     return replace(way, missing="codes need dense rows") if size.sparse else way
 
 
@@ -112,8 +112,15 @@ def bit_cells(size: Size, rates: Rates) -> Way:
         "kNN bit cells", "kway.search.Landmarks(store=Bits(1))", size, rates, Kept(rows, index, 0), seconds, answer,
         "gives up answers in cells that are not looked into, and digits: wants rows in clusters",
     )  # fmt: skip
-    way = replace(way, fit_bytes=int(1.5 * way.model_bytes) + STREAMED)  # while they are put into the order of cells
+    way = replace(
+        way, fit_bytes=int(1.5 * way.model_bytes) + _streamed(size)
+    )  # while they are put into the order of cells
     return replace(way, missing="codes need dense rows") if size.sparse else way
+
+
+def _streamed(size: Size) -> int:
+    """Bytes of a block and of what is made of it."""
+    return min(STREAMED, 8 * size.n * size.d)
 
 
 class Kept(NamedTuple):

@@ -3,8 +3,8 @@
     stage 1   all families on fold 0
     stage 2   the other folds, for the families that may still win: their best setting on fold 0 is not below the
               leader's by more than three standard errors of a difference and a point and a half (measures.py);
-              with `curves` also for the best linear and the best neighbours family, so that their cross-validation
-              can be drawn
+              with `curves` also for the best linear (unless that takes long) and the best neighbours family, so that
+              their cross-validation can be drawn
               where a whole comparison leaves one family, two folds more choose its setting, unless rows are few
     repeats   the same families on folds drawn anew
 
@@ -26,6 +26,7 @@ from kway.compute.gpu.device import resolve
 from kway.data.gate import Rows, plain_rows
 from kway.data.labels import encode
 from kway.errors import InputError, KwayError
+from kway.planning.comparison import HEAVY
 from kway.select.clock import Clock
 from kway.select.families import (
     ALIKE,
@@ -260,8 +261,9 @@ def _hopeless(work: _Work, name: str) -> str:
 
 
 def _families_to_draw(work: _Work, line: list[str]) -> set[str]:
-    """The best linear family, and the best neighbours that were searched, of a line that has the best first."""
-    linear = [n for n in line if isinstance(work.families[n], LinearFamily)]
+    """The best linear family, unless it takes long, and the best neighbours; of a line that has the best first."""
+    quick = work.data.pass_seconds() < HEAVY
+    linear = [n for n in line if isinstance(work.families[n], LinearFamily) and quick]
     near = [n for n in line if isinstance(work.families[n], NeighborsFamily)]
     return {*linear[:1], *near[:1]}
 

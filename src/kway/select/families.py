@@ -43,6 +43,7 @@ _HEAVY_TOL = 1e-2  # on heavy rows: a third of the time, and of 2,500 classes 0.
 # run, later folds see only the alphas beside the first's best, and a family that is alone is not run on every fold
 QUICK_PASS = 5e-5
 KEPT_VALUES = 1 << 26  # of the rows up to which an index of them is kept from the first fold to the others
+_MANY_CLASSES = 500  # above which one linear family stands for all: of 1,250, machines and perceptrons take minutes
 FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
 COLD = 2.0  # a fit from nothing against one from the alpha before it
 PROBED = 500  # rows that are asked first where all might take too long,
@@ -299,9 +300,15 @@ def _stood_for(name: str, data: FoldedRows) -> str:
         return "hinges of all classes at once take thousands of passes, and svm-one-vs-all stands for them; ask by name"
     states = not data.measure.rises  # log loss asks for probabilities, which machines do not state
     quick = "svm-one-vs-all" if data.sparse and several and not states else "softmax"
-    if name not in (*ALIKE, "softmax") or name == quick or seconds < HEAVY:
+    if name not in (*ALIKE, "softmax") or name == quick:
         return ""
-    return f"one pass over the rows takes about {seconds:.1f} s, and {quick} stands for the linear ones; ask by name"
+    if (n_classes := int(data.codes.max()) + 1) > _MANY_CLASSES:
+        return f"with {n_classes:,} classes {quick} stands for the linear ones; ask by name"
+    return (
+        ""
+        if seconds < HEAVY
+        else f"one pass over the rows takes about {seconds:.1f} s, and {quick} stands for the linear ones; ask by name"
+    )
 
 
 FAMILIES: dict[str, Any] = {  # name -> Family
