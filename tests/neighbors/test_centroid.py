@@ -202,7 +202,7 @@ def test_a_file_whose_index_does_not_fit_is_refused(tmp_path):
 
 @pytest.mark.parametrize("index", [Landmarks(300, 8, store=Bits(1, rerank=False)), Flat(store=Bits(1, rerank=False))])
 def test_sets_and_unknowns_of_a_hundred_thousand_classes_stay_in_memory(index):
-    """Sets ask for the best classes alone; the energy of all is taken of a block of rows at a time.
+    """Sets ask for the best classes alone; the margin is taken of the scores of a block of rows at a time.
 
     500 rows against 100,000 classes would be 400 MB.
     """
@@ -219,7 +219,7 @@ def test_sets_and_unknowns_of_a_hundred_thousand_classes_stay_in_memory(index):
     sets = kway.ConformalClassifier(model, cv="prefit", coverage=0.9).fit(rows[known], classes[known])
     covered = [label in found for label, found in zip(classes[asked], sets.predict_set(rows[asked]).to_lists())]
     few = tracemalloc.get_traced_memory()[1]
-    gate = kway.OpenSetClassifier(model, cv="prefit").fit(rows[:200], classes[:200])
+    gate = kway.OpenSetClassifier(model, score_by="margin", cv="prefit").fit(rows[:200], classes[:200])
     strange = rng.normal(size=(200, d)).astype(np.float32)
     unknown = gate.predict(strange) == gate.unknown_
     mine = gate.predict(rows[asked]) == classes[asked]
