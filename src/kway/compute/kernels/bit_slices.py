@@ -19,7 +19,7 @@ from kway.compute.kernels.assembler import I64, Assembler
 from kway.compute.kernels.jit import kernel
 
 SLICED_WORDS = 3  # of a row: 192 bits
-TILE = 256  # rows
+_TILE = 256  # rows
 _GROUPS = 64 * SLICED_WORDS // 3
 _LANES = ir.VectorType(I64, 4)
 _PAIR = 64  # bytes of two bits of 256 rows
@@ -132,12 +132,12 @@ def slice_picks(words, picks):
 
 @kernel
 def near_slices(head, low, picks, mosts, planes, table, masks):
-    """masks (q, m): a bit for each of the rows low..low + 64 m, a whole number of TILEs, that may pass.
+    """masks (q, m): a bit for each of the rows low..low + 64 m, a whole number of tiles of 256, that may pass.
 
     picks (q, 64) of `slice_picks`, mosts (q,); room: planes (192, 4) and table (64 * 64,) uint64.
     """
     for tile in range(masks.shape[1] // 4):
-        first = low + TILE * tile
+        first = low + _TILE * tile
         for w in range(SLICED_WORDS):
             for lane in range(4):
                 mine = head[w, first + 64 * lane : first + 64 * lane + 64]
