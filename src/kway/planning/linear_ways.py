@@ -91,7 +91,7 @@ def _sampled_way(size: Size, rates: Rates, name: str, call: str, held: float) ->
 def centroids(size: Size, rates: Rates) -> Way:
     """The mean of each class: one pass, sums of a block of rows in float64, for which it is copied."""
     table, copied = size.K * size.d, min(8.0 * size.values, COPIED)
-    held = size.data_bytes + copied + size.itemsize * table + min(24 * table, COPIED) + 3 * LABEL * size.n
+    held = size.data_bytes + copied + size.itemsize * table + min(16 * table, COPIED) + 3 * LABEL * size.n
     seconds = (size.values * 200 + table * 1000) / rates.memory  # measured: one thread, through pages that are new
     return _class_rows(
         size, rates, "centroids", "CentroidClassifier()", held, 2.0 * size.values, seconds,

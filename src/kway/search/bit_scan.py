@@ -24,7 +24,7 @@ from kway.search.heaps import Heaps, empty_heaps
 from kway.search.stores.bits import BitFrame, BitRows
 from kway.search.stores.kept import KeptRows
 
-_SHARE = 1 / 1024  # of the rows that a first filter should let pass: their estimates then cost less than the filter
+_SHARE = 1 / 768  # of the rows that a first filter should let pass: their estimates then cost less than the filter
 _LOOSE = 10  # times that share pass its first words; much less, and a cosine of 0.6 would ask for a second scan
 _CROWD = 32  # times k that it must let pass
 MOST_SHARE = 0.05  # beyond which it would spare too little

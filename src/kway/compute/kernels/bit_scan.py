@@ -22,6 +22,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from kway.compute.kernels.assembler import F32, I16, I32, I64, Assembler
+from kway.compute.kernels.bit_slices import SLICED_WORDS, near_slices, slice_picks
 from kway.compute.kernels.distances import distance
 from kway.compute.kernels.jit import kernel
 from kway.compute.kernels.lanes import ctz
@@ -31,6 +32,7 @@ BIT_BLOCK = 2048  # rows that all queries see while they lie in the first cache:
 COST = 100.0  # what an estimate costs, in words of the filter: a line that is not in the cache
 _SAMPLE = 256  # rows whose bits tell how sharp a width is
 WIDEST_FILTER = 4  # words of the filter
+_MANY = 16  # queries for which bits are counted in slices (bit_slices.py): turning rows over costs as six of them
 FIRST_WIDTH = (
     3  # words of the first one, which all rows are read for: of those that pass, the next word tells ten in one
 )
@@ -244,10 +246,18 @@ def scan_bits(
     counts = np.zeros(2, np.int64)
     means, spreads = np.empty((len(words), planes)), np.empty((len(words), planes))
     held, names = np.empty(bits * words.shape[1], np.uint64), np.empty(0, np.int64)
+    sliced = only and planes >= SLICED_WORDS and FIRST_WIDTH == SLICED_WORDS and len(words) >= _MANY
+    picks, masks = np.empty((len(words), 64), np.int64), np.empty((len(words), BIT_BLOCK // 64), np.uint64)
+    slices, table = np.empty((64 * SLICED_WORDS, 4), np.uint64), np.empty(64 * 64, np.uint64)
+    if sliced:
+        slice_picks(words, picks)
     for i in range(len(words)):
         _moments(head, start, stop, words[i], means[i], spreads[i])
     for low in range(start, stop, BIT_BLOCK):
         high, short, long = min(stop, low + BIT_BLOCK), spans[low // BIT_BLOCK, 0], spans[low // BIT_BLOCK, 1]
+        known = BIT_BLOCK // 64 if sliced and high - low == BIT_BLOCK else 0
+        if known:
+            near_slices(head, low, picks, mosts, slices, table, masks)
         for i in range(len(words)):
             limit, cosine = key_of(squared, min(bounds[i], distances[i, 0]), base[i]), -1.0
             if limit < EMPTY:
@@ -258,28 +268,31 @@ def scan_bits(
             if only:
                 most, but, whole = min(most, mosts[i]), -1, alls[i]
             offer_span(
-                code, squared, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words[i],
-                turned[i], totals[i], norms[i], base[i], queries[i], rows, low, high, width, most, whole,
-                widths[i], but, alls[i], bounds[i], held, room, distances[i], ids[i], counts,
+                code, squared, squared, least, bits, bar, head, rest, factor, unit, half, names, masks[i, :known],
+                first, words[i], turned[i], totals[i], norms[i], base[i], queries[i], rows, low, high, width, most,
+                whole, widths[i], but, alls[i], bounds[i], held, room, distances[i], ids[i], counts,
             )  # fmt: skip
     return counts
 
 
 @kernel
 def offer_span(
-    code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words, turned, total, norm,
-    base, query, rows, low, high, width, most, whole, but_width, but_most, but_whole, bound, held, room, heap_d, heap_i,
-    counts,
+    code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, masks, first, words, turned, total,
+    norm, base, query, rows, low, high, width, most, whole, but_width, but_most, but_whole, bound, held, room, heap_d,
+    heap_i, counts,
 ):  # fmt: skip
     """Offer rows low..high that pass the filter of width and most to one query's heap, as `scan_bits` does to all.
 
     halved: keys have a half; squared: distances are roots. whole: the bits that may differ of all P words. Rows that
     pass the filter of but_width, but_most (-1: nobody does) and but_whole are left out. Row r is called
-    names[r], or first + r where there are no names (0,).
+    names[r], or first + r where there are no names (0,). masks (m,): the rows that pass, where it is known, else (0,).
     """
     limit = key_of(squared, min(bound, heap_d[0]), base)
     for row in range(low, high, 32):
-        near = near_of(head, row, min(high, row + 32), words, width, most, room)
+        if len(masks):
+            near = (masks[(row - low) >> 6] >> np.uint64((row - low) & 32)) & np.uint64(0xFFFFFFFF)
+        else:
+            near = near_of(head, row, min(high, row + 32), words, width, most, room)
         while near:
             r = row + ctz(near)
             near &= near - np.uint64(1)
