@@ -144,3 +144,58 @@ def test_within_the_slack_the_lower_log_loss_decides():
     assert Scan(settings, accuracy, loss, 0.0, slack=0.5).best == 1  # 0.001 below, of a standard error of 0.01
     assert Scan(settings, accuracy[:1], loss[:1], 0.0, slack=0.5).best == 0  # one fold has no error
     assert Scan(settings, accuracy, loss, 0.0, slack=0.5).joined(Scan(settings, accuracy, loss, 0.0)).slack == 0.5
+
+
+def test_a_family_left_alone_runs_three_folds_and_says_so(monkeypatch):
+    from kway.select import compare as module
+
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (500, 2))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)  # two means are the same, neighbours see the corners
+    some = {name: module.FAMILIES[name] for name in ("centroid", "neighbors")}
+    monkeypatch.setattr(module, "FAMILIES", some)
+    every = module.compare(X, y)
+    assert [line.folds_run for line in every.standings] == ["5", "1 of 5"]  # rows are few: folds cost nothing
+    monkeypatch.setattr(module, "QUICK_PASS", 0.0)
+    found = module.compare(X, y)
+    assert [(line.model, line.folds_run) for line in found.standings] == [
+        ("neighbors", "3 of 5"),
+        ("centroid", "1 of 5"),
+    ]
+    assert found.best.note == "3 of 5 folds: no other family came near it"
+    assert not found.best.stopped
+    assert found.standings[1].stopped
+    np.testing.assert_array_equal(every.scans["neighbors"].accuracy[:3], found.scans["neighbors"].accuracy)
+    asked = module.compare(X, y, n_folds=4)  # a number that was asked for is run
+    assert [line.folds_run for line in asked.standings] == ["4", "1 of 4"]
+
+
+def test_a_budget_looks_at_alphas_from_the_middle():
+    from kway.select.families import FAMILIES
+    from kway.select.scans import FoldedRows, FoldScores
+
+    data = FoldedRows(np.eye(20), np.arange(20) % 2, np.arange(20) % 5, {})
+    scores = FoldScores(*np.full((4, 1, 11), np.nan))
+    softmax = FAMILIES["softmax"]
+    assert next(softmax._pieces(data, scores, False)) == list(range(11))
+    pieces = softmax._pieces(data, scores, True)
+    assert next(pieces) == [4, 5, 6]  # strong ones first would leave the weak ones out
+    scores.accuracy[0, 4:7] = [0.5, 0.6, 0.7]
+    assert next(pieces) == [7, 8]
+    scores.accuracy[0, 7:9] = 0.6
+    assert next(pieces, None) is None
+
+
+def test_which_trees_stand_beside_follows_from_the_size():
+    from kway.select.references import _trees
+    from kway.select.scans import FoldedRows
+
+    def data(n, d, n_classes):
+        return FoldedRows(np.zeros((n, d)), np.arange(n) % n_classes, np.arange(n) % 5, {})
+
+    assert _trees(data(200, 10, 2), 0).name == "HistGradientBoosting"
+    forest = _trees(data(16_000, 16, 26), 0)
+    assert (forest.name, forest.folds, forest.setting) == ("RandomForest", 1, {"trees": 60})
+    assert _trees(data(700, 13, 11), 0).folds is None
+    assert _trees(data(60_000, 20, 5), 0).setting == {"trees": 60, "rows": 20_000}
+    assert _trees(data(100, 300, 2), 0) is None

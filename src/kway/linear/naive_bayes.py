@@ -4,8 +4,8 @@
     w_c  = -log(N_c / sum_j N_cj),   f = W x
 
 A column speaks for a class as far as it is rare in all others. The rows of all other classes are many where those of
-one are few, so weights are steady where a class has few, long texts: there it is as good as machines that take a
-hundred times as long. W is centred over the classes, which changes no answer; two classes keep w_1 - w_0.
+one are few, so weights are steady where a class has few texts. It takes one pass; whether it is any good on some texts
+is for the folds to say. W is centred over the classes, which changes no answer; two classes keep w_1 - w_0.
 """
 
 from __future__ import annotations

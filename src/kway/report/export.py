@@ -85,7 +85,7 @@ def _figure_bytes(figure: Figure, **options: Any) -> bytes:
 
 @contextmanager
 def _laid_out(figure: Figure) -> Iterator[None]:
-    """The layout worked out once, where matplotlib would do it for a trial drawing and again: a third of the time."""
+    """The layout worked out once, where matplotlib would do it for a trial drawing and again."""
     engine = figure.get_layout_engine()
     if engine is None:
         yield

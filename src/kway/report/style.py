@@ -213,7 +213,7 @@ def powers(axis: Any) -> None:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: power(value)))
     axis.set_minor_formatter(NullFormatter())
-    axis.set_minor_locator(NullLocator())  # sixty ticks take longer to lay out than the rest of a figure
+    axis.set_minor_locator(NullLocator())  # they have no labels, and each costs a layout
 
 
 def power(value: float) -> str:

@@ -324,7 +324,7 @@ FAMILIES: dict[str, Any] = {  # name -> Family
             "svm-one-vs-all",
             "SVMClassifier",
             "hinge",
-            params={"multiclass": "one-vs-all", "tol": 0.1},  # 10,000 questions: 2 s for 5 and the same answers
+            params={"multiclass": "one-vs-all", "tol": 0.1},  # 10,000 questions: accuracy 0.9146; 0.9140 at 0.01
             boxes=(0.3, 1.0, 3.0, 10.0),
         ),
         NeighborsFamily("neighbors", "euclidean"),

@@ -1,7 +1,7 @@
 """The leaderboard's models fitted on all training rows: what they take to fit, to ask and to keep.
 
 The best is always fitted; the runner-up while the budget lasts, if that takes minutes; the others if they are quick.
-What was stopped as a clear loser is not fitted again only to be timed.
+What was stopped as a clear loser is not fitted only to be timed, and as the runner-up only if that is a moment's work.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kway.select.compare import Comparison, Standing
 from kway.select.families import LinearFamily
 
 WORTH_TIMING = 10.0  # estimated seconds that a fit of a loser may take, only to be timed
+WORTH_A_LOOK = 0.5  # that a runner-up may that is a clear loser
 WORTH_TESTING = 60.0  # that of the runner-up may, to be held against the best on the test rows
 _ASKED = 1000  # rows predicted to time a prediction
 
@@ -58,8 +59,7 @@ def fit_lines(
         by_class = isinstance(found.families[standing.model], LinearFamily)
         seconds = all_rows.times(by_class) * found.scans[standing.model].fit_seconds
         n_fitted = sum(line.model is not None for line in lines)
-        long = seconds > (WORTH_TIMING if n_fitted > 1 else WORTH_TESTING)
-        if n_fitted and (standing.stopped or long or clock.up(seconds)):
+        if n_fitted and (seconds > _worth(standing, n_fitted) or clock.up(seconds)):
             lines.append(Line(standing))
             continue
         try:
@@ -74,6 +74,13 @@ def fit_lines(
     if not lines or lines[0].model is None:
         raise InputError(f"no model could be fitted; {failed[0].standing.model}: {failed[0].standing.note}")
     return lines + failed
+
+
+def _worth(standing: Standing, place: int) -> float:
+    """Seconds that a fit of the runner-up (place 1), or of one behind it, may take."""
+    if standing.stopped:
+        return WORTH_A_LOOK if place == 1 else 0.0
+    return WORTH_TESTING if place == 1 else WORTH_TIMING
 
 
 def _fitted(estimator: Any, standing: Standing, X: Rows, y: NDArray) -> Line:

@@ -3,8 +3,9 @@
     also = ["sklearn.ensemble.RandomForestClassifier", SVC()]    by name, or as they are
     trees   unasked: scikit-learn's gradient boosting where that is a second's work, else a forest of it on one fold
 
-Boosting grows a tree a class in each of 100 rounds, a forest 60 trees for all classes: on 16,000 letters 60 s against
-1. Which of the two, on how many rows and folds, follows from the size of the data alone, and the line says it.
+Boosting grows a tree a class in each of 100 rounds, a forest 60 trees for all classes (16,000 letters, one fold: a
+second of processor time). Which of the two, on how many rows and folds, follows from the size of the data alone, and
+the line says it.
 
 They are never chosen and never saved. Each ends between folds when its time is up.
 """
