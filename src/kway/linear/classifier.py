@@ -159,7 +159,7 @@ class LinearClassifier(Classifier):
 
     def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
         """Minimise the objective from `last`, the solution of the last fit (None: from the beginning)."""
-        objective, why = placed(self._objective(given), self.device, self._by_classes())
+        objective, why = placed(self._objective(given), self.device, self._by_classes(), self.solver == "auto")
         control = self._control()
         learned, validation = problem.set_aside(condensed(objective), self.early_stopping, control.rng)
         work = Work.on(learned, self.solver)
@@ -187,7 +187,8 @@ class LinearClassifier(Classifier):
         self._forget()
         self.classes_, self.n_features_in_ = plan.classes, plan.d
         with from_folder.opened(self, plan) as objective, shown("folder", self.max_iter, self.verbose) as progress:
-            solution = plan.solver.solve(objective, objective.zeros(), replace(self._control(), progress=progress))
+            control = from_folder.control_for(plan, replace(self._control(), progress=progress))
+            solution = plan.solver.solve(objective, objective.zeros(), control)
             self.why_ = f"{objective.n:,} rows on {len(plan.parts)} nodes of a cluster"
             self._keep(objective, solution, plan.solver.name, np.empty(0, np.int64))
         return self
@@ -276,7 +277,7 @@ class LinearClassifier(Classifier):
         """What the plan counts a fit as; `hard`: rows have one label each."""
         if choose_device(self.device, size).device is not None:
             return far_ways.gpu_fit
-        if hard and not self.label_smoothing and self._by_classes() and splits_classes(size):
+        if hard and not self.label_smoothing and self._by_classes() and splits_classes(size, self.solver == "auto"):
             return far_ways.split_softmax
         if self.solver == "sampled" or isinstance(self.solver, Sampled):
             return linear_ways.sampled_softmax

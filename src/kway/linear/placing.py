@@ -22,7 +22,8 @@ from kway.linear.objective.objective import Objective
 from kway.linear.objective.on_cluster import ClusterObjective
 from kway.linear.objective.on_device import DeviceObjective
 from kway.planning import far_ways, guard
-from kway.planning.rates import known
+from kway.planning.linear_ways import softmax_way
+from kway.planning.rates import Rates, known
 from kway.planning.size import Size
 
 LEAST_SPREAD = 1 << 26  # bytes of rows below which a pass takes less than asking the nodes for it
@@ -52,13 +53,16 @@ def choose_device(device: str, size: Size) -> ChosenDevice:
     return resolve(device, pays=device != "auto" or far_ways.gpu_pays(size, known()))
 
 
-def placed(objective: Objective, device: str, by_classes: bool = False) -> Placed:
-    """The same problem with its rows where `device` says; `by_classes`: its solver can split the classes too."""
+def placed(objective: Objective, device: str, by_classes: bool = False, sampling: bool = False) -> Placed:
+    """The same problem with its rows where `device` says.
+
+    `by_classes`: its solver can split the classes too; `sampling`: it may sample them instead, where all take hours.
+    """
     chosen = choose_device(device, guard.size_of(objective.X, objective.n_scores))
     if chosen.device is not None:
         return Placed(DeviceObjective.of(_dense(objective), chosen.device), chosen.why)
     hard = objective.targets.soft is None and objective.loss.cross_entropy and objective.penalty.smooth
-    if by_classes and hard and splits_classes(guard.size_of(objective.X, objective.n_scores)):
+    if by_classes and hard and splits_classes(guard.size_of(objective.X, objective.n_scores), sampling):
         apart = ClassesApart(**{f.name: getattr(objective, f.name) for f in fields(Objective)})
         return Placed(apart, f"classes on the {n_nodes()} nodes of a cluster")
     home = current()
@@ -67,12 +71,14 @@ def placed(objective: Objective, device: str, by_classes: bool = False) -> Place
     return Placed(objective, chosen.why)
 
 
-def splits_classes(size: Size) -> bool:
-    """Whether the cluster, if there is one, is to split the classes of a softmax of this size."""
+def splits_classes(size: Size, sampling: bool) -> bool:
+    """Whether the cluster, if there is one, is to split the classes of a softmax of this size; see `placed`."""
     home, theta = current(), size.parameters * size.itemsize
     if home is None or home.split != "auto" or size.K == 2:
         return home is not None and home.split == "classes" and size.K > 2
-    return theta >= LEAST_CLASSES and 2 * theta > ROW_BYTES * size.n
+    if theta < LEAST_CLASSES or 2 * theta <= ROW_BYTES * size.n:
+        return False
+    return not sampling or softmax_way(size, Rates()).fit_seconds <= guard.PATIENCE * n_nodes()
 
 
 def _bytes_of(X: Any) -> int:
