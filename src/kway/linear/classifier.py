@@ -168,7 +168,8 @@ class LinearClassifier(AnswersOnDevice):
         """Minimise the objective from `last`, the solution of the last fit (None: from the beginning)."""
         whole = self._objective(given)
         size = guard.size_of(whole.X, len(self.classes_))
-        there = placed(whole, self.device, self._way_there(size, whole.targets.soft is None), self._by_classes())
+        way = self._way_there(size, whole.targets.soft is None)
+        there = placed(whole, self.device, way, self._by_classes(), self.solver == "auto")
         objective, why, _ = there
         control = self._control()
         learned, validation = problem.set_aside(condensed(objective), self.early_stopping, control.rng)
@@ -197,7 +198,8 @@ class LinearClassifier(AnswersOnDevice):
         self._forget()
         self.classes_, self.n_features_in_ = plan.classes, plan.d
         with from_folder.opened(self, plan) as objective, shown("folder", self.max_iter, self.verbose) as progress:
-            solution = plan.solver.solve(objective, objective.zeros(), replace(self._control(), progress=progress))
+            control = from_folder.control_for(plan, replace(self._control(), progress=progress))
+            solution = plan.solver.solve(objective, objective.zeros(), control)
             self.why_ = f"{objective.n:,} rows on {len(plan.parts)} nodes of a cluster"
             self._keep(objective, solution, plan.solver.name, np.empty(0, np.int64))
         return self
@@ -295,7 +297,7 @@ class LinearClassifier(AnswersOnDevice):
         there = self._way_there(size, hard)
         if choose_device(self.device, size, there).device is not None:
             return there
-        if hard and not self.label_smoothing and self._by_classes() and splits_classes(size):
+        if hard and not self.label_smoothing and self._by_classes() and splits_classes(size, self.solver == "auto"):
             return far_ways.split_softmax
         if self._asks_for_sampled():
             return self._sampled_way(size)

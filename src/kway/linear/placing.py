@@ -25,7 +25,8 @@ from kway.linear.objective.on_cluster import ClusterObjective
 from kway.linear.objective.on_device import DeviceObjective
 from kway.planning import gpu_ways, guard, words
 from kway.planning.gpu_ways import MOST_DENSE
-from kway.planning.rates import known, known_with_gpu
+from kway.planning.linear_ways import softmax_way
+from kway.planning.rates import Rates, known, known_with_gpu
 from kway.planning.size import Size
 from kway.planning.way import Formula
 
@@ -73,24 +74,31 @@ def answering(device: str, n: int, coef: NDArray) -> Device | None:
     return Device("cuda") if pays and has_gpu() else None
 
 
-def placed(objective: Objective, device: str, formula: Formula = gpu_ways.gpu_fit, by_classes: bool = False) -> Placed:
+def placed(
+    objective: Objective,
+    device: str,
+    formula: Formula = gpu_ways.gpu_fit,
+    by_classes: bool = False,
+    sampling: bool = False,
+) -> Placed:
     """The same problem with its rows where `device` says; BudgetError where by the plan it does not fit there.
-    `by_classes`: its solver can split the classes too.
+
+    `by_classes`: its solver can split the classes too; `sampling`: it may sample them instead, where all take hours.
     """
     size = guard.size_of(objective.X, objective.n_scores)
     chosen = choose_device(device, size, formula)
     if chosen.device is None:
-        return _spread(objective, size, by_classes) or Placed(objective, chosen.why)
+        return _spread(objective, size, by_classes, sampling) or Placed(objective, chosen.why)
     planned = guard.before_device(
         f"the {objective.loss.name} loss", formula, size, chosen.device.free_bytes(), chosen.device.name
     )
     return Placed(DeviceObjective.of(_dense(objective), chosen.device), chosen.why, planned)
 
 
-def _spread(objective: Objective, size: Size, by_classes: bool) -> Placed | None:
+def _spread(objective: Objective, size: Size, by_classes: bool, sampling: bool) -> Placed | None:
     """The same problem on the nodes of a cluster, by classes or by rows; None where it stays here."""
     hard = objective.targets.soft is None and objective.loss.cross_entropy and objective.penalty.smooth
-    if by_classes and hard and splits_classes(size):
+    if by_classes and hard and splits_classes(size, sampling):
         apart = ClassesApart(**{f.name: getattr(objective, f.name) for f in fields(Objective)})
         return Placed(apart, f"classes on the {n_nodes()} nodes of a cluster")
     home = current()
@@ -99,12 +107,14 @@ def _spread(objective: Objective, size: Size, by_classes: bool) -> Placed | None
     return None
 
 
-def splits_classes(size: Size) -> bool:
-    """Whether the cluster, if there is one, is to split the classes of a softmax of this size."""
+def splits_classes(size: Size, sampling: bool) -> bool:
+    """Whether the cluster, if there is one, is to split the classes of a softmax of this size; see `placed`."""
     home, theta = current(), size.parameters * size.itemsize
     if home is None or home.split != "auto" or size.K == 2:
         return home is not None and home.split == "classes" and size.K > 2
-    return theta >= LEAST_CLASSES and 2 * theta > ROW_BYTES * size.n
+    if theta < LEAST_CLASSES or 2 * theta <= ROW_BYTES * size.n:
+        return False
+    return not sampling or softmax_way(size, Rates()).fit_seconds <= guard.PATIENCE * n_nodes()
 
 
 def _bytes_of(X: Any) -> int:
