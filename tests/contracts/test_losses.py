@@ -8,7 +8,7 @@ from scipy.special import expit, logsumexp
 from scipy.special import softmax as scipy_softmax
 
 from kway.linear.losses import LOSSES, Targets, sigmoid, softmax
-from kway.linear.losses.hinge import centred_kink
+from kway.linear.losses.hinge import centred_kink, rounded_curvature, rounded_slope
 
 FORMS = [
     pytest.param(form, scores, id=f"{form.name}-{scores}")
@@ -251,3 +251,24 @@ def test_a_rounded_hinge_lies_below_by_its_lift_at_most_and_a_centred_one_above(
     bent = hinge.smoothed(width).bent(scores, Targets(codes), np.eye(n_scores)[np.zeros(400, int)])[:, 0]
     off_the_kinks = np.abs(slopes[:, 0] - bent) < 1e-6
     assert off_the_kinks.mean() > 0.98
+
+
+# ---------------------------------------------------------------- the parts themselves
+
+
+def test_links_are_scipys_on_either_side_of_zero_and_along_the_last_axis():
+    f = np.linspace(-6, 6, 49)
+    np.testing.assert_allclose(sigmoid(f), expit(f), rtol=1e-12)
+    for shape in ((7,), (7, 7), (1, 7, 7)):
+        scores = f[: np.prod(shape)].reshape(shape)
+        np.testing.assert_allclose(softmax(scores), scipy_softmax(scores, axis=-1), rtol=1e-12)
+        np.testing.assert_allclose(softmax(scores, 3.0), scipy_softmax(scores / 3.0, axis=-1), rtol=1e-12)
+
+
+def test_a_rounded_kink_bends_inside_its_width_alone():
+    gaps = np.array([-1.0, 0.0, 0.1, 0.2, 0.4, 3.0])
+    np.testing.assert_allclose(rounded_slope(gaps, 0.4), [0, 0, 0.25, 0.5, 1, 1])
+    np.testing.assert_allclose(rounded_curvature(gaps, 0.4), [0, 0, 2.5, 2.5, 0, 0])
+    smooth = LOSSES["hinge"].columns.smoothed(0.4)
+    assert smooth.curvature == 2.5  # the most that its slope changes
+    assert (smooth.width, smooth.smooth) == (0.4, True)

@@ -11,7 +11,7 @@ from kway.linear.objective.curvature import mean_squares
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.preconditioners import moments as precondition
-from kway.linear.solvers.preconditioners.factors import Diagonal
+from kway.linear.solvers.preconditioners.factors import Diagonal, PerClass, Stacked, centred
 from kway.linear.solvers.preconditioners.moments import moments, newton_factor, quick_moments, safe_inverse, sample_rows
 
 RIDGE = 0.05
@@ -144,3 +144,28 @@ def test_curvatures_of_many_rows_and_classes_are_those_of_some_rows(monkeypatch)
     some = moments(objective).per_class(objective, theta, n_drawn=10**9)(gradient)
     assert seen == [4000]
     assert np.linalg.norm(some - whole) < 0.1 * np.linalg.norm(whole)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_many_small_classes_are_inverted_together(dtype, fit_intercept, monkeypatch):
+    """The same factor as one matrix at a time from all rows, whichever way the size calls for."""
+    weight = np.random.default_rng(1).random(300) * 2
+    objective = problem(R=12, form="columns", dtype=dtype, weight=weight.astype(dtype), fit_intercept=fit_intercept)
+    theta = np.random.default_rng(3).standard_normal((12, 8)).astype(dtype) * dtype(0.1)
+    theta[:, 7] *= fit_intercept
+    g = np.random.default_rng(4).standard_normal((12, 8)).astype(dtype)
+    together = moments(objective).per_class(objective, theta, 10**9)
+    assert isinstance(together, Stacked)
+    monkeypatch.setattr(precondition, "STACKED", 0)
+    apart = moments(objective).per_class(objective, theta, 10**9)
+    assert isinstance(apart, PerClass)
+    np.testing.assert_allclose(together(g), apart(g), rtol=1e-3 if dtype == np.float32 else 1e-8)
+    assert together(g).dtype == dtype
+
+
+def test_small_classes_that_cannot_be_inverted_get_a_factor_all_the_same():
+    objective = problem(R=9, form="columns", ridge=0.0)
+    objective = replace(objective, X=np.repeat(objective.X[:, :1], 7, axis=1))  # seven times the same column
+    found = moments(objective).per_class(objective, objective.zeros(), 10)(np.ones((9, 8)))
+    assert np.isfinite(found).all()

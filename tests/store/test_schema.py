@@ -156,6 +156,24 @@ def in_params(name, value):
     return change
 
 
+def in_inner(name, value):
+    """A change of the classifier that a classifier is given."""
+
+    def change(manifest):
+        manifest["params"]["estimator"]["params"][name] = value
+        return manifest
+
+    return change
+
+
+def around(estimator):
+    return kway.ConformalClassifier(estimator)
+
+
+def two_deep():
+    return around(kway.TemperatureScaledClassifier(kway.SoftmaxClassifier()))
+
+
 def nested(depth):
     value = 1
     for _ in range(depth):
@@ -185,6 +203,8 @@ MANIFEST = {
     "a temperature": (kway.SoftmaxClassifier, in_params("temperature", 0.0), "temperature"),
     "a vote": (near, in_params("weights", "all"), "weights"),
     "a score": (kway.OpenSetClassifier, in_params("score_by", "all"), "score_by"),
+    "a number within a classifier": (two_deep, in_inner("estimator", 2.5), "estimator .* is 2.5, expected a class"),
+    "a list within a classifier": (lambda: around(near()), in_inner("index", [1, 2]), "index .* is a list"),
 }  # fmt: skip
 
 

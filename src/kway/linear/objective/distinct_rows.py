@@ -45,13 +45,13 @@ def condensed(objective: Objective) -> Objective:
 def distinct_rows(objective: Objective) -> Distinct:
     """Groups of equal rows, found by sorting a key of their values."""
     X, codes, soft = objective.X, objective.targets.codes, objective.targets.soft
-    keys = _keys(X)
+    keys = row_keys(X)
     extra = codes if soft is None else soft @ np.arange(1.0, soft.shape[1] + 1)
     order = np.lexsort((keys, extra))
     start = np.ones(len(order), bool)
     alike = (np.diff(keys[order]) == 0) & (np.diff(extra[order]) == 0)
-    for at in np.flatnonzero(alike):
-        start[at + 1] = not _equal(X, soft, order[at], order[at + 1])
+    at = np.flatnonzero(alike)
+    start[at + 1] = ~_equal(X, soft, order[at], order[at + 1])
     weight = np.ones(len(order)) if objective.weight is None else objective.weight.astype(np.float64)
     groups = np.add.reduceat(weight[order], np.flatnonzero(start))
     rows = order[start]
@@ -60,7 +60,8 @@ def distinct_rows(objective: Objective) -> Distinct:
     return Distinct(rows[groups > 0], full)
 
 
-def _keys(X: Rows) -> NDArray[np.float64]:
+def row_keys(X: Rows) -> NDArray[np.float64]:
+    """A number a row, (n,): that of equal rows is the same."""
     direction = np.random.default_rng(0).standard_normal(X.shape[1])
     if sp.issparse(X):
         return np.asarray(X @ direction)
@@ -69,6 +70,7 @@ def _keys(X: Rows) -> NDArray[np.float64]:
     return keys
 
 
-def _equal(X: Rows, soft: NDArray | None, a: int, b: int) -> bool:
-    same = (X[a] != X[b]).nnz == 0 if sp.issparse(X) else np.array_equal(X[a], X[b])
-    return bool(same) and (soft is None or np.array_equal(soft[a], soft[b]))
+def _equal(X: Rows, soft: NDArray | None, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether rows a are rows b, one by one."""
+    same = (X[a] != X[b]).getnnz(axis=1) == 0 if sp.issparse(X) else (X[a] == X[b]).all(axis=1)
+    return same if soft is None else same & (soft[a] == soft[b]).all(axis=1)

@@ -47,8 +47,7 @@ def schema_of(name: str) -> Schema:
 
 def check_params(name: str, estimator: Any) -> None:
     """Refuse parameters that `fit` would refuse, and those whose types would fail later, in `predict`."""
-    params = estimator.get_params(deep=False)
-    check_values({**PARAMS, **schema_of(name).params}, params, f"the parameter {{}} of the {name}")
+    _check_types(name, estimator)
     own = getattr(estimator, "_check_parameters", None)
     if own is None:
         return
@@ -56,6 +55,16 @@ def check_params(name: str, estimator: Any) -> None:
         own()
     except (KwayError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ModelFileError(f"the parameters of the {name} in the model file do not fit: {error}; {AGAIN}") from error
+
+
+def _check_types(name: str, estimator: Any) -> None:
+    """Parameters of an estimator and of those that are among them: tags and methods ask all the way down."""
+    params = estimator.get_params(deep=False)
+    own = SCHEMAS[name].params if name in SCHEMAS else {}
+    check_values({**PARAMS, **own}, params, f"the parameter {{}} of the {name}")
+    for value in params.values():
+        if hasattr(value, "get_params"):
+            _check_types(type(value).__name__, value)
 
 
 def check(

@@ -1,6 +1,6 @@
 """Newton's method with whole Hessians, for every convex loss and penalty of a problem that is not large.
 
-    smooth   steps until the fall that is left is proved to be under the tolerance, and on to rounding: it costs little
+    smooth   steps until the fall that is left is proved to be far under the tolerance, and that one taken, too
     kinked   (hinges, L1) the same on kinks rounded over e = 0.3, 0.1, ... until the duality gap is under the tolerance
 
 L1 on many columns: the same on a set of them that grows as it must (working_set.py). Columns are centred and scaled

@@ -17,6 +17,8 @@ WIDEST, NARROWER, NARROWEST = 0.3, 8.0, 1e-12
 _WARM = 5e-3  # width to begin with where theta already says something
 _NEAR = 1e-5  # relative excess of F_e at which e may shrink
 _EXACT = 1e-14  # relative excess that is not worth a step
+_LAST = 1e-2  # of tol: an excess so small squares with the step that is taken from there
+_CLOSE = 0.1  # relative excess before that: farther out a Hessian that rounding spoils may say anything
 ZERO = 1e-3  # a dual variable of |w| this far within its bounds says that w is zero
 
 _SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
@@ -73,12 +75,14 @@ class Run:
     def descend(self, valley: Valley, scale: float) -> float:
         """Newton's steps at one rounding; a bound of F_e above its minimum."""
         near = _NEAR * min(1.0, 1e3 * self.control.tol) if valley.kinked else _EXACT
-        excess, fresh = np.inf, False
+        last = 0.0 if valley.kinked else _LAST * self.control.tol
+        excess, before, fresh = np.inf, np.inf, False
         while True:
             step = valley.step()
             excess = step.excess if valley.kinked else min(excess, step.excess)
             value = valley.value(valley.theta, valley.scores, 0.0)
-            if step.excess <= near * max(value, scale) or self.spent or self.separated(value):
+            size = max(value, scale)
+            if step.excess <= near * size or self.spent or self.separated(value):
                 return excess
             if not valley.go(step):
                 if fresh or not valley.kinked:
@@ -87,13 +91,18 @@ class Run:
                 fresh = True
                 continue
             fresh = False
-            self.history.append(valley.value(valley.theta, valley.scores, 0.0))
-            control = self.control
-            self.told = control.progress is not None and control.progress(len(self.history), self.history[-1])
-            if control.validate is not None and control.validate(self.problem.back(valley.theta)):
-                self.told = True
-            if self.told:
+            self._tell(valley)
+            if self.told or (step.excess <= last * size and before <= _CLOSE * size):
                 return excess
+            before = step.excess
+
+    def _tell(self, valley: Valley) -> None:
+        """Those who watch of one more step; they may end it."""
+        self.history.append(valley.value(valley.theta, valley.scores, 0.0))
+        control = self.control
+        self.told = control.progress is not None and control.progress(len(self.history), self.history[-1])
+        if control.validate is not None and control.validate(self.problem.back(valley.theta)):
+            self.told = True
 
     def separated(self, value: float) -> bool:
         """Total loss under that of one mistake: every row is then on its right side, and no optimum exists."""

@@ -72,6 +72,19 @@ class PerClass:
 
 
 @dataclass(frozen=True)
+class Stacked:
+    """One small inverse a score, whole, (R, D, D): a call of BLAS for each would take longer than their products."""
+
+    inverses: NDArray
+
+    def __call__(self, gradient: NDArray) -> NDArray:
+        """Each row of gradient (R, d + 1) times its own inverse."""
+        out, D = np.zeros_like(gradient), self.inverses.shape[1]
+        out[:, :D] = np.matmul(self.inverses, gradient[:, :D, None])[:, :, 0]
+        return out
+
+
+@dataclass(frozen=True)
 class Whole:
     """One inverse (R D, R D), upper triangle, over all scores at once."""
 

@@ -25,8 +25,8 @@ from kway.linear.losses import softmax
 from kway.linear.objective.curvature import BLOCK_ROWS, mean_squares, rooted_rows
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.on_device import DeviceObjective
-from kway.linear.solvers.preconditioners.factors import Centred, Diagonal, Factor, PerClass, Shared, Whole
-from kway.linear.solvers.preconditioners.sampled_gram import mirrored, sampled_gram
+from kway.linear.solvers.preconditioners.factors import Centred, Diagonal, Factor, PerClass, Shared, Stacked, Whole
+from kway.linear.solvers.preconditioners.sampled_gram import all_grams, mirrored, sampled_gram
 
 MOST_FEATURES = 4000  # a Gram matrix of 64 MB in float32
 MOST_SPARSE_FEATURES = 1000  # sampled rows are made dense
@@ -35,6 +35,11 @@ DOUBLE_FEATURES = 128  # up to here float64 costs nothing that matters
 MOST_WHOLE = 600  # parameters of a model whose whole Hessian is factored: 3 MB, a few hundredths of a second
 DEAR = 60  # gradients that matrices for each class may cost, counted in operations; theirs run twice as fast
 MIXED = 0.1  # share of the shared matrix in one of a class
+SEVERAL = 8  # classes from which their matrices, where small, are made and applied together
+STACKED = (
+    1 << 21
+)  # numbers in the z z' of all rows that this takes: a call of LAPACK a class costs as much as 500 of them
+FLOOR = 1e-12  # on a unit diagonal, first try
 
 
 @dataclass(frozen=True)
@@ -68,12 +73,32 @@ class Moments:
         if not self.dense:
             return self._class_diagonals(rows, weights)
 
+        D = len(self.gram)
+        if rows.n_scores >= SEVERAL and rows.n * D * D <= STACKED:
+            found = self._small_inverses(rows, weights)
+            return Centred(found) if rows.loss.shift_free else found
+
         def one(k: int) -> NDArray:
             gram = sampled_gram(rows, weights[k], n_drawn, np.random.default_rng(k), self.gram, MIXED)
             return safe_inverse(gram, _ridges(rows))
 
         found = PerClass(pmap(one, range(rows.n_scores), rows.n_jobs), rows.n_jobs)
         return Centred(found, rows.centred) if rows.loss.shift_free else found
+
+    def _small_inverses(self, rows: Objective, weights: NDArray) -> Factor:
+        """Of every class at once; those that rounding spoils one by one."""
+        grams, ridge = all_grams(rows, weights, self.gram.astype(np.float64), MIXED), _ridges(rows)
+        i = np.arange(grams.shape[1])
+        grams[:, i, i] = _ones_for_zeros(grams[:, i, i] + ridge)
+        scale = 1 / np.sqrt(grams[:, i, i])  # (R, D)
+        unit = grams * scale[:, :, None] * scale[:, None, :]
+        unit[:, i, i] += FLOOR
+        try:
+            np.linalg.cholesky(unit)
+            return Stacked(np.linalg.inv(unit) * scale[:, :, None] * scale[:, None, :])
+        except np.linalg.LinAlgError:
+            none = np.zeros_like(ridge)  # it is in the diagonals already
+            return Stacked(np.array([mirrored(safe_inverse(np.asfortranarray(gram), none)) for gram in grams]))
 
     def _class_diagonals(self, rows: Objective, weights: NDArray) -> Factor:
         """Mean h_ki x_ij^2 + ridge for each score, from all rows: one pass over them."""
@@ -165,7 +190,7 @@ def factorable(X: Rows) -> bool:
     return bool(X.shape[1] <= (MOST_SPARSE_FEATURES if sp.issparse(X) else MOST_FEATURES))
 
 
-def safe_inverse(A: NDArray, ridge: NDArray, floor: float = 1e-12) -> NDArray:
+def safe_inverse(A: NDArray, ridge: NDArray, floor: float = FLOOR) -> NDArray:
     """(A + diag(ridge))^-1, upper triangle; a floor on the diagonal grows until A can be inverted."""
     i = np.arange(len(A))
     A[i, i] = _ones_for_zeros(A[i, i] + ridge.astype(A.dtype))

@@ -26,6 +26,17 @@ def sampled_gram(
     return A
 
 
+def all_grams(rows: Objective, h: NDArray, plain: NDArray, share: float) -> NDArray:
+    """The same for every row of h (R, n), whole and from all rows, (R, D, D): one product with the z z' of the rows."""
+    Z = rooted_rows(rows.X, None, plain.dtype, rows.fit_intercept)
+    D = Z.shape[1]
+    squares = (Z[:, :, None] * Z[:, None, :]).reshape(len(Z), D * D)
+    grams = (h.astype(plain.dtype) @ squares).reshape(-1, D, D)
+    grams *= plain.dtype.type((1 - share) / rows.n)
+    grams += plain.dtype.type(share) * h.mean(axis=1)[:, None, None] * mirrored(plain)
+    return grams
+
+
 def mirrored(upper: NDArray) -> NDArray:
     """The symmetric matrix of an upper triangle."""
     return np.triu(upper) + np.triu(upper, 1).T
