@@ -11,7 +11,7 @@ from kway.linear.objective.curvature import mean_squares
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.preconditioners import moments as precondition
-from kway.linear.solvers.preconditioners.factors import Diagonal, PerClass, Stacked, centred
+from kway.linear.solvers.preconditioners.factors import Diagonal, PerClass, Stacked
 from kway.linear.solvers.preconditioners.moments import moments, newton_factor, quick_moments, safe_inverse, sample_rows
 
 RIDGE = 0.05

@@ -28,27 +28,23 @@ from kway.data.labels import Labels, encode_as
 from kway.errors import BudgetError, InputError
 from kway.linear import answers, from_folder, problem
 from kway.linear.answers import ClassRows, DecidingFeatures
+from kway.linear.fit_ways import fit_way, may_split, way_there
 from kway.linear.losses import LOSSES, Loss, Targets, sigmoid
 from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
 from kway.linear.on_device import AnswersOnDevice
 from kway.linear.penalties import pick_penalty
-from kway.linear.placing import choose_device, placed, room, splits_classes
+from kway.linear.placing import placed, room
 from kway.linear.problem import WeightedRows
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.registry import pick_solver, samples
-from kway.linear.solvers.sampled import Sampled
+from kway.linear.solvers.registry import pick_solver
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.watching import shown
 from kway.linear.solvers.work import Work, cold_start
-from kway.planning import far_ways, gpu_ways, guard, linear_ways
+from kway.planning import guard
 from kway.planning.size import Size
 from kway.planning.way import Formula
-from kway.progress import note
 from kway.search.index import TopK
-
-_IN_PASSES = ("sgd", "gradient", "dual", "least-squares")  # solvers that keep neither pairs nor a factor a class
 
 
 class LinearClassifier(AnswersOnDevice):
@@ -154,8 +150,7 @@ class LinearClassifier(AnswersOnDevice):
         X, labels = gate.rows_and_labels(self, X, y, soft=LOSSES[self.loss].joint.probabilities, squared=True)
         problem.refuse_one_class(labels, type(self).__name__)
         size = guard.size_of(X, labels.n_classes)
-        way = self._way(size, labels.soft is None)
-        guard.before_fit(type(self).__name__, way, size)
+        guard.before_fit(type(self).__name__, self._way(size, labels.soft is None), size)
         self.classes_ = labels.classes
         try:
             self._learn(problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight), last)
@@ -168,8 +163,8 @@ class LinearClassifier(AnswersOnDevice):
         """Minimise the objective from `last`, the solution of the last fit (None: from the beginning)."""
         whole = self._objective(given)
         size = guard.size_of(whole.X, len(self.classes_))
-        way = self._way_there(size, whole.targets.soft is None)
-        there = placed(whole, self.device, way, self._by_classes(), self.solver == "auto")
+        way = way_there(self, size, whole.targets.soft is None)
+        there = placed(whole, self.device, way, may_split(self), self.solver == "auto")
         objective, why, _ = there
         control = self._control()
         learned, validation = problem.set_aside(condensed(objective), self.early_stopping, control.rng)
@@ -293,49 +288,7 @@ class LinearClassifier(AnswersOnDevice):
         problem.check_problem(self)
 
     def _way(self, size: Size, hard: bool) -> Formula:
-        """What the plan counts a fit as; `hard`: rows have one label each."""
-        there = self._way_there(size, hard)
-        if choose_device(self.device, size, there).device is not None:
-            return there
-        if hard and not self.label_smoothing and self._by_classes() and splits_classes(size, self.solver == "auto"):
-            return far_ways.split_softmax
-        if self._asks_for_sampled():
-            return self._sampled_way(size)
-        if self._samples(size, hard):
-            note(f"{type(self).__name__}: {size.K:,} classes are too many to sum over, so they are sampled")
-            return self._sampled_way(size)
-        if self.solver in _IN_PASSES or isinstance(self.solver, SGD):
-            return linear_ways.stochastic
-        return linear_ways.one_vs_all if self.multiclass == "one-vs-all" else linear_ways.softmax_way
-
-    def _way_there(self, size: Size, hard: bool) -> Formula:
-        """The same on a GPU, where all classes are summed over until that takes hours too."""
-        sampled = self._samples(size, hard) and guard.beyond_gpu_steps(size)
-        return gpu_ways.gpu_sampled if sampled or self._asks_for_sampled() else gpu_ways.gpu_fit
-
-    def _asks_for_sampled(self) -> bool:
-        return self.solver == "sampled" or isinstance(self.solver, Sampled)
-
-    def _samples(self, size: Size, hard: bool) -> bool:
-        """Whether "auto" samples classes."""
-        if self.solver != "auto" or not hard or self.label_smoothing:
-            return False
-        return samples(self._form(size.K), pick_penalty(self.penalty, self.l1_ratio).times(self.alpha), size)
-
-    def _sampled_way(self, size: Size) -> Formula:
-        """With weights in memory or, where they are larger than that, in a file."""
-        folder = self.solver.weights if isinstance(self.solver, Sampled) else None
-        if folder is None and guard.has_room(size.parameters * size.itemsize):
-            return linear_ways.sampled_softmax
-        if folder is None:
-            note(f"{type(self).__name__}: {size.parameters:,} weights are larger than memory, so they lie in a file")
-        return linear_ways.mapped_softmax
-
-    def _by_classes(self) -> bool:
-        """Whether a cluster may split the classes of this fit: a softmax by L-BFGS that nobody watches from rows."""
-        lbfgs = self.solver in ("auto", "lbfgs") or isinstance(self.solver, LBFGS)
-        joint = self.loss in ("softmax", "logistic") and self.multiclass == "joint"
-        return lbfgs and joint and self.penalty in ("l2", "none", None) and not self.early_stopping
+        return fit_way(self, size, hard)
 
     def _form(self, n_classes: int | None = None) -> Loss:
         forms, K = LOSSES[self.loss], len(self.classes_) if n_classes is None else n_classes

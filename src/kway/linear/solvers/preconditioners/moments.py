@@ -36,9 +36,7 @@ MOST_WHOLE = 600  # parameters of a model whose whole Hessian is factored: 3 MB,
 DEAR = 60  # gradients that matrices for each class may cost, counted in operations; theirs run twice as fast
 MIXED = 0.1  # share of the shared matrix in one of a class
 SEVERAL = 8  # classes from which their matrices, where small, are made and applied together
-STACKED = (
-    1 << 21
-)  # numbers in the z z' of all rows that this takes: a call of LAPACK a class costs as much as 500 of them
+STACKED = 1 << 21  # numbers in the z z' of all rows that this takes: a call of LAPACK a class costs as much as 500
 FLOOR = 1e-12  # on a unit diagonal, first try
 
 
@@ -76,7 +74,7 @@ class Moments:
         D = len(self.gram)
         if rows.n_scores >= SEVERAL and rows.n * D * D <= STACKED:
             found = self._small_inverses(rows, weights)
-            return Centred(found) if rows.loss.shift_free else found
+            return Centred(found, rows.centred) if rows.loss.shift_free else found
 
         def one(k: int) -> NDArray:
             gram = sampled_gram(rows, weights[k], n_drawn, np.random.default_rng(k), self.gram, MIXED)

@@ -1,0 +1,72 @@
+"""What the plan counts a linear fit as: the formula of its solver, where its rows and classes will be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kway.linear.penalties import pick_penalty
+from kway.linear.placing import choose_device, splits_classes
+from kway.linear.solvers.lbfgs import LBFGS
+from kway.linear.solvers.registry import samples
+from kway.linear.solvers.sampled import Sampled
+from kway.linear.solvers.sgd import SGD
+from kway.planning import far_ways, gpu_ways, guard, linear_ways
+from kway.planning.size import Size
+from kway.planning.way import Formula
+from kway.progress import note
+
+if TYPE_CHECKING:
+    from kway.linear.classifier import LinearClassifier
+
+_IN_PASSES = ("sgd", "gradient", "dual", "least-squares")  # solvers that keep neither pairs nor a factor a class
+
+
+def fit_way(model: LinearClassifier, size: Size, hard: bool) -> Formula:
+    """What the plan counts a fit as; `hard`: rows have one label each."""
+    there = way_there(model, size, hard)
+    if choose_device(model.device, size, there).device is not None:
+        return there
+    if hard and not model.label_smoothing and may_split(model) and splits_classes(size, model.solver == "auto"):
+        return far_ways.split_softmax
+    if _asks_for_sampled(model):
+        return _sampled_way(model, size)
+    if _samples(model, size, hard):
+        note(f"{type(model).__name__}: {size.K:,} classes are too many to sum over, so they are sampled")
+        return _sampled_way(model, size)
+    if model.solver in _IN_PASSES or isinstance(model.solver, SGD):
+        return linear_ways.stochastic
+    return linear_ways.one_vs_all if model.multiclass == "one-vs-all" else linear_ways.softmax_way
+
+
+def way_there(model: LinearClassifier, size: Size, hard: bool) -> Formula:
+    """The same on a GPU, where all classes are summed over until that takes hours too."""
+    sampled = _samples(model, size, hard) and guard.beyond_gpu_steps(size)
+    return gpu_ways.gpu_sampled if sampled or _asks_for_sampled(model) else gpu_ways.gpu_fit
+
+
+def _asks_for_sampled(model: LinearClassifier) -> bool:
+    return model.solver == "sampled" or isinstance(model.solver, Sampled)
+
+
+def _samples(model: LinearClassifier, size: Size, hard: bool) -> bool:
+    """Whether "auto" samples classes."""
+    if model.solver != "auto" or not hard or model.label_smoothing:
+        return False
+    return samples(model._form(size.K), pick_penalty(model.penalty, model.l1_ratio).times(model.alpha), size)
+
+
+def _sampled_way(model: LinearClassifier, size: Size) -> Formula:
+    """With weights in memory or, where they are larger than that, in a file."""
+    folder = model.solver.weights if isinstance(model.solver, Sampled) else None
+    if folder is None and guard.has_room(size.parameters * size.itemsize):
+        return linear_ways.sampled_softmax
+    if folder is None:
+        note(f"{type(model).__name__}: {size.parameters:,} weights are larger than memory, so they lie in a file")
+    return linear_ways.mapped_softmax
+
+
+def may_split(model: LinearClassifier) -> bool:
+    """Whether a cluster may split the classes of this fit: a softmax by L-BFGS that nobody watches from rows."""
+    lbfgs = model.solver in ("auto", "lbfgs") or isinstance(model.solver, LBFGS)
+    joint = model.loss in ("softmax", "logistic") and model.multiclass == "joint"
+    return lbfgs and joint and model.penalty in ("l2", "none", None) and not model.early_stopping
