@@ -44,6 +44,7 @@ def dense_models() -> dict[str, Any]:
         "svm_ova": kway.LinearClassifier("hinge", multiclass="one-vs-all"),
         "perceptron": kway.PerceptronClassifier(random_state=0),
         "least_squares": kway.LeastSquaresClassifier(),
+        "naive_bayes": kway.NaiveBayesClassifier(),
         "centroid": kway.CentroidClassifier(),
         "centroid_cosine": kway.CentroidClassifier(metric="cosine"),
         "exemplar": kway.ExemplarClassifier(),

@@ -193,7 +193,6 @@ def test_means_are_kept_as_the_rows_are():
 def test_a_file_whose_index_does_not_fit_is_refused(tmp_path):
     X, y, _, _ = many_classes(100)
     model = CentroidClassifier(index=Flat()).fit(X, y)
-    model._build_index()
     model.index_ = Flat().build(X[:50])
     model.save(tmp_path / "m.kway")
     with pytest.raises(ModelFileError, match="50 rows in its index"):

@@ -52,8 +52,8 @@ def test_every_family_runs_on_two_and_on_three_classes():
     for classes in (2, 3):
         X, y = make_classification(150, 6, n_informative=4, n_redundant=0, n_classes=classes, random_state=0)
         found = compare(X, y, n_folds=3)
-        assert {line.model for line in found.standings} == set(FAMILIES)
-        assert found.idle == {}
+        assert {line.model for line in found.standings} == set(FAMILIES) - {"naive-bayes"}
+        assert set(found.idle) == {"naive-bayes"}  # counts of words, which dense rows are not
         assert found.estimator().fit(X, y).score(X, y) > 0.6
 
 
@@ -80,7 +80,7 @@ def test_ctrl_c_keeps_the_best_so_far(digits):
 
 
 def test_unknown_family_lists_the_known():
-    with pytest.raises(InputError, match="centroid, softmax, svm-one-vs-all, neighbors"):
+    with pytest.raises(InputError, match="centroid, softmax, naive-bayes, svm-one-vs-all, neighbors"):
         compare([[0.0], [1.0]], [0, 1], ["forest"])
 
 

@@ -45,7 +45,7 @@ def condensed(objective: Objective) -> Objective:
 def distinct_rows(objective: Objective) -> Distinct:
     """Groups of equal rows, found by sorting a key of their values."""
     X, codes, soft = objective.X, objective.targets.codes, objective.targets.soft
-    keys = row_keys(X)
+    keys = equal_keys(X)
     extra = codes if soft is None else soft @ np.arange(1.0, soft.shape[1] + 1)
     order = np.lexsort((keys, extra))
     start = np.ones(len(order), bool)
@@ -60,7 +60,7 @@ def distinct_rows(objective: Objective) -> Distinct:
     return Distinct(rows[groups > 0], full)
 
 
-def row_keys(X: Rows) -> NDArray[np.float64]:
+def equal_keys(X: Rows) -> NDArray[np.float64]:
     """A number a row, (n,): that of equal rows is the same."""
     direction = np.random.default_rng(0).standard_normal(X.shape[1])
     if sp.issparse(X):

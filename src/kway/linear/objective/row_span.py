@@ -21,7 +21,7 @@ from scipy.linalg.lapack import dormqr
 
 from kway.compute.threads import single_blas
 from kway.data.gate import Rows
-from kway.linear.objective.distinct_rows import row_keys
+from kway.linear.objective.distinct_rows import equal_keys
 from kway.linear.objective.objective import Objective
 
 MOST_VALUES = 1 << 24  # of X as float64: 128 MB
@@ -93,7 +93,7 @@ def _factored(objective: Objective) -> RowSpan:
 
 def _first_equal(X: NDArray[np.float64]) -> NDArray[np.int64]:
     """For each row the first that is the same: rounding may not tell them apart, or it would be learned from."""
-    _, first, which = np.unique(row_keys(X), return_index=True, return_inverse=True)  # of X itself: 15 times as long
+    _, first, which = np.unique(equal_keys(X), return_index=True, return_inverse=True)  # of X itself: 15 times as long
     first = first[which]
     return np.where((X[first] == X).all(axis=1), first, np.arange(len(X)))
 

@@ -37,7 +37,7 @@ DEAR = 60  # gradients that matrices for each class may cost, counted in operati
 MIXED = 0.1  # share of the shared matrix in one of a class
 SEVERAL = 8  # classes from which their matrices, where small, are made and applied together
 STACKED = 1 << 21  # numbers in the z z' of all rows that this takes: a call of LAPACK a class costs as much as 500
-FLOOR = 1e-12  # on a unit diagonal, first try
+_FLOOR = 1e-12  # on a unit diagonal, first try
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Moments:
         grams[:, i, i] = _ones_for_zeros(grams[:, i, i] + ridge)
         scale = 1 / np.sqrt(grams[:, i, i])  # (R, D)
         unit = grams * scale[:, :, None] * scale[:, None, :]
-        unit[:, i, i] += FLOOR
+        unit[:, i, i] += _FLOOR
         try:
             np.linalg.cholesky(unit)
             return Stacked(np.linalg.inv(unit) * scale[:, :, None] * scale[:, None, :])
@@ -188,7 +188,7 @@ def factorable(X: Rows) -> bool:
     return bool(X.shape[1] <= (MOST_SPARSE_FEATURES if sp.issparse(X) else MOST_FEATURES))
 
 
-def safe_inverse(A: NDArray, ridge: NDArray, floor: float = FLOOR) -> NDArray:
+def safe_inverse(A: NDArray, ridge: NDArray, floor: float = _FLOOR) -> NDArray:
     """(A + diag(ridge))^-1, upper triangle; a floor on the diagonal grows until A can be inverted."""
     i = np.arange(len(A))
     A[i, i] = _ones_for_zeros(A[i, i] + ridge.astype(A.dtype))
