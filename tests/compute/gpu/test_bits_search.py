@@ -205,7 +205,9 @@ def test_how_many_bits_may_differ_is_the_cpus_rule(device):
         worst = rng.random(200) * 2
         base = norms**2 if squared else np.ones(200)
         expected = np.empty(200, dtype=bool)
-        enough(squared, 3.0, worst, base, norms, np.float32(0.5), np.float32(2), np.full(200, 8), most, expected)
+        enough(
+            squared, 3.0, worst, base, norms, np.float32(0.5), np.float32(2), 8, np.full(200, 8), most, most, expected
+        )
         keys = 0.5 * (worst**2 - base) if squared else worst - base
         found = SignFilter(None, 3.0, 0.5, 2.0).enough(*map(device.put, (keys, norms)), squared, device.put(most))
         np.testing.assert_array_equal(device.fetch(found), expected)

@@ -85,6 +85,7 @@ def test_a_model_of_a_gpu_is_a_file_like_any_other(tmp_path, monkeypatch):
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
+@UNFINISHED
 @pytest.mark.parametrize("solver", [SGD(), SGD(momentum=0.9), SGD(adagrad=True), SGD(average=True)])
 @pytest.mark.parametrize("penalty", ["l2", "l1"])
 def test_sgd_comes_as_close_as_on_the_cpu(solver, penalty):
