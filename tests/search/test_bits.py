@@ -281,3 +281,14 @@ def test_zero_rows_and_few_rows_in_cells():
     found = index.nearest(np.concatenate([rows[:20], np.zeros((1, 64))]), 300)
     np.testing.assert_allclose(found.distances[found.ids == 5], 1.0, atol=0.1)
     np.testing.assert_allclose(found.distances[20], 1.0, atol=0.1)
+
+
+def test_a_filter_is_not_enough_where_nothing_bounds_the_cosine():
+    """At a cosine of -1 all bits may differ; fastmath once made a root of less than nothing of it."""
+    from kway.compute.kernels.bit_scan import enough
+
+    norms, out = np.linspace(0.01, 3, 200), np.empty(200, dtype=bool)
+    most = np.full(200, 300)
+    short, long = np.float32(0.5), np.float32(2)
+    enough(True, 3.0, norms + 5, norms**2, norms, short, long, 8, np.full(200, 8), most, most, out)
+    assert not out.any()

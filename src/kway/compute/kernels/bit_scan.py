@@ -33,9 +33,7 @@ COST = 100.0  # what an estimate costs, in words of the filter: a line that is n
 _SAMPLE = 256  # rows whose bits tell how sharp a width is
 WIDEST_FILTER = 4  # words of the filter
 _MANY = 16  # queries for which bits are counted in slices (bit_slices.py): turning rows over costs as six of them
-FIRST_WIDTH = (
-    3  # words of the first one, which all rows are read for: of those that pass, the next word tells ten in one
-)
+FIRST_WIDTH = 3  # words of the first one, which all rows are read for: of those that pass, the next tells ten in one
 
 _ROWS = ir.VectorType(I64, 8)
 _FLOATS = ir.VectorType(F32, 16)
@@ -125,7 +123,7 @@ def least_cosine(squared, key, norm, shortest, longest):
 def most_bits(cosine, m, z):
     """Bits out of m that may differ at this cosine, but for the chance that z (of a normal) stands for."""
     p = np.arccos(min(1.0, cosine)) / np.pi
-    return m * p + z * np.sqrt(m * p * (1.0 - p)) + 0.5
+    return m * p + z * np.sqrt(m * max(0.0, p * (1.0 - p))) + 0.5  # fastmath takes a p beyond 1, and no root of that
 
 
 @kernel
