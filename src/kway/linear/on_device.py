@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway.base.classifier import Classifier, states_probabilities
 from kway.base.parameters import checked_k
-from kway.compute.gpu.device import Device, is_tensor
+from kway.compute.gpu.device import Device, is_tensor, labels_there
 from kway.data import gate
 from kway.linear import placing
 from kway.linear.losses import Loss
@@ -26,9 +26,7 @@ from kway.search.index import TopK
 if TYPE_CHECKING:
     from kway.compute.gpu.class_answers import ClassAnswers
 
-_KEPT = (
-    1 << 26
-)  # bytes of weights from which their copy on a device is kept: fewer are sent faster than rows are scored
+_KEPT = 1 << 26  # bytes of weights from which their copy on a device is kept: fewer are sent faster than rows scored
 _COPIES: WeakKeyDictionary[Any, tuple[NDArray, ClassAnswers]] = WeakKeyDictionary()
 
 
@@ -96,21 +94,17 @@ class AnswersOnDevice(Classifier):
         there = self._tensor(X)
         if there is None:
             return super().predict(X)
-        from kway.compute.gpu.class_answers import labelled
-
         answers, rows = there
-        return labelled(answers.device, self.classes_, answers.best(rows, 1, stated=False).codes[:, 0])
+        return labels_there(answers.best(rows, 1, stated=False).codes[:, 0], self.classes_)
 
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
         """The k best labels of each row and their scores (probabilities where there are any), best first."""
         there = self._tensor(X)
         if there is None:
             return super().predict_topk(X, k)
-        from kway.compute.gpu.class_answers import labelled
-
         answers, rows = there
         codes, scores = answers.best(rows, checked_k(k, len(self.classes_)), self._form().probabilities)
-        return TopK(labelled(answers.device, self.classes_, codes), scores)
+        return TopK(labels_there(codes, self.classes_), scores)
 
     def decision_function(self, X: Any) -> Any:
         """Scores (n, K); of two classes, the second's less the first's (n,)."""

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from kway.base import Classifier
 from kway.base.parameters import checked_k
-from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, resolve
+from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, labels_there, resolve
 from kway.data import gate
 from kway.errors import InputError
-from kway.neighbors.tensors import as_given, labels_there
+from kway.neighbors.tensors import as_given
 from kway.search.index import TopK
 from kway.search.on_device import ENOUGH
 from kway.search.units import NARROW, Unit

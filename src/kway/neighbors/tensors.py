@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.gpu.device import Device, is_tensor, on_host
+from kway.compute.gpu.device import Device, as_tensor, is_tensor, on_host
 from kway.data.gate import checked
 from kway.neighbors.voting import VotingClassifier
 from kway.search.index import Neighbors, TopK
@@ -20,19 +20,6 @@ from kway.search.on_device import DeviceIndex, holds
 def as_given(X: Any, answer: NDArray) -> Any:
     """An answer as a tensor where X is, if X is one and the answer is numbers; else as it is."""
     return as_tensor(Device(str(X.device)), answer) if is_tensor(X) else answer
-
-
-def labels_there(codes: Any, classes: NDArray) -> Any:
-    """Labels of codes that are a tensor: a tensor where labels are numbers, else an array of the host."""
-    device = Device(str(codes.device))
-    held = as_tensor(device, classes)
-    return held[codes] if is_tensor(held) else classes[device.fetch(codes)]
-
-
-def as_tensor(device: Device, values: NDArray) -> Any:
-    """A tensor, but of what torch does not know, such as text."""
-    known = values.dtype.kind in "if" or values.dtype in (np.dtype(np.bool_), np.dtype(np.uint8))
-    return device.put(values) if known else values
 
 
 class TensorVotes(VotingClassifier):

@@ -13,9 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from kway.compute.gpu.best_classes import DeviceClasses, sigmoid_weights, softmax_weights
@@ -95,13 +93,6 @@ def on_its_device(X: Any) -> Tensor:
     """A tensor of floats, as rows are scored: float32 unless it is float64."""
     found: Tensor = X.detach()
     return found if found.dtype in (torch.float32, torch.float64) else found.float()
-
-
-def labelled(device: Device, classes: NDArray, codes: Tensor) -> Any:
-    """The labels of codes: a tensor where labels are numbers that torch knows, else an array of the host."""
-    if classes.dtype.kind in "if" or classes.dtype in (np.bool_, np.uint8):
-        return device.put(classes)[codes]
-    return classes[device.fetch(codes)]
 
 
 def _lifted(p: Tensor, winners: Tensor) -> Tensor:

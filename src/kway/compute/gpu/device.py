@@ -161,6 +161,19 @@ def on_host(array: Any) -> Any:
     return array.detach().cpu().numpy() if is_tensor(array) else array
 
 
+def as_tensor(device: Device, values: NDArray) -> Any:
+    """A tensor there, but of what torch does not know, such as text."""
+    known = values.dtype.kind in "if" or values.dtype in (np.dtype(np.bool_), np.dtype(np.uint8))
+    return device.put(values) if known else values
+
+
+def labels_there(codes: Any, classes: NDArray) -> Any:
+    """Labels of codes that are a tensor: a tensor where labels are numbers, else an array of the host."""
+    device = Device(str(codes.device))
+    held = as_tensor(device, classes)
+    return held[codes] if is_tensor(held) else classes[device.fetch(codes)]
+
+
 def _refuse_absent() -> None:
     torch = load_torch()
     if not torch.cuda.is_available():
