@@ -34,7 +34,7 @@ FENCE = re.compile(
     r"(?P<skip>^ *<!-- not run -->\n+)?^(?P<pad> *)```(?P<lang>[^\n]*)\n(?P<body>.*?)^(?P=pad)```$",
     re.MULTILINE | re.DOTALL,
 )
-LANGUAGES = {"python", "bash", "text", "json", "toml", "make", "html"}
+LANGUAGES = {"python", "bash", "text", "json", "toml", "make", "html", "yaml"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
