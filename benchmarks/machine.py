@@ -8,6 +8,8 @@ import time
 from importlib import metadata
 from pathlib import Path
 
+import kway
+
 from . import models
 
 PACKAGES = ["kway", "numpy", "scipy", "scikit-learn", "numba", *models.PACKAGES.values()]
@@ -32,7 +34,9 @@ def facts() -> dict[str, object]:
 
 
 def version(package: str) -> str | None:
-    """Installed version, or None."""
+    """Installed version, or None; of kway that of the code that runs, whatever was installed."""
+    if package == "kway":
+        return kway.__version__
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
