@@ -103,9 +103,8 @@ def fit(
         show_fit(result)
     with live(), within(0.92, 1.0):
         failures = write_outputs(found, wishes, out, report, figures, reading)
-    result |= {"seconds": time.perf_counter() - started}
-    result |= {"model": None if "model" in failures else str(out)}
-    result |= {"report": None if "report" in failures else str(report)}
+    written = {name: None if name in failures else str(place) for name, place in (("model", out), ("report", report))}
+    result |= {"seconds": time.perf_counter() - started, **written}
     if json:
         emit_json(result)
     else:

@@ -60,7 +60,6 @@ def plan(
 
 def _check_asked(data: str | None, sizes: tuple[float | None, ...]) -> None:
     """Refuse what is neither data nor a size, before anything is measured."""
-
     given = [size for size in sizes if size is not None]
     if (data is None and len(given) < len(sizes)) or (data is not None and given):
         raise UsageError("name DATA, or all of --samples, --features and --classes")

@@ -15,11 +15,8 @@ from kway.planning.way import Way
 
 PASSES = 40  # over all rows until tol = 1e-3, line searches and the start on a sample included: 15 to 80
 PASSES_EACH = 90  # of separate classes, each rarer than its rest
-DUE, DUE_EACH = (
-    15,
-    25,
-)  # iterations of a descent, of all classes together and of separate ones: factors of each class are
-# made after as many as they cost in gradients, and again after twice as many
+DUE = 15  # iterations of a descent: factors of each class are made after as many as they cost in gradients, and again
+DUE_EACH = 25  # after twice as many; of separate classes
 _FEW_ROWS = 2.5  # times as many where a class has fewer rows than there are features
 SAMPLED_PASSES = 8  # epochs of sampled softmax until three gain little: 6 to 13
 NEGATIVES = 1024  # classes that a row of sampled softmax is held against
@@ -151,9 +148,8 @@ def _sampled(size: Size) -> int:
 def pass_seconds(size: Size, rates: Rates) -> float:
     """One value and gradient over all rows and classes, and the pairs that a step of L-BFGS looks through."""
     through = 4.0 * size.values * size.scores
-    products = (
-        through * size.itemsize / 4 / (2 * rates.sparse if size.sparse else rates.product)
-    )  # float64: half as fast
+    wider = size.itemsize / 4  # float64: half as fast
+    products = wider * through / (2 * rates.sparse if size.sparse else rates.product)
     pairs = 4.0 * 20 * size.parameters * size.itemsize / rates.memory
     return max(products, size.rows_bytes / rates.memory) + size.n * size.scores / rates.exps + pairs
 

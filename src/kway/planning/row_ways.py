@@ -112,9 +112,8 @@ def bit_cells(size: Size, rates: Rates) -> Way:
         "kNN bit cells", "kway.search.Landmarks(store=Bits(1))", size, rates, Kept(rows, index, 0), seconds, answer,
         "gives up answers in cells that are not looked into, and digits: wants rows in clusters",
     )  # fmt: skip
-    way = replace(
-        way, fit_bytes=int(1.5 * way.model_bytes) + _streamed(size)
-    )  # while they are put into the order of cells
+    ordering = int(1.5 * way.model_bytes)  # while they are put into the order of cells
+    way = replace(way, fit_bytes=ordering + _streamed(size))
     return replace(way, missing="codes need dense rows") if size.sparse else way
 
 

@@ -99,15 +99,7 @@ def compare(
     idle = {f.name: why for f in chosen if (why := f.idle(data))} if families is None else {}
     known = {family.name: family for family in chosen if family.name not in idle}
     work = _Work(data, known, clock)
-    try:
-        _first_fold(work)
-        _other_folds(work, curves, spare=families is None and n_folds == FOLDS and repeats == 1)
-        for number, again in enumerate(rounds[1:]):
-            _again(work, again, number + 2)
-    except KeyboardInterrupt:
-        clock.interrupted = clock.cut = True
-    finally:
-        work.ahead.drop()
+    _every_fold(work, rounds[1:], curves, spare=families is None and n_folds == FOLDS and repeats == 1)
     if not work.scans:
         raise InputError(_nothing_scored(work.problems))
     lines = work.standings(repeats * (int(data.folds.max()) + 1), class_weight is not None)
@@ -194,6 +186,19 @@ class _Work:
     def first(self, name: str) -> float:
         """A family's best score on the first fold, higher is better."""
         return float(np.nanmax(self.scans[name].scores[0]))
+
+
+def _every_fold(work: _Work, repeats: list[FoldedRows], curves: bool, spare: bool) -> None:
+    """All stages, until Ctrl-C."""
+    try:
+        _first_fold(work)
+        _other_folds(work, curves, spare)
+        for number, again in enumerate(repeats):
+            _again(work, again, number + 2)
+    except KeyboardInterrupt:
+        work.clock.interrupted = work.clock.cut = True
+    finally:
+        work.ahead.drop()
 
 
 def _first_fold(work: _Work) -> None:

@@ -304,11 +304,9 @@ def _stood_for(name: str, data: FoldedRows) -> str:
         return ""
     if (n_classes := int(data.codes.max()) + 1) > _MANY_CLASSES:
         return f"with {n_classes:,} classes {quick} stands for the linear ones; ask by name"
-    return (
-        ""
-        if seconds < HEAVY
-        else f"one pass over the rows takes about {seconds:.1f} s, and {quick} stands for the linear ones; ask by name"
-    )
+    if seconds < HEAVY:
+        return ""
+    return f"one pass over the rows takes about {seconds:.1f} s, and {quick} stands for the linear ones; ask by name"
 
 
 FAMILIES: dict[str, Any] = {  # name -> Family

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 from kway.compute.cluster.session import current
 from kway.compute.cluster.tasks import Task, begin, send
-from kway.neighbors.sweep import Sweep
 from kway.select.clock import Clock
 from kway.select.families import LONG_SEARCH, Family, NeighborsFamily
 from kway.select.scans import FoldedRows, Scan
 
-_LIGHT = (Scan, Sweep, tuple)  # what a family keeps that is sent from call to call; an index is made again
+_LIGHT = (Scan, tuple)  # what a family keeps that is sent from call to call; an index is made again
 
 
 class _Scanned(NamedTuple):

@@ -1,8 +1,7 @@
 """Files read with Ray Data, by whoever holds their rows: in an actor, on its node, never where the fit was called.
 
-read_columns(files, columns)     parquet -> pyarrow Table
+read_columns(files, columns)   parquet -> pyarrow Table
 read_arrays(files)             .npy of (n_i, d) -> (n, d), in the order of the files
-value_counts(files, column)    parquet -> the distinct values of a column and their counts, counted where they lie
 """
 
 from __future__ import annotations

@@ -71,9 +71,7 @@ class CellRows:
     rows: ExactRows
     names: Tensor  # (n,) int64
     offsets: Tensor  # (c + 1,) int64
-    sides: (
-        Tensor  # (n, d) as rows enter the products, but for their scale; the rows themselves where they are not moved
-    )
+    sides: Tensor  # (n, d) as rows enter the products, but for their scale; the rows themselves if they are not moved
 
     @staticmethod
     def of(rows: ExactRows, names: Tensor, offsets: Tensor) -> CellRows:

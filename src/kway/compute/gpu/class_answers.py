@@ -81,12 +81,12 @@ class ClassAnswers:
 
     def _probabilities(self, f: Tensor) -> Tensor:
         if f.shape[1] == 1:
-            return _lifted(torch.sigmoid(torch.cat((-f, f), dim=1) / self.temperature), (f[:, 0] > 0).long())
+            return lifted(torch.sigmoid(torch.cat((-f, f), dim=1) / self.temperature), (f[:, 0] > 0).long())
         if self.joint:
-            return _lifted((f / self.temperature).softmax(1), f.argmax(1))
+            return lifted((f / self.temperature).softmax(1), f.argmax(1))
         p = torch.sigmoid(f / self.temperature)
         total = p.sum(1, keepdim=True)
-        return _lifted(torch.where(total > 0, p / total, 1 / p.shape[1]), f.argmax(1))
+        return lifted(torch.where(total > 0, p / total, 1 / p.shape[1]), f.argmax(1))
 
 
 def on_its_device(X: Any) -> Tensor:
@@ -95,7 +95,7 @@ def on_its_device(X: Any) -> Tensor:
     return found if found.dtype in (torch.float32, torch.float64) else found.float()
 
 
-def _lifted(p: Tensor, winners: Tensor) -> Tensor:
+def lifted(p: Tensor, winners: Tensor) -> Tensor:
     """p (m, c) with the winner (m,) of each row as its argmax: one step of rounding above where another is as large."""
     here = winners[:, None]
     largest = p.amax(1, keepdim=True)

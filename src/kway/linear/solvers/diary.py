@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 
 from kway.compute.cluster.session import shared_folder
 from kway.data.atomic import replacing
 from kway.errors import InputError
+from kway.linear.objective.distinct_rows import equal_keys
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.checkpoints import fingerprint
 from kway.linear.solvers.point import Point
@@ -167,6 +167,7 @@ def kept_steps(objective: Objective, tol: float) -> Iterator[Diary]:
 def mark_of(objective: Objective, tol: float) -> str:
     """What tells a fit from others: its rows, labels and settings."""
     o: Any = objective
-    X = o.X.data if sp.issparse(o.X) else np.asarray(o.X[:: max(1, o.n // 100)]).ravel()
-    settings = (o.X.shape, str(o.X.dtype), o.n_scores, o.loss.name, o.penalty, o.fit_intercept, tol)
-    return fingerprint(settings, X, o.targets.codes, np.zeros(0) if o.weight is None else o.weight)
+    keys = equal_keys(o.X)  # a change of any row changes their sums
+    rows = (o.X.shape, str(o.X.dtype), float(keys.sum()), float(keys @ keys))
+    settings = (*rows, o.n_scores, o.loss.name, o.penalty, o.fit_intercept, tol)
+    return fingerprint(settings, o.targets.codes, np.zeros(0) if o.weight is None else o.weight)
