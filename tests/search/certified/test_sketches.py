@@ -57,7 +57,7 @@ def test_bounds(distance, dtype, seed, offset, spread):
     space.sketch(points, sketch)
     wide = points.astype(np.float64)
     codes_of = EuclideanCodes.of if distance == "euclidean" else ManhattanCodes.of
-    codes = codes_of(sketch.coarse, make_cells(sketch.coarse, rng), space)
+    codes = codes_of(sketch.coarse, make_cells(sketch.coarse, rng), space, 1)
     for i in range(0, 200, 9):
         true = _norms((wide - wide[i]) * space.frame.unit, distance)
         coarse = _norms(sketch.coarse.astype(np.float64) - sketch.coarse[i], distance)

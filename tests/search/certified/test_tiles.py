@@ -1,12 +1,19 @@
-"""The scans of byte codes against whole-number arithmetic, on both code paths."""
+"""The scans of byte codes against whole-number arithmetic, every way."""
 
 import numpy as np
 import pytest
 
 from kway.compute.kernels import tile_l1, tile_l2
+from kway.compute.kernels.lanes import cpu_has
+from kway.compute.kernels.sketch import code_l2
 from kway.search.certified.sketches import packed_words, whole_blocks
 
-PATHS = [True, False]  # with the CPU's own instructions, and portable
+
+def _ways(features):
+    return [
+        pytest.param(way, marks=pytest.mark.skipif(not cpu_has(*features[way]), reason="not on this CPU"))
+        for way in features
+    ]
 
 
 def _bits(marks, n):
@@ -19,11 +26,16 @@ def _codes(rng, n, width, low, high, dtype, each):
     return codes
 
 
-def _l2_inputs(rng, n, q, width, extreme):
-    rows, asked = _codes(rng, n, width, -127, 128, np.int8, 4), _codes(rng, q, width, -127, 128, np.int8, 4)[:q]
-    if extreme:  # the largest sums there can be
-        rows[:n, :width], asked[:, :width] = 127, 127
-        asked[::2, :width] = -127
+def _l2_inputs(rng, n, q, width, extreme, way):
+    room = tile_l2.code_room(way, width)
+    rows, asked = whole_blocks(n, width, np.int8, 4), whole_blocks(q, width, np.int8, 4)[:q]
+    for codes, count in ((rows, n), (asked, q)):
+        points = rng.integers(-150, 151, (count, width)).astype(np.float32)  # beyond the room: as large as codes can be
+        if extreme:
+            points[:] = 1000 * (-1) ** (np.arange(count) % 2)[:, None]
+            points[::3, 1:] = 0
+        code_l2(points, np.arange(count), 1.0, np.array(room), codes[:count], np.empty(count), np.empty(count))
+        assert np.abs(codes).max() <= room.top
     wide = rows.astype(np.int64)
     bias = np.ceil(-(wide**2).sum(1) / 2).astype(np.int64)
     sums = bias + asked.astype(np.int64) @ (wide + 128).T
@@ -31,33 +43,30 @@ def _l2_inputs(rng, n, q, width, extreme):
     return packed, bias.astype(np.int32).reshape(-1, 64), np.ascontiguousarray(asked).view(np.int32), sums
 
 
-@pytest.mark.parametrize("fast", PATHS)
+@pytest.mark.parametrize("way", _ways(tile_l2.FEATURES))
 @pytest.mark.parametrize(
     ("n", "width", "extreme"), [(100, 4, False), (300, 33, False), (64, 384, True), (640, 128, False)]
 )
-def test_scan_l2(fast, n, width, extreme):
-    if fast and not tile_l2.vnni():
-        pytest.skip("this CPU has no VNNI")
+def test_scan_l2(way, n, width, extreme):
     rng, q = np.random.default_rng(width), 12
-    packed, bias, asked, sums = _l2_inputs(rng, n, q, width, extreme)
+    packed, bias, asked, sums = _l2_inputs(rng, n, q, width, extreme, way)
+    asked = tile_l2.prepare_l2(asked, way)
     blocks = len(packed)
     tau = np.partition(sums, -20, axis=1)[:, -20].astype(np.int32)
     tau[3], tau[4] = 2**30, -(2**30)
     marks = np.zeros((q, blocks), np.uint64)
-    tile_l2.scan_l2(packed, bias, 0, blocks, asked, tau, marks, fast)
+    tile_l2.scan_l2(packed, bias, 0, blocks, asked, tau, marks, way)
     np.testing.assert_array_equal(_bits(marks, blocks * 64), sums > tau[:, None])
     values = np.empty(64, np.int32)
-    tile_l2.weigh_l2(packed, bias, blocks - 1, asked, 5, values, fast)
+    tile_l2.weigh_l2(packed, bias, blocks - 1, asked, 5, values, way)
     np.testing.assert_array_equal(values, sums[5, -64:])
 
 
-@pytest.mark.parametrize("fast", PATHS)
+@pytest.mark.parametrize("way", _ways(tile_l1.L1_FEATURES))
 @pytest.mark.parametrize(
     ("n", "width", "extreme"), [(100, 8, False), (300, 33, False), (64, 1024, True), (640, 98, False)]
 )
-def test_scan_l1(fast, n, width, extreme):
-    if fast and not tile_l1.byte_differences():
-        pytest.skip("this CPU has no AVX-512BW")
+def test_scan_l1(way, n, width, extreme):
     rng, q = np.random.default_rng(width), 9
     rows, asked = _codes(rng, n, width, 0, 256, np.uint8, 8), _codes(rng, q, width, 0, 256, np.uint8, 8)[:q]
     if extreme:
@@ -68,8 +77,8 @@ def test_scan_l1(fast, n, width, extreme):
     tau = np.partition(sums, 20, axis=1)[:, 20].astype(np.int64)
     tau[3], tau[4] = -1, 2**41
     marks = np.zeros((q, blocks), np.uint64)
-    tile_l1.scan_l1(packed, 0, blocks, words, tau, marks, fast)
+    tile_l1.scan_l1(packed, 0, blocks, words, tau, marks, way)
     np.testing.assert_array_equal(_bits(marks, blocks * 64), sums < tau[:, None])
     values = np.empty(64, np.int32)
-    tile_l1.weigh_l1(packed, blocks - 1, words, 5, values, fast)
+    tile_l1.weigh_l1(packed, blocks - 1, words, 5, values, way)
     np.testing.assert_array_equal(values, -sums[5, -64:])

@@ -146,13 +146,28 @@ def signed_sums(values, columns, signs, size, sums):
 
 
 @kernel
-def code_l2(coarse, members, step, codes, halves, errors):
-    """Codes (m, w) int8 = round(e / step) of e = clip(coarse[members]); halves |codes|^2/2, errors |e - step codes|."""
-    top = 127 * step
+def _shrink(coarse, i, first, top, norm):
+    """Factor that brings columns first, first + 1 of every four of a clipped row to `norm` where they are longer."""
+    square = 0.0
+    for word in range(0, coarse.shape[1], 4):
+        for z in range(word + first, min(word + first + 2, coarse.shape[1])):
+            value = max(min(np.float64(coarse[i, z]), top), -top)
+            square += value * value
+    return 1.0 if square <= norm * norm else norm / np.sqrt(square)
+
+
+@kernel
+def code_l2(coarse, members, step, room, codes, halves, errors):
+    """Codes (m, w) int8 = round(e / step), halves |codes|^2 / 2, errors |e - step codes|.
+
+    e = coarse[members] clipped to a box, then each half (see tile_l2) to a ball: room (2,) is what both hold, in steps.
+    """
+    top, ball = room[0] * step, room[1] * step
     for r in range(members.size):
         square, norm = 0.0, 0
+        low, high = _shrink(coarse, members[r], 0, top, ball), _shrink(coarse, members[r], 2, top, ball)
         for z in range(coarse.shape[1]):
-            value = max(min(np.float64(coarse[members[r], z]), top), -top)
+            value = max(min(np.float64(coarse[members[r], z]), top), -top) * (high if z & 2 else low)
             code = np.int32(np.rint(value / step))
             gap = value - code * step
             square += gap * gap

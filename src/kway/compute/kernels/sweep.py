@@ -93,7 +93,7 @@ def _sift(fine, asked, i, near, limit, bias, places, part, n):
 @kernel
 def sweep(
     packed, bias, fine, ids, rows, near, step, unit, members, codes, base, reach, tau, slack, asked, queries,
-    order, blocks, margin, best, found, fast,
+    order, blocks, margin, best, found, way,
 ):  # fmt: skip
     """Lists of queries `members` made exact; counts of rows (marked, visited) come back.
 
@@ -110,9 +110,9 @@ def sweep(
         first, last = chunk * blocks, min(packed.shape[0], (chunk + 1) * blocks)
         _thresholds(best, members, base, reach, unit, step, bias, tau)
         if bias is None:
-            scan_l1(packed, first, last, codes, tau, marks, fast)
+            scan_l1(packed, first, last, codes, tau, marks, way)
         else:
-            scan_l2(packed, bias, first, last, codes, tau, marks, fast)
+            scan_l2(packed, bias, first, last, codes, tau, marks, way)
         for r in range(members.size):
             i = np.int64(members[r])
             n = unpack_marks(marks, r, first, last, ids.size, places)

@@ -64,7 +64,7 @@ def _keep_largest(weights, low, high, base, values, places, count):
 
 
 @kernel
-def warm(packed, bias, ids, start, rows, near, members, asked, queries, keep, best, found, fast):
+def warm(packed, bias, ids, start, rows, near, members, asked, queries, keep, best, found, way):
     """For query members[r] with codes asked[r]: the best `keep` rows of cells near[members[r]] offered to its list.
 
     bias None: Manhattan codes, as in `sweep`."""
@@ -75,9 +75,9 @@ def warm(packed, bias, ids, start, rows, near, members, asked, queries, keep, be
             c = near[i, p]
             for b in range(start[c] // 64, (start[c + 1] + 63) // 64):
                 if bias is None:
-                    weigh_l1(packed, b, asked, r, weights, fast)
+                    weigh_l1(packed, b, asked, r, weights, way)
                 else:
-                    weigh_l2(packed, bias, b, asked, r, weights, fast)
+                    weigh_l2(packed, bias, b, asked, r, weights, way)
                 low, high = max(0, start[c] - 64 * b), min(64, start[c + 1] - 64 * b)
                 count = _keep_largest(weights, low, high, 64 * b, values, places, count)
         for u in range(count):

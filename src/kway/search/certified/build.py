@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels import tile_l1, tile_l2
 from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.lanes import chosen
 from kway.compute.threads import single_blas
 from kway.search.certified.axes import leading_axes, spread_of
 from kway.search.certified.cells import make_cells
@@ -24,8 +23,8 @@ from kway.search.certified.sketches import SketchCodes, Space, codes_taken, sket
 
 LEAST_ROWS = 1024
 LEAST_COLUMNS = 8
-WORDS_L2 = {True: 52e9, False: 17e9}  # words of four codes a second and thread: with VNNI, without
-WORDS_L1 = {True: 20e9, False: 5e9}  # words of eight codes, with byte differences or without
+WORDS_L2 = {tile_l2.VNNI: 52e9, tile_l2.PAIRS: 30e9, tile_l2.FLOATS: 17e9}  # words of four codes a second and thread
+WORDS_L1 = {tile_l1.WIDE: 20e9, tile_l1.SHORT: 10e9, tile_l1.ORDINARY: 5e9}  # words of eight codes
 AXES = (256, 512)  # how many are looked at; the second where the choice comes near the end of the first
 
 
@@ -63,8 +62,8 @@ def build(rows: NDArray, distance: str, n_jobs: int | None, seed: int, always: b
 
 
 def _euclidean(job: Job) -> Certified | None:
-    fast = chosen(*tile_l2.FEATURES)
-    axes, choice = _axes(job, WORDS_L2[fast])
+    way = tile_l2.best_way()
+    axes, choice = _axes(job, WORDS_L2[way])
     if not (choice.pays or job.always):
         return None
     axes = np.ascontiguousarray(axes[:, : choice.most])
@@ -73,7 +72,7 @@ def _euclidean(job: Job) -> Certified | None:
     why = f"certified: {choice.few} of {d} dimensions scanned, about {choice.survivors:.0f} of {n} rows survive" + (
         f", {choice.some} and {choice.most} dimensions for these" if choice.some else ""
     )
-    return _index(job, space, EuclideanCodes.of, True, fast, why)
+    return _index(job, space, EuclideanCodes.of, way, True, why)
 
 
 def _axes(job: Job, scan_rate: float) -> tuple[NDArray[np.float32], SketchChoice]:
@@ -89,23 +88,23 @@ def _axes(job: Job, scan_rate: float) -> tuple[NDArray[np.float32], SketchChoice
 
 
 def _manhattan(job: Job) -> Certified | None:
-    fast = chosen(*tile_l1.L1_FEATURES)
+    way = tile_l1.best_l1_way()
     n, d = job.rows.shape
     levels, values = 4 if d >= 64 else 2, job.seen.values
     left, right = (values[job.rng.choice(len(values), 2000)] for _ in range(2))
     groups = correlated_groups(left - right, levels)
     sizes = [2**level for level in range(levels + 1)]
-    choice = choose_groups(job.seen, groups, sizes, WORDS_L1[fast], tile_l1.L1_MOST_DIMS)
+    choice = choose_groups(job.seen, groups, sizes, WORDS_L1[way], tile_l1.L1_MOST_DIMS)
     if choice is None or not (choice.pays or job.always):
         return None
     why = f"certified: sums of {choice.few} of {d} features scanned, about {choice.survivors:.0f} of {n} rows survive"
-    return _index(job, ManhattanSpace(job.frame, groups, choice.few), ManhattanCodes.of, False, fast, why)
+    return _index(job, ManhattanSpace(job.frame, groups, choice.few), ManhattanCodes.of, way, False, why)
 
 
-def _index(job: Job, space: Space, codes_of: Callable[..., SketchCodes], root: bool, fast: bool, why: str) -> Certified:
+def _index(job: Job, space: Space, codes_of: Callable[..., SketchCodes], way: int, root: bool, why: str) -> Certified:
     """Every row sketched, put into cell order and coded."""
     sketch = sketch_all(job.rows, space, job.n_jobs)
     cells = make_cells(sketch.coarse, job.rng, job.n_jobs)
-    codes = codes_of(sketch.coarse, cells, space, job.n_jobs)
+    codes = codes_of(sketch.coarse, cells, space, way, job.n_jobs)
     fine = codes_taken(sketch.fine, cells.ids, job.n_jobs)
-    return Certified(job.rows, space, cells, codes, sketch._replace(fine=fine), job.frame.unit, root, fast, why)
+    return Certified(job.rows, space, cells, codes, sketch._replace(fine=fine), job.frame.unit, root, why)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.sketch import code_l2, tails
 from kway.compute.kernels.sweep import FLOOR, sweep
-from kway.compute.kernels.tile_l2 import QUERIES
+from kway.compute.kernels.tile_l2 import QUERIES, CodeRoom, code_room, prepare_l2
 from kway.compute.kernels.warm import warm
 from kway.compute.threads import pmap, spans
 from kway.search.certified.axes import flaw, random_turn
@@ -130,44 +130,47 @@ class EuclideanCodes:
     bias: NDArray[np.int32]
     step: float
     error: float
+    room: NDArray[np.float64]
     near: int
     margin: float
+    way: int
 
     @classmethod
     def of(
-        cls, coarse: NDArray[np.float32], cells: CellOrder, space: EuclideanSpace, n_jobs: int | None = None
+        cls, coarse: NDArray[np.float32], cells: CellOrder, space: EuclideanSpace, way: int, n_jobs: int | None = None
     ) -> EuclideanCodes:
         """Codes of coarse (n, w)."""
         n, width = coarse.shape
-        peaks = np.abs(coarse).max(axis=1)
-        step = float(min(peaks.max(), 2 * np.quantile(peaks, 0.99)) or peaks.max() or 1.0) / 127
+        room = code_room(way, width)
+        step = _step(coarse[:: max(1, n // 8192)], room)
+        limits = frozen(np.array(room, np.float64))
         codes, halves, errors = whole_blocks(n, width, np.int8, 4), np.zeros(-(-n // 64) * 64), np.empty(n)
         coarse = frozen(coarse)
 
         def work(part: slice) -> None:
-            code_l2(coarse, cells.ids[part], step, codes[part], halves[part], errors[part])
+            code_l2(coarse, cells.ids[part], step, limits, codes[part], halves[part], errors[part])
 
         pmap(work, spans(n, 8192), n_jobs)
         packed = packed_words(codes.view(np.uint8) ^ 128, np.int32)  # x + 128: one side of the product is unsigned
         bias = np.ceil(-halves).astype(np.int32).reshape(-1, 64)
         margin = 1 + (space.widths[1] + 16) * 4 * ROUNDING
-        return cls(frozen(packed), frozen(bias), step, float(errors.max()), space.near, margin)
+        return cls(frozen(packed), frozen(bias), step, float(errors.max()), limits, space.near, margin, way)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
         return self.packed.nbytes + self.bias.nbytes
 
-    def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> SweepTally:
+    def answer(self, shelf: Shelf, panel: Panel) -> SweepTally:
         """Exact lists for the panel's queries."""
         members, m = panel.members, len(panel.members)
         codes = np.zeros((-(-m // QUERIES) * QUERIES, 4 * self.packed.shape[1]), np.int8)
         halves, errors = np.empty(m), np.empty(m)
-        code_l2(panel.coarse, members, self.step, codes, halves, errors)
-        words = codes.view(np.int32)
+        code_l2(panel.coarse, members, self.step, self.room, codes, halves, errors)
+        words = prepare_l2(codes.view(np.int32), self.way)
         warm(
             self.packed, self.bias, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
-            panel.keep, panel.best, panel.found, fast,
+            panel.keep, panel.best, panel.found, self.way,
         )  # fmt: skip
         base = halves + 128.0 * codes[:m].sum(axis=1, dtype=np.int64)
         reach = (panel.reach[members] + errors) * (1 + 1e-9)
@@ -175,6 +178,16 @@ class EuclideanCodes:
         marked, visited = sweep(
             self.packed, self.bias, shelf.fine, shelf.ids, shelf.rows, self.near, self.step, shelf.unit, members, words,
             base, reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin, panel.best,
-            panel.found, fast,
+            panel.found, self.way,
         )  # fmt: skip
         return SweepTally(marked, visited + m * panel.keep)
+
+
+def _step(sample: NDArray[np.float32], room: CodeRoom) -> float:
+    """One step for all coordinates: nearly every row of the sample (s, w) lies within 64 steps, and in the room."""
+    peaks = np.abs(sample).max(axis=1)
+    usual = float(np.quantile(peaks, 0.99)) * room.top / 64
+    step = min(float(peaks.max()), usual or np.inf) / room.top
+    first = np.arange(sample.shape[1]) & 2 == 0
+    norms = [np.quantile(np.linalg.norm(sample[:, half], axis=1), 0.99) for half in (first, ~first)]
+    return max(step, float(max(norms)) / room.norm) or 1.0

@@ -64,10 +64,11 @@ class ManhattanCodes:
     step: float
     error: float
     margin: float
+    way: int
 
     @classmethod
     def of(
-        cls, coarse: NDArray[np.float32], cells: CellOrder, space: ManhattanSpace, n_jobs: int | None = None
+        cls, coarse: NDArray[np.float32], cells: CellOrder, space: ManhattanSpace, way: int, n_jobs: int | None = None
     ) -> ManhattanCodes:
         """Codes of coarse (n, w)."""
         n, width = coarse.shape
@@ -81,14 +82,14 @@ class ManhattanCodes:
         pmap(work, spans(n, 8192), n_jobs)
         packed = packed_words(codes, np.int64)
         margin = 1 + (space.widths[1] + 16) * 4 * ROUNDING
-        return cls(frozen(packed), low, step, float(errors.max()), margin)
+        return cls(frozen(packed), low, step, float(errors.max()), margin, way)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
         return self.packed.nbytes + self.low.nbytes
 
-    def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> SweepTally:
+    def answer(self, shelf: Shelf, panel: Panel) -> SweepTally:
         """Exact lists for the panel's queries."""
         members, m = panel.members, len(panel.members)
         codes = np.zeros((-(-m // L1_QUERIES) * L1_QUERIES, 8 * self.packed.shape[1]), np.uint8)
@@ -97,14 +98,14 @@ class ManhattanCodes:
         words = codes.view(np.int64)
         warm(
             self.packed, None, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
-            panel.keep, panel.best, panel.found, fast,
+            panel.keep, panel.best, panel.found, self.way,
         )  # fmt: skip
         reach = (panel.reach[members] + errors) * (1 + 1e-9)
         tau = np.full(len(words), -1, np.int64)
         marked, visited = sweep(
             self.packed, None, shelf.fine, shelf.ids, shelf.rows, shelf.fine.shape[1], self.step, shelf.unit, members,
             words, None, reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin,
-            panel.best, panel.found, fast,
+            panel.best, panel.found, self.way,
         )  # fmt: skip
         return SweepTally(marked, visited + m * panel.keep)
 

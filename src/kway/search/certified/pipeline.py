@@ -43,13 +43,10 @@ class Certified:
         sketch: BoundSketch,
         unit: float,
         root: bool,
-        fast: bool,
         why: str,
     ) -> None:
-        """sketch: of the rows, fine already in cell order. root: distances are roots of the kernels' values.
-
-        fast: with the CPU's own instructions, not the portable code."""
-        self._space, self._cells, self._codes, self.fast, self._root = space, cells, codes, fast, root
+        """sketch: of the rows, fine already in cell order. root: distances are roots of the kernels' values."""
+        self._space, self._cells, self._codes, self._root = space, cells, codes, root
         self._shelf = Shelf(rows, cells.ids, cells.start, frozen(sketch.fine), unit)
         self._slack, self._coarse_slack = float(sketch.slack.max()), float(sketch.coarse_slack.max())
         self._means = _chunk_means(sketch.coarse, cells.ids)  # (chunks, w)
@@ -63,6 +60,11 @@ class Certified:
         return (
             self._shelf.fine.nbytes + self._cells.nbytes + self._codes.nbytes + self._space.nbytes + self._means.nbytes
         )
+
+    @property
+    def way(self) -> int:
+        """By which instructions codes are scanned; 0: those of any CPU."""
+        return self._codes.way
 
     def pays(self, k: int) -> bool:
         """Whether pruning is worth while for this k: the thresholds of a large part of all rows prune little."""
@@ -95,7 +97,7 @@ class Certified:
             gap = self._means - coarse[members].mean(axis=0)
             chunks = np.argsort(np.einsum("ij,ij->i", gap, gap))
             panel = Panel(members, chunks, near, coarse, fine, slack, reach, queries, k + _SPARE, best, found)
-            return self._codes.answer(self._shelf, panel, self.fast)
+            return self._codes.answer(self._shelf, panel)
 
         return pmap(work, _even_spans(q, PANEL, workers(n_jobs)), n_jobs)
 

@@ -133,6 +133,10 @@ class SketchCodes(Protocol):
     """Rows as byte codes, and the way to search them."""
 
     @property
+    def way(self) -> int:
+        """By which instructions they are scanned, 0 on any CPU; see the tiles."""
+
+    @property
     def error(self) -> float:
         """What coding hides of any row."""
 
@@ -140,5 +144,5 @@ class SketchCodes(Protocol):
     def nbytes(self) -> int:
         """Bytes held."""
 
-    def answer(self, shelf: Shelf, panel: Panel, fast: bool) -> SweepTally:
+    def answer(self, shelf: Shelf, panel: Panel) -> SweepTally:
         """Exact lists for the panel's queries."""
