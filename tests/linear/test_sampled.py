@@ -275,6 +275,12 @@ def test_a_fit_that_was_ended_goes_on_to_the_same_end(tmp_path, monkeypatch):
         assert again.n_iter_ == 6
         with pytest.raises(InputError, match="another checkpoint folder"):
             model(tmp_path / "state").fit(rows.x_train * 2, rows.y_train)
+        one, label = rows.x_train.copy(), rows.y_train.copy()
+        one[77, 3] += 0.01
+        label[[5, 900]] = label[[900, 5]]
+        for X, y in ((one, rows.y_train), (rows.x_train, label)):  # one number, or two labels, of all
+            with pytest.raises(InputError, match="another checkpoint folder"):
+                model(tmp_path / "state").fit(X, y)
         (tmp_path / "state" / "sampled.npz").write_bytes(b"torn")
         with pytest.raises(InputError, match="begin anew"):
             model(tmp_path / "state").fit(rows.x_train, rows.y_train)

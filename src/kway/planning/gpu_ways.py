@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kway.planning import words
-from kway.planning.linear_ways import MOST_FACTORS, SAMPLED_PASSES, sampled_softmax, softmax_way, stochastic
+from kway.planning.linear_ways import MOST_FACTORS, sampled_passes, sampled_softmax, softmax_way, stochastic
 from kway.planning.rates import Rates
 from kway.planning.row_ways import flat_way
 from kway.planning.size import LABEL, Size
@@ -28,6 +28,7 @@ GPU_SENT = 3e9  # bytes a second on the way to it
 GPU_SHARE = 0.5  # of the product's rate that a whole step reaches
 GPU_BLOCK = 2**30  # bytes of blocks of scores and of slopes
 FILTERED = 1.25  # of the product's rate, what a filter of bytes passes
+GPU_EPOCHS = 8  # of steps over all classes
 A_STEP = 1e-3  # seconds of a sampled step beside its products, estimated: 2.2 ms, profiled, when it had more launches
 STEP_ROWS = (256, 2048, 64)  # its rows, at least and at most, and the steps that an epoch has where rows are that many
 BESIDE = 768  # classes that a step draws or holds hard, beside those of its rows
@@ -47,7 +48,7 @@ def gpu_fit(size: Size, rates: Rates) -> Way:
     steps = way.fit_bytes > 4 * batches.fit_bytes
     if steps:
         held = _rows_there(size) + 12 * size.parameters + GPU_BLOCK
-        operations = 4.0 * size.n * size.d * size.scores * SAMPLED_PASSES
+        operations = 4.0 * size.n * size.d * size.scores * GPU_EPOCHS
         seconds, why = gpu_steps_seconds(size, rates.gpu or GPU_TYPICAL), "the optimum, which is approached"
     else:
         factors = min(MOST_FACTORS, 2 * size.scores * (size.d + 1) ** 2 * size.itemsize)
@@ -67,8 +68,8 @@ def gpu_sampled(size: Size, rates: Rates) -> Way:
     held = _rows_there(size) + size.parameters * size.itemsize + 16 * size.K + GPU_BLOCK
     least, most, steps = STEP_ROWS
     rows = max(least, min(most, size.n // steps))
-    operations = 6.0 * size.n * size.d * min(size.K, rows + BESIDE) * SAMPLED_PASSES
-    seconds = SAMPLED_PASSES * size.n / rows * A_STEP + operations / (GPU_SHARE * _full(rates))
+    operations = 6.0 * size.n * size.d * min(size.K, rows + BESIDE) * sampled_passes(size)
+    seconds = sampled_passes(size) * size.n / rows * A_STEP + operations / (GPU_SHARE * _full(rates))
     call = "SoftmaxClassifier(solver='sampled', device='cuda')"
     way = replace(way, operations=operations)
     return _there(way, "sampled softmax, GPU", call, size, rates, held, seconds, "the exact sum over classes")
@@ -89,7 +90,7 @@ GPU_WAYS: tuple[Formula, ...] = (gpu_fit, gpu_sampled, gpu_search)
 
 def gpu_steps_seconds(size: Size, gpu: float) -> float:
     """Of epochs of softmax whose steps sum over all classes, at so many operations a second."""
-    return 4.0 * size.n * size.d * size.scores * SAMPLED_PASSES / (GPU_SHARE * gpu)
+    return 4.0 * size.n * size.d * size.scores * GPU_EPOCHS / (GPU_SHARE * gpu)
 
 
 def gpu_verdict(size: Size, rates: Rates, formula: Formula, free: int) -> GpuVerdict:

@@ -10,7 +10,7 @@ P = R (d + 1) parameters, s bytes a number, w threads, D = d + 1, R scores a row
 from __future__ import annotations
 
 from kway.planning.rates import Rates
-from kway.planning.size import LABEL, Size
+from kway.planning.size import LABEL, LABELLING, Size
 from kway.planning.way import Way
 
 PASSES = 40  # over all rows until tol = 1e-3, line searches and the start on a sample included: 15 to 80
@@ -18,14 +18,25 @@ PASSES_EACH = 90  # of separate classes, each rarer than its rest
 DUE = 15  # iterations of a descent: factors of each class are made after as many as they cost in gradients, and again
 DUE_EACH = 25  # after twice as many; of separate classes
 _FEW_ROWS = 2.5  # times as many where a class has fewer rows than there are features
-SAMPLED_PASSES = 8  # epochs of sampled softmax until three gain little: 6 to 13
+_FEW_PASSES = 1.5  # times as many passes there
+A_PASS = 1e-3  # seconds of a pass that sizes do not tell: 2 ms on 20,000 rows x 64
+SAMPLED_PASSES = 12.5  # epochs of sampled softmax until three gain little, times these powers of K and of rows a class:
+_MORE_CLASSES, _MORE_ROWS = 0.12, -0.36  # 5 to 52 epochs over 2,000 to 20,000 classes of 1 to 40 rows
 NEGATIVES = 1024  # classes that a row of sampled softmax is held against
-SAMPLED_ROOM = 2**26  # bytes of a batch against its classes, and of blocks of exact scores
+SAMPLED_BATCH = 256  # rows of a step
+A_SAMPLED_STEP = 1e-3  # seconds of one that sizes do not tell: draws, and handing parts to threads three times
+_THIN = 0.6  # of the product's rate, what products of a batch reach
+_MOVED = 25  # bytes passed a byte of the class rows of a step: decayed, gathered, moved
+_SCORING = 1.1  # times as many products, with those that find the hard classes
+WATCHED, _WATCHED_EXPS = 1000, 3  # rows whose exact loss ends an epoch; exponentials that a score takes as long as
+SAMPLED_ROOM = 18 * 2**20  # bytes of a batch against its classes, and of blocks of exact scores
+COPIED_ONCE = 2.0**28  # bytes of weights up to which they are copied at the end, apart from their biases
 MOST_FEATURES, MOST_SPARSE_FEATURES = 4000, 1000  # of a factor that is a matrix (solvers/preconditioners/moments.py)
 MOST_FACTORS = 2**30  # bytes of those of each class
 _LONG = 2**20  # parameters from which L-BFGS remembers half as many pairs
 _ROOM = 3 * 2**20  # bytes of small things
 COPIED = 2.0**26  # bytes of a block of rows in float64 (data/row_blocks.py)
+_MERGED = 3.5  # times the means of a block, while they are merged into those so far
 CHECKED = 1e-6  # seconds of a row that is asked for, whatever its size
 VECTORS = 8  # theta, its gradient, the step before, the direction, ...: what is held at once beside the pairs
 A_WORKER = 3  # weights, gradient and product of one thread
@@ -61,7 +72,8 @@ def stochastic(size: Size, rates: Rates) -> Way:
 
 def sampled_softmax(size: Size, rates: Rates) -> Way:
     """Each row against its class and a sample of the others; weights, which are held once, and two numbers a class."""
-    held = _sampled_bytes(size) + size.parameters * size.itemsize
+    weights = size.parameters * size.itemsize
+    held = _sampled_bytes(size) + weights + (weights if weights <= COPIED_ONCE else 0)
     return _sampled_way(size, rates, "sampled softmax", "SoftmaxClassifier(solver='sampled')", held)
 
 
@@ -72,24 +84,37 @@ def mapped_softmax(size: Size, rates: Rates) -> Way:
     )
 
 
+def sampled_passes(size: Size) -> float:
+    """Epochs of sampled softmax: a class is moved by its own rows, so the fewer these are, the more epochs."""
+    return SAMPLED_PASSES * size.K**_MORE_CLASSES * (size.n / size.K) ** _MORE_ROWS
+
+
 def _sampled_bytes(size: Size) -> float:
-    return size.data_bytes + size.K * 8 + SAMPLED_ROOM
+    return size.data_bytes + LABEL * (size.n + size.K) + SAMPLED_ROOM
 
 
 def _sampled_way(size: Size, rates: Rates, name: str, call: str, held: float) -> Way:
-    seen = min(size.K, NEGATIVES)
-    operations = 4.0 * size.values * seen * SAMPLED_PASSES
+    """Steps of a batch of rows against NEGATIVES classes, and the exact loss of some rows after each epoch."""
+    seen, steps = min(size.K, NEGATIVES), size.n / SAMPLED_BATCH
+    products = 4.0 * size.n * size.d * seen * _SCORING
+    moved = _MOVED * seen * size.parameters / size.scores * size.itemsize
+    step = A_SAMPLED_STEP + moved / rates.memory
+    scores = min(size.n, WATCHED) * size.K
+    exact = scores * (2.0 * size.d / rates.product + _WATCHED_EXPS / rates.exps)
+    epoch = products / (_THIN * rates.product) + size.n * seen / rates.exps + steps * step + exact
+    passes = sampled_passes(size)
     return _class_rows(
-        size, rates, name, call, held, operations, operations / rates.product * 2,
+        size, rates, name, call, held, passes * (products + 2.0 * size.d * scores), passes * epoch,
         "gives up the exact sum over classes, which is estimated",
     )  # fmt: skip
 
 
 def centroids(size: Size, rates: Rates) -> Way:
-    """The mean of each class: one pass, sums of a block of rows in float64, for which it is copied."""
+    """The mean of each class: one pass, a block of rows at a time, copied as float64, then its means merged."""
     table, copied = size.K * size.d, min(8.0 * size.values, COPIED)
-    held = size.data_bytes + copied + size.itemsize * table + min(16 * table, COPIED) + 3 * LABEL * size.n
-    seconds = (size.values * 200 + table * 1000) / rates.memory  # measured: one thread, through pages that are new
+    means = min(8.0 * table, COPIED)  # of a block, and what is made of them while they are merged
+    held = size.data_bytes + size.itemsize * table + max(copied + means, _MERGED * means) + 3 * LABEL * size.n
+    seconds = (size.values * 200 + table * 1000 + size.n * LABELLING) / rates.memory  # one thread, through new pages
     return _class_rows(
         size, rates, "centroids", "CentroidClassifier()", held, 2.0 * size.values, seconds,
         "gives up the shape of classes: each is one round cloud",
@@ -135,8 +160,12 @@ def _factor_sets(size: Size, iterations: int) -> int:
     """How many sets of factors of each class are held at once: a second is made while the first is in use."""
     D = size.d + 1
     due = D * (_drawn(size) + D) / (4 * size.n)
-    few = size.n < size.d * size.scores
-    return min(2, int(iterations * (_FEW_ROWS if few else 1) / due))
+    return min(2, int(iterations * (_FEW_ROWS if _few_rows(size) else 1) / due))
+
+
+def _few_rows(size: Size) -> bool:
+    """Whether a class has fewer rows than there are features."""
+    return size.n < size.d * size.scores
 
 
 def _sampled(size: Size) -> int:
@@ -167,8 +196,9 @@ def _descent(size: Size, rates: Rates, passes: int, iterations: int) -> tuple[fl
     """Operations and seconds of so many passes and of the factors."""
     shared = 0.0 if _wide(size) else min(size.n, 8 * size.d + 1000) * (size.d + 1.0) ** 2
     factors = shared + factor_operations(size, iterations)
-    operations = passes * 4.0 * size.values * size.scores + factors
-    return operations, passes * pass_seconds(size, rates) + factors / rates.product
+    through = passes * (_FEW_PASSES if _few_rows(size) and not _wide(size) else 1.0)
+    operations = through * 4.0 * size.values * size.scores + factors
+    return operations, through * (A_PASS + pass_seconds(size, rates)) + factors / rates.product
 
 
 def _class_rows(

@@ -14,7 +14,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from kway.planning.rates import Rates
-from kway.planning.size import LABEL, Size
+from kway.planning.size import LABEL, LABELLING, Size
 from kway.planning.way import Way
 
 _PROBES = 24  # cells of an answer until they are tuned (search/landmarks.py)
@@ -23,13 +23,13 @@ ALL_CELLS = 3  # times quicker a row, where a search looks into every cell: most
 PROMISED = 4000  # rows that a promise is made from (neighbors/promise.py)
 _CODES = 46  # bytes of a row's coarse codes, its cell and its place
 A_ROW = 44  # values that the cell and the place of a row cost as much as, while it is indexed: 40,000 to 200,000 rows
-LABELLING = 15_000  # bytes passed that the label of a row and the checks cost as much as: about a microsecond
 SKETCHING = 240  # bytes of a row while it is sketched
 _ROOM = 10 * 2**20  # of samples
 BIT_ROWS = 1.3e9  # rows a second and core that a filter of 128 bits passes
 BIT_CODES = 3.5e7  # numbers a second and core that are checked, turned and coded: 1.5 s for 100,000 rows of 512
 A_QUERY = 3e-4  # seconds of a search of bit cells that sizes do not tell: its first cell is estimated row by row
 STREAMED = 2**28  # bytes of a block, where rows come as a stream and are never all in memory
+CODING = 36 * 2**20  # bytes that are made of a block while it is coded; the block lies in a file or is the caller's
 
 
 def flat_way(size: Size, rates: Rates) -> Way:
@@ -67,14 +67,14 @@ def landmarks(size: Size, rates: Rates) -> Way:
 def as_bytes(size: Size, rates: Rates) -> Way:
     """Rows as one byte a number, all scanned."""
     rows = size.n * (size.d + 4)
-    seconds, answer = size.n * (7000 + 100 * size.d) / rates.memory, size.n * size.d / rates.bytes_scan
+    seconds, answer = size.n * (6000 + 60 * size.d) / rates.memory, size.n * size.d / rates.bytes_scan
     why = "gives up digits: distances are those of rows rounded to bytes"
     way = _way(
         "kNN bytes",
         "kway.search.Flat(store=Int8(rerank=False))",
         size,
         rates,
-        Kept(rows, 0, rows + min(4 * _ROOM, 2 * size.rows_bytes)),
+        Kept(rows, 0, rows + min(2 * _ROOM, 2 * size.rows_bytes)),
         seconds,
         answer,
         why,
@@ -98,7 +98,7 @@ def bits(size: Size, rates: Rates) -> Way:
         size.n / (BIT_ROWS * rates.cores),
         why,
     )
-    way = replace(way, fit_bytes=way.model_bytes + _streamed(size))
+    way = replace(way, fit_bytes=max(way.model_bytes, rows + min(CODING, 8 * size.n * size.d)))
     return replace(way, missing="codes need dense rows") if size.sparse else way
 
 
@@ -113,13 +113,8 @@ def bit_cells(size: Size, rates: Rates) -> Way:
         "gives up answers in cells that are not looked into, and digits: wants rows in clusters",
     )  # fmt: skip
     ordering = int(1.5 * way.model_bytes)  # while they are put into the order of cells
-    way = replace(way, fit_bytes=ordering + _streamed(size))
+    way = replace(way, fit_bytes=ordering + min(STREAMED, 8 * size.n * size.d))
     return replace(way, missing="codes need dense rows") if size.sparse else way
-
-
-def _streamed(size: Size) -> int:
-    """Bytes of a block and of what is made of it."""
-    return min(STREAMED, 8 * size.n * size.d)
 
 
 class Kept(NamedTuple):

@@ -1,7 +1,7 @@
 """Steps on a few class rows: theta (K, d + 1) in place, row-wise Adagrad, weight decay made up for when a row is met.
 
     W_c <- W_c (1 + r_c ridge)^-(steps since)       r_c = eta / sqrt(a_c), with the a_c of those steps
-    a_c <- a_c + mean_j g_cj^2,  W_c <- W_c - r_c g_c,  b_c <- b_c - r_c h_c
+    a_c <- a_c + mean_j g_cj^2,  W_c <- W_c - r_c g_c,  b_c <- b_c - r_c h_c        [g_c h_c] its gradient
 
 a (K,) is one number a class, `met` (K,) the step up to which a row's decay is applied.
 """
@@ -23,23 +23,23 @@ def _decay(row, rate, ridge, steps):
 
 
 @kernel
-def step_rows(theta, ids, slope, gradient, sizes, met, step, eta, ridge, bias):
-    """One step of the rows `ids` (c,) along gradient (c, d) and slope (c,), of the bias."""
+def step_rows(theta, ids, gradient, sizes, met, step, eta, ridge, bias):
+    """One step of the rows `ids` (c,) along gradient (c, d + 1), whose last column is that of the bias."""
     d = theta.shape[1] - 1
     for i in range(ids.size):
         c = ids[i]
-        row = theta[c]
+        row, slope = theta[c], gradient[i]
         _decay(row, eta / np.sqrt(sizes[c]), ridge, step - met[c])
         met[c] = step
         total = row.dtype.type(0)
         for j in range(d):
-            total += gradient[i, j] * gradient[i, j]
+            total += slope[j] * slope[j]
         sizes[c] += total / d
         rate = row.dtype.type(eta / np.sqrt(sizes[c]))
         for j in range(d):
-            row[j] -= rate * gradient[i, j]
+            row[j] -= rate * slope[j]
         if bias:
-            row[d] -= rate * slope[i]
+            row[d] -= rate * slope[d]
 
 
 @kernel

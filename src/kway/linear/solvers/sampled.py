@@ -29,6 +29,7 @@ from kway.compute.threads import pmap, single_blas, spans
 from kway.data.gate import Rows
 from kway.errors import CombinationError, InputError
 from kway.linear.losses import Targets
+from kway.linear.objective.distinct_rows import equal_keys
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.checkpoints import fingerprint, read_checkpoint, write_checkpoint
@@ -40,13 +41,14 @@ from kway.search.metrics import pick_metric
 
 _BATCH = 256  # rows a step, where batch_size does not say
 CLASSES = 256  # touched by one worker at a time; fixed, so that the answer does not depend on the number of threads
+_TOGETHER = 64  # rows scored by one worker at a time: 1,000 classes of them stay in the second cache
 CONFUSED = 16  # classes that a row scored against all of them names
 _REFRESH = 256  # steps between two such scorings
 _REINDEX = 1024  # steps after which an index over the weights is built anew
 SCORING = 0.1  # of the products of those steps that a scoring may take
 FEWEST, MOST = 16, 1000  # rows that are scored against all classes: enough to say something, not more than needed
 _EXACT = 2e11  # products of an exact loss: some seconds
-_WHOLE = 1e12  # products up to which the objective at the end is that of all rows
+_WHOLE = 1e10  # products up to which the objective at the end is that of all rows: less than an epoch takes
 STEP = 4.0  # the score that a row's first step gives its class, about
 _PATIENCE = 3  # epochs without a gain of tol, as a share of the loss at W = 0
 
@@ -172,37 +174,32 @@ class _Run:
         pmap(some, spans(o.n_scores, CLASSES * 64), o.n_jobs)
 
     def descend(self, rows: NDArray[np.int64]) -> None:
-        """One step from some rows."""
-        o, codes = self.objective, self.objective.targets.codes[rows]
+        """One step from some rows: their classes gathered as [W b], scored by [x 1] and moved along slopes' [x 1]."""
+        o, codes, theta = self.objective, self.objective.targets.codes[rows], self.theta
         known = np.union1d(codes, self.hard)
         drawn = draw_classes(known, o.n_scores, self.solver.negatives, self.control.rng)
-        X, parts = _dense(o.X[rows]), spans(len(drawn.ids), CLASSES)
-        scores = np.empty((len(rows), len(drawn.ids)), self.theta.dtype)  # (b, c)
+        X, parts = _with_ones(o.X[rows]), spans(len(drawn.ids), CLASSES)  # (b, d + 1)
+        held = np.empty((len(drawn.ids), theta.shape[1]), theta.dtype)  # (c, d + 1)
+        slopes = np.empty((len(rows), len(held)), theta.dtype)  # (b, c)
+        own, eta, ridge = np.searchsorted(known, codes), self.rate(), o.penalty.ridge
 
-        eta, ridge = self.rate(), o.penalty.ridge
+        def gather(s: slice) -> None:
+            decay_rows(theta, drawn.ids[s], self.sizes, self.met, self.step, eta, ridge)
+            np.take(theta, drawn.ids[s], axis=0, out=held[s], mode="clip")  # "raise" would go through a buffer
+            held[s, -1] += drawn.log_weight[s]
 
-        def score(s: slice) -> None:
-            decay_rows(self.theta, drawn.ids[s], self.sizes, self.met, self.step, eta, ridge)
-            held = self.theta[drawn.ids[s]]
-            scores[:, s] = X @ held[:, :-1].T
-            scores[:, s] += held[:, -1] + drawn.log_weight[s]
+        def slope(s: slice) -> None:
+            np.matmul(X[s], held.T, out=slopes[s])
+            o.loss.value_gradient(slopes[s], Targets(own[s]), slopes[s])
 
-        def slopes(s: slice) -> None:
-            weight = self._weight(rows[s]) / len(rows)
-            own = np.searchsorted(known, codes[s])
-            here = scores[s]
-            o.loss.value_gradient(here, Targets(own), here)
-            here *= weight[:, None].astype(here.dtype)
+        weighed = X * (self._weight(rows) / len(rows))[:, None].astype(X.dtype)
 
         def move(s: slice) -> None:
-            slope = np.ascontiguousarray(scores[:, s].T)  # (c, b)
-            step_rows(
-                self.theta, drawn.ids[s], slope.sum(axis=1), slope @ X, self.sizes, self.met, self.step + 1, eta, ridge,
-                o.fit_intercept,
-            )  # fmt: skip
+            gradient = slopes[:, s].T @ weighed  # (c, d + 1)
+            step_rows(theta, drawn.ids[s], gradient, self.sizes, self.met, self.step + 1, eta, ridge, o.fit_intercept)
 
-        pmap(score, parts, o.n_jobs)
-        pmap(slopes, spans(len(rows), 64), o.n_jobs)
+        pmap(gather, parts, o.n_jobs)
+        pmap(slope, spans(len(rows), _TOGETHER), o.n_jobs)
         pmap(move, parts, o.n_jobs)
         self.step += 1
 
@@ -225,9 +222,7 @@ class _Run:
             self.settle()
             recipe = pick_index(self.solver.index, K, self.theta.shape[1], pick_metric("dot")).recipe
             self.index = recipe.build(self.theta.copy(), "dot", n_jobs=o.n_jobs)  # which goes on changing
-        X = _dense(o.X[rows])
-        asked = np.hstack([X, np.ones((len(X), 1), X.dtype)])  # f = [x, 1] . [w, b]
-        ids = self.index.nearest(asked, min(CONFUSED, K), o.n_jobs).ids
+        ids = self.index.nearest(_with_ones(o.X[rows]), min(CONFUSED, K), o.n_jobs).ids
         return self._most_named(ids, rows)
 
     def _most_named(self, ids: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -317,19 +312,13 @@ def _idle(history: list[float], tol: float, n_classes: int) -> int:
 
 
 def _mark(run: _Run) -> str:
-    """What tells this run from others: its rows, labels and settings."""
+    """What tells this run from others: its rows, every one of them, their labels and weights, and its settings."""
     o = run.objective
-    X = o.X.data if sp.issparse(o.X) else o.X[:: max(1, o.n // 100)]
-    settings = (
-        o.X.shape,
-        run.theta.shape,
-        run.batch,
-        run.solver.negatives,
-        run.solver.hard,
-        o.penalty.ridge,
-        run.solver.index,
-    )
-    return fingerprint(settings, run.control.learning_rate, X, o.targets.codes)
+    keys, codes = equal_keys(o.X), o.targets.codes
+    rows = (o.X.shape, float(keys.sum()), float(keys @ keys), float(keys @ codes))  # a change of any row changes them
+    settings = (run.theta.shape, run.batch, run.solver.negatives, run.solver.hard, o.penalty.ridge, run.solver.index)
+    weight = None if o.weight is None else (float(o.weight @ keys), float(o.weight @ o.weight))
+    return fingerprint(rows, weight, settings, run.control.learning_rate, o.fit_intercept)
 
 
 def _sample(objective: Objective, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -343,8 +332,11 @@ def _value(objective: Objective, history: list[float]) -> float | None:
     return history[-1] if objective.n * objective.n_scores * objective.d > _WHOLE else None
 
 
-def _dense(X: Rows) -> NDArray:
-    return X.toarray() if sp.issparse(X) else X
+def _with_ones(X: Rows) -> NDArray:
+    """[x 1] of each row (m, d + 1): f = [x 1] . [w b]."""
+    found = np.ones((X.shape[0], X.shape[1] + 1), X.dtype)
+    found[:, :-1] = X.toarray() if sp.issparse(X) else X
+    return found
 
 
 def mean_square_row(X: Rows) -> float:
