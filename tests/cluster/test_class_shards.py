@@ -5,9 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 
 import numpy as np
@@ -76,42 +73,3 @@ def test_a_worker_and_a_node_lost_during_a_fit_cost_a_step_each(cluster, nodes, 
     )
     assert [i for i, _ in steps] == list(range(len(steps)))  # nothing that was kept is done again
     assert there.value == pytest.approx(objective.value(here.theta), rel=2 * TOL)
-
-
-def test_a_driver_killed_during_a_fit_is_resumed(cluster, nodes, tmp_path):
-    X, y = rows_and_labels(2)
-    np.savez(tmp_path / "rows.npz", X=X, y=y)
-    script = tmp_path / "driver.py"
-    script.write_text(
-        textwrap.dedent(f"""
-        import os, signal, sys
-        import numpy as np
-        import kway
-        from kway.linear.solvers import class_shards
-        told = class_shards._Kept.report
-        def report(self, steps):
-            stop = told(self, steps)
-            print(len(self.history) - 1, flush=True)
-            if len(self.history) == {{0}}:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return stop
-        class_shards._Kept.report = report
-        held = np.load({str(tmp_path / "rows.npz")!r})
-        with kway.cluster({nodes.address!r}, split="classes", folder={str(tmp_path / "steps")!r}):
-            model = kway.SoftmaxClassifier(alpha=1e-5, tol={TOL}).fit(held["X"], held["y"])
-        print("objective", model.objective_)
-    """)
-    )
-    source = script.read_text()
-    found = []
-    for dies_at in (4, 0):
-        script.write_text(source.format(dies_at))
-        found.append(subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300))
-    killed, resumed = found
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert resumed.returncode == 0, resumed.stderr
-    assert killed.stdout.split() == ["0", "1", "2", "3"]
-    assert resumed.stdout.split()[0] == "4"
-    here = kway.SoftmaxClassifier(alpha=1e-5, tol=TOL).fit(X, y)
-    assert float(resumed.stdout.split()[-1]) == pytest.approx(here.objective_, rel=2 * TOL)
-    assert not list((tmp_path / "steps").iterdir())

@@ -1,6 +1,7 @@
 """One program on the workers of Ray Train, which talk by torch.distributed: where nodes have GPUs, or torch at all.
 
-    train_together(programs, folder, gpu)    programs[rank](talk, device) on each worker, until all are done
+    train_together(programs, folder, wire)   programs[rank](talk, device) on each worker, until all are done
+    wire_for(workers)                        NCCL between GPUs where each worker has one of its own, else gloo
 
 What they learn they leave in files, which every node sees. A worker that dies ends the others; Ray Train starts all of
 them again, and they go on from those files.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kway.compute.cluster.rounds import Talk
 from kway.compute.cluster.session import current, import_ray
@@ -22,12 +23,27 @@ MOST_FAILURES = 8  # workers that may die before it is an error
 _CORES = 0.5  # of a worker beside its GPU: it waits for it
 
 
+class Wire(NamedTuple):
+    """What workers compute on, and what they talk by."""
+
+    device: str
+    backend: str
+
+
+OWN_GPUS, PROCESSORS = Wire("cuda", "nccl"), Wire("cpu", "gloo")
+
+
 def n_gpus() -> int:
     """GPUs of the cluster, 0 without one."""
     return 0 if current() is None else int(import_ray().cluster_resources().get("GPU", 0))
 
 
-def train_together(programs: Sequence[Program], folder: Path, gpu: bool) -> None:
+def wire_for(workers: int) -> Wire:
+    """NCCL wants a GPU of its own for each worker; where they are fewer, processors by gloo."""
+    return OWN_GPUS if 0 < workers <= n_gpus() else PROCESSORS
+
+
+def train_together(programs: Sequence[Program], folder: Path, wire: Wire) -> None:
     """Every program on a worker of its own, all at once."""
     ray = import_ray()
     try:
@@ -39,13 +55,14 @@ def train_together(programs: Sequence[Program], folder: Path, gpu: bool) -> None
         ) from error
 
     kept = [ray.put(program) for program in programs]
+    gpu = wire is OWN_GPUS
     resources = {"CPU": _CORES, "GPU": 1} if gpu else {"CPU": _CORES}
     trainer = TorchTrainer(
         _work,
-        train_loop_config={"programs": kept, "gpu": gpu},
+        train_loop_config={"programs": kept, "device": wire.device},
         scaling_config=ScalingConfig(num_workers=len(kept), use_gpu=gpu, resources_per_worker=resources),
         run_config=RunConfig(storage_path=str(folder), failure_config=FailureConfig(max_failures=MOST_FAILURES)),
-        torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
+        torch_config=TorchConfig(backend=wire.backend),
     )
     try:
         trainer.fit()
@@ -60,6 +77,6 @@ def _work(config: dict[str, Any]) -> None:
     from kway.compute.gpu.talk import TorchTalk
 
     rank = ray.train.get_context().get_world_rank()
-    device = "cuda" if config["gpu"] else "cpu"
+    device: str = config["device"]
     program: Program = ray.get(config["programs"][rank])
     program(lambda tell: TorchTalk(device, tell), device)

@@ -70,6 +70,14 @@ def equal_keys(X: Rows) -> NDArray[np.float64]:
     return keys
 
 
+def key_sums(objective: Objective) -> NDArray[np.float64]:
+    """Sums over rows that a change of any row, of its target or of its weight changes, (4,); parts' add up."""
+    keys, targets = equal_keys(objective.X), objective.targets
+    soft = 0.0 if targets.soft is None else float(keys @ (targets.soft @ np.arange(1.0, targets.soft.shape[1] + 1)))
+    weighed = keys.sum() if objective.weight is None else keys @ objective.weight
+    return np.array([keys @ keys, keys @ targets.codes, soft, weighed], float)
+
+
 def _equal(X: Rows, soft: NDArray | None, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether rows a are rows b, one by one."""
     same = (X[a] != X[b]).getnnz(axis=1) == 0 if sp.issparse(X) else (X[a] == X[b]).all(axis=1)

@@ -101,6 +101,10 @@ class FolderObjective(ClusterObjective):
         """Summed over the shards."""
         return np.asarray(np.sum(self._members.ask("squares"), axis=0) / self.X.dtype.type(self.n))
 
+    def key_sums(self) -> NDArray[np.float64]:
+        """Summed over the shards: what tells all rows from others."""
+        return np.asarray(np.sum(self._members.ask("key_sums"), axis=0))
+
     def bends(self, theta: NDArray) -> Bends:
         """Products with the Hessian, summed over the shards."""
         return _AskedBends(self, self._members, theta)

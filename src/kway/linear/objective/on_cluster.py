@@ -25,6 +25,7 @@ from kway.compute.cluster.row_source import Carried, FilePlace, row_source
 from kway.compute.cluster.session import make_crew, n_nodes
 from kway.linear.losses import Loss, Targets
 from kway.linear.objective.bends import Bends
+from kway.linear.objective.distinct_rows import key_sums
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 
@@ -70,6 +71,10 @@ class RowShard:
         """The most that V adds to a score."""
         here = self.objective
         return max(float(np.abs(here.scores(V, rows)).max()) for rows in here._blocks())
+
+    def key_sums(self) -> NDArray[np.float64]:
+        """What tells these rows from others."""
+        return key_sums(self.objective)
 
     def sample(self, share: float) -> tuple[NDArray, NDArray]:
         """Some rows and their codes, the same at every call."""

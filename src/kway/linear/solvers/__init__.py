@@ -7,7 +7,8 @@ newton/              whole Hessians, through kinks, to a proof: small problems, 
 work.py              a problem in the columns that suit its solver, and its solution made sure of
 lbfgs.py             the default: preconditioned L-BFGS (its steps: quasi_newton.py)
 class_shards.py      the same with the classes of a softmax over a cluster: what each runs class_parts.py, on GPUs
-                     trained_classes.py; diary.py: steps kept, in files
+                     trained_classes.py
+diary.py             who keeps the steps of a descent, for a run that is begun again; step_files.py: in files
 proximal.py          L1 and elastic net: proximal Newton with momentum
 sgd.py               stochastic gradient descent (its rates: schedules.py; on a GPU: sgd_on_device.py)
 held_to_tol.py       where sgd ended, held against the optimum

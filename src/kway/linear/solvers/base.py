@@ -31,7 +31,7 @@ class Control:
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     progress: Callable[[int, float], bool] | None = None  # (iteration, objective) -> stop now?
     validate: Callable[[NDArray], bool] | None = None  # theta -> stop early?
-    diary: Diary = NO_DIARY  # what keeps the steps of L-BFGS, for a run that is begun again
+    diary: Diary = NO_DIARY  # who keeps the steps, for a run that is begun again
     least: float = 0.0  # an objective below this counts as this much where tol is relative to it
 
 

@@ -19,9 +19,10 @@ from kway.compute.threads import single_blas
 from kway.linear.objective.class_shard import ClassShard
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.diary import PointFiles, Trail
+from kway.linear.solvers.diary import Diary, Trail
 from kway.linear.solvers.lbfgs import solve_smooth
 from kway.linear.solvers.point import Point
+from kway.linear.solvers.step_files import PointFiles
 
 _SAFE = 0.5  # of tol: there is no proof here, and the gain of a third of the way is an estimate
 
@@ -70,7 +71,7 @@ def descend_classes(
 
 
 @dataclass(frozen=True)
-class ShardDiary:
+class ShardDiary(Diary):
     """A shard's steps: kept in its files, or told to whoever holds the rounds."""
 
     talk: Talk

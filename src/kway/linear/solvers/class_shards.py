@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from kway.compute.cluster.rounds import hold_rounds
 from kway.compute.cluster.row_source import shared_source
 from kway.compute.cluster.session import make_crew, n_nodes, shared_folder
-from kway.compute.cluster.train import n_gpus
+from kway.compute.cluster.train import n_gpus, wire_for
 from kway.linear.losses import Targets
 from kway.linear.objective.class_shard import ClassShard
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.class_parts import ShardPart, ShardStep, open_class_shard
-from kway.linear.solvers.diary import PointFiles, StepsFile, mark_of
+from kway.linear.solvers.step_files import PointFiles, StepsFile, mark_of
 from kway.linear.solvers.trained_classes import train_classes
 
 
@@ -50,7 +50,7 @@ class ClassSharded:
         kept = _Kept.of(objective, theta, control, len(edges) - 1)
         parts = shard_parts(objective, kept.steps, control, edges)
         if gpus and kept.steps is not None:
-            said = train_classes(objective, parts, kept.steps, kept.theta, gpu=True)
+            said = train_classes(objective, parts, kept.steps, kept.theta, wire_for(len(parts)))
         else:
             said = _asked(parts, kept)
         if kept.steps is not None:
@@ -89,7 +89,7 @@ class _Kept:
         home, begun = shared_folder(), theta if theta.any() else None
         if home is None:
             return _Kept(control, None, begun)
-        mark = mark_of(objective, control.tol)
+        mark = mark_of(objective, control.tol, "lbfgs by classes")
         steps = StepsFile.of(home / f"fit-{mark[:16]}", mark, parts)
         return _Kept(control, steps, begun, steps.history)
 

@@ -7,7 +7,7 @@ until F falls enough (Armijo). Slow beside `lbfgs`, and kept because it is the m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.point import ARMIJO
+from kway.linear.solvers.point import ARMIJO, Point
+from kway.linear.solvers.step_files import kept_steps
 
 WINDOW = 10  # iterations whose joint decrease is compared with tol
 
@@ -30,34 +31,59 @@ class GradientDescent:
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """Descend until ten steps together gain less than a tenth of tol."""
-        with single_blas():
-            return _steepest_descent(objective, theta, control)
+        with single_blas(), kept_steps(objective, control, self.name, remembered=2) as kept:
+            return _steepest_descent(objective, theta, kept)
 
 
 def _steepest_descent(objective: Objective, theta: NDArray, control: Control) -> Solution:
-    value, gradient = objective.value_gradient(theta)
-    step, history = 1.0 / max(float(np.linalg.norm(gradient)), 1e-12), [value]
-    for iteration in range(1, control.max_iter + 1):
-        square = float(np.vdot(gradient, gradient))
-        new, new_value, new_gradient = theta, value, gradient
+    point, step, history = _begin(objective, theta, control)
+    for iteration in range(len(history), max(len(history), control.max_iter) + 1):
+        square = float(np.vdot(point.gradient, point.gradient))
+        new = point
         while step > 1e-20:
-            new = theta - theta.dtype.type(step) * gradient
-            new_value, new_gradient = objective.value_gradient(new)
-            if new_value <= value - ARMIJO * step * square:
+            new = Point.at(objective, point.theta - theta.dtype.type(step) * point.gradient)
+            if new.value <= point.value - ARMIJO * step * square:
                 break
             step /= 2
-        move, change = new - theta, new_gradient - gradient
-        curvature = float(np.vdot(move, change))
-        if new_value >= value or curvature == 0:  # the rounding of the value hides any gain
-            return Solution(theta, iteration, history=history)
-        step = float(np.vdot(move, move)) / curvature if curvature > 0 else 2 * step
-        theta, value, gradient = new, new_value, new_gradient
-        history.append(value)
-        if (control.progress and control.progress(iteration, value)) or (control.validate and control.validate(theta)):
-            return Solution(theta, iteration, history=history)
-        gained = history[max(0, len(history) - 1 - WINDOW)] - value
-        if len(history) > WINDOW and gained < control.tol / 10 * abs(value):
-            return Solution(theta, iteration, history=history, miss=gained / max(abs(value), 1e-300))
-    gained = history[max(0, len(history) - 1 - WINDOW)] - value
-    miss = gained / max(abs(value), 1e-300)
-    return Solution(theta, control.max_iter, False, miss, history, "raise max_iter or use lbfgs")
+        longer = _next_step(point, new, step)
+        if new.value >= point.value or longer is None:  # the rounding of the value hides any gain
+            return Solution(point.theta, iteration, history=history)
+        point, step = new, longer
+        history.append(point.value)
+        stop = control.progress is not None and control.progress(iteration, point.value)
+        stop = control.diary.enter(iteration, point) or stop
+        if stop or (control.validate and control.validate(point.theta)):
+            return Solution(point.theta, iteration, history=history)
+        gained = history[max(0, len(history) - 1 - WINDOW)] - point.value
+        if len(history) > WINDOW and gained < control.tol / 10 * abs(point.value):
+            return Solution(point.theta, iteration, history=history, miss=gained / max(abs(point.value), 1e-300))
+    gained = history[max(0, len(history) - 1 - WINDOW)] - point.value
+    miss = gained / max(abs(point.value), 1e-300)
+    return Solution(point.theta, len(history) - 1, False, miss, history, "raise max_iter or use lbfgs")
+
+
+class _Start(NamedTuple):
+    """Where the descent begins, the first step tried, and the values up to there."""
+
+    point: Point
+    step: float
+    history: list[float]
+
+
+def _begin(objective: Objective, theta: NDArray, control: Control) -> _Start:
+    """From theta, or from where an earlier run was."""
+    trail = control.diary.trail(objective)
+    if len(trail.points) > 1:
+        return _Start(trail.points[-1], _next_step(trail.points[-2], trail.points[-1], 1.0) or 1.0, list(trail.history))
+    point = Point.at(objective, theta)
+    control.diary.enter(0, point)
+    return _Start(point, 1.0 / max(float(np.linalg.norm(point.gradient)), 1e-12), [point.value])
+
+
+def _next_step(old: Point, new: Point, step: float) -> float | None:
+    """Barzilai-Borwein's from one point to the next; None where nothing bends between them."""
+    move, change = new.theta - old.theta, new.gradient - old.gradient
+    curvature = float(np.vdot(move, change))
+    if curvature == 0:
+        return None
+    return float(np.vdot(move, move)) / curvature if curvature > 0 else 2 * step

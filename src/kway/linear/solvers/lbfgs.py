@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.diary import Trail, kept_steps
+from kway.linear.solvers.diary import Trail
 from kway.linear.solvers.newton.decrement import decrement, provable
 from kway.linear.solvers.newton.newton import MOST_PROOF, affordable
 from kway.linear.solvers.point import Point
@@ -41,6 +41,7 @@ from kway.linear.solvers.preconditioners.moments import (
     sample_rows,
 )
 from kway.linear.solvers.quasi_newton import Pairs, descend, loss_rounding, search_along
+from kway.linear.solvers.step_files import kept_steps
 from kway.linear.solvers.svm.smoothing import solve_smoothed
 
 SMALL = 1 << 20  # products of one pass over the rows: under a millisecond
@@ -64,12 +65,10 @@ class LBFGS:
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From theta to within tol of the optimum, relative to the objective."""
-        with single_blas():
+        with single_blas(), kept_steps(objective, control, self.name) as kept:
             if objective.loss.smooth:
-                with kept_steps(objective, control.tol) as diary:
-                    control = replace(control, diary=diary)
-                    return solve_smooth(objective, theta, control, prove=not affordable(objective, MOST_PROOF))
-            return solve_smoothed(objective, theta, control, solve_smooth)
+                return solve_smooth(objective, theta, kept, prove=not affordable(objective, MOST_PROOF))
+            return solve_smoothed(objective, theta, kept, solve_smooth)
 
 
 @dataclass
@@ -134,6 +133,7 @@ def _proved(objective: Objective, point: Point, watch: Watch, pairs: Pairs, fact
         pairs.add(point, new)
         point = new
         watch.history.append(point.value)
+        watch.control.diary.enter(len(watch.history) - 1, point)
 
 
 @dataclass(frozen=True)

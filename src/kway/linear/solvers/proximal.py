@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.diary import NO_DIARY
 from kway.linear.solvers.point import Point
 from kway.linear.solvers.preconditioners.local_models import LocalModels
+from kway.linear.solvers.step_files import kept_steps
 
 _REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the model: early ones move the curvature most
 PROMISE, TAIL = (
@@ -43,9 +45,10 @@ class Proximal:
         """From theta to an optimum; a hinge is rounded over a width that shrinks until it does not matter."""
         if not np.any(theta[:, :-1]):
             theta = bias_alone(objective, theta, control)
-        if objective.loss.smooth:
-            return ProximalRun(objective, control).go(theta)
-        return _through_smoothed(objective, theta, control)
+        with kept_steps(objective, control, self.name, remembered=1) as kept:
+            if objective.loss.smooth:
+                return ProximalRun(objective, kept).go(theta)
+            return _through_smoothed(objective, theta, kept)
 
 
 @dataclass
@@ -60,11 +63,12 @@ class ProximalRun:
     def go(self, theta: NDArray) -> Solution:
         """Iterate to the tolerance, or to as far as the number format goes."""
         control, penalty = self.control, self.objective.penalty
-        best = Point.at(self.objective, theta)
+        best = self._begin(theta)
         models = LocalModels(self.objective.some(self.objective.n), control.rng)
-        model = models.at(theta)
-        scale, inertia, last, here = model.start, 1.0, theta, best
-        for iteration in range(1, control.max_iter + 1):
+        model = models.at(best.theta)
+        scale, inertia, last, here = model.start, 1.0, best.theta, best
+        first = len(self.history) + 1
+        for iteration in range(first, max(first, control.max_iter) + 1):
             if iteration in _REFRESH:
                 model = models.at(best.theta)
                 scale, inertia, last, here = model.start, 1.0, best.theta, best
@@ -72,6 +76,7 @@ class ProximalRun:
             self.promised = step.promised * max(1.0, scale / model.start)  # a stiffer model promises less
             self.history.append(best.total)
             stop = control.progress is not None and control.progress(iteration, best.total)
+            stop = control.diary.enter(iteration - 1, best) or stop
             stop = stop or (control.validate is not None and control.validate(step.theta))
             if stop or self.close(best):
                 return self.land(best, step.theta, iteration, True)
@@ -89,6 +94,14 @@ class ProximalRun:
             scale *= STIFFER
             inertia, last, here = 1.0, best.theta, best
         return self.land(best, step.theta, control.max_iter, False)
+
+    def _begin(self, theta: NDArray) -> Point:
+        """theta's point, or the best of an earlier run, whose last iteration is done again."""
+        trail = self.control.diary.trail(self.objective)
+        if not trail.points:
+            return Point.at(self.objective, theta)
+        self.history = trail.history[:-1]
+        return trail.points[-1]
 
     def rounding(self, best: Point) -> float:
         """Changes of the objective below this are noise."""
@@ -150,7 +163,7 @@ def bias_alone(objective: Objective, theta: NDArray, control: Control) -> NDArra
         start = np.zeros((objective.n_scores, 2), theta.dtype)
         start[:, 1] = theta[:, -1]
         if objective.loss.smooth:
-            quiet = replace(control, tol=1e-12, max_iter=50, progress=None, validate=None)
+            quiet = replace(control, tol=1e-12, max_iter=50, progress=None, validate=None, diary=NO_DIARY)
             theta[:, -1] = ProximalRun(blank, quiet).go(start).theta[:, -1]
     return theta
 
@@ -160,8 +173,11 @@ def _through_smoothed(objective: Objective, theta: NDArray, control: Control) ->
     width, used = 1.0, 0
     history: list[float] = []
     while True:
-        left = replace(control, tol=control.tol / 2, max_iter=max(1, control.max_iter - used))
-        found = ProximalRun(objective.with_loss(objective.loss.smoothed(width)), left).go(theta)
+        diary = control.diary.chapter(width)
+        left = replace(control, tol=control.tol / 2, max_iter=max(1, control.max_iter - used), diary=diary)
+        rounded = objective.with_loss(objective.loss.smoothed(width))
+        found = diary.ended() or ProximalRun(rounded, left).go(theta)
+        diary.end(found)
         theta, used, history = found.theta, used + found.n_iter, history + found.history
         lift = objective.loss.lift(width, objective.n_scores) / max(abs(history[-1]), 1e-300)
         if lift <= control.tol / 2 or width <= LAST_WIDTH or used >= control.max_iter:

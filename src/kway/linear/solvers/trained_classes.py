@@ -17,24 +17,24 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.cluster.rounds import Talk
-from kway.compute.cluster.train import train_together
+from kway.compute.cluster.train import Wire, train_together
 from kway.data.atomic import replacing
 from kway.linear.objective.class_shard import ClassShard
 from kway.linear.objective.class_shard_on_device import DeviceClassShard
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Solution
 from kway.linear.solvers.class_parts import ShardPart, descend_classes
-from kway.linear.solvers.diary import StepsFile
+from kway.linear.solvers.step_files import StepsFile
 
 _END = "end.json"
 
 
 def train_classes(
-    objective: Objective, parts: list[ShardPart], steps: StepsFile, theta: NDArray | None, gpu: bool
+    objective: Objective, parts: list[ShardPart], steps: StepsFile, theta: NDArray | None, wire: Wire
 ) -> Solution:
     """The solution that the workers leave in the folder of steps."""
     programs: list[Any] = [partial(learn_part, part, steps, theta) for part in parts]
-    train_together(programs, steps.folder, gpu)
+    train_together(programs, steps.folder, wire)
     done = StepsFile.of(steps.folder, steps.mark, steps.parts)
     ends = [part.files.last(done.history, objective)[-1].theta for part in parts if part.files is not None]
     said = json.loads((steps.folder / _END).read_text())

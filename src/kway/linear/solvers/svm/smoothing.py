@@ -48,7 +48,9 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
         smooth = objective.with_loss(centred_kink(objective.loss, width))
         rough = _rough(control, left, best.miss)
         last = rough.tol < control.tol  # then the smooth problem's excess is proved, too
-        found = solve(smooth, best.theta, rough, known, prove=last)
+        diary = control.diary.chapter(width)
+        found = diary.ended() or solve(smooth, best.theta, replace(rough, diary=diary), known, prove=last)
+        diary.end(found)
         history += found.history
         left -= found.n_iter
         value = objective.value(found.theta)
