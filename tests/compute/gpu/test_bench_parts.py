@@ -24,6 +24,14 @@ def test_peers_that_are_here_state_the_same_loss_and_move_the_weights():
             assert not torch.equal(moved, W)
 
 
+def test_the_errors_of_a_peer_are_those_of_its_loss_and_gradient():
+    exact = gpu_peers.exact_steps("cpu")
+    plain = gpu_peers.plain_torch()
+    assert "loss within 0e+00, gradient within 0.0e+00" not in gpu_peers.peer_errors(plain, exact)  # bfloat16 rounds
+    doubled = gpu_peers.peer_errors(lambda X, W, codes: 2 * plain(X.float(), W.float(), codes), exact)
+    assert doubled == "loss within 1e+00, gradient within 1.0e+00 of float64"
+
+
 def test_a_peer_that_is_not_here_is_named_in_the_record_and_on_the_page(monkeypatch):
     def gone():
         raise gpu_peers.NotInstalled("liger-kernel")
