@@ -5,14 +5,16 @@ A weight of 2 then is exactly a row given twice, and nothing that follows depend
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.kernels.sgd import row_hashes
+from kway.data.file_rows import FileRows
 from kway.data.gate import Rows
 from kway.linear.losses import Targets
 from kway.linear.objective.objective import Objective
@@ -68,6 +70,16 @@ def equal_keys(X: Rows) -> NDArray[np.float64]:
     keys = np.empty(X.shape[0])
     row_hashes(X, direction, keys)
     return keys
+
+
+def rows_mark(objective: Objective) -> tuple[Any, ...]:
+    """What tells rows, with their labels and weights, from others: a change of any of them changes it."""
+    X, codes, weight = objective.X, objective.targets.codes, objective.weight
+    beside = [None if a is None else zlib.crc32(a.tobytes()) for a in (codes, weight)]
+    if isinstance(X, FileRows):
+        return X.shape, X.mark, *beside
+    keys = equal_keys(X)
+    return X.shape, float(keys.sum()), float(keys @ np.arange(len(keys))), *beside
 
 
 def _equal(X: Rows, soft: NDArray | None, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
