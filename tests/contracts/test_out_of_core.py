@@ -5,6 +5,10 @@ consumers    indexes, class means, SGD, sampled softmax, `kway predict`, `kway e
 """
 
 import json
+import subprocess
+import sys
+import time
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -15,10 +19,15 @@ import pytest
 
 import kway
 from kway.cli import run
+from kway.data import file_rows, row_blocks
 from kway.data.labelled_rows import ReadOptions
 from kway.data.number_rows import number_rows
 from kway.data.row_stream import row_stream
 from kway.data.sources import npy_files, pieces
+from kway.errors import CombinationError, InputError
+from kway.linear import from_folder
+from kway.linear.objective import distinct_rows
+from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
 
@@ -129,6 +138,100 @@ def test_sgd(kind, rows, folders):
         same.partial_fit(X[start : start + size], y[start : start + size], classes=[0, 1, 2])
     np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-4, atol=1e-5)
     assert model.score(X, y) > 0.9
+
+
+def sampled_fit(learn, folder=None, epochs=4):
+    """A fit by sampled softmax that `learn` makes of the model."""
+    solver = Sampled(checkpoint=None if folder is None else str(folder))
+    model = kway.SoftmaxClassifier(solver=solver, batch_size=32, max_iter=epochs, tol=1e-9, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return learn(model)
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "csv", "iterator"])
+def test_sampled_softmax(kind, rows, folders, monkeypatch):
+    X, y = rows
+    monkeypatch.setattr(distinct_rows, "CONDENSED", 0)  # rows in memory in the order of the files, too
+    whole = sampled_fit(lambda model: model.fit(X, y))
+    if kind == "iterator":
+        ours = sampled_fit(lambda model: model.fit_blocks(blocks(kind, folders, rows)))
+    else:
+        monkeypatch.setattr(from_folder, "read_here", None)  # which would read all rows
+        ours = sampled_fit(lambda model: model.fit_folder(folders[kind], None if kind == "npy" else "kind"))
+    np.testing.assert_allclose(ours.coef_, whole.coef_, rtol=1e-5, atol=1e-6)
+    assert ours.history_ == pytest.approx(whole.history_)
+    assert ours.score(X, y) > 0.9
+    assert "in files" in ours.why_
+
+
+def test_sampled_softmax_of_runs_of_rows(rows, folders, monkeypatch):
+    X, y = rows
+    monkeypatch.setattr(file_rows, "RUN_BYTES", 4 * D * 4)
+    monkeypatch.setattr(file_rows, "MIXED_BYTES", 40 * D * 4)
+    found = file_rows.rows_of_folder(folders["npy"], None).X
+    order = found.shuffled(np.random.default_rng(0))
+    np.testing.assert_array_equal(np.sort(order), np.arange(N))
+    assert all(len(np.unique(part // 4)) == 10 for part in np.split(order, N // 40))  # ten runs of four at a time
+    np.testing.assert_array_equal(found[order], X[order])
+    np.testing.assert_array_equal(found[145:160], X[145:160])  # of two files
+    assert sampled_fit(lambda model: model.fit_folder(folders["npy"])).score(X, y) > 0.9
+
+
+def test_a_killed_fit_of_a_folder_goes_on(rows, folders, tmp_path):
+    whole = sampled_fit(lambda model: model.fit_folder(folders["npy"]), epochs=60)
+    program = f"""
+import kway, warnings
+from kway.linear.solvers.sampled import Sampled
+warnings.simplefilter("ignore")
+kway.SoftmaxClassifier(solver=Sampled(checkpoint={str(tmp_path / "state")!r}), batch_size=32, max_iter=60, tol=1e-9,
+                       random_state=0).fit_folder({str(folders["npy"])!r})
+"""
+    child = subprocess.Popen([sys.executable, "-c", program])
+    while child.poll() is None and not (tmp_path / "state" / "sampled.npz").exists():
+        time.sleep(0.01)
+    child.kill()
+    child.wait()
+    assert (tmp_path / "state" / "sampled.npz").exists()
+    again = sampled_fit(lambda model: model.fit_folder(folders["npy"]), tmp_path / "state", 60)
+    np.testing.assert_array_equal(again.coef_, whole.coef_)
+    assert again.history_ == whole.history_
+    (folders["npy"] / "x0.npy").touch()
+    with pytest.raises(InputError, match="other rows or settings"):
+        sampled_fit(lambda model: model.fit_folder(folders["npy"]), tmp_path / "state", 60)
+
+
+@pytest.mark.parametrize("kind", ["npy", "iterator"])
+def test_sampled_softmax_never_holds_all_rows(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 2**21)
+    monkeypatch.setattr(file_rows, "MIXED_BYTES", 2**20)
+    n, d = 60_000, 64
+    part = np.random.default_rng(0).normal(size=(n // 4, d)).astype(np.float32)
+    for i in range(4):
+        np.save(tmp_path / f"x{i}.npy", part)
+    np.save(tmp_path / "y.npy", np.arange(n) % 20)
+    model = kway.SoftmaxClassifier(solver="sampled", batch_size=1024, max_iter=1, n_jobs=1)
+    each = ((np.load(tmp_path / f"x{i}.npy"), np.arange(n // 4) % 20) for i in range(4))
+    tracemalloc.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit_folder(tmp_path) if kind == "npy" else model.fit_blocks(each)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.6 * 4 * n * d
+
+
+def test_what_blocks_cannot_be_learned_from(rows):
+    X, y = rows
+    learn = lambda given, **how: kway.SoftmaxClassifier(**{"solver": "sampled"} | how).fit_blocks(given)  # noqa: E731
+    with pytest.raises(InputError, match="no block"):
+        learn([])
+    with pytest.raises(InputError, match="columns"):
+        learn([(X, y), (X[:, :2], y)])
+    with pytest.raises(InputError, match="NaN"):
+        learn([(np.where(X > 2, np.nan, X), y)])
+    with pytest.raises(CombinationError, match="partial_fit"):
+        learn([(X, y)], solver="lbfgs")
 
 
 @pytest.mark.parametrize("solver", ["sampled", "sgd"])

@@ -128,6 +128,12 @@ def labels_of(y: Any, n: int, soft: bool = False) -> Labels:
     return labels
 
 
+def check_blocks(X: Any) -> None:
+    """Refuse rows in files (data/file_rows.py) that are no numbers, or whose squares overflow; a block at a time."""
+    for block in row_blocks(X):
+        _refuse_overflow(plain_rows(X[block]))
+
+
 def _refuse_overflow(X: Rows) -> None:
     """Refuse values whose squares, added up, leave the float type that a solver works in."""
     values, most = X.data if sp.issparse(X) else X, MOST_SQUARED[X.dtype.name]

@@ -9,6 +9,7 @@ problem.py     from parameters, labels and weights to an Objective
 placing.py     whose memory a problem lives in: this machine's, a GPU's, or that of a cluster, by rows or by classes
 fit_ways.py    what the plan counts a fit as
 from_folder.py rows that lie in a folder and are read by a cluster
+from_files.py  rows that stay in files and are read here, some at a time
 on_device.py   answers on a GPU: tensors in, tensors out
 classifier.py  LinearClassifier: fit and answers; named.py its named forms, answers.py scores to answers
 naive_bayes.py a linear classifier from counts, in one pass

@@ -9,6 +9,7 @@ R is 1 for two classes, whose score is that of classes_[1] against classes_[0], 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ from kway.base import class_rows
 from kway.base.classifier import states_probabilities
 from kway.compute.gpu.device import is_tensor, on_host
 from kway.data import gate
+from kway.data.file_rows import LabelledFiles, rows_of_blocks, rows_of_folder
 from kway.data.labels import Labels, encode_as
 from kway.errors import BudgetError, InputError
-from kway.linear import answers, from_folder, problem
+from kway.linear import answers, from_files, from_folder, problem
 from kway.linear.answers import ClassRows, DecidingFeatures
 from kway.linear.fit_ways import fit_way, may_split, way_there
 from kway.linear.losses import LOSSES, Loss, Targets, sigmoid
@@ -183,9 +185,12 @@ class LinearClassifier(AnswersOnDevice):
         """Learn from a folder of parquet files, whose column `target` has the labels, or of .npy files.
 
         Inside `kway.cluster(...)` the nodes read the files, and keep the rows: they are never all here. Losses without
-        kinks, by L-BFGS or, with an L1 penalty, the proximal solver.
+        kinks, by L-BFGS or, with an L1 penalty, the proximal solver. Here, rows that solver="sampled" learns from, or
+        "auto" by sampling, stay in the files and are read some at a time.
         """
         self._check_parameters()
+        if from_files.stays_in_files(self, folder, target):
+            return self._learn_files(rows_of_folder(folder, target))
         here = from_folder.read_here(folder, target)
         if here is not None:
             return self.fit(here.X, here.y)
@@ -197,6 +202,16 @@ class LinearClassifier(AnswersOnDevice):
             solution = plan.solver.solve(objective, objective.zeros(), control)
             self.why_ = f"{objective.n:,} rows on {len(plan.parts)} nodes of a cluster"
             self._keep(objective, solution, plan.solver.name, np.empty(0, np.int64))
+        return self
+
+    def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> LinearClassifier:
+        """Learn by sampled softmax from blocks (X, y), such as a generator's, kept in a file meanwhile."""
+        self._check_parameters()
+        return self._learn_files(rows_of_blocks(blocks))
+
+    def _learn_files(self, found: LabelledFiles) -> LinearClassifier:
+        self._forget()
+        from_files.learn_files(self, found)
         return self
 
     def partial_fit(

@@ -28,11 +28,11 @@ def fit_way(model: LinearClassifier, size: Size, hard: bool) -> Formula:
         return there
     if hard and not model.label_smoothing and may_split(model) and splits_classes(size, model.solver == "auto"):
         return far_ways.split_softmax
-    if _asks_for_sampled(model):
-        return _sampled_way(model, size)
-    if _samples(model, size, hard):
+    if asks_for_sampled(model):
+        return sampled_way(model, size)
+    if chooses_sampled(model, size, hard):
         note(f"{type(model).__name__}: {size.K:,} classes are too many to sum over, so they are sampled")
-        return _sampled_way(model, size)
+        return sampled_way(model, size)
     if model.solver in _IN_PASSES or isinstance(model.solver, SGD):
         return linear_ways.stochastic
     return linear_ways.one_vs_all if model.multiclass == "one-vs-all" else linear_ways.softmax_way
@@ -40,22 +40,23 @@ def fit_way(model: LinearClassifier, size: Size, hard: bool) -> Formula:
 
 def way_there(model: LinearClassifier, size: Size, hard: bool) -> Formula:
     """The same on a GPU, where all classes are summed over until that takes hours too."""
-    sampled = _samples(model, size, hard) and guard.beyond_gpu_steps(size)
-    return gpu_ways.gpu_sampled if sampled or _asks_for_sampled(model) else gpu_ways.gpu_fit
+    sampled = chooses_sampled(model, size, hard) and guard.beyond_gpu_steps(size)
+    return gpu_ways.gpu_sampled if sampled or asks_for_sampled(model) else gpu_ways.gpu_fit
 
 
-def _asks_for_sampled(model: LinearClassifier) -> bool:
+def asks_for_sampled(model: LinearClassifier) -> bool:
+    """Whether its solver is sampled softmax by name."""
     return model.solver == "sampled" or isinstance(model.solver, Sampled)
 
 
-def _samples(model: LinearClassifier, size: Size, hard: bool) -> bool:
+def chooses_sampled(model: LinearClassifier, size: Size, hard: bool) -> bool:
     """Whether "auto" samples classes."""
     if model.solver != "auto" or not hard or model.label_smoothing:
         return False
     return samples(model._form(size.K), pick_penalty(model.penalty, model.l1_ratio).times(model.alpha), size)
 
 
-def _sampled_way(model: LinearClassifier, size: Size) -> Formula:
+def sampled_way(model: LinearClassifier, size: Size) -> Formula:
     """With weights in memory or, where they are larger than that, in a file."""
     folder = model.solver.weights if isinstance(model.solver, Sampled) else None
     if folder is None and guard.has_room(size.parameters * size.itemsize):

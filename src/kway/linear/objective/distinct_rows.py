@@ -5,14 +5,16 @@ A weight of 2 then is exactly a row given twice, and nothing that follows depend
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.kernels.sgd import row_hashes
+from kway.data.file_rows import FileRows
 from kway.data.gate import Rows
 from kway.linear.losses import Targets
 from kway.linear.objective.objective import Objective
@@ -76,6 +78,14 @@ def key_sums(objective: Objective) -> NDArray[np.float64]:
     soft = 0.0 if targets.soft is None else float(keys @ (targets.soft @ np.arange(1.0, targets.soft.shape[1] + 1)))
     weighed = keys.sum() if objective.weight is None else keys @ objective.weight
     return np.array([keys @ keys, keys @ targets.codes, soft, weighed], float)
+
+
+def rows_mark(objective: Objective) -> tuple[Any, ...]:
+    """What tells rows, with their labels and weights, from others: a change of any of them changes it."""
+    X = objective.X
+    if isinstance(X, FileRows):  # not read through for this: their files are told by size and time
+        return X.shape, X.mark, zlib.crc32(objective.targets.codes.tobytes())
+    return X.shape, *map(float, key_sums(objective))
 
 
 def _equal(X: Rows, soft: NDArray | None, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:

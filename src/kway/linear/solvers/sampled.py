@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from kway.base import class_rows
 from kway.compute.kernels.sampled import decay_rows, step_rows
 from kway.compute.threads import pmap, single_blas, spans
+from kway.data.file_rows import FileRows
 from kway.data.gate import Rows
 from kway.errors import CombinationError, InputError
 from kway.linear.losses import Targets
-from kway.linear.objective.distinct_rows import equal_keys
+from kway.linear.objective.distinct_rows import rows_mark
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.checkpoints import fingerprint, read_checkpoint, write_checkpoint
@@ -153,7 +154,8 @@ class _Run:
     def epoch(self) -> None:
         """One pass over the rows in a new order; then every class has all the decay that it is due."""
         o = self.objective
-        order = self.control.rng.permutation(o.n)
+        rng = self.control.rng
+        order = o.X.shuffled(rng) if isinstance(o.X, FileRows) else rng.permutation(o.n)
         for number, at in enumerate(spans(o.n, self.batch)):
             rows = np.sort(order[at])
             if self.solver.index is not None:
@@ -314,11 +316,8 @@ def _idle(history: list[float], tol: float, n_classes: int) -> int:
 def _mark(run: _Run) -> str:
     """What tells this run from others: its rows, every one of them, their labels and weights, and its settings."""
     o = run.objective
-    keys, codes = equal_keys(o.X), o.targets.codes
-    rows = (o.X.shape, float(keys.sum()), float(keys @ keys), float(keys @ codes))  # a change of any row changes them
     settings = (run.theta.shape, run.batch, run.solver.negatives, run.solver.hard, o.penalty.ridge, run.solver.index)
-    weight = None if o.weight is None else (float(o.weight @ keys), float(o.weight @ o.weight))
-    return fingerprint(rows, weight, settings, run.control.learning_rate, o.fit_intercept)
+    return fingerprint(rows_mark(o), settings, run.control.learning_rate, o.fit_intercept)
 
 
 def _sample(objective: Objective, rng: np.random.Generator) -> NDArray[np.int64]:

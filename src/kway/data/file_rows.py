@@ -1,0 +1,143 @@
+"""Rows larger than memory: they lie in files that are mapped, and are read some at a time; their labels are here.
+
+a folder of .npy, or one file     mapped where they lie
+parquet, csv, blocks of (X, y)    written once, as floats, to a temporary file, which goes when nobody holds it
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.labelled_rows import ReadOptions
+from kway.data.number_rows import number_rows
+from kway.data.row_stream import row_stream
+from kway.data.sources.npy_files import map_arrays, npy_files
+from kway.data.sources.table_files import csv_files, parquet_files
+from kway.errors import InputError
+
+RUN_BYTES = 2**16  # bytes of rows that follow each other and are read together
+MIXED_BYTES = 2**26  # bytes of the runs that are mixed: as much of the files is read at a time
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Rows (n, d) in mapped parts; a slice or positions give them as floats. `mark` tells them from others."""
+
+    parts: tuple[NDArray, ...]
+    dtype: np.dtype
+    mark: str
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """The first row of each part, and n."""
+        return np.cumsum([0, *map(len, self.parts)])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        return int(self.starts[-1]), int(self.parts[0].shape[1])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, where: slice | NDArray[np.int64]) -> NDArray:
+        rows = np.arange(*where.indices(len(self))) if isinstance(where, slice) else np.asarray(where)
+        found = np.empty((len(rows), self.shape[1]), self.dtype)
+        part = np.searchsorted(self.starts, rows, side="right") - 1
+        for i in np.unique(part):
+            here = part == i
+            found[here] = self.parts[i][rows[here] - self.starts[i]]
+        return found
+
+    def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """All rows in a new order (n,) that reads the files in runs: runs at random, rows mixed among many runs."""
+        n, d = self.shape
+        size = d * self.dtype.itemsize
+        if n * size <= MIXED_BYTES:
+            return rng.permutation(n)
+        run = max(1, RUN_BYTES // size)
+        starts = run * rng.permutation(-(-n // run))
+        together = max(1, MIXED_BYTES // RUN_BYTES)
+        groups = [
+            np.concatenate([np.arange(s, min(n, s + run)) for s in starts[i : i + together]])
+            for i in range(0, len(starts), together)
+        ]
+        return np.concatenate([rng.permutation(group) for group in groups])
+
+
+class LabelledFiles(NamedTuple):
+    """Rows in files, and the label of each (n,)."""
+
+    X: FileRows
+    y: NDArray
+
+
+def rows_of_folder(folder: str | Path, target: str | None) -> LabelledFiles:
+    """The rows of a folder, or of one file, of .npy, parquet or csv."""
+    path = Path(folder)
+    files = npy_files(path) or ([path] if path.is_file() else parquet_files(path) or csv_files(path))
+    if not files:
+        raise InputError(f"{str(folder)!r} has neither .npy nor parquet nor csv files; give a folder of one kind")
+    about = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    mark = repr((about, target))
+    if not npy_files(path):
+        pieces = (number_rows(piece) for piece in row_stream(path, ReadOptions(target=target)))
+        X, y = rows_of_blocks((piece.rows, piece.required_labels()) for piece in pieces)
+        return LabelledFiles(FileRows(X.parts, X.dtype, mark), y)
+    found = map_arrays(files, path.name)
+    if found.y is None:
+        raise InputError(f"{path.name} has no labels: no .npy array of one axis; add one, as long as all rows together")
+    narrow = all(part.dtype in (np.float32, np.float16, np.int16, np.int8, np.uint16, np.uint8) for part in found.parts)
+    return LabelledFiles(FileRows(found.parts, np.dtype(np.float32 if narrow else np.float64), mark), found.y)
+
+
+def rows_of_blocks(blocks: Iterable[tuple[Any, Any]]) -> LabelledFiles:
+    """Rows that come as blocks of (X, y), written as they come; in the float type of the first."""
+    labels, digest = list[NDArray](), 0
+    width = 0
+    kind: np.dtype = np.dtype(np.float32)
+    handle, name = tempfile.mkstemp(prefix="kway-rows-")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            for X, y in _matrices(blocks):
+                if not labels:
+                    width, kind = X.shape[1], np.dtype(np.float64 if X.dtype.itemsize > 4 else np.float32)
+                if X.shape[1] != width or len(y) != len(X):
+                    raise InputError(
+                        f"a block has {X.shape[1]} columns and {len(y):,} labels for {len(X):,} rows, the first had "
+                        f"{width} columns; give all the same, with a label a row"
+                    )
+                data = np.ascontiguousarray(X, kind)
+                digest = zlib.crc32(data.data, digest)
+                out.write(data.data)
+                labels.append(y)
+        if not labels:
+            raise InputError("there is nothing to learn from: no block of rows came")
+        y = np.concatenate(labels)
+        parts = (np.memmap(name, kind, "r", shape=(len(y), width)),)
+        return LabelledFiles(FileRows(parts, kind, f"{digest}"), y)
+    finally:
+        os.unlink(name)
+
+
+def _matrices(blocks: Iterable[tuple[Any, Any]]) -> Iterator[tuple[NDArray, NDArray]]:
+    """Blocks that have rows, as arrays."""
+    for X, y in blocks:
+        rows, labels = np.asarray(X), np.asarray(y)
+        if rows.ndim != 2 or rows.dtype.kind not in "fiub" or labels.ndim != 1:
+            raise InputError(
+                f"blocks must be (X, y): numbers of shape (rows, features) and a label a row, got {rows.dtype} of "
+                f"shape {rows.shape} and labels of shape {labels.shape}"
+            )
+        if len(rows):
+            yield rows, labels
