@@ -84,7 +84,8 @@ def rows_mark(objective: Objective) -> tuple[Any, ...]:
     """What tells rows, with their labels and weights, from others: a change of any of them changes it."""
     X = objective.X
     if isinstance(X, FileRows):  # not read through for this: their files are told by size and time
-        return X.shape, X.mark, zlib.crc32(objective.targets.codes.tobytes())
+        beside = (objective.targets.codes, objective.weight)
+        return X.shape, X.mark, *(None if values is None else zlib.crc32(values.tobytes()) for values in beside)
     return X.shape, *map(float, key_sums(objective))
 
 
