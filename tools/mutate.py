@@ -1,13 +1,14 @@
 """Mutation testing: change one operator or number of a module at a time, and see whether its tests notice.
 
     python tools/mutate.py votes --most 40      survivors, and a line of counts; without a name, every subject
+    python tools/mutate.py losses --part 2/14   every 14th of them, from the second on: one of 14 processes
     make mutate MOST=40
 
 A mutant is a function of the module with one change, or one of its numbers. A forked child, in which everything is
 imported already, puts the changed code into the function itself, so that whoever holds it is met; no file is written.
-Kernels run uncompiled (NUMBA_DISABLE_JIT=1), since numba would take the compiled original from its cache. A mutant that
-a test fails on, or that makes the tests hang, is killed. A survivor is a missing test, or equal to the original:
-docs/trust.md lists what is known to be equal.
+Kernels run uncompiled (NUMBA_DISABLE_JIT=1) where one of them is changed, since numba would take the compiled original
+from its cache. A mutant that a test fails on, or that makes the tests hang, is killed. A survivor is a missing test, or
+equal to the original: docs/trust.md lists what is known to be equal.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import ast
 import copy
 import gc
 import importlib
+import math
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
-PATIENCE = 240  # seconds until a mutant counts as hanging
+PATIENCE = 4  # times as long as the original takes, until a mutant counts as hanging
 
 
 class Subject(NamedTuple):
@@ -37,6 +41,7 @@ class Subject(NamedTuple):
 
     modules: tuple[str, ...]
     tests: tuple[str, ...]
+    compiled: bool = False  # whether its tests run with compiled kernels: none of them is changed
 
 
 SUBJECTS = {
@@ -51,8 +56,9 @@ SUBJECTS = {
     "conformal": Subject(
         ("kway.confidence.conformal", "kway.confidence.nonconformity"),
         ("tests/confidence/test_nonconformity.py", "tests/confidence/test_conformal.py"),
+        compiled=True,
     ),
-    "promise": Subject(("kway.neighbors.promise",), ("tests/neighbors/test_promise.py",)),
+    "promise": Subject(("kway.neighbors.promise",), ("tests/neighbors/test_promise.py",), compiled=True),
 }
 SWAPS: dict[type, tuple[type, ...]] = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
@@ -107,11 +113,11 @@ def _changes(node: ast.AST) -> list[Any]:
     return []
 
 
-def survives(mutant: Mutant | None, tests: tuple[str, ...]) -> bool:
-    """Whether all tests pass in a child that imports the mutant (None: the original)."""
+def survives(mutant: Mutant | None, tests: tuple[str, ...], patience: float) -> bool:
+    """Whether all tests pass, in so many seconds, in a child that imports the mutant (None: the original)."""
     child = os.fork()
     if child == 0:
-        signal.alarm(PATIENCE)
+        signal.alarm(math.ceil(patience))
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
@@ -150,19 +156,37 @@ def _functions(old: Any, new: Any) -> Iterator[tuple[FunctionType, FunctionType]
                 yield plain[0], plain[1]
 
 
-def attack(name: str, most: int, seed: int) -> bool:
+class Part(NamedTuple):
+    """The number-th of `of` parts of the mutants, from 1."""
+
+    number: int
+    of: int
+
+    @staticmethod
+    def read(text: str) -> Part:
+        """From "2/14"."""
+        return Part(*map(int, text.split("/")))
+
+
+def attack(name: str, most: int, seed: int, part: Part) -> bool:
     """Try at most so many mutants of a subject, drawn at random, and print the survivors; whether there were none."""
     subject = SUBJECTS[name]
+    os.environ["NUMBA_DISABLE_JIT"] = str(int(not subject.compiled))
+    import pytest  # noqa: F401  # once, before the forks
+
     for module in subject.modules:
         importlib.import_module(module)
     gc.freeze()  # what is there already stays out of the children's collections
-    if not survives(None, subject.tests):
+    begun = time.monotonic()
+    if not survives(None, subject.tests, 3600):
         raise SystemExit(f"{name}: the tests fail on the original; run them with NUMBA_DISABLE_JIT=1")
+    patience = PATIENCE * (time.monotonic() - begun) + 10
     every = [mutant for module in subject.modules for mutant in mutants(module)]
-    chosen = np.random.default_rng(seed).permutation(len(every))[:most]
+    drawn = np.random.default_rng(seed).permutation(len(every))[:most]
+    chosen = sorted(drawn)[part.number - 1 :: part.of]
     ends: Counter[str] = Counter()
-    for at in sorted(chosen):
-        alive = survives(every[at], subject.tests)
+    for at in chosen:
+        alive = survives(every[at], subject.tests, patience)
         ends["survived" if alive else "killed"] += 1
         if alive:
             print(f"  {every[at].module}:{every[at].line}: {every[at].change}", flush=True)
@@ -178,9 +202,11 @@ if __name__ == "__main__":
     parser.add_argument("subjects", nargs="*", default=list(SUBJECTS), help=", ".join(SUBJECTS))
     parser.add_argument("--most", type=int, default=40, help="mutants of each subject")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--part", type=Part.read, default=Part(1, 1), help="2/14: every 14th, from the second on")
     given = parser.parse_args()
     os.chdir(ROOT)
-    os.environ["NUMBA_DISABLE_JIT"] = "1"
-    import pytest  # noqa: F401  # once, before the forks
-
-    sys.exit(sum(not attack(name, given.most, given.seed) for name in given.subjects))
+    if len(given.subjects) == 1:
+        sys.exit(not attack(given.subjects[0], given.most, given.seed, given.part))
+    rest = ["--most", str(given.most), "--seed", str(given.seed), "--part", "{}/{}".format(*given.part)]
+    each = [subprocess.run([sys.executable, __file__, name, *rest]).returncode for name in given.subjects]
+    sys.exit(any(each))  # a process each: kernels are compiled, or not, from the first import on

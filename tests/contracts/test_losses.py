@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, logsumexp
 from scipy.special import softmax as scipy_softmax
 
+from kway.compute.kernels import losses
 from kway.linear.losses import LOSSES, Targets, sigmoid, softmax
 from kway.linear.losses.hinge import centred_kink, rounded_curvature, rounded_slope
 
@@ -254,6 +255,15 @@ def test_a_rounded_hinge_lies_below_by_its_lift_at_most_and_a_centred_one_above(
 
 
 # ---------------------------------------------------------------- the parts themselves
+
+
+def test_the_polynomial_for_exponentials_keeps_seven_digits(monkeypatch):
+    monkeypatch.setattr(losses, "float_of_bits", lambda bits: np.int32(bits).view(np.float32))  # compiled: a bitcast
+    x = np.concatenate([np.linspace(-80, 0, 4001), np.linspace(-1e-3, 0, 11)]).astype(np.float32)
+    found = np.array([losses._exp_polynomial(v) for v in x])
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, np.exp(x.astype(np.float64)), rtol=2e-7)
+    assert losses._exp_polynomial(np.float32(-1e30)) == losses._exp_polynomial(np.float32(-80))
 
 
 def test_links_are_scipys_on_either_side_of_zero_and_along_the_last_axis():

@@ -1,5 +1,7 @@
 """Labels of every kind in, classes in order and codes out."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -57,6 +59,9 @@ def test_kinds_of_label(y, classes):
         (["a", 1], "mixes int and str"),
         (np.array(["a", 1], dtype=object), "mixes int and str"),
         ([0.1, 0.2, 0.7], "continuous.*pass whole numbers or text"),
+        (np.array([b"a", b"b"]), "bytes.*pass whole numbers or text"),
+        ([1j, 2j], "(?i)complex"),
+        (np.array([{1}, {2}], object), "objects such as set; pass whole numbers or text"),
         ([[1], [2, 3]], "one label a row"),
         (np.eye(3), "one label a row"),
         (5, "one label a row"),
@@ -111,3 +116,9 @@ def test_soft_targets(y):
 def test_bad_soft_targets(y, message):
     with pytest.raises(InputError, match=message):
         encode_soft(y)
+
+
+def test_a_class_a_row_is_no_regression(monkeypatch):
+    """Prototypes are such; and no filter of warnings is set for their sake, as one holds for every thread."""
+    monkeypatch.setattr(warnings, "filterwarnings", None)
+    assert encode(np.arange(50)).n_classes == 50

@@ -157,7 +157,7 @@ def test_a_sampled_start_keeps_the_tolerance(tol):
 def test_tight_tolerance_in_double_precision_means_gradient_zero():
     X, codes = blobs()
     objective = problem(X, codes)
-    solution = LBFGS().solve(objective, objective.zeros(), Control())
+    solution = LBFGS().solve(objective, objective.zeros(), Control(tol=1e-14))
     assert np.abs(objective.value_gradient(solution.theta)[1]).max() < 1e-8
 
 

@@ -14,7 +14,7 @@ from kway.linear.classifier import LinearClassifier
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.losses.hinge import centred_kink
 from kway.linear.objective.objective import Objective
-from kway.linear.objective.row_span import row_span
+from kway.linear.objective.row_span import RootOfGram, row_span
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
@@ -199,14 +199,18 @@ def test_rounded_hinges_bound_their_own_excess():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("units", ["equal", "any"])
-def test_the_span_of_the_rows_is_the_whole_problem(sparse, units):
+@pytest.mark.parametrize("units", ["equal", "any", "tiny"])
+@pytest.mark.parametrize("dependent", [False, True])
+def test_the_span_of_the_rows_is_the_whole_problem(sparse, units, dependent):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(20, 100)) * (1 if units == "equal" else 10.0 ** rng.uniform(-9, 9, 100))
-    X[5] = X[3] + X[4]
+    X = rng.normal(size=(20, 100)) * {"equal": 1, "any": 10.0 ** rng.uniform(-9, 9, 100), "tiny": 1e-160}[units]
+    X[7] *= 1e3
+    if dependent:
+        X[5] = X[3] + X[4]
     rows = sp.csr_matrix(X) if sparse else X
     objective = Objective(rows, Targets(np.arange(20) % 3), 3, LOSSES["softmax"].joint, Penalty(1e-2))
     span = row_span(objective)
+    assert isinstance(span.basis, RootOfGram) == (units == "equal" and not dependent)
     theta = rng.normal(size=(3, 21))
     back = span.back(theta)
     assert back.shape == (3, 101)

@@ -5,13 +5,11 @@ Soft targets: rows (n, K) that are distributions; classes are then 0..K-1 and co
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 
 from kway.data.suggest import listing
 from kway.errors import InputError
@@ -39,12 +37,7 @@ def encode(y: Any) -> Labels:
     array([1, 0, 1])
     """
     y = _column(y, warn=True)
-    try:
-        with warnings.catch_warnings():  # a class a row is no regression: prototypes are such
-            warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
-            check_classification_targets(y)
-    except ValueError as error:
-        raise InputError(f"{str(error).rstrip('.')}; pass whole numbers or text as labels") from error
+    _refuse_unordered(y)
     classes, codes = np.unique(y, return_inverse=True)
     return Labels(classes, codes.astype(np.int64, copy=False))
 
@@ -99,6 +92,23 @@ def _column(y: Any, warn: bool = False) -> NDArray:
             f"Input y contains NaN or infinity ({(~np.isfinite(y)).sum()} rows); drop these rows or label them"
         )
     return y
+
+
+def _refuse_unordered(y: NDArray) -> None:
+    """Labels that name no classes: fractions, bytes, objects.
+
+    scikit-learn's own check also warns of a class a row, which prototypes are; to silence it would be to silence all
+    threads.
+    """
+    kind = ""
+    if y.dtype.kind == "f" and (y != np.floor(y)).any():
+        kind = "continuous, as of a regression target"
+    elif y.dtype.kind in "ScV":
+        kind = {"S": "bytes", "c": "complex numbers"}.get(y.dtype.kind, "records")
+    elif y.dtype == object and not all(isinstance(v, str) for v in y):
+        kind = f"objects such as {type(next(v for v in y if not isinstance(v, str))).__name__}"
+    if kind:
+        raise InputError(f"Unknown label type: {kind}; pass whole numbers or text as labels")
 
 
 def _is_string_dtype(y: Any) -> bool:

@@ -5,19 +5,22 @@
 Any part of W that is orthogonal to all rows adds to an L2 penalty and changes no score, so the optimum has none: V (R,
 n) against R' is the whole problem, exactly, for every loss. One factorisation replaces d columns by n.
 
-Columns may be in units that are twenty orders of magnitude apart. Householder's reflections keep the digits of small
-columns next to large ones if rows are pivoted and the columns come in order of size (Cox and Higham 1998).
+Where rows are far from depending on each other the factor of X X' = R' R will do, and Q = X' R^-1 stays unwritten: a
+quarter of the work, and products of matrices all of it. Else Householder's reflections: columns may be in units that
+are twenty orders of magnitude apart, and reflections keep the digits of small columns next to large ones if rows are
+pivoted and the columns come in order of size (Cox and Higham 1998).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dormqr
+from scipy.linalg.lapack import dormqr, dpocon, dpotrf
 
 from kway.compute.threads import single_blas
 from kway.data.gate import Rows
@@ -28,7 +31,65 @@ MOST_VALUES = 1 << 24  # of X as float64: 128 MB
 _MOST_WORK = 2e10  # products of the factorisation: about a second
 _WORTH = 0.8  # rows over columns up to which it pays
 _ROUNDING = 1e-13  # of the largest value: columns of no more are none
+_INDEPENDENT = 1e-6  # least over largest eigenvalue of the rows' correlations, about: 1e-10 is lost then
+_SQUARED = 1e140  # lengths of rows whose squares keep all digits, and one over it
 APART = 1e5  # sizes of columns this far from each other need pivots, which take twice as long
+
+
+class Basis(Protocol):
+    """Q (d, n)."""
+
+    def into(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
+        """V = W Q, (R, n)."""
+        ...
+
+    def back(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
+        """W = V Q', (R, d)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reflections:
+    """Q as Householder's vectors."""
+
+    vectors: NDArray[np.float64]  # (d, n), below the diagonal
+    scales: NDArray[np.float64]  # (n,) their factors
+    order: NDArray[np.int64]  # (d,) columns by size
+
+    def into(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
+        """V = W Q."""
+        return self._turned(np.asfortranarray(W.T[self.order]), "T")[: len(self.scales)].T
+
+    def back(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
+        """W = V Q'."""
+        d, n = self.vectors.shape
+        A = np.zeros((d, len(V)), order="F")
+        A[:n] = V.T
+        W = np.empty((d, len(V)))
+        W[self.order] = self._turned(A, "N")
+        return W.T
+
+    def _turned(self, A: NDArray, how: str) -> NDArray:
+        """Q A, or with how = "T" Q' A; A (d, R) in Fortran's order is overwritten."""
+        work = max(1, 64 * A.shape[1])
+        found, _, _ = dormqr("L", how, self.vectors, self.scales, A, work, overwrite_c=1)
+        return found
+
+
+@dataclass(frozen=True)
+class RootOfGram:
+    """Q = X' R^-1."""
+
+    X: NDArray[np.float64]  # (n, d)
+    root: NDArray[np.float64]  # R' (n, n), lower triangle
+
+    def into(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
+        """V = W X' R^-1."""
+        return np.asarray(la.solve_triangular(self.root, self.X @ W.T, lower=True).T)
+
+    def back(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
+        """W = V R'^-1 X."""
+        return np.asarray(la.solve_triangular(self.root, V.T, lower=True, trans="T").T @ self.X)
 
 
 @dataclass(frozen=True)
@@ -36,31 +97,23 @@ class RowSpan:
     """A problem on n columns, and the way between its theta (R, n + 1) and that of all columns (R, d + 1)."""
 
     objective: Objective
-    reflections: NDArray[np.float64]  # (d, n), Householder vectors below the diagonal
-    scales: NDArray[np.float64]  # (n,) their factors
-    order: NDArray[np.int64]  # (d,) columns by size
+    basis: Basis
     dtype: np.dtype
 
     def into(self, theta: NDArray) -> NDArray:
-        """theta's part in the span: V = W Q."""
-        W = np.asfortranarray(theta[:, :-1].T[self.order], np.float64)  # (d, R)
-        V = self._turned(W, "T")[: len(self.scales)].T
-        return np.hstack([V, theta[:, -1:].astype(np.float64)])
+        """theta's part in the span."""
+        return np.hstack([self.basis.into(theta[:, :-1].astype(np.float64)), theta[:, -1:].astype(np.float64)])
 
     def back(self, theta: NDArray) -> NDArray:
-        """theta of all columns: W = V Q'."""
-        d, n = self.reflections.shape
-        V = np.zeros((d, len(theta)), order="F")
-        V[:n] = theta[:, :-1].T
-        W = np.empty((d, len(theta)))
-        W[self.order] = self._turned(V, "N")
-        return np.hstack([W.T, theta[:, -1:]]).astype(self.dtype)
+        """theta of all columns."""
+        return np.hstack([self.basis.back(theta[:, :-1]), theta[:, -1:]]).astype(self.dtype)
 
-    def _turned(self, A: NDArray, how: str) -> NDArray:
-        """Q A, or with how = "T" Q' A; A (d, R) in Fortran's order is overwritten."""
-        work = max(1, 64 * A.shape[1])
-        found, _, _ = dormqr("L", how, self.reflections, self.scales, A, work, overwrite_c=1)
-        return found
+
+class Factors(NamedTuple):
+    """X = short Q', short (n, n)."""
+
+    short: NDArray[np.float64]
+    basis: Basis
 
 
 def row_span(objective: Objective) -> RowSpan | None:
@@ -74,21 +127,42 @@ def row_span(objective: Objective) -> RowSpan | None:
 
 
 def _factored(objective: Objective) -> RowSpan:
-    n, X = objective.n, _dense(objective.X)
-    sizes = np.abs(X).max(axis=0)
-    order = np.argsort(-sizes, kind="stable")
+    X = _dense(objective.X)
+    sizes = np.maximum(X.max(axis=0), -X.min(axis=0))
     used = sizes[sizes > 0]
-    if len(used) and used.max() > APART * used.min():
-        (reflections, scales), triangle, turn = la.qr(X.T[order], mode="raw", pivoting=True, check_finite=False)
+    apart = len(used) > 0 and bool(used.max() > APART * used.min())
+    root = None if apart else _root_of_gram(X)
+    factors = Factors(root, RootOfGram(X, root)) if root is not None else _reflected(X, sizes, apart)
+    reduced = replace(objective, X=factors.short, turned=[], weight=_double(objective.weight))
+    return RowSpan(reduced, factors.basis, objective.X.dtype)
+
+
+def _root_of_gram(X: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """R' (n, n) of X X' = R' R; None where rows nearly depend on each other and rounding would show."""
+    with np.errstate(over="ignore"):
+        gram = X @ X.T
+    size = np.sqrt(np.diag(gram))
+    if not (size.min() > 1 / _SQUARED and size.max() < _SQUARED):
+        return None
+    root, failed = dpotrf(gram / size / size[:, None], lower=1, clean=1)
+    if failed or not dpocon(root, 1.0, uplo="L")[0] >= _INDEPENDENT:
+        return None
+    return np.ascontiguousarray(root * size[:, None])
+
+
+def _reflected(X: NDArray[np.float64], sizes: NDArray[np.float64], apart: bool) -> Factors:
+    """R' (n, n) and Q by reflections, pivoted where columns are far apart."""
+    n, order = len(X), np.argsort(-sizes, kind="stable")
+    if apart:
+        (vectors, scales), triangle, turn = la.qr(X.T[order], mode="raw", pivoting=True, check_finite=False)
     else:
-        (reflections, scales), triangle = la.qr(X.T[order], mode="raw", check_finite=False)
+        (vectors, scales), triangle = la.qr(X.T[order], mode="raw", check_finite=False)
         turn = np.arange(n)
     short = np.empty((n, n))
     short[turn] = triangle[:n].T
-    if len(used) and used.max() <= APART * used.min():
-        short[:, np.abs(short).max(axis=0) <= _ROUNDING * used.max()] = 0  # of rows that others add up to
-    reduced = replace(objective, X=short[_first_equal(X)], turned=[], weight=_double(objective.weight))
-    return RowSpan(reduced, reflections[:, :n], scales[:n], order, objective.X.dtype)
+    if not apart:
+        short[:, np.abs(short).max(axis=0) <= _ROUNDING * sizes.max()] = 0  # of rows that others add up to
+    return Factors(short[_first_equal(X)], Reflections(vectors[:, :n], scales[:n], order))
 
 
 def _first_equal(X: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -12,7 +12,8 @@ model promises understates the excess over the optimum by 2 to 50 times, the gra
 sets it was tried on. Once the factor is the whole Hessian, what it promises is the excess. Then, unless rows are many
 and the promise is far under tol, that is proved (newton/decrement.py): a few products with the Hessian, preconditioned
 by all that L-BFGS has learned, bound the excess; where it is still above tol their result is Newton's step, which is
-taken, and so on. Small problems are run to rounding: it costs nothing, and equal problems then have equal solutions.
+taken, and so on. Small problems are run to a hundredth of tol before, which takes a few steps more, and to rounding
+where there is no such proof or a whole Hessian is cheap: equal problems then have equal solutions.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.diary import Trail
 from kway.linear.solvers.newton.decrement import decrement, provable
-from kway.linear.solvers.newton.newton import MOST_PROOF, affordable
+from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, proves_cheaply
 from kway.linear.solvers.point import Point
 from kway.linear.solvers.preconditioners.factors import Factor
 from kway.linear.solvers.preconditioners.moments import (
@@ -45,6 +46,7 @@ from kway.linear.solvers.step_files import kept_steps
 from kway.linear.solvers.svm.smoothing import solve_smoothed
 
 SMALL = 1 << 20  # products of one pass over the rows: under a millisecond
+_BEYOND = 1e-2  # of tol: where small problems stop that are then held against a proof
 SAMPLE_STEPS = 30
 SAMPLE_TOL = 6e-3
 CHEAP = 2  # gradients
@@ -67,7 +69,7 @@ class LBFGS:
         """From theta to within tol of the optimum, relative to the objective."""
         with single_blas(), kept_steps(objective, control, self.name) as kept:
             if objective.loss.smooth:
-                return solve_smooth(objective, theta, kept, prove=not affordable(objective, MOST_PROOF))
+                return solve_smooth(objective, theta, kept, prove=not proves_cheaply(objective))
             return solve_smoothed(objective, theta, kept, solve_smooth)
 
 
@@ -94,7 +96,9 @@ def solve_smooth(
     theta = objective.laid_out(theta)
     small = objective.n * (objective.d + 1) * objective.all_scores <= SMALL
     legacy = Legacy(Pairs(objective.n_jobs, objective.total)) if legacy is None else legacy
-    watch = Watch(objective, control, 1e-3 * loss_rounding(theta.dtype) if small else control.tol)
+    prove = prove and provable(objective)
+    aim = _BEYOND * control.tol if prove else 1e-3 * loss_rounding(theta.dtype)
+    watch = Watch(objective, control, aim if small else control.tol)
     trail = control.diary.trail(objective)
     if trail.points:
         start, point = _resumed(objective, trail, legacy.pairs), trail.points[-1]
@@ -108,7 +112,7 @@ def solve_smooth(
         point = step.point
         if watch.done(point, step.promised, step.stuck):
             break
-    if prove and provable(objective) and watch.trusted and not (start.moments.dense and watch.clear):
+    if prove and watch.trusted and not (start.moments.dense and watch.clear):
         return _proved(objective, point, watch, legacy.pairs, watch.factor or start.factor)
     return watch.solution(point)
 
@@ -274,7 +278,7 @@ class Watch:
 
         A proof would take as long as a third of the iterations on 60,000 images.
         """
-        many = self.objective.n >= MANY_ROWS * self.objective.d
+        many = self.objective.n >= MANY_ROWS * self.objective.d and not affordable(self.objective, MOST_PROOF)
         limit = self.control.tol * abs(self.history[-1])
         return many and SHORT * self.promised <= limit and self.miss <= self.control.tol
 

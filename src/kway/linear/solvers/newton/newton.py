@@ -25,6 +25,7 @@ from kway.linear.solvers.newton.working_set import solve_on_columns
 
 MOST_WORK = 5e9  # products of a step: some tenths of a second
 MOST_PROOF = 1e9  # of a step that is spent on proving what another method found
+WORTH = 40  # passes over the rows: a few products with the Hessian, each two of them, prove the same
 _MOST_NUMBERS = 1 << 24  # in Z, and in a matrix
 
 
@@ -61,8 +62,19 @@ def affordable(objective: Objective, most: float = MOST_WORK) -> bool:
         return False
     if ((R * D) ** 2 if loss.couples else D * D) > _MOST_NUMBERS:
         return False
-    alike = loss.aims is not None and objective.penalty.smooth
-    return step_work(loss, objective.n, D, R, alike) <= most
+    return _work(objective) <= most
+
+
+def proves_cheaply(objective: Objective) -> bool:
+    """Whether a step proves what another method found, and for less than products with the Hessian do."""
+    passes = float(objective.n) * (objective.d + 1) * objective.n_scores
+    return affordable(objective, MOST_PROOF) and _work(objective) <= WORTH * passes
+
+
+def _work(objective: Objective) -> float:
+    """Products of a step."""
+    alike = objective.loss.aims is not None and objective.penalty.smooth
+    return step_work(objective.loss, objective.n, columns(objective) + 1, objective.n_scores, alike)
 
 
 def finish(objective: Objective, found: Solution, control: Control) -> Solution:
