@@ -12,7 +12,7 @@ from kway.planning.row_ways import BIT_ROWS
 from kway.report import style
 
 from . import shards
-from .records import figure_text, load, short
+from .records import figure_text, short
 
 SHOWN = (8, 64, 256, 1024)  # shards of the table
 
@@ -55,14 +55,12 @@ what the way to the shards and back costs.
 
 
 def _caller(record: dict[str, Any]) -> str:
-    """Where the caller's share comes from."""
-    if shards.same_run(record):
-        return "the processor time of the calling process in the same run"
-    other = load(shards.CALLER) or {"machine": {"date": "?"}, "load": "?"}
-    return (
-        f"the processor time of the calling process in *another* run ({other['machine']['date']}, other jobs on the\n"
-        f"machine, load {other['load']}), which overstates it"
-    )
+    """Where the caller's share comes from, and what that makes of many shards."""
+    if not shards.has_caller(record):
+        return (
+            "The caller's share was not measured in this run: all is taken as its, which makes many shards look slower"
+        )
+    return "The caller's share is the processor time of the calling process, at most the sum"
 
 
 def _model(record: dict[str, Any], measured: list[shards.Point], found: shards.Costs) -> str:
@@ -75,11 +73,10 @@ A call costs {micro["start"]} microseconds, each shard in it {micro["call"]} at 
 {micro["sketch"]} at the shard beside the scan. Three sums are fitted to the {len(measured)} points above and meet them
 within {max(errors):.0f} % ({float(np.mean(errors)):.0f} % in the mean); that is a fit, not a forecast.
 
-How the sums divide between caller and shard is less sure. The caller's share is
-{_caller(record)};
-where it exceeds the sum, the sum is taken and nothing is left to the shard: that makes many shards look slower than
-they are. That costs stay in proportion beyond three shards is assumed, and may make them look quicker: the caller
-looks over all open answers whenever one comes.
+How the sums divide between caller and shard is less sure.
+{_caller(record)}.
+That costs stay in proportion beyond three shards is assumed, and may make many look quicker: the caller looks over all
+open answers whenever one comes.
 
 Shards on machines of their own answer at once, and the slowest counts. Assumed, not measured: machines of
 {shards.CORES} cores like this one, {shards.NETWORK * 8 / 1e9:.0f} Gbit/s between them and {1e6 * shards.LATENCY:.0f}
@@ -154,10 +151,6 @@ A step of a linear fit over row shards sends the weights, 4 R (d + 1) bytes, to 
 |---|---|---|---|---|
 {steps}
 """
-
-
-def _mega(value: float) -> str:
-    return f"{value / 1e6:,.1f} MB"
 
 
 def figure(record: dict[str, Any]) -> Figure:

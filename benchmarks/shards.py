@@ -7,10 +7,10 @@ A call of Q queries (d columns, k neighbours) through S shards over n rows costs
     between them     bytes / NETWORK + LATENCY                 4 d S Q bytes out, 16 k S Q back
 
 START and the sums CALL + answer and QUERY + SKETCH are fitted to R1, where shards share one machine, so that what is at
-once elsewhere is one after another there. CALL and QUERY are the caller's processor time: of the same run where the
-record has it, else of results/R1_caller.json, another run on a busy machine, and never more than the sums. That costs
-grow in proportion to S beyond three shards is assumed. Answers vary by JITTER,
-and one in `late` comes LATE seconds late; with a replica it is asked again there after the patience.
+once elsewhere is one after another there. CALL and QUERY are the caller's processor time in the same run, and never
+more than the sums; a record without it leaves nothing to the shard. That costs grow in proportion to S beyond three
+shards is assumed. Answers vary by JITTER, and one in `late` comes LATE seconds late; with a replica it is asked again
+there after the patience.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ NETWORK, LATENCY = 1.25e9, 1e-4  # bytes a second (10 Gbit) and seconds one way:
 JITTER = 0.05  # standard deviation of the logarithm of an answer's time
 LATE, ONE_IN = 1.0, 1000  # seconds that one answer in so many is late: a pause, a page read from disk, a restart
 DRAWN = 2000  # calls simulated
-CALLER = "R1_caller"  # the record of the caller's processor time, where R1 has none
 CORES = 2  # of each machine, as where R1 was measured
 
 
@@ -77,7 +76,7 @@ class Costs:
 
 
 class Point(NamedTuple):
-    """A call of R1: its seconds, processor seconds of the caller, seconds in one process."""
+    """A call of R1: its seconds, processor seconds of the caller (inf: not measured), seconds in one process."""
 
     shards: int
     queries: int
@@ -87,18 +86,17 @@ class Point(NamedTuple):
 
 
 def points(record: dict[str, Any]) -> list[Point]:
-    """The points of a record of R1, with the caller's processor time from there or from the run of its own."""
-    other = {(c["shards"], c["queries"]): c["caller_seconds"] for c in (load(CALLER) or {"calls": []})["calls"]}
+    """The points of a record of R1; all of a call is the caller's where its processor time was not measured."""
     found = []
     for r in record["rows"]:
-        shards, queries = r.points["shards"], round(r.points["queries_per_second"] * r.kway_seconds)
-        caller = r.points.get("caller_seconds", other.get((shards, queries), 0.0))
-        found.append(Point(shards, queries, r.kway_seconds, caller, r.peer_seconds))
+        queries = round(r.points["queries_per_second"] * r.kway_seconds)
+        caller = r.points.get("caller_seconds", np.inf)
+        found.append(Point(r.points["shards"], queries, r.kway_seconds, caller, r.peer_seconds))
     return found
 
 
-def same_run(record: dict[str, Any]) -> bool:
-    """Whether the caller's processor time was measured with the rest."""
+def has_caller(record: dict[str, Any]) -> bool:
+    """Whether the caller's processor time was measured."""
     return all("caller_seconds" in r.points for r in record["rows"])
 
 
@@ -109,7 +107,7 @@ def fitted(measured: list[Point]) -> Costs:
     S, Q, seconds, caller, alone = (np.array(column, float) for column in zip(*measured))
     terms = np.column_stack([np.ones(len(S)), S, S * Q])  # (points, 3)
     whole, _ = nnls(terms / seconds[:, None], (seconds - alone) / seconds)
-    asked, _ = nnls(terms / seconds[:, None], caller / seconds)
+    asked = nnls(terms / seconds[:, None], caller / seconds)[0] if np.isfinite(caller).all() else whole
     call, query = (float(v) for v in np.minimum(whole, asked)[1:])
     return Costs(float(whole[0]), call, query, float(whole[1]) - call, float(whole[2]) - query)
 

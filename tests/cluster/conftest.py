@@ -1,6 +1,7 @@
 """A real Ray cluster of three nodes on this machine."""
 
 import os
+import socket
 
 import pytest
 
@@ -14,7 +15,11 @@ def nodes():
 
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     size = {"num_cpus": 2, "object_store_memory": 120 * 2**20}
-    home = Cluster(initialize_head=True, head_node_args=size)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    home = Cluster(initialize_head=True, head_node_args=size | {"ray_client_server_port": port})
+    home.client = f"ray://127.0.0.1:{port}"  # where those who are no part of it are served
     home.add_node(**size)
     home.add_node(**size)
     home.wait_for_nodes()
@@ -25,12 +30,14 @@ def nodes():
 
 @pytest.fixture
 def cluster(nodes):
-    """Connected to the three nodes, whoever was killed before replaced."""
+    """Connected to the three nodes, whoever was killed before replaced; the connection outlives the test."""
     import kway
 
     while len([n for n in nodes.list_all_nodes() if n.all_processes]) < 3:
         nodes.add_node(num_cpus=2, object_store_memory=120 * 2**20)
     nodes.wait_for_nodes()
+    if not ray.is_initialized():
+        ray.init(nodes.address, log_to_driver=False, logging_level="error")
 
     def enter(**options):
         return kway.cluster(nodes.address, **options)

@@ -15,15 +15,21 @@ classifier.py  LinearClassifier: fit and answers; named.py its named forms, answ
 naive_bayes.py a linear classifier from counts, in one pass
 """
 
-from kway.linear.classifier import LinearClassifier
-from kway.linear.naive_bayes import NaiveBayesClassifier
-from kway.linear.named import (
-    LeastSquaresClassifier,
-    LogisticClassifier,
-    PerceptronClassifier,
-    SoftmaxClassifier,
-    SVMClassifier,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kway.lazy_names import lazy_names
+
+_HOME = {
+    "LeastSquaresClassifier": "named",
+    "LinearClassifier": "classifier",
+    "LogisticClassifier": "named",
+    "NaiveBayesClassifier": "naive_bayes",
+    "PerceptronClassifier": "named",
+    "SVMClassifier": "named",
+    "SoftmaxClassifier": "named",
+}
 
 __all__ = [
     "LeastSquaresClassifier",
@@ -34,3 +40,20 @@ __all__ = [
     "SVMClassifier",
     "SoftmaxClassifier",
 ]
+
+if TYPE_CHECKING:
+    from kway.linear.classifier import LinearClassifier
+    from kway.linear.naive_bayes import NaiveBayesClassifier
+    from kway.linear.named import (
+        LeastSquaresClassifier,
+        LogisticClassifier,
+        PerceptronClassifier,
+        SoftmaxClassifier,
+        SVMClassifier,
+    )
+
+__getattr__ = lazy_names(__name__, _HOME)  # who holds rows on a cluster needs no estimator, nor scikit-learn
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

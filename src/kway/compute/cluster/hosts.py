@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kway import light_imports
 from kway.compute.cluster.crew import Crew
 from kway.compute.cluster.session import Cluster, import_ray
 from kway.errors import ClusterError, KwayError
@@ -26,8 +27,10 @@ _TICK = 0.05  # seconds between looks at who is late
 class Host:
     """What runs in an actor: a member and the questions to it."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.member = make()
+    def __init__(self, made_of: list[Any]) -> None:
+        """What a member is made of is fetched here, behind imports without ballast: half of a worker's start."""
+        light_imports.sklearn_base()
+        self.member = import_ray().get(made_of[0])()
 
     def call(self, method: str, *arguments: Any) -> Any:
         """member.method(*arguments)."""
@@ -65,7 +68,7 @@ class HostCrew(Crew):
         # a share of a core: an actor that asks for nothing is put anywhere, near or not (seen with Ray 2.60)
         options = {"num_cpus": 0.01, "max_restarts": -1, "max_task_retries": -1}
         near = NodeAffinitySchedulingStrategy(node_id=node, soft=True)  # elsewhere where that node is gone
-        return self._ray.remote(Host).options(scheduling_strategy=near, **options).remote(make)
+        return self._ray.remote(Host).options(scheduling_strategy=near, **options).remote([make])
 
     def _made(self) -> list[str]:
         """The node of every first replica, once all replicas are made."""

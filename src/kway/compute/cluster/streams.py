@@ -3,7 +3,8 @@
     for result in stream(make, items):    make() -> worker;  worker(item) -> plain values by name
 
 In this process one after another; on a cluster through a dataset of Ray's, a worker a node. One that dies is made again
-and given its item again, so a worker must bear to do an item twice.
+and given its item again, so a worker must bear to do an item twice. A caller that reached the cluster as a client
+(ray://) is no part of it, and Ray's datasets want to be: there an actor holds the dataset.
 """
 
 from __future__ import annotations
@@ -24,10 +25,40 @@ def stream(make: Callable[[], Worker], items: Sequence[Any]) -> Iterator[dict[st
     if current() is None or not items:
         yield from map(make(), items) if items else ()
         return
-    for result in _dataset(make, items).iter_rows():
+    for result in _results(make, items):
         if result[_WRONG]:
             raise (InputError if result[_REFUSED] else ClusterError)(result[_WRONG])
         yield {name: value for name, value in result.items() if name not in (_WRONG, _REFUSED)}
+
+
+def _results(make: Callable[[], Worker], items: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """What the dataset gives, wherever it is held."""
+    ray = import_ray()
+    from ray.util.client import ray as client
+
+    if not client.is_connected():
+        yield from _dataset(make, items).iter_rows()
+        return
+    holder = ray.remote(Holder).options(num_cpus=0.01).remote(make, list(items))
+    try:
+        while (result := ray.get(holder.next.remote())) is not None:
+            yield result
+    except ray.exceptions.RayError as error:
+        said = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
+        raise ClusterError(f"who held the items on the cluster failed ({said}); run the same again") from error
+    finally:
+        ray.kill(holder)
+
+
+class Holder:
+    """What lives on the cluster for a client: the dataset, asked for one result after another."""
+
+    def __init__(self, make: Callable[[], Worker], items: list[Any]) -> None:
+        self.results = iter(_dataset(make, items).iter_rows())
+
+    def next(self) -> dict[str, Any] | None:
+        """Another result; None behind the last."""
+        return next(self.results, None)
 
 
 def _dataset(make: Callable[[], Worker], items: Sequence[Any]) -> Any:
