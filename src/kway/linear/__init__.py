@@ -10,7 +10,8 @@ placing.py     whose memory a problem lives in: this machine's, a GPU's, or that
 fit_ways.py    what the plan counts a fit as
 from_folder.py rows that lie in a folder and are read by a cluster
 on_device.py   answers on a GPU: tensors in, tensors out
-classifier.py  LinearClassifier: fit and answers; named.py its named forms, answers.py scores to answers
+classifier.py  LinearClassifier: its answers; named.py its named forms, answers.py scores to answers
+learning.py    how it learns: all that a fit needs and no answer does
 naive_bayes.py a linear classifier from counts, in one pass
 """
 
