@@ -91,6 +91,27 @@ def test_the_command_predicts_without_them(model_file):
     assert not loaded & set(LATE)
 
 
+@pytest.mark.parametrize(
+    ("model", "late"),
+    [
+        (kway.SoftmaxClassifier(), ("numba", "narwhals", "scipy.special", "kway.planning", "kway.linear.solvers")),
+        (kway.NeighborsClassifier(3), ("narwhals", "scipy.spatial", "kway.planning", "kway.search.certified")),
+    ],
+    ids=lambda part: type(part).__name__,
+)
+def test_a_model_of_plain_arrays_answers_with_no_more_than_it_needs(model, late, tmp_path):
+    """numba alone is half of the time until a first answer; solvers, bounds and the plan are for fits."""
+    X, y = np.random.default_rng(0).normal(size=(2000, 9)), np.arange(2000) % 3
+    model.fit(X, y).save(tmp_path / "m.kway")
+    code = (
+        f"import sys, numpy, kway; m = kway.load({str(tmp_path / 'm.kway')!r})\n"
+        f"print(*m.predict(numpy.array({X[:4].tolist()})))\n"
+        f"print(*[name for name in {late!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [" ".join(map(str, model.predict(X[:4]))), ""], done.stderr
+
+
 def test_a_placeholder_gives_way_to_the_module():
     code = (
         "import sys; from kway import light_imports as light\n"

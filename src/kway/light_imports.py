@@ -1,8 +1,9 @@
 """Imports without the parts that no prediction needs: half of the time until the first one.
 
-sklearn_base()           scikit-learn loads scipy.stats (for one function) and pandas (to ask its version):
-                         0.7 of 1.2 seconds. A placeholder stands for each meanwhile; whoever touches one gets the
-                         real module, and afterwards a later `import pandas`, or scipy's own late loading, is as ever
+sklearn_base()           scikit-learn and scipy load whole packages for one function, one version number or one
+                         `from numpy import *`: two thirds of the time that sklearn.base takes. A placeholder stands for
+                         each meanwhile; whoever touches one gets the real module, and afterwards a later
+                         `import pandas`, or scipy's own late loading, is as ever
 arrow_without_pandas()   pyarrow loads pandas when it makes its first array, to tell frames from lists; for a
                          process that meets no frames, such as the command line's
 """
@@ -12,23 +13,49 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Any
 
-_LATE = ("scipy.stats", "pandas")
+_LATE = (  # a package before its modules
+    "scipy.stats",  # for one function
+    "scipy.special",  # for two, of arrays that are not numpy's
+    "pandas",  # to ask its version
+    "narwhals",  # to read frames that are neither pandas nor polars
+    "narwhals.stable",
+    "narwhals.stable.v2",
+    "numpy.f2py",  # because `from numpy import *` takes everything
+    "numpy.testing",
+)
 
 
 class _Placeholder(ModuleType):
-    """Stands for a module until something of it is asked for."""
+    """Stands for a module, in sys.modules and in its package, until something of it is asked for."""
 
     def __getattr__(self, name: str) -> Any:
-        _free(self)
-        return getattr(importlib.import_module(self.__name__), name)
+        top = _top(self.__name__)
+        for module in [m for m in sys.modules.values() if isinstance(m, _Placeholder) and _top(m.__name__) == top]:
+            module.leave()
+        value = vars(self)[name] = getattr(importlib.import_module(self.__name__), name)  # asked for once
+        return value
+
+    def stand(self) -> None:
+        """Be what an import finds."""
+        sys.modules[self.__name__] = self
+        package, _, name = self.__name__.rpartition(".")
+        if package:
+            setattr(importlib.import_module(package), name, self)
+
+    def leave(self) -> None:
+        """Make way for the module."""
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        package, _, name = self.__name__.rpartition(".")
+        if vars(sys.modules.get(package, self)).get(name) is self:
+            delattr(sys.modules[package], name)
 
 
-class _NoPandas(MetaPathFinder):
-    """Finds that there is no pandas."""
+class _NoPandas:
+    """A finder (sys.meta_path) that finds that there is no pandas."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
         if fullname == "pandas":
@@ -39,14 +66,15 @@ def sklearn_base() -> None:
     """Import sklearn.base; nothing happens where scikit-learn is loaded already."""
     if "sklearn" in sys.modules:
         return
-    absent = [name for name in _LATE if name not in sys.modules and importlib.util.find_spec(name) is not None]
-    standing = [_Placeholder(name) for name in absent]
-    sys.modules.update({module.__name__: module for module in standing})
+    there = {top: top in sys.modules or importlib.util.find_spec(top) is not None for top in map(_top, _LATE)}
+    standing = [_Placeholder(name) for name in _LATE if name not in sys.modules and there[_top(name)]]
+    for module in standing:
+        module.stand()
     try:
         importlib.import_module("sklearn.base")
     finally:
-        for module in standing:
-            _free(module)
+        for module in reversed(standing):
+            module.leave()
 
 
 def arrow_without_pandas() -> None:
@@ -63,6 +91,5 @@ def arrow_without_pandas() -> None:
         sys.meta_path.remove(hidden)
 
 
-def _free(module: ModuleType) -> None:
-    if sys.modules.get(module.__name__) is module:
-        del sys.modules[module.__name__]
+def _top(name: str) -> str:
+    return name.partition(".")[0]

@@ -3,6 +3,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from kway.search import Flat, Int8, restore
+from kway.search.flat import FEW_ASKED
 
 
 def structured(n, seed=0, d=64):
@@ -36,6 +37,7 @@ def test_certified_search_is_brute_force(certified):
 def test_added_and_removed_rows_beside_the_certified_ones(certified):
     index, rows, metric = certified
     index = restore(*index.parts())
+    index.nearest(structured(FEW_ASKED, seed=3), 5)  # and so its bounds are built again
     more, queries = structured(300, seed=2), structured(40, seed=1)
     index.add(more)
     first = index.nearest(queries, 5).ids
@@ -50,6 +52,18 @@ def test_added_and_removed_rows_beside_the_certified_ones(certified):
     left = left[200:]
     np.testing.assert_array_equal(index.nearest(queries, 5).ids, left[brute(queries, both[left], metric, 5)])
     assert index.rows.shape == (len(left), 64)
+
+
+def test_an_index_from_a_file_scans_for_few_queries_before_it_builds_bounds_again(certified):
+    index, rows, metric = certified
+    again, queries = restore(*index.parts()), structured(FEW_ASKED, seed=4)
+    few = [again.nearest(queries[i : i + 1], 5).ids[0] for i in range(3)]
+    assert again._certified is None
+    assert again.why_ == index.why_
+    np.testing.assert_array_equal(few, brute(queries[:3], rows, metric, 5))
+    np.testing.assert_array_equal(again.nearest(queries, 5).ids, index.nearest(queries, 5).ids)
+    assert again._certified is not None
+    assert again.why_ == index.why_
 
 
 def test_duplicates_defeat_no_proof_under_cosine():

@@ -11,7 +11,8 @@ fit_ways.py    what the plan counts a fit as
 from_folder.py rows that lie in a folder and are read by a cluster
 from_files.py  rows that stay in files and are read here, some at a time
 on_device.py   answers on a GPU: tensors in, tensors out
-classifier.py  LinearClassifier: fit and answers; named.py its named forms, answers.py scores to answers
+classifier.py  LinearClassifier: its answers; named.py its named forms, answers.py scores to answers
+fitting.py     how it learns: all that a fit needs and no answer does
 naive_bayes.py a linear classifier from counts, in one pass
 """
 

@@ -5,7 +5,7 @@ The scores themselves, f = X W^T + b, and the best k of them are those of any cl
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,9 +15,11 @@ from kway.base.class_rows import CLASS_BLOCK, LogWeights
 from kway.compute.threads import pmap, spans
 from kway.data.gate import Rows
 from kway.linear.losses import Loss, sigmoid, softmax
-from kway.linear.objective.objective import Objective
 from kway.search.index import TopK
 from kway.tables import Table, first_rows, short_number
+
+if TYPE_CHECKING:
+    from kway.linear.objective.objective import Objective
 
 _REASONS_SHOWN = 3
 _ONCE = 2**26  # numbers of theta above which no second copy of it is made

@@ -1,6 +1,6 @@
 """LinearClassifier: minimise alpha R(W) + mean_i loss(f_i, y_i) with f = X W^T + b, any loss, penalty and solver.
 
-    fit      gate -> targets and weights -> Objective -> solver -> coef_ (R, d), intercept_ (R,)
+    fit      gate -> targets and weights -> Objective -> solver -> coef_ (R, d), intercept_ (R,): fitting.py
     predict  class rows scored by inner product plus bias, the best kept (kway.base)
 
 R is 1 for two classes, whose score is that of classes_[1] against classes_[0], and K otherwise.
@@ -8,45 +8,28 @@ R is 1 for two classes, whose score is that of classes_[1] against classes_[0], 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base import class_rows
 from kway.base.classifier import states_probabilities
 from kway.compute.gpu.device import is_tensor, on_host
-from kway.data import gate
-from kway.data.file_rows import LabelledFiles, rows_of_blocks, rows_of_folder
-from kway.data.labels import Labels, encode_as
-from kway.errors import BudgetError, InputError
-from kway.linear import answers, from_files, from_folder, problem
+from kway.linear import answers, problem
 from kway.linear.answers import ClassRows, DecidingFeatures
-from kway.linear.fit_ways import fit_way, may_split, way_there
-from kway.linear.losses import LOSSES, Loss, Targets, sigmoid
-from kway.linear.objective.distinct_rows import condensed
-from kway.linear.objective.objective import Objective
+from kway.linear.losses import LOSSES, Loss, sigmoid
 from kway.linear.on_device import AnswersOnDevice
-from kway.linear.penalties import pick_penalty
-from kway.linear.placing import placed, room
-from kway.linear.problem import WeightedRows
-from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.registry import pick_solver
-from kway.linear.solvers.sgd import SGD
-from kway.linear.solvers.watching import shown
-from kway.linear.solvers.work import Work, cold_start
-from kway.planning import guard
-from kway.planning.size import Size
-from kway.planning.way import Formula
 from kway.search.index import TopK
+
+if TYPE_CHECKING:
+    from kway.linear.problem import WeightedRows
+    from kway.planning.size import Size
+    from kway.planning.way import Formula
 
 
 class LinearClassifier(AnswersOnDevice):
@@ -142,44 +125,14 @@ class LinearClassifier(AnswersOnDevice):
         tags.input_tags.sparse = True
         return tags
 
-    # ---------------------------------------------------------------- learning
+    # ---------------------------------------------------------------- learning (fitting.py, with all the solvers)
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearClassifier:
         """Learn from X (n, d) and labels (n,), or soft targets (n, K) where the loss is about probabilities."""
-        self._check_parameters()
-        last = self._theta() if self.warm_start and hasattr(self, "coef_") else None
-        self._forget()
-        X, labels = gate.rows_and_labels(self, X, y, soft=LOSSES[self.loss].joint.probabilities, squared=True)
-        problem.refuse_one_class(labels, type(self).__name__)
-        size = guard.size_of(X, labels.n_classes)
-        guard.before_fit(type(self).__name__, self._way(size, labels.soft is None), size)
-        self.classes_ = labels.classes
-        try:
-            self._learn(problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight), last)
-        except BudgetError:
-            self._forget()  # nothing is half fitted
-            raise
-        return self
+        from kway.linear.fitting import fit  # half a second, and no prediction needs it
 
-    def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
-        """Minimise the objective from `last`, the solution of the last fit (None: from the beginning)."""
-        whole = self._objective(given)
-        size = guard.size_of(whole.X, len(self.classes_))
-        way = way_there(self, size, whole.targets.soft is None)
-        there = placed(whole, self.device, way, may_split(self), self.solver == "auto")
-        objective, why, _ = there
-        control = self._control()
-        learned, validation = problem.set_aside(condensed(objective), self.early_stopping, control.rng)
-        work = Work.on(learned, self.solver)
-        start = work.start(_of_shape(last, objective), control.rng)
-        title = f"{type(self).__name__} {work.solver.name}"
-        with room(there), shown(title, self.max_iter, self.verbose) as progress:
-            solution = _solved(work, start, replace(control, progress=progress, validate=validation))
-        if validation is not None and validation.theta is not None:
-            solution = replace(solution, theta=validation.theta)
-        if why:
-            self.why_ = why
-        self._keep(objective, solution, work.solver.name, given.kept)
+        fit(self, X, y, sample_weight)
+        return self
 
     def fit_folder(self, folder: str | Path, target: str | None = None) -> LinearClassifier:
         """Learn from a folder of parquet files, whose column `target` has the labels, or of .npy files.
@@ -188,58 +141,38 @@ class LinearClassifier(AnswersOnDevice):
         kinks, by L-BFGS or, with an L1 penalty, the proximal solver. Here, rows that solver="sampled" learns from, or
         "auto" by sampling, stay in the files and are read some at a time.
         """
-        self._check_parameters()
-        if from_files.stays_in_files(self, folder, target):
-            return self._learn_files(rows_of_folder(folder, target))
-        here = from_folder.read_here(folder, target)
-        if here is not None:
-            return self.fit(here.X, here.y)
-        plan = from_folder.plan_folder(self, folder, target)
-        self._forget()
-        self.classes_, self.n_features_in_ = plan.classes, plan.d
-        with from_folder.opened(self, plan) as objective, shown("folder", self.max_iter, self.verbose) as progress:
-            control = from_folder.control_for(plan, replace(self._control(), progress=progress))
-            solution = plan.solver.solve(objective, objective.zeros(), control)
-            self.why_ = f"{objective.n:,} rows on {len(plan.parts)} nodes of a cluster"
-            self._keep(objective, solution, plan.solver.name, np.empty(0, np.int64))
+        from kway.linear.from_folder import fit_folder
+
+        fit_folder(self, folder, target)
         return self
 
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> LinearClassifier:
         """Learn by sampled softmax from blocks (X, y), such as a generator's, kept in a file meanwhile."""
-        self._check_parameters()
-        return self._learn_files(rows_of_blocks(blocks))
+        from kway.linear.from_files import fit_blocks
 
-    def _learn_files(self, found: LabelledFiles) -> LinearClassifier:
-        self._forget()
-        from_files.learn_files(self, found)
+        fit_blocks(self, blocks)
         return self
 
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> LinearClassifier:
         """One epoch of SGD over these rows; the first call must name every class, or show it."""
-        self._check_parameters()
-        first = not hasattr(self, "coef_")
-        X, labels = gate.rows_and_labels(self, X, y, reset=first, squared=True)
-        if first:
-            self.classes_ = labels.classes if classes is None else np.unique(np.asarray(classes))
-        labels = Labels(self.classes_, encode_as(labels.classes[labels.codes], self.classes_))
-        problem.refuse_one_class(labels, type(self).__name__)
-        given = problem.weighted_rows(X, labels, gate.weights(sample_weight, X), self.class_weight)
-        there = placed(self._objective(given), self.device)
-        objective = there.objective
-        solver = self.solver if isinstance(self.solver, SGD) else SGD()
-        pick_solver(solver, objective)
-        epoch = getattr(self, "epochs_", 0)
-        control = self._control(epoch)
-        last = None if first else _of_shape(self._theta(), objective)
-        start = cold_start(objective, control.rng) if last is None else last
-        with room(there):
-            theta = solver.epoch(objective, start, control, epoch)
-        self.epochs_ = epoch + 1
-        history = [*getattr(self, "history_", []), objective.value(theta)]
-        self._keep(objective, Solution(theta, self.epochs_, history=history), solver.name, given.kept)
+        from kway.linear.fitting import partial_fit
+
+        partial_fit(self, X, y, classes, sample_weight)
         return self
+
+    def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
+        """Minimise the objective from `last`, the solution of the last fit (None: from the beginning)."""
+        from kway.linear.fitting import learn
+
+        learn(self, given, last)
+
+    def _way(self, size: Size, hard: bool) -> Formula:
+        """What the plan counts the fit as."""
+        from kway.linear.fit_ways import fit_way
+
+        return fit_way(self, size, hard)
 
     # ---------------------------------------------------------------- answers: the engine's, from class rows
 
@@ -297,61 +230,14 @@ class LinearClassifier(AnswersOnDevice):
             y = self.classes_[y.argmax(axis=1)]
         return float(accuracy_score(y, on_host(self.predict(X)), sample_weight=on_host(sample_weight)))
 
-    # ---------------------------------------------------------------- parts of a fit
+    # ---------------------------------------------------------------- parts
 
     def _check_parameters(self) -> None:
         problem.check_problem(self)
 
-    def _way(self, size: Size, hard: bool) -> Formula:
-        return fit_way(self, size, hard)
-
     def _form(self, n_classes: int | None = None) -> Loss:
         forms, K = LOSSES[self.loss], len(self.classes_) if n_classes is None else n_classes
         return forms.columns if K == 2 or self.multiclass == "one-vs-all" else forms.joint
-
-    def _objective(self, given: WeightedRows) -> Objective:
-        X, labels, weight, _ = given
-        form = self._form()
-        soft = problem.soft_targets(labels, self.label_smoothing, X.dtype)
-        if soft is not None and not form.soft_targets:
-            raise InputError(f"the {form.name} loss takes one label a row, not distributions or label_smoothing")
-        n_scores = 1 if labels.n_classes == 2 else labels.n_classes
-        penalty = pick_penalty(self.penalty, self.l1_ratio).times(self.alpha)
-        return Objective(
-            X, Targets(labels.codes, soft), n_scores, form, penalty, self.fit_intercept, weight, self.n_jobs
-        )
-
-    def _control(self, epoch: int = 0) -> Control:
-        seed = check_random_state(self.random_state).randint(2**31 - 1) if self.random_state is not None else 0
-        rng = np.random.default_rng((seed, epoch))
-        return Control(self.max_iter, self.tol, self.batch_size, self.learning_rate, rng)
-
-    def _theta(self) -> NDArray:
-        return np.hstack([self.coef_, self.intercept_[:, None]])
-
-    def _keep(self, objective: Objective, solution: Solution, solver: str, kept: NDArray[np.int64]) -> None:
-        value = objective.value(solution.theta) if solution.value is None else solution.value
-        for name in ("support_", "margin_"):  # of an earlier call, perhaps with another loss
-            self.__dict__.pop(name, None)
-        hinge = objective.loss.hinge and not objective.loss.minimised_by_zero
-        if hinge:
-            self.support_ = kept[answers.support(objective, solution.theta)]
-        self.coef_, self.intercept_ = answers.split_weights(solution.theta)
-        self.n_iter_ = solution.n_iter
-        self.history_ = solution.history
-        self.objective_ = value
-        self.solver_ = solver
-        if hinge:
-            norms = np.linalg.norm(self.coef_, axis=1)
-            margins = 1 / np.maximum(norms, np.finfo(norms.dtype).tiny)
-            self.margin_ = float(margins[0]) if len(margins) == 1 else margins
-        if not solution.converged:
-            warnings.warn(
-                f"{type(self).__name__} ({solver}) stopped after {solution.n_iter} iterations without converging"
-                f"{solution.distance} (tol={self.tol:g}); {solution.advice or 'raise max_iter'}",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
 
     # ---------------------------------------------------------------- model files
 
@@ -372,21 +258,3 @@ class LinearClassifier(AnswersOnDevice):
             self.support_ = arrays["support"]
             margins = arrays["margin"]
             self.margin_ = float(margins[0]) if len(margins) == 1 else margins
-
-
-def _of_shape(theta: NDArray | None, objective: Objective) -> NDArray | None:
-    """theta of an earlier fit where it has the shape of this one's."""
-    if theta is None or theta.shape != (objective.n_scores, objective.d + 1):
-        return None
-    return theta.astype(objective.X.dtype)
-
-
-def _solved(work: Work, start: NDArray, control: Control) -> Solution:
-    """The solver's solution; a factorisation that fails says what to do, not what LAPACK thinks."""
-    try:
-        return work.solve(start, control)
-    except np.linalg.LinAlgError as error:
-        raise InputError(
-            f"the {work.solver.name} solver met a matrix that rounding left without a factor ({error}): columns of X "
-            "differ too much in size for its float type; scale them (StandardScaler), pass float64, or a larger alpha"
-        ) from error

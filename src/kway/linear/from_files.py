@@ -7,20 +7,22 @@ Rows are in memory a batch at a time, beside what the system keeps of the files;
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kway.compute.cluster.session import current
 from kway.data import gate
 from kway.data.extent import extent_of
-from kway.data.file_rows import LabelledFiles
+from kway.data.file_rows import LabelledFiles, rows_of_blocks
 from kway.data.labelled_rows import ReadOptions
 from kway.data.labels import encode
 from kway.errors import CombinationError
 from kway.linear.fit_ways import asks_for_sampled, chooses_sampled, sampled_way
+from kway.linear.fitting import control_of, keep, objective_of
 from kway.linear.problem import refuse_one_class, weighted_rows
 from kway.linear.solvers.registry import pick_solver
 from kway.linear.solvers.sampled import Sampled
@@ -42,8 +44,15 @@ def stays_in_files(model: LinearClassifier, folder: str | Path, target: str | No
     return found.K > 2 and chooses_sampled(model, Size(found.n, found.d, found.K), hard=True)
 
 
-def learn_files(model: LinearClassifier, found: LabelledFiles) -> None:
+def fit_blocks(model: LinearClassifier, blocks: Iterable[tuple[Any, Any]]) -> None:
+    """LinearClassifier.fit_blocks."""
+    model._check_parameters()
+    fit_files(model, rows_of_blocks(blocks))
+
+
+def fit_files(model: LinearClassifier, found: LabelledFiles) -> None:
     """Fit the model to rows in files, by sampled softmax."""
+    model._forget()
     if not (asks_for_sampled(model) or model.solver == "auto") or model.early_stopping:
         raise CombinationError(
             "rows that stay in files are learned from by solver='sampled', without early_stopping; got "
@@ -56,11 +65,11 @@ def learn_files(model: LinearClassifier, found: LabelledFiles) -> None:
     size = guard.size_of(X, labels.n_classes)
     guard.before_fit(who, sampled_way(model, size), size)
     model.classes_, model.n_features_in_ = labels.classes, X.shape[1]
-    objective = model._objective(weighted_rows(X, labels, None, model.class_weight))
+    objective = objective_of(model, weighted_rows(X, labels, None, model.class_weight))
     solver = pick_solver(model.solver if asks_for_sampled(model) else "sampled", objective)
     assert isinstance(solver, Sampled)
     with shown(f"{who} {solver.name}", model.max_iter, model.verbose) as progress:
-        control = replace(model._control(), progress=progress)
+        control = replace(control_of(model), progress=progress)
         solution = solver.solve(objective, solver.cold_start(objective), control)
     model.why_ = f"{len(X):,} rows in files, read some at a time"
-    model._keep(objective, solution, solver.name, np.empty(0, np.int64))
+    keep(model, objective, solution, solver.name, np.empty(0, np.int64))

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.cluster.session import current, n_nodes
+from kway.data.file_rows import rows_of_folder
 from kway.data.labelled_rows import ReadOptions
 from kway.data.labels import Labels, encode
 from kway.data.number_rows import number_rows
@@ -27,6 +28,8 @@ from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.table_files import parquet_files
 from kway.data.suggest import nearest
 from kway.errors import CombinationError, InputError
+from kway.linear.fitting import control_of, keep
+from kway.linear.from_files import fit_files, stays_in_files
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.folder_rows import ClassTable, FilePart, FolderObjective, folder_objective
 from kway.linear.objective.objective import Objective
@@ -34,6 +37,7 @@ from kway.linear.penalties import pick_penalty
 from kway.linear.problem import refuse_one_class
 from kway.linear.solvers.base import Control, Solver
 from kway.linear.solvers.registry import SOLVERS
+from kway.linear.solvers.watching import shown
 
 if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
@@ -59,6 +63,26 @@ class LocalRows(NamedTuple):
 
     X: Any
     y: NDArray
+
+
+def fit_folder(model: LinearClassifier, folder: str | Path, target: str | None) -> None:
+    """LinearClassifier.fit_folder."""
+    model._check_parameters()
+    if stays_in_files(model, folder, target):
+        fit_files(model, rows_of_folder(folder, target))
+        return
+    here = read_here(folder, target)
+    if here is not None:
+        model.fit(here.X, here.y)
+        return
+    plan = plan_folder(model, folder, target)
+    model._forget()
+    model.classes_, model.n_features_in_ = plan.classes, plan.d
+    with opened(model, plan) as objective, shown("folder", model.max_iter, model.verbose) as progress:
+        control = control_for(plan, replace(control_of(model), progress=progress))
+        solution = plan.solver.solve(objective, objective.zeros(), control)
+        model.why_ = f"{objective.n:,} rows on {len(plan.parts)} nodes of a cluster"
+        keep(model, objective, solution, plan.solver.name, np.empty(0, np.int64))
 
 
 def control_for(plan: FolderPlan, control: Control) -> Control:

@@ -23,7 +23,6 @@ from kway.data.gate import Rows
 from kway.data.labels import Labels
 from kway.linear.classifier import LinearClassifier
 from kway.linear.problem import refuse_one_class
-from kway.planning import guard, linear_ways
 
 
 def _learns_in_pieces(model: Any) -> bool:
@@ -58,6 +57,8 @@ class NaiveBayesClassifier(LinearClassifier):
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> NaiveBayesClassifier:
         """Count what the columns of X (n, d) hold in the rows of each class."""
+        from kway.planning import guard, linear_ways  # no prediction needs the plan
+
         self._check_parameters()
         self._forget()
         X, labels = gate.rows_and_labels(self, X, y)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,12 +15,12 @@ from kway.errors import CombinationError
 from kway.linear.answers import ClassRows
 from kway.linear.classifier import LinearClassifier
 from kway.linear.penalties import pick_penalty
-from kway.linear.problem import WeightedRows
-from kway.linear.solvers.least_squares import least_squares
-from kway.planning import linear_ways
-from kway.planning.size import Size
-from kway.planning.way import Formula
 from kway.search.index import TopK
+
+if TYPE_CHECKING:
+    from kway.linear.problem import WeightedRows
+    from kway.planning.size import Size
+    from kway.planning.way import Formula
 
 
 class SoftmaxClassifier(LinearClassifier):
@@ -211,6 +211,8 @@ class LeastSquaresClassifier(LinearClassifier):
         """One score, whatever the number of classes, where their number is the target."""
         if self.targets == "one-hot":
             return super()._way(size, hard)
+        from kway.planning import linear_ways
+
         return lambda size, rates: linear_ways.softmax_way(replace(size, K=2), rates)
 
     def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
@@ -220,6 +222,8 @@ class LeastSquaresClassifier(LinearClassifier):
 
     def _learn_number(self, given: WeightedRows) -> None:
         """Regress on the class's number: theta (1, d + 1)."""
+        from kway.linear.solvers.least_squares import least_squares
+
         penalty = pick_penalty(self.penalty, self.l1_ratio).times(self.alpha)
         if not penalty.smooth:
             raise CombinationError("targets='number' is solved in closed form and needs a penalty without an L1 part")

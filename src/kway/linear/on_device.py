@@ -19,7 +19,6 @@ from kway.base.classifier import Classifier, states_probabilities
 from kway.base.parameters import checked_k
 from kway.compute.gpu.device import Device, is_tensor, labels_there
 from kway.data import gate
-from kway.linear import placing
 from kway.linear.losses import Loss
 from kway.search.index import TopK
 
@@ -51,7 +50,9 @@ class AnswersOnDevice(Classifier):
         """The answers of a device to a block of rows; None: they are found here."""
         if self.device == "cpu" or sp.issparse(rows) or not self._answers_there():
             return None
-        device = placing.answering(self.device, rows.shape[0], self.coef_)
+        from kway.linear.placing import answering  # the plan, and every place a problem may live in
+
+        device = answering(self.device, rows.shape[0], self.coef_)
         return None if device is None else self._answers(device)
 
     def _answers(self, device: Device) -> ClassAnswers:

@@ -25,11 +25,11 @@ from kway.data.gate import Rows
 from kway.data.labels import Labels
 from kway.errors import InputError
 from kway.linear.losses import LOSSES
-from kway.linear.objective.objective import Objective
-from kway.linear.solvers.watching import Validation
 
 if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
+    from kway.linear.objective.objective import Objective
+    from kway.linear.solvers.watching import Validation
 
 HELD_OUT = 0.1  # share of the rows that early stopping keeps for validation
 
@@ -120,6 +120,8 @@ def set_aside(objective: Objective, early_stopping: bool | float, rng: np.random
     if not early_stopping:
         return SplitProblem(objective, None)
     from sklearn.model_selection import train_test_split  # half a second, and no prediction needs it
+
+    from kway.linear.solvers.watching import Validation
 
     part = HELD_OUT if early_stopping is True else float(early_stopping)
     codes = objective.targets.codes

@@ -18,9 +18,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base import class_rows
@@ -40,8 +40,6 @@ from kway.neighbors.centroid_on_device import (
     shape_only,
 )
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
-from kway.planning import guard
-from kway.planning.linear_ways import centroids
 from kway.search.auto import pick_index, restore
 from kway.search.distances import COSINE, EUCLIDEAN, squares, unit
 from kway.search.index import TopK
@@ -102,6 +100,8 @@ class CentroidClassifier(TensorAnswers):
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> CentroidClassifier:
         """Take more rows into the means; new classes may come at any time."""
+        from kway.planning import guard, linear_ways  # no prediction needs the plan
+
         if self.metric not in _METRICS:
             raise CombinationError(
                 f"CentroidClassifier knows the metrics {', '.join(map(repr, _METRICS))}, got {self.metric!r}: those "
@@ -117,7 +117,7 @@ class CentroidClassifier(TensorAnswers):
         if first and classes is not None:
             known = named_classes(classes)
         merged = merge_classes(known, labels, fixed=classes is not None)
-        guard.before_fit(type(self).__name__, centroids, guard.size_of(like, len(merged.classes)))
+        guard.before_fit(type(self).__name__, linear_ways.centroids, guard.size_of(like, len(merged.classes)))
         span = self._unit_of(X) if first else self._range
         taken = X if is_tensor(X) else span.more_rows(X)  # where they lie, unless they need another unit; may refuse
         batches = self._batches(chosen.device, X, taken, merged.codes, np.ones(X.shape[0]) if w is None else w)
@@ -287,7 +287,7 @@ class CentroidClassifier(TensorAnswers):
         empty = np.flatnonzero(self.weights_ == 0)
         if codes.shape[1] > index.n_rows:  # classes without rows come last
             codes[:, index.n_rows :] = empty[: codes.shape[1] - index.n_rows]
-        shares = softmax(z, axis=1) if stated else z
+        shares = scipy.special.softmax(z, axis=1) if stated else z
         return TopK(codes[:, :k], shares[:, :k].astype(self._dtype))
 
     def _index(self) -> LiveIndex:
@@ -319,7 +319,7 @@ class CentroidClassifier(TensorAnswers):
         return np.clip(self.scale_ * f.astype(np.float64), -most, most).astype(f.dtype)
 
     def _probabilities(self, scores: NDArray) -> NDArray:
-        return softmax(scores, axis=1)
+        return scipy.special.softmax(scores, axis=1)
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "weights_")

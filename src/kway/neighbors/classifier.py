@@ -8,7 +8,7 @@ vote:         share(c) = sum of the weights of the voters of class c / sum of al
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +22,7 @@ from kway.data import gate
 from kway.data.gate import checked
 from kway.errors import InputError
 from kway.neighbors import promise as promises
+from kway.neighbors.explanation import Explanation
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
 from kway.neighbors.tensors import TensorVotes
 from kway.neighbors.training_rows import TrainingRows
@@ -38,49 +39,15 @@ from kway.neighbors.votes import (
     shares_of,
 )
 from kway.neighbors.voting import Voters
-from kway.planning import guard, row_ways
-from kway.planning.way import Formula
 from kway.search.auto import pick_index, restore
 from kway.search.index import Index, Neighbors, TopK
-from kway.search.landmarks import Landmarks
 from kway.search.metrics import Metric, pick_metric
-from kway.tables import Table, first_rows, short_number
+
+if TYPE_CHECKING:
+    from kway.planning.way import Formula
 
 _TOP = 5  # classes that `explain` lists
 _ARRAYS = 8  # numbers held a voter, from its distance to its vote
-_VOTERS_SHOWN = 3
-
-
-class Explanation(NamedTuple):
-    """One prediction a row, and who made it; (q,) and (q, k) arrays, nearest voter first."""
-
-    labels: NDArray  # (q,) as `predict`
-    classes: NDArray  # (q, m) the best classes, winner first
-    probabilities: NDArray  # (q, m) their shares of the vote
-    voters: NDArray[np.int64]  # (q, k) rows of the training data, -1 where there was none
-    voter_labels: NDArray  # (q, k)
-    weights: NDArray[np.float64]  # (q, k) share of the vote that each voter cast
-    distances: NDArray  # (q, k)
-    runner_up: NDArray  # (q,) the second class
-    gap: NDArray[np.float64]  # (q,) by how much of the vote it was beaten
-
-    def _table(self) -> Table:
-        columns = ("label", "share", "runner-up", "voters, nearest first: row label (distance)")
-        title = f"Explanation: {len(self.labels):,} rows, {self.voters.shape[1]:,} voters each"
-        told = lambda i: (  # noqa: E731
-            self.labels[i], short_number(self.probabilities[i, 0]), self.runner_up[i], self._voters_of(i)
-        )  # fmt: skip
-        return first_rows(title, len(self.labels), columns, told)
-
-    def _voters_of(self, i: int) -> str:
-        some = zip(self.voters[i, :_VOTERS_SHOWN], self.voter_labels[i], self.distances[i])
-        return ", ".join(f"{row} {label} ({short_number(far)})" for row, label, far in some if row >= 0)
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
 
 
 class Ballot(NamedTuple):
@@ -205,6 +172,8 @@ class NeighborsClassifier(TensorVotes):
             self._build()
 
     def _build(self) -> None:
+        from kway.planning import guard  # no prediction needs the plan
+
         rows, ids = self._training.voting_rows(getattr(self, "index_", None))
         guard.before_fit(type(self).__name__, self._way(), guard.size_of(rows, len(self.classes_), self.n_neighbors))
         metric, sparse = pick_metric(self.metric), sp.issparse(rows)
@@ -222,6 +191,9 @@ class NeighborsClassifier(TensorVotes):
 
     def _way(self) -> Formula:
         """What the plan counts a fit as."""
+        from kway.planning import row_ways
+        from kway.search.landmarks import Landmarks
+
         by_cells = self.index == "landmarks" or isinstance(self.index, Landmarks)
         return row_ways.landmarks if by_cells else row_ways.flat_way
 

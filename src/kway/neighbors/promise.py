@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from kway.data.gate import checked
 from kway.errors import InputError
@@ -125,7 +125,7 @@ def least_agreement(agreements: int, n: int, confidence: float) -> float:
     >>> round(least_agreement(1497, 1497, 0.95), 4)
     0.998
     """
-    return float(betaincinv(agreements, n - agreements + 1, 1 - confidence)) if agreements else 0.0
+    return float(scipy.special.betaincinv(agreements, n - agreements + 1, 1 - confidence)) if agreements else 0.0
 
 
 def ladder(most: int) -> list[int]:

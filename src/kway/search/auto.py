@@ -6,6 +6,8 @@ An approximate index is never chosen silently: `choose` only picks exact ones.
 from __future__ import annotations
 
 import difflib
+import importlib
+from collections import UserDict
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,14 +16,21 @@ from numpy.typing import NDArray
 from kway.errors import CombinationError, InputError, ModelFileError
 from kway.search.distances import EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.flat import Flat
-from kway.search.kdtree import KDTree
-from kway.search.landmarks import Landmarks
 from kway.search.live import LiveIndex, Recipe
-from kway.search.lsh import LSH
 from kway.search.metrics import Metric
-from kway.search.sharded import Sharded
 
-INDEXES: dict[str, type[Recipe]] = {kind.name: kind for kind in (Flat, Landmarks, KDTree, LSH, Sharded)}
+
+class Recipes(UserDict[str, Any]):
+    """Recipes by name; those of kway are loaded when they are asked for, and until then are the name of a class."""
+
+    def __getitem__(self, name: str) -> type[Recipe]:
+        found: Any = super().__getitem__(name)
+        if isinstance(found, str):
+            found = self[name] = getattr(importlib.import_module(f"kway.search.{name}"), found)
+        return found
+
+
+INDEXES = Recipes(flat=Flat, landmarks="Landmarks", kdtree="KDTree", lsh="LSH", sharded="Sharded")
 
 TREE_COLUMNS = {EUCLIDEAN: 8, MANHATTAN: 8, GREAT_CIRCLE: 2}  # up to which a tree visits few of its leaves
 
@@ -36,7 +45,9 @@ class ChosenIndex(NamedTuple):
 def choose(n: int, d: int, metric: Metric, sparse: bool = False) -> ChosenIndex:
     """The exact index that fits n rows of d columns under a metric."""
     if not sparse and d <= TREE_COLUMNS.get(metric.distance, 0) and n >= 2000:
-        return ChosenIndex(KDTree(), f"a KD-tree: {n:,} rows of only {d} columns, where a tree visits a few leaves")
+        return ChosenIndex(
+            INDEXES["kdtree"](), f"a KD-tree: {n:,} rows of only {d} columns, where a tree visits a few leaves"
+        )
     return ChosenIndex(Flat(), "flat: exact for every metric, and bounds skip most rows where they can")
 
 
@@ -62,6 +73,8 @@ def _placed(recipe: Recipe, device: str) -> Recipe:
     """The recipe on a device: flat search and landmarks run on another than the CPU."""
     if device == "cpu":
         return recipe
+    from kway.search.landmarks import Landmarks
+
     if isinstance(recipe, Flat | Landmarks):
         return replace(recipe, device=device)
     if device == "auto":

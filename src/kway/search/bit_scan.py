@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from kway.compute.kernels.bit_scan import BIT_BLOCK, WIDEST_FILTER, enough, first_filter, scan_bits
 from kway.compute.kernels.bits import sign_words
@@ -100,7 +100,7 @@ class BitScan:
     @property
     def _z_of_two(self) -> float:
         """Normal deviations of half the chance: the first filter asks twice."""
-        return float(-ndtri(0.5 * ndtr(-self.z)))
+        return float(-scipy.special.ndtri(0.5 * scipy.special.ndtr(-self.z)))
 
     def scan(self, queries: NDArray, heaps: Heaps, first: int = 0, n_jobs: int | None = None) -> int:
         """Offer every row, called first, first + 1, ..., to the heaps of the queries; rows measured, or estimated."""
@@ -118,7 +118,8 @@ class BitScan:
         if share > MOST_SHARE:
             return self._offer(exact, asked, heaps, _Filter(False, widths, mosts, alls), first, n_jobs)
         loose = min(MOST_SHARE, _LOOSE * share)
-        first_filter(self.codes.head, asked.words, float(-ndtri(loose)), float(-ndtri(share)), widths, mosts, alls)
+        far = (float(-scipy.special.ndtri(chance)) for chance in (loose, share))  # in normal deviations
+        first_filter(self.codes.head, asked.words, *far, widths, mosts, alls)
         found = empty_heaps(q, k)
         measured = self._offer(exact, asked, found, _Filter(True, widths, mosts, alls), first, n_jobs)
         merge(*heaps, *found)

@@ -23,7 +23,6 @@ from kway.errors import CombinationError
 from kway.search import on_device
 from kway.search.bit_scan import BitScan, bit_scan
 from kway.search.blocks import BlockScan, block_scan
-from kway.search.certified.angles import Angles
 from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, MANHATTAN
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
@@ -39,6 +38,7 @@ _TAIL = 0.2  # share of added rows at which building again pays
 BOUNDED = (EUCLIDEAN, MANHATTAN, COSINE)  # distances whose bounds may spare rows
 MainScan = BlockScan | BitScan
 MOST_DEAD = 64  # removed rows that a search may ask for in vain
+FEW_ASKED = 256  # queries that an index from a file scans in blocks: building its bounds again costs as much and more
 
 
 @dataclass(frozen=True)
@@ -102,22 +102,28 @@ class Flat(Recipe):
     def _revive(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
     ) -> FlatIndex:
-        return FlatIndex(self, metric, ids, KeptRows.from_arrays(rows, self.store, metric.distance, arrays))
+        kept = KeptRows.from_arrays(rows, self.store, metric.distance, arrays)
+        return FlatIndex(self, metric, ids, kept, bounds_after=FEW_ASKED)
 
 
 class FlatIndex(on_device.DeviceIndex):
-    """A live flat index: a main scan, perhaps certified, and a tail of rows added since."""
+    """A live flat index: a main scan, perhaps certified (after some queries), and a tail of rows added since."""
 
     recipe: Flat
 
-    def __init__(self, recipe: Flat, metric: Metric, ids: Ids, kept: KeptRows, n_jobs: int | None = None) -> None:
+    def __init__(
+        self, recipe: Flat, metric: Metric, ids: Ids, kept: KeptRows, n_jobs: int | None = None, bounds_after: int = 0
+    ) -> None:
         super().__init__(recipe, metric, ids, kept.shape[1])
         self._n_jobs = n_jobs  # of building, also of building again
         self._main = self._scan_of(kept)
         self._tail: MainScan | None = None
         self._dead = np.empty(0, dtype=np.int64)  # removed positions of the main scan, sorted
         self._stale = False
-        self._certify()
+        self._certified: Any = None
+        self._bounds_after = bounds_after  # queries
+        if not bounds_after:
+            self._certify()
 
     @property
     def nbytes(self) -> int:
@@ -136,6 +142,7 @@ class FlatIndex(on_device.DeviceIndex):
         return bit_scan(kept, distance, store.z) if isinstance(store, Bits) else block_scan(kept, distance)
 
     def _certify(self) -> None:
+        self._bounds_after = 0
         chosen = on_device.search_over(self._main, self.metric, self.recipe.device)
         if chosen.search is None:
             self._certified, why = _certified(self._main, self.metric, self._n_jobs)
@@ -174,6 +181,8 @@ class FlatIndex(on_device.DeviceIndex):
 
     def _search_main(self, queries: Any, k: int, heaps: Heaps, n_jobs: int | None) -> float:
         """Offer the rows of the main scan to the heaps; rows measured in full."""
+        if self._bounds_after:
+            self._count_asked(queries.shape[0])
         if self._certified is None or not self._certified.pays(k):
             if len(self._dead):
                 self._settle()
@@ -185,6 +194,14 @@ class FlatIndex(on_device.DeviceIndex):
             ids = np.where(np.isin(ids, self._dead), -1, ids)
         merge(*heaps, distances, ids)
         return float(self._certified.touched) * len(dense)
+
+    def _count_asked(self, n: int) -> None:
+        """Build the bounds once more queries have come than it takes to pay for them; the file has said why."""
+        self._bounds_after = max(0, self._bounds_after - n)
+        if not self._bounds_after:
+            said = self.why_
+            self._certify()
+            self.why_ = said or self.why_
 
     def _append(self, rows: Any) -> None:
         more = self._main.kept.like(rows)
@@ -235,6 +252,7 @@ def _certified(main: MainScan, metric: Metric, n_jobs: int | None) -> tuple[Any,
         kind = "sparse" if sp.issparse(kept.full) else "dense"
         return None, f"flat in blocks: no bound spares rows under {metric.name!r} of {kind} rows"
     from kway.search.certified import certify
+    from kway.search.certified.angles import Angles
 
     by_angle = metric.distance.moves
     found = Angles.over(main, certify, n_jobs) if by_angle else certify(kept.full, metric.distance.name, n_jobs)

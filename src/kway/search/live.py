@@ -134,6 +134,7 @@ class Recipe:
         index = recipe._revive(rows, from_facts(facts["metric"]), ids, facts, arrays)
         kind = np.dtype(np.float32) if rows is None else rows.dtype
         index.unit = Unit.again(facts.get("unit", 0), kind, index.metric.distance, recipe._narrow)
+        index.why_ = facts.get("why", index.why_)
         return index
 
 

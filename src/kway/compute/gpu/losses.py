@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kway.compute.kernels import losses as kinds
+from kway.compute.kernels import loss_numbers as kinds
 
 
 class DeviceTargets(NamedTuple):

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from kway.compute.kernels.jit import kernel
-from kway.compute.kernels.losses import SOFTMAX, exp_down, loss_rows
+from kway.compute.kernels.loss_numbers import SOFTMAX
+from kway.compute.kernels.losses import exp_down, loss_rows
 from kway.compute.kernels.product_tiles import LANES, backward_lanes, backward_tile, forward_row, forward_tile
 
 _BLOCK = 32

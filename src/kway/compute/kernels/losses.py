@@ -20,11 +20,19 @@ from numba.extending import overload
 
 from kway.compute.kernels.hinge import rounded_hinge
 from kway.compute.kernels.jit import kernel, strict_kernel
+from kway.compute.kernels.loss_numbers import (
+    HINGE,
+    LOGISTIC,
+    MULTI_HINGE,
+    ONE_HOT,
+    PERCEPTRON,
+    SIGMOID_SQUARED,
+    SOFTMAX,
+    SOFTMAX_ABSOLUTE,
+    SOFTMAX_SQUARED,
+    SQUARED,
+)
 from kway.compute.kernels.product_tiles import float_of_bits
-
-# what the kernels below switch on; they are named in kway.linear.losses.registry
-SQUARED, LOGISTIC, PERCEPTRON, HINGE, SIGMOID_SQUARED, SIGMOID_ABSOLUTE = 0, 1, 2, 3, 4, 5
-SOFTMAX, SOFTMAX_SQUARED, SOFTMAX_ABSOLUTE, ONE_HOT, MULTI_HINGE = 10, 11, 12, 13, 14
 
 
 def exp_down(x):

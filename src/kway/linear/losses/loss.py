@@ -16,8 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels import losses as kernels
-
 _NO_SOFT = np.empty((0, 0), np.float32)
 OWN = -1  # the kernel of a loss written in Python: there is none, solvers call its `value_gradient`
 _STEP = 1e-4  # of the differences that stand for second derivatives
@@ -43,7 +41,7 @@ class Loss:
 
     joint : all classes in one problem, rather than a problem a column of scores
     smooth : the slope does not jump
-    kernel : its number in kway.compute.kernels.losses; OWN where a subclass computes it
+    kernel : its number in kway.compute.kernels.loss_numbers; OWN where a subclass computes it
     convex : in the scores, and never negative
     shift_free : a shift common to all scores changes no value
     couples : a class's slope depends on the other classes' scores
@@ -88,10 +86,12 @@ class Loss:
         self, scores: NDArray, targets: Targets, gradient: NDArray | None = None
     ) -> tuple[NDArray, NDArray]:
         """value (m,) float64 and gradient (m, R); `gradient` may be the scores' own array."""
+        from kway.compute.kernels.losses import each_loss  # and with it numba, which no answer needs
+
         value = np.empty(len(scores))
         gradient = np.empty_like(scores) if gradient is None else gradient
         soft = _NO_SOFT.astype(scores.dtype) if targets.soft is None else targets.soft
-        kernels.each_loss(
+        each_loss(
             self.kernel, scores, targets.codes, soft, targets.soft is None, self.margin, self.width, value, gradient
         )
         return value, gradient
