@@ -124,14 +124,17 @@ def signed_sums(values, columns, signs, size, sums):
 
 
 @kernel
-def _shrink(coarse, i, first, top, norm):
-    """Factor that brings columns first, first + 1 of every four of a clipped row to `norm` where they are longer."""
-    square = 0.0
-    for word in range(0, coarse.shape[1], 4):
-        for z in range(word + first, min(word + first + 2, coarse.shape[1])):
-            value = max(min(np.float64(coarse[i, z]), top), -top)
-            square += value * value
-    return 1.0 if square <= norm * norm else norm / np.sqrt(square)
+def _into_balls(row, norm):
+    """Columns 0, 1 of every four of a row, and columns 2, 3, each shortened to `norm` where they are longer."""
+    for first in (0, 2):
+        square = 0.0
+        for z in range(row.size):
+            if z & 2 == first:
+                square += row[z] * row[z]
+        if square > norm * norm:
+            for z in range(row.size):
+                if z & 2 == first:
+                    row[z] *= norm / np.sqrt(square)
 
 
 @kernel
@@ -140,14 +143,18 @@ def code_l2(coarse, members, step, room, codes, halves, errors):
 
     e = coarse[members] clipped to a box, then each half (see tile_l2) to a ball: room (2,) is what both hold, in steps.
     """
-    top, ball = room[0] * step, room[1] * step
+    width = np.uint64(coarse.shape[1])
+    top, ball, row = room[0] * step, room[1] * step, np.empty(coarse.shape[1])
     for r in range(members.size):
-        square, norm = 0.0, 0
-        low, high = _shrink(coarse, members[r], 0, top, ball), _shrink(coarse, members[r], 2, top, ball)
-        for z in range(coarse.shape[1]):
-            value = max(min(np.float64(coarse[members[r], z]), top), -top) * (high if z & 2 else low)
-            code = np.int32(np.rint(value / step))
-            gap = value - code * step
+        i, length, square, norm = np.uint64(members[r]), 0.0, 0.0, 0
+        for z in range(width):
+            row[z] = max(min(np.float64(coarse[i, z]), top), -top)
+            length += row[z] * row[z]
+        if length > ball * ball:
+            _into_balls(row, ball)
+        for z in range(width):
+            code = np.int32(np.rint(row[z] * (1 / step)))
+            gap = row[z] - code * step
             square += gap * gap
             norm += code * code
             codes[r, z] = code

@@ -26,7 +26,7 @@ LEAST_ROWS = 1024
 LEAST_COLUMNS = 8
 WORDS_L2 = {tile_l2.VNNI: 52e9, tile_l2.PAIRS: 30e9, tile_l2.FLOATS: 17e9}  # words of four codes a second and thread
 WORDS_L1 = {tile_l1.WIDE: 20e9, tile_l1.SHORT: 10e9, tile_l1.ORDINARY: 5e9}  # words of eight codes
-AXES = (128, 256, 512)  # how many are looked at; the next where the choice comes near the end
+AXES = (128, 256, 512)  # how many are looked at; the next where the choice is the end
 
 
 def certify(rows: NDArray, distance: str, n_jobs: int | None = None, seed: int = 0) -> Certified | None:
@@ -78,10 +78,13 @@ def _axes(job: Job, scan_rate: float) -> tuple[NDArray[np.float32], SketchChoice
     """Axes, more than are wanted, and the choice of how many."""
     d = job.rows.shape[1]
     spread = spread_of(job.seen.values, job.n_jobs)
+    found = leading_axes(spread, d, AXES[0], job.rng)
     for count in AXES:
-        axes = leading_axes(spread, d, count, job.rng)
+        if found.shape[1] < min(d, count):
+            found = leading_axes(spread, d, count, job.rng)
+        axes = np.ascontiguousarray(found[:, :count])
         choice = choose_axes(job.seen, axes, scan_rate, tile_l2.MOST_DIMS, job.n_jobs)
-        if axes.shape[1] == d or 2 * choice.few < count:
+        if axes.shape[1] == d or choice.few < count - 1:
             break
     return axes, choice
 

@@ -21,7 +21,8 @@ from kway.search.certified.frame import Frame
 from kway.search.certified.groups import FeatureGroups
 
 NEIGHBOURS = 10  # k that the choice is made for
-SAMPLE_ROWS = 4096  # rows that axes are found from and survivors counted on
+SAMPLE_ROWS = 4096  # rows that axes are found from
+_COUNTED = 2048  # of these, rows that survivors are counted on
 _ASKED = 128  # rows taken as queries
 _WARM = 1.04  # the scan's radius over the true one: codes are rounded, and its thresholds are not final
 LOOK, BYTE = 30e-9, 0.03e-9  # seconds for a survivor of the scan on one thread, and for each column of it
@@ -118,7 +119,7 @@ def _survivors(
     seen: Probe, axes: NDArray[np.float32], grid: NDArray[np.int64], n_jobs: int | None
 ) -> NDArray[np.float64]:
     """Expected rows (grid,) within WARM times the radius under the bound of each length of the grid."""
-    parts = [_with_tails(values, axes, grid, n_jobs) for values in (seen.values, seen.asked)]
+    parts = [_with_tails(values, axes, grid, n_jobs) for values in (seen.values[:_COUNTED], seen.asked)]
     limits = (_WARM * seen.radius) ** 2
 
     def count(part: slice) -> NDArray[np.int64]:
@@ -128,7 +129,7 @@ def _survivors(
         return counts
 
     counts = np.add.reduce(pmap(count, shares(len(seen.asked), n_jobs), n_jobs))
-    return np.asarray(counts * (seen.n / (len(seen.asked) * len(seen.values))))
+    return np.asarray(counts * (seen.n / (len(seen.asked) * len(parts[0][0]))))
 
 
 def _with_tails(

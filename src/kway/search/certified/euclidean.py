@@ -139,15 +139,19 @@ class EuclideanCodes:
         room = code_room(way, width)
         step = _step(coarse[:: max(1, n // 8192)], room)
         limits = frozen(np.array(room, np.float64))
-        codes, halves, errors = whole_blocks(n, width, np.int8, 4), np.zeros(-(-n // 64) * 64), np.empty(n)
+        words, errors = -(-width // 4), np.empty(n)
+        packed, bias = np.empty((-(-n // 64), words, 64), np.int32), np.empty((-(-n // 64), 64), np.int32)
         coarse = frozen(coarse)
 
         def work(part: slice) -> None:
-            code_l2(coarse, cells.ids[part], step, limits, codes[part], halves[part], errors[part])
+            size = part.stop - part.start
+            codes, halves = whole_blocks(size, width, np.int8, 4), np.zeros(-(-size // 64) * 64)
+            code_l2(coarse, cells.ids[part], step, limits, codes, halves, errors[part])
+            blocks = slice(part.start // 64, -(-part.stop // 64))
+            packed[blocks] = packed_words(codes.view(np.uint8) ^ 128, np.int32)  # one side of the product is unsigned
+            bias[blocks] = np.ceil(-halves).reshape(-1, 64)
 
-        pmap(work, spans(n, 8192), n_jobs)
-        packed = packed_words(codes.view(np.uint8) ^ 128, np.int32)  # x + 128: one side of the product is unsigned
-        bias = np.ceil(-halves).astype(np.int32).reshape(-1, 64)
+        pmap(work, spans(n, 4096), n_jobs)
         margin = (1 + 1e-9) / space.step**2
         return cls(frozen(packed), frozen(bias), step, float(errors.max()), limits, margin, way)
 
