@@ -137,7 +137,7 @@ def nearest_centres(
     def work(part: slice) -> None:
         assign_centres(rows[part], centres, found.centres[part], found.gaps[part])
 
-    pmap(work, spans(len(rows), max(64, 2**20 // max(1, rows.shape[1]))), n_jobs)
+    pmap(work, spans(len(rows), max(64, 2**17 // max(1, rows.shape[1]))), n_jobs)
     return found
 
 

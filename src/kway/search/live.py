@@ -57,7 +57,7 @@ class Recipe:
             raise InputError(f"an index needs at least one row and one column, got shape {kept.shape}")
         picked.check(kept.shape[1])
         prepared = picked.prepare(kept)
-        unit = Unit.of(prepared, picked.distance, self._narrow)
+        unit = Unit.of(prepared, picked.distance, self._narrow, n_jobs)
         index = self._live(unit.rows(prepared), picked, Ids.of(kept.shape[0], ids), n_jobs)
         index.unit = unit
         return index

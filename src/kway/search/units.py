@@ -64,12 +64,12 @@ class Unit:
     by_row: bool = False  # rows have been brought to a length near 1, each by its own power of two
 
     @staticmethod
-    def of(rows: Any, distance: Distance, narrow: bool) -> Unit:
+    def of(rows: Any, distance: Distance, narrow: bool, n_jobs: int | None = None) -> Unit:
         """The unit for rows (n, d) that an index is built over."""
         span = _span(rows.dtype, narrow)
         if not distance.scales:
             return Unit(distance, span)
-        peaks = row_peaks(rows)
+        peaks = row_peaks(rows, n_jobs)
         held = peaks[peaks > 0]
         if not len(held):
             return Unit(distance, span)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kway.compute.kernels import tile_l1, tile_l2
+from kway.compute.kernels.byte_rows import byte_squares, code_bytes
 from kway.compute.kernels.lanes import cpu_has
 from kway.compute.kernels.sketch import code_l2
 from kway.search.certified.sketches import packed_words, whole_blocks
@@ -60,6 +61,23 @@ def test_scan_l2(way, n, width, extreme):
     values = np.empty(64, np.int32)
     tile_l2.weigh_l2(packed, bias, blocks - 1, asked, 5, values, way)
     np.testing.assert_array_equal(values, sums[5, -64:])
+
+
+@pytest.mark.parametrize("d", [8, 32, 33, 784, 2**17])
+def test_byte_rows(d):
+    """Codes and errors against float64; sums of squares exact, the largest ones too."""
+    rng, step = np.random.default_rng(d), 0.5
+    values = rng.normal(0, 40, (6, d)).astype(np.float32)
+    values[0], values[1] = 1000, -1000
+    codes, errors = np.empty((6, -(-d // 32) * 32), np.int8), np.empty(6)
+    code_bytes(values, step, codes, errors)
+    kept = np.clip(values.astype(np.float64), -127 * step, 127 * step)
+    np.testing.assert_allclose(errors, np.linalg.norm(kept - step * codes[:, :d], axis=1), rtol=1e-4, atol=1e-9)
+    assert np.abs(kept - step * codes[:, :d]).max() <= step * 0.50001
+    assert not codes[:, d:].any()
+    wide = codes.astype(np.int64)
+    for i, j in ((0, 1), (2, 3), (4, 4), (5, 0)):
+        assert byte_squares(codes, i, codes, j) == ((wide[i] - wide[j]) ** 2).sum()
 
 
 @pytest.mark.parametrize("way", _ways(tile_l1.L1_FEATURES))

@@ -51,38 +51,19 @@ def _norm_squared(matrix, i, first, last):
 
 
 @kernel
-def _copy(source, i, first, last, target, at):
-    """Loops here and below, because assigning slices takes numba seconds to compile."""
-    for z in range(first, last):
-        target[i, at + z - first] = source[i, z]
+def tails(lead, squares, whole, error, coarse, slack):
+    """Leading coordinates and the norm of what they leave out.
 
-
-@kernel
-def tails(lead, squares, few, some, near, whole, error, coarse, fine, slack):
-    """Leading coordinates and the norms of what they leave out, in two lengths.
-
-    lead (b, M) coordinates, squares (b,) |z|^2, few <= some <= M; whole: the M coordinates are all there are
-    coarse (b, few + 3): `few` coordinates, norms of the groups few..some, some..M, and of the rest
-    fine (b, w): `some` coordinates, at near - 1 the norm of all else; then coordinates some..M, the norm of the rest
-        (no columns at all where near = 0)
-    slack (b,): bounds |fine - the fine row of exact arithmetic|, where `error` |z| bounds that of the coordinates
+    lead (b, m) coordinates, squares (b,) |z|^2; whole: the m coordinates are all there are
+    coarse (b, m + 1): the coordinates, and the norm of the rest
+    slack (b,): bounds |coarse - the row of exact arithmetic|, where `error` |z| bounds that of the coordinates
     """
-    most = lead.shape[1]
+    few = lead.shape[1]
     for i in range(lead.shape[0]):
-        first, second = _norm_squared(lead, i, few, some), _norm_squared(lead, i, some, most)
-        rest = 0.0 if whole else max(squares[i] - _norm_squared(lead, i, 0, few) - first - second, 0.0)
-        _copy(lead, i, 0, few, coarse, 0)
-        coarse[i, few] = np.sqrt(first)
-        coarse[i, few + 1] = np.sqrt(second)
-        coarse[i, few + 2] = np.sqrt(rest)
-        for z in range(fine.shape[1]):
-            fine[i, z] = 0
-        if near > 0:
-            _copy(lead, i, 0, some, fine, 0)
-            fine[i, near - 1] = np.sqrt(second + rest)
-        if fine.shape[1] > near:
-            _copy(lead, i, some, most, fine, near)
-            fine[i, near + most - some] = np.sqrt(rest)
+        rest = 0.0 if whole else max(squares[i] - _norm_squared(lead, i, 0, few), 0.0)
+        for z in range(few):
+            coarse[i, z] = lead[i, z]
+        coarse[i, few] = np.sqrt(rest)
         # rest = |z|^2 - |lead|^2 is off by at most 2 error |z|^2 + error^2 |z|^2: what its root can be off by
         off = 0.0
         if not whole:
@@ -101,11 +82,11 @@ def _gap_squares(rows, j, asked, i, first, last):
 
 
 @kernel
-def survivors(rows, tails, asked, asked_tails, edges, wide, narrow, counts):
-    """counts (g, 2) += rows whose bound of the first edges[g] coordinates is below wide (a,), below narrow (a,).
+def survivors(rows, tails, asked, asked_tails, edges, limits, counts):
+    """counts (g,) += rows whose bound of the first edges[g] coordinates is below limits (a,), which are squares.
 
-    rows (s, p) and asked (a, p) are coordinates, tails (s, g) and asked_tails (a, g) the norms of what they leave out;
-    wide and narrow are squares. More coordinates never lower a bound, so a row that one rules out is done with.
+    rows (s, p) and asked (a, p) are coordinates, tails (s, g) and asked_tails (a, g) the norms of what they leave out.
+    More coordinates never lower a bound, so a row that one rules out is done with.
     """
     for i in range(asked.shape[0]):
         for j in range(rows.shape[0]):
@@ -113,12 +94,9 @@ def survivors(rows, tails, asked, asked_tails, edges, wide, narrow, counts):
             for g in range(edges.size):
                 lead += _gap_squares(rows, j, asked, i, first, edges[g])
                 gap = tails[j, g] - asked_tails[i, g]
-                bound = lead + gap * gap
-                if bound >= wide[i]:
+                if lead + gap * gap >= limits[i]:
                     break
-                counts[g, 0] += 1
-                if bound < narrow[i]:
-                    counts[g, 1] += 1
+                counts[g] += 1
                 first = edges[g]
 
 
@@ -146,14 +124,17 @@ def signed_sums(values, columns, signs, size, sums):
 
 
 @kernel
-def _shrink(coarse, i, first, top, norm):
-    """Factor that brings columns first, first + 1 of every four of a clipped row to `norm` where they are longer."""
-    square = 0.0
-    for word in range(0, coarse.shape[1], 4):
-        for z in range(word + first, min(word + first + 2, coarse.shape[1])):
-            value = max(min(np.float64(coarse[i, z]), top), -top)
-            square += value * value
-    return 1.0 if square <= norm * norm else norm / np.sqrt(square)
+def _into_balls(row, norm):
+    """Columns 0, 1 of every four of a row, and columns 2, 3, each shortened to `norm` where they are longer."""
+    for first in (0, 2):
+        square = 0.0
+        for z in range(row.size):
+            if z & 2 == first:
+                square += row[z] * row[z]
+        if square > norm * norm:
+            for z in range(row.size):
+                if z & 2 == first:
+                    row[z] *= norm / np.sqrt(square)
 
 
 @kernel
@@ -162,14 +143,18 @@ def code_l2(coarse, members, step, room, codes, halves, errors):
 
     e = coarse[members] clipped to a box, then each half (see tile_l2) to a ball: room (2,) is what both hold, in steps.
     """
-    top, ball = room[0] * step, room[1] * step
+    width = np.uint64(coarse.shape[1])
+    top, ball, row = room[0] * step, room[1] * step, np.empty(coarse.shape[1])
     for r in range(members.size):
-        square, norm = 0.0, 0
-        low, high = _shrink(coarse, members[r], 0, top, ball), _shrink(coarse, members[r], 2, top, ball)
-        for z in range(coarse.shape[1]):
-            value = max(min(np.float64(coarse[members[r], z]), top), -top) * (high if z & 2 else low)
-            code = np.int32(np.rint(value / step))
-            gap = value - code * step
+        i, length, square, norm = np.uint64(members[r]), 0.0, 0.0, 0
+        for z in range(width):
+            row[z] = max(min(np.float64(coarse[i, z]), top), -top)
+            length += row[z] * row[z]
+        if length > ball * ball:
+            _into_balls(row, ball)
+        for z in range(width):
+            code = np.int32(np.rint(row[z] * (1 / step)))
+            gap = row[z] - code * step
             square += gap * gap
             norm += code * code
             codes[r, z] = code

@@ -7,7 +7,7 @@ Rows are in cell order. Chunks of blocks are taken nearest first, and the thresh
 chunks meet a k-th distance that is nearly final. For query i, with t its k-th distance so far (in units of the codes'
 space) and |.| the norm of the distance, a row can only be a neighbour if
     codes:  step |q - x|   <= t + reach     reach: what rounding to codes and to float32 can hide, of both sides
-    fine:   |f(q) - f(x)|  <= t + slack     slack: the float32 part of it (no fine columns: straight to the rows)
+    fine:   |f(q) - f(x)|  <= t + slack     f: whole rows as bytes, or finer sums (none: straight to the rows)
 Rows are dropped only where the bound is strictly greater, so a row that ties with the k-th is visited.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kway.compute.kernels.byte_rows import byte_squares
 from kway.compute.kernels.jit import kernel
 from kway.compute.kernels.lanes import touch_row
 from kway.compute.kernels.refine import unlisted, unpack_marks, visit
@@ -37,16 +38,14 @@ def _kth(best, i, unit, bias):
 
 
 @kernel
-def _gaps(fine, j, asked, i, first, last, bias):
-    """Sum of absolute or squared differences of two rows, columns first..last."""
-    total = np.float32(0)
-    for z in range(np.uint64(first), np.uint64(last)):  # a signed start would stop vectorisation (12 times slower)
-        gap = asked[np.uint64(i), z] - fine[np.uint64(j), z]
-        if bias is None:
-            total += abs(gap)
-        else:
-            total += gap * gap
-    return total
+def _gaps(fine, j, asked, i, bias):
+    """Sum of absolute differences of two rows, or of squared ones of bytes."""
+    if bias is None:
+        total = np.float32(0)
+        for z in range(np.uint64(fine.shape[1])):  # a signed start would stop vectorisation (12 times slower)
+            total += abs(asked[np.uint64(i), z] - fine[np.uint64(j), z])
+        return total
+    return byte_squares(fine, j, asked, i)
 
 
 @kernel
@@ -61,30 +60,17 @@ def _thresholds(best, members, base, reach, unit, step, bias, tau):
 
 
 @kernel
-def _sift(fine, asked, i, near, limit, bias, places, part, n):
-    """Places whose fine sum, over the first `near` columns and then over all, is within the limit; how many.
-
-    Where there is a second step, column near - 1 holds the norm of what the columns after it stand for."""
-    wide, few, kept = fine.shape[1], 0, 0
-    if wide == 0:
+def _sift(fine, asked, i, limit, bias, places, n):
+    """Places whose fine sum is within the limit; how many."""
+    width, kept = fine.strides[0], 0
+    if fine.shape[1] == 0:
         return n
     for u in range(min(n, AHEAD)):
-        touch_row(fine, places[u], 0, 4 * near)
+        touch_row(fine, places[u], 0, width)
     for u in range(n):
         if u + AHEAD < n:
-            touch_row(fine, places[u + AHEAD], 0, 4 * near)
-        total = _gaps(fine, places[u], asked, i, 0, near, bias)
-        if total <= limit:
-            rest = fine[places[u], near - 1] - asked[i, near - 1]
-            places[few] = places[u]
-            part[few] = total - rest * rest
-            few += 1
-    if wide == near:
-        return few
-    for u in range(few):
-        if u + 1 < few:
-            touch_row(fine, places[u + 1], 4 * near, 4 * wide)
-        if part[u] + _gaps(fine, places[u], asked, i, near, wide, bias) <= limit:
+            touch_row(fine, places[u + AHEAD], 0, width)
+        if _gaps(fine, places[u], asked, i, bias) <= limit:
             places[kept] = places[u]
             kept += 1
     return kept
@@ -92,18 +78,18 @@ def _sift(fine, asked, i, near, limit, bias, places, part, n):
 
 @kernel
 def sweep(
-    packed, bias, fine, ids, rows, near, step, unit, members, codes, base, reach, tau, slack, asked, queries,
+    packed, bias, fine, ids, rows, step, unit, members, codes, base, reach, tau, slack, asked, queries,
     order, blocks, margin, best, found, way,
 ):  # fmt: skip
     """Lists of queries `members` made exact; counts of rows (marked, visited) come back.
 
-    packed, bias, fine (n, w), ids (n,), rows (N, d), near, step, unit: the index; see the module
+    packed, bias, fine (n, w), ids (n,), rows (N, d), step, unit: the index; see the module
     members, base, reach (m,), codes (m padded, words): this panel; slack (q,), asked (q, w), queries (q, d): by query
     tau (m padded,): room for the thresholds; those of queries that only fill the last tile mark nothing and stay
-    order: chunks of `blocks` blocks, nearest first; margin: 1 + the relative rounding of a fine sum
+    order: chunks of `blocks` blocks, nearest first; margin: from a bound, squared under Euclidean, to a fine sum
     """
     marks = np.empty((codes.shape[0], blocks), np.uint64)
-    places, part = np.empty(64 * blocks, np.int64), np.empty(64 * blocks, np.float32)
+    places = np.empty(64 * blocks, np.int64)
     marked = visited = 0
     for turn in range(order.size):
         chunk = order[turn]
@@ -120,7 +106,7 @@ def sweep(
             if n:
                 t = _kth(best, i, unit, bias) + slack[i]
                 limit = t * margin if bias is None else t * t * margin
-                n = _sift(fine, asked, i, near, np.float32(limit), bias, places, part, n)
+                n = _sift(fine, asked, i, limit, bias, places, n)
                 n = unlisted(ids, found, i, places, n)
                 visit(rows, queries, i, places, n, bias is not None, best, found)
                 visited += n

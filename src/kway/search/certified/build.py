@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.kernels import tile_l1, tile_l2
+from kway.compute.kernels.byte_rows import MOST_COLUMNS
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import single_blas
 from kway.search.certified.axes import leading_axes, spread_of
@@ -25,12 +26,12 @@ LEAST_ROWS = 1024
 LEAST_COLUMNS = 8
 WORDS_L2 = {tile_l2.VNNI: 52e9, tile_l2.PAIRS: 30e9, tile_l2.FLOATS: 17e9}  # words of four codes a second and thread
 WORDS_L1 = {tile_l1.WIDE: 20e9, tile_l1.SHORT: 10e9, tile_l1.ORDINARY: 5e9}  # words of eight codes
-AXES = (256, 512)  # how many are looked at; the second where the choice comes near the end of the first
+AXES = (128, 256, 512)  # how many are looked at; the next where the choice is the end
 
 
 def certify(rows: NDArray, distance: str, n_jobs: int | None = None, seed: int = 0) -> Certified | None:
     """Index for rows (n, d), C-contiguous float32 or float64, kept by reference; None where plain blocks do as well."""
-    if len(rows) < LEAST_ROWS or rows.shape[1] < LEAST_COLUMNS:
+    if len(rows) < LEAST_ROWS or not LEAST_COLUMNS <= rows.shape[1] <= MOST_COLUMNS:
         return None
     return build(frozen(rows), distance, n_jobs, seed, always=False)
 
@@ -66,12 +67,10 @@ def _euclidean(job: Job) -> Certified | None:
     axes, choice = _axes(job, WORDS_L2[way])
     if not (choice.pays or job.always):
         return None
-    axes = np.ascontiguousarray(axes[:, : choice.most])
-    space = euclidean_space(job.frame, axes, choice.few, choice.some, job.sample[:512], job.rng)
+    axes = np.ascontiguousarray(axes[:, : choice.few])
+    space = euclidean_space(job.frame, axes, job.sample[:512], job.rng)
     n, d = job.rows.shape
-    why = f"certified: {choice.few} of {d} dimensions scanned, about {choice.survivors:.0f} of {n} rows survive" + (
-        f", {choice.some} and {choice.most} dimensions for these" if choice.some else ""
-    )
+    why = f"certified: {choice.few} of {d} dimensions scanned, about {choice.survivors:.0f} of {n} rows survive"
     return _index(job, space, EuclideanCodes.of, way, True, why)
 
 
@@ -79,10 +78,13 @@ def _axes(job: Job, scan_rate: float) -> tuple[NDArray[np.float32], SketchChoice
     """Axes, more than are wanted, and the choice of how many."""
     d = job.rows.shape[1]
     spread = spread_of(job.seen.values, job.n_jobs)
+    found = leading_axes(spread, d, AXES[0], job.rng)
     for count in AXES:
-        axes = leading_axes(spread, d, count, job.rng)
+        if found.shape[1] < min(d, count):
+            found = leading_axes(spread, d, count, job.rng)
+        axes = np.ascontiguousarray(found[:, :count])
         choice = choose_axes(job.seen, axes, scan_rate, tile_l2.MOST_DIMS, job.n_jobs)
-        if axes.shape[1] == d or 2 * choice.few < count:
+        if axes.shape[1] == d or choice.few < count - 1:
             break
     return axes, choice
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.warm import nearest_cells
-from kway.compute.threads import pmap, spans
-from kway.search.kmeans import kmeans_sample, place_centres
+from kway.search.kmeans import in_cell_order, kmeans_sample, nearest_centres, place_centres
 
 _ROUNDS = 3  # of k-means; twice as many, or four times the rows, leave the search as fast as it is
 ROWS_A_CELL = 16  # that k-means sees
@@ -33,7 +32,9 @@ class CellOrder:
 
     def nearest(self, coarse: NDArray[np.float32], probes: int) -> NDArray[np.int32]:
         """The nearest cells (b, probes) of each row of coarse (b, w)."""
-        return _nearest(coarse, self.centres, self.norms, probes)
+        near = np.empty((len(coarse), probes), np.int32)
+        nearest_cells(coarse @ self.centres.T, self.norms, near)
+        return near
 
     @property
     def nbytes(self) -> int:
@@ -48,24 +49,15 @@ def make_cells(coarse: NDArray[np.float32], rng: np.random.Generator, n_jobs: in
     centres = place_centres(kmeans_sample(coarse, count, rng, ROWS_A_CELL), count, rng, n_jobs, rounds=_ROUNDS)
     centres = frozen(centres[_tree_order(centres, np.arange(count))])
     norms = frozen(np.einsum("ij,ij->i", centres, centres))
-    parts = pmap(lambda part: _nearest(coarse[part], centres, norms, 1)[:, 0], spans(n, 4096), n_jobs)
-    cell = np.concatenate(parts).astype(np.uint16 if count < 2**16 else np.int32)  # 16 bits sort in one pass
-    ids = np.argsort(cell, kind="stable").astype(np.int32)
+    cell = nearest_centres(coarse, centres, n_jobs).centres
+    ids = in_cell_order(cell, count).astype(np.int32)
     start = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=count))])
     return CellOrder(centres, norms, frozen(ids), frozen(start))
 
 
-def _nearest(
-    coarse: NDArray[np.float32], centres: NDArray[np.float32], norms: NDArray[np.float32], probes: int
-) -> NDArray[np.int32]:
-    near = np.empty((len(coarse), probes), np.int32)
-    nearest_cells(coarse @ centres.T, norms, near)
-    return near
-
-
 def _tree_order(centres: NDArray[np.float32], which: NDArray[np.int64]) -> NDArray[np.int64]:
     """Centres in the order of a bisection along principal axes, so that neighbours in memory are near in space."""
-    if len(which) <= 4:
+    if len(which) <= 8:
         return which
     spread = centres[which] - centres[which].mean(axis=0)
     axis = spread[np.einsum("ij,ij->i", spread, spread).argmax()]

@@ -21,15 +21,15 @@ from kway.search.certified.frame import Frame
 from kway.search.certified.groups import FeatureGroups
 
 NEIGHBOURS = 10  # k that the choice is made for
-SAMPLE_ROWS = 4096  # rows that axes are found from and survivors counted on
+SAMPLE_ROWS = 4096  # rows that axes are found from
+_COUNTED = 2048  # of these, rows that survivors are counted on
 _ASKED = 128  # rows taken as queries
 _WARM = 1.04  # the scan's radius over the true one: codes are rounded, and its thresholds are not final
-LOOK = 50e-9  # seconds for a survivor of the scan, one thread
-FETCH, COLUMN = 30e-9, 0.12e-9  # of it, to fetch a fine row and to add up one of its columns
-MEASURE, FEATURE = 60e-9, 0.25e-9  # seconds to fetch a row itself and to add up one of its features in float64
+LOOK, BYTE = 30e-9, 0.03e-9  # seconds for a survivor of the scan on one thread, and for each column of it
+LOOK_L1 = 50e-9  # under Manhattan
+ROWS_A_QUERY = 1  # as many queries as rows are expected
 _PLAIN = 42e9  # products (or differences) a second and thread of a plain search
 FIXED = 5e-6  # seconds a query that no choice changes: nearest cells, warm start
-_WORTH = 0.7  # of a row: a longer fine part saves no time, and memory would pass that of the rows
 PAYS = 0.8  # of the plain time
 
 
@@ -84,8 +84,6 @@ class SketchChoice:
     """What was chosen, and what it promises: seconds a query on one thread, against a plain search's."""
 
     few: int
-    some: int
-    most: int
     survivors: float
     seconds: float
     plain: float
@@ -106,53 +104,32 @@ GRID = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 76
 def choose_axes(
     seen: Probe, axes: NDArray[np.float32], scan_rate: float, most_coarse: int, n_jobs: int | None
 ) -> SketchChoice:
-    """few, some, most coordinates for the Euclidean bounds; scan_rate: words of four codes a second and thread."""
+    """How many coordinates for the Euclidean bounds; scan_rate: words of four codes a second and thread."""
     d, p = axes.shape
-    grid = [g - 3 for g in GRID if g - 3 < p] + [p]
-    counts = _survivors(seen, axes, grid, n_jobs)  # (grid, 2)
-    words = np.ceil((np.array(grid) + 3) / 4)
-    cost = seen.n * words / scan_rate + counts[:, 0] * LOOK
+    grid = np.array([g - 1 for g in GRID if g - 1 < p] + [p])
+    counts = _survivors(seen, axes, grid, n_jobs)  # (grid,)
+    words = np.ceil((grid + 1) / 4)
+    cost = seen.n * words / scan_rate + counts * (LOOK + BYTE * d) + (1 + ROWS_A_QUERY) * d * grid / _PLAIN
     cost[words * 4 > most_coarse] = np.inf
     a = int(cost.argmin())
-    some, most = _finer(grid, counts, a, d)
-    seconds = float(cost[a]) + d * most / _PLAIN + FIXED
-    return SketchChoice(grid[a], some, most, float(counts[a, 0]), seconds, _plain(seen.n, d))
+    return SketchChoice(int(grid[a]), float(counts[a]), float(cost[a]) + FIXED, _plain(seen.n, d))
 
 
-def _finer(grid: list[int], counts: NDArray[np.float64], a: int, d: int) -> tuple[int, int]:
-    """Coordinates for the survivors of grid[a]: some, then most; (0, grid[a]) where the row itself is hardly longer."""
-    room = [i for i in range(a, len(grid)) if _fill(grid[i], d) <= _WORTH * d]
-    measure = MEASURE + FEATURE * d
-    best, found = counts[a, 0] * measure + 2 * d * grid[a] / _PLAIN, (0, grid[a])
-    for b in room:
-        for c in (i for i in room if i >= b):
-            some, most = _fill(grid[b], d), _fill(grid[c], d)
-            cost = counts[a, 0] * (FETCH + COLUMN * some) + counts[c, 1] * measure + 2 * d * most / _PLAIN
-            cost += counts[b, 1] * (FETCH + COLUMN * (most - some)) if c > b else 0
-            if cost < best:
-                best, found = cost, (some, most)
-    return found
-
-
-def _fill(count: int, limit: int) -> int:
-    """Coordinates that with one norm fill whole cache lines of 16 floats."""
-    return min(limit, -(-(count + 1) // 16) * 16 - 1)
-
-
-def _survivors(seen: Probe, axes: NDArray[np.float32], grid: list[int], n_jobs: int | None) -> NDArray[np.float64]:
-    """Expected rows within the radius (WARM times it, and just it) under the bound of each length of the grid."""
-    edges = np.array(grid)
-    parts = [_with_tails(values, axes, edges, n_jobs) for values in (seen.values, seen.asked)]
-    wide, narrow = (_WARM * seen.radius) ** 2, seen.radius**2
+def _survivors(
+    seen: Probe, axes: NDArray[np.float32], grid: NDArray[np.int64], n_jobs: int | None
+) -> NDArray[np.float64]:
+    """Expected rows (grid,) within WARM times the radius under the bound of each length of the grid."""
+    parts = [_with_tails(values, axes, grid, n_jobs) for values in (seen.values[:_COUNTED], seen.asked)]
+    limits = (_WARM * seen.radius) ** 2
 
     def count(part: slice) -> NDArray[np.int64]:
-        counts = np.zeros((len(grid), 2), np.int64)
+        counts = np.zeros(len(grid), np.int64)
         own = slice(part.start, part.stop)
-        survivors(*parts[0], *(array[own] for array in parts[1]), edges, wide[own], narrow[own], counts)
+        survivors(*parts[0], *(array[own] for array in parts[1]), grid, limits[own], counts)
         return counts
 
     counts = np.add.reduce(pmap(count, shares(len(seen.asked), n_jobs), n_jobs))
-    return np.asarray(counts * (seen.n / (len(seen.asked) * len(seen.values))))
+    return np.asarray(counts * (seen.n / (len(seen.asked) * len(parts[0][0]))))
 
 
 def _with_tails(
@@ -177,7 +154,7 @@ def choose_groups(
         bound = np.empty((len(asked), len(rows)), np.float32)
         nearness_l1(rows, asked, 0, bound)
         survivors = float((bound < _WARM * seen.radius[:, None]).mean()) * seen.n
-        seconds = seen.n * -(-width // 8) / scan_rate + survivors * LOOK + FIXED
+        seconds = seen.n * -(-width // 8) / scan_rate + survivors * LOOK_L1 + FIXED
         if width <= most_coarse:
-            choices.append(SketchChoice(size, size // 4, 0, survivors, seconds, _plain(seen.n, d)))
+            choices.append(SketchChoice(size, survivors, seconds, _plain(seen.n, d)))
     return min(choices, key=lambda choice: choice.seconds, default=None)

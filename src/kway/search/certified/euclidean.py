@@ -1,21 +1,21 @@
-"""Euclidean bounds: e(x) = [leading principal coordinates, norms of what they leave out].
+"""Euclidean bounds: e(x) = [leading principal coordinates, the norm of what they leave out], and whole rows as bytes.
 
-With z = x - centre split into groups of orthonormal coordinates, and only the norm of a group known,
-    sum_g (|q_g| - |x_g|)^2 <= sum_g |q_g - x_g|^2 = |q - x|^2        (triangle inequality a group)
-so |e(q) - e(x)| <= |q - x|: coarse has `few` coordinates and three norms, fine has `some`, then all M. Where a fine
-part would be nearly as long as the row, there is none, and the rows themselves are next.
+With z = x - centre, v the coordinates and r the norm of the rest,
+    |v(q) - v(x)|^2 + (r(q) - r(x))^2 <= |q - x|^2        (triangle inequality for the rest)
+so |e(q) - e(x)| <= |q - x|: that is coarse. Fine are the rows as bytes (kernels/byte_rows).
 
 Rounding, u = 2^-24: coordinates are sums of PIECE products added up piece by piece, each off by at most
-(PIECE + pieces + 2) u |v||z|, all M together by sqrt(M) times that; the axes are off by their flaw.
+(PIECE + pieces + 2) u |v||z|, all together by sqrt(few) times that; the axes are off by their flaw.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.kernels.byte_rows import ROUND, code_bytes
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.sketch import code_l2, tails
 from kway.compute.kernels.sweep import FLOOR, sweep
@@ -36,7 +36,7 @@ from kway.search.certified.sketches import (
     whole_blocks,
 )
 
-PIECE = 128  # products summed in one go: shorter sums, smaller rounding bound
+PIECE = 196  # products summed in one go: shorter sums, smaller rounding bound; 128 take 15 % longer
 
 
 def sketch_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -49,16 +49,15 @@ def sketch_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> ND
 
 @dataclass(frozen=True)
 class EuclideanSpace:
-    """Sketches of rows by axes (d, M): few <= some <= M coordinates (some = 0: no fine), coarse centred and turned."""
+    """Sketches of rows by axes (d, few): coarse centred and turned, fine in bytes of one step."""
 
     frame: Frame
     axes: NDArray[np.float32]
-    few: int
-    some: int
     turn: NDArray[np.float32]
     middle: NDArray[np.float32]
     error: float  # of the coordinates, relative to |z|
     turn_error: float  # of turning, relative to the vector turned
+    step: float
 
     @property
     def whole(self) -> bool:
@@ -66,38 +65,30 @@ class EuclideanSpace:
         return self.axes.shape[0] == self.axes.shape[1]
 
     @property
-    def near(self) -> int:
-        """Columns of fine that hold `some` coordinates and the norm of the rest, in whole cache lines; 0: no fine."""
-        return -(-(self.some + 1) // 16) * 16 if self.some else 0
-
-    @property
     def widths(self) -> tuple[int, int]:
         """Columns of coarse and of fine."""
-        more = self.axes.shape[1] - self.some if self.some else 0
-        return self.few + 3, self.near + (-(-(more + 1) // 16) * 16 if more else 0)
+        d, few = self.axes.shape
+        return few + 1, -(-d // ROUND) * ROUND
+
+    @property
+    def fine_type(self) -> type[np.int8]:
+        """Of a fine column."""
+        return np.int8
 
     def sketch(self, block: NDArray, into: BoundSketch) -> None:
         """BoundSketch of block (b, d), written into arrays of b rows."""
         placed = self.frame.place(block)
-        lead = sketch_product(placed.values, self.axes)  # (b, M)
-        raw = np.empty((len(block), self.few + 3), np.float32)
-        tails(
-            lead,
-            placed.squares,
-            self.few,
-            self.some or self.few,
-            self.near,
-            self.whole,
-            self.error,
-            raw,
-            into.fine,
-            into.slack,
-        )
+        raw = np.empty(into.coarse.shape, np.float32)
+        lead = sketch_product(placed.values, self.axes)  # (b, few)
+        tails(lead, placed.squares, self.whole, self.error, raw, into.coarse_slack)
         raw -= self.middle
         np.matmul(raw, self.turn, out=into.coarse)
-        into.slack[:] += UNDERFLOW
-        length = np.sqrt(placed.squares) + float(np.linalg.norm(self.middle))  # bounds |raw|
-        into.coarse_slack[:] = into.slack + 1.01 * self.turn_error * length + UNDERFLOW
+        sizes = np.sqrt(placed.squares)
+        length = sizes + float(np.linalg.norm(self.middle))  # bounds |raw|
+        into.coarse_slack[:] += 1.01 * self.turn_error * length + 2 * UNDERFLOW
+        code_bytes(placed.values, self.step, into.fine, into.slack)
+        into.slack[:] *= 1 + 2 * len(self.axes) * ROUNDING  # added up in float32
+        into.slack[:] += 4 * ROUNDING * sizes + UNDERFLOW
 
     @property
     def nbytes(self) -> int:
@@ -106,20 +97,25 @@ class EuclideanSpace:
 
 
 def euclidean_space(
-    frame: Frame, axes: NDArray[np.float32], few: int, some: int, sample: NDArray, rng: np.random.Generator
+    frame: Frame, axes: NDArray[np.float32], sample: NDArray, rng: np.random.Generator
 ) -> EuclideanSpace:
-    """Space of the given axes (d, M), its coarse part centred on the sample (s, d), rows as they are."""
-    (d, most), width = axes.shape, few + 3
+    """Space of the given axes (d, few), its coarse part centred on the sample (s, d), rows as they are."""
+    d, few = axes.shape
     pieces = -(-d // PIECE)
-    error = (PIECE + pieces + 2) * ROUNDING * 1.01 * np.sqrt(most) * 1.01 + flaw(axes) + 6 * ROUNDING
-    turn = random_turn(width, rng)
-    turn_error = (width + 8) * ROUNDING * 1.01 * np.sqrt(width) + flaw(turn) + 8 * ROUNDING
-    plain = EuclideanSpace(
-        frame, frozen(axes), few, some, np.eye(width, dtype=np.float32), np.zeros(width, np.float32), error, turn_error
-    )
+    error = (PIECE + pieces + 2) * ROUNDING * 1.01 * np.sqrt(few) * 1.01 + flaw(axes) + 6 * ROUNDING
+    turn = random_turn(few + 1, rng)
+    turn_error = (few + 9) * ROUNDING * 1.01 * np.sqrt(few + 1) + flaw(turn) + 8 * ROUNDING
+    none, still = np.zeros(few + 1, np.float32), np.eye(few + 1, dtype=np.float32)
+    plain = EuclideanSpace(frame, frozen(axes), still, none, error, turn_error, _byte_step(frame, sample))
     out = empty_sketch(len(sample), plain)
     plain.sketch(sample, out)
-    return EuclideanSpace(frame, plain.axes, few, some, frozen(turn), frozen(out.coarse.mean(0)), error, turn_error)
+    return replace(plain, turn=frozen(turn), middle=frozen(out.coarse.mean(0)))
+
+
+def _byte_step(frame: Frame, sample: NDArray) -> float:
+    """Step of whole rows as bytes, a float32; they hold all but the wildest rows of the sample."""
+    peaks = np.abs(frame.place(sample).values).max(axis=1)
+    return float(np.float32((np.quantile(peaks, 0.99) or peaks.max() or 1.0) / 127))
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,6 @@ class EuclideanCodes:
     step: float
     error: float
     room: NDArray[np.float64]
-    near: int
     margin: float
     way: int
 
@@ -144,17 +139,21 @@ class EuclideanCodes:
         room = code_room(way, width)
         step = _step(coarse[:: max(1, n // 8192)], room)
         limits = frozen(np.array(room, np.float64))
-        codes, halves, errors = whole_blocks(n, width, np.int8, 4), np.zeros(-(-n // 64) * 64), np.empty(n)
+        words, errors = -(-width // 4), np.empty(n)
+        packed, bias = np.empty((-(-n // 64), words, 64), np.int32), np.empty((-(-n // 64), 64), np.int32)
         coarse = frozen(coarse)
 
         def work(part: slice) -> None:
-            code_l2(coarse, cells.ids[part], step, limits, codes[part], halves[part], errors[part])
+            size = part.stop - part.start
+            codes, halves = whole_blocks(size, width, np.int8, 4), np.zeros(-(-size // 64) * 64)
+            code_l2(coarse, cells.ids[part], step, limits, codes, halves, errors[part])
+            blocks = slice(part.start // 64, -(-part.stop // 64))
+            packed[blocks] = packed_words(codes.view(np.uint8) ^ 128, np.int32)  # one side of the product is unsigned
+            bias[blocks] = np.ceil(-halves).reshape(-1, 64)
 
-        pmap(work, spans(n, 8192), n_jobs)
-        packed = packed_words(codes.view(np.uint8) ^ 128, np.int32)  # x + 128: one side of the product is unsigned
-        bias = np.ceil(-halves).astype(np.int32).reshape(-1, 64)
-        margin = 1 + (space.widths[1] + 16) * 4 * ROUNDING
-        return cls(frozen(packed), frozen(bias), step, float(errors.max()), limits, space.near, margin, way)
+        pmap(work, spans(n, 4096), n_jobs)
+        margin = (1 + 1e-9) / space.step**2
+        return cls(frozen(packed), frozen(bias), step, float(errors.max()), limits, margin, way)
 
     @property
     def nbytes(self) -> int:
@@ -176,7 +175,7 @@ class EuclideanCodes:
         reach = (panel.reach[members] + errors) * (1 + 1e-9)
         tau = np.full(len(words), FLOOR, np.int32)
         marked, visited = sweep(
-            self.packed, self.bias, shelf.fine, shelf.ids, shelf.rows, self.near, self.step, shelf.unit, members, words,
+            self.packed, self.bias, shelf.fine, shelf.ids, shelf.rows, self.step, shelf.unit, members, words,
             base, reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin, panel.best,
             panel.found, self.way,
         )  # fmt: skip

@@ -40,6 +40,11 @@ class ManhattanSpace:
         d, finer = len(self.groups.columns), self.size // 4
         return -(-d // self.size), -(-d // (16 * finer)) * 16 if finer > 1 else 0
 
+    @property
+    def fine_type(self) -> type[np.float32]:
+        """Of a fine column."""
+        return np.float32
+
     def sketch(self, block: NDArray, into: BoundSketch) -> None:
         """BoundSketch of block (b, d), written into arrays of b rows."""
         placed = self.frame.place(block)
@@ -103,7 +108,7 @@ class ManhattanCodes:
         reach = (panel.reach[members] + errors) * (1 + 1e-9)
         tau = np.full(len(words), -1, np.int64)
         marked, visited = sweep(
-            self.packed, None, shelf.fine, shelf.ids, shelf.rows, shelf.fine.shape[1], self.step, shelf.unit, members,
+            self.packed, None, shelf.fine, shelf.ids, shelf.rows, self.step, shelf.unit, members,
             words, None, reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin,
             panel.best, panel.found, self.way,
         )  # fmt: skip

@@ -133,5 +133,5 @@ def _even_spans(n: int, most: int, threads: int) -> list[slice]:
 
 
 def _chunk_means(coarse: NDArray[np.float32], ids: NDArray) -> NDArray[np.float32]:
-    """Mean of each chunk of rows in cell order."""
-    return np.array([coarse[ids[part]].mean(axis=0) for part in spans(len(ids), 64 * CHUNK)], np.float32)
+    """Mean of each chunk of rows in cell order, by one row in eight: it only decides which chunk comes first."""
+    return np.array([coarse[ids[part][::8]].mean(axis=0) for part in spans(len(ids), 64 * CHUNK)], np.float32)

@@ -20,10 +20,10 @@ BLOCK = 512  # rows sketched at a time: 512 x 784 floats fill the L2 cache
 
 
 class BoundSketch(NamedTuple):
-    """coarse (b, w) float32, fine (b, W) float32, slack (b,), coarse_slack (b,)."""
+    """coarse (b, w) float32, fine (b, W) of the space's fine_type, slack (b,), coarse_slack (b,)."""
 
     coarse: NDArray[np.float32]
-    fine: NDArray[np.float32]
+    fine: NDArray
     slack: NDArray[np.float64]
     coarse_slack: NDArray[np.float64]
 
@@ -40,6 +40,10 @@ class Space(Protocol):
         """Columns of coarse and of fine."""
 
     @property
+    def fine_type(self) -> type[np.float32] | type[np.int8]:
+        """Of a fine column."""
+
+    @property
     def nbytes(self) -> int:
         """Bytes held."""
 
@@ -50,7 +54,7 @@ class Space(Protocol):
 def empty_sketch(n: int, space: Space) -> BoundSketch:
     """Room for the sketches of n rows."""
     coarse, fine = space.widths
-    return BoundSketch(aligned(n, coarse), aligned(n, fine), np.empty(n), np.empty(n))
+    return BoundSketch(aligned(n, coarse), aligned(n, fine, space.fine_type), np.empty(n), np.empty(n))
 
 
 def sketch_all(rows: NDArray, space: Space, n_jobs: int | None = None) -> BoundSketch:
@@ -64,16 +68,17 @@ def sketch_all(rows: NDArray, space: Space, n_jobs: int | None = None) -> BoundS
     return out
 
 
-def aligned(n: int, width: int) -> NDArray[np.float32]:
-    """Empty (n, width) float32 at a multiple of 64 bytes, so that a row of 16 columns is one cache line."""
-    raw = np.empty(n * width + 16, np.float32)
-    first = (-raw.ctypes.data % 64) // 4
+def aligned(n: int, width: int, dtype: type = np.float32) -> NDArray:
+    """Empty (n, width) at a multiple of 64 bytes, so that a row of 16 float32 is one cache line."""
+    size = np.dtype(dtype).itemsize
+    raw: NDArray = np.empty(n * width + 64 // size, dtype)
+    first = (-raw.ctypes.data % 64) // size
     return raw[first : first + n * width].reshape(n, width)
 
 
-def codes_taken(matrix: NDArray[np.float32], ids: NDArray, n_jobs: int | None = None) -> NDArray[np.float32]:
+def codes_taken(matrix: NDArray, ids: NDArray, n_jobs: int | None = None) -> NDArray:
     """matrix[ids], aligned."""
-    out = aligned(len(ids), matrix.shape[1])
+    out = aligned(len(ids), matrix.shape[1], matrix.dtype.type)
 
     def work(part: slice) -> None:
         np.take(matrix, ids[part], axis=0, out=out[part], mode="clip")
@@ -99,7 +104,7 @@ class Shelf(NamedTuple):
     rows: NDArray
     ids: NDArray[np.int32]
     start: NDArray[np.int64]
-    fine: NDArray[np.float32]
+    fine: NDArray
     unit: float
 
 
@@ -113,7 +118,7 @@ class Panel(NamedTuple):
     order: NDArray[np.int64]
     near: NDArray[np.int32]
     coarse: NDArray[np.float32]
-    fine: NDArray[np.float32]
+    fine: NDArray
     slack: NDArray[np.float64]
     reach: NDArray[np.float64]
     queries: NDArray
