@@ -196,6 +196,9 @@ def test_which_trees_stand_beside_follows_from_the_size():
     assert _trees(data(200, 10, 2), 0).name == "HistGradientBoosting"
     forest = _trees(data(16_000, 16, 26), 0)
     assert (forest.name, forest.folds, forest.setting) == ("RandomForest", 1, {"trees": 60})
-    assert _trees(data(700, 13, 11), 0).folds is None
-    assert _trees(data(60_000, 20, 5), 0).setting == {"trees": 60, "rows": 20_000}
+    assert "boosting would take" in forest.note
+    assert _trees(data(700, 13, 11), 0).folds == 2
+    larger = _trees(data(60_000, 20, 5), 0)  # a longer comparison has room for boosting, on some of the rows
+    assert (larger.name, larger.setting, larger.rows) == ("HistGradientBoosting", {"rows": 20_000}, 20_000)
+    assert len(larger._outside(data(60_000, 20, 5), 1)) == 20_000
     assert _trees(data(100, 300, 2), 0) is None

@@ -4,6 +4,7 @@ job           the main job: features, families compared, the best refitted, cali
 train_test    DATA read and cut: rows to learn from, rows for the test; labels that cannot be learned are refused
 folds         which rows are the test, and in which fold each other row is validated
 compare       every family on the same folds, losers stopped early      families   what they are and how each is scored
+heats         slow families against the others on a few classes
 learned_neighbors   the family that learns what columns count
 standings     the lines of a leaderboard, and the comparison            measures   what a choice is made by
 spread_scans  families and folds over a cluster

@@ -1,6 +1,8 @@
 """compare: every family over all its settings on the same folds, losers stopped early.
 
-    stage 1   all families on fold 0
+    heats     where a pass over the rows is slow, linear families first run against the others on a few classes
+    stage 1   all families on fold 0, unless a time is given neighbours first: what they reach tells a path of alphas
+              when to give up, and where softmax is out of sight the families that are alike are not run
     stage 2   the other folds, for the families that may still win: their best setting on fold 0 is not below the
               leader's by more than three standard errors of a difference and a point and a half (measures.py);
               with `curves` also for the best linear (unless that takes long) and the best neighbours family, so that
@@ -41,6 +43,8 @@ from kway.select.families import (
     with_class_weight,
 )
 from kway.select.folds import fold_numbers
+from kway.select.heats import outrun
+from kway.select.learned_neighbors import LearnedNeighborsFamily
 from kway.select.measures import pick_measure
 from kway.select.references import score_references
 from kway.select.scans import FoldedRows, Scan
@@ -98,17 +102,20 @@ def compare(
     chosen = [computed_on(with_class_weight(family, class_weight), device) for family in _pick(families)]
     idle = {f.name: why for f in chosen if (why := f.idle(data))} if families is None else {}
     known = {family.name: family for family in chosen if family.name not in idle}
-    work = _Work(data, known, clock)
+    if families is None:
+        idle |= outrun(data, known, clock)
+        known = {name: family for name, family in known.items() if name not in idle}
+    work = _Work(data, known, clock, whole=families is None)
     _every_fold(work, rounds[1:], curves, spare=families is None and n_folds == FOLDS and repeats == 1)
     if not work.scans:
         raise InputError(_nothing_scored(work.problems))
     lines = work.standings(repeats * (int(data.folds.max()) + 1), class_weight is not None)
     others, trouble = score_references(data, () if clock.interrupted else also, clock, seed)
-    not_run = {name: TOO_LATE for name in known if name not in work.scans and name not in work.problems}
-    problems = {**work.problems, **not_run, **trouble}
+    silent = {*work.scans, *work.problems, *work.idle}
+    problems = {**work.problems, **{name: TOO_LATE for name in known if name not in silent}, **trouble}
     return Comparison(
-        in_order(lines, measure), work.scans, data.folds, labels.classes, not clock.cut, known, problems, idle, measure,
-        others,
+        in_order(lines, measure), work.scans, data.folds, labels.classes, not clock.cut, known, problems,
+        {**idle, **work.idle}, measure, others,
     )  # fmt: skip
 
 
@@ -130,13 +137,15 @@ def _nothing_scored(problems: dict[str, str]) -> str:
 class _Work:
     """The comparison under way."""
 
-    def __init__(self, data: FoldedRows, families: dict[str, Family], clock: Clock) -> None:
+    def __init__(self, data: FoldedRows, families: dict[str, Family], clock: Clock, whole: bool) -> None:
         self.data, self.families, self.clock = data, families, clock
+        self.whole = whole  # nobody said which families
         self._done = 0
         self.ahead = ScansAhead()
         self.scans: dict[str, Scan] = {}
         self.notes: dict[str, str] = {}
         self.problems: dict[str, str] = {}
+        self.idle: dict[str, str] = {}
 
     def run(self, name: str, which: list[int], what: str, part: float = 1.0) -> None:
         """Score a family on these folds, as far as this part of the time left goes."""
@@ -152,7 +161,9 @@ class _Work:
         if np.isfinite(found.scores).any():
             self.scans[name] = self.scans[name].joined(found) if name in self.scans else found
             self.clock.keep(self.scans[self.line()[0]].fit_seconds)
-            self.data.kept["lead"] = self.first(self.line()[0])
+            self.data.kept["lead"] = lead = self.first(self.line()[0])
+            if self.whole:
+                self.data.kept["sight"] = self.data.sight(lead)
 
     def begin(self, names: Iterable[str], which: list[int], part: float = 1.0, apart: bool = False) -> None:
         """Begin what `run` will be asked for, where there is a cluster to do it meanwhile."""
@@ -202,8 +213,15 @@ def _every_fold(work: _Work, repeats: list[FoldedRows], curves: bool, spare: boo
 
 
 def _first_fold(work: _Work) -> None:
-    work.begin(work.families, [0], part=0.5)
-    for name in work.families:
+    names = list(work.families)
+    if work.whole and work.clock.budget is None:
+        names.sort(key=lambda name: not isinstance(work.families[name], (NeighborsFamily, LearnedNeighborsFamily)))
+    work.begin(names, [0], part=0.5)
+    for name in names:
+        if work.whole and (why := _out_of_sight(work, name)):
+            work.idle[name] = why
+            work.skip()
+            continue
         if work.scans and work.clock.up():
             work.problems[name] = TOO_LATE
             continue
@@ -258,11 +276,26 @@ def _again(work: _Work, data: FoldedRows, number: int) -> None:
 def _hopeless(work: _Work, name: str) -> str:
     """Why a family is not run on more folds; "" where it is."""
     own, lead, shown = work.first(name), work.first(work.line()[0]), work.data.measure.shown
-    if own < lead - work.data.measure.far(lead, np.bincount(work.data.codes[work.data.folds == 0])):
-        return f"{shown(own):.3f} against {shown(lead):.3f}"
+    if own < lead - work.data.far(lead):
+        scores = work.scans[name].scores[0]
+        tried = int(np.isfinite(scores).sum())
+        some = f", with {tried} of {len(scores)} settings" if tried < len(scores) else ""
+        return f"{shown(own):.3f} against {shown(lead):.3f}{some}"
     if name in ALIKE and "softmax" in work.scans and own <= work.first("softmax"):
         return f"{shown(own):.3f}, no better than softmax, which is alike"
     return ""
+
+
+def _out_of_sight(work: _Work, name: str) -> str:
+    """Why a family that is alike softmax is not run at all; "" where it is."""
+    if name not in ALIKE or "softmax" not in work.scans:
+        return ""
+    own, leader, shown = work.first("softmax"), work.line()[0], work.data.measure.shown
+    if own >= work.data.sight(work.first(leader)):
+        return ""
+    return (
+        f"softmax, which is alike, has {shown(own):.3f} where {leader} has {shown(work.first(leader)):.3f}; ask by name"
+    )
 
 
 def _families_to_draw(work: _Work, line: list[str]) -> set[str]:

@@ -121,18 +121,25 @@ class LinearFamily:
         return weighted_rows(data.X, labels, None, self.params.get("class_weight")).weight
 
     def _pieces(self, data: FoldedRows, scores: FoldScores, hurried: bool) -> Iterator[list[int]]:
-        """Alphas to run together, by place: all, or where a fit takes long or time is short (which would else end
-        before the weak ones) a few in the middle, and then two more at a time while the best lies at an end; on later
-        folds, unless rows are few, the best of the first and those beside it."""
+        """Alphas to run together, by place. On the first fold a few in the middle and, unless these are out of the
+        leader's sight, the others; where a fit takes long or time is short (which would else end before the weak ones)
+        two more at a time while the best lies at an end. On later folds, unless rows are few, the best of the first
+        and those beside it."""
         n, first, seconds = scores.accuracy.shape[1], data.kept.get(self.name), data.pass_seconds()
         if first is not None and seconds >= QUICK_PASS:
             yield list(range(max(0, first.best - 1), min(n, first.best + 2)))
             return
-        if (seconds < HEAVY and not hurried) or n <= FIRST_ALPHAS[1]:
+        low, high = FIRST_ALPHAS
+        slow, sight = seconds >= HEAVY or hurried, data.kept.get("sight", -np.inf)
+        if n <= high or not (slow or (first is None and sight > -np.inf)):
             yield list(range(n))
             return
-        low, high = FIRST_ALPHAS
         yield list(range(low, high))
+        if np.nanmax(data.measure.of(scores)[0]) < sight:
+            return
+        if not slow:
+            yield [*range(low), *range(high, n)]
+            return
         while True:
             best = int(np.nanargmax(data.measure.of(scores)[0]))
             if best == low > 0:

@@ -49,7 +49,6 @@ from kway.select.views import View, other_views
 TOO_LONG = 240.0  # seconds expected of a comparison from which its rows are sampled
 COMPARISON = 60.0  # expected of the sample
 _FOLDS = 5  # of the calibration, as a rule
-CROSS_FITTED = 0.5  # seconds a fit may take to be calibrated by folds; a slower one holds out a fifth
 MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
 PAGE = 4.0  # seconds that test and page take at least
 NAMELESS = 100  # columns of a matrix up to which x0, x1, ... are worth listing
@@ -336,10 +335,9 @@ def calibrate_winner(
 
 
 def _held_out(line: Line, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock) -> Any:
-    """`cv` of the calibration: five folds, or one split where fits are slow and rows many; pairs keep groups, order."""
+    """`cv` of the calibration: five folds, or one split of many rows or in little time; pairs keep groups, order."""
     clock.reserve = PAGE
-    seconds = line.fit_seconds or 0.0
-    once = clock.up(_FOLDS * seconds) or (seconds > CROSS_FITTED and parts.n > MANY_ROWS)
+    once = parts.n > MANY_ROWS or clock.up(_FOLDS * (line.fit_seconds or 0.0))
     if parts.order is not None or parts.groups is not None:  # rows drawn at random would be too easy
         pairs = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
         return pairs[:1] if once else pairs

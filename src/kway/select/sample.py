@@ -39,7 +39,7 @@ def draw_sample(
     if wanted.n >= len(codes):
         return None
     rng = np.random.default_rng(seed)
-    rows = _by_class(codes, _some_classes(codes, wanted.K, rng), wanted.n, rng)
+    rows = _by_class(codes, some_classes(codes, wanted.K, rng), wanted.n, rng)
     of = f" of {wanted.K:,} of the {size.K:,} classes" if wanted.K < size.K else ""
     note = (
         f"families were compared on {len(rows):,} of the {len(codes):,} training rows{of}, drawn by class, to take "
@@ -48,7 +48,7 @@ def draw_sample(
     return Sample(rows, note)
 
 
-def _some_classes(codes: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def some_classes(codes: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Rows of so many classes, in ascending order."""
     present = np.unique(codes)
     if count >= len(present):

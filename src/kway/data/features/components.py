@@ -25,6 +25,7 @@ _STEPS = 60
 _BLOCK = (
     64  # queries a worker takes at a time: 64 x 3000 floats stay in a core's cache, and sums do not depend on cores
 )
+_SMALL = 1 << 19  # queries x references up to which a step takes less than handing it to threads
 _SIZES = 2.0 ** np.arange(-4, 4)  # of the first scales: sharper or softer neighbourhoods
 _RATE_SCALES = 0.1  # of Adam, in units of the first scales
 _RATE_MIXED = 0.01  # at 0.02 mixtures lose 2 points on covertype
@@ -125,7 +126,8 @@ def _slope(
     R, narrow = rows.drawn(references), A.astype(np.float32)
     Z = R * narrow if A.ndim == 1 else R @ narrow.T  # (m, d)
     own, q = codes[references], len(queries)
-    parts = pmap(lambda s: _part(Z, R, own, s, q, only_loss), spans(q, _BLOCK), n_jobs)
+    threads = n_jobs if q * len(R) > _SMALL else 1
+    parts = pmap(lambda s: _part(Z, R, own, s, q, only_loss), spans(q, _BLOCK), threads)
     loss = float(sum(part.loss for part in parts))
     if only_loss:
         return _Slope(loss, np.zeros(0))
