@@ -20,7 +20,7 @@ from kway.search.blocks import sum_rounding as rounding_of
 from kway.search.heaps import empty_heaps
 from kway.search.index import Neighbors
 
-EXTRA = 6  # neighbours beyond k that make room for the proof
+EXTRA = 2  # neighbours beyond k that make room for the proof; four more cost a search by cosine 10 %
 
 
 class Confirmed(NamedTuple):

@@ -33,14 +33,7 @@ class Angles:
     @staticmethod
     def over(segment: BlockScan, certify: Callable[..., Any], n_jobs: int | None = None) -> Angles | None:
         """The search, or None where bounds would not pay."""
-        rows = segment.rows
-        units = np.empty(rows.shape, dtype=np.float32)
-
-        def work(part: slice) -> None:
-            units[part] = COSINE.place(rows[part].astype(np.float64))
-
-        pmap(work, spans(len(rows), max(64, 2**18 // rows.shape[1])), n_jobs)
-        certified = certify(units, "euclidean", n_jobs)
+        certified = certify(_units(segment.rows, n_jobs), "euclidean", n_jobs)
         return None if certified is None else Angles(segment, certified)
 
     @property
@@ -59,8 +52,18 @@ class Angles:
 
     def nearest(self, queries: NDArray, k: int, n_jobs: int | None = None) -> Neighbors:
         """The k nearest by cosine distance, ids equal to brute force in float64."""
-        units = COSINE.place(queries.astype(np.float64)).astype(np.float32)
-        found = self.certified.nearest(units, min(len(self.segment.rows), k + EXTRA), n_jobs)
+        found = self.certified.nearest(_units(queries, n_jobs), min(len(self.segment.rows), k + EXTRA), n_jobs)
         confirmed = confirm(self.segment, queries, Neighbors(*found), k, _ROUNDING, n_jobs)
         self.touched = float(self.certified.touched) + confirmed.measured / len(queries)
         return confirmed.neighbors
+
+
+def _units(rows: NDArray, n_jobs: int | None) -> NDArray[np.float32]:
+    """Rows (n, d) at length 1."""
+    units = np.empty(rows.shape, dtype=np.float32)
+
+    def work(part: slice) -> None:
+        units[part] = COSINE.place(rows[part].astype(np.float64))
+
+    pmap(work, spans(len(rows), max(64, 2**18 // rows.shape[1])), n_jobs)
+    return units
