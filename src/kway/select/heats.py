@@ -25,14 +25,14 @@ from kway.select.measures import HOPELESS
 from kway.select.sample import some_classes
 from kway.select.scans import FoldedRows
 
-SLOW = 0.3  # seconds of a pass: a path of alphas on one fold then takes half a minute
+SLOW_PASS = 0.3  # seconds of a pass: a path of alphas on one fold then takes half a minute
 _LEAST = 50  # classes of a heat
 
 
 def outrun(data: FoldedRows, families: Mapping[str, Any], clock: Clock) -> dict[str, str]:
     """Linear families that a heat leaves behind, and by how much; none where passes are quick or nobody else runs."""
     linear = [name for name, family in families.items() if isinstance(family, LinearFamily)]
-    if data.sparse or data.pass_seconds() < SLOW or not 0 < len(linear) < len(families):
+    if data.sparse or data.pass_seconds() < SLOW_PASS or not 0 < len(linear) < len(families):
         return {}
     few = _few_classes(data)
     tried = {name: _scores(family, few, clock) for name, family in families.items()}
