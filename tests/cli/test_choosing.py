@@ -67,6 +67,30 @@ def test_other_libraries_stand_beside_and_are_never_chosen(answer, cli, rare):
     assert "cannot be imported" in err
 
 
+def long_texts(n_classes: int, rows: int) -> list[str]:
+    """Lines `text,topic`: 116 words that every topic uses, and 4 of sixty that are its own."""
+    rng = np.random.default_rng(0)
+    words = np.unique(["".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), 6)) for _ in range(6000)])
+    rng.shuffle(words)
+    usual = 1 / np.arange(1, 1001)
+    lines = []
+    for topic in np.repeat(np.arange(n_classes), rows):
+        own = words[1000 + 60 * topic : 1060 + 60 * topic]
+        said = [*rng.choice(words[:1000], 116, p=usual / usual.sum()), *rng.choice(own, 4)]
+        lines.append(f"{' '.join(rng.permutation(said))},topic {topic}")
+    return lines
+
+
+def test_naive_bayes_is_chosen_where_texts_are_long_and_few(answer, tmp_path):
+    """A word that one topic alone uses decides for it, however rare: a machine has too few rows to learn each."""
+    (tmp_path / "texts.csv").write_text("\n".join(["text,topic", *long_texts(12, 25)]))
+    found = answer("fit", tmp_path / "texts.csv", "-t", "topic")
+    assert found["best"] == "naive-bayes"
+    lines = {line["model"]: line["accuracy"] for line in found["models"]}
+    assert lines["naive-bayes"] > lines["svm-one-vs-all"] + 0.2
+    assert found["test"]["accuracy"] > 0.4
+
+
 def test_sets_and_unknown_reach_the_answers(answer, cli, rare, read_csv):
     found = answer("fit", rare, "-t", "kind", "--model", "softmax", "--sets", 0.9, "--unknown", 0.1)
     assert "at least 0.9" in found["sets"]["promise"]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.datasets import load_digits
 from sklearn.metrics import log_loss
 
@@ -54,3 +55,16 @@ def test_two_classes_and_rows_only_learned_from():
     folds = np.where(np.arange(len(y)) < len(y) // 2, -1, 0)
     found = alpha_path(X / 16, y, LOSSES["logistic"].columns, [1e-3], folds)
     assert found.accuracy[0, 0] > 0.98
+
+
+def test_a_weak_alpha_of_wide_rows_is_reached_from_nothing_too():
+    """Few long texts: where the path begins at a weak alpha it ends where one from strong to weak does."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 12)
+    usual = 1 / np.arange(1, 3001) * np.exp(0.35 * rng.standard_normal((8, 3000)))
+    counts = np.stack([rng.multinomial(400, usual[c] / usual[c].sum()) for c in y]).astype(np.float32)
+    X = sp.csr_matrix(np.log1p(counts) / np.linalg.norm(np.log1p(counts), axis=1, keepdims=True))
+    folds, loss = np.arange(len(y)) % 4, LOSSES["softmax"].joint
+    whole = alpha_path(X, y, loss, np.logspace(-2, -7, 11), folds, [1, 2])
+    alone = alpha_path(X, y, loss, [1e-7], folds, [1, 2])
+    np.testing.assert_allclose(alone.objective[:, 0], whole.objective[:, -1], rtol=0.2)

@@ -28,7 +28,7 @@ FEW = {name: FAMILIES[name] for name in ("softmax", "neighbors")}
 
 
 def test_a_heat_on_a_few_classes_leaves_out_what_is_far_behind(monkeypatch):
-    monkeypatch.setattr(heats, "SLOW", 0.0)
+    monkeypatch.setattr(heats, "SLOW_PASS", 0.0)
     monkeypatch.setattr(heats, "HEAVY", 1e-6)
     found = heats.outrun(folded(*blobs(100, 4)), FEW, Clock())
     assert list(found) == ["softmax"]
@@ -39,12 +39,12 @@ def test_a_heat_on_a_few_classes_leaves_out_what_is_far_behind(monkeypatch):
 def test_no_heat_where_passes_are_quick_or_nobody_else_runs(monkeypatch):
     data = folded(*blobs(100, 4))
     assert heats.outrun(data, FEW, Clock()) == {}
-    monkeypatch.setattr(heats, "SLOW", 0.0)
+    monkeypatch.setattr(heats, "SLOW_PASS", 0.0)
     assert heats.outrun(data, {"softmax": FEW["softmax"]}, Clock()) == {}
 
 
 def test_a_heat_keeps_what_is_as_good(monkeypatch):
-    monkeypatch.setattr(heats, "SLOW", 0.0)
+    monkeypatch.setattr(heats, "SLOW_PASS", 0.0)
     rng = np.random.default_rng(0)
     y = np.tile(np.arange(60), 15)
     X = (3 * rng.standard_normal((60, 30))[y] + rng.standard_normal((len(y), 30))).astype(np.float32)

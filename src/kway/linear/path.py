@@ -3,7 +3,7 @@
 rows     drawn once a fold, in order
 factor   one Gram matrix of all rows serves every fold and alpha: it knows no label
 pairs    of L-BFGS go from alpha to alpha with an exact change: y += (new - old) s
-starts   a fold starts where its own last alpha ended
+starts   a fold starts where its own last alpha ended; of rows wider than many the first one is walked down to
 
 Nothing else goes from fold to fold. Another fold has learned from the rows held out here: where alpha is weak and the
 solver stops within its tolerance, a start from its weights is not forgotten, and scores come out too high (random
@@ -51,6 +51,9 @@ from kway.log_loss import log_losses
 # accuracy moves by 0.0012 at most (images, embeddings of 77 classes)
 LEAST_SCALE = 0.05
 SWEEPS = 5  # of machines on sparse rows: on 10,000 questions of 77 intents more move the accuracy by 0.002 at most
+# decades above the first alpha at which a walk over rows wider than many begins. From nothing, what is left to gain is
+# misjudged there: 160 texts, alpha 3e-7, objective 0.10 where 0.002 is the least, 0.28 right where 0.88 are
+STRONGER = 4
 HELD_AT_ONCE = 1 << 22  # probabilities held at a time
 
 
@@ -180,6 +183,12 @@ class _Walk:
 
     def to(self, alpha: float) -> tuple[NDArray, float]:
         """theta at the next alpha and the objective there."""
+        if self._alpha == 0.0 and self._objective.d >= self._objective.n:
+            for decades in range(STRONGER, 0, -1):
+                self._step(alpha * 10.0**decades)
+        return self._step(alpha)
+
+    def _step(self, alpha: float) -> tuple[NDArray, float]:
         self._legacy.pairs.change_ridge(alpha - self._alpha)
         self._alpha = alpha
         objective = replace(self._objective, penalty=Penalty(ridge=alpha))
