@@ -10,7 +10,8 @@ import scipy.special
 from sklearn.svm import LinearSVC
 
 from benchmarks import datasets, models, race, run
-from benchmarks.jobs import exact, indexes, linear, recall, whole, wide
+from benchmarks.jobs import anchors, exact, indexes, linear, recall, whole, wide
+from benchmarks.models import extreme
 
 
 @pytest.fixture(autouse=True)
@@ -172,3 +173,25 @@ def test_conventions_of_the_peers(module):
     ours = problem.objective(problem.ours())
     fit = next(iter(peer.ways.values()))
     assert problem.objective(fit(data.X, data.y, alpha, 200)) == pytest.approx(ours, rel=2e-3)
+
+
+def test_anchors_are_told_side_by_side_and_absent_ones_by_name(monkeypatch):
+    def child(name, alpha, folder):
+        X, y = (np.load(f"{folder}/{part}.npy") for part in "xy")
+        assert (len(X), len(np.unique(y)), alpha) == (120, 40, 1e-3 / 40)
+        if "PECOS" in name:
+            return {"missing": "PECOS: no module"}
+        return {"right": 0.5 if "napkin" in name else 0.9, "fit": 2.0, "cpu": 3.0, "answer": 1e-4, "peak": 40.0}
+
+    monkeypatch.setattr(anchors, "_child", child)
+    found = {row.peer: row for row in anchors.against(40, 3)}
+    assert list(found) == [anchors.MEANS, *extreme.PEERS]
+    assert found["napkinXC PLT"].quality.startswith("right 90.00% / 50.00%, answer 1.0e-04")
+    assert found["PECOS XR-Linear"].missing == "PECOS: no module"
+
+
+def test_a_peer_is_measured_by_what_it_answers():
+    X, y = np.eye(3), np.arange(3)
+    found = extreme.measured(lambda rows, labels: lambda Q: labels[[0, 1, 1]], X, y, X, y)
+    assert found["right"] == pytest.approx(2 / 3)
+    assert min(found.values()) >= 0

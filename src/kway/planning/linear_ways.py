@@ -142,7 +142,8 @@ def _factor_bytes(size: Size, threads: int, iterations: int) -> float:
     if R * matrix > MOST_FACTORS:
         return shared
     if sets := _factor_sets(size, iterations):
-        return shared + sets * R * matrix + min(R * size.n * s, MOST_FACTORS)
+        weighed = threads * size.n * D * 8 if size.d <= 128 else 0  # all rows, by the weights of a class, a worker
+        return shared + sets * R * matrix + min(R * size.n * s, MOST_FACTORS) + weighed
     return shared + (R * (matrix + _sampled(size) * s) if _sampled(size) else 0)
 
 
