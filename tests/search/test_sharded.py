@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -95,6 +98,37 @@ def test_a_shard_in_a_folder_is_built_once(tmp_path):
     np.testing.assert_array_equal(first.ids, again.ids)
     open_shard(Landmarks(), pick_metric("euclidean"), Carried(2 * rows), tmp_path)
     assert len(list(tmp_path.iterdir())) == 2  # other rows are another shard
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "file"])
+def test_a_shard_whose_rows_changed_anywhere_is_another(tmp_path, kind):
+    rows, _ = problem(5)
+    file = tmp_path / "rows.npy"
+
+    def source():
+        if kind == "file":
+            np.save(file, rows)
+            return row_source(np.load(file, mmap_mode="r"), slice(0, len(rows)))
+        return Carried(sp.csr_matrix(rows) if kind == "csr" else rows)
+
+    metric, home = pick_metric("euclidean"), tmp_path / "shards"
+    home.mkdir()
+    open_shard(Flat(), metric, source(), home)
+    for at in (1, 401, len(rows) - 2):  # none of which was among the rows looked at
+        rows[at] *= -3
+        found = open_shard(Flat(), metric, source(), home).nearest(rows[[at]], 1, None, None).found
+        assert found.ids[0, 0] == at
+
+
+@pytest.mark.parametrize("left", [0.0, 0.5, 0.99])
+def test_a_shard_file_that_was_cut_short_is_made_again(tmp_path, left):
+    rows, queries = problem(6)
+    shard = partial(open_shard, Landmarks(), pick_metric("euclidean"), Carried(rows), tmp_path)
+    wanted = shard().nearest(queries, 5, None, None).found.ids
+    (file,) = tmp_path.iterdir()
+    os.truncate(file, int(left * file.stat().st_size))
+    np.testing.assert_array_equal(shard().nearest(queries, 5, None, None).found.ids, wanted)
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.parametrize(

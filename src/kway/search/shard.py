@@ -1,13 +1,14 @@
 """One shard: a run of rows (m, d), where they come from, and the index over them; what a node of a cluster holds.
 
 With a folder, the index is written there under a name that vouches for recipe, metric and rows, and opened from it the
-next time.
+next time. For rows that are carried every value counts; of rows in a file, its time and length, and some values.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kway.compute.cluster.row_source import Carried, FilePlace
+from kway.errors import ModelFileError
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
 from kway.search.live import LiveIndex, Recipe
@@ -23,7 +25,7 @@ from kway.search.metrics import Metric
 from kway.search.units import Unit
 from kway.store import container
 
-VOUCHED = 64  # rows, evenly spaced, whose values the name of a shard's file vouches for
+VOUCHED = 64  # rows of a file, evenly spaced, whose values the name of a shard vouches for: it may be large
 
 
 class ShardAnswer(NamedTuple):
@@ -56,12 +58,21 @@ def open_shard(
     rows = source.rows()
     if folder is None:
         return Shard(_built(recipe, metric, rows, n_jobs))
-    file = folder / f"shard-{_vouch(recipe, metric, rows)}.kway"
-    if not file.is_file():
+    file = folder / f"shard-{_vouch(recipe, metric, source, rows)}.kway"
+    try:
+        return _opened(recipe, file)
+    except (
+        FileNotFoundError,
+        ModelFileError,
+    ):  # none yet, or cut short: the rows are there
         facts, arrays = _built(recipe, metric, rows, n_jobs).parts()
         container.write(file, {"index": facts}, arrays)
-    opened = container.read(file)
-    return Shard(type(recipe).restore(opened.manifest["index"], opened.tensors))
+        return _opened(recipe, file)
+
+
+def _opened(recipe: Recipe, file: Path) -> Shard:
+    held = container.read(file)
+    return Shard(type(recipe).restore(held.manifest["index"], held.tensors))
 
 
 def _built(recipe: Recipe, metric: Metric, rows: Any, n_jobs: int | None) -> LiveIndex:
@@ -70,10 +81,14 @@ def _built(recipe: Recipe, metric: Metric, rows: Any, n_jobs: int | None) -> Liv
     return index
 
 
-def _vouch(recipe: Recipe, metric: Metric, rows: Any) -> str:
-    """A digest of what the index is made of: recipe, metric, shape, and some of the rows."""
-    said = json.dumps([recipe.facts(), metric.facts(), rows.shape, rows.dtype.str], sort_keys=True)
-    some = rows[np.unique(np.linspace(0, rows.shape[0] - 1, VOUCHED).astype(np.int64))]
-    digest = hashlib.sha256(said.encode())
-    digest.update(np.ascontiguousarray(some.toarray() if sp.issparse(some) else some).tobytes())
+def _vouch(recipe: Recipe, metric: Metric, source: FilePlace | Carried, rows: Any) -> str:
+    """A digest of what the index is made of."""
+    said = [recipe.facts(), metric.facts(), rows.shape, rows.dtype.str]
+    if isinstance(source, FilePlace):
+        known = os.stat(source.path)
+        said += [source.path, source.offset, known.st_size, known.st_mtime_ns]
+        rows = rows[np.unique(np.linspace(0, rows.shape[0] - 1, VOUCHED).astype(np.int64))]
+    digest = hashlib.blake2b(json.dumps(said, sort_keys=True).encode())
+    for array in (rows.data, rows.indices, rows.indptr) if sp.issparse(rows) else (rows,):
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     return digest.hexdigest()[:24]
