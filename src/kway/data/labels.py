@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from kway.compute.gpu.device import on_host
 from kway.data.suggest import listing
 from kway.errors import InputError
 
@@ -47,6 +48,12 @@ def encode(y: Any) -> Labels:
         raise InputError(f"{str(error).rstrip('.')}; pass whole numbers or text as labels") from error
     classes, codes = np.unique(y, return_inverse=True)
     return Labels(classes, codes.astype(np.int64, copy=False))
+
+
+def encode_tensor(y: Any) -> Labels:
+    """Labels of a tensor (n,), told apart where it is: classes and codes come back."""
+    classes, codes = y.detach().unique(return_inverse=True)
+    return Labels(encode(on_host(classes)).classes, on_host(codes))
 
 
 def encode_as(y: Any, classes: NDArray) -> NDArray[np.int64]:

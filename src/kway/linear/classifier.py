@@ -147,7 +147,8 @@ class LinearClassifier(AnswersOnDevice):
         self._check_parameters()
         last = self._theta() if self.warm_start and hasattr(self, "coef_") else None
         self._forget()
-        X, labels = gate.rows_and_labels(self, X, y, soft=LOSSES[self.loss].joint.probabilities, squared=True)
+        soft = LOSSES[self.loss].joint.probabilities
+        X, labels = gate.rows_and_labels(self, X, y, soft=soft, squared=True, device=self._keeps(X))
         problem.refuse_one_class(labels, type(self).__name__)
         size = guard.size_of(X, labels.n_classes)
         guard.before_fit(type(self).__name__, self._way(size, labels.soft is None), size)
@@ -205,7 +206,7 @@ class LinearClassifier(AnswersOnDevice):
         """One epoch of SGD over these rows; the first call must name every class, or show it."""
         self._check_parameters()
         first = not hasattr(self, "coef_")
-        X, labels = gate.rows_and_labels(self, X, y, reset=first, squared=True)
+        X, labels = gate.rows_and_labels(self, X, y, reset=first, squared=True, device=self._keeps(X))
         if first:
             self.classes_ = labels.classes if classes is None else np.unique(np.asarray(classes))
         labels = Labels(self.classes_, encode_as(labels.classes[labels.codes], self.classes_))

@@ -47,6 +47,10 @@ class AnswersOnDevice(Classifier):
 
     # ---- arrays
 
+    def _keeps(self, X: Any) -> Device | None:
+        """Where the rows of a fit stay, if they are a tensor; None: they are read here."""
+        return placing.keeping(self.device, X) if self._answers_there() else None
+
     def _there(self, rows: Any) -> ClassAnswers | None:
         """The answers of a device to a block of rows; None: they are found here."""
         if self.device == "cpu" or sp.issparse(rows) or not self._answers_there():

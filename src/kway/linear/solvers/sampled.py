@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.base import class_rows
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.sampled import decay_rows, step_rows
 from kway.compute.threads import pmap, single_blas, spans
 from kway.data.gate import Rows
@@ -319,7 +320,7 @@ def _idle(history: list[float], tol: float, n_classes: int) -> int:
 def _mark(run: _Run) -> str:
     """What tells this run from others: its rows, labels and settings."""
     o = run.objective
-    X = o.X.data if sp.issparse(o.X) else o.X[:: max(1, o.n // 100)]
+    X = o.X.data if sp.issparse(o.X) else np.asarray(o.X[:: max(1, o.n // 100)])
     settings = (
         o.X.shape,
         run.theta.shape,
@@ -344,11 +345,13 @@ def _value(objective: Objective, history: list[float]) -> float | None:
 
 
 def _dense(X: Rows) -> NDArray:
-    return X.toarray() if sp.issparse(X) else X
+    return X.toarray() if sp.issparse(X) else np.asarray(X)
 
 
 def mean_square_row(X: Rows) -> float:
     """Of the numbers in X; 1 where all are zero."""
+    if isinstance(X, FarRows):
+        return X.mean_square() or 1.0
     total = float(np.square(X.data, dtype=np.float64).sum()) if sp.issparse(X) else _square_sum(X)
     return total / (X.shape[0] * X.shape[1]) or 1.0
 
