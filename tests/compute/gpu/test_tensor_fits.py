@@ -44,21 +44,6 @@ def _some_device(monkeypatch):
     )
 
 
-@pytest.fixture
-def fetched(monkeypatch):
-    """Shapes of the tensors that were made arrays, or brought to the host."""
-    shapes = []
-    for name in ("cpu", "numpy", "tolist", "__array__"):
-        real = getattr(torch.Tensor, name)
-
-        def told(self, *args, real=real, **kwargs):
-            shapes.append(tuple(self.shape))
-            return real(self, *args, **kwargs)
-
-        monkeypatch.setattr(torch.Tensor, name, told)
-    return shapes
-
-
 def rows_of(n=1500, d=37, K=4, seed=0):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, K, n)
