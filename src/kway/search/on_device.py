@@ -184,7 +184,7 @@ class DeviceSearch:
         """Rows here that hold those at ids (q, k), and where these are among them; of rows there, they alone."""
         kept = self.scan.kept
         if not isinstance(kept, FarKept) or kept.read:
-            return frozen(self.scan.rows), ids
+            return self.scan.rows, ids
         some, places = np.unique(ids, return_inverse=True)
         return frozen(np.asarray(kept.far[some])), places.reshape(ids.shape)
 

@@ -147,6 +147,8 @@ def test_rows_that_are_a_tensor_are_searched_where_they_are_and_read_only_for_a_
     assert not kept.read  # nothing so far has copied the rows
     model.save(tmp_path / "model.kway")
     np.testing.assert_array_equal(kway.load(tmp_path / "model.kway").predict(queries), arrays.predict(queries))
+    model.index_.to("cpu")
+    np.testing.assert_array_equal(model.index_.nearest(queries, 5).ids, expected.ids)
     model.partial_fit(rows[:40] + 1, labels[:40])
     arrays.partial_fit(rows[:40] + 1, labels[:40])
     np.testing.assert_array_equal(model.kneighbors(queries)[1], arrays.kneighbors(queries)[1])

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.gpu.far_rows import FarRows
+from kway.compute.kernels.jit import frozen
 from kway.search.distances import Distance, Matrix
 from kway.search.rows import drop_rows, join_rows, row_arrays
 from kway.search.stores.base import Codes, Store
@@ -120,7 +121,7 @@ class FarKept(KeptRows):
     @cached_property
     def full(self) -> Any:
         """The rows, copied now."""
-        return np.asarray(self.far)
+        return frozen(np.asarray(self.far))
 
     @property
     def shape(self) -> tuple[int, int]:
