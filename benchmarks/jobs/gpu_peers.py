@@ -41,7 +41,7 @@ def liger() -> Loss:
     except ImportError:
         raise NotInstalled("liger-kernel") from None
     loss = LigerFusedLinearCrossEntropyLoss()
-    return lambda X, W, codes: loss(W, X, codes)
+    return lambda X, W, codes: loss(W, X.detach().requires_grad_(True), codes)  # else it makes no gradient at all
 
 
 def cut() -> Loss:

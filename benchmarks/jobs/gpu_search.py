@@ -20,6 +20,7 @@ import numpy as np
 
 from ..models import NotInstalled
 from ..race import Row, absent
+from .gpu_bits import coded_rows
 
 TARGET = "gpu_search"
 K, FEATURES = 10, 128
@@ -55,6 +56,7 @@ def gpu_search(rounds: int, quick: bool) -> list[Row]:
         raise NotInstalled("a GPU that torch sees")
     sizes = QUICK if quick else FULL
     rows = [*_exact(sizes, rounds), *_absent(), *_on_host(quick, rounds), *_codes(sizes, rounds)]
+    rows += coded_rows(10_000_000 if quick else 100_000_000, rounds)
     rows[0].points |= {"machine": gpu_facts()}
     return rows
 

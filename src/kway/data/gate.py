@@ -1,6 +1,7 @@
 """The gate: the only place that checks input. Behind it every array is finite, 2-D, of a known dtype and order.
 
-    X   numpy, torch, lists, pandas or polars frames, scipy sparse, memory maps -> (n, d) C-contiguous array or CSR
+    X   numpy, torch, lists, pandas or polars frames, scipy sparse, memory maps -> (n, d) C-contiguous array or CSR;
+        a tensor for a `device` -> FarRows there, checked there
     y   (n,) labels of any one kind, or (n, K) soft targets              -> Labels(classes (K,), codes (n,))
     w   None or (n,)                                                     -> (n,) weights, or None
 
@@ -21,13 +22,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_n_features, _check_sample_weight, check_array, validate_data
 
-from kway.compute.gpu.device import on_host
-from kway.data.labels import Labels, encode, encode_soft
+from kway.compute.gpu.device import Device, is_tensor, on_host
+from kway.compute.gpu.far_rows import FarRows
+from kway.data.labels import Labels, encode, encode_soft, encode_tensor
 from kway.data.messages import explained, first_bad, largest_value, refuse_masked
 from kway.data.row_blocks import Stored, row_blocks
 from kway.errors import InputError
 
-Rows = Any  # (n, d): NDArray[float32 | float64] or scipy CSR of the same
+Rows = Any  # (n, d): NDArray[float32 | float64], scipy CSR of the same, or FarRows
 
 _EXACT_IN_FLOAT32 = 2**24
 MOST_SQUARED = {"float32": 1e15, "float64": 1e120}  # squares of these, a billion of them with weights, stay finite
@@ -43,11 +45,16 @@ def checked(rows: Rows) -> Any:
     return _Checked(rows)
 
 
-def rows(estimator: Any, X: Any, *, reset: bool, sparse: bool = True, blocks: bool = False) -> Rows:
+def rows(
+    estimator: Any, X: Any, *, reset: bool, sparse: bool = True, blocks: bool = False, device: Device | None = None
+) -> Rows:
     """Checked (n, d) rows; `reset` at fit, where the number and names of features are learned.
 
-    With `blocks` the caller reads them by slices, and an array that is not ready to use may come back as `Stored`.
+    With `blocks` the caller reads them by slices, and an array that is not ready to use may come back as `Stored`. With
+    a `device` a tensor stays, or goes, there and comes back as `FarRows`.
     """
+    if device is not None and is_tensor(X) and _sound(X):
+        return _far(estimator, X, device, reset)
     X = on_host(X)
     refuse_masked(X, "X")
     try:
@@ -87,6 +94,28 @@ def check_tensor(estimator: Any, X: Any) -> None:
         raise InputError("Input X contains NaN or infinity; impute or drop such rows")
 
 
+def _sound(X: Any) -> bool:
+    """Whether a tensor is rows of finite numbers; what is not is refused in the words that arrays are."""
+    if X.ndim != 2 or not X.numel() or X.is_complex() or X.layout != X.new_empty(0).layout:
+        return False
+    return not X.is_floating_point() or all(bool(end.isfinite()) for end in X.aminmax())  # NaN is both ends
+
+
+def _far(estimator: Any, X: Any, device: Device, reset: bool) -> FarRows:
+    """A tensor on the device, of a float type that is worked with; nothing of it is copied to the host."""
+    alike = np.broadcast_to(np.float32(0), tuple(X.shape))  # its shape says how many features there are
+    try:
+        validate_data(estimator, alike, reset=reset, skip_check_array=True)
+    except ValueError as error:
+        raise explained(error, alike) from error
+    torch, there = device.torch, device.put(X.detach())
+    if there.dtype in (torch.float32, torch.float64):
+        return FarRows(there)
+    narrow = there.is_floating_point() or there.element_size() <= 2
+    narrow = narrow or all(abs(int(end)) < _EXACT_IN_FLOAT32 for end in there.aminmax())
+    return FarRows(there.to(torch.float32 if narrow else torch.float64))
+
+
 def _needs_copy(X: Any) -> bool:
     """Whether X is an array of numbers that would have to be copied to be floats in C order."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub":
@@ -112,14 +141,18 @@ def rows_and_labels(
     soft: bool = False,
     reset: bool = True,
     squared: bool = False,
+    device: Device | None = None,
 ) -> tuple[Rows, Labels]:
-    """Checked rows with their labels; `soft` allows (n, K) targets, `squared` refuses what squares overflow."""
+    """Checked rows with their labels; `soft` allows (n, K) targets, `squared` refuses what squares overflow.
+
+    With a `device` a tensor X stays, or goes, there.
+    """
     if y is None:
         raise InputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None; "
             "pass one label a row: requires y"
         )
-    X = rows(estimator, X, reset=reset, sparse=sparse)
+    X = rows(estimator, X, reset=reset, sparse=sparse, device=device)
     if squared:
         _refuse_overflow(X)
     return X, labels_of(y, X.shape[0], soft)
@@ -127,7 +160,11 @@ def rows_and_labels(
 
 def labels_of(y: Any, n: int, soft: bool = False) -> Labels:
     """The labels of n rows."""
-    labels = encode_soft(y) if soft and _is_soft(y) else encode(y)
+    if is_tensor(y) and y.ndim == 1:
+        labels = encode_tensor(y)
+    else:
+        y = on_host(y)
+        labels = encode_soft(y) if soft and _is_soft(y) else encode(y)
     if len(labels.codes) != n:
         raise InputError(
             f"Found input variables with inconsistent numbers of samples: X has {n} rows, "
@@ -145,9 +182,14 @@ def check_blocks(X: Any) -> None:
 def _refuse_overflow(X: Rows) -> None:
     """Refuse values whose squares, added up, leave the float type that a solver works in."""
     values, most = X.data if sp.issparse(X) else X, MOST_SQUARED[X.dtype.name]
-    if values.size and not (values.max() <= most and values.min() >= -most):
+    if isinstance(X, FarRows):
+        fine, largest = X.peak() <= most, f"{X.peak():.3g}"
+    else:
+        fine = not values.size or bool(values.max() <= most and values.min() >= -most)
+        largest = "" if fine else largest_value(X)
+    if not fine:
         raise InputError(
-            f"X holds {largest_value(X)}, beyond {most:.0e}, from where squares leave {X.dtype}; scale the column "
+            f"X holds {largest}, beyond {most:.0e}, from where squares leave {X.dtype}; scale the column "
             "(StandardScaler), or drop the row"
         )
 
@@ -158,6 +200,8 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
     What is `checked` passes as it is.
     """
     if isinstance(X, _Checked):
+        if isinstance(X.rows, FarRows):
+            return np.asarray(X.rows)
         return X.rows.toarray() if sp.issparse(X.rows) and not sparse else X.rows
     if sparse and sp.issparse(X):
         return _plain_csr(X, name)
@@ -176,6 +220,15 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
     if array.dtype.kind == "f" and not _finite(array):
         raise InputError(f"{name} contains NaN or infinity{first_bad(array)}; impute or drop such rows")
     return _floats(np.ascontiguousarray(array))
+
+
+def plain_far(X: Any, device: Device) -> FarRows | None:
+    """Rows of floats on the device where they are a tensor or `checked` FarRows; None: they are read here."""
+    if isinstance(X, _Checked):
+        return X.rows if isinstance(X.rows, FarRows) else None
+    if not is_tensor(X) or not X.is_floating_point() or X.element_size() < 4 or not _sound(X):
+        return None
+    return FarRows(device.put(X.detach()))
 
 
 def _plain_csr(X: Any, name: str) -> Rows:
@@ -198,7 +251,7 @@ def weights(sample_weight: ArrayLike | None, X: Rows) -> NDArray | None:
     if sample_weight is None:
         return None
     try:
-        found = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        found = _check_sample_weight(on_host(sample_weight), X, dtype=X.dtype, ensure_non_negative=True)
     except ValueError as error:
         raise InputError(f"{str(error).rstrip('.!')}; give every row one finite weight >= 0") from error
     if not found.any():

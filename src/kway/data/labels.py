@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
+from kway.compute.gpu.device import on_host
 from kway.data.suggest import listing
 from kway.errors import InputError
 
@@ -40,6 +41,12 @@ def encode(y: Any) -> Labels:
     _refuse_unordered(y)
     classes, codes = np.unique(y, return_inverse=True)
     return Labels(classes, codes.astype(np.int64, copy=False))
+
+
+def encode_tensor(y: Any) -> Labels:
+    """Labels of a tensor (n,), told apart where it is: classes and codes come back."""
+    classes, codes = y.detach().unique(return_inverse=True)
+    return Labels(encode(on_host(classes)).classes, on_host(codes))
 
 
 def encode_as(y: Any, classes: NDArray) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import pick_penalty
-from kway.linear.placing import placed, room
+from kway.linear.placing import keeping, placed, room
 from kway.linear.problem import WeightedRows
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.registry import pick_solver
@@ -33,6 +33,7 @@ from kway.linear.solvers.work import Work, cold_start
 from kway.planning import guard
 
 if TYPE_CHECKING:
+    from kway.compute.gpu.device import Device
     from kway.linear.classifier import LinearClassifier
 
 
@@ -41,7 +42,8 @@ def fit(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLike | None
     model._check_parameters()
     last = _theta(model) if model.warm_start and hasattr(model, "coef_") else None
     model._forget()
-    X, labels = gate.rows_and_labels(model, X, y, soft=LOSSES[model.loss].joint.probabilities, squared=True)
+    soft = LOSSES[model.loss].joint.probabilities
+    X, labels = gate.rows_and_labels(model, X, y, soft=soft, squared=True, device=_stays_there(model, X))
     problem.refuse_one_class(labels, type(model).__name__)
     size = guard.size_of(X, labels.n_classes)
     guard.before_fit(type(model).__name__, model._way(size, labels.soft is None), size)
@@ -80,7 +82,7 @@ def partial_fit(
     """LinearClassifier.partial_fit."""
     model._check_parameters()
     first = not hasattr(model, "coef_")
-    X, labels = gate.rows_and_labels(model, X, y, reset=first, squared=True)
+    X, labels = gate.rows_and_labels(model, X, y, reset=first, squared=True, device=_stays_there(model, X))
     if first:
         model.classes_ = labels.classes if classes is None else np.unique(np.asarray(classes))
     labels = Labels(model.classes_, encode_as(labels.classes[labels.codes], model.classes_))
@@ -102,6 +104,11 @@ def partial_fit(
 
 
 # ---- parts
+
+
+def _stays_there(model: LinearClassifier, X: Any) -> Device | None:
+    """Where the rows of a fit stay, if they are a tensor; None: they are read here."""
+    return keeping(model.device, X) if model._answers_there() else None
 
 
 def objective_of(model: LinearClassifier, given: WeightedRows) -> Objective:

@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.cluster.session import current, n_nodes
-from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, resolve
+from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, resolve
+from kway.compute.gpu.far_rows import FarRows
 from kway.errors import InputError
 from kway.linear.objective.class_shard import ClassesApart
 from kway.linear.objective.objective import Objective
@@ -67,6 +68,13 @@ def choose_device(device: str, size: Size, formula: Formula = gpu_ways.gpu_fit) 
     return ChosenDevice(chosen.device, f"on the GPU: {why}") if pays else ChosenDevice(None, f"on the CPU: {why}")
 
 
+def keeping(device: str, X: Any) -> Device | None:
+    """Where the rows X of a fit stay, or go, if they are a tensor; None: they are read here. "auto": where they are."""
+    if not is_tensor(X) or device == "cpu" or (device == "auto" and not X.is_cuda):
+        return None
+    return resolve(device).device
+
+
 def answering(device: str, n: int, coef: NDArray) -> Device | None:
     """Where a fitted model answers n rows: on a GPU where there is one (still) and, for "auto", it pays; None: here."""
     R, d = coef.shape
@@ -85,8 +93,9 @@ def placed(
 
     `by_classes`: its solver can split the classes too; `sampling`: it may sample them instead, where all take hours.
     """
-    size = guard.size_of(objective.X, objective.n_scores)
-    chosen = choose_device(device, size, formula)
+    size, X = guard.size_of(objective.X, objective.n_scores), objective.X
+    there = isinstance(X, FarRows)
+    chosen = ChosenDevice(X.device, resolve(device).why) if there else choose_device(device, size, formula)
     if chosen.device is None:
         return _spread(objective, size, by_classes, sampling) or Placed(objective, chosen.why)
     planned = guard.before_device(

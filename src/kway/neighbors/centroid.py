@@ -138,7 +138,7 @@ class CentroidClassifier(TensorAnswers):
         if is_tensor(X) and self.device != "cpu" and (first or self._range.plain):
             there = rows_there(self, X, first)
             if there is not None:
-                return there, gate.labels_of(on_host(y), len(there))
+                return there, gate.labels_of(y, len(there))
         return gate.rows_and_labels(self, X, y, sparse=self.index is None, reset=first)
 
     def _unit_of(self, X: Any) -> Unit:

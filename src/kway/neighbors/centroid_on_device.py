@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kway.base import Classifier
 from kway.base.parameters import checked_k
 from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, labels_there, resolve
+from kway.compute.gpu.far_rows import FarRows
 from kway.data import gate
 from kway.errors import InputError
 from kway.neighbors.tensors import as_given
@@ -53,11 +54,9 @@ def rows_there(estimator: Any, X: Any, reset: bool) -> Any:
     """The tensor X checked where it is; None: values that want a unit of their own, or none at all."""
     if X.ndim != 2 or not len(X) or not X.is_floating_point() or X.element_size() < 4:
         return None
-    peak = float(X.abs().max())
-    if not (2.0**NARROW.least < peak < 2.0**NARROW.most):  # NaN and infinity too
+    if not (2.0**NARROW.least < FarRows(X.detach()).peak() < 2.0**NARROW.most):  # NaN and infinity too
         return None
-    gate.rows(estimator, X[:1], reset=reset)  # the number of features
-    return X.detach()
+    return gate.rows(estimator, X, reset=reset, device=Device(str(X.device))).tensor
 
 
 class TensorAnswers(Classifier):

@@ -126,7 +126,7 @@ class NeighborsClassifier(TensorVotes):
         """Learn rows X (n, d) with labels y (n,); a row of sample weight w counts as w rows."""
         self._check_parameters()
         self._forget()
-        X, labels = gate.rows_and_labels(self, X, y, sparse=self._takes_sparse())
+        X, labels = gate.rows_and_labels(self, X, y, sparse=self._takes_sparse(), device=self._keeps(X))
         self.classes_ = labels.classes
         self._training = TrainingRows.of(X, labels.codes, gate.weights(sample_weight, X), labels.n_classes)
         self._training.check_weights(self.n_neighbors)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from kway.compute.gpu.device import Device, as_tensor, is_tensor, on_host
 from kway.data.gate import checked
 from kway.neighbors.voting import VotingClassifier
+from kway.search.flat import Flat
 from kway.search.index import Neighbors, TopK
-from kway.search.on_device import DeviceIndex, holds
+from kway.search.on_device import DeviceIndex, holds, staying
 
 
 def as_given(X: Any, answer: NDArray) -> Any:
@@ -25,9 +26,16 @@ def as_given(X: Any, answer: NDArray) -> Any:
 class TensorVotes(VotingClassifier):
     """A vote among the rows that an index finds, of tensors too."""
 
+    index: Any
+    device: str
     index_: Any
     n_neighbors: int
     n_jobs: int | None
+
+    def _keeps(self, X: Any) -> Device | None:
+        """Where the rows of a fit stay, if they are a tensor and flat search is asked for; None: they are read here."""
+        flat = self.index in ("auto", "flat") if isinstance(self.index, str) else self.index == Flat()
+        return staying(self.device, X) if flat else None
 
     def _rows(self, X: Any) -> Any:
         """Rows through the gate; a tensor that the index answers is looked at where it is."""

@@ -25,7 +25,7 @@ from kway.search.distances import Distance, Matrix, squares
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.index import TopK, whole_k
 from kway.search.stores.base import Store
-from kway.search.stores.kept import KeptRows
+from kway.search.stores.kept import FarKept, KeptRows
 
 TILE = 2**19  # keys in a tile: 2 MB in float32, about the second cache
 COPY_BYTES = 2**23  # rows or queries converted for one tile
@@ -152,7 +152,7 @@ class _Block:
 def block_scan(rows: Matrix | KeptRows, distance: Distance, store: Store | None = None) -> BlockScan:
     """Rows (n, d), dense float, CSR, or as an index keeps them, ready to be scanned under a distance."""
     kept = rows if isinstance(rows, KeptRows) else KeptRows.of(rows, store, distance)
-    if isinstance(kept.full, np.ndarray):
+    if not isinstance(kept, FarKept) and isinstance(kept.full, np.ndarray):
         kept = KeptRows(frozen(kept.full), kept.codes)
     return BlockScan(kept, distance)
 

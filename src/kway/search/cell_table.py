@@ -119,6 +119,11 @@ class CellTable:
         return int(self.kept.nbytes + sum(array.nbytes for array in arrays))
 
     @property
+    def full(self) -> Any:
+        """The full rows (n, d) in this order, None where codes alone are kept."""
+        return self.kept.full
+
+    @property
     def ends_exact(self) -> bool:
         """Whether all cells together hold the answer that is promised: that of the full rows."""
         return self.kept.full is not None

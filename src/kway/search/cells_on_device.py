@@ -1,8 +1,11 @@
 """Landmark search on a device (kway.compute.gpu.cells): the same cells and the same rows of them as on the CPU.
 
-Rows lie on the device in the order of their cells. Which cells are nearest is told there in float64; a query whose
-last cell is as near as the next, up to the rounding of the CPU's float32, is answered by the CPU, so that the cells,
-and with them the ids, are always the CPU's. Distances of what is found are measured once more by the CPU's own kernel.
+Full rows lie on the device in the order of their cells, also where the CPU scans codes of them: no row of a cell that
+is probed is lost there. Where codes alone are kept the CPU searches, and `why_` says so.
+
+Which cells are nearest is told there in float64; a query whose last cell is as near as the next, up to the rounding of
+the CPU's float32, is answered by the CPU, so that the cells, and with them the ids, are always the CPU's. Distances of
+what is found are measured once more by the CPU's own kernel.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from kway.compute.kernels.topk import measure
 from kway.compute.threads import pmap, shares
 from kway.errors import CombinationError
 from kway.search import on_device
+from kway.search.bit_cells import BitCells
 from kway.search.bits_on_device import MOST_LISTED
 from kway.search.cell_table import CellTable, Ground
 from kway.search.distances import COSINE
@@ -31,13 +35,12 @@ from kway.search.stores.base import Store
 OnHost = Callable[[NDArray, int], Neighbors]  # (queries, k) -> what the CPU finds
 
 
-def check_cells(metric: Metric, store: Store | None) -> None:
+def check_cells(metric: Metric) -> None:
     """Refuse what no device searches."""
-    if store is not None or metric.distance not in on_device.SEARCHED:
-        what = f"the metric {metric.name!r}" if store is None else f"store={type(store).__name__}()"
+    if metric.distance not in on_device.SEARCHED:
         raise CombinationError(
-            f"Landmarks(device='cuda') cannot search {what}; it searches full rows under 'euclidean', 'cosine' and "
-            "'dot' (and the kernels on them); use Flat(store=Bits(1), device='cuda') for codes, or device='cpu'"
+            f"Landmarks(device='cuda') cannot search the metric {metric.name!r}; it searches rows under 'euclidean', "
+            "'cosine' and 'dot' (and the kernels on them); use one of these, or device='cpu'"
         )
 
 
@@ -45,9 +48,13 @@ def choose_for_cells(device: str, metric: Metric, store: Store | None, n_values:
     """The device that a word means for so many values of rows."""
     if device == "cpu":
         return ChosenDevice(None, "")
-    if store is not None or metric.distance not in on_device.SEARCHED:
-        return ChosenDevice(None, "on the CPU: a GPU searches cells of full rows under euclidean, cosine and dot")
-    return resolve(device, pays=n_values >= on_device.ENOUGH)
+    if metric.distance not in on_device.SEARCHED:
+        return ChosenDevice(None, "on the CPU: a GPU searches cells of rows under euclidean, cosine and dot")
+    chosen = resolve(device, pays=n_values >= on_device.ENOUGH)
+    if chosen.device is None or store is None:
+        return chosen
+    how = "full rows are searched there" if store.rerank else "cells are found there, codes alone are searched here"
+    return ChosenDevice(chosen.device, f"{chosen.why}: {how}")
 
 
 def _landing(ground: Ground, device: Device) -> Any:
@@ -77,18 +84,19 @@ def cells_there(ground: Ground, device: Device, rows: NDArray) -> NDArray[np.int
 class DeviceCells:
     """Rows on a device in the order of their cells, and on the host."""
 
-    table: CellTable
+    table: CellTable | BitCells
     landing: Any
     cells: Any  # CellRows
 
     @staticmethod
-    def over(table: CellTable, ground: Ground, device: Device) -> DeviceCells:
+    def over(table: CellTable | BitCells, ground: Ground, device: Device) -> DeviceCells:
         """The search, its rows copied to the device."""
         from kway.compute.gpu.cells import CellRows
         from kway.compute.gpu.exact import ExactRows
         from kway.compute.gpu.products import PRODUCTS
 
-        rows = table.kept.full
+        rows = table.full
+        assert rows is not None
         with device.room(f"landmark cells of {len(rows):,} rows x {rows.shape[1]} columns", 3 * rows.nbytes):
             held = ExactRows.of(device, device.put(rows), PRODUCTS[table.distance.name])
             cells = CellRows.of(held, device.put(table.names), device.put(table.offsets))
@@ -105,7 +113,7 @@ class DeviceCells:
         device, exact = self.device, frozen(queries.astype(np.float64))
         with device.room(f"a search of {len(queries):,} queries"):
             places, doubt = (device.fetch(found) for found in self._found(device.put(exact), k, probes))
-        code, rows, distances = self.table.distance.code, frozen(self.table.kept.full), np.empty(places.shape)
+        code, rows, distances = self.table.distance.code, self._full(), np.empty(places.shape)
 
         def work(part: slice) -> None:
             measure(code, exact[part], rows, places[part], distances[part])
@@ -119,6 +127,10 @@ class DeviceCells:
         if len(unsure):
             found.ids[unsure], found.distances[unsure] = host(queries[unsure], k)
         return found
+
+    def _full(self) -> NDArray:
+        assert self.table.full is not None
+        return frozen(self.table.full)
 
     def _found(self, queries: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor]:
         """Places (q, k), -1 where cells hold fewer, and doubt (q,); queries that saw fewer probe four times as many."""
@@ -187,7 +199,9 @@ class DeviceCellIndex(on_device.DeviceIndex):
 
     def _bring_there(self) -> None:
         device = self._place_of.device
-        self._there = None if device is None else DeviceCells.over(self._table, self._ground(), device)
+        self._there = None
+        if device is not None and self._table.full is not None:
+            self._there = DeviceCells.over(self._table, self._ground(), device)
 
     def _probes(self, probes: int | None) -> int:
         return max(1, min(self.probes if probes is None else int(probes), self.n_landmarks))

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from kway.compute.kernels.topk import merge
 from kway.errors import CombinationError
@@ -31,7 +31,7 @@ from kway.search.live import Recipe
 from kway.search.metrics import Metric, pick_metric
 from kway.search.stores.base import Store
 from kway.search.stores.bits import Bits
-from kway.search.stores.kept import KeptRows
+from kway.search.stores.kept import FarKept, KeptRows
 from kway.search.units import Unit
 
 _TAIL = 0.2  # share of added rows at which building again pays
@@ -68,6 +68,22 @@ class Flat(Recipe):
             self.store.check(metric.distance, sparse)
         if self.device == "cuda":
             on_device.check_device(metric, sparse, self.store)
+
+    def build(
+        self,
+        rows: Any,
+        metric: str | Metric = "euclidean",
+        ids: ArrayLike | None = None,
+        n_jobs: int | None = None,
+    ) -> FlatIndex:
+        """The live index over rows (n, d), n >= 1; of a tensor, searched on a device, rows are copied there alone."""
+        picked = pick_metric(metric)
+        far = None if self.store is not None else on_device.far_rows(rows, picked, self.device)
+        if far is None:
+            return cast(FlatIndex, super().build(rows, metric, ids, n_jobs))
+        index = FlatIndex(self, picked, Ids.of(len(far), ids), FarKept(far), n_jobs)
+        index.unit = Unit.again(0, far.dtype, picked.distance, self._narrow)
+        return index
 
     def build_blocks(
         self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None

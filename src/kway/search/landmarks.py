@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kway.compute.gpu.device import ChosenDevice
 from kway.compute.kernels.distances import KEY
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY, offer, settle
@@ -52,7 +53,8 @@ class Landmarks(Recipe):
     """Cells around k-means landmarks; "auto": 2 sqrt(n) landmarks and 24 probes until tuned.
 
     device="cuda" places landmarks and searches full rows under euclidean, cosine and dot on a GPU: landmarks are the
-    CPU's up to rounding, answers those of the CPU over the same landmarks; "auto" does so where it pays.
+    CPU's up to rounding, answers those of the CPU over the same landmarks (of bits beside full rows: none of a cell's
+    rows is lost); codes alone are searched on the CPU. "auto" does so where it pays.
     """
 
     n_landmarks: int | str = "auto"
@@ -88,7 +90,7 @@ class Landmarks(Recipe):
         if self.store is not None:
             self.store.check(metric.distance, sparse)
         if self.device == "cuda":
-            check_cells(metric, self.store)
+            check_cells(metric)
 
     @property
     def _table(self) -> type[CellTable] | type[BitCells]:
@@ -113,6 +115,7 @@ class Landmarks(Recipe):
                 f"{self} cannot be built of blocks, which are let go of; use store=Bits(1, rerank=False), or build()"
             )
         index = LandmarksIndex(self, picked, Ids.of(0, None), 0)
+        index._place_of = ChosenDevice(None, "" if self.device == "cpu" else "on the CPU: rows that come in blocks")
         n = fill_cells(index, blocks, folder)
         index._ids, index._n_features = Ids.of(n, None), index._table.centres.shape[1]  # type: ignore[union-attr]
         index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # a stream is taken as it comes

@@ -15,9 +15,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.gpu.device import Device, is_tensor, on_host, resolve
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import measure
 from kway.compute.threads import pmap, shares
+from kway.data.gate import plain_far
 from kway.errors import CombinationError
 from kway.search.bit_scan import BitScan
 from kway.search.bits_on_device import MOST_LISTED, DeviceBits
@@ -28,6 +30,8 @@ from kway.search.live import LiveIndex
 from kway.search.metrics import Metric
 from kway.search.stores.base import Store
 from kway.search.stores.bits import Bits
+from kway.search.stores.kept import FarKept
+from kway.search.units import NARROW
 
 SEARCHED = (EUCLIDEAN, COSINE, DOT)
 ENOUGH = 2**24  # values of all rows from which on "auto" takes a GPU
@@ -81,13 +85,35 @@ def check_device(metric: Metric, sparse: bool, store: Store | None) -> None:
         )
 
 
+def far_rows(rows: Any, metric: Metric, device: str) -> FarRows | None:
+    """Rows that a device searches where they are: a tensor of plain size; None where the host has to look at them."""
+    chosen = staying(device, rows)
+    if chosen is None or metric.distance not in SEARCHED or metric.name != metric.distance.name:
+        return None
+    far, limit = plain_far(rows, chosen), 2.0 ** min(NARROW.most, -NARROW.least)
+    if far is None:
+        return None
+    peaks = far.row_peaks()
+    wild = (peaks >= limit) | ((peaks > 0) & (peaks <= 1 / limit))  # these want a unit of their own
+    return None if bool(wild.any()) else far
+
+
+def staying(device: str, rows: Any) -> Device | None:
+    """Where rows stay, or go, if they are a tensor (or have stayed already); None: they are read here."""
+    if device == "cpu" or not (is_tensor(rows) or isinstance(getattr(rows, "rows", None), FarRows)):
+        return None
+    shape = rows.shape if is_tensor(rows) else rows.rows.shape
+    return resolve(device, pays=len(shape) == 2 and shape[0] * shape[1] >= ENOUGH).device
+
+
 def search_over(scan: Any, metric: Metric, device: str) -> ChosenSearch:
     """The search over scanned rows on the device that the word means, where it can be done there."""
     if device == "cpu":
         return ChosenSearch(None, "")
     kept = scan.kept
     coded = isinstance(scan, BitScan)
-    if sp.issparse(kept.full) or metric.distance not in SEARCHED or not (len(kept) and (coded or kept.codes is None)):
+    sparse = not isinstance(kept, FarKept) and sp.issparse(kept.full)
+    if sparse or metric.distance not in SEARCHED or not (len(kept) and (coded or kept.codes is None)):
         return ChosenSearch(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
     chosen = resolve(device, pays=kept.shape[0] * kept.shape[1] >= ENOUGH)
     if chosen.device is None:
@@ -112,9 +138,11 @@ class DeviceSearch:
         """The search, its rows copied to the device."""
         from kway.compute.gpu.search import engine_over
 
-        rows = scan.kept.full
-        with device.room(f"an index of {len(rows):,} rows x {rows.shape[1]} columns", 2 * rows.nbytes):
-            return DeviceSearch(scan, engine_over(device, device.put(rows), scan.distance.name))
+        kept = scan.kept
+        rows, copies = (kept.far, 1) if isinstance(kept, FarKept) else (kept.full, 2)
+        with device.room(f"an index of {len(rows):,} rows x {rows.shape[1]} columns", copies * rows.nbytes):
+            held = rows.tensor if isinstance(rows, FarRows) else device.put(rows)
+            return DeviceSearch(scan, engine_over(device, held, scan.distance.name))
 
     @property
     def nbytes(self) -> int:
@@ -142,14 +170,23 @@ class DeviceSearch:
         with device.room(f"a search of {len(queries):,} queries"):
             ids = device.fetch(self.engine.nearest(device.put(queries), k).ids)
         exact, distances = frozen(queries.astype(np.float64)), np.empty(ids.shape)
+        rows, places = self._found_rows(ids)
 
         def work(part: slice) -> None:
-            measure(self.scan.distance.code, exact[part], self.scan.rows, ids[part], distances[part])
+            measure(self.scan.distance.code, exact[part], rows, places[part], distances[part])
 
         pmap(work, shares(len(ids), n_jobs, least=64), n_jobs)
         self.touched = float(k)
         order = np.lexsort((ids, distances), axis=1)
         return Neighbors(np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1))
+
+    def _found_rows(self, ids: NDArray[np.int64]) -> tuple[NDArray, NDArray[np.int64]]:
+        """Rows here that hold those at ids (q, k), and where these are among them; of rows there, they alone."""
+        kept = self.scan.kept
+        if not isinstance(kept, FarKept) or kept.read:
+            return self.scan.rows, ids
+        some, places = np.unique(ids, return_inverse=True)
+        return frozen(np.asarray(kept.far[some])), places.reshape(ids.shape)
 
     def answer(self, queries: Any, k: int) -> Any:
         """The k nearest of tensors, as tensors."""

@@ -30,7 +30,7 @@ def row_arrays(rows: Any) -> dict[str, NDArray]:
     """Arrays that hold rows in a model file."""
     if sp.issparse(rows):
         return {"rows.data": rows.data, "rows.indices": rows.indices, "rows.indptr": rows.indptr}
-    return {"rows": rows}
+    return {"rows": np.asarray(rows)}
 
 
 def rows_of_arrays(arrays: dict[str, NDArray], n: int, d: int) -> Any:

@@ -26,6 +26,21 @@ def by_device(device, monkeypatch):
     return lambda recipe: replace(recipe, device="cuda")
 
 
+@pytest.fixture
+def fetched(monkeypatch):
+    """Shapes of the tensors that were made arrays, or brought to the host."""
+    torch, shapes = pytest.importorskip("torch"), []
+    for name in ("cpu", "numpy", "tolist", "__array__"):
+        real = getattr(torch.Tensor, name)
+
+        def told(self, *args, real=real, **kwargs):
+            shapes.append(tuple(self.shape))
+            return real(self, *args, **kwargs)
+
+        monkeypatch.setattr(torch.Tensor, name, told)
+    return shapes
+
+
 def _with_a_huge_row(rows):
     rows[len(rows) // 2] = 1e6
     return rows

@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from benchmarks import gpu_page, race  # noqa: E402
-from benchmarks.jobs import gpu_linear, gpu_peers, gpu_softmax  # noqa: E402
+from benchmarks.jobs import gpu_bits, gpu_linear, gpu_peers, gpu_softmax  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -30,6 +30,12 @@ def test_the_errors_of_a_peer_are_those_of_its_loss_and_gradient():
     assert "loss within 0e+00, gradient within 0.0e+00" not in gpu_peers.peer_errors(plain, exact)  # bfloat16 rounds
     doubled = gpu_peers.peer_errors(lambda X, W, codes: 2 * plain(X.float(), W.float(), codes), exact)
     assert doubled == "loss within 1e+00, gradient within 1.0e+00 of float64"
+
+
+def test_the_nearest_by_bits_is_the_right_row_both_ways():
+    one = next(iter(gpu_bits.coded_rows(3000, 1, "cpu")))
+    assert one.quality == "same row for 100.00%, the right one for 100.00%"
+    assert set(one.rounds) == {"kway", "all codes multiplied"}
 
 
 def test_a_peer_that_is_not_here_is_named_in_the_record_and_on_the_page(monkeypatch):

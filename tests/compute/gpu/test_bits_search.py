@@ -178,7 +178,6 @@ def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, m
     queries = rng.standard_normal((40, 500), dtype=np.float32)
     queries[20:] = rows[n - 20 :] + 0.5 * queries[20:]  # some that are near, some that are not
     monkeypatch.setattr(sign_filter, "LEAST_LISTED", 2**17)
-    monkeypatch.setattr(sign_filter, "TRIED", True)
     if n == 5000:
         monkeypatch.setattr(sign_filter.SignFilter, "pays", staticmethod(lambda *what: True))
         monkeypatch.setattr(sign_filter, "CodeLists", _ByProducts)

@@ -82,16 +82,12 @@ def test_values_far_from_one_and_equal_scores(there):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_tensors_in_tensors_out_and_never_on_the_host(there, metric, monkeypatch):
+def test_tensors_in_tensors_out_and_never_on_the_host(there, metric, fetched):
     X, y = labelled_rows()
     oracle = CentroidClassifier(metric).fit(X, y + 10)
     rows, labels = there.put(X), there.put(y + 10)
     expected = oracle.predict(X), oracle.predict_proba(X), oracle.decision_function(X), oracle.predict_topk(X, 3)
-
-    from kway.data import gate
-
-    seen, check = [], gate.rows
-    monkeypatch.setattr(gate, "rows", lambda estimator, X, **rest: seen.append(len(X)) or check(estimator, X, **rest))
+    fetched.clear()
     model = CentroidClassifier(metric, device="cuda").fit(rows, labels)
     alike(model, oracle)
     answers = (
@@ -100,7 +96,8 @@ def test_tensors_in_tensors_out_and_never_on_the_host(there, metric, monkeypatch
         model.decision_function(rows),
         *model.predict_topk(rows, 3),
     )
-    assert set(seen) == {1}  # a row, for its columns
+    assert fetched  # the means
+    assert X.shape not in fetched
     assert all(isinstance(answer, there.torch.Tensor) for answer in answers)
     np.testing.assert_array_equal(there.fetch(answers[0]), expected[0])
     for found, given in zip(answers[1:3], expected[1:3]):
@@ -109,20 +106,18 @@ def test_tensors_in_tensors_out_and_never_on_the_host(there, metric, monkeypatch
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_means_in_an_index_are_searched_there(by_device, there, metric, monkeypatch):
-    from kway.data import gate
-
+def test_means_in_an_index_are_searched_there(by_device, there, metric, fetched):
     X, y = labelled_rows(n=2000, K=200)
     model, oracle = (CentroidClassifier(metric, index="flat", device=name).fit(X, y) for name in ("cuda", "cpu"))
     expected = oracle.predict(X), oracle.predict_topk(X, 3)
     np.testing.assert_array_equal(model.predict(X), expected[0])
     assert "device under test" in model.index_.why_
-    rows, check = there.put(X), gate.rows
-    monkeypatch.setattr(gate, "rows", lambda estimator, X, **rest: check(estimator, X[:1], **rest))
+    rows = there.put(X)
     np.testing.assert_array_equal(there.fetch(model.predict(rows)), expected[0])
     found = model.predict_topk(rows, 3)
     np.testing.assert_array_equal(there.fetch(found.ids), expected[1].ids)
     np.testing.assert_allclose(there.fetch(found.scores), expected[1].scores, rtol=1e-3, atol=1e-6)
+    assert X.shape not in fetched
 
 
 def test_labels_that_are_no_numbers_two_classes_and_tensors_that_the_host_answers(there):

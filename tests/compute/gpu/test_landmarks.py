@@ -144,23 +144,45 @@ def test_a_promise_is_made_on_a_device_and_the_exact_index_stays_there(by_device
     assert model.index_.recipe == Flat(device="cuda")
 
 
-@pytest.mark.parametrize(
-    ("recipe", "metric"),
-    [
-        (Landmarks(device="cuda"), "manhattan"),
-        (Landmarks(store=Int8(), device="cuda"), "euclidean"),
-        (Landmarks(store=Bits(1), device="cuda"), "euclidean"),
-    ],
-)
-def test_what_no_device_searches_is_refused_by_name(recipe, metric):
-    with pytest.raises(CombinationError, match=r"'euclidean', 'cosine' and 'dot'.*Bits.*device='cpu'"):
-        recipe.build(np.ones((4, 2)), metric)
+def test_what_no_device_searches_is_refused_by_name():
+    with pytest.raises(CombinationError, match=r"'euclidean', 'cosine' and 'dot'.*device='cpu'"):
+        Landmarks(device="cuda").build(np.ones((4, 2)), "manhattan")
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("store", [Int8(), Bits(1), Bits(2, miss=1e-9)])
+def test_stores_with_full_rows_are_searched_there_and_lose_nobody(by_device, device, store, metric):
+    rows = hostile("gaussian", 1500, 40)
+    queries = rows[:60] + np.float32(0.1)
+    index = by_device(Landmarks(n_landmarks=40, store=store)).build(rows, metric)
+    assert "full rows are searched there" in index.why_
+    assert index._there is not None
+    bare = Landmarks.restore(*index.parts())  # by the CPU, over the same cells
+    found, here = index.nearest(queries, 6, probes=7), bare.nearest(queries, 6, probes=7)
+    assert (found.distances <= here.distances).all()
+    assert (found.ids == here.ids).all() if store != Bits(1) else (found.ids == here.ids).mean() > 0.97
+    same(index.nearest(queries, 6, probes=40), Flat().build(rows, metric).nearest(queries, 6))
+    tensors = index.nearest(device.put(queries), 6, probes=7)
+    np.testing.assert_array_equal(device.fetch(tensors.ids), found.ids)
+
+
+@pytest.mark.parametrize("store", [Int8(rerank=False), Bits(1, rerank=False)])
+def test_codes_alone_are_searched_by_the_cpu_which_is_said(by_device, store):
+    rows = hostile("gaussian", 900, 40)
+    index = by_device(Landmarks(n_landmarks=30, store=store)).build(rows)
+    assert "cells are found there, codes alone are searched here" in index.why_
+    same(index.nearest(rows[:40], 5), Landmarks.restore(*index.parts()).nearest(rows[:40], 5))
+    model = NeighborsClassifier(3, index=Landmarks(30, 5, store=store), device="cuda").fit(rows, np.arange(900) % 3)
+    assert "codes alone are searched here" in model.index_.why_
+    if isinstance(store, Bits):
+        streamed = by_device(Landmarks(30, store=store)).build_blocks([rows[:500], rows[500:]])
+        assert "on the CPU: rows that come in blocks" in streamed.why_
 
 
 def test_auto_says_why():
     rows = hostile("gaussian", 100, 5)
     assert "on the CPU: too small" in Landmarks(device="auto").build(rows).why_
-    assert "on the CPU: a GPU searches cells of full rows" in Landmarks(device="auto").build(rows, "manhattan").why_
+    assert "on the CPU: a GPU searches cells of rows" in Landmarks(device="auto").build(rows, "manhattan").why_
 
 
 def test_too_little_memory_is_an_error_with_figures_and_nothing_half_built(by_device, monkeypatch):

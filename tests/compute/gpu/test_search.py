@@ -122,3 +122,45 @@ def test_too_little_memory_is_an_error_with_figures_and_nothing_half_built(by_de
     with pytest.raises(BudgetError, match=r"500 rows x 10 columns needs .* GiB free"):
         model.fit(np.ones((500, 10)), np.arange(500) % 2)
     assert not hasattr(model, "index_")
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "dot"])
+def test_rows_that_are_a_tensor_are_searched_where_they_are_and_read_only_for_a_file(
+    by_device, device, metric, tmp_path
+):
+    import kway
+    from kway.search.stores.kept import FarKept
+
+    rows, labels = hostile("gaussian", 700, 24), np.arange(700) % 5
+    queries = rows[:30] + np.float32(0.1)
+    oracle = Flat().build(rows, metric)
+    model = NeighborsClassifier(5, metric=metric, device="cuda").fit(device.put(rows), device.put(labels))
+    kept = model.index_._main.kept
+    assert isinstance(kept, FarKept)
+    found, expected = model.index_.nearest(device.put(queries), 5), oracle.nearest(queries, 5)
+    np.testing.assert_array_equal(device.fetch(found.ids), expected.ids)
+    again = model.index_.nearest(queries, 5)
+    np.testing.assert_array_equal(again.ids, expected.ids)
+    np.testing.assert_array_equal(again.distances, expected.distances)
+    arrays = NeighborsClassifier(5, metric=metric).fit(rows, labels)
+    np.testing.assert_array_equal(device.fetch(model.predict(device.put(queries))), arrays.predict(queries))
+    assert not kept.read  # nothing so far has copied the rows
+    model.save(tmp_path / "model.kway")
+    np.testing.assert_array_equal(kway.load(tmp_path / "model.kway").predict(queries), arrays.predict(queries))
+    model.index_.to("cpu")
+    np.testing.assert_array_equal(model.index_.nearest(queries, 5).ids, expected.ids)
+    model.partial_fit(rows[:40] + 1, labels[:40])
+    arrays.partial_fit(rows[:40] + 1, labels[:40])
+    np.testing.assert_array_equal(model.kneighbors(queries)[1], arrays.kneighbors(queries)[1])
+
+
+def test_a_tensor_that_no_device_searches_is_read_here(by_device, device):
+    rows, labels = hostile("gaussian", 300, 6), np.arange(300) % 3
+    weight = np.ones(300, np.float32)
+    weight[::5] = 0
+    for params in ({"index": "kdtree"}, {"metric": "manhattan"}, {}):
+        wild = rows * (1e30 if not params else 1)
+        here = NeighborsClassifier(3, **params).fit(wild, labels, sample_weight=weight)
+        there = NeighborsClassifier(3, device="cuda" if not params else "auto", **params)
+        there.fit(device.put(wild), device.put(labels), sample_weight=device.put(weight))
+        np.testing.assert_array_equal(there.kneighbors(wild[:20])[1], here.kneighbors(wild[:20])[1])

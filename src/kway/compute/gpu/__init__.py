@@ -1,6 +1,7 @@
 """Work on a GPU through torch: the only place that imports it, and only when a device other than "cpu" is asked for.
 
 device.py       which device ("cpu" | "cuda" | "auto"), arrays to it and back, its memory
+far_rows.py     rows that stay there, which the host cuts and multiplies and never copies
 
 Of search:
 products.py     distances that are products: keys, thresholds, exact values

@@ -22,7 +22,6 @@ from functools import partial
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from kway.compute.gpu import sign_filter
 from kway.compute.gpu.codes import BITS
 from kway.compute.gpu.device import Device, Tensor
 from kway.compute.gpu.exact import KEYS, MORE, VALUES, FoundRows, first_few, least_few, least_of_both, parts_of
@@ -154,7 +153,7 @@ class BitCodes:
     def grid(self, words: Tensor, kind: object) -> Tensor:
         """y (m, D) of words (m, B D / 32)."""
         torch, m = self.device.torch, len(words)
-        if sign_filter.TRIED and self.device.is_gpu and find_spec("triton") is not None:
+        if self.device.is_gpu and find_spec("triton") is not None:
             out = torch.empty((m, 32 * words.shape[1] // self.bits), dtype=kind, device=words.device)
             unpack_there(words, out, self.bits)
             return out

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kway.compute.gpu.device import Device
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.gpu.losses import DeviceTargets, Slopes
 from kway.compute.threads import spans
 
@@ -45,9 +46,10 @@ class DeviceRows:
 
     @staticmethod
     def on(device: Device, X: NDArray, codes: NDArray, soft: NDArray | None, weight: NDArray | None) -> DeviceRows:
-        """The rows, copied there; BudgetError where there is no room for them and a block of scores."""
-        given = (X, codes, soft, weight)
-        with device.room("copying the rows", sum(a.nbytes for a in given if a is not None) + 2 * DEVICE_BLOCK):
+        """The rows, copied there if they are not; BudgetError where there is no room for them and a block of scores."""
+        given = [a.tensor if isinstance(a, FarRows) else a for a in (X, codes, soft, weight)]
+        sent = sum(a.nbytes for a in (X, codes, soft, weight) if a is not None and not isinstance(a, FarRows))
+        with device.room("copying the rows", sent + 2 * DEVICE_BLOCK):
             return DeviceRows(device, *(None if a is None else device.put(a) for a in given))
 
     def targets(self, rows: slice | NDArray) -> DeviceTargets:

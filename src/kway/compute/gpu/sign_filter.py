@@ -20,8 +20,6 @@ from kway.compute.gpu.device import Device, Tensor
 
 _KEEP = 128  # rows listed at least
 LEAST_LISTED = 2**20  # rows from which on lists pay
-TRIED = False  # this filter, and the kernel that unpacks codes, have run by stand-ins alone: until a GPU has run them
-# (set this, then tests/compute/gpu/test_bits_search.py) codes are unpacked and multiplied by torch
 LIST_TOGETHER = 1024  # queries whose lists are filled together
 
 
@@ -46,7 +44,7 @@ class SignFilter:
     @staticmethod
     def pays(device: Device, bits: int, wide: int, rows: int) -> bool:
         """Whether such codes are filtered there."""
-        wanted = TRIED and bits == 1 and wide == BITS and rows >= LEAST_LISTED
+        wanted = bits == 1 and wide == BITS and rows >= LEAST_LISTED
         return wanted and device.is_gpu and nvrtc.can_compile()
 
     def lists(self, turned: Tensor) -> SignLists:

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.lapack import add_gram
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows
@@ -43,6 +44,8 @@ def mean_squares(objective: Objective, h: NDArray | None = None) -> NDArray:
 
     def part(share: slice) -> NDArray:
         X = objective.X[share]
+        if isinstance(X, FarRows):
+            return X.squares(None if h is None else h[:, share])
         if sp.issparse(X):
             squares = X.multiply(X)
             return np.asarray(squares.sum(axis=0)) if h is None else np.asarray((squares.T @ h[:, share].T).T)
@@ -64,7 +67,7 @@ def gram(objective: Objective, dtype: np.dtype) -> NDArray:
         for s in spans(share.stop - share.start, BLOCK_ROWS):
             rows = slice(share.start + s.start, share.start + s.stop)
             root = None if weight is None else np.sqrt(weight[rows])
-            add_gram(A, rooted_rows(X[rows], root, dtype, objective.fit_intercept), 1.0 / n)
+            add_rooted(A, X[rows], root, objective.fit_intercept, 1.0 / n)
         return A
 
     parts = pmap(part, shares(n, objective.n_jobs, least=256), objective.n_jobs)
@@ -72,6 +75,14 @@ def gram(objective: Objective, dtype: np.dtype) -> NDArray:
     for more in parts[1:]:
         A += more
     return A
+
+
+def add_rooted(A: NDArray, X: Rows, root: NDArray | None, bias: bool, scale: float) -> None:
+    """A += scale Z' Z, upper triangle at least, Z = diag(root) [X 1]; A (D, D) in Fortran's order."""
+    if isinstance(X, FarRows):
+        A += A.dtype.type(scale) * X.gram(root, bias, A.dtype)
+    else:
+        add_gram(A, rooted_rows(X, root, A.dtype, bias), scale)
 
 
 def rooted_rows(X: Rows, root: NDArray | None, dtype: np.dtype, bias: bool) -> NDArray:

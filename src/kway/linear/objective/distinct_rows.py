@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.sgd import row_hashes
 from kway.data.file_rows import FileRows
 from kway.data.gate import Rows
@@ -67,6 +68,8 @@ def equal_keys(X: Rows) -> NDArray[np.float64]:
     direction = np.random.default_rng(0).standard_normal(X.shape[1])
     if sp.issparse(X):
         return np.asarray(X @ direction)
+    if isinstance(X, FarRows):
+        return X.keys(direction)
     keys = np.empty(X.shape[0])
     row_hashes(X, direction, keys)
     return keys
@@ -91,5 +94,8 @@ def rows_mark(objective: Objective) -> tuple[Any, ...]:
 
 def _equal(X: Rows, soft: NDArray | None, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether rows a are rows b, one by one."""
-    same = (X[a] != X[b]).getnnz(axis=1) == 0 if sp.issparse(X) else (X[a] == X[b]).all(axis=1)
+    if isinstance(X, FarRows):
+        same = X.equal(a, b)
+    else:
+        same = (X[a] != X[b]).getnnz(axis=1) == 0 if sp.issparse(X) else (X[a] == X[b]).all(axis=1)
     return same if soft is None else same & (soft[a] == soft[b]).all(axis=1)

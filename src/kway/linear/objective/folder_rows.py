@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,8 +74,12 @@ def open_folder_shard(part: FilePart, known: ClassTable, blank: Objective) -> Ro
 class FolderObjective(ClusterObjective):
     """An Objective of which X, targets and weight are a sample, and the crew has all n_rows."""
 
-    rows_here: ClassVar[bool] = False
     n_rows: int = field(default=0, kw_only=True)
+
+    @property
+    def rows_here(self) -> bool:
+        """A sample is."""
+        return False
 
     @property
     def n(self) -> int:

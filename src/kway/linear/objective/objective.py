@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels import fused
 from kway.compute.kernels.product_tiles import tile_height, wide
 from kway.compute.threads import pmap, shares, spans
@@ -49,8 +50,12 @@ class Objective:
 
     on_device: ClassVar[bool] = False  # whether passes over the rows run on a GPU (on_device.py)
     rows_apart: ClassVar[bool] = False  # whether passes over the rows run on a cluster (on_cluster.py)
-    rows_here: ClassVar[bool] = True  # whether X is all rows; else a sample of what a cluster has (folder_rows.py)
     classes_apart: ClassVar[bool] = False  # whether a solver is to split the classes over a cluster (class_shard.py)
+
+    @property
+    def rows_here(self) -> bool:
+        """Whether X is all rows, in this machine's memory; else they are on a device, or a sample (folder_rows.py)."""
+        return not isinstance(self.X, FarRows)
 
     @property
     def n(self) -> int:

@@ -1,7 +1,8 @@
 """DeviceObjective: the objective whose rows live on a GPU; theta, gradients and all that solvers do stay on the host.
 
     value, value_gradient, scores, bends   passes over all rows: on the device
-    X                                      the same rows on the host: samples and Gram matrices of some rows
+    X                                      the same rows on the host: samples and Gram matrices of some rows; of a fit
+                                           of tensors FarRows: these, too, are made there
 
 Any solver that asks an Objective for nothing else gets its passes from the device without knowing. An objective on
 other rows (`rows`, a span, condensed ones) sends those: what is held always is what X, targets and weight say.

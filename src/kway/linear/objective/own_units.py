@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.compute.gpu.far_rows import FarRows
 from kway.data.gate import Rows
 from kway.linear.objective.objective import Objective
 
@@ -41,6 +42,8 @@ def in_own_units(objective: Objective) -> OwnUnits:
     if sp.issparse(X):
         data = (X.data / units[X.indices]).astype(X.dtype)
         scaled: Rows = sp.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
+    elif isinstance(X, FarRows):
+        scaled = X.divided(units)
     else:
         scaled = (X / units).astype(X.dtype)
     return OwnUnits(replace(objective, X=scaled, turned=[]), units, X.dtype)
@@ -48,6 +51,8 @@ def in_own_units(objective: Objective) -> OwnUnits:
 
 def _units(X: Rows) -> NDArray[np.float64]:
     """Root mean squares of the entries other than zero, the largest taken out first so that none overflows."""
+    if isinstance(X, FarRows):
+        return X.units()
     if sp.issparse(X):
         columns, data = X.indices, X.data.astype(np.float64)
         top = np.zeros(X.shape[1])

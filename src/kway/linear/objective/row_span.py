@@ -119,7 +119,7 @@ class Factors(NamedTuple):
 def row_span(objective: Objective) -> RowSpan | None:
     """The problem in the span of its rows; None where that is not smaller, not the same, or dear."""
     n, d = objective.n, objective.d
-    same = objective.penalty.smooth and objective.penalty.ridge > 0 and n <= _WORTH * d
+    same = objective.rows_here and objective.penalty.smooth and objective.penalty.ridge > 0 and n <= _WORTH * d
     if not same or n * d > MOST_VALUES or float(n) * n * d > _MOST_WORK:
         return None
     with single_blas():

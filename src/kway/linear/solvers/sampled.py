@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.base import class_rows
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.sampled import decay_rows, step_rows
 from kway.compute.threads import pmap, single_blas, spans
 from kway.data.file_rows import FileRows
@@ -340,6 +341,8 @@ def _with_ones(X: Rows) -> NDArray:
 
 def mean_square_row(X: Rows) -> float:
     """Of the numbers in X; 1 where all are zero."""
+    if isinstance(X, FarRows):
+        return X.mean_square() or 1.0
     total = float(np.square(X.data, dtype=np.float64).sum()) if sp.issparse(X) else _square_sum(X)
     return total / (X.shape[0] * X.shape[1]) or 1.0
 

@@ -65,6 +65,10 @@ class DeviceEpochs(Epochs):
             self.theta = self.engine.theta()
         return float(sum(losses))
 
+    def _single(self, order: NDArray[np.int64], eta: NDArray) -> float:
+        """Batches of one row: theta and rows are there."""
+        return self.batches(order, eta)
+
     @cached_property
     def watched(self) -> Objective:
         """All rows, or some of them where all would take too long."""

@@ -9,12 +9,15 @@ no      yes      codes      codes
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.compute.gpu.far_rows import FarRows
+from kway.compute.kernels.jit import frozen
 from kway.search.distances import Distance, Matrix
 from kway.search.rows import drop_rows, join_rows, row_arrays
 from kway.search.stores.base import Codes, Store
@@ -104,6 +107,37 @@ class KeptRows:
         """Arrays of a model file."""
         full = {} if self.full is None else row_arrays(self.full)
         return full | ({} if self.codes is None else self.codes.arrays())
+
+
+class FarKept(KeptRows):
+    """Full rows that are on a device alone, until somebody reads them here."""
+
+    far: FarRows
+
+    def __init__(self, far: FarRows) -> None:
+        object.__setattr__(self, "far", far)
+        object.__setattr__(self, "codes", None)
+
+    @cached_property
+    def full(self) -> Any:
+        """The rows, copied now."""
+        return frozen(np.asarray(self.far))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        n, d = self.far.shape
+        return n, d
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held here."""
+        return int(self.full.nbytes) if self.read else 0
+
+    @property
+    def read(self) -> bool:
+        """Whether they have been copied."""
+        return "full" in vars(self)
 
 
 def store_from(facts: dict[str, Any]) -> Store:

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.coordinate import minimise_model
 from kway.compute.threads import pmap
 from kway.data.gate import Rows
@@ -146,7 +147,10 @@ class LocalModels:
         return GramModel(blocks, 1.2 if self.objective.loss.couples else 1.0, self.objective.n_jobs)
 
     def _exact(self, h: NDArray) -> NDArray:
-        rows = rooted_rows(self.objective.X, np.sqrt(h), self.objective.X.dtype, self.objective.fit_intercept)
+        o = self.objective
+        if isinstance(o.X, FarRows):
+            return _lifted_positive(o.X.gram(np.sqrt(h), o.fit_intercept, o.X.dtype) / h.dtype.type(len(h)))
+        rows = rooted_rows(o.X, np.sqrt(h), o.X.dtype, o.fit_intercept)
         return _lifted_positive(rows.T @ rows / h.dtype.type(len(h)))
 
     def _sampled(self, h: NDArray, squares: NDArray, wanted: int, seed: int) -> NDArray:

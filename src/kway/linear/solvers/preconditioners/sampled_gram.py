@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.lapack import add_gram
-from kway.linear.objective.curvature import rooted_rows
+from kway.linear.objective.curvature import add_rooted, rooted_rows
 from kway.linear.objective.objective import Objective
 
 
@@ -22,7 +21,7 @@ def sampled_gram(
     drawn = np.flatnonzero(rng.random(rows.n) < chance)
     A = np.asfortranarray(plain * plain.dtype.type(share * float(h.mean())))
     root = np.sqrt((1 - share) * h[drawn] / np.maximum(chance[drawn], 1e-30))
-    add_gram(A, rooted_rows(rows.X[drawn], root, plain.dtype, rows.fit_intercept), 1.0 / rows.n)
+    add_rooted(A, rows.X[drawn], root, rows.fit_intercept, 1.0 / rows.n)
     return A
 
 
