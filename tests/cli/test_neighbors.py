@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from kway import MappedClassifier, TemperatureScaledClassifier
 from kway.neighbors import NeighborsClassifier
 
 
@@ -22,3 +23,21 @@ def test_the_neighbours_of_each_row_are_listed(answer, cli):
     code, out, _ = cli("neighbors", "model.kway", "rows.npz", "--rows", "1")
     assert code == 0
     assert "0 a (0.4, 0.333)" in out
+
+
+def test_a_learned_metric_is_the_one_that_voters_are_found_by(answer, cli):
+    """Voters were once looked for among rows that the map of the columns had not met."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.arange(60) % 3 + 0.1 * rng.normal(size=60), 5 * rng.normal(size=60)])
+    model = TemperatureScaledClassifier(MappedClassifier(NeighborsClassifier(3, weights="distance"))).fit(
+        X, np.arange(60) % 3
+    )
+    model.save("model.kway")
+    np.savez("rows.npz", x=X)
+    told = answer("neighbors", "model.kway", "rows.npz")["rows"]
+    assert [row["prediction"] for row in told] == model.predict(X).tolist()
+    assert [row["neighbours"][0]["row"] for row in told] == list(range(60))
+    assert max(row["neighbours"][0]["distance"] for row in told) < 1e-9
+    out = cli("neighbors", "model.kway", "rows.npz", "--rows", "2")[1]
+    lines = [line for line in out.splitlines() if "(" in line and "Neighbours" not in line]
+    assert any(line.split()[0] == "0" and " 0 0 (0," in line for line in lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -28,8 +28,7 @@ def neighbors(
     from kway.errors import InputError
 
     whole, found = ready(model, data, reading, needs_labels=False, embed=embed)
-    X = whole.numbers(found.X) if hasattr(whole, "numbers") else found.X
-    fitted = _innermost(whole)
+    fitted, X = _innermost(whole, found.X)
     if not hasattr(fitted, "explain") or not hasattr(fitted, "kneighbors"):
         raise InputError(
             f"{model} is a {type(fitted).__name__}, which has no neighbours; fit one with --model neighbors"
@@ -45,11 +44,19 @@ def neighbors(
     show_table(f"Neighbours ({fitted.index_.why_})", columns, [_voters_line(i, row) for i, row in enumerate(listed)])
 
 
-def _innermost(model: Any) -> Any:
-    """The classifier that answers, without the features and the temperature around it."""
+class _Voters(NamedTuple):
+    """The classifier that answers, and the rows as it sees them."""
+
+    model: Any
+    X: Any
+
+
+def _innermost(model: Any, X: Any) -> _Voters:
+    """Without the features, the map of the columns and the temperature around it."""
     while hasattr(model, "estimator_"):
-        model = model.estimator_
-    return model
+        seen = getattr(model, "numbers", None) or getattr(model, "mapped", None)
+        model, X = model.estimator_, X if seen is None else seen(X)
+    return _Voters(model, X)
 
 
 def _told(model: Any, X: Any) -> list[dict[str, Any]]:

@@ -70,7 +70,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
     Console(highlight=False).print(table)
 
 
-_NUMBER = re.compile(r"^$|^–$|^[-+]?[0-9]")  # how a cell begins that is a figure, or a gap among them
+_NUMBER = re.compile(r"^$|^–$|^[-+]?[0-9][^(]*$")  # a cell that is a figure, with its unit, or a gap among them
 
 
 def shown_number(value: float | None, digits: int = 4) -> str:
