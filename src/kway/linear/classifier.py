@@ -189,11 +189,10 @@ class LinearClassifier(AnswersOnDevice):
         "auto" by sampling, stay in the files and are read some at a time.
         """
         self._check_parameters()
-        if from_files.stays_in_files(self, folder, target):
+        if from_folder.is_local() and from_files.stays_in_files(self, folder, target):
             return self._learn_files(rows_of_folder(folder, target))
-        here = from_folder.read_here(folder, target)
-        if here is not None:
-            return self.fit(here.X, here.y)
+        if from_folder.is_local():
+            return self.fit(*from_folder.read_here(folder, target))
         plan = from_folder.plan_folder(self, folder, target)
         self._forget()
         self.classes_, self.n_features_in_ = plan.classes, plan.d

@@ -66,10 +66,13 @@ def control_for(plan: FolderPlan, control: Control) -> Control:
     return replace(control, tol=_SAFE[plan.solver.name] * control.tol)
 
 
-def read_here(folder: str | Path, target: str | None) -> LocalRows | None:
-    """The folder's rows, where no cluster is to read them."""
-    if current() is not None:
-        return None
+def is_local() -> bool:
+    """Whether no cluster is to read the folder."""
+    return current() is None
+
+
+def read_here(folder: str | Path, target: str | None) -> LocalRows:
+    """The folder's rows."""
     found = number_rows(read_rows(str(folder), ReadOptions(target=target)))
     if found.y is None:
         raise InputError(f"{folder} has no labels; name their column (target=...), or add a .npy file of them")
