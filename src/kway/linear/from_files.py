@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kway.compute.cluster.session import current
 from kway.data import gate
 from kway.data.extent import extent_of
 from kway.data.file_rows import LabelledFiles, rows_of_blocks
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
 
 
 def stays_in_files(model: LinearClassifier, folder: str | Path, target: str | None) -> bool:
-    """Whether a folder is learned from where it lies: classes are to be sampled, here, or "auto" samples them."""
-    if current() is not None or model.device == "cuda":
+    """Whether a folder is learned from where it lies: classes are to be sampled, or "auto" would, on the CPU."""
+    if model.device == "cuda":
         return False
-    if asks_for_sampled(model) or model.solver != "auto":
+    if model.solver != "auto":
         return asks_for_sampled(model)
     found = extent_of(str(folder), ReadOptions(target=target))
     return found.K > 2 and chooses_sampled(model, Size(found.n, found.d, found.K), hard=True)

@@ -68,12 +68,11 @@ class LocalRows(NamedTuple):
 def fit_folder(model: LinearClassifier, folder: str | Path, target: str | None) -> None:
     """LinearClassifier.fit_folder."""
     model._check_parameters()
-    if stays_in_files(model, folder, target):
+    if is_local() and stays_in_files(model, folder, target):
         fit_files(model, rows_of_folder(folder, target))
         return
-    here = read_here(folder, target)
-    if here is not None:
-        model.fit(here.X, here.y)
+    if is_local():
+        model.fit(*read_here(folder, target))
         return
     plan = plan_folder(model, folder, target)
     model._forget()
@@ -90,10 +89,13 @@ def control_for(plan: FolderPlan, control: Control) -> Control:
     return replace(control, tol=_SAFE[plan.solver.name] * control.tol)
 
 
-def read_here(folder: str | Path, target: str | None) -> LocalRows | None:
-    """The folder's rows, where no cluster is to read them."""
-    if current() is not None:
-        return None
+def is_local() -> bool:
+    """Whether no cluster is to read the folder."""
+    return current() is None
+
+
+def read_here(folder: str | Path, target: str | None) -> LocalRows:
+    """The folder's rows."""
     found = number_rows(read_rows(str(folder), ReadOptions(target=target)))
     if found.y is None:
         raise InputError(f"{folder} has no labels; name their column (target=...), or add a .npy file of them")

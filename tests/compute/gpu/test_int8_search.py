@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.utils.fixes import parse_version
 
 from .conftest import HOSTILE, hostile
 
@@ -81,7 +82,9 @@ def test_answers_on_a_gpu(device, kind, metric):
 
 def test_answers_by_the_interpreter():
     """The same kernels without a GPU, a process of their own; short lists overflow and are searched again."""
-    pytest.importorskip("triton")
+    triton = pytest.importorskip("triton")
+    if parse_version(triton.__version__) < parse_version("3.7") and parse_version(np.__version__) >= parse_version("2.5"):
+        pytest.skip("this Triton's interpreter reads scalars in a way that NumPy 2.5 has ended")
     code = (
         "from tests.compute.gpu.test_int8_search import check_answers\n"
         "from kway.compute.gpu.device import Device\n"
