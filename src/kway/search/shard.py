@@ -61,10 +61,8 @@ def open_shard(
     file = folder / f"shard-{_vouch(recipe, metric, source, rows)}.kway"
     try:
         return _opened(recipe, file)
-    except (
-        FileNotFoundError,
-        ModelFileError,
-    ):  # none yet, or cut short: the rows are there
+    except (FileNotFoundError, ModelFileError):
+        # none yet, or cut short by a disk: what it is made of is there
         facts, arrays = _built(recipe, metric, rows, n_jobs).parts()
         container.write(file, {"index": facts}, arrays)
         return _opened(recipe, file)
