@@ -72,3 +72,19 @@ def test_products_are_float32_whatever_the_caller_allowed():
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def test_full_precision_lasts_until_the_last_is_out():
+    torch = pytest.importorskip("torch")
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        first, second = Device("cpu").full_precision(), Device("cpu").full_precision()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert torch.get_float32_matmul_precision() == "highest"
+        second.__exit__(None, None, None)
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)

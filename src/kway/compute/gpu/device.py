@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,13 +110,34 @@ class Device:
     @contextmanager
     def full_precision(self) -> Iterator[None]:
         """Products of float32 as float32: TensorFloat-32, which a caller may have allowed, would break the bounds."""
-        torch = self.torch
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("highest")
+        _FULL.enter(self.torch)
         try:
             yield
         finally:
-            torch.set_float32_matmul_precision(before)
+            _FULL.leave(self.torch)
+
+
+class _FullPrecision:
+    """torch's word for the precision of products is one for all threads: the first in changes it, the last out back."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._before = Lock(), 0, ""
+
+    def enter(self, torch: Any) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = torch.get_float32_matmul_precision()
+                torch.set_float32_matmul_precision("highest")
+            self._inside += 1
+
+    def leave(self, torch: Any) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                torch.set_float32_matmul_precision(self._before)
+
+
+_FULL = _FullPrecision()
 
 
 def resolve(device: str, pays: bool = True) -> ChosenDevice:

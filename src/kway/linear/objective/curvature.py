@@ -42,10 +42,11 @@ def mean_squares(objective: Objective, h: NDArray | None = None) -> NDArray:
     if h is None and objective.weight is not None:
         h = objective.weight[None, :]
 
+    if isinstance(objective.X, FarRows):
+        return objective.X.squares(h) / objective.n
+
     def part(share: slice) -> NDArray:
         X = objective.X[share]
-        if isinstance(X, FarRows):
-            return X.squares(None if h is None else h[:, share])
         if sp.issparse(X):
             squares = X.multiply(X)
             return np.asarray(squares.sum(axis=0)) if h is None else np.asarray((squares.T @ h[:, share].T).T)
