@@ -83,7 +83,8 @@ def test_answers_on_a_gpu(device, kind, metric):
 def test_answers_by_the_interpreter():
     """The same kernels without a GPU, a process of their own; short lists overflow and are searched again."""
     triton = pytest.importorskip("triton")
-    if parse_version(triton.__version__) < parse_version("3.7") and parse_version(np.__version__) >= parse_version("2.5"):
+    old, new = parse_version(triton.__version__), parse_version(np.__version__)
+    if old < parse_version("3.7") and new >= parse_version("2.5"):
         pytest.skip("this Triton's interpreter reads scalars in a way that NumPy 2.5 has ended")
     code = (
         "from tests.compute.gpu.test_int8_search import check_answers\n"
