@@ -142,7 +142,7 @@ def passes(monkeypatch):
         check = getattr(gate, name)
         monkeypatch.setattr(gate, name, lambda *a, **k: seen.append(name) or check(*a, **k))
 
-    for name in ("validate_data", "_finite", "_plain_csr"):
+    for name in ("_validated", "_stored", "_finite", "_plain_csr"):
         counted(name)
     return seen
 

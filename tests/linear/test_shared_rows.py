@@ -23,7 +23,8 @@ def problem(seed, n=300, d=80, K=7, C=1.0, intercept=True, weighted=False):
     if weight is not None:
         weight /= weight.mean()
     form = LOSSES["hinge"].columns
-    return Objective(X, Targets(codes), K, form, Penalty(ridge=1 / (n * C)), intercept, weight)
+    penalty = Penalty(ridge=1 / (n * C))
+    return Objective(X, Targets(codes), K, form, penalty, intercept, weight, n_jobs=2)  # groups as on two cores
 
 
 @pytest.mark.parametrize("seed", range(4))
