@@ -37,8 +37,7 @@ def flat_way(size: Size, rates: Rates) -> Way:
     if size.sparse:
         kept, seconds, answer = Kept(size.rows_bytes, 0, 0), 0.0, size.values / rates.sparse
     else:
-        long = size.d >= 100 or (size.d > _SHORT and size.n >= 100_000)
-        fine = 4 * (32 + size.d / 4) if long else 0.0  # bytes of the longer sketch that a few rows are held to
+        fine = -(-size.d // 32) * 32  # whole rows as bytes, which a few are held to
         kept = Kept(size.rows_bytes, size.n * (_CODES + fine), size.n * (SKETCHING + fine) + _ROOM)
         seconds = size.n * (size.d + A_ROW) / rates.certify + LABELLING * size.n / rates.memory
         answer = looked_at(size.n, size.d) / rates.certified
