@@ -161,9 +161,7 @@ class _Work:
         if np.isfinite(found.scores).any():
             self.scans[name] = self.scans[name].joined(found) if name in self.scans else found
             self.clock.keep(self.scans[self.line()[0]].fit_seconds)
-            self.data.kept["lead"] = lead = self.first(self.line()[0])
-            if self.whole:
-                self.data.kept["sight"] = self.data.sight(lead)
+            self.data.kept["lead"] = self.first(self.line()[0])
 
     def begin(self, names: Iterable[str], which: list[int], part: float = 1.0, apart: bool = False) -> None:
         """Begin what `run` will be asked for, where there is a cluster to do it meanwhile."""
@@ -213,9 +211,20 @@ def _every_fold(work: _Work, repeats: list[FoldedRows], curves: bool, spare: boo
 
 
 def _first_fold(work: _Work) -> None:
+    """Every family on fold 0. Where nobody named them or gave a time, neighbours first: what they reach is kept as the
+    `sight` of the others, which on a cluster are begun only then."""
     names = list(work.families)
-    if work.whole and work.clock.budget is None:
-        names.sort(key=lambda name: not isinstance(work.families[name], (NeighborsFamily, LearnedNeighborsFamily)))
+    if not work.whole or work.clock.budget is not None:
+        _on_first_fold(work, names)
+        return
+    near = [name for name in names if isinstance(work.families[name], (NeighborsFamily, LearnedNeighborsFamily))]
+    _on_first_fold(work, near)
+    if work.scans:
+        work.data.kept["sight"] = work.data.sight(work.first(work.line()[0]))
+    _on_first_fold(work, [name for name in names if name not in near])
+
+
+def _on_first_fold(work: _Work, names: list[str]) -> None:
     work.begin(names, [0], part=0.5)
     for name in names:
         if work.whole and (why := _out_of_sight(work, name)):

@@ -46,8 +46,8 @@ class ScansAhead:
     def _begin(self, family: Family, data: FoldedRows, which: list[int], clock: Clock, apart: bool) -> None:
         own = data.kept.get(family.name)
         kept: dict[str, Any] = {family.name: own} if isinstance(own, _LIGHT) else {}
-        if which[0] == 0 and "lead" in data.kept:  # on later folds a search is there already, on one machine
-            kept["lead"] = data.kept["lead"]
+        if which[0] == 0:  # on later folds a search is there already, on one machine, and no path is cut short
+            kept |= {name: data.kept[name] for name in ("lead", "sight") if name in data.kept}
         until = None if clock.budget is None else time.time() + clock.budget - clock.reserve - clock.spent()
         one_by_one = apart and not isinstance(family, NeighborsFamily)  # these answer all folds from one search
         cuts = [[fold] for fold in which] if one_by_one else [which]
