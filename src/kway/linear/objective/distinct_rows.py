@@ -17,6 +17,7 @@ from kway.compute.kernels.sgd import row_hashes
 from kway.data.file_rows import FileRows
 from kway.data.gate import Rows
 from kway.linear.losses import Targets
+from kway.linear.objective.centred_rows import CentredRows
 from kway.linear.objective.objective import Objective
 
 CONDENSED = 1 << 20  # numbers in X up to which a fit condenses its rows first: a few milliseconds
@@ -75,6 +76,7 @@ def equal_keys(X: Rows) -> NDArray[np.float64]:
 def rows_mark(objective: Objective) -> tuple[Any, ...]:
     """What tells rows, with their labels and weights, from others: a change of any of them changes it."""
     X, codes, weight = objective.X, objective.targets.codes, objective.weight
+    X = X.given if isinstance(X, CentredRows) else X
     beside = [None if a is None else zlib.crc32(a.tobytes()) for a in (codes, weight)]
     if isinstance(X, FileRows):
         return X.shape, X.mark, *beside
