@@ -158,6 +158,24 @@ def test_the_example_learns():
     assert run.losses[-1] < run.losses[0]
 
 
+def test_what_all_rows_share_costs_no_steps():
+    rows = kway.datasets.many_classes(300, 16, 6, 100, 0.5, seed=0)
+    X = rows.x_train.astype(np.float64)
+    fit = lambda X, **how: kway.SoftmaxClassifier(  # noqa: E731
+        alpha=1e-4, solver=Sampled(20, 10), batch_size=16, max_iter=4, tol=1e-9, random_state=0, **how
+    ).fit(X, rows.y_train)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        here, away = fit(X), fit(X + 30)
+        early = fit(X + 30, early_stopping=0.2)
+        sampled_without = fit(X + 30, fit_intercept=False)
+    np.testing.assert_allclose(away.coef_, here.coef_, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(away.decision_function(X + 30), here.decision_function(X), rtol=1e-6, atol=1e-6)
+    assert away.objective_ == pytest.approx(here.objective_, rel=1e-6)
+    assert early.score(rows.x_test + 30, rows.y_test) > 0.5
+    assert (sampled_without.intercept_ == 0).all()
+
+
 def test_reported_is_the_exact_loss():
     rows = kway.datasets.many_classes(300, 16, 6, 100, 0.5, seed=0)
     X, y = rows.x_train, rows.y_train
@@ -206,8 +224,10 @@ def test_sparse_rows_give_the_dense_answer():
     rows = kway.datasets.many_classes(1500, 12, 3, 200, 0.2, seed=0)
     X = np.where(np.abs(rows.x_train) < 0.1, 0, rows.x_train)
     dense, sparse = (
-        kway.SoftmaxClassifier(solver=Sampled(100, 50), alpha=1e-6, random_state=0).fit(A, rows.y_train)
-        for A in (X, sp.csr_matrix(X))
+        kway.SoftmaxClassifier(solver=Sampled(100, 50), alpha=1e-6, fit_intercept=False, random_state=0).fit(
+            A, rows.y_train
+        )
+        for A in (X, sp.csr_matrix(X))  # without a bias: with one, dense rows are centred
     )
     assert sparse.objective_ == pytest.approx(dense.objective_, rel=1e-3)
     np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=1e-2)

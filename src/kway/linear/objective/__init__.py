@@ -3,6 +3,7 @@
 objective.py      Objective: value and gradient, a block of rows at a time; fused kernel, BLAS or CSR
 sparse_rows.py    CSR rows with their transpose, for both products of a sparse gradient
 distinct_rows.py  equal rows with equal targets become one row that weighs as many
+centred_rows.py   dense rows about their mean, which a bias takes up
 row_span.py       n < d: the same problem in as many columns as there are rows, and the way back
 own_units.py      columns in units of about their own size, for losses without a penalty
 bends.py          products with the Hessian, which is never written down

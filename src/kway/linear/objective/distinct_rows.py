@@ -18,6 +18,7 @@ from kway.compute.kernels.sgd import row_hashes
 from kway.data.file_rows import FileRows
 from kway.data.gate import Rows
 from kway.linear.losses import Targets
+from kway.linear.objective.centred_rows import CentredRows
 from kway.linear.objective.objective import Objective
 
 CONDENSED = 1 << 20  # numbers in X up to which a fit condenses its rows first: a few milliseconds
@@ -85,6 +86,8 @@ def key_sums(objective: Objective) -> NDArray[np.float64]:
 
 def rows_mark(objective: Objective) -> tuple[Any, ...]:
     """What tells rows, with their labels and weights, from others: a change of any of them changes it."""
+    if isinstance(objective.X, CentredRows):
+        objective = replace(objective, X=objective.X.given)
     X = objective.X
     if isinstance(X, FileRows):  # not read through for this: their files are told by size and time
         beside = (objective.targets.codes, objective.weight)

@@ -10,12 +10,13 @@ is counted once and never drawn. The estimate is unbiased for every S; where S a
 gradient touches |S| + m rows of W, by row-wise Adagrad (one number a class) with weight decay made up for when a row is
 touched. Weights larger than memory lie in a file that is mapped (mapped_weights.py).
 
+Rows are about their mean where there is a bias (objective/centred_rows.py).
 What is reported is never the estimate: `history` holds the exact objective on a fixed sample of rows, scored in blocks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -31,6 +32,7 @@ from kway.data.file_rows import FileRows
 from kway.data.gate import Rows
 from kway.errors import CombinationError, InputError
 from kway.linear.losses import Targets
+from kway.linear.objective.centred_rows import CentredRows, centring
 from kway.linear.objective.distinct_rows import rows_mark
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
@@ -113,10 +115,15 @@ class Sampled:
                 "use solver='sgd', which sums over all of them"
             )
         with single_blas():
+            frame, validate = centring(objective), control.validate
+            if validate is not None:
+                control = replace(control, validate=lambda theta: validate(frame.back(theta.copy())))
             # the start is nobody else's: a copy of a billion weights would be a second billion
-            run = begin_sampled(self, objective, control, np.require(theta, requirements=["C", "W"]))
+            start = frame.into(np.require(theta, requirements=["C", "W"]))
+            run = begin_sampled(self, frame.objective, control, start)
             found = _epochs(run)
             run.settle()
+            frame.back(found.theta)
             return found
 
 
@@ -156,7 +163,7 @@ class _Run:
         """One pass over the rows in a new order; then every class has all the decay that it is due."""
         o = self.objective
         rng = self.control.rng
-        order = o.X.shuffled(rng) if isinstance(o.X, FileRows) else rng.permutation(o.n)
+        order = o.X.shuffled(rng) if isinstance(o.X, CentredRows | FileRows) else rng.permutation(o.n)
         for number, at in enumerate(spans(o.n, self.batch)):
             rows = np.sort(order[at])
             if self.solver.index is not None:
