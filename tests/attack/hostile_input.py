@@ -63,6 +63,7 @@ OTHERS: dict[str, Model] = {
     "hashes manhattan": _neighbors(metric="manhattan", index=LSH()),
     "centroids": kway.CentroidClassifier,
     "centroids cosine": lambda: kway.CentroidClassifier("cosine"),
+    "centroids by index": lambda: kway.CentroidClassifier(index="flat"),
     "exemplars": lambda: kway.ExemplarClassifier(max_iter=20),
 }
 LINEAR: dict[str, Model] = {
@@ -70,6 +71,7 @@ LINEAR: dict[str, Model] = {
     "logistic": lambda: kway.LogisticClassifier(max_iter=50),
     "svm": lambda: kway.SVMClassifier(max_iter=50),
     "least squares": kway.LeastSquaresClassifier,
+    "naive Bayes": kway.NaiveBayesClassifier,
     "perceptron": lambda: kway.PerceptronClassifier(max_iter=20),
     "softmax l1": lambda: kway.SoftmaxClassifier(penalty="l1", max_iter=30),
     "softmax sgd": lambda: kway.SoftmaxClassifier(solver="sgd", max_iter=5),

@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 import kway
 from kway.base.budget import PROBA_BUDGET
 from kway.confidence import ConformalClassifier, PredictionSets
-from kway.confidence.conformal import conformal_quantile
+from kway.confidence.conformal import CoveragePromise, conformal_quantile
 from kway.confidence.nonconformity import METHODS
 from kway.errors import BudgetError, CombinationError, InputError
 
@@ -125,9 +125,16 @@ def test_too_few_held_out_rows_say_so(rng, draw, Stated):
     some = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:3]])
     few = ConformalClassifier(Stated().fit(X), per_class=True, cv="prefit").fit(X[some], y[some])
     assert few.promise_.n_short == 2  # class 1 has three rows, class 2 none
-    with pytest.warns(UserWarning, match="2 classes are in every set, as fewer than 9 rows of each"):
+    assert few.promise_.n_full == 0
+    with pytest.warns(UserWarning, match="2 classes are in every set, as fewer than 9 rows of each") as said:
         sets = few.predict_set(X)
-    assert all({1, 2} <= set(labels) for labels in sets)
+    assert said[0].filename == __file__
+    assert [sorted(labels) for labels in sets] == [sorted(labels) for labels in brute_sets(few, X, np.zeros(60))]
+    none = ConformalClassifier(coverage=0.4, cv=0.001).fit(X, y)  # one row would do, none is held out
+    assert (none.promise_.n_calibration, none.promise_.n_short) == (0, 3)
+    one = CoveragePromise(0.9, "lac", True, 20, 1, 3)
+    assert one.vague
+    assert "1 classes are in every set" in str(one)
 
 
 def test_lists_stay_short_where_classes_are_many(rng, Listed):
@@ -147,6 +154,9 @@ def test_lists_stay_short_where_classes_are_many(rng, Listed):
 def test_a_set_of_all_classes_that_would_not_fit_is_refused(rng, monkeypatch, draw, Stated):
     X, y = draw(rng, 20)
     model = ConformalClassifier(Stated().fit(X), cv="prefit").fit(X[:5], y[:5])
+    monkeypatch.setattr("kway.base.budget.PROBA_BUDGET", 20 * len(model.classes_) * 8)  # just enough
+    with pytest.warns(UserWarning, match="every class"):
+        model.predict_set(X)
     monkeypatch.setattr("kway.base.budget.PROBA_BUDGET", 100)
     with pytest.warns(UserWarning, match="every class"), pytest.raises(BudgetError, match="predict_set"):
         model.predict_set(X)
@@ -186,14 +196,18 @@ def test_the_quantile_is_the_finite_sample_one(rng):
     assert conformal_quantile(scores, 0.99) == 98
     assert conformal_quantile(scores, 0.991) == np.inf
     assert conformal_quantile(np.empty(0), 0.5) == np.inf
+    for m in range(1, 200):
+        some = rng.normal(size=m)
+        assert conformal_quantile(some, 0.5) == np.sort(some)[(m + 2) // 2 - 1]
 
 
 def test_what_cannot_work_is_refused(rng, draw):
     X, y = draw(rng, 30, n_classes=3)
     with pytest.raises(CombinationError, match="TemperatureScaledClassifier"):
         ConformalClassifier(kway.SVMClassifier()).fit(X, y)
-    with pytest.raises(InputError, match="coverage"):
-        ConformalClassifier(coverage=90).fit(X, y)
+    for coverage in (0, 1, 1.5, 90):
+        with pytest.raises(InputError, match="coverage"):
+            ConformalClassifier(coverage=coverage).fit(X, y)
     with pytest.raises(InputError, match="method"):
         ConformalClassifier(method="raps").fit(X, y)
     with pytest.raises(InputError, match="cv must be"):

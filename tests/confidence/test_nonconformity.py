@@ -46,3 +46,13 @@ def test_lists_give_the_definition_or_say_that_they_cannot(seed, n_classes, vote
 def test_an_unknown_method_is_refused():
     with pytest.raises(InputError, match="'lac', 'aps'"):
         pick_method("raps")
+
+
+def test_no_rounded_sum_moves_a_class_of_probability_zero_or_passes_one():
+    """0.7 + 0.2 + 0.1 is a little less than 1, and a class that has nothing is at 1 exactly."""
+    p = np.array([[0.7, 0.2, 0.1, 0.0]])
+    whole, part = Ranked(np.arange(4)[None], p, True), Ranked(np.arange(4)[None], p, False)
+    assert METHODS["aps"].of(whole, np.array([0.5])).scores[0, -1] == 1.0
+    assert METHODS["aps"].of(part, np.array([0.5])).least == 1.0
+    more = Ranked(np.arange(2)[None], np.array([[0.6, 0.4000001]]), True)
+    assert METHODS["aps"].of(more, np.array([1.0])).scores.max() == 1.0

@@ -282,3 +282,49 @@ def test_a_rounded_kink_bends_inside_its_width_alone():
     smooth = LOSSES["hinge"].columns.smoothed(0.4)
     assert smooth.curvature == 2.5  # the most that its slope changes
     assert (smooth.width, smooth.smooth) == (0.4, True)
+
+
+def test_a_hinge_without_rounding_is_flat_behind_its_margin_and_bends_as_ones():
+    assert losses.hinge(0.0, 0.0) == (0.0, 0.0)
+    assert losses.hinge(0.1, 0.0) == (0.1, 1.0)
+    assert losses.hinge(0.1, 0.5) == pytest.approx((0.01, 0.2))
+    scores, codes = problem(4)
+    np.testing.assert_array_equal(LOSSES["hinge"].columns.curvatures(scores, Targets(codes)), np.ones((40, 4)))
+
+
+@pytest.mark.parametrize(("name", "width"), [("softmax", 0.0), ("hinge", 0.0), ("hinge", 0.3)])
+def test_two_columns_are_two_problems(name, width):
+    form = LOSSES[name].columns
+    form = form.smoothed(width) if width else form
+    scores, codes = problem(2)
+    value, gradient = form.value_gradient(scores, Targets(codes))
+    for c in range(2):
+        one, slope = form.value_gradient(scores[:, [c]], Targets((codes == c).astype(np.int64)))
+        value = value - one
+        np.testing.assert_allclose(gradient[:, [c]], slope, rtol=1e-12)
+    np.testing.assert_allclose(value, 0, atol=1e-12)
+
+
+def test_logarithms_of_more_columns_than_one_product_holds():
+    form = LOSSES["softmax"].columns
+    scores, codes = problem(1100, 3)
+    np.testing.assert_allclose(
+        form.value_gradient(scores, Targets(codes))[0], reference(form, scores, codes), rtol=1e-12
+    )
+
+
+def test_a_perceptron_moves_where_scores_tie_and_a_hinge_does_not():
+    codes, zeros = np.array([0, 2]), np.zeros((2, 3))
+    own = np.eye(3)[codes]
+    apart, joint = (form.value_gradient(zeros, Targets(codes))[1] for form in LOSSES["perceptron"])
+    np.testing.assert_array_equal(apart, 1 - 2 * own)
+    np.testing.assert_array_equal(joint, 1 - 3 * own)
+    at_the_margin = LOSSES["hinge"].joint.value_gradient(own, Targets(codes))[1]
+    np.testing.assert_array_equal(at_the_margin, zeros)
+
+
+def test_probabilities_that_are_right_have_no_slope():
+    soft = np.array([[0.25, 0.5, 0.25, 0.0]])
+    found = LOSSES["softmax-absolute"].joint.value_gradient(np.zeros((1, 4)), Targets(np.array([1]), soft))
+    np.testing.assert_array_equal(found[1], [[0, -0.25, 0, 0.25]])
+    np.testing.assert_array_equal(found[0], [0.5])

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import sys
 import types
+from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
 
@@ -106,7 +107,7 @@ def test_cache_keeps_vectors_by_text():
     assert cache.get(["a"]) == {}
     cache.put(["a", "b"], np.array([[1, 2], [3, 4]], np.float32))
     assert {t: v.tolist() for t, v in cache.get(["b", "c", "a"]).items()} == {"b": [3, 4], "a": [1, 2]}
-    with sqlite3.connect(cache.path) as db:
+    with closing(sqlite3.connect(cache.path)) as db:
         assert db.execute("SELECT count(*) FROM vectors").fetchone() == (2,)
 
 

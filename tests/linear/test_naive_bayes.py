@@ -42,3 +42,21 @@ def test_it_is_compared_on_counts_alone():
     assert "naive-bayes" in found.scans
     assert "naive-bayes" in kway.compare(X.toarray(), y).idle
     assert "naive-bayes" in kway.compare(-X, y).idle
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e-30, 1.0, 1e30, 1e308])
+def test_counts_of_any_size_give_weights(size):
+    """Sums that leave float64 gave NaN, and a refusal of any row at predict."""
+    X, y = np.array([[1.0, 0, 0.5], [0.5, 0.9, 1], [0, 1, 1], [0, 0.8, 1]]) * size, [0, 0, 1, 2]
+    model = kway.NaiveBayesClassifier(smoothing=size).fit(X, y)
+    plain = kway.NaiveBayesClassifier().fit(X / size, y)
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-2 if size < 1e-300 else 1e-9)
+    heavy = kway.NaiveBayesClassifier().fit(X / size, y, sample_weight=np.full(4, 1e308))
+    assert np.isfinite(heavy.coef_).all()
+    tiny = kway.NaiveBayesClassifier(smoothing=5e-324).fit(X, y)
+    assert np.isfinite(tiny.coef_).all()
+
+
+def test_smoothing_is_a_finite_number():
+    with pytest.raises(InputError, match="smoothing must be a number between 0 and inf"):
+        kway.NaiveBayesClassifier(smoothing=np.inf).fit(np.eye(3), [0, 1, 2])

@@ -265,6 +265,35 @@ def test_classes_to_draw_are_a_number(wrong):
         Sampled(**wrong)
 
 
+@pytest.mark.parametrize("name", ["weights", "checkpoint"])
+def test_folders_that_cannot_be_are_refused(name, tmp_path):
+    rows = kway.datasets.many_classes(20, 4, 4, 20, 0.3, seed=1)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "taken" / "weights.npy").mkdir(parents=True)
+    for folder in (str(tmp_path / "file"), 5, "a\0b", *([str(tmp_path / "taken")] if name == "weights" else [])):
+        with pytest.raises(InputError, match=f"{name}="):
+            kway.SoftmaxClassifier(solver=Sampled(4, 4, **{name: folder})).fit(rows.x_train, rows.y_train)
+
+
+@pytest.mark.parametrize("spoilt", ["half", "hard", "theta", "facts"])
+def test_a_checkpoint_that_was_altered_is_refused(spoilt, tmp_path):
+    rows = kway.datasets.many_classes(20, 4, 4, 20, 0.3, seed=1)
+    model = kway.SoftmaxClassifier(solver=Sampled(4, 4, checkpoint=str(tmp_path)), max_iter=1, tol=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(rows.x_train, rows.y_train)
+    file = tmp_path / "sampled.npz"
+    with np.load(file) as held:
+        arrays = dict(held)
+    if spoilt == "half":
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    else:
+        wrong = {"hard": np.array([20]), "theta": arrays["theta"][:1], "facts": np.array("[]")}
+        np.savez(file, **arrays | {spoilt: wrong[spoilt]})
+    with pytest.raises(InputError, match="cannot be read"):
+        model.fit(rows.x_train, rows.y_train)
+
+
 class Ended(Exception):
     """The process was killed."""
 

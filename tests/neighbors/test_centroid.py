@@ -229,3 +229,11 @@ def test_sets_and_unknowns_of_a_hundred_thousand_classes_stay_in_memory(index):
     assert np.mean(covered) > 0.85
     assert unknown.mean() > 0.6
     assert mine.mean() > 0.8
+
+
+def test_an_approximate_index_gives_one_answer_to_all_questions():
+    """Landmarks that are asked for one mean look into fewer cells than for many, and may miss the nearest."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(600, 6)), np.arange(600) % 200
+    model = CentroidClassifier(index=Landmarks(n_landmarks=20, probes=1)).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), model.predict_topk(X, 3).ids[:, 0])

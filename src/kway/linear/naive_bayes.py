@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
-from kway.base.parameters import THREADS, above, check_parameters
+from kway.base.parameters import THREADS, between, check_parameters
 from kway.data import gate
 from kway.data.gate import Rows
 from kway.data.labels import Labels
@@ -53,7 +53,7 @@ class NaiveBayesClassifier(LinearClassifier):
         return tags
 
     def _check_parameters(self) -> None:
-        check_parameters(self, smoothing=above(0), n_jobs=THREADS)
+        check_parameters(self, smoothing=between(0, np.inf), n_jobs=THREADS)
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> NaiveBayesClassifier:
         """Count what the columns of X (n, d) hold in the rows of each class."""
@@ -65,9 +65,8 @@ class NaiveBayesClassifier(LinearClassifier):
         refuse_one_class(labels, type(self).__name__)
         guard.before_fit(type(self).__name__, linear_ways.centroids, guard.size_of(X, labels.n_classes))
         self.classes_ = labels.classes
-        own = _class_sums(X, labels, gate.weights(sample_weight, X))  # (K, d)
-        others = own.sum(axis=0) - own + self.smoothing
-        W = -np.log(others / others.sum(axis=1, keepdims=True))
+        counts = _complements(X, labels, gate.weights(sample_weight, X), self.smoothing)  # (K, d)
+        W = np.log(counts.sum(axis=1, keepdims=True)) - np.log(counts)
         W = W[1:] - W[:1] if labels.n_classes == 2 else W - W.mean(axis=0)
         self.coef_ = np.ascontiguousarray(W, X.dtype)
         self.intercept_ = np.zeros(len(W), X.dtype)
@@ -82,10 +81,20 @@ class NaiveBayesClassifier(LinearClassifier):
         raise NotImplementedError
 
 
-def _class_sums(X: Rows, labels: Labels, weight: NDArray | None) -> NDArray[np.float64]:
+def _complements(X: Rows, labels: Labels, weight: NDArray | None, smoothing: float) -> NDArray[np.float64]:
+    """N (K, d), all of it divided by one power of two where sums would leave float64: that changes no weight."""
+    n, d = X.shape
+    w = np.ones(n) if weight is None else np.asarray(weight, np.float64)
+    sizes = [float(X.max()) if n * d else 0.0, float(w.max(initial=1.0)), float(n), float(d)]
+    bits = max(np.log2(np.maximum(sizes, 1.0)).sum(), np.log2(smoothing) + np.log2(d))
+    shrink = 2.0 ** -max(0.0, np.ceil(bits) - 1020)
+    own = _class_sums(X, labels, w * shrink)
+    return np.maximum(own.sum(axis=0) - own + smoothing * shrink, np.finfo(np.float64).smallest_subnormal)
+
+
+def _class_sums(X: Rows, labels: Labels, weight: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sums of what is above 0 in each column over the rows of each class, (K, d)."""
     n = X.shape[0]
-    w = np.ones(n) if weight is None else np.asarray(weight, np.float64)
-    member = sp.csr_matrix((w, (labels.codes, np.arange(n))), shape=(labels.n_classes, n))
+    member = sp.csr_matrix((weight, (labels.codes, np.arange(n))), shape=(labels.n_classes, n))
     sums = member @ (X.maximum(0) if sp.issparse(X) else np.maximum(X, 0))
     return np.asarray(sums.toarray() if sp.issparse(sums) else sums, np.float64)

@@ -32,10 +32,10 @@ from kway.data.labels import Labels
 from kway.data.row_blocks import row_blocks
 from kway.errors import CombinationError
 from kway.neighbors.centroid_on_device import (
-    SHORTLIST,
     TensorAnswers,
     choose_for_means,
     float_type,
+    n_listed,
     rows_there,
     shape_only,
 )
@@ -279,9 +279,8 @@ class CentroidClassifier(TensorAnswers):
     def _found(self, rows: Any, k: int, stated: bool) -> TopK:
         """The k nearest means by the index, each with its share of the SHORTLIST nearest."""
         index = self._index()
-        listed = max(k, min(SHORTLIST, index.n_rows)) if stated else k
         placed = self._placed(rows).astype(rows.dtype)
-        codes, distances = index.nearest(placed, listed, self.n_jobs)
+        codes, distances = index.nearest(placed, n_listed(index, k, stated), self.n_jobs)
         gaps = distances.astype(np.float64)
         z = self.scale_ * (-gaps if self.metric == "cosine" else -0.5 * gaps**2)  # (q, listed), -inf pads
         empty = np.flatnonzero(self.weights_ == 0)

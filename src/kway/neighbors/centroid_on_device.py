@@ -29,6 +29,12 @@ SHORTLIST = 64  # classes that probabilities are shared among, where an index fi
 _PAYS = 2**30  # products of rows and means from which on "auto" takes a GPU
 
 
+def n_listed(index: Any, k: int, stated: bool) -> int:
+    """How many means an index is asked for: more may come to light of an approximate one when more are asked for, so
+    that an answer and its probability must come from the same list."""
+    return max(k, min(SHORTLIST, index.n_rows)) if stated or not index.recipe.exact else k
+
+
 def choose_for_means(device: str, X: Any) -> ChosenDevice:
     """Where the means of rows X (n, d) are found; sparse rows stay on the CPU."""
     if device != "cpu" and not is_tensor(X) and not isinstance(X, np.ndarray):
@@ -116,7 +122,7 @@ class TensorAnswers(Classifier):
         if self.index is None:
             return TopK(*self._means_at(X).best(X, k, stated))
         index = self._index()
-        codes, away = index.nearest(X, max(k, min(SHORTLIST, index.n_rows)) if stated else k, self.n_jobs)
+        codes, away = index.nearest(X, n_listed(index, k, stated), self.n_jobs)
         z = self.scale_ * (-away.double() if self.metric == "cosine" else -0.5 * away.double().square())
         return TopK(codes[:, :k], (z.softmax(1) if stated else z)[:, :k].to(X.dtype))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 from kway.errors import InputError
 
@@ -71,12 +72,13 @@ def checked_size(
         raise InputError(
             f"n_classes must be at most n_samples, as each class needs a row, got {K:,} classes, {n:,} rows"
         )
-    if not 0 < density <= 1:
+    if not isinstance(density, Real) or not 0 < density <= 1:
         raise InputError(f"density must be a share above 0 and at most 1, got {density!r}")
     return Size(n, d, K, k, float(density), itemsize)
 
 
 def _whole(name: str, value: float, least: int) -> int:
-    if isinstance(value, bool) or not least <= value < 1e18 or int(value) != value:
-        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not least <= value < 1e18 or int(value) != value:
+        raise InputError(f"{name} must be a whole number of at least {least} and below 1e18, got {value!r:.40}")
     return int(value)

@@ -118,6 +118,9 @@ def _fresh():
         "pixels": (FeaturedClassifier(kway.CentroidClassifier()), pixels, y),
         "mapped": (kway.MappedClassifier(near(3), "mixtures"), narrow, y),
         "exemplar": (kway.ExemplarClassifier(3), narrow, y),
+        "centroid-landmarks": (kway.CentroidClassifier(index=Landmarks(2, 1)), wide, labels),
+        "centroid-bits": (kway.CentroidClassifier("cosine", index=Flat(store=Bits(2))), wide, y),
+        "bayes": (kway.NaiveBayesClassifier(), np.abs(narrow), labels),
     }
     weighted = {
         "ids": (near(3), narrow, y, some),

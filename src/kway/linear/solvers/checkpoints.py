@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +34,21 @@ def fingerprint(*what: Any) -> str:
     return digest.hexdigest()
 
 
+def made_folder(name: str, folder: Any) -> Path:
+    """The folder that a parameter names, made where it is not there yet."""
+    try:
+        home = Path(folder)
+        home.mkdir(parents=True, exist_ok=True)
+    except (OSError, TypeError, ValueError) as error:  # a file, a number, a letter that no path has
+        raise InputError(
+            f"Sampled({name}=) must name a folder that can be written to, got {folder!r}: {error}"
+        ) from error
+    return home
+
+
 def write_checkpoint(folder: str, run: Any, history: list[float], mark: str) -> None:
     """The state of a run after an epoch."""
-    home = Path(folder)
-    home.mkdir(parents=True, exist_ok=True)
+    home = made_folder("checkpoint", folder)
     facts = {"step": run.step, "history": history, "rng": run.control.rng.bit_generator.state, "mark": mark}
     with replacing(home / FILE) as draft, draft.open("wb") as out:
         np.savez(out, facts=np.array(json.dumps(facts)), **{name: getattr(run, name) for name in _ARRAYS})
@@ -43,11 +56,11 @@ def write_checkpoint(folder: str, run: Any, history: list[float], mark: str) -> 
 
 def read_checkpoint(folder: str, run: Any, mark: str) -> list[float]:
     """Put a run where the file left off; its losses so far, none where there is no file."""
-    file = Path(folder) / FILE
+    file = made_folder("checkpoint", folder) / FILE
     if not file.is_file():
         return []
     try:
-        with np.load(file, allow_pickle=False) as held:
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as held:  # a broken one would stay open
             facts = json.loads(str(held["facts"]))
             if facts["mark"] != mark:
                 raise InputError(
@@ -55,15 +68,22 @@ def read_checkpoint(folder: str, run: Any, mark: str) -> list[float]:
                     "remove the file"
                 )
             _fill(run, {name: held[name] for name in _ARRAYS})
-    except (OSError, ValueError, KeyError, EOFError) as error:
+            run.step, history = int(facts["step"]), [float(loss) for loss in facts["history"]]
+            run.control.rng.bit_generator.state = facts["rng"]
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{str(file)!r} cannot be read ({error}); remove it to begin anew") from error
-    run.step = int(facts["step"])
-    run.control.rng.bit_generator.state = facts["rng"]
-    return [float(loss) for loss in facts["history"]]
+    return history
 
 
 def _fill(run: Any, arrays: dict[str, NDArray]) -> None:
+    """The arrays of a run from those of a file, where they are such: kernels trust the classes in `hard`."""
+    for name in ("theta", "sizes", "met"):
+        if arrays[name].shape != getattr(run, name).shape or not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{name} is not of this fit")
+    hard = arrays["hard"]
+    if hard.ndim != 1 or hard.dtype.kind != "i" or not ((hard >= 0) & (hard < len(run.theta))).all():
+        raise ValueError("hard holds numbers of no class")
     run.theta[:] = arrays["theta"]
     run.sizes[:], run.met[:], run.hard = arrays["sizes"], arrays["met"], arrays["hard"]

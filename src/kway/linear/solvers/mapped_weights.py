@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from kway.errors import InputError
+from kway.linear.solvers.checkpoints import made_folder
 from kway.planning.guard import has_room
 
 _FILE = "weights.npy"
@@ -23,9 +24,11 @@ def mapped_zeros(shape: tuple[int, int], dtype: DTypeLike, folder: str | None) -
     """Zeros in a file; None where no folder is given and memory has room for them."""
     kind = np.dtype(dtype)
     if folder is not None:
-        home = Path(folder)
-        home.mkdir(parents=True, exist_ok=True)
-        return np.asarray(np.lib.format.open_memmap(home / _FILE, mode="w+", dtype=kind, shape=shape))
+        file = made_folder("weights", folder) / _FILE
+        try:
+            return np.asarray(np.lib.format.open_memmap(file, mode="w+", dtype=kind, shape=shape))
+        except OSError as error:
+            raise InputError(f"{str(file)!r} cannot be written ({error}); give another folder: weights=...") from error
     if has_room(shape[0] * shape[1] * kind.itemsize):
         return None
     handle, name = tempfile.mkstemp(prefix="kway-weights-")
