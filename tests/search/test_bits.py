@@ -8,7 +8,7 @@ import pytest
 import kway
 from kway.errors import CombinationError, InputError
 from kway.search import Bits, Flat, Landmarks, Neighbors, restore
-from kway.search.bit_scan import BitQueries
+from kway.search.bit_filter import BitQueries, first_filter, sample_of
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, HAMMING, MANHATTAN
 
 METRICS = ("cosine", "dot", "euclidean")
@@ -285,10 +285,55 @@ def test_zero_rows_and_few_rows_in_cells():
 
 def test_a_filter_is_not_enough_where_nothing_bounds_the_cosine():
     """At a cosine of -1 all bits may differ; fastmath once made a root of less than nothing of it."""
-    from kway.compute.kernels.bit_scan import enough
+    from kway.compute.kernels.bit_first import enough
 
     norms, out = np.linspace(0.01, 3, 200), np.empty(200, dtype=bool)
-    most = np.full(200, 300)
+    counts = np.tile(np.array([0, 100, 100]), (200, 2, 1))
+    most, step = np.full((200, 2), 299), np.full(200, 0.03)
     short, long = np.float32(0.5), np.float32(2)
-    enough(True, 3.0, norms + 5, norms**2, norms, short, long, 8, np.full(200, 8), most, most, out)
+    enough(True, 3.0, norms + 5, norms**2, norms, short, long, 512, most, counts, step, out)
     assert not out.any()
+    enough(True, 3.0, norms * 0.01, norms**2, norms, short, long, 512, most, counts, step, out)
+    assert out.any()
+
+
+@pytest.mark.parametrize("q", [3, 20])
+def test_a_first_filter_passes_about_the_share_that_it_should(q):
+    """Few queries ask the first words for all their groups, many ask all words for the groups of large coordinates."""
+    rng = np.random.default_rng(0)
+    codes = Bits(1).encode(units(rng, 20_000, 256), COSINE)
+    queries = np.concatenate([units(rng, q - 1, 256), np.zeros((1, 256))])
+    asked = BitQueries.of(queries, codes.frame)
+    found = first_filter(asked, sample_of(codes), 10**8, 1)
+    assert found.groups.shape == ((q, 48) if q == 3 else (q, 36))
+    assert found.width == (3 if q == 3 else 4)
+    y = codes.grid()
+    for i in range(2):
+        weights = found.tables[i].max(axis=1)  # all four bits differ
+        assert weights.max() <= 252
+        sums = np.array([_sums(found.tables[i], y, group) for group in range(64)])  # (64, n)
+        shares = (
+            (sums[found.groups[i]].sum(axis=0) <= found.mosts[i, 0]).mean(),
+            (sums.sum(axis=0) <= found.mosts[i, 1]).mean(),
+        )
+        assert 0.1 < shares[0] * (600 if q == 3 else 1500) < 6
+        assert shares[1] * 20_000 < 10
+    assert first_filter(asked, sample_of(codes), 500, 1) is None
+
+
+def _sums(tables, y, group):
+    ways = (y[:, 4 * group : 4 * group + 4] > 0) @ (1 << np.arange(4))
+    return tables[group, ways].astype(np.int64)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_portable_filter_answers_the_same(metric, monkeypatch):
+    rows, queries = clustered(9000)
+    for store in (Bits(1, rerank=False), Bits(2)):
+        index = Flat(store=store).build(rows, metric)
+        for some in (queries[:5], queries):
+            monkeypatch.delenv("KWAY_PORTABLE", raising=False)
+            here = index.nearest(some, 2)
+            monkeypatch.setenv("KWAY_PORTABLE", "1")
+            for a, b in zip(index.nearest(some, 2), here):
+                np.testing.assert_array_equal(a, b)

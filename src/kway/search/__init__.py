@@ -4,7 +4,8 @@ what an index is    index.py (Index, the order of answers)  live.py (Recipe, Liv
 rows                rows.py (dense or CSR)  powers.py (times powers of two)  units.py (in which nothing overflows)
 what near means     distances.py (what the engine computes, and in which space)  metrics.py (units, similarity)
 recipes             flat.py  landmarks.py  kdtree.py  lsh.py  sharded.py (of shard.py); auto.py picks one
-scanning            blocks.py (all rows; `top_products`)  bit_scan.py (codes)  heaps.py (the k best)  proof.py (trees)
+scanning            blocks.py (all rows; `top_products`)  bit_scan.py, bit_filter.py (codes)  heaps.py (the k best)
+                    proof.py (trees)
 on a GPU            on_device.py (flat search, for those whose metric is a product)  bits_on_device.py (codes)
                     cells_on_device.py (landmarks)
 streams.py          codes of rows that come in blocks; grown.py: all of them; cell_streams.py: in landmark cells

@@ -21,7 +21,8 @@ from kway.compute.kernels.bit_estimates import estimate_bits
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY, measure
 from kway.compute.threads import pmap, shares
-from kway.search.bit_scan import BitQueries, BitScan
+from kway.search.bit_filter import BitQueries
+from kway.search.bit_scan import BitScan
 from kway.search.distances import COSINE
 from kway.search.index import Neighbors
 

@@ -67,7 +67,7 @@ def test_nobody_is_lost_whose_estimate_lies_within_its_error_bar(by_device, kind
         scan, lost = index._main, np.flatnonzero((found.distances > exact.distances).any(axis=1))
         everyone = Flat(Bits(1, rerank=False)).build(rows, metric)._main
         codes, z = everyone.codes, scan.z * float(scan.codes.widest[0])
-        from kway.search.bit_scan import BitQueries
+        from kway.search.bit_filter import BitQueries
 
         asked = BitQueries.of(queries.astype(np.float64), codes.frame)
         for i in lost:  # each row that was nearer: its estimate, less its bar, lies beyond the k-th distance found
@@ -197,18 +197,17 @@ def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, m
 
 def test_how_many_bits_may_differ_is_the_cpus_rule(device):
     from kway.compute.gpu.sign_filter import SignFilter
-    from kway.compute.kernels.bit_scan import enough
+    from kway.compute.kernels.bit_scan import least_cosine, most_bits
 
     rng = np.random.default_rng(0)
     norms, most = rng.random(200) * 3 + 0.01, rng.integers(100, 300, 200)
     for squared in (True, False):
         worst = rng.random(200) * 2
         base = norms**2 if squared else np.ones(200)
-        expected = np.empty(200, dtype=bool)
-        enough(
-            squared, 3.0, worst, base, norms, np.float32(0.5), np.float32(2), 8, np.full(200, 8), most, most, expected
-        )
         keys = 0.5 * (worst**2 - base) if squared else worst - base
+        lengths = np.float32(0.5), np.float32(2)
+        cosines = [least_cosine(squared, key, norm, *lengths) for key, norm in zip(keys, norms)]
+        expected = np.array([most_bits(cosine, 512.0, 3.0) for cosine in cosines]) < most + 1
         found = SignFilter(None, 3.0, 0.5, 2.0).enough(*map(device.put, (keys, norms)), squared, device.put(most))
         np.testing.assert_array_equal(device.fetch(found), expected)
         assert 0 < expected.sum() < 200

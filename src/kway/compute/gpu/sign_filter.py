@@ -5,7 +5,7 @@
               that its bits differ in Binomial(512, arccos(c) / pi); where its z-th deviation lies within `most`, rows
               outside the list may be left out, but for the chance that z stands for
 
-The rule is the CPU's (kernels/bit_scan.py: least_cosine, most_bits, enough), for all bits instead of the first few.
+The rule is the CPU's (kernels/bit_scan.py: least_cosine, most_bits), for all bits instead of the first few.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ linear models       losses  loss_numbers  hinge  fused  product_tiles  csr  sgd 
                     hinge_newton
 exact search        distances  topk  sketch  byte_rows  tile_l1  tile_l2  sweep  warm  refine  sparse
 landmarks, hashes   cells  buckets
-codes of few bits   bits  bit_scan  bit_slices  bit_estimates  bit_cells  reorder  counter (rows that need not be
-                    stored)
+codes of few bits   bits  bit_tables  bit_first  bit_scan  bit_estimates  bit_cells  reorder  counter (rows that need
+                    not be stored)
 votes               votes  every_k  exemplars  components
 texts, images       ngrams  edges
 """

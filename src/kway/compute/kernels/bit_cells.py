@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from kway.compute.kernels.bit_scan import (
+    BIT_BLOCK,
     FIRST_WIDTH,
     best_width,
     distance_of,
@@ -95,7 +96,8 @@ def search_bit_cells(
     counts, unit = np.zeros(2, np.int64), np.float32(1)
     local, words = np.empty((1, wide), np.float32), np.empty((1, wide // 64), np.uint64)
     held, room = np.empty(bits * wide // 64, np.uint64), np.empty((planes, 32), np.uint64)
-    means, spreads, none = np.empty(planes), np.empty(planes), np.empty(0, np.uint64)
+    means, spreads, found = np.empty(planes), np.empty(planes), np.empty(BIT_BLOCK, np.int64)
+    tables, groups, nobody = np.empty((0, 16), np.uint8), np.empty(0, np.int64), np.full(2, -1, np.int64)
     for w in range(planes):  # about its landmark a cell lies in all directions: half of the bits differ
         means[w], spreads[w] = 32.0 * (w + 1), 4.0 * np.sqrt(w + 1.0)
     for g in range(len(cells)):
@@ -129,8 +131,8 @@ def search_bit_cells(
                 width = best_width(cosine, z, means, spreads)
                 most = np.int64(most_bits(cosine, 64.0 * width, z))
             offer_span(
-                code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, none, 0, words[0],
-                local[0], total, norm, base, queries[i], rows, low, high, width, most, 64 * planes, 0, -1, 0, bound,
-                held, room, distances[i], ids[i], counts,
+                code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, 0, words[0], local[0],
+                total, norm, base, queries[i], rows, low, high, width, most, tables, groups, nobody, bound, held,
+                room, found, distances[i], ids[i], counts,
             )  # fmt: skip
     return counts

@@ -8,8 +8,8 @@ A row can enter the k best only if its true key is below that of the k-th, which
 its length alone; `most_bits` says how many bits may then differ. The width w = 1..P words is the one of least cost,
 w + COST * (share that passes), the share from the mean and spread of H over a sample of the rows at hand.
 
-The k-th distance is known only at the end, and no row need come near it before. So a first filter passes a small share
-of the rows whatever they are; if what it found shows that nobody outside could enter (`enough`), that was the search.
+The k-th distance is known only at the end, and no row need come near it before: another filter comes first
+(bit_first.py), and what is here is for the queries that it leaves open, and for landmark cells (bit_cells.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from kway.compute.kernels.assembler import F32, I16, I32, I64, Assembler
-from kway.compute.kernels.bit_slices import SLICED_WORDS, near_slices, slice_picks
+from kway.compute.kernels.bit_tables import weigh_bits, weigh_groups
 from kway.compute.kernels.distances import distance
 from kway.compute.kernels.jit import kernel
 from kway.compute.kernels.lanes import ctz
@@ -32,7 +32,6 @@ BIT_BLOCK = 2048  # rows that all queries see while they lie in the first cache:
 COST = 100.0  # what an estimate costs, in words of the filter: a line that is not in the cache
 _SAMPLE = 256  # rows whose bits tell how sharp a width is
 WIDEST_FILTER = 4  # words of the filter
-_MANY = 16  # queries for which bits are counted in slices (bit_slices.py): turning rows over costs as six of them
 FIRST_WIDTH = 3  # words of the first one, which all rows are read for: of those that pass, the next tells ten in one
 
 _ROWS = ir.VectorType(I64, 8)
@@ -190,128 +189,94 @@ def distance_of(squared, key, base, least):
 
 
 @kernel
-def first_filter(head, words, loose, share, widths, mosts, alls):
-    """A filter of FIRST_WIDTH words for each query, widths and mosts (q,), that lets about the share of the rows pass
-    that `loose` deviations stand for; of these alls (q,), over all P words, passes what `share` stands for.
-    """
-    planes = len(head)
-    means, spreads = np.empty(planes), np.empty(planes)
-    width = min(planes, FIRST_WIDTH)
-    for i in range(len(words)):
-        _moments(head, 0, head.shape[1], words[i], means, spreads)
-        widths[i] = width
-        mosts[i] = np.int64(means[width - 1] - (loose if planes > width else share) * spreads[width - 1])
-        alls[i] = np.int64(means[planes - 1] - share * spreads[planes - 1])
-
-
-@kernel
-def enough(squared, z, worst, base, norms, shortest, longest, planes, widths, mosts, alls, out):
-    """out (q,): whether the filters passed whoever could be nearer than the k-th found, at distance worst (q,)."""
-    for i in range(len(worst)):
-        limit = key_of(squared, worst[i], base[i])
-        out[i] = False
-        if limit < EMPTY:
-            cosine = least_cosine(squared, limit, norms[i], shortest, longest)
-            out[i] = most_bits(cosine, 64.0 * widths[i], z) < mosts[i] + 1
-            out[i] &= most_bits(cosine, 64.0 * planes, z) < alls[i] + 1
-
-
-@kernel
-def _passes(head, row, words, width, most, all_most):
-    """Whether a row differs in at most `most` of the bits of the first `width` words and in all_most of those of P."""
-    total = 0
-    for w in range(len(head)):
-        total += popcount(head[w, row] ^ words[w])
-        if w == width - 1 and total > most:
-            return False
-    return total <= all_most
-
-
-@kernel
 def scan_bits(
     code, squared, least, bits, z, bar, head, rest, factor, unit, half, spans, words, turned, totals, norms, base,
-    queries, rows, start, stop, first, only, widths, mosts, alls, bounds, room, distances, ids,
+    queries, rows, start, stop, first, tables, groups, mosts, bounds, distances, ids,
 ):  # fmt: skip
     """Offer rows start..stop, called first + row, to the heaps distances, ids (q, k); rows estimated and measured.
 
     factor (n,) times unit are the f; half (n,) or (0,) where all lengths are 1; spans (blocks, 2): the least and the
     largest length of each BLOCK rows; words (q, W), turned (q, D), totals, norms and base (q,) are those of the
     queries; rows (n, d) or (0, d): the full ones, measured against queries (q, d) float64 where they are kept.
-    Only rows that pass the filter of widths, mosts and alls (q,) are offered, or, `only` being false, only those that
-    do not. Nothing beyond the distances bounds (q,) is wanted.
+    Rows that passed the first filter of tables, groups and mosts (q, 2) are left out. Nothing beyond the distances
+    bounds (q,) is wanted.
     """
     planes = len(head)
     counts = np.zeros(2, np.int64)
     means, spreads = np.empty((len(words), planes)), np.empty((len(words), planes))
     held, names = np.empty(bits * words.shape[1], np.uint64), np.empty(0, np.int64)
-    sliced = only and planes >= SLICED_WORDS and FIRST_WIDTH == SLICED_WORDS and len(words) >= _MANY
-    picks, masks = np.empty((len(words), 64), np.int64), np.empty((len(words), BIT_BLOCK // 64), np.uint64)
-    slices, table = np.empty((64 * SLICED_WORDS, 4), np.uint64), np.empty(64 * 64, np.uint64)
-    if sliced:
-        slice_picks(words, picks)
+    room, found = np.empty((planes, 32), np.uint64), np.empty(BIT_BLOCK, np.int64)
     for i in range(len(words)):
         _moments(head, start, stop, words[i], means[i], spreads[i])
     for low in range(start, stop, BIT_BLOCK):
         high, short, long = min(stop, low + BIT_BLOCK), spans[low // BIT_BLOCK, 0], spans[low // BIT_BLOCK, 1]
-        known = BIT_BLOCK // 64 if sliced and high - low == BIT_BLOCK else 0
-        if known:
-            near_slices(head, low, picks, mosts, slices, table, masks)
         for i in range(len(words)):
             limit, cosine = key_of(squared, min(bounds[i], distances[i, 0]), base[i]), -1.0
             if limit < EMPTY:
                 cosine = least_cosine(squared, limit, norms[i], short, long)
-            width = widths[i] if only else best_width(cosine, z, means[i], spreads[i])
+            width = best_width(cosine, z, means[i], spreads[i])
             most = np.int64(most_bits(cosine, 64.0 * width, z))
-            but, whole = mosts[i], 64 * planes
-            if only:
-                most, but, whole = min(most, mosts[i]), -1, alls[i]
             offer_span(
-                code, squared, squared, least, bits, bar, head, rest, factor, unit, half, names, masks[i, :known],
-                first, words[i], turned[i], totals[i], norms[i], base[i], queries[i], rows, low, high, width, most,
-                whole, widths[i], but, alls[i], bounds[i], held, room, distances[i], ids[i], counts,
+                code, squared, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words[i],
+                turned[i], totals[i], norms[i], base[i], queries[i], rows, low, high, width, most, tables[i], groups[i],
+                mosts[i], bounds[i], held, room, found, distances[i], ids[i], counts,
             )  # fmt: skip
     return counts
 
 
 @kernel
 def offer_span(
-    code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, masks, first, words, turned, total,
-    norm, base, query, rows, low, high, width, most, whole, but_width, but_most, but_whole, bound, held, room, heap_d,
-    heap_i, counts,
+    code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words, turned, total, norm,
+    base, query, rows, low, high, width, most, tables, groups, mosts, bound, held, room, found, heap_d, heap_i, counts,
 ):  # fmt: skip
-    """Offer rows low..high that pass the filter of width and most to one query's heap, as `scan_bits` does to all.
+    """Offer rows low..high that pass the filter of width and most to one query's heap; room (P, 32), found (BLOCK,)."""
+    for start in range(low, high, BIT_BLOCK):
+        stop, m = min(high, start + BIT_BLOCK), 0
+        for row in range(start, stop, 32):
+            near = near_of(head, row, min(stop, row + 32), words, width, most, room)
+            while near:
+                found[m] = row + ctz(near)
+                near &= near - np.uint64(1)
+                m += 1
+        offer_rows(
+            code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, first, turned, total, norm,
+            base, query, rows, found[:m], tables, groups, mosts, bound, held, heap_d, heap_i, counts,
+        )  # fmt: skip
 
-    halved: keys have a half; squared: distances are roots. whole: the bits that may differ of all P words. Rows that
-    pass the filter of but_width, but_most (-1: nobody does) and but_whole are left out. Row r is called
-    names[r], or first + r where there are no names (0,). masks (m,): the rows that pass, where it is known, else (0,).
+
+@kernel
+def offer_rows(
+    code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, first, turned, total, norm, base,
+    query, rows, found, tables, groups, mosts, bound, held, heap_d, heap_i, counts,
+):  # fmt: skip
+    """Offer the rows found (m,) to one query's heap, as `scan_bits` does to all; a call costs as much as an estimate.
+
+    halved: keys have a half; squared: distances are roots. Rows that passed the first filter of tables (16 P, 16),
+    groups (G,) and mosts (2,) are left out (-1: nobody did). Row r is called names[r], or first + r where there are no
+    names (0,).
     """
     limit = key_of(squared, min(bound, heap_d[0]), base)
-    for row in range(low, high, 32):
-        if len(masks):
-            near = (masks[(row - low) >> 6] >> np.uint64((row - low) & 32)) & np.uint64(0xFFFFFFFF)
+    counts[0] += len(found)
+    for r in found:
+        f = np.float32(factor[r]) * unit
+        key = np.float64(-f * product(bits, head, rest, r, turned, total, held))
+        if halved:
+            key += half[r]
+        if key - bar * f * norm > limit:
+            continue
+        if (
+            mosts[0] >= 0
+            and weigh_groups(head, r, tables, groups) <= mosts[0]
+            and weigh_bits(head, r, tables) <= mosts[1]
+        ):
+            continue
+        if len(rows):
+            counts[1] += 1
+            value = distance(code, query, rows[r])
         else:
-            near = near_of(head, row, min(high, row + 32), words, width, most, room)
-        while near:
-            r = row + ctz(near)
-            near &= near - np.uint64(1)
-            if whole < 64 * len(head) and not _passes(head, r, words, 0, 0, whole):
-                continue
-            if but_most >= 0 and _passes(head, r, words, but_width, but_most, but_whole):
-                continue
-            counts[0] += 1
-            f = np.float32(factor[r]) * unit
-            key = np.float64(-f * product(bits, head, rest, r, turned, total, held))
-            if halved:
-                key += half[r]
-            if key - bar * f * norm > limit:
-                continue
-            if len(rows):
-                counts[1] += 1
-                value = distance(code, query, rows[r])
-            else:
-                value = distance_of(squared, key, base, least)
-            if push(heap_d, heap_i, value, names[r] if len(names) else np.int64(first + r)):
-                limit = key_of(squared, min(bound, heap_d[0]), base)
+            value = distance_of(squared, key, base, least)
+        if push(heap_d, heap_i, value, names[r] if len(names) else np.int64(first + r)):
+            limit = key_of(squared, min(bound, heap_d[0]), base)
 
 
 @kernel
