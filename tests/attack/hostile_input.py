@@ -63,7 +63,6 @@ OTHERS: dict[str, Model] = {
     "hashes manhattan": _neighbors(metric="manhattan", index=LSH()),
     "centroids": kway.CentroidClassifier,
     "centroids cosine": lambda: kway.CentroidClassifier("cosine"),
-    "centroids by index": lambda: kway.CentroidClassifier(index="flat"),
     "exemplars": lambda: kway.ExemplarClassifier(max_iter=20),
 }
 LINEAR: dict[str, Model] = {
