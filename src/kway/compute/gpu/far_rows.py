@@ -110,6 +110,11 @@ class FarRows:
         """|x_i|^2 (n,)."""
         return self.device.fetch(self.device.torch.cat([self.tensor[part].square().sum(1) for part in self._parts()]))
 
+    def mean(self) -> NDArray:
+        """Of the rows (d,), added up in float64."""
+        total = sum(self.tensor[part].double().sum(0) for part in self._parts())
+        return self.device.fetch((total / len(self)).to(self.tensor.dtype))
+
     def mean_square(self) -> float:
         """Of all numbers."""
         total = sum(float(self.tensor[part].double().square().sum()) for part in self._parts())
@@ -138,6 +143,10 @@ class FarRows:
     def divided(self, units: NDArray) -> FarRows:
         """Each column in units of its own."""
         return FarRows((self.tensor / self.device.put(units)).to(self.tensor.dtype))
+
+    def less(self, mean: NDArray) -> FarRows:
+        """Each row less this one."""
+        return FarRows(self.tensor - self._put(mean))
 
     def _put(self, array: NDArray) -> Tensor:
         return self.device.put(array, self.tensor.dtype)

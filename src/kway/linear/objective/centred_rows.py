@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.threads import spans
 from kway.data.file_rows import FileRows
 from kway.linear.objective.objective import Objective
@@ -72,6 +73,9 @@ def centring(objective: Objective) -> Centring:
     X = objective.X
     if sp.issparse(X) or not objective.fit_intercept:
         return Centring(objective, np.zeros(objective.d, X.dtype))
+    if isinstance(X, FarRows):
+        mean = X.mean()
+        return Centring(replace(objective, X=X.less(mean), turned=[]), mean)
     total = sum(X[s].sum(axis=0, dtype=np.float64) for s in spans(objective.n, 4096))
     mean = np.asarray(total / objective.n, X.dtype)
     rows = X - mean if objective.on_device else CentredRows(X, mean)  # a device is sent the rows that it works on
