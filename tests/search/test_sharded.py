@@ -131,6 +131,18 @@ def test_a_shard_file_that_was_cut_short_is_made_again(tmp_path, left):
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_shard_file_of_other_rows_is_made_again(tmp_path):
+    rows = np.random.default_rng(8).normal(size=(30, 4))
+    metric = pick_metric("euclidean")
+    for n in (30, 10):
+        (tmp_path / str(n)).mkdir()
+        open_shard(Flat(), metric, Carried(rows[:n]), tmp_path / str(n))
+    (whole,), (some,) = (list((tmp_path / str(n)).iterdir()) for n in (30, 10))
+    whole.write_bytes(some.read_bytes())
+    again = open_shard(Flat(), metric, Carried(rows), tmp_path / "30")
+    np.testing.assert_array_equal(again.nearest(rows, 1, None, None).found.ids[:, 0], np.arange(30))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [((Flat(), 0), "shards must be"), ((Flat(), 2, 1.5), "replicas must be"), ((Sharded(), 2), "recipe must be")],

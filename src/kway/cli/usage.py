@@ -24,5 +24,5 @@ def as_usage() -> Iterator[None]:
 
 
 def names_in(text: str | None) -> tuple[str, ...]:
-    """Names with commas between."""
-    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    """Names with commas between, each once."""
+    return tuple(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))

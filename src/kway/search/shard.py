@@ -24,6 +24,7 @@ from kway.search.live import LiveIndex, Recipe
 from kway.search.metrics import Metric
 from kway.search.units import Unit
 from kway.store import container
+from kway.store.schemas.index import check_index
 
 VOUCHED = 64  # rows of a file, evenly spaced, whose values the name of a shard vouches for: it may be large
 
@@ -60,16 +61,17 @@ def open_shard(
         return Shard(_built(recipe, metric, rows, n_jobs))
     file = folder / f"shard-{_vouch(recipe, metric, source, rows)}.kway"
     try:
-        return _opened(recipe, file)
+        return _opened(recipe, file, rows.shape)
     except (FileNotFoundError, ModelFileError):
-        # none yet, or cut short by a disk: what it is made of is there
+        # none yet, cut short by a disk, or not of these rows: what it is made of is there
         facts, arrays = _built(recipe, metric, rows, n_jobs).parts()
         container.write(file, {"index": facts}, arrays)
-        return _opened(recipe, file)
+        return _opened(recipe, file, rows.shape)
 
 
-def _opened(recipe: Recipe, file: Path) -> Shard:
+def _opened(recipe: Recipe, file: Path, shape: tuple[int, int]) -> Shard:
     held = container.read(file)
+    check_index(held.manifest.get("index"), held.tensors, *shape)
     return Shard(type(recipe).restore(held.manifest["index"], held.tensors))
 
 

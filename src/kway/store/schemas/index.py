@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from kway.store.facts import Check, either, flag, maybe, number, one_of, record, text, whole
@@ -25,8 +26,12 @@ from kway.store.schema import (
     INT32_64,
     Array,
     CrossRule,
+    Held,
+    Schema,
     ascending_in_rows,
     below,
+    check_arrays,
+    check_facts,
     counts,
     distinct,
     finite,
@@ -228,6 +233,14 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
     return (sketch, tables, planes, cells, *row_rules("m", f"{key}."))
 
 
+def check_index(facts: Any, arrays: Mapping[str, NDArray], n_rows: int, n_features: int) -> None:
+    """Refuse the facts and arrays of an index that stands by itself, over so many rows and columns."""
+    under = {f"index.{name}": array for name, array in arrays.items()}
+    check_facts(_ALONE, {"index": facts}, "index")
+    sizes = {"m": n_rows, "d": n_features}
+    check_arrays(_ALONE, Held("index", {}, {"index": facts}, under, np.empty(0), sizes))
+
+
 def index_sizes(facts: Facts) -> dict[str, int]:
     """Sizes that the facts of an index give."""
     return {"m": facts["n_rows"], "d": facts["n_features"]}
@@ -249,6 +262,17 @@ _BITTED = {
     "codes.centre": Array(("float32",), ("d",), (finite,)),
     "codes.signs": Array(("int8",), ("rounds", "D")),
 }
+
+
+_ALONE = Schema(
+    facts={"index": index_facts},
+    arrays=lambda held: {
+        f"index.{name}": array
+        for name, array in index_arrays(held.facts["index"], held.under("index."), ids=False).items()
+    },
+    sizes=lambda held: index_sizes(held.facts["index"]),
+    rules=index_rules(),
+)
 
 
 def _any_recipe(value: Any) -> str | None:
