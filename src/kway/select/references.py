@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -33,10 +34,8 @@ from kway.select.standings import Standing, standing_of
 
 TREES = "trees"  # stands for those of scikit-learn that are quick on the rows
 _PATIENCE = 60.0  # seconds that a reference asked for by name may take before another fold is begun
-_LEAST_SECONDS, _SHARE = (
-    0.6,
-    0.1,
-)  # of processor time that trees may take unasked: so many, or a share of the comparison
+_LEAST_SECONDS = 0.6  # of processor time that trees may take unasked,
+_SHARE = 0.1  # or this share of the comparison
 _ROUND = 1.3e-3, 1.2e-8  # seconds of a tree of boosting, and more a value of its rows
 _TREE = 3.3e-3, 5e-8  # of a forest
 _FOREST = 60  # trees
@@ -66,7 +65,8 @@ class Reference:
             if stop():
                 break
             learn = self._outside(data, fold)
-            model = clone(self.estimator).fit(data.X[learn], data.codes[learn])
+            with _few_threads(data.X.size):
+                model = clone(self.estimator).fit(data.X[learn], data.codes[learn])
             inside = data.folds == fold
             for values, value in zip(scores, scores_of(model, data.X[inside], data.codes[inside])):
                 values[row, 0] = value
@@ -79,6 +79,15 @@ class Reference:
         if self.rows is None or len(learn) <= self.rows:
             return learn
         return np.sort(np.random.default_rng(fold).choice(learn, self.rows, replace=False))
+
+
+@contextmanager
+def _few_threads(values: int) -> Iterator[None]:
+    """OpenMP on one thread where rows are few: its threads spin, and stood still for minutes on a busy machine."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1 if values <= _SMALL else None, user_api="openmp"):
+        yield
 
 
 class Referred(NamedTuple):
