@@ -17,7 +17,7 @@ AXES = {"n": "rows or queries", "d": "features", "K": "classes"}
 
 def ratio_bars(rows: list[Row]) -> Figure:
     """peer / kway of every row that has a ratio: a bar, the spread over the rounds, and a tick at what was aimed at."""
-    rows = [r for r in rows if r.unit == "s" and r.equal and not r.missing and r.peer != "limit"]
+    rows = [r for r in rows if r.unit == "s" and r.equal and not r.missing and r.peer not in ("limit", "plan")]
     figure = style.figure(width=8.0, height=0.9 + 0.21 * max(1, len(rows)))
     axes = figure.subplots()
     places = np.arange(len(rows))

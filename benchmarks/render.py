@@ -46,7 +46,7 @@ def measured(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     """The records there are, in the order of the targets, with the aims of today."""
     found = {target: load(target, folder) for target in JOBS if target not in GROUPS["gpu"]}  # another machine
     return {
-        target: {**record, "rows": targets.aimed(record["rows"])}
+        target: {**record, "rows": targets.aimed(record["rows"], _has_vnni(record.get("machine", {})))}
         for target, record in found.items()
         if record is not None
     }
@@ -87,7 +87,9 @@ def _table(rows: list[Row]) -> str:
 
 
 def _measured(records: dict[str, dict[str, Any]]) -> str:
-    first = next(iter(records.values()))["machine"] if records else {}
+    first = next(iter(records.values())).get("machine", {}) if records else {}
+    others = [target for target, record in records.items() if _has_vnni(record.get("machine", {})) != _has_vnni(first)]
+    elsewhere = f"- Measured on {_other(first)}: {', '.join(others)}.\n" if others else ""
     versions = ", ".join(f"{name} {v}" for name, v in first.get("versions", {}).items() if v)
     vnni = "AVX-512 VNNI," if first.get("avx512_vnni") else "no AVX-512 VNNI,"
     on = f"; {first['date']}" if "date" in first else ""
@@ -111,8 +113,18 @@ def _measured(records: dict[str, dict[str, Any]]) -> str:
   process of its own.
 - The machine: {first.get("cpu", "?")}, {first.get("cores", "?")} cores, {vnni}
   {first.get("memory_gib", "?")} GiB, {first.get("system", "?")}, Python {first.get("python", "?")}; {versions}{on}.
-- All of it takes {total / 60:.0f} minutes; the records are in `benchmarks/results`.
+{elsewhere}- All of it takes {total / 60:.0f} minutes; the records are in `benchmarks/results`.
 """
+
+
+def _has_vnni(machine: dict[str, Any]) -> bool:
+    """Whether the CPU has AVX-512 VNNI, which tells the machines apart; one that is not told has."""
+    return bool(machine.get("avx512_vnni", True))
+
+
+def _other(machine: dict[str, Any]) -> str:
+    without = "without" if _has_vnni(machine) else "with"
+    return f"another day, on a machine {without} AVX-512 VNNI and with the version of that day"
 
 
 def main() -> int:

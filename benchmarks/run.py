@@ -104,7 +104,7 @@ def _passes(target: str, plan: Plan, folder: Path) -> dict[str, Any]:
     now = race.begin(race.Pass(pause=pause, folder=folder if memory else None))
     rows = job(target)(2 if plan.quick else plan.rounds, plan.quick)
     if not plan.quick and datasets.folder() is not None:  # what is aimed at holds for the real data in full
-        rows = targets.aimed(rows)
+        rows = targets.aimed(rows, machine.facts()["avx512_vnni"])
     added = _memory(target, plan, folder, now, rows) if memory and now.races else {}
     missed = [f"{r.job}, {r.data}: {r.quality}" for r in rows if not r.equal]
     return {"rows": [r.record() for r in rows], **({"missed": missed} if missed else {}), **added}

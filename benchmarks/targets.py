@@ -78,6 +78,9 @@ GOALS = (
 )
 
 
+PLAIN_CPU = goals("T1", "mnist", {"faiss Flat": 8})  # instead, where bytes have no instruction of their own (VNNI)
+
+
 def meant(goal: Goal, row: Row) -> bool:
     """Whether a goal is that of a row; one that counts the build is meant only by a goal that says so."""
     alike = row.job.startswith(WITH_FIT) == goal.work.startswith(WITH_FIT)
@@ -85,14 +88,14 @@ def meant(goal: Goal, row: Row) -> bool:
     return named and alike and goal.work in row.job
 
 
-def aim(row: Row) -> float | None:
-    """The ratio aimed at in a row."""
-    return next((goal.least for goal in GOALS if meant(goal, row)), None)
+def aim(row: Row, vnni: bool = True) -> float | None:
+    """The ratio aimed at in a row, on a CPU with VNNI or without."""
+    return next((goal.least for goal in ([] if vnni else PLAIN_CPU) + [*GOALS] if meant(goal, row)), None)
 
 
-def aimed(rows: Iterable[Row]) -> list[Row]:
+def aimed(rows: Iterable[Row], vnni: bool) -> list[Row]:
     """Rows with their aims; limits and slopes stay as their jobs have said them."""
-    return [r if r.peer == "limit" or r.unit != "s" else replace(r, least=aim(r)) for r in rows]
+    return [r if r.peer == "limit" or r.unit != "s" else replace(r, least=aim(r, vnni)) for r in rows]
 
 
 def unmeasured(rows: Iterable[Row]) -> list[Goal]:

@@ -35,10 +35,15 @@ def test_the_aim_of_a_row(target, job, data, peer, least):
     assert targets.aim(row(target, job, data, peer)) == least
 
 
+def test_without_vnni_less_is_aimed_at():
+    exact = row("T1", "exact euclidean k=5, 10,000 queries", "mnist", "faiss Flat")
+    assert [targets.aim(exact, vnni) for vnni in (True, False)] == [20, 8]
+
+
 def test_limits_and_slopes_keep_their_own():
     limit, slope = row("T11", "kway fit", "letter", "limit"), row("T10", "job", "n", "theory, at most", "slope")
     limit.least = 1
-    assert [r.least for r in targets.aimed([limit, slope])] == [1, None]
+    assert [r.least for r in targets.aimed([limit, slope], vnni=True)] == [1, None]
 
 
 def test_goals_are_those_of_jobs():
