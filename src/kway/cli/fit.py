@@ -83,12 +83,8 @@ def fit(
     check_choosing(metric, class_weight)
     check_shares(sets, unknown)
     _check_fit_places(out, report, figures, {"DATA": data, "--test": test, "--embed": embed}, force)
-    wishes = replace(
-        _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also),
-        sets=sets,
-        unknown=unknown,
-        device=device,
-    )
+    wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
+    wishes = replace(wishes, sets=sets, unknown=unknown, device=device)
     from kway.progress import within
     from kway.select.job import run_job
     from kway.select.train_test import read_parts
