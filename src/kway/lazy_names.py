@@ -5,11 +5,18 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 
-def lazy_names(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
-    """The package's `__getattr__`; `home` says in which of its modules each name lives."""
+class LazyNames(NamedTuple):
+    """A package's `__getattr__` and `__dir__`."""
+
+    find: Callable[[str], Any]
+    listed: Callable[[], list[str]]
+
+
+def lazy_names(package: str, home: Mapping[str, str]) -> LazyNames:
+    """Those of a package; `home` says in which of its modules each name lives."""
 
     def find(name: str) -> Any:
         if name not in home:
@@ -18,4 +25,4 @@ def lazy_names(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
         setattr(sys.modules[package], name, value)  # asked for once
         return value
 
-    return find
+    return LazyNames(find, lambda: sorted({*vars(sys.modules[package]), *home}))

@@ -55,8 +55,4 @@ if TYPE_CHECKING:
     from kway.confidence.sets import PredictionSets
     from kway.confidence.temperature import TemperatureScaledClassifier
 
-__getattr__ = lazy_names(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -53,8 +53,4 @@ if TYPE_CHECKING:
         SVMClassifier,
     )
 
-__getattr__ = lazy_names(__name__, _HOME)  # who holds rows on a cluster needs no estimator, nor scikit-learn
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _HOME)  # who holds rows on a cluster needs no estimator, nor scikit-learn

@@ -51,8 +51,4 @@ if TYPE_CHECKING:
     from kway.neighbors.promise import Promise, Target
     from kway.neighbors.votes import TIES, VOTES
 
-__getattr__ = lazy_names(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -89,8 +89,4 @@ if TYPE_CHECKING:
     from kway.search.stores.int8 import Int8
     from kway.search.stream_kmeans import cluster_blocks
 
-__getattr__ = lazy_names(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _HOME)
