@@ -13,7 +13,7 @@ import kway
 from kway.compute.cluster.row_source import Carried, FilePlace, row_source
 from kway.errors import CombinationError, InputError
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
-from kway.search.metrics import pick_metric
+from kway.search.metrics import METRICS, pick_metric
 from kway.search.shard import open_shard
 
 
@@ -129,6 +129,24 @@ def test_a_shard_file_that_was_cut_short_is_made_again(tmp_path, left):
     os.truncate(file, int(left * file.stat().st_size))
     np.testing.assert_array_equal(shard().nearest(queries, 5, None, None).found.ids, wanted)
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_shard_of_any_index_and_metric_opens_from_its_file(tmp_path, metric):
+    rng = np.random.default_rng(9)
+    stores = (None, Int8(), Int8(rerank=False), Bits(1), Bits(2, rerank=False))
+    for recipe in (*(kind(store=store) for kind in (Flat, Landmarks) for store in stores), KDTree(), LSH()):
+        rows = rng.normal(size=(200, 2 if metric == "haversine" else 66)).astype(rng.choice(["f4", "f8"]))
+        rows = (rows > 0).astype(rows.dtype) if metric == "hamming" else rows
+        try:
+            recipe.build(rows, metric)
+        except CombinationError:
+            continue
+        found = [
+            open_shard(recipe, pick_metric(metric), Carried(rows), tmp_path).nearest(rows[:9], 3, None, None).found.ids
+            for _ in range(2)
+        ]
+        np.testing.assert_array_equal(*found)
 
 
 def test_a_shard_file_of_other_rows_is_made_again(tmp_path):
