@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from kway.report import style
 
-from .race import Row
+from .race import WITH_FIT, Row
 from .records import ratios, short
 
 AXES = {"n": "rows or queries", "d": "features", "K": "classes"}
@@ -36,19 +36,26 @@ def ratio_bars(rows: list[Row]) -> Figure:
     axes.set_xlim(0.5, 2.4 * max(10.0, values.max(initial=1.0)))
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_yticks(places, _labels(rows))
-    style.dress(axes, "Times faster than the peer, at the same quality (thick tick: aim)", "peer / kway", grid="x")
+    style.dress(axes, "Times faster than the peer (thick tick: aim)", "peer / kway", grid="x")
     axes.tick_params(axis="y", labelsize=style.TINY)
     style.powers(axes.xaxis)
     return figure
 
 
 def _labels(rows: list[Row]) -> list[str]:
-    """Target, data and peer; the job too where two rows would be called the same."""
+    """Target, data and peer; what was done too where two rows would be called the same."""
     plain = [f"{r.target}  {style.shorten(r.data, 18)}, {style.shorten(r.peer, 30)}" for r in rows]
     return [
-        text if plain.count(text) == 1 else f"{r.target}  {style.shorten(r.job, 20)}, {style.shorten(r.peer, 22)}"
+        text if plain.count(text) == 1 else f"{r.target}  {style.shorten(r.data, 18)}, {_work(r)}, {r.peer}"
         for text, r in zip(plain, rows)
     ]
+
+
+def _work(row: Row) -> str:
+    """A job in a word or two: what its target does not say."""
+    if row.job.startswith(WITH_FIT) and row.target != "T1f":  # which counts the build in every row
+        return "fit + predict"
+    return style.shorten(row.job.removeprefix(WITH_FIT).split(" k=")[0].split(", votes")[0], 22)
 
 
 def frontier(rows: list[Row]) -> Figure:

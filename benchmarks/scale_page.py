@@ -131,8 +131,8 @@ def _fits(rows: list[Row]) -> Iterator[Mark]:
     """Fits of the plan's record that lie on a line."""
     for row in rows:
         said, case = row.points, row.points["case"]
-        on = (line.name for line in LINES if (line.name, line.features) == (case["way"], case["features"]))
-        line = next((line for line in LINES if line.name in on), None)
+        named = case["way"], case["features"]
+        line = next((line for line in LINES if (line.name, line.features) == named), None)
         if row.unit == "s" and line is not None and case["rows"] == line.rows(case["classes"]):
             yield Mark(line.name, case["classes"], (said["seconds"], said["megabytes"] / 1024, said["answer"]))
 
