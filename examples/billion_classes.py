@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.gpu.counter import CounterRows, rows_of
+from kway.compute.gpu.codes.counter import CounterRows, rows_of
 from kway.compute.gpu.device import Device
 from kway.search import Bits, Flat
 

@@ -6,8 +6,8 @@ from sklearn import metrics
 
 import kway
 from kway.log_loss import LEAST_PROBABILITY, log_loss, log_losses, own_probability
+from kway.select.contest.scans import scores_of
 from kway.select.evaluation import evaluate_model
-from kway.select.scans import scores_of
 
 
 @pytest.mark.parametrize("kind", [int, str, object])

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from tools.house import PAGE, drawn_into
 
 import kway
 
@@ -23,6 +24,10 @@ def test_every_room_is_in_the_picture_of_the_design_page():
     page = (ROOT.parents[1] / "docs" / "design.md").read_text()
     rooms = {str(folder.relative_to(ROOT)) for folder in FOLDERS if folder != ROOT}
     assert not {room for room in rooms if f"`{room}`" not in page and f">{room}<" not in page}
+
+
+def test_the_picture_shows_the_house_as_it_is():
+    assert drawn_into(PAGE.read_text()) == PAGE.read_text(), "run python -m tools.house"
 
 
 # one word in two rooms where it is one concept: a verb of the command line and what it calls, a check and its sentence

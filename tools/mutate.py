@@ -49,8 +49,8 @@ SUBJECTS = {
         ("kway.linear.losses.links", "kway.linear.losses.hinge", "kway.linear.losses.smooth"),
         ("tests/contracts/test_losses.py",),
     ),
-    "losses": Subject(("kway.compute.kernels.losses",), ("tests/contracts/test_losses.py",)),
-    "votes": Subject(("kway.compute.kernels.votes", "kway.neighbors.votes"), ("tests/contracts/test_votes.py",)),
+    "losses": Subject(("kway.compute.kernels.linear.losses",), ("tests/contracts/test_losses.py",)),
+    "votes": Subject(("kway.compute.kernels.voting.votes", "kway.neighbors.votes"), ("tests/contracts/test_votes.py",)),
     "topk": Subject(("kway.compute.kernels.topk",), ("tests/compute/test_topk.py",)),
     "columns": Subject(("kway.base.best_columns",), ("tests/compute/test_topk.py",)),
     "conformal": Subject(

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.counter import fill_counted
+from kway.compute.kernels.codes.counter import fill_counted
 from kway.compute.threads import pmap, spans
 from kway.data.cache_folder import cache_folder
 

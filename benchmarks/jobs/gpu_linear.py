@@ -40,7 +40,7 @@ def sampled_times(n: int, K: int, d: int, batch: int = 1) -> SampledTimes:
     from kway.linear.objective.on_device import DeviceObjective
     from kway.linear.penalties import Penalty
     from kway.linear.solvers.base import Control
-    from kway.linear.solvers.sampled import Sampled, begin_sampled
+    from kway.linear.solvers.many_classes.sampled import Sampled, begin_sampled
 
     rng = np.random.default_rng(2)
     X, y = rng.standard_normal((n, d), dtype=np.float32), rng.integers(0, K, n)
@@ -61,8 +61,8 @@ def topk_times(B: int, K: int, d: int, rounds: int = 3) -> TopKTimes:
     """The ten best classes with their probabilities, tensors in and out."""
     import torch
 
-    from kway.compute.gpu.best_classes import DeviceClasses
-    from kway.compute.gpu.class_answers import ClassAnswers
+    from kway.compute.gpu.linear.best_classes import DeviceClasses
+    from kway.compute.gpu.linear.class_answers import ClassAnswers
 
     device = _device()
     g = torch.Generator(device.name).manual_seed(0)

@@ -2,7 +2,7 @@
 
 Times are those between two events on the device, medians; rows and queries are tensors there. Beside them stand a floor
 (a bfloat16 product at its measured rate) and plain torch on the same rows, in the best of several block sizes. Ids are
-held against those of float32 products with survivors in float64 (kway.compute.gpu.exact), and on a million rows against
+held against those of float32 products with survivors in float64 (gpu/search/exact.py), and on a million rows against
 the CPU's.
 """
 
@@ -94,7 +94,7 @@ def _exact(sizes: Sizes, rounds: int) -> Iterator[Row]:
     import torch
 
     from kway.compute.gpu.device import Device
-    from kway.compute.gpu.search import engine_over
+    from kway.compute.gpu.search.search import engine_over
 
     device = Device("cuda")
     floor = 2.0 * sizes.rows * sizes.queries * FEATURES / _bf16_rate(rounds)
@@ -208,8 +208,8 @@ def _on_host(quick: bool, rounds: int) -> Iterator[Row]:
 def _codes(sizes: Sizes, rounds: int) -> Iterator[Row]:
     import torch
 
-    from kway.compute.gpu.codes import SignCodes
-    from kway.compute.gpu.counter import CounterRows
+    from kway.compute.gpu.codes.codes import SignCodes
+    from kway.compute.gpu.codes.counter import CounterRows
     from kway.compute.gpu.device import Device
 
     device = Device("cuda")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.counter import fill_counted
+from kway.compute.kernels.codes.counter import fill_counted
 from kway.compute.threads import pmap, spans
 
 from .. import datasets
@@ -81,7 +81,7 @@ def measure(n_classes: int, n: int) -> dict[str, Any]:
     from kway.linear.objective.objective import Objective
     from kway.linear.penalties import Penalty
     from kway.linear.solvers.base import Control
-    from kway.linear.solvers.sampled import Sampled
+    from kway.linear.solvers.many_classes.sampled import Sampled
 
     from ..peak import working_megabytes
 

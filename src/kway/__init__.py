@@ -28,9 +28,9 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "ConformalClassifier": "kway.confidence",
     "ExemplarClassifier": "kway.neighbors",
     "Features": "kway.data.features.features",
-    "Gaussian": "kway.search.metrics",
-    "Haversine": "kway.search.metrics",
-    "Laplacian": "kway.search.metrics",
+    "Gaussian": "kway.search.spaces.metrics",
+    "Haversine": "kway.search.spaces.metrics",
+    "Laplacian": "kway.search.spaces.metrics",
     "LeastSquaresClassifier": "kway.linear.named",
     "LinearClassifier": "kway.linear.classifier",
     "LogisticClassifier": "kway.linear.named",
@@ -43,7 +43,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "SoftmaxClassifier": "kway.linear.named",
     "TemperatureScaledClassifier": "kway.confidence",
     "cluster": "kway.compute.cluster.session",
-    "compare": "kway.select.compare",
+    "compare": "kway.select.contest.compare",
     "datasets": "kway.datasets",
     "errors": "kway.errors",
     "explain": "kway.select.reasons",
@@ -108,9 +108,9 @@ if TYPE_CHECKING:
     from kway.mapped import MappedClassifier
     from kway.neighbors import CentroidClassifier, ExemplarClassifier, NeighborsClassifier
     from kway.planning.plan import plan
-    from kway.search.metrics import Gaussian, Haversine, Laplacian
     from kway.search.pairwise import pairwise
-    from kway.select.compare import compare
+    from kway.search.spaces.metrics import Gaussian, Haversine, Laplacian
+    from kway.select.contest.compare import compare
     from kway.select.reasons import explain
     from kway.select.tune import tune
     from kway.store import load, save

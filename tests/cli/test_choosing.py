@@ -5,7 +5,7 @@ import pytest
 
 import kway
 from kway.cli.choosing import JUDGES
-from kway.select.measures import MEASURES
+from kway.select.contest.measures import MEASURES
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def test_a_budget_cuts_the_comparison(answer):
 
 def test_the_names_of_models_are_those_of_the_families():
     from kway.cli.models import MODELS
-    from kway.select.families import FAMILIES, STRAW_MAN
+    from kway.select.contest.families import FAMILIES, STRAW_MAN
 
     assert set(MODELS) == {*FAMILIES, STRAW_MAN.name}
 

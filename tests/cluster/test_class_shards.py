@@ -15,10 +15,10 @@ import kway
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers import class_shards
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.class_shards import ClassSharded
 from kway.linear.solvers.lbfgs import LBFGS
+from kway.linear.solvers.shards import class_shards
+from kway.linear.solvers.shards.class_shards import ClassSharded
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 ray = pytest.importorskip("ray")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kway
-from kway.linear.solvers.step_files import StepsFile
+from kway.linear.solvers.shards.step_files import StepsFile
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 pytest.importorskip("ray")
@@ -20,7 +20,7 @@ DRIVER = """
 import json, os, signal, sys
 import numpy as np
 import kway
-from kway.linear.solvers.step_files import StepsFile
+from kway.linear.solvers.shards.step_files import StepsFile
 address, split, place, wishes, dies_at = sys.argv[1:]
 add = StepsFile.add
 def told(self, value):

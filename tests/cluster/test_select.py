@@ -12,7 +12,7 @@ import kway
 from kway.cli import run as cli
 from kway.errors import InputError
 from kway.report import page
-from kway.select import families, spread_scans
+from kway.select.contest import families, spread_scans
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 ray = pytest.importorskip("ray")

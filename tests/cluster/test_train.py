@@ -11,10 +11,10 @@ from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.class_shards import class_edges, shard_parts
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.step_files import StepsFile, mark_of
-from kway.linear.solvers.trained_classes import train_classes
+from kway.linear.solvers.shards.class_shards import class_edges, shard_parts
+from kway.linear.solvers.shards.step_files import StepsFile, mark_of
+from kway.linear.solvers.shards.trained_classes import train_classes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 pytest.importorskip("ray")

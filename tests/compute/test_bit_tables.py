@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kway.compute.kernels.bit_tables import fill_tables, most_weight, near_tables, weigh_bits, weigh_groups
-from kway.compute.kernels.bits import sign_words
+from kway.compute.kernels.codes.bit_tables import fill_tables, most_weight, near_tables, weigh_bits, weigh_groups
+from kway.compute.kernels.codes.bits import sign_words
 
 
 def bits_of(words):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from kway.compute.gpu.counter import rows_of
-from kway.compute.kernels.counter import fill_counted
+from kway.compute.gpu.codes.counter import rows_of
+from kway.compute.kernels.codes.counter import fill_counted
 
 
 def test_the_kernel_makes_the_rows_of_the_gpu():

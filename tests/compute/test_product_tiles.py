@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kway.compute.kernels import lanes
-from kway.compute.kernels.fused import backward_rows, forward_rows, padded_width
+from kway.compute.kernels.linear.fused import backward_rows, forward_rows, padded_width
 from kway.compute.kernels.product_tiles import LANES, tile_height, wide
 
 

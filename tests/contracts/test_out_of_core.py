@@ -27,8 +27,8 @@ from kway.data.sources import npy_files, pieces
 from kway.errors import CombinationError, InputError
 from kway.linear import from_folder
 from kway.linear.objective import distinct_rows
-from kway.linear.solvers.sampled import Sampled
-from kway.linear.solvers.sgd import SGD
+from kway.linear.solvers.many_classes.sampled import Sampled
+from kway.linear.solvers.stochastic.sgd import SGD
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
 
 N, D, PARTS = 600, 5, 4
@@ -182,7 +182,7 @@ def test_a_killed_fit_of_a_folder_goes_on(rows, folders, tmp_path):
     whole = sampled_fit(lambda model: model.fit_folder(folders["npy"]), epochs=60)
     program = f"""
 import kway, warnings
-from kway.linear.solvers.sampled import Sampled
+from kway.linear.solvers.many_classes.sampled import Sampled
 warnings.simplefilter("ignore")
 kway.SoftmaxClassifier(solver=Sampled(checkpoint={str(tmp_path / "state")!r}), batch_size=32, max_iter=60, tol=1e-9,
                        random_state=0).fit_folder({str(folders["npy"])!r})

@@ -17,7 +17,7 @@ from kway.linear.losses import LOSSES
 from kway.linear.penalties import pick_penalty
 from kway.linear.solvers.base import offers
 from kway.linear.solvers.registry import SOLVERS
-from kway.linear.solvers.sgd import SGD
+from kway.linear.solvers.stochastic.sgd import SGD
 
 ALPHA = 1e-2
 pytestmark = pytest.mark.filterwarnings(  # sgd tells how far it is above its optimum: tests/linear/test_held_to_tol.py

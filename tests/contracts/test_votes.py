@@ -19,7 +19,7 @@ from kway.neighbors.votes import (
     pick_vote,
     shares_of,
 )
-from kway.search.metrics import METRICS, Gaussian, Laplacian, pick_metric
+from kway.search.spaces.metrics import METRICS, Gaussian, Laplacian, pick_metric
 
 K = 4
 COUNTS = np.array([3.0, 9.0, 9.0, 1.0])

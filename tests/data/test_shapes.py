@@ -32,7 +32,7 @@ def slow_histograms(images, rows, columns, bins):
 
 @pytest.mark.parametrize(("h", "w", "c"), [(8, 8, 1), (9, 14, 3), (12, 8, 1)])
 def test_histograms_are_those_of_plain_loops(h, w, c):
-    from kway.compute.kernels.edges import edge_histograms
+    from kway.compute.kernels.features.edges import edge_histograms
 
     images = np.random.default_rng(h).random((2, h, w, c), np.float32)
     found = np.zeros((2, 3, 2, 18), np.float32)

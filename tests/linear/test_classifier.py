@@ -13,8 +13,8 @@ from kway import LeastSquaresClassifier, LinearClassifier, LogisticClassifier, S
 from kway.compute.threads import pmap
 from kway.errors import BudgetError, InputError
 from kway.linear.solvers.least_squares import least_squares
-from kway.linear.solvers.schedules import Constant, Cosine, Decay, pick_schedule
-from kway.linear.solvers.sgd import SGD
+from kway.linear.solvers.stochastic.schedules import Constant, Cosine, Decay, pick_schedule
+from kway.linear.solvers.stochastic.sgd import SGD
 
 pytestmark = pytest.mark.filterwarnings(  # sgd tells how far it is above its optimum: tests/linear/test_held_to_tol.py
     r"ignore:\w+ \(sgd\) stopped:sklearn.exceptions.ConvergenceWarning"

@@ -15,12 +15,12 @@ from kway.linear.objective.folder_rows import FolderObjective
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.on_cluster import ClusterObjective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers import step_files
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.gradient_descent import GradientDescent
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.proximal import Proximal
-from kway.linear.solvers.step_files import kept_steps, mark_of
+from kway.linear.solvers.shards import step_files
+from kway.linear.solvers.shards.step_files import kept_steps, mark_of
 
 SMALL = Penalty(1e-6)
 # solver, loss, penalty, tol: every solver that asks shards for passes over their rows

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.svm import SVC, LinearSVC
 
-from kway.compute.kernels import hinge_newton as kernels
+from kway.compute.kernels.linear import hinge_newton as kernels
 from kway.errors import CombinationError, NotSeparableError
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective

@@ -9,8 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kway import LogisticClassifier, PerceptronClassifier, SoftmaxClassifier
 from kway.linear.classifier import LinearClassifier
-from kway.linear.solvers import held_to_tol
-from kway.linear.solvers.sgd import SGD
+from kway.linear.solvers.stochastic import held_to_tol
+from kway.linear.solvers.stochastic.sgd import SGD
 
 X, y = make_blobs(200, 5, centers=3, cluster_std=6.0, random_state=0)
 

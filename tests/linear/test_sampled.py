@@ -14,9 +14,9 @@ from kway.errors import CombinationError, InputError
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers import sampled
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.sampled import Sampled, draw_classes, exact
+from kway.linear.solvers.many_classes import sampled
+from kway.linear.solvers.many_classes.sampled import Sampled, draw_classes, exact
 from kway.planning import Rates, guard
 from kway.planning.size import Size
 

@@ -11,8 +11,8 @@ from kway.linear import answers
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers import sampled
-from kway.linear.solvers.sampled import Sampled
+from kway.linear.solvers.many_classes import sampled
+from kway.linear.solvers.many_classes.sampled import Sampled
 from kway.planning import guard, linear_ways
 
 

@@ -8,8 +8,8 @@ import pytest
 import kway
 from kway.errors import CombinationError, InputError
 from kway.search import Bits, Flat, Landmarks, Neighbors, restore
-from kway.search.bit_filter import BitQueries, first_filter, sample_of
-from kway.search.distances import COSINE, DOT, EUCLIDEAN, HAMMING, MANHATTAN
+from kway.search.codes.bit_filter import BitQueries, first_filter, sample_of
+from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN, HAMMING, MANHATTAN
 
 METRICS = ("cosine", "dot", "euclidean")
 
@@ -285,7 +285,7 @@ def test_zero_rows_and_few_rows_in_cells():
 
 def test_a_filter_is_not_enough_where_nothing_bounds_the_cosine():
     """At a cosine of -1 all bits may differ; fastmath once made a root of less than nothing of it."""
-    from kway.compute.kernels.bit_first import enough
+    from kway.compute.kernels.codes.bit_first import enough
 
     norms, out = np.linspace(0.01, 3, 200), np.empty(200, dtype=bool)
     counts = np.tile(np.array([0, 100, 100]), (200, 2, 1))

@@ -8,8 +8,8 @@ from scipy.spatial.distance import cdist
 from kway.errors import InputError
 from kway.search import Flat, Landmarks, blocks
 from kway.search.blocks import block_scan, top_products
-from kway.search.distances import DISTANCES, EUCLIDEAN
 from kway.search.heaps import empty_heaps
+from kway.search.spaces.distances import DISTANCES, EUCLIDEAN
 
 BY_NAME = {distance.name: distance for distance in DISTANCES}
 

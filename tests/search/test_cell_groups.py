@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import kway
 from kway.search import Landmarks
-from kway.search.cell_groups import by_cell, one_by_one, too_far
-from kway.search.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE
+from kway.search.cells.cell_groups import by_cell, one_by_one, too_far
+from kway.search.spaces.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE
 
 
 @given(st.integers(0, 2**31), st.integers(1, 9), st.integers(1, 6))

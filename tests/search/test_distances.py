@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from kway.search.distances import COSINE, DISTANCES, DOT, GREAT_CIRCLE, squares
 from kway.search.pairwise import pairwise
+from kway.search.spaces.distances import COSINE, DISTANCES, DOT, GREAT_CIRCLE, squares
 
 
 def drawn(distance, n, seed):

@@ -3,9 +3,9 @@ import pytest
 
 from kway.errors import InputError
 from kway.search import cluster_blocks
-from kway.search import kmeans as module
-from kway.search.kmeans import nearest_centres
-from kway.search.stream_kmeans import _sampled
+from kway.search.cells import kmeans as module
+from kway.search.cells.kmeans import nearest_centres
+from kway.search.cells.stream_kmeans import _sampled
 
 
 def kmeans(rows, n_centres, seed=0, **kwargs):

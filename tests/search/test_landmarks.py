@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from kway.search import Flat, Int8, Landmarks, restore
-from kway.search.projection import learn_projection
+from kway.search.cells.projection import learn_projection
 
 
 def images(n, seed=0, d=300):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from kway.errors import CombinationError, InputError
-from kway.search.metrics import METRICS, Gaussian, Haversine, Laplacian, from_facts, pick_metric
+from kway.search.spaces.metrics import METRICS, Gaussian, Haversine, Laplacian, from_facts, pick_metric
 
 EVERY = [*METRICS.values(), Haversine(degrees=True), Gaussian(0.5), Laplacian(2.0)]
 

@@ -13,8 +13,8 @@ import kway
 from kway.compute.cluster.row_source import Carried, FilePlace, row_source
 from kway.errors import CombinationError, InputError
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
-from kway.search.metrics import METRICS, pick_metric
 from kway.search.shard import open_shard
+from kway.search.spaces.metrics import METRICS, pick_metric
 
 
 def problem(seed, n=700, d=9, q=60, dtype=np.float32):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from kway.errors import CombinationError
-from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, HAMMING, MANHATTAN
+from kway.search.spaces.distances import COSINE, DISTANCES, EUCLIDEAN, HAMMING, MANHATTAN
 from kway.search.stores.bits import Bits
 from kway.search.stores.int8 import Int8
 from kway.search.stores.kept import KeptRows, store_from

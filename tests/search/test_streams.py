@@ -8,7 +8,7 @@ import pytest
 
 from kway.errors import CombinationError, InputError
 from kway.search import Bits, Flat, Landmarks, restore, streams
-from kway.search.grown import Grown
+from kway.search.codes.grown import Grown
 
 CODES = Flat(store=Bits(1, rerank=False))
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kway.progress import stage, watched
-from kway.select.clock import Clock
-from kway.select.compare import compare
-from kway.select.families import NeighborsFamily, PlainFamily
-from kway.select.scans import FoldedRows, Scan
+from kway.select.contest.clock import Clock
+from kway.select.contest.compare import compare
+from kway.select.contest.families import NeighborsFamily, PlainFamily
+from kway.select.contest.scans import FoldedRows, Scan
 
 STEP = 0.02  # seconds of a fit of Slow
 
@@ -96,7 +96,7 @@ def test_a_long_search_without_hope_asks_some_rows_only(monkeypatch):
 
 def test_without_a_budget_no_clock_is_asked(monkeypatch):
     """The same command and seed give the same model on a busy machine and on a quiet one."""
-    monkeypatch.setattr("kway.select.clock.Clock.up", lambda self, needed=0.0: self.budget is not None)
+    monkeypatch.setattr("kway.select.contest.clock.Clock.up", lambda self, needed=0.0: self.budget is not None)
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 300)
     X = rng.normal(size=(3, 5))[y] + rng.normal(size=(300, 5))
@@ -106,7 +106,7 @@ def test_without_a_budget_no_clock_is_asked(monkeypatch):
 
 
 def test_metrics_that_agree_are_not_all_run():
-    from kway.select.families import FAMILIES
+    from kway.select.contest.families import FAMILIES
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 8))

@@ -7,11 +7,11 @@ from sklearn.model_selection import cross_val_score
 
 from kway.errors import InputError
 from kway.progress import watched
-from kway.select.clock import Clock
-from kway.select.compare import compare
-from kway.select.families import FAMILIES, LinearFamily
-from kway.select.folds import fold_numbers, split_test
-from kway.select.scans import FoldedRows
+from kway.select.contest.clock import Clock
+from kway.select.contest.compare import compare
+from kway.select.contest.families import FAMILIES, LinearFamily
+from kway.select.contest.folds import fold_numbers, split_test
+from kway.select.contest.scans import FoldedRows
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_a_family_that_cannot_weigh_classes_says_so():
 
 
 def test_within_the_slack_the_lower_log_loss_decides():
-    from kway.select.scans import Scan
+    from kway.select.contest.scans import Scan
 
     accuracy = np.array([[0.90, 0.899, 0.80], [0.92, 0.919, 0.80]])
     loss = np.array([[0.5, 0.3, 0.1]] * 2)
@@ -147,7 +147,7 @@ def test_within_the_slack_the_lower_log_loss_decides():
 
 
 def test_a_family_left_alone_runs_three_folds_and_says_so(monkeypatch):
-    from kway.select import compare as module
+    from kway.select.contest import compare as module
 
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (500, 2))
@@ -171,8 +171,8 @@ def test_a_family_left_alone_runs_three_folds_and_says_so(monkeypatch):
 
 
 def test_a_budget_looks_at_alphas_from_the_middle():
-    from kway.select.families import FAMILIES
-    from kway.select.scans import FoldedRows, FoldScores
+    from kway.select.contest.families import FAMILIES
+    from kway.select.contest.scans import FoldedRows, FoldScores
 
     data = FoldedRows(np.eye(20), np.arange(20) % 2, np.arange(20) % 5, {})
     scores = FoldScores(*np.full((4, 1, 11), np.nan))
@@ -187,8 +187,8 @@ def test_a_budget_looks_at_alphas_from_the_middle():
 
 
 def test_which_trees_stand_beside_follows_from_the_size():
-    from kway.select.references import _trees
-    from kway.select.scans import FoldedRows
+    from kway.select.contest.references import _trees
+    from kway.select.contest.scans import FoldedRows
 
     def data(n, d, n_classes):
         return FoldedRows(np.zeros((n, d)), np.arange(n) % n_classes, np.arange(n) % 5, {})

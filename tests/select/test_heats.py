@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import kway
-from kway.select import heats
-from kway.select.clock import Clock
-from kway.select.families import FAMILIES
-from kway.select.scans import FoldedRows
+from kway.select.contest import heats
+from kway.select.contest.clock import Clock
+from kway.select.contest.families import FAMILIES
+from kway.select.contest.scans import FoldedRows
 
 
 def blobs(n_classes: int, places: int, rows: int = 20, seed: int = 0):

@@ -11,13 +11,13 @@ from kway.data.features.features import Features
 from kway.data.given_rows import GivenRows
 from kway.data.reading import ReadOptions
 from kway.errors import InputError
-from kway.select.clock import Clock
-from kway.select.compare import compare
-from kway.select.families import LinearFamily
+from kway.select.contest.clock import Clock
+from kway.select.contest.compare import compare
+from kway.select.contest.families import LinearFamily
+from kway.select.contest.scans import FoldedRows
+from kway.select.contest.views import other_views
 from kway.select.job import Wishes, compare_parts, families_of, run_job
-from kway.select.scans import FoldedRows
 from kway.select.train_test import read_parts
-from kway.select.views import other_views
 
 
 def write(path, n=240, seed=0, **more):

@@ -5,11 +5,11 @@ import pytest
 import scipy.sparse as sp
 
 from kway.errors import InputError
-from kway.select.clock import Clock
-from kway.select.compare import compare
-from kway.select.families import FAMILIES
-from kway.select.folds import fold_numbers
-from kway.select.scans import FoldedRows
+from kway.select.contest.clock import Clock
+from kway.select.contest.compare import compare
+from kway.select.contest.families import FAMILIES
+from kway.select.contest.folds import fold_numbers
+from kway.select.contest.scans import FoldedRows
 
 LEARNED = FAMILIES["neighbors-learned"]
 

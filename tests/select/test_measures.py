@@ -7,9 +7,9 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 
 import kway
 from kway.class_scores import class_scores
-from kway.select.clock import Clock
+from kway.select.contest.clock import Clock
+from kway.select.contest.scans import FoldedRows
 from kway.select.learning_curve import learning_curve
-from kway.select.scans import FoldedRows
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 from kway.data.sources.text_form import OPEN
 from kway.planning.size import Size
 from kway.select import job
+from kway.select.contest.sample import draw_sample
 from kway.select.job import Wishes, run_job
-from kway.select.sample import draw_sample
 from kway.select.train_test import Parts
 
 
@@ -45,7 +45,7 @@ def test_classes_go_before_their_rows_do():
 def test_the_job_compares_on_a_sample_and_fits_on_all(monkeypatch, grouped):
     monkeypatch.setattr(job, "TOO_LONG", 0.0)
     monkeypatch.setattr(job, "comparison_seconds", lambda size, rates=None: 0.0 if size.n <= 200 else 1e6)
-    monkeypatch.setattr("kway.select.sample.LEAST_A_CLASS", 200)
+    monkeypatch.setattr("kway.select.contest.sample.LEAST_A_CLASS", 200)
     monkeypatch.setattr(job, "references_of", lambda wishes: ())
     rng = np.random.default_rng(2)
     y = np.arange(1000) % 4

@@ -8,7 +8,7 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 import kway
 from kway.errors import KwayError
-from kway.select.folds import fold_numbers
+from kway.select.contest.folds import fold_numbers
 
 
 @pytest.fixture(scope="module")

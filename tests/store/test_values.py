@@ -50,7 +50,7 @@ def test_small_arrays_round_trip(array):
 
 
 def test_a_part_of_kway_round_trips():
-    from kway.search.metrics import Gaussian
+    from kway.search.spaces.metrics import Gaussian
 
     assert decode_value(json.loads(json.dumps(encode_value(Gaussian(2.0), "")))) == Gaussian(2.0)
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import kway
-from kway.linear.solvers.schedules import Constant, Cosine, Decay
-from kway.linear.solvers.sgd import SGD
+from kway.linear.solvers.stochastic.schedules import Constant, Cosine, Decay
+from kway.linear.solvers.stochastic.sgd import SGD
 from kway.report import figures
 from pictures.linear import digits
 

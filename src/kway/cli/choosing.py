@@ -9,7 +9,12 @@ import typer
 from kway.cli.usage import UsageError, as_usage
 from kway.data.suggest import listing, nearest
 
-JUDGES = ("accuracy", "balanced", "macro-f1", "log-loss")  # as kway.select.measures has them; tests hold them equal
+JUDGES = (
+    "accuracy",
+    "balanced",
+    "macro-f1",
+    "log-loss",
+)  # as kway.select.contest.measures has them; tests hold them equal
 
 MetricOption = Annotated[
     str, typer.Option("--metric", help=f"What the choice is made by: {', '.join(JUDGES)}.", metavar="NAME")
@@ -59,7 +64,7 @@ def references(also: list[str] | None) -> tuple[str, ...] | None:
     """The names asked for, each of which can be imported; none of them where that is what was asked."""
     if not also:
         return None
-    from kway.select.references import TREES, reference_of
+    from kway.select.contest.references import TREES, reference_of
 
     names = tuple(name for name in also if name != "none")
     with as_usage():

@@ -136,7 +136,7 @@ def compare(
     check_choosing(metric, class_weight)
     wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
     wishes = replace(wishes, device=device)
-    from kway.select.clock import Clock
+    from kway.select.contest.clock import Clock
     from kway.select.job import compare_parts
     from kway.select.train_test import read_parts
 

@@ -94,8 +94,8 @@ def _runner_up_line(runner: dict[str, Any]) -> str:
 
 
 def _leaderboard_line(model: dict[str, Any], measured: bool) -> tuple[str, ...]:
+    from kway.select.contest.standings import with_spread
     from kway.select.leaderboard import size_in_words
-    from kway.select.standings import with_spread
 
     own = (with_spread(model["score"], model["score_std"], len(model["fold_scores"])),) if measured else ()
     asked, size = model.get("predict_seconds"), model.get("bytes")
@@ -113,6 +113,6 @@ def _leaderboard_line(model: dict[str, Any], measured: bool) -> tuple[str, ...]:
 
 
 def _setting(setting: dict[str, Any]) -> str:
-    from kway.select.compare import setting_in_words
+    from kway.select.contest.compare import setting_in_words
 
     return setting_in_words(setting)

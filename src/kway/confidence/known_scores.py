@@ -30,7 +30,7 @@ from kway.data.row_blocks import rows_at
 from kway.errors import CombinationError, InputError
 from kway.search.auto import pick_index
 from kway.search.index import Index
-from kway.search.metrics import pick_metric
+from kway.search.spaces.metrics import pick_metric
 
 Score = Callable[["Scorer", Any], NDArray[np.float64]]
 

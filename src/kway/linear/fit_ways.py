@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from kway.linear.penalties import pick_penalty
 from kway.linear.placing import choose_device, splits_classes
 from kway.linear.solvers.lbfgs import LBFGS
+from kway.linear.solvers.many_classes.sampled import Sampled
 from kway.linear.solvers.registry import samples
-from kway.linear.solvers.sampled import Sampled
-from kway.linear.solvers.sgd import SGD
+from kway.linear.solvers.stochastic.sgd import SGD
 from kway.planning import far_ways, gpu_ways, guard, linear_ways
 from kway.planning.size import Size
 from kway.planning.way import Formula

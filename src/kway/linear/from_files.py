@@ -23,8 +23,8 @@ from kway.errors import CombinationError
 from kway.linear.fit_ways import asks_for_sampled, chooses_sampled, sampled_way
 from kway.linear.fitting import control_of, keep, objective_of
 from kway.linear.problem import refuse_one_class, weighted_rows
+from kway.linear.solvers.many_classes.sampled import Sampled
 from kway.linear.solvers.registry import pick_solver
-from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.watching import shown
 from kway.planning import guard
 from kway.planning.size import Size

@@ -23,7 +23,7 @@ from kway.linear.losses import Loss
 from kway.search.index import TopK
 
 if TYPE_CHECKING:
-    from kway.compute.gpu.class_answers import ClassAnswers
+    from kway.compute.gpu.linear.class_answers import ClassAnswers
 
 _KEPT = 1 << 26  # bytes of weights from which their copy on a device is kept: fewer are sent faster than rows scored
 _COPIES: WeakKeyDictionary[Any, tuple[NDArray, ClassAnswers]] = WeakKeyDictionary()
@@ -56,8 +56,8 @@ class AnswersOnDevice(Classifier):
         return None if device is None else self._answers(device)
 
     def _answers(self, device: Device) -> ClassAnswers:
-        from kway.compute.gpu.best_classes import DeviceClasses
-        from kway.compute.gpu.class_answers import ClassAnswers
+        from kway.compute.gpu.linear.best_classes import DeviceClasses
+        from kway.compute.gpu.linear.class_answers import ClassAnswers
 
         held = _COPIES.get(self)
         form = self._form()
@@ -84,7 +84,7 @@ class AnswersOnDevice(Classifier):
         """The answers where X is, and X checked; None where X is no tensor."""
         if not is_tensor(X) or not self._answers_there():
             return None
-        from kway.compute.gpu.class_answers import on_its_device
+        from kway.compute.gpu.linear.class_answers import on_its_device
 
         check_is_fitted(self)
         gate.check_tensor(self, X)

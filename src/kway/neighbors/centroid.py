@@ -6,7 +6,7 @@
 p = softmax(z): classes that are round clouds of one common width (Gaussian, or von Mises-Fisher on the sphere) with
 equal priors. Means and widths are kept as running sums, taken a block of rows at a time, so partial_fit is as good as
 one fit and rows may lie in a memory map; means have the rows' float type, sums of a block float64. Values far from 1
-are kept in a unit of their own (kway.search.units), and `scale_` is that of the unit.
+are kept in a unit of their own (kway.search.spaces.units), and `scale_` is that of the unit.
 
 With an index the means are searched by it instead of all being scored: `predict` and `predict_topk` then cost what the
 index costs, and probabilities are shares of the SHORTLIST nearest classes. A model file holds the index too.
@@ -41,11 +41,11 @@ from kway.neighbors.centroid_on_device import (
 )
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
 from kway.search.auto import pick_index, restore
-from kway.search.distances import COSINE, EUCLIDEAN, squares, unit
 from kway.search.index import TopK
 from kway.search.live import LiveIndex
-from kway.search.metrics import pick_metric
-from kway.search.units import NARROW, Unit
+from kway.search.spaces.distances import COSINE, EUCLIDEAN, squares, unit
+from kway.search.spaces.metrics import pick_metric
+from kway.search.spaces.units import NARROW, Unit
 
 _METRICS = ("euclidean", "cosine")
 _BLOCK = 2**22  # numbers of the means that are copied at a time
@@ -184,8 +184,8 @@ class CentroidClassifier(TensorAnswers):
 
     def _batch_there(self, device: Device, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
         """The means and the spread of all rows, found on the device."""
-        from kway.compute.gpu.cells import of_length_one
-        from kway.compute.gpu.class_means import batch_means
+        from kway.compute.gpu.search.cells import of_length_one
+        from kway.compute.gpu.search.class_means import batch_means
 
         present, place = np.unique(codes, return_inverse=True)
 

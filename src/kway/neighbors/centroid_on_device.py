@@ -1,4 +1,4 @@
-"""Class means on a device (kway.compute.gpu.class_means): where they are found, where rows are answered, tensors.
+"""Class means on a device (gpu/search/class_means.py): where they are found, where rows are answered, tensors.
 
     device="cuda", "auto"   means and spread of rows are summed there; answers to arrays are found there too
     tensors                 are answered where they are, whatever the device, and never copied to the host; so are those
@@ -21,9 +21,9 @@ from kway.compute.gpu.far_rows import FarRows
 from kway.data import gate
 from kway.errors import InputError
 from kway.neighbors.tensors import as_given
+from kway.search.device.on_device import ENOUGH
 from kway.search.index import TopK
-from kway.search.on_device import ENOUGH
-from kway.search.units import NARROW, Unit
+from kway.search.spaces.units import NARROW, Unit
 
 SHORTLIST = 64  # classes that probabilities are shared among, where an index finds them
 _PAYS = 2**30  # products of rows and means from which on "auto" takes a GPU
@@ -100,7 +100,7 @@ class TensorAnswers(Classifier):
 
     def _there(self, device: Device) -> Any:
         """The means, on a device."""
-        from kway.compute.gpu.class_means import MeansThere
+        from kway.compute.gpu.search.class_means import MeansThere
 
         W, b = self._lines(sparse=False)
         with device.room(f"{len(W):,} class means x {W.shape[1]} columns", W.nbytes):

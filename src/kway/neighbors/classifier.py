@@ -41,7 +41,7 @@ from kway.neighbors.votes import (
 from kway.neighbors.voting import Voters
 from kway.search.auto import pick_index, restore
 from kway.search.index import Index, Neighbors, TopK
-from kway.search.metrics import Metric, pick_metric
+from kway.search.spaces.metrics import Metric, pick_metric
 
 if TYPE_CHECKING:
     from kway.planning.way import Formula

@@ -25,8 +25,8 @@ from kway.neighbors.exemplar_svm import ExemplarProblem, strong_axes
 from kway.neighbors.votes import CountedVotes, count_votes, pick_ties, shares_of
 from kway.neighbors.voting import Voters, VotingClassifier
 from kway.search.blocks import top_products
-from kway.search.distances import EUCLIDEAN
-from kway.search.units import Unit
+from kway.search.spaces.distances import EUCLIDEAN
+from kway.search.spaces.units import Unit
 
 _MOST_ROWS = 6000  # the work grows as the square of the rows
 _NEGLIGIBLE = 0.01  # of alpha: mean squares that are left out; 515 of the 784 axes of MNIST images stay

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.class_scores import class_scores
-from kway.compute.kernels.every_k import every_k
+from kway.compute.kernels.voting.every_k import every_k
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows, checked, plain_rows
 from kway.errors import InputError
@@ -25,7 +25,7 @@ from kway.log_loss import log_losses
 from kway.neighbors.votes import class_votes, pick_ties, pick_vote
 from kway.search.auto import choose
 from kway.search.index import Neighbors
-from kway.search.metrics import Metric, pick_metric
+from kway.search.spaces.metrics import Metric, pick_metric
 
 GROUP = 8192  # rows asked for at a time, so that memory does not grow with n
 

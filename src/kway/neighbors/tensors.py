@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from kway.compute.gpu.device import Device, as_tensor, is_tensor, on_host
 from kway.data.gate import checked
 from kway.neighbors.voting import VotingClassifier
+from kway.search.device.on_device import DeviceIndex, holds, staying
 from kway.search.flat import Flat
 from kway.search.index import Neighbors, TopK
-from kway.search.on_device import DeviceIndex, holds, staying
 
 
 def as_given(X: Any, answer: NDArray) -> Any:

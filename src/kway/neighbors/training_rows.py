@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.neighbors.new_classes import Merged
-from kway.search.metrics import Metric
-from kway.search.rows import row_arrays
+from kway.search.spaces.metrics import Metric
+from kway.search.spaces.rows import row_arrays
 from kway.search.stores.base import Codes
 
 

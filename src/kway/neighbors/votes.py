@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.base.best_columns import lift_winners
-from kway.compute.kernels.votes import complete, fill_weight, tally
+from kway.compute.kernels.voting.votes import complete, fill_weight, tally
 from kway.errors import CombinationError, InputError
-from kway.search.metrics import Metric
+from kway.search.spaces.metrics import Metric
 
 
 class Vote(Protocol):

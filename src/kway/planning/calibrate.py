@@ -19,12 +19,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.gpu.device import Device, has_gpu, load_torch
-from kway.compute.kernels.losses import softmax_rows
+from kway.compute.kernels.linear.losses import softmax_rows
 from kway.compute.threads import cores, pmap, single_blas
 from kway.planning.rates import Rates
 from kway.planning.row_ways import A_ROW, looked_at
+from kway.search.cells.kmeans import nearest_centres
 from kway.search.flat import Flat
-from kway.search.kmeans import nearest_centres
 from kway.search.landmarks import PROBES, Landmarks
 from kway.search.stores.int8 import Int8
 

@@ -13,7 +13,7 @@ from kway.data.sources.writing import refuse_missing_folder
 from kway.report.columns import columns_read
 from kway.report.export import save, to_svg
 from kway.report.pictures import Picture, pictures
-from kway.select.compare import setting_in_words
+from kway.select.contest.compare import setting_in_words
 from kway.select.job import JobResult, Wishes
 from kway.select.leaderboard import size_in_words
 from kway.select.reasons import Reasons

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from kway.data.labels import encode_as
 from kway.report import figures
 from kway.report.mistakes import find_mistakes, picture_shape
-from kway.select.families import LinearFamily, NeighborsFamily
+from kway.select.contest.families import LinearFamily, NeighborsFamily
+from kway.select.contest.measures import ACCURACY
 from kway.select.job import JobResult
 from kway.select.leaderboard import Line
-from kway.select.measures import ACCURACY
 
 MOST_PROJECTED = 1500  # of principal components: their matrix is d x d
 MOST_CLASSES = 60  # whose regions can still be told apart

@@ -107,7 +107,7 @@ def landmark_cells(
     `box` is (west, east, south, north): what of the earth is shown; the landmarks are those of all places.
     """
     from kway.search import Landmarks
-    from kway.search.metrics import Haversine
+    from kway.search.spaces.metrics import Haversine
 
     places = _plane_points(points)
     index: Any = Landmarks(n_landmarks=n_landmarks).build(places, metric=Haversine(degrees=True))

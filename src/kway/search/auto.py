@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from kway.errors import CombinationError, InputError, ModelFileError
-from kway.search.distances import EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.flat import Flat
 from kway.search.live import LiveIndex, Recipe
-from kway.search.metrics import Metric
+from kway.search.spaces.distances import EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
+from kway.search.spaces.metrics import Metric
 
 
 class Recipes(UserDict[str, Any]):

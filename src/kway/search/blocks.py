@@ -16,14 +16,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.compute.kernels.certified.sparse import offer_csr
 from kway.compute.kernels.distances import KEY
 from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.sparse import offer_csr
 from kway.compute.kernels.topk import merge, offer
 from kway.compute.threads import pmap, shares, spans, workers
-from kway.search.distances import Distance, Matrix, squares
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.index import TopK, whole_k
+from kway.search.spaces.distances import Distance, Matrix, squares
 from kway.search.stores.base import Store
 from kway.search.stores.kept import FarKept, KeptRows
 

@@ -20,19 +20,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from kway.compute.kernels.topk import merge
 from kway.errors import CombinationError
-from kway.search import on_device
-from kway.search.bit_scan import BitScan, bit_scan
 from kway.search.blocks import BlockScan, block_scan
-from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, MANHATTAN
+from kway.search.codes.bit_scan import BitScan, bit_scan
+from kway.search.device import on_device
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
 from kway.search.live import Recipe
-from kway.search.metrics import Metric, pick_metric
+from kway.search.spaces.distances import COSINE, DISTANCES, EUCLIDEAN, MANHATTAN
+from kway.search.spaces.metrics import Metric, pick_metric
+from kway.search.spaces.units import Unit
 from kway.search.stores.base import Store
 from kway.search.stores.bits import Bits
 from kway.search.stores.kept import FarKept, KeptRows
-from kway.search.units import Unit
 
 _TAIL = 0.2  # share of added rows at which building again pays
 BOUNDED = (EUCLIDEAN, MANHATTAN, COSINE)  # distances whose bounds may spare rows
@@ -94,7 +94,7 @@ class Flat(Recipe):
         folder of .npy files or of parquet, or an iterable of arrays (m, d). Ids are the positions. With a `folder`,
         finished parts of codes are kept in it, and a build that was killed goes on behind the last of them.
         """
-        from kway.search.streams import code_blocks
+        from kway.search.codes.streams import code_blocks
 
         store, picked = self.store, pick_metric(metric)
         if not isinstance(store, Bits):

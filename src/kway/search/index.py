@@ -24,7 +24,7 @@ from kway.errors import InputError
 from kway.tables import Table, first_rows, short_number
 
 if TYPE_CHECKING:
-    from kway.search.metrics import Metric
+    from kway.search.spaces.metrics import Metric
 
 
 _COLUMNS_SHOWN = 5  # of the best of a row that are printed

@@ -18,13 +18,13 @@ from scipy.spatial import cKDTree
 from kway.compute.threads import pmap, shares
 from kway.errors import InputError
 from kway.search.blocks import BlockScan, block_scan
-from kway.search.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
 from kway.search.live import LiveIndex, Recipe
-from kway.search.metrics import Metric
 from kway.search.proof import EXTRA, confirm
-from kway.search.rows import drop_rows, join_rows
+from kway.search.spaces.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
+from kway.search.spaces.metrics import Metric
+from kway.search.spaces.rows import drop_rows, join_rows
 
 _ROUNDING = 1e-14  # of unit vectors in float64; other distances carry a relative error alone
 

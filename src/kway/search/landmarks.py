@@ -25,22 +25,22 @@ from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY, offer, settle
 from kway.compute.threads import pmap, spans, workers
 from kway.errors import CombinationError, InputError
-from kway.search.bit_cells import BitCells
-from kway.search.cell_groups import CellGroups, by_cell, one_by_one, too_far
-from kway.search.cell_table import CellTable, Ground
-from kway.search.cells_on_device import DeviceCellIndex, cells_there, check_cells, choose_for_cells
-from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
+from kway.search.cells.bit_cells import BitCells
+from kway.search.cells.cell_groups import CellGroups, by_cell, one_by_one, too_far
+from kway.search.cells.cell_table import CellTable, Ground
+from kway.search.cells.kmeans import assign_centres, kmeans_sample, place_centres
+from kway.search.cells.projection import Projected, Projection, learn_projection, projection_sample
+from kway.search.device.cells_on_device import DeviceCellIndex, cells_there, check_cells, choose_for_cells
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors, whole_k
-from kway.search.kmeans import assign_centres, kmeans_sample, place_centres
 from kway.search.live import Recipe
-from kway.search.metrics import Metric, pick_metric
-from kway.search.projection import Projected, Projection, learn_projection, projection_sample
+from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
+from kway.search.spaces.metrics import Metric, pick_metric
+from kway.search.spaces.units import Scaled, Unit
 from kway.search.stores.base import Store
 from kway.search.stores.bits import Bits
 from kway.search.stores.kept import KeptRows
-from kway.search.units import Scaled, Unit
 
 PROBES = 24  # until tuned: a recall near 0.996 on images with 2 sqrt(n) cells
 GROWN = 2.0  # times the rows it was trained on, after which the landmarks are placed anew
@@ -104,7 +104,7 @@ class Landmarks(Recipe):
 
         blocks and folder are those of `Flat.build_blocks`; how landmarks are placed is told in cell_streams.py.
         """
-        from kway.search.cell_streams import fill_cells
+        from kway.search.cells.cell_streams import fill_cells
 
         if not isinstance(self.store, Bits):
             return cast(LandmarksIndex, super().build_blocks(blocks, metric, folder))

@@ -17,15 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from kway.data.gate import plain_rows
 from kway.errors import CombinationError, InputError, ModelFileError
-from kway.search.distances import Distance
 from kway.search.ids import Ids
 from kway.search.index import Index, Neighbors, whole_k
-from kway.search.metrics import Metric, from_facts, pick_metric
-from kway.search.rows import rows_of_arrays
+from kway.search.spaces.distances import Distance
+from kway.search.spaces.metrics import Metric, from_facts, pick_metric
+from kway.search.spaces.rows import rows_of_arrays
+from kway.search.spaces.units import Scaled, Unit
 from kway.search.stores.base import Store
 from kway.search.stores.kept import store_from
 from kway.search.ties import ordered
-from kway.search.units import Scaled, Unit
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Recipe:
         An index whose rows are kept holds them all, once; codes of a few bits (`store=Bits(1, rerank=False)`, of Flat
         and Landmarks) hold no more than a block, and only they go on from a `folder` after a kill.
         """
-        from kway.search.streams import blocks_of
+        from kway.search.codes.streams import blocks_of
 
         if folder is not None:
             raise CombinationError(f"{self} keeps its rows, and no parts of codes to go on from; leave out folder")

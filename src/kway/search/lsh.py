@@ -26,13 +26,13 @@ from kway.compute.kernels.topk import EMPTY
 from kway.compute.threads import pmap, spans, workers
 from kway.errors import InputError
 from kway.search.blocks import block_scan
-from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN, squares
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
 from kway.search.live import LiveIndex, Recipe
-from kway.search.metrics import Metric
-from kway.search.rows import drop_rows, join_rows
+from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN, squares
+from kway.search.spaces.metrics import Metric
+from kway.search.spaces.rows import drop_rows, join_rows
 
 TABLES = 8
 _PROBES = 32

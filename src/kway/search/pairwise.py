@@ -17,9 +17,9 @@ from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import plain_rows
 from kway.errors import InputError
-from kway.search.metrics import Gaussian, Laplacian, Metric, pick_metric
-from kway.search.powers import peak
-from kway.search.units import Unit
+from kway.search.spaces.metrics import Gaussian, Laplacian, Metric, pick_metric
+from kway.search.spaces.powers import peak
+from kway.search.spaces.units import Unit
 
 
 def pairwise(A: ArrayLike, B: ArrayLike | None = None, metric: str | Metric = "euclidean") -> NDArray[np.float64]:

@@ -21,8 +21,8 @@ from kway.errors import ModelFileError
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
 from kway.search.live import LiveIndex, Recipe
-from kway.search.metrics import Metric
-from kway.search.units import Unit
+from kway.search.spaces.metrics import Metric
+from kway.search.spaces.units import Unit
 from kway.store import container
 from kway.store.schemas.index import check_index
 

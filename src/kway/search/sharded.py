@@ -27,15 +27,15 @@ from kway.compute.cluster.row_source import row_source
 from kway.compute.cluster.session import make_crew, shared_folder
 from kway.compute.kernels.topk import merge
 from kway.errors import InputError
-from kway.search.distances import DISTANCES
 from kway.search.flat import Flat
 from kway.search.heaps import empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
 from kway.search.live import LiveIndex, Recipe
-from kway.search.metrics import Metric
-from kway.search.rows import drop_rows, join_rows, row_arrays
 from kway.search.shard import open_shard
+from kway.search.spaces.distances import DISTANCES
+from kway.search.spaces.metrics import Metric
+from kway.search.spaces.rows import drop_rows, join_rows, row_arrays
 
 
 @dataclass(frozen=True)

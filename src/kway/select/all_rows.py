@@ -18,7 +18,7 @@ from kway.planning.row_ways import flat_way
 from kway.planning.size import Size
 from kway.search.auto import choose
 from kway.search.flat import Flat
-from kway.search.metrics import pick_metric
+from kway.search.spaces.metrics import pick_metric
 
 _LONG, _WIDE = 60.0, 1e-2  # seconds of a linear fit, at the default rates, from which tol is at least so wide
 _SLOW = 1e-3  # seconds of an exact answer, at the default rates: 300,000 rows and more

@@ -31,20 +31,20 @@ from kway.planning import guard
 from kway.planning.comparison import before_comparison, comparison_seconds
 from kway.planning.size import Size
 from kway.select.all_rows import AllRows
-from kway.select.clock import Clock
-from kway.select.compare import TOO_LATE, Comparison, compare
+from kway.select.contest.clock import Clock
+from kway.select.contest.compare import TOO_LATE, Comparison, compare
+from kway.select.contest.families import FAMILIES, STRAW_MAN, Family, LinearFamily
+from kway.select.contest.folds import fold_numbers
+from kway.select.contest.references import TREES, verdict
+from kway.select.contest.sample import Sample, draw_sample
+from kway.select.contest.scans import FoldedRows
+from kway.select.contest.views import View, other_views
 from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
-from kway.select.families import FAMILIES, STRAW_MAN, Family, LinearFamily
-from kway.select.folds import fold_numbers
 from kway.select.leaderboard import Line, fit_lines
 from kway.select.learning_curve import Learned, LearningCurve, learning_curve
 from kway.select.promises import Promises, Tradeoff, check_promises, promise, sets_tradeoff, unknown_tradeoff
 from kway.select.reasons import SECONDS, SHOWN, Reasons, explain, weighed
-from kway.select.references import TREES, verdict
-from kway.select.sample import Sample, draw_sample
-from kway.select.scans import FoldedRows
 from kway.select.train_test import Parts
-from kway.select.views import View, other_views
 
 TOO_LONG = 240.0  # seconds expected of a comparison from which its rows are sampled
 COMPARISON = 60.0  # expected of the sample

@@ -18,9 +18,9 @@ from kway import progress
 from kway.data.gate import Rows
 from kway.errors import InputError, KwayError
 from kway.select.all_rows import AllRows
-from kway.select.clock import Clock
-from kway.select.compare import Comparison, Standing
-from kway.select.families import LinearFamily
+from kway.select.contest.clock import Clock
+from kway.select.contest.compare import Comparison, Standing
+from kway.select.contest.families import LinearFamily
 
 WORTH_TIMING = 10.0  # estimated seconds that a fit of a loser may take, only to be timed
 WORTH_A_LOOK = 0.5  # that a runner-up may that is a clear loser

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.select.clock import Clock
-from kway.select.scans import FoldedRows, scores_of
-from kway.select.standings import Standing
+from kway.select.contest.clock import Clock
+from kway.select.contest.scans import FoldedRows, scores_of
+from kway.select.contest.standings import Standing
 
 _SHARES = (0.25, 0.5)
 _FOLDS = 2

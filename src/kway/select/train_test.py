@@ -17,7 +17,7 @@ from kway.data.sources.text_form import OPEN, TextForm
 from kway.data.sources.written import Written
 from kway.data.suggest import listing
 from kway.errors import InputError
-from kway.select.folds import split_test
+from kway.select.contest.folds import split_test
 from kway.select.larger import read_fitting
 
 _TEST_SHARE = 0.2

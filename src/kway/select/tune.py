@@ -16,9 +16,9 @@ from kway.linear.classifier import LinearClassifier
 from kway.linear.naive_bayes import NaiveBayesClassifier
 from kway.linear.named import LeastSquaresClassifier, PerceptronClassifier
 from kway.neighbors import NeighborsClassifier
-from kway.select.compare import Standing, compare
-from kway.select.families import FAMILIES, Family, LinearFamily, NeighborsFamily
-from kway.select.scans import Scan
+from kway.select.contest.compare import Standing, compare
+from kway.select.contest.families import FAMILIES, Family, LinearFamily, NeighborsFamily
+from kway.select.contest.scans import Scan
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ _PARTS = {  # room -> name -> module of the room
         "Int8": "stores.int8",
         "Bits": "stores.bits",
         **dict.fromkeys(
-            ("Euclidean", "Manhattan", "Cosine", "Dot", "Hamming", "Haversine", "Gaussian", "Laplacian"), "metrics"
+            ("Euclidean", "Manhattan", "Cosine", "Dot", "Hamming", "Haversine", "Gaussian", "Laplacian"),
+            "spaces.metrics",
         ),
     },
     "kway.linear": {
@@ -46,9 +47,9 @@ _PARTS = {  # room -> name -> module of the room
         "Dual": "solvers.svm.dual",
         "GradientDescent": "solvers.gradient_descent",
         "LeastSquares": "solvers.least_squares",
-        "SGD": "solvers.sgd",
-        "Sampled": "solvers.sampled",
-        **dict.fromkeys(("Constant", "Decay", "Cosine"), "solvers.schedules"),
+        "SGD": "solvers.stochastic.sgd",
+        "Sampled": "solvers.many_classes.sampled",
+        **dict.fromkeys(("Constant", "Decay", "Cosine"), "solvers.stochastic.schedules"),
     },
     "kway.neighbors": {
         **dict.fromkeys(("Uniform", "InverseDistance", "Similarity"), "votes"),

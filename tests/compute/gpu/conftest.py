@@ -19,7 +19,7 @@ def by_device(device, monkeypatch):
     from dataclasses import replace
 
     from kway.compute.gpu.device import ChosenDevice
-    from kway.search import cells_on_device, on_device
+    from kway.search.device import cells_on_device, on_device
 
     for module in (on_device, cells_on_device):
         monkeypatch.setattr(module, "resolve", lambda word, pays=True: ChosenDevice(device, "on the device under test"))

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from kway.compute.gpu import codes as module
+from kway.compute.gpu.codes import codes as module
 from kway.errors import BudgetError
 from kway.neighbors import NeighborsClassifier
 from kway.search import Bits, Flat
@@ -37,7 +37,7 @@ def same(index, oracle, queries, k):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("bits", [1, 2, 4])
 def test_where_nobody_is_lost_answers_are_those_of_the_cpu(by_device, monkeypatch, bits, metric, where):
-    from kway.search import bits_on_device
+    from kway.search.device import bits_on_device
 
     if where == "on the host":
         monkeypatch.setattr(bits_on_device, "_SPARE", 2**63)
@@ -67,7 +67,7 @@ def test_nobody_is_lost_whose_estimate_lies_within_its_error_bar(by_device, kind
         scan, lost = index._main, np.flatnonzero((found.distances > exact.distances).any(axis=1))
         everyone = Flat(Bits(1, rerank=False)).build(rows, metric)._main
         codes, z = everyone.codes, scan.z * float(scan.codes.widest[0])
-        from kway.search.bit_filter import BitQueries
+        from kway.search.codes.bit_filter import BitQueries
 
         asked = BitQueries.of(queries.astype(np.float64), codes.frame)
         for i in lost:  # each row that was nearer: its estimate, less its bar, lies beyond the k-th distance found
@@ -135,7 +135,7 @@ def test_auto_says_why():
 
 @pytest.mark.parametrize("c", [64, 4096, 4100])
 def test_the_smallest_of_many_keys(device, c):
-    from kway.compute.gpu.exact import least_few
+    from kway.compute.gpu.search.exact import least_few
 
     keys = np.random.default_rng(0).integers(0, 500, (9, c)).astype(np.float32)
     found = least_few(device.put(keys), 11)
@@ -170,7 +170,7 @@ class _ByProducts:
 @pytest.mark.parametrize("rerank", [True, False])
 @pytest.mark.parametrize("metric", METRICS)
 def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, metric, rerank, monkeypatch):
-    from kway.compute.gpu import sign_filter
+    from kway.compute.gpu.codes import sign_filter
 
     n = 2**17 + 100 if device.is_gpu and module.nvrtc.can_compile() else 5000
     rng = np.random.default_rng(4)
@@ -196,8 +196,8 @@ def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, m
 
 
 def test_how_many_bits_may_differ_is_the_cpus_rule(device):
-    from kway.compute.gpu.sign_filter import SignFilter
-    from kway.compute.kernels.bit_scan import least_cosine, most_bits
+    from kway.compute.gpu.codes.sign_filter import SignFilter
+    from kway.compute.kernels.codes.bit_scan import least_cosine, most_bits
 
     rng = np.random.default_rng(0)
     norms, most = rng.random(200) * 3 + 0.01, rng.integers(100, 300, 200)
@@ -215,7 +215,7 @@ def test_how_many_bits_may_differ_is_the_cpus_rule(device):
 
 UNPACKED = """
 import numpy as np, torch
-from kway.compute.gpu import bit_codes
+from kway.compute.gpu.codes import bit_codes
 from kway.compute.gpu.device import Device
 words = torch.from_numpy(np.random.default_rng(0).integers(-2**31, 2**31, (70, 12)).astype(np.int32))
 for bits in (1, 2, 4):
@@ -242,7 +242,7 @@ def test_the_kernel_that_unpacks_codes_by_tritons_interpreter():
 
 
 def test_the_kernel_that_unpacks_codes(device):
-    from kway.compute.gpu.bit_codes import BitCodes
+    from kway.compute.gpu.codes.bit_codes import BitCodes
 
     torch = device.torch
     words = device.put(np.random.default_rng(0).integers(-(2**31), 2**31, (70, 12)).astype(np.int32))

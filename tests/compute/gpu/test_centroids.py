@@ -55,7 +55,7 @@ def test_means_and_answers_are_those_of_the_cpu(there, metric, kind):
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_in_parts_and_in_many_classes(there, metric, monkeypatch):
-    from kway.compute.gpu import class_means
+    from kway.compute.gpu.search import class_means
 
     monkeypatch.setattr(class_means, "_WIDE", 8)
     monkeypatch.setattr(class_means, "_SCORES", 400)

@@ -6,9 +6,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import kway  # noqa: E402
-from kway.compute.gpu import best_classes, class_answers  # noqa: E402
-from kway.compute.gpu.best_classes import DeviceClasses, largest_columns, softmax_weights  # noqa: E402
 from kway.compute.gpu.device import ChosenDevice, Device  # noqa: E402
+from kway.compute.gpu.linear import best_classes, class_answers  # noqa: E402
+from kway.compute.gpu.linear.best_classes import DeviceClasses, largest_columns, softmax_weights  # noqa: E402
 from kway.errors import BudgetError, InputError  # noqa: E402
 from kway.linear import LinearClassifier, on_device, placing  # noqa: E402
 from kway.linear.losses import LOSSES  # noqa: E402

@@ -5,9 +5,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from kway.compute.gpu import codes as module
-from kway.compute.gpu.codes import SignCodes, device_sign_words
-from kway.compute.gpu.counter import CounterRows, rows_of
+from kway.compute.gpu.codes import codes as module
+from kway.compute.gpu.codes.codes import SignCodes, device_sign_words
+from kway.compute.gpu.codes.counter import CounterRows, rows_of
 
 
 def by_brute_force(words, queries, keep):

@@ -17,8 +17,8 @@ METRICS = ["euclidean", "cosine", "dot"]
 
 
 def rows_on(device, rows, metric):
-    from kway.compute.gpu.exact import ExactRows
-    from kway.compute.gpu.products import PRODUCTS
+    from kway.compute.gpu.search.exact import ExactRows
+    from kway.compute.gpu.search.products import PRODUCTS
 
     return ExactRows.of(device, device.put(rows), PRODUCTS[metric])
 
@@ -26,7 +26,7 @@ def rows_on(device, rows, metric):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_the_bounds_hold_for_every_pair(device, kind, metric):
-    from kway.compute.gpu.int8_tiles import Tiles
+    from kway.compute.gpu.search.int8_tiles import Tiles
 
     d = 40
     data = hostile(kind, 1000, d)
@@ -54,8 +54,8 @@ def test_the_bounds_hold_for_every_pair(device, kind, metric):
 
 def check_answers(device, n, d, k, kind, metric, cap=None):
     """Ids and distances of the search through bytes against every row in float64."""
-    from kway.compute.gpu import int8_search
-    from kway.compute.gpu.search import Engine
+    from kway.compute.gpu.search import int8_search
+    from kway.compute.gpu.search.search import Engine
 
     rng = np.random.default_rng(5)
     data = hostile(kind, n, d)

@@ -6,7 +6,7 @@ import pytest
 from kway.errors import BudgetError, CombinationError
 from kway.neighbors import NeighborsClassifier
 from kway.search import Bits, Flat, Int8, Landmarks
-from kway.search.kmeans import kmeans
+from kway.search.cells.kmeans import kmeans
 
 from .conftest import hostile
 
@@ -45,7 +45,7 @@ def test_few_rows_a_cell_float64_and_small_columns(by_device):
 
 
 def test_whoever_is_in_doubt_is_answered_by_the_cpu(by_device, monkeypatch):
-    from kway.compute.gpu import cells
+    from kway.compute.gpu.search import cells
 
     rows = hostile("gaussian", 1000, 30)
     index = by_device(Landmarks(n_landmarks=30)).build(rows)

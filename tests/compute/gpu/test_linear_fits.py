@@ -14,8 +14,8 @@ from kway.compute.gpu import device as devices  # noqa: E402
 from kway.compute.gpu.device import ChosenDevice, Device  # noqa: E402
 from kway.errors import BudgetError, CombinationError, InputError  # noqa: E402
 from kway.linear import placing  # noqa: E402
-from kway.linear.solvers import sgd_on_device  # noqa: E402
-from kway.linear.solvers.sgd import SGD  # noqa: E402
+from kway.linear.solvers.stochastic import sgd_on_device  # noqa: E402
+from kway.linear.solvers.stochastic.sgd import SGD  # noqa: E402
 from kway.planning import Rates  # noqa: E402
 
 pytestmark = pytest.mark.gpu
@@ -173,7 +173,7 @@ def test_auto_goes_there_where_the_plan_says_so_and_tells_its_figures(monkeypatc
 
 
 def test_comparisons_compute_there_and_choose_the_same(monkeypatch):
-    monkeypatch.setattr("kway.select.compare.resolve", placing.resolve)
+    monkeypatch.setattr("kway.select.contest.compare.resolve", placing.resolve)
     X, y = blobs()
     names = ["softmax", "logistic", "least-squares", "perceptron"]
     here, there = (kway.compare(X, y, families=names, device=device) for device in ("cpu", "cuda"))
@@ -193,11 +193,11 @@ def test_memory_that_runs_out_in_the_middle_is_told_and_nothing_is_half_fitted(m
     def short(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("kway.compute.gpu.rows.DeviceRows.value_gradient", short)
+    monkeypatch.setattr("kway.compute.gpu.linear.rows.DeviceRows.value_gradient", short)
     model = kway.SoftmaxClassifier(device="cuda", solver="lbfgs")
     with pytest.raises(BudgetError, match="planned for 1 GiB there, ran out of memory"):
         model.fit(*blobs())
     assert not [name for name in vars(model) if name.endswith("_")]
-    monkeypatch.setattr("kway.select.compare.resolve", placing.resolve)
+    monkeypatch.setattr("kway.select.contest.compare.resolve", placing.resolve)
     with pytest.raises(InputError, match=r"softmax: .* ran out of memory"):
         kway.compare(*blobs(), families=["softmax"], device="cuda")

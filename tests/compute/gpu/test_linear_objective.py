@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kway.compute.gpu import losses as device_losses  # noqa: E402
 from kway.compute.gpu.device import Device  # noqa: E402
+from kway.compute.gpu.linear import losses as device_losses  # noqa: E402
 from kway.linear.losses import LOSSES, Hinge, Loss, Targets  # noqa: E402
 from kway.linear.losses.hinge import centred_kink  # noqa: E402
 from kway.linear.objective.objective import Objective  # noqa: E402
@@ -22,7 +22,7 @@ from kway.linear.solvers.lbfgs import LBFGS  # noqa: E402
 from kway.linear.solvers.preconditioners.moments import moments  # noqa: E402
 from kway.linear.solvers.proximal import Proximal  # noqa: E402
 from kway.linear.solvers.registry import auto  # noqa: E402
-from kway.linear.solvers.sgd import SGD  # noqa: E402
+from kway.linear.solvers.stochastic.sgd import SGD  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -81,7 +81,7 @@ def problem(form, n_scores, dtype=np.float64, n=300, d=7, soft=False, weighted=T
 @pytest.mark.parametrize(("form", "n_scores"), FORMS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_value_gradient_scores_and_bends_are_the_cpus(form, n_scores, bias, monkeypatch):
-    monkeypatch.setattr("kway.compute.gpu.rows.DEVICE_BLOCK", 256 * n_scores * 8)  # more blocks than one
+    monkeypatch.setattr("kway.compute.gpu.linear.rows.DEVICE_BLOCK", 256 * n_scores * 8)  # more blocks than one
     for form_ in variants(form):
         here = problem(form_, n_scores, soft=form.soft_targets, bias=bias, n=700)
         there = DeviceObjective.of(here, DEVICE)

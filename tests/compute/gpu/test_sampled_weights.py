@@ -10,7 +10,7 @@ from kway.compute.gpu.device import ChosenDevice, Device  # noqa: E402
 from kway.errors import BudgetError, CombinationError  # noqa: E402
 from kway.linear import placing  # noqa: E402
 from kway.linear.solvers import registry  # noqa: E402
-from kway.linear.solvers.sampled import Sampled  # noqa: E402
+from kway.linear.solvers.many_classes.sampled import Sampled  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")]
 
@@ -53,7 +53,7 @@ def test_the_same_seed_takes_the_same_steps_as_on_the_cpu(dtype, alpha, bias):
 
 
 def test_weights_of_rows_and_refreshed_hard_classes(monkeypatch):
-    monkeypatch.setattr("kway.linear.solvers.sampled._REFRESH", 5)  # many scorings against all classes
+    monkeypatch.setattr("kway.linear.solvers.many_classes.sampled._REFRESH", 5)  # many scorings against all classes
     X, y = many()
     weight = np.random.default_rng(1).exponential(size=len(y))
     here, there = both(X, y, weight, alpha=1e-5)

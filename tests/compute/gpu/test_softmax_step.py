@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kway.compute.gpu import softmax_step  # noqa: E402
-from kway.compute.gpu.softmax_step import Batch, RowAdagrad, SoftmaxStep, padded_classes  # noqa: E402
+from kway.compute.gpu.linear import softmax_step  # noqa: E402
+from kway.compute.gpu.linear.softmax_step import Batch, RowAdagrad, SoftmaxStep, padded_classes  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -115,8 +115,8 @@ def test_row_adagrad_and_the_penalty(keep, dtype):
 INTERPRETED = """
 import torch
 half = torch.float16  # the interpreter multiplies the bits of bfloat16 as if they were whole numbers
-from kway.compute.gpu import softmax_step
-from kway.compute.gpu.softmax_tiles import adagrad_rows, exp_tiles
+from kway.compute.gpu.linear import softmax_step
+from kway.compute.gpu.linear.softmax_tiles import adagrad_rows, exp_tiles
 g = torch.Generator().manual_seed(0)
 X = torch.randn((130, 72), generator=g).to(half)
 W = (torch.randn((300, 72), generator=g) * 0.1).to(half)

@@ -13,7 +13,7 @@ from kway.compute.gpu.device import ChosenDevice, Device  # noqa: E402
 from kway.compute.gpu.far_rows import FarRows  # noqa: E402
 from kway.errors import InputError  # noqa: E402
 from kway.linear import placing  # noqa: E402
-from kway.linear.solvers.sgd import SGD  # noqa: E402
+from kway.linear.solvers.stochastic.sgd import SGD  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")]
 

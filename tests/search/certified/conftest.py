@@ -11,7 +11,7 @@ N, Q = 1003, 37  # rows and queries of a case; neither fills whole blocks or til
 def brute(rows, queries, distance):
     """values (q, n) float64: squared Euclidean or Manhattan distances of the stored values, added in sixteen lanes.
 
-    The order of additions is the one that `kway.compute.kernels.refine` promises, so that equal means equal.
+    The order of additions is the one that `kway.compute.kernels.certified.refine` promises, so that equal means equal.
     """
     rows, d, out = rows.astype(np.float64), rows.shape[1], []
     with np.errstate(over="ignore"):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from kway.compute.kernels import tile_l1, tile_l2
-from kway.compute.kernels.byte_rows import byte_squares, code_bytes
+from kway.compute.kernels.certified import tile_l1, tile_l2
+from kway.compute.kernels.certified.byte_rows import byte_squares, code_bytes
+from kway.compute.kernels.certified.sketch import code_l2
 from kway.compute.kernels.lanes import cpu_has
-from kway.compute.kernels.sketch import code_l2
 from kway.search.certified.sketches import packed_words, whole_blocks
 
 

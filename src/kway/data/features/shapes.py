@@ -149,7 +149,7 @@ def as_images(X: NDArray, form: tuple[int, int, int], top: float) -> NDArray[np.
 
 def edges(images: NDArray[np.float32]) -> NDArray[np.float32]:
     """Histograms of edge directions (n, cells * cells * BINS), each cell against the four 2 x 2 blocks it is in."""
-    from kway.compute.kernels.edges import edge_histograms
+    from kway.compute.kernels.features.edges import edge_histograms
 
     n, h, w, _ = images.shape
     rows, columns = _cells(h), _cells(w)

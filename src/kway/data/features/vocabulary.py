@@ -1,6 +1,6 @@
 """A vocabulary: which terms of training texts are kept, by name, and the counts (n, terms) of any texts, CSR.
 
-`texts -> code points -> terms` is the kernels' (compute/kernels/ngrams.py): words and pairs of words, or pieces of 2 to
+`texts -> code points -> terms` is the kernels' (features/ngrams.py): words and pairs of words, or pieces of 2 to
 5 letters. Terms that one text alone has are left out where texts are many: they cannot tell two rows alike.
 """
 
@@ -67,7 +67,7 @@ class Vocabulary:
 
     def counts(self, texts: Characters, n_jobs: int | None = None) -> sp.csr_matrix:
         """(n, terms) counts, float32."""
-        from kway.compute.kernels import ngrams
+        from kway.compute.kernels.features import ngrams
 
         table, columns = self._table
         number, n_terms = TERM_FAMILIES.index(self.family), len(self.terms)
@@ -88,7 +88,7 @@ class Vocabulary:
     @cached_property
     def _table(self) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
         """The open table of the terms, and the columns of its places."""
-        from kway.compute.kernels import ngrams
+        from kway.compute.kernels.features import ngrams
 
         keys = np.empty(len(self.terms), np.uint64)
         ends = np.cumsum([len(term) for term in self.terms], dtype=np.int64)
@@ -140,7 +140,7 @@ def _shares(texts: Characters, n_jobs: int | None) -> list[slice]:
 
 def _table_of(texts: Characters, part: slice, family: str) -> _Table:
     """The terms of some texts; the table doubles whenever it is half full."""
-    from kway.compute.kernels import ngrams
+    from kway.compute.kernels.features import ngrams
 
     starts, ends, number = texts.starts[part], texts.ends[part], TERM_FAMILIES.index(family)
     longest = int((ends - starts).max(initial=0))
@@ -179,7 +179,7 @@ def _merged(tables: list[_Table]) -> _Table:
 
 def _pour(table: _Table, into: _Table) -> None:
     """Add the terms of a table to another with room for them."""
-    from kway.compute.kernels import ngrams
+    from kway.compute.kernels.features import ngrams
 
     places = ngrams.rehash(table.keys, into.keys)
     from_ = np.flatnonzero(places >= 0)

@@ -6,7 +6,7 @@ smooth.py     Probabilities (softmax, logistic, ...) and Squared: the losses tha
 links.py      softmax, sigmoid: from scores to probabilities
 registry.py   LOSSES: every loss by its name, in its two forms (Forms)
 
-The formulas that run over rows are kernels (kway.compute.kernels.losses and hinge).
+The formulas that run over rows are kernels (kway.compute.kernels.linear.losses and hinge).
 """
 
 from kway.linear.losses.hinge import Hinge

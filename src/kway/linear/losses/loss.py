@@ -41,7 +41,7 @@ class Loss:
 
     joint : all classes in one problem, rather than a problem a column of scores
     smooth : the slope does not jump
-    kernel : its number in kway.compute.kernels.loss_numbers; OWN where a subclass computes it
+    kernel : its number in kway.compute.kernels.linear.loss_numbers; OWN where a subclass computes it
     convex : in the scores, and never negative
     shift_free : a shift common to all scores changes no value
     couples : a class's slope depends on the other classes' scores
@@ -86,7 +86,7 @@ class Loss:
         self, scores: NDArray, targets: Targets, gradient: NDArray | None = None
     ) -> tuple[NDArray, NDArray]:
         """value (m,) float64 and gradient (m, R); `gradient` may be the scores' own array."""
-        from kway.compute.kernels.losses import each_loss  # and with it numba, which no answer needs
+        from kway.compute.kernels.linear.losses import each_loss  # and with it numba, which no answer needs
 
         value = np.empty(len(scores))
         gradient = np.empty_like(scores) if gradient is None else gradient

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from kway.compute.kernels import loss_numbers as kernels
+from kway.compute.kernels.linear import loss_numbers as kernels
 from kway.linear.losses.hinge import Hinge
 from kway.linear.losses.loss import Aims, Loss
 from kway.linear.losses.smooth import Probabilities, Squared

@@ -4,7 +4,7 @@
     gradient_c = mean_i w_i (exp(f_ic - log Z_i) - [y_i = c]) x_i + ridge W_c      stays where its class is
 
 So a step moves 24 n bytes to and from each shard (float32), whatever K and d are, where rows apart move 8 K (d + 1).
-The solver runs on every shard at once on its own part of all vectors (solvers/class_shards.py); `total` and `centred`
+The solver runs on every shard at once on its own part of all vectors (shards/class_shards.py); `total` and `centred`
 are what it needs to know of the others.
 """
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kway.linear.objective.class_shard import ClassShard, Normalisers
 
 if TYPE_CHECKING:
-    from kway.compute.gpu.class_scores import DeviceClassScores
+    from kway.compute.gpu.linear.class_scores import DeviceClassScores
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class DeviceClassShard(ClassShard):
 
     @cached_property
     def _held(self) -> DeviceClassScores:
-        from kway.compute.gpu.class_scores import DeviceClassScores
+        from kway.compute.gpu.linear.class_scores import DeviceClassScores
 
         return DeviceClassScores(self.device, self.X, self.targets.codes, self.weight)
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.gpu.far_rows import FarRows
-from kway.compute.kernels.sgd import row_hashes
+from kway.compute.kernels.linear.sgd import row_hashes
 from kway.data.file_rows import FileRows
 from kway.data.gate import Rows
 from kway.linear.losses import Targets

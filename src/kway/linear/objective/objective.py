@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.gpu.far_rows import FarRows
-from kway.compute.kernels import fused
+from kway.compute.kernels.linear import fused
 from kway.compute.kernels.product_tiles import tile_height, wide
 from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows

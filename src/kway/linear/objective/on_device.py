@@ -24,9 +24,9 @@ from kway.linear.objective.curvature import curvatures
 from kway.linear.objective.objective import Objective
 
 if TYPE_CHECKING:
-    from kway.compute.gpu.bends import DeviceBends
-    from kway.compute.gpu.losses import Slopes
-    from kway.compute.gpu.rows import DeviceRows
+    from kway.compute.gpu.linear.bends import DeviceBends
+    from kway.compute.gpu.linear.losses import Slopes
+    from kway.compute.gpu.linear.rows import DeviceRows
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class HeldRows:
     @staticmethod
     def on(device: Device, objective: Objective) -> HeldRows:
         """The objective's rows, sent."""
-        from kway.compute.gpu.rows import DeviceRows
+        from kway.compute.gpu.linear.rows import DeviceRows
 
         sources = _sources(objective)
         return HeldRows(DeviceRows.on(device, *sources), sources)
@@ -87,7 +87,7 @@ class DeviceObjective(Objective):
 
     def bends(self, theta: NDArray) -> Bends:
         """Products with the Hessian at theta."""
-        from kway.compute.gpu.bends import DeviceBends
+        from kway.compute.gpu.linear.bends import DeviceBends
 
         there, loss = self.there, self.loss
         if loss.cross_entropy:
@@ -96,7 +96,7 @@ class DeviceObjective(Objective):
 
     def gram(self, dtype: np.dtype) -> NDArray:
         """[X 1]' diag(weight) [X 1] / n, (D, D), in Fortran's order."""
-        from kway.compute.gpu.factors import device_gram
+        from kway.compute.gpu.linear.factors import device_gram
 
         return np.asfortranarray(device_gram(self.there, self.fit_intercept, getattr(self.device.torch, dtype.name)))
 
@@ -104,7 +104,7 @@ class DeviceObjective(Objective):
         self, theta: NDArray, plain: NDArray, ridges: NDArray, n_drawn: int, share: float
     ) -> Callable[[NDArray], NDArray]:
         """An inverse Hessian for each score at theta, from about n_drawn rows and a share of `plain` (D, D)."""
-        from kway.compute.gpu.factors import GramRule, class_inverses, probabilities_curvatures
+        from kway.compute.gpu.linear.factors import GramRule, class_inverses, probabilities_curvatures
 
         if isinstance(self.loss, Probabilities):
             h = probabilities_curvatures(self.there, theta, self.loss.joint)
@@ -114,7 +114,7 @@ class DeviceObjective(Objective):
 
     def losses_of(self, scores: Any, rows: slice | NDArray) -> Slopes:
         """Values and slopes of some rows on the device; those of a loss without a kernel are computed on the host."""
-        from kway.compute.gpu import losses
+        from kway.compute.gpu.linear import losses
 
         loss, there = self.loss, self.there
         if loss.compiled:

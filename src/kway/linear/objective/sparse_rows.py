@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.kernels.csr import csr_product
+from kway.compute.kernels.linear.csr import csr_product
 from kway.compute.threads import pmap, spans, workers
 
 MOST_SLOPES = 1 << 23  # of a run

@@ -17,7 +17,7 @@ from kway.errors import CombinationError
 from kway.linear.losses import Loss
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.diary import NO_DIARY, Diary
+from kway.linear.solvers.shards.diary import NO_DIARY, Diary
 
 
 @dataclass(frozen=True)

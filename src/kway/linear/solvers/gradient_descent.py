@@ -16,7 +16,7 @@ from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.point import ARMIJO, Point
-from kway.linear.solvers.step_files import kept_steps
+from kway.linear.solvers.shards.step_files import kept_steps
 
 WINDOW = 10  # iterations whose joint decrease is compared with tol
 

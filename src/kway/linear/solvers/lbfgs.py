@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.diary import Trail
 from kway.linear.solvers.newton.decrement import decrement, provable
 from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, proves_cheaply
 from kway.linear.solvers.point import Point
@@ -42,7 +41,8 @@ from kway.linear.solvers.preconditioners.moments import (
     sample_rows,
 )
 from kway.linear.solvers.quasi_newton import Pairs, descend, loss_rounding, search_along
-from kway.linear.solvers.step_files import kept_steps
+from kway.linear.solvers.shards.diary import Trail
+from kway.linear.solvers.shards.step_files import kept_steps
 from kway.linear.solvers.svm.smoothing import solve_smoothed
 
 SMALL = 1 << 20  # products of one pass over the rows: under a millisecond

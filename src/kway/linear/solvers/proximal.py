@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.diary import NO_DIARY
 from kway.linear.solvers.point import Point
 from kway.linear.solvers.preconditioners.local_models import LocalModels
-from kway.linear.solvers.step_files import kept_steps
+from kway.linear.solvers.shards.diary import NO_DIARY
+from kway.linear.solvers.shards.step_files import kept_steps
 
 _REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the model: early ones move the curvature most
 PROMISE, TAIL = (

@@ -11,14 +11,14 @@ from kway.linear.losses import Loss
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Solver, check_needs, offers
-from kway.linear.solvers.class_shards import ClassSharded
 from kway.linear.solvers.gradient_descent import GradientDescent
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.least_squares import LeastSquares
+from kway.linear.solvers.many_classes.sampled import Sampled
 from kway.linear.solvers.newton.newton import Newton, affordable
 from kway.linear.solvers.proximal import Proximal
-from kway.linear.solvers.sampled import Sampled
-from kway.linear.solvers.sgd import SGD
+from kway.linear.solvers.shards.class_shards import ClassSharded
+from kway.linear.solvers.stochastic.sgd import SGD
 from kway.linear.solvers.svm.dual import Dual
 from kway.planning import guard
 from kway.planning.size import Size

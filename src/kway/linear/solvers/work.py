@@ -19,10 +19,10 @@ from kway.linear.objective.objective import Objective
 from kway.linear.objective.own_units import OwnUnits, in_own_units
 from kway.linear.objective.row_span import RowSpan, row_span
 from kway.linear.solvers.base import Control, Solution, Solver
+from kway.linear.solvers.many_classes.sampled import Sampled
 from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, finish
 from kway.linear.solvers.newton.run import LEAST_FALL, NEWTON_ROUNDING
 from kway.linear.solvers.registry import pick_solver
-from kway.linear.solvers.sampled import Sampled
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, spans
 from kway.search.blocks import BlockScan
-from kway.search.distances import COSINE
 from kway.search.index import Neighbors
 from kway.search.proof import EXTRA, confirm
+from kway.search.spaces.distances import COSINE
 
 _ROUNDING = 4.0 * 2.0**-23  # how far two rounded unit vectors may lie from the true ones, generously
 

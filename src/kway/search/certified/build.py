@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels import tile_l1, tile_l2
-from kway.compute.kernels.byte_rows import MOST_COLUMNS
+from kway.compute.kernels.certified import tile_l1, tile_l2
+from kway.compute.kernels.certified.byte_rows import MOST_COLUMNS
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import single_blas
 from kway.search.certified.axes import leading_axes, spread_of

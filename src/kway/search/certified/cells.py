@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.kernels.certified.warm import nearest_cells
 from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.warm import nearest_cells
-from kway.search.kmeans import in_cell_order, kmeans_sample, nearest_centres, place_centres
+from kway.search.cells.kmeans import in_cell_order, kmeans_sample, nearest_centres, place_centres
 
 _ROUNDS = 3  # of k-means; twice as many, or four times the rows, leave the search as fast as it is
 ROWS_A_CELL = 16  # that k-means sees

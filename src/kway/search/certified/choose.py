@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.sketch import nearness_l1, signed_sums, survivors, tail_norms
+from kway.compute.kernels.certified.sketch import nearness_l1, signed_sums, survivors, tail_norms
 from kway.compute.threads import pmap, shares, spans
 from kway.search.certified.axes import pooled_product
 from kway.search.certified.frame import Frame

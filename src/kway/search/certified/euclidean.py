@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.byte_rows import ROUND, code_bytes
+from kway.compute.kernels.certified.byte_rows import ROUND, code_bytes
+from kway.compute.kernels.certified.sketch import code_l2, tails
+from kway.compute.kernels.certified.sweep import FLOOR, sweep
+from kway.compute.kernels.certified.tile_l2 import QUERIES, CodeRoom, code_room, prepare_l2
+from kway.compute.kernels.certified.warm import warm
 from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.sketch import code_l2, tails
-from kway.compute.kernels.sweep import FLOOR, sweep
-from kway.compute.kernels.tile_l2 import QUERIES, CodeRoom, code_room, prepare_l2
-from kway.compute.kernels.warm import warm
 from kway.compute.threads import pmap, spans
 from kway.search.certified.axes import flaw, random_turn
 from kway.search.certified.cells import CellOrder

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.kernels.certified.sketch import peaks_of, place
 from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.sketch import peaks_of, place
 
 ROUNDING = 2.0**-24  # half the distance of 1 to the next float32
 UNDERFLOW = 1e-15  # covers what underflow can hide: squares below 1e-38 of values of size 1

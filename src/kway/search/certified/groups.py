@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.sketch import pair_up
+from kway.compute.kernels.certified.sketch import pair_up
 
 
 class FeatureGroups(NamedTuple):

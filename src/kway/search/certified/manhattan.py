@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.kernels.certified.sketch import code_l1, signed_sums
+from kway.compute.kernels.certified.sweep import sweep
+from kway.compute.kernels.certified.tile_l1 import L1_QUERIES
+from kway.compute.kernels.certified.warm import warm
 from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.sketch import code_l1, signed_sums
-from kway.compute.kernels.sweep import sweep
-from kway.compute.kernels.tile_l1 import L1_QUERIES
-from kway.compute.kernels.warm import warm
 from kway.compute.threads import pmap, spans
 from kway.search.certified.cells import CellOrder
 from kway.search.certified.frame import ROUNDING, UNDERFLOW, Frame

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.kernels.certified.refine import FARTHEST
 from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.refine import FARTHEST
 from kway.compute.threads import pmap, spans, workers
 from kway.search.certified.cells import CellOrder
 from kway.search.certified.sketches import (

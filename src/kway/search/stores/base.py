@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, spans
 from kway.errors import CombinationError
-from kway.search.distances import Distance
+from kway.search.spaces.distances import Distance
 
 
 class Codes(ABC):

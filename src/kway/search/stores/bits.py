@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from kway.compute.kernels.bit_scan import WIDEST_FILTER
-from kway.compute.kernels.bits import decode_rows, encode_rows, rotate, turn_back
+from kway.compute.kernels.codes.bit_scan import WIDEST_FILTER
+from kway.compute.kernels.codes.bits import decode_rows, encode_rows, rotate, turn_back
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
 from kway.errors import CombinationError, InputError
-from kway.search.distances import COSINE, DOT, EUCLIDEAN, Distance
+from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN, Distance
 from kway.search.stores.base import Codes, Store
 
 _ROUNDS = 3  # of signs and Hadamard blocks: coordinates are then normal to all tests

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
-from kway.search.distances import COSINE, DOT, Distance, squares
+from kway.search.spaces.distances import COSINE, DOT, Distance, squares
 from kway.search.stores.base import Codes
 from kway.search.stores.bits import BitFrame, BitRows, Bits, joined_codes
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, spans
-from kway.search.distances import Distance
+from kway.search.spaces.distances import Distance
 from kway.search.stores.base import Codes, Store
 
 

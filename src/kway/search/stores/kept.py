@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.jit import frozen
-from kway.search.distances import Distance, Matrix
-from kway.search.rows import drop_rows, join_rows, row_arrays
+from kway.search.spaces.distances import Distance, Matrix
+from kway.search.spaces.rows import drop_rows, join_rows, row_arrays
 from kway.search.stores.base import Codes, Store
 from kway.search.stores.bits import Bits
 from kway.search.stores.int8 import Int8

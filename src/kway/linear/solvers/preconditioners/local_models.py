@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.gpu.far_rows import FarRows
-from kway.compute.kernels.coordinate import minimise_model
+from kway.compute.kernels.linear.coordinate import minimise_model
 from kway.compute.threads import pmap
 from kway.data.gate import Rows
 from kway.linear.losses import Targets

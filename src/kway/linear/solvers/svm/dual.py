@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.kernels import dual as kernels
+from kway.compute.kernels.linear import dual as kernels
 from kway.compute.threads import pmap
 from kway.linear.losses.hinge import rounded_slope
 from kway.linear.objective.objective import Objective

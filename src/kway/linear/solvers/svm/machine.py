@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.kernels import dual as kernels
 from kway.compute.kernels.jit import frozen
+from kway.compute.kernels.linear import dual as kernels
 from kway.compute.threads import pmap, spans
 from kway.data.gate import Rows
 from kway.linear.objective.objective import Objective

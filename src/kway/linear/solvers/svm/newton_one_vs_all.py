@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.kernels.hinge_newton import hinge_newton, hinge_slopes
 from kway.compute.kernels.jit import frozen
+from kway.compute.kernels.linear.hinge_newton import hinge_newton, hinge_slopes
 from kway.compute.threads import pmap
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.svm.machine import Machine, interior_first

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels import dual as kernels
+from kway.compute.kernels.linear import dual as kernels
 from kway.errors import NotSeparableError
 from kway.linear.solvers.newton.standard import Floats
 from kway.linear.solvers.svm.machine import Machine, Plane, Problem, dense_rows, kernel_rows

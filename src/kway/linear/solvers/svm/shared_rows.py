@@ -1,7 +1,7 @@
 """Support vector machines of many classes on shared CSR rows: sweeps of dual coordinate descent over all at once.
 
 The machines are independent, but a row's entries are read once for the scores of a whole group of classes, whose
-weights lie side by side (compute/kernels/one_vs_all.py). Groups are a worker's share. The bias starts at -1, where a
+weights lie side by side (kernels/linear/one_vs_all.py). Groups are a worker's share. The bias starts at -1, where a
 row of none of these classes is content: each class has few rows of its own, so most dual variables never leave zero.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.kernels.one_vs_all import sweep_classes
+from kway.compute.kernels.linear.one_vs_all import sweep_classes
 from kway.compute.threads import pmap, workers
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.svm.machine import Machine, judge_all

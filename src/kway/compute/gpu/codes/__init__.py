@@ -1,0 +1,6 @@
+"""Codes of a few bits on the device.
+
+bit_codes.py    the k nearest by codes of a few bits a column; sign_filter.py: 512 signs filtered first
+codes.py        the nearest of a billion by 512-bit codes; code_kernels.py (CUDA C++), code_lists.py (Triton)
+counter.py      rows from a counter, never stored; counter_kernels.py (Triton)
+"""

@@ -1,0 +1,1 @@
+"""Kernels of features: ngrams (words and pieces of texts as terms)  edges (of images)."""

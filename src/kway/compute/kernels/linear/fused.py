@@ -1,0 +1,162 @@
+"""Scores, loss and gradient in one reading of the rows, for up to 16 scores a row in float32.
+
+    Z = X T^T + b (32, R)   ->   losses and slopes in place   ->   G += Z^T X
+
+Both products of 32 rows are done while those rows are in the cache, with accumulators in registers:
+60,000 x 784 x 10 takes 12 ms on two threads (16 ms without the prefetch of the next 32 rows), against 27 ms for BLAS in
+blocks and 46 ms for plain numpy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kway.compute.kernels.jit import kernel
+from kway.compute.kernels.linear.loss_numbers import SOFTMAX
+from kway.compute.kernels.linear.losses import exp_down, loss_rows
+from kway.compute.kernels.product_tiles import LANES, backward_lanes, backward_tile, forward_row, forward_tile
+
+_BLOCK = 32
+MOST = LANES  # scores a row that one vector holds
+FAR = np.float32(-1e30)  # score of a class that does not exist: its exponential is zero
+VECTOR = 64  # bytes
+
+
+def padded_width(width):
+    """Floats in a row of T and G: whole vectors, and one more so that a tile may read past the last feature."""
+    return (width // LANES + 1) * LANES
+
+
+@kernel
+def softmax_block(Z, codes, bias, weight, sums):
+    """Rows of 16 lanes, bias FAR where there is no class: Z -> p - Y; sums += their sum; gives the sum of losses.
+
+    sum_i log(s_i) = log prod_i s_i: 32 partitions of at most 16 stay below 2^128, so a block takes one logarithm.
+    """
+    lanes = np.uint64(LANES)
+    found = 0.0
+    product = 1.0
+    for i in range(np.uint64(Z.shape[0])):
+        top = FAR
+        for c in range(lanes):
+            Z[i, c] += bias[c]
+        for c in range(lanes):
+            top = max(top, Z[i, c])
+        along = Z[i, codes[i]] - top
+        for c in range(lanes):
+            Z[i, c] = exp_down(Z[i, c] - top)
+        own = Z[i, codes[i]]
+        Z[i, codes[i]] = 0
+        others = np.float32(0)  # apart: 1 - p of a row that is nearly certain keeps its digits
+        for c in range(lanes):
+            others += Z[i, c]
+        partition = np.float64(own) + np.float64(others)
+        share = np.float32(1 / partition)
+        if weight.size:
+            found += weight[i] * (np.log(partition) - along)
+            share *= weight[i]
+        else:
+            found -= along
+            product *= partition
+        for c in range(lanes):
+            Z[i, c] *= share
+        Z[i, codes[i]] = -others * share
+        for c in range(lanes):
+            sums[c] += Z[i, c]
+    return found + np.log(product)
+
+
+@kernel
+def forward_rows(x, x_stride, rows, features, T, z, z_stride, height, classes):
+    """Scores of `rows` rows, the bias not yet added."""
+    w, w_stride = T.ctypes.data, T.strides[0]
+    done = 0
+    while done + height <= rows:
+        forward_tile(x + done * x_stride, w, z + done * z_stride, x_stride, w_stride, z_stride, features, classes)
+        done += height
+    while done < rows:
+        forward_row(x + done * x_stride, w, z + done * z_stride, x_stride, w_stride, z_stride, features, classes)
+        done += 1
+
+
+@kernel
+def backward_rows(x, x_stride, rows, features, z, z_stride, G, height, classes):
+    """G += Z^T X of `rows` rows."""
+    g, g_stride = G.ctypes.data, G.strides[0]
+    vectors = features // LANES
+    done = 0
+    while done + height <= vectors:
+        offset = VECTOR * done
+        backward_tile(x + offset, z, g + offset, x_stride, z_stride, g_stride, rows, classes)
+        done += height
+    while LANES * done < features:
+        offset = VECTOR * done
+        lanes = min(LANES, features - LANES * done)
+        backward_lanes(x + offset, z, g + offset, x_stride, z_stride, g_stride, rows, lanes, classes)
+        done += 1
+
+
+@kernel
+def weigh(Z, value, weight):
+    """Rows of slopes and their losses times the rows' weights."""
+    for i in range(weight.size):
+        value[i] *= weight[i]
+        for c in range(Z.shape[1]):
+            Z[i, c] *= weight[i]
+
+
+@kernel
+def add_rows(Z, sums):
+    """sums += sum_i Z_i."""
+    lanes = np.uint64(Z.shape[1])
+    for i in range(Z.shape[0]):
+        for c in range(lanes):
+            sums[c] += Z[i, c]
+
+
+@kernel
+def fused_softmax(x, x_stride, n, features, codes, weight, T, bias, G, sums, height, classes):
+    """Sum of losses over n rows at address x; G (K, padded) += slopes^T X, sums (16,) += sums of slopes.
+
+    T (K, padded) weights, zero after the last feature; bias (16,), FAR beyond K; weight (n,) or empty.
+    """
+    Z = np.zeros((_BLOCK, LANES), np.float32)
+    z, z_stride = Z.ctypes.data, 4 * LANES
+    found = 0.0
+    for start in range(0, n, _BLOCK):
+        rows = min(_BLOCK, n - start)
+        block = x + start * x_stride
+        forward_rows(block, x_stride, rows, features, T, z, z_stride, height, classes)
+        found += softmax_block(Z[:rows], codes[start : start + rows], bias, weight[start : start + rows], sums)
+        backward_rows(block, x_stride, rows, features, z, z_stride, G, height, classes)
+    return found
+
+
+@kernel
+def fused_losses(kind, margin, width, x, x_stride, n, features, codes, weight, T, bias, G, sums, height, classes):
+    """`fused_softmax` for any loss with hard targets; apart, because compiling every loss takes seconds."""
+    K = len(classes)
+    buffer = np.zeros(_BLOCK * K + LANES, np.float32)  # a tile's spare lanes are overwritten by the next row
+    Z = buffer[: _BLOCK * K].reshape(_BLOCK, K)
+    z, z_stride = buffer.ctypes.data, 4 * K
+    value = np.empty(_BLOCK)
+    no_soft = np.empty((0, 0), np.float32)
+    found = 0.0
+    for start in range(0, n, _BLOCK):
+        rows = min(_BLOCK, n - start)
+        block = x + start * x_stride
+        forward_rows(block, x_stride, rows, features, T, z, z_stride, height, classes)
+        for i in range(rows):
+            for c in range(K):
+                Z[i, c] += bias[c]
+        loss_rows(kind, Z[:rows], codes[start : start + rows], no_soft, True, margin, width, value, Z[:rows])
+        weigh(Z, value, weight[start : start + rows])
+        add_rows(Z[:rows], sums)
+        found += value[:rows].sum()
+        backward_rows(block, x_stride, rows, features, z, z_stride, G, height, classes)
+    return found
+
+
+def each_fused(kind, margin, width, *work):
+    """`fused_softmax` or `fused_losses` from Python: only the kernel of this loss is compiled."""
+    return fused_softmax(*work) if kind == SOFTMAX else fused_losses(kind, margin, width, *work)

@@ -1,0 +1,236 @@
+"""CellTable: rows ordered by cell, with what rules most of them out before any is measured.
+
+    offsets (c + 1,)   rows offsets[g]:offsets[g + 1] are those of cell g
+    names (n,)         their positions in the index
+    short, long        projections (projection.py) in the distance's space; codes stand in for the long ones
+    errors (n,)        how far a row lies from its code, where both are kept
+    radii (c,)         from a landmark to its farthest row, where that bounds distances
+
+Under manhattan the scan is the distance itself: `short` holds the rows in float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.compute.kernels.cells import cell_radii, search_cells
+from kway.compute.kernels.jit import frozen
+from kway.compute.threads import pmap, shares, spans
+from kway.search.blocks import sum_rounding
+from kway.search.cells.cell_groups import CellGroups
+from kway.search.cells.kmeans import half_squares, in_cell_order
+from kway.search.cells.projection import Projected, Projection
+from kway.search.heaps import Heaps
+from kway.search.spaces.distances import Distance
+from kway.search.stores.base import Store
+from kway.search.stores.int8 import ByteRows
+from kway.search.stores.kept import KeptRows
+
+_TILE = 2**17  # products of one group: 512 kB
+
+_NO_FLOATS = frozen(np.empty(0, dtype=np.float32))
+_NO_CODES = ByteRows(np.empty((0, 0), dtype=np.int8), _NO_FLOATS, _NO_FLOATS)
+
+
+class Ground(NamedTuple):
+    """Where rows are put: the distance, the projection, the landmarks (c, m) among short ones, and the store."""
+
+    distance: Distance
+    projection: Projection
+    landmarks: NDArray[np.float32]
+    store: Store | None
+    n_jobs: int | None = None
+
+    def offsets(self) -> NDArray[np.float32]:
+        """What is added to products to make keys of landmarks (c,)."""
+        half = half_squares(self.landmarks)
+        return half if self.distance.order else frozen(np.zeros_like(half))
+
+    def centres(self) -> NDArray[np.float32]:
+        """The landmarks (c, d) among the rows, in the distance's space."""
+        basis = self.projection.basis[:, : self.projection.length]
+        moved = self.landmarks @ basis.T if basis.shape[1] else self.landmarks
+        return frozen((self.projection.mean + moved).astype(np.float32))
+
+
+@dataclass(frozen=True)
+class CellTable:
+    """Rows in the order of their cells."""
+
+    distance: Distance
+    kept: KeptRows
+    names: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    short: NDArray[np.float32]
+    long: NDArray[np.float32]
+    half: NDArray[np.float32]  # (n,) half squares of the norms
+    errors: NDArray[np.float32]
+    radii: NDArray[np.float32] | None
+    shift: NDArray[np.float64] | None  # (d,) of manhattan's rows, where float32 would not hold them as they are
+    reach: float  # the largest norm
+    slack: float  # rounding of a product, relative to the norms
+    largest: int  # rows of the largest cell
+    views: tuple[NDArray, ...]  # rows, codes, steps, errors and centre as the kernel reads them, empty where not kept
+
+    @staticmethod
+    def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> KeptRows:
+        """Rows (n, d) as the store keeps them, whatever their cells (n,)."""
+        return KeptRows.of(rows, ground.store, ground.distance)
+
+    @staticmethod
+    def from_arrays(rows: Any, arrays: dict[str, NDArray], ground: Ground) -> CellTable:
+        """The table of a model file."""
+        kept = KeptRows.from_arrays(rows, ground.store, ground.distance, arrays)
+        return CellTable.of(kept, np.asarray(arrays["cells"]), ground)
+
+    @staticmethod
+    def of(kept: KeptRows, cells: NDArray[np.int64], ground: Ground) -> CellTable:
+        """Rows in the order of their positions and their cells (n,), put into the order of cells."""
+        distance, projection, landmarks, _, n_jobs = ground
+        order, offsets = ordered_by_cell(cells, len(landmarks))
+        ordered = _taken(kept, order, n_jobs)
+        errors = _NO_FLOATS
+        if ordered.codes is not None and ordered.full is not None:
+            errors = frozen((ordered.codes.errors(ordered.full, distance) * (1 + 1e-6)).astype(np.float32))
+        view = _product_view if distance.product else _tile_view
+        short, long, norms, shift = view(ordered, projection, distance, n_jobs)
+        bounded = distance.product and distance.order > 0
+        return CellTable(
+            distance, ordered, frozen(order), offsets, frozen(short), frozen(long),
+            half=frozen((0.5 * norms**2 if bounded else np.zeros_like(norms)).astype(np.float32)),
+            errors=errors,
+            radii=cell_radii(frozen(short), landmarks, offsets) if bounded else None,
+            shift=shift,
+            reach=float(norms.max(initial=0.0)),
+            slack=sum_rounding(short.shape[1], np.float32) + 1e-5,  # the rotation rounds too
+            largest=max(1, int(np.diff(offsets).max())),
+            views=_kernel_views(ordered, errors),
+        )  # fmt: skip
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, rows included."""
+        own = () if not self.distance.product and self.shift is None else (self.short,)  # else the rows themselves
+        arrays = (*own, self.long, self.half, self.errors, self.names, self.offsets)
+        return int(self.kept.nbytes + sum(array.nbytes for array in arrays))
+
+    @property
+    def full(self) -> Any:
+        """The full rows (n, d) in this order, None where codes alone are kept."""
+        return self.kept.full
+
+    @property
+    def ends_exact(self) -> bool:
+        """Whether all cells together hold the answer that is promised: that of the full rows."""
+        return self.kept.full is not None
+
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        """(n,) where each position of the index is in the table."""
+        places = np.empty(len(self.names), dtype=np.int64)
+        places[self.names] = np.arange(len(self.names))
+        return places
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """The cell (n,) of each row, in the order of their positions."""
+        cells = np.empty(len(self.names), dtype=np.int64)
+        cells[self.names] = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        return cells
+
+    def rows(self) -> KeptRows:
+        """The rows in the order of their positions."""
+        return _taken(self.kept, self.positions)
+
+    def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> KeptRows:
+        """More rows (n, d), kept like these."""
+        return self.kept.like(rows)
+
+    def arrays(self) -> dict[str, NDArray]:
+        """Arrays of a model file."""
+        return self.rows().arrays() | {"cells": self.cells}
+
+    def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups, few: int) -> int:
+        """Offer the rows of cells to groups of queries (q, d); rows measured in full. `few` pairs need little room."""
+        starts, cells, pairs = groups
+        if not len(pairs):
+            return 0
+        short = projected.short
+        if not self.distance.product:
+            short = (exact if self.shift is None else exact - self.shift).astype(np.float32)
+        tile = np.empty(self.largest if len(pairs) <= few else max(_TILE, self.largest), dtype=np.float32)
+        return int(
+            search_cells(
+                self.distance.code, starts, cells, pairs, short, projected.long, exact, projected.norms, self.short,
+                self.long, self.half, *self.views, self.names, self.offsets, self.reach, self.slack, tile, *heaps,
+            )
+        )  # fmt: skip
+
+
+def _kernel_views(kept: KeptRows, errors: NDArray[np.float32]) -> tuple[NDArray, ...]:
+    """Rows, codes, steps, errors and centre."""
+    codes = kept.codes if isinstance(kept.codes, ByteRows) else _NO_CODES
+    rows = np.empty((0, kept.shape[1]), np.float32) if kept.full is None else kept.full
+    return tuple(frozen(array) for array in (rows, codes.codes, codes.scale, errors, codes.centre))
+
+
+class _View(NamedTuple):
+    """What the scan reads of rows in cell order; shift (d,) is None where they are read where they lie."""
+
+    short: NDArray[np.float32]
+    long: NDArray[np.float32]
+    norms: NDArray[np.float64]
+    shift: NDArray[np.float64] | None
+
+
+def _product_view(kept: KeptRows, projection: Projection, distance: Distance, n_jobs: int | None) -> _View:
+    """Projections, made a part at a time."""
+    rows, out = kept.best, projection.room(len(kept), long=kept.codes is None)
+
+    def work(part: slice) -> None:
+        projection.fill(distance.place(rows[part]), out.part(part))
+
+    pmap(work, spans(len(kept), max(64, 2**20 // kept.shape[1])), n_jobs)
+    return _View(*out, None)
+
+
+def _tile_view(kept: KeptRows, projection: Projection, distance: Distance, n_jobs: int | None) -> _View:
+    """The rows themselves, in float32 and about the mean where they have more digits."""
+    shift = None if kept.full.dtype == np.float32 else projection.mean
+    short = kept.full if shift is None else (kept.full - shift).astype(np.float32)
+    return _View(short, np.empty((len(kept), 0), dtype=np.float32), np.zeros(len(kept)), shift)
+
+
+class RowOrder(NamedTuple):
+    """Positions (n,) ordered by cell, and where each cell begins (c + 1,)."""
+
+    order: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+
+def ordered_by_cell(cells: NDArray[np.int64], n_cells: int) -> RowOrder:
+    """The order of rows of these cells (n,)."""
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=n_cells))])
+    return RowOrder(in_cell_order(cells, n_cells), frozen(offsets))
+
+
+def _taken(kept: KeptRows, order: NDArray[np.int64], n_jobs: int | None = None) -> KeptRows:
+    """kept.take(order), the full rows on all cores."""
+    return KeptRows(taken(kept.full, order, n_jobs), None if kept.codes is None else kept.codes.take(order))
+
+
+def taken(rows: NDArray | None, order: NDArray[np.int64], n_jobs: int | None = None) -> NDArray | None:
+    """rows[order] on all cores, None of None."""
+    if rows is None:
+        return None
+    out = np.empty((len(order), rows.shape[1]), dtype=rows.dtype)
+
+    def work(part: slice) -> None:
+        np.take(rows, order[part], axis=0, out=out[part], mode="clip")  # "clip" writes straight into out
+
+    pmap(work, shares(len(order), n_jobs, least=1024), n_jobs)
+    return frozen(out)

@@ -1,0 +1,258 @@
+"""Flat search on a device (kway.compute.gpu), in the place of the certified engine and with its interface.
+
+The device finds the k nearest by float64 distances. Here they are measured once more by the CPU's own kernel, so that
+every digit, and with it every tie, is what the CPU answers. Codes of a few bits are bits_on_device.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.compute.gpu.device import Device, is_tensor, on_host, resolve
+from kway.compute.gpu.far_rows import FarRows
+from kway.compute.kernels.jit import frozen
+from kway.compute.kernels.topk import measure
+from kway.compute.threads import pmap, shares
+from kway.data.gate import plain_far
+from kway.errors import CombinationError
+from kway.search.blocks import BlockScan
+from kway.search.codes.bit_scan import BitScan
+from kway.search.device.bits_on_device import MOST_LISTED, DeviceBits
+from kway.search.index import Neighbors, TopK
+from kway.search.live import LiveIndex
+from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN
+from kway.search.spaces.metrics import Metric
+from kway.search.spaces.units import NARROW
+from kway.search.stores.base import Store
+from kway.search.stores.bits import Bits
+from kway.search.stores.kept import FarKept
+
+SEARCHED = (EUCLIDEAN, COSINE, DOT)
+ENOUGH = 2**24  # values of all rows from which on "auto" takes a GPU
+
+
+class OnDevice(Protocol):
+    """A search over rows, or codes, that a device does."""
+
+    touched: float
+
+    @property
+    def device(self) -> Device:
+        """Which."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the host beside the rows."""
+
+    @property
+    def answers_tensors(self) -> bool:
+        """Whether nothing of an answer has to come from the host."""
+
+    def pays(self, k: int) -> bool:
+        """Whether it lists so many."""
+
+    def nearest(self, queries: NDArray, k: int, n_jobs: int | None = None) -> Neighbors:
+        """The k nearest by (distance, position), digits as the CPU gives them."""
+
+    def answer(self, queries: Any, k: int) -> Any:
+        """The k nearest of tensors, by (distance in float32, position), as tensors."""
+
+
+class ChosenSearch(NamedTuple):
+    """The search on a device, None for the CPU's, and in one sentence why."""
+
+    search: OnDevice | None
+    why: str
+
+
+def check_device(metric: Metric, sparse: bool, store: Store | None) -> None:
+    """Refuse what no device searches."""
+    bytewise = store is not None and not isinstance(store, Bits)
+    what = (
+        "sparse rows" if sparse else f"store={type(store).__name__}()" if bytewise
+        else f"the metric {metric.name!r}" if metric.distance not in SEARCHED else ""
+    )  # fmt: skip
+    if what:
+        raise CombinationError(
+            f"Flat(device='cuda') cannot search {what}; it searches dense rows, as they are or as Bits(), under "
+            "'euclidean', 'cosine' and 'dot' (and the kernels on them), else use device='cpu'"
+        )
+
+
+def far_rows(rows: Any, metric: Metric, device: str) -> FarRows | None:
+    """Rows that a device searches where they are: a tensor of plain size; None where the host has to look at them."""
+    chosen = staying(device, rows)
+    if chosen is None or metric.distance not in SEARCHED or metric.name != metric.distance.name:
+        return None
+    far, limit = plain_far(rows, chosen), 2.0 ** min(NARROW.most, -NARROW.least)
+    if far is None:
+        return None
+    peaks = far.row_peaks()
+    wild = (peaks >= limit) | ((peaks > 0) & (peaks <= 1 / limit))  # these want a unit of their own
+    return None if bool(wild.any()) else far
+
+
+def staying(device: str, rows: Any) -> Device | None:
+    """Where rows stay, or go, if they are a tensor (or have stayed already); None: they are read here."""
+    if device == "cpu" or not (is_tensor(rows) or isinstance(getattr(rows, "rows", None), FarRows)):
+        return None
+    shape = rows.shape if is_tensor(rows) else rows.rows.shape
+    return resolve(device, pays=len(shape) == 2 and shape[0] * shape[1] >= ENOUGH).device
+
+
+def search_over(scan: Any, metric: Metric, device: str) -> ChosenSearch:
+    """The search over scanned rows on the device that the word means, where it can be done there."""
+    if device == "cpu":
+        return ChosenSearch(None, "")
+    kept = scan.kept
+    coded = isinstance(scan, BitScan)
+    sparse = not isinstance(kept, FarKept) and sp.issparse(kept.full)
+    if sparse or metric.distance not in SEARCHED or not (len(kept) and (coded or kept.codes is None)):
+        return ChosenSearch(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
+    chosen = resolve(device, pays=kept.shape[0] * kept.shape[1] >= ENOUGH)
+    if chosen.device is None:
+        return ChosenSearch(None, chosen.why)
+    if coded:
+        bits = DeviceBits.over(scan, chosen.device)
+        return ChosenSearch(bits, f"{bits.why} ({chosen.why})")
+    why = f"flat, exact ({chosen.why}): a filter with a bound rules rows out, survivors are measured in float64"
+    return ChosenSearch(DeviceSearch.over(scan, chosen.device), why)
+
+
+@dataclass
+class DeviceSearch:
+    """Rows on a device and on the host, exactly searched."""
+
+    scan: BlockScan
+    engine: Any
+    touched: float = float("nan")
+
+    @staticmethod
+    def over(scan: BlockScan, device: Device) -> DeviceSearch:
+        """The search, its rows copied to the device."""
+        from kway.compute.gpu.search.search import engine_over
+
+        kept = scan.kept
+        rows, copies = (kept.far, 1) if isinstance(kept, FarKept) else (kept.full, 2)
+        with device.room(f"an index of {len(rows):,} rows x {rows.shape[1]} columns", copies * rows.nbytes):
+            held = rows.tensor if isinstance(rows, FarRows) else device.put(rows)
+            return DeviceSearch(scan, engine_over(device, held, scan.distance.name))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the host beside the rows."""
+        return 0
+
+    @property
+    def device(self) -> Device:
+        """Where the rows are."""
+        where: Device = self.engine.device
+        return where
+
+    @property
+    def answers_tensors(self) -> bool:
+        """Always."""
+        return True
+
+    def pays(self, k: int) -> bool:
+        """Whether a device lists so many."""
+        return k <= MOST_LISTED
+
+    def nearest(self, queries: NDArray, k: int, n_jobs: int | None = None) -> Neighbors:
+        """The k nearest, ids and distances as brute force on the CPU gives them."""
+        device = self.engine.device
+        with device.room(f"a search of {len(queries):,} queries"):
+            ids = device.fetch(self.engine.nearest(device.put(queries), k).ids)
+        exact, distances = frozen(queries.astype(np.float64)), np.empty(ids.shape)
+        rows, places = self._found_rows(ids)
+
+        def work(part: slice) -> None:
+            measure(self.scan.distance.code, exact[part], rows, places[part], distances[part])
+
+        pmap(work, shares(len(ids), n_jobs, least=64), n_jobs)
+        self.touched = float(k)
+        order = np.lexsort((ids, distances), axis=1)
+        return Neighbors(np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1))
+
+    def _found_rows(self, ids: NDArray[np.int64]) -> tuple[NDArray, NDArray[np.int64]]:
+        """Rows here that hold those at ids (q, k), and where these are among them; of rows there, they alone."""
+        kept = self.scan.kept
+        if not isinstance(kept, FarKept) or kept.read:
+            return self.scan.rows, ids
+        some, places = np.unique(ids, return_inverse=True)
+        return frozen(np.asarray(kept.far[some])), places.reshape(ids.shape)
+
+    def answer(self, queries: Any, k: int) -> Any:
+        """The k nearest of tensors, as tensors."""
+        from kway.compute.gpu.search.exact import Asking, settled
+
+        rows = self.engine.rows
+        brute = lambda some, k: rows.brute(some.double(), k, rounded=True)  # noqa: E731
+        return settled(Asking(len(rows), self.engine.nearest, brute), queries, k)
+
+
+def tensors(search: Any, index: LiveIndex, queries: Any, k: int) -> Neighbors | None:
+    """The k nearest of queries that are a tensor, as tensors and never on the host; None where that is not possible."""
+    there = isinstance(search, DeviceSearch | DeviceBits) and search.answers_tensors
+    if not there or not holds(index, queries, k):
+        return None
+    return named_tensors(search.device, index, queries, lambda asked: search.answer(asked, k))
+
+
+def named_tensors(device: Device, index: LiveIndex, queries: Any, answer: Callable[[Any], Any]) -> Neighbors:
+    """What the device answers to queries, wherever these are, with the caller's ids."""
+    with device.room(f"a search of {len(queries):,} queries"):
+        found = answer(device.put(queries))
+        ids = found.ids if index.plain_ids else device.put(index.ids)[found.ids]
+        return Neighbors(ids.to(queries.device), found.distances.float().to(queries.device))
+
+
+def holds(index: LiveIndex, queries: Any, k: int) -> bool:
+    """Whether tensors can be answered on a device as they are; the host refuses or converts the others."""
+    if str(queries.dtype) != "torch.float32" or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
+        return False
+    if not (index.unit.plain and index.metric.name == index.metric.distance.name and k < MOST_LISTED):
+        return False
+    if queries.shape[1] != index.n_features or not len(queries) or not bool(queries.isfinite().all()):
+        return False
+    peaks = queries.abs().amax(1)
+    held = peaks[peaks > 0]
+    limit = 2.0 ** min(index.unit.span.most, -index.unit.span.least)
+    return not len(held) or bool((held.min() > 1 / limit) & (held.max() < limit))
+
+
+class DeviceIndex(LiveIndex):
+    """A live index that answers tensors with tensors."""
+
+    def _tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
+        """The answer from the device, None where the host has to give it."""
+        raise NotImplementedError
+
+    def nearest(self, queries: Any, k: int, n_jobs: int | None = None, *, probes: int | None = None) -> Neighbors:
+        """The k nearest rows of each query, as tensors where queries are a tensor."""
+        if not is_tensor(queries):
+            return super().nearest(queries, k, n_jobs, probes=probes)
+        found = self._tensors(queries, k, probes)
+        if found is not None:
+            return found
+        return Neighbors(*_back(queries, *super().nearest(queries, k, n_jobs, probes=probes)))
+
+    def search(self, queries: Any, k: int, n_jobs: int | None = None) -> TopK:
+        """The k best rows of each query, as tensors where queries are a tensor."""
+        if not is_tensor(queries):
+            return super().search(queries, k, n_jobs)
+        ids, distances = self.nearest(queries, k, n_jobs)
+        if self.metric.name == self.metric.distance.name:  # arithmetic that tensors know
+            return TopK(ids, self.metric.score(distances))
+        return TopK(ids, *_back(queries, self.metric.score(on_host(distances))))
+
+
+def _back(queries: Any, *arrays: NDArray) -> list[Any]:
+    """Arrays as tensors where the queries are."""
+    return [Device(str(queries.device)).put(array) for array in arrays]

@@ -1,0 +1,182 @@
+"""Units: rows and queries brought by powers of two to where squares neither overflow nor vanish, distances back.
+
+    rows     x -> 2^e x          one exponent e for the whole index; one a row where lengths do not count (cosine)
+    queries  q -> 2^(e + f) q    f (q,) is 0 but for a query so far out that float64 hardly tells the rows apart
+    d -> 2^-(e + f) d            2^-(2 e + f) for products (dot)
+
+A power of two changes no digit. e is 0 in the usual range (`PowerSpan`), and nothing is copied. What no single power
+of two can hold (squared differences of 1e-200 beside values of 1e200) is refused with the column and the value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.data.messages import largest_value
+from kway.data.row_blocks import row_blocks
+from kway.errors import InputError
+from kway.search.spaces.distances import Distance
+from kway.search.spaces.powers import by_power, exponents, near_one, peak, row_peaks
+from kway.search.stores.base import Codes
+
+HOLDS = 500  # powers of two that rows may span: their squares then stay within float64's 2^-1074 to 2^1024
+
+
+class PowerSpan(NamedTuple):
+    """Powers of two between which the largest value of rows is left as it is, and how far out a query may lie."""
+
+    least: int
+    most: int
+    farthest: int
+
+
+_WIDE = PowerSpan(-40, 150, 400)  # float64 throughout
+SINGLE = PowerSpan(-40, 40, 400)  # float32 rows, whose squares are float64
+NARROW = PowerSpan(-24, 24, 55)  # float32 squares: 2^110 d stays below 2^127
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Queries (q, d) in the units of an index, their own exponents f (q,) or None, and the float type of answers."""
+
+    rows: Any
+    exponents: NDArray[np.int64] | None
+    kind: np.dtype
+
+    def part(self, which: Any) -> Scaled:
+        """Some of them."""
+        own = None if self.exponents is None else self.exponents[which]
+        return Scaled(self.rows[which], own, self.kind)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The unit of an index: exponent e, and the span that its arithmetic holds."""
+
+    distance: Distance
+    span: PowerSpan
+    exponent: int = 0
+    by_row: bool = False  # rows have been brought to a length near 1, each by its own power of two
+
+    @staticmethod
+    def of(rows: Any, distance: Distance, narrow: bool, n_jobs: int | None = None) -> Unit:
+        """The unit for rows (n, d) that an index is built over."""
+        span = _span(rows.dtype, narrow)
+        if not distance.scales:
+            return Unit(distance, span)
+        peaks = row_peaks(rows, n_jobs)
+        held = peaks[peaks > 0]
+        if not len(held):
+            return Unit(distance, span)
+        low, high = (int(np.frexp(value)[1]) for value in (held.min(), held.max()))
+        if distance.degree == 0:
+            return Unit(distance, span, by_row=low < span.least or high > min(span.most, -span.least))
+        if distance.order == 2 and rows.dtype == np.float64:
+            _refuse_uneven(rows, high, low)
+        return Unit(distance, span, 0 if span.least <= high <= span.most else -high)
+
+    @staticmethod
+    def again(exponent: int, dtype: np.dtype, distance: Distance, narrow: bool) -> Unit:
+        """The unit of a model file."""
+        return Unit(distance, _span(dtype, narrow), exponent)
+
+    @property
+    def plain(self) -> bool:
+        """Whether rows are kept as they are given."""
+        return self.exponent == 0 and not self.by_row
+
+    def rows(self, rows: Any) -> Any:
+        """Rows (n, d) in this unit."""
+        if self.by_row:
+            return near_one(rows)
+        return by_power(rows, self.exponent) if self.exponent else rows
+
+    def more_rows(self, rows: Any) -> Any:
+        """Rows that come later, refused where they are too large for the unit that the index was built in."""
+        if not self.distance.scales or not rows.shape[0]:
+            return rows
+        if self.distance.degree == 0:
+            return near_one(rows) if self._wild(row_peaks(rows)) else rows
+        if int(np.frexp(peak(rows))[1]) + self.exponent > self.span.most + 2:
+            most = 2.0 ** (self.span.most - self.exponent)
+            raise InputError(
+                f"rows hold {largest_value(rows)}, more than was prepared for ({most:.3g}) by the rows before; "
+                "learn again from all rows, or scale the column"
+            )
+        return self.rows(rows)
+
+    def given(self, rows: Any) -> Any:
+        """Rows of the index as they came; where each has its own unit, as they are kept."""
+        return by_power(rows, -self.exponent) if self.exponent and not isinstance(rows, Codes) else rows
+
+    def queries(self, rows: Any) -> Scaled:
+        """Queries (q, d) in this unit; those far out, or under a distance that lengths do not change, by their own."""
+        kind = rows.dtype
+        if not self.distance.scales or not rows.shape[0]:
+            return Scaled(rows, None, kind)
+        if self.distance.degree == 1:
+            top = peak(rows)
+            if self.exponent == 0 and top < 2.0**self.span.farthest:
+                return Scaled(rows, None, kind)
+            own = np.minimum(0, self.span.farthest - self.exponent - exponents(row_peaks(rows)))
+            return Scaled(by_power(rows.astype(np.float64), own + self.exponent), own, kind)
+        peaks = row_peaks(rows)
+        if not self._wild(peaks) and self.exponent == 0:
+            return Scaled(rows, None, kind)
+        own = -exponents(peaks)  # products and angles: exact at any length
+        wider = kind if self.distance.degree == 0 else np.dtype(np.float64)  # products leave float32 before values do
+        return Scaled(by_power(rows.astype(np.float64), own), own - self.exponent, wider)
+
+    def finish(self, distances: NDArray, queries: Scaled | None = None) -> NDArray:
+        """Distances (q, k) of scaled rows as those of the rows given; one beyond float64's range is its largest."""
+        own: Any = 0 if queries is None or queries.exponents is None else queries.exponents[:, None]
+        if self.distance.degree == 0 or (self.exponent == 0 and np.ndim(own) == 0):
+            return distances
+        power = -(self.distance.degree * self.exponent + own)
+        with np.errstate(over="ignore"):
+            given = np.ldexp(distances, np.broadcast_to(power, distances.shape).astype(np.int32))
+        most = np.finfo(np.float64).max
+        return np.where(np.isinf(distances), distances, np.clip(given, -most, most))
+
+    def _wild(self, peaks: NDArray) -> bool:
+        held = peaks[peaks > 0]
+        limit = min(self.span.most, -self.span.least)
+        return bool(len(held)) and not (held.min() > 2.0**-limit and held.max() < 2.0**limit)
+
+
+def _span(dtype: np.dtype, narrow: bool) -> PowerSpan:
+    return NARROW if narrow else SINGLE if dtype == np.float32 else _WIDE
+
+
+def _refuse_uneven(rows: Any, high: int, low: int) -> None:
+    """Refuse rows whose squared differences no common unit can hold; `high`, `low`: exponents of the row peaks."""
+    if high - low > HOLDS:
+        peaks = row_peaks(rows)
+        least = int(np.where(peaks > 0, peaks, np.inf).argmin())
+        raise InputError(
+            f"rows hold {largest_value(rows)} beside a row of values up to {peaks[least]:.3g} (row "
+            f"{least}): squared distances span more than float64 holds; drop that row, or scale (or take the log of) "
+            "the column"
+        )
+    spread = _spread(rows)
+    if 0 < spread < 2.0 ** (high - HOLDS):
+        raise InputError(
+            f"rows differ by at most {spread:.3g} while they hold {largest_value(rows)}: "
+            "squared distances of such rows vanish in float64; drop the constant columns, or scale the others"
+        )
+
+
+def _spread(rows: Any) -> float:
+    """The widest range of a column; of sparse rows, the largest value."""
+    if sp.issparse(rows):
+        return peak(rows)
+    high, low = rows[0].copy(), rows[0].copy()
+    for part in row_blocks(rows):
+        np.maximum(high, rows[part].max(axis=0), out=high)
+        np.minimum(low, rows[part].min(axis=0), out=low)
+    return float((0.5 * high - 0.5 * low).max())  # halves: the difference itself may overflow

@@ -1,0 +1,179 @@
+"""References: classifiers that are not kway's, scored on the same folds, so that a user learns where they do better.
+
+    also = ["sklearn.ensemble.RandomForestClassifier", SVC()]    by name, or as they are
+    trees   unasked: scikit-learn's gradient boosting where it fits a tenth of the comparison, else a forest of it
+
+Boosting grows a tree a class in each of 100 rounds, a forest 60 trees for all classes; both from 20,000 rows at most.
+Cut to fit, boosting says less than a whole forest (covertype, 12,000 rows of 7 classes: 100 rounds 0.860 in 6.2 s of
+processor time, 30 quicker ones 0.842 in 1.9, a forest 0.853 in 1.3; letter, 26 classes: 0.967 in 12.7, a forest 0.962
+in 1.3). Which of the two, on how many rows and folds, follows from the size of the data alone, and the line says it.
+
+They are never chosen and never saved. Each ends between folds when its time is up.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from kway import progress
+from kway.compute.threads import workers
+from kway.errors import InputError
+from kway.planning.comparison import comparison_seconds
+from kway.select.contest.clock import Clock
+from kway.select.contest.scans import FoldedRows, FoldScores, Scan, scores_of
+from kway.select.contest.standings import Standing, standing_of
+
+TREES = "trees"  # stands for those of scikit-learn that are quick on the rows
+_PATIENCE = 60.0  # seconds that a reference asked for by name may take before another fold is begun
+_LEAST_SECONDS = 0.6  # of processor time that trees may take unasked,
+_SHARE = 0.1  # or this share of the comparison
+_ROUND = 1.3e-3, 1.2e-8  # seconds of a tree of boosting, and more a value of its rows
+_TREE = 3.3e-3, 5e-8  # of a forest
+_FOREST = 60  # trees
+_MOST_ROWS = 20_000  # that boosting, or each tree of a forest, is grown from
+_SMALL = 1e5  # values up to which a pool of threads costs more than it saves
+_WIDEST, _MOST_CLASSES = 200, 200  # columns and classes above which trees are slow, and rows seldom are tables
+_LEAST_LEAD = 0.005
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An unfitted classifier of another library."""
+
+    name: str
+    estimator: Any
+    setting: dict[str, Any] = field(default_factory=dict)  # what the line says of it
+    folds: int | None = None  # that it is run on; None: all
+    rows: int | None = None  # that it learns from; None: all
+    note: str = ""
+
+    def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
+        """A fit a fold, while the time lasts."""
+        begun = time.perf_counter()
+        scores = FoldScores(*np.full((4, len(which), 1), np.nan))
+        stop = clock.pace(len(which))
+        for row, fold in enumerate(which):
+            if stop():
+                break
+            learn = self._outside(data, fold)
+            with _few_threads(data.X.size):
+                model = clone(self.estimator).fit(data.X[learn], data.codes[learn])
+            inside = data.folds == fold
+            for values, value in zip(scores, scores_of(model, data.X[inside], data.codes[inside])):
+                values[row, 0] = value
+        accuracy, loss, balanced, macro_f1 = scores
+        return Scan([self.setting], accuracy, loss, time.perf_counter() - begun, 0.0, balanced, macro_f1, data.measure)
+
+    def _outside(self, data: FoldedRows, fold: int) -> NDArray[np.int64]:
+        """Rows outside a fold, as many as it may learn from, drawn at random."""
+        learn = np.flatnonzero(data.folds != fold)
+        if self.rows is None or len(learn) <= self.rows:
+            return learn
+        return np.sort(np.random.default_rng(fold).choice(learn, self.rows, replace=False))
+
+
+@contextmanager
+def _few_threads(values: int) -> Iterator[None]:
+    """OpenMP on one thread where rows are few: its threads spin, and stood still for minutes on a busy machine."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1 if values <= _SMALL else None, user_api="openmp"):
+        yield
+
+
+class Referred(NamedTuple):
+    """Lines of references, and why others have none."""
+
+    lines: list[Standing]
+    problems: dict[str, str]
+
+
+def score_references(data: FoldedRows, also: Iterable[Any], clock: Clock, seed: int = 0) -> Referred:
+    """Every reference on the folds; one that fails is told, not raised."""
+    lines, problems = list[Standing](), dict[str, str]()
+    n_folds = int(data.folds.max()) + 1
+    for what in also:
+        unasked = isinstance(what, str) and what == TREES
+        reference = _trees(data, seed) if unasked else reference_of(what)
+        if reference is None or (unasked and clock.up()):
+            continue
+        try:
+            with progress.stage(f"{reference.name}: for comparison"):
+                own = Clock(_PATIENCE) if clock.budget is None else clock.share(1.0)
+                found = reference.scan(data, list(range(reference.folds or n_folds)), own)
+        except Exception as error:  # another library's, with rows it may not take
+            problems[reference.name] = " ".join(str(error).split())[:200]
+            continue
+        if np.isfinite(found.scores).any():
+            lines.append(standing_of(reference.name, found, reference.note, n_folds))
+    return Referred(lines, problems)
+
+
+def reference_of(what: Any) -> Reference:
+    """A classifier given as it is, as its class, or by name, such as sklearn.svm.SVC."""
+    if isinstance(what, str):
+        what = _imported(what)
+    made = what() if isinstance(what, type) else what
+    if not hasattr(made, "fit") or not hasattr(made, "predict"):
+        raise InputError(f"also takes classifiers with fit and predict, got {type(made).__name__}")
+    return Reference(type(made).__name__.removesuffix("Classifier"), made)
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"also names {name!r}, which cannot be imported ({error}); give module.Class, such as "
+            "sklearn.ensemble.RandomForestClassifier"
+        ) from error
+
+
+def _trees(data: FoldedRows, seed: int) -> Reference | None:
+    """What grows in a second or two on such rows; None where nothing does."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+
+    n_classes = int(data.codes.max()) + 1
+    if data.sparse or data.X.shape[1] > _WIDEST or n_classes > _MOST_CLASSES:
+        return None
+    n, n_folds = int((data.folds != 0).sum()), int(data.folds.max()) + 1
+    values, most = min(n, _MOST_ROWS) * data.X.shape[1], _MOST_ROWS if n > _MOST_ROWS else None
+    setting = {} if most is None else {"rows": most}
+    allowed = max(_LEAST_SECONDS, _SHARE * comparison_seconds(data.size()))
+    boosted = HistGradientBoostingClassifier(random_state=seed)
+    seconds = boosted.max_iter * (1 if n_classes == 2 else n_classes) * _tree_seconds(_ROUND, values)
+    if seconds <= allowed:
+        folds = min(n_folds, int(allowed / seconds))
+        return replace(reference_of(boosted), setting=setting, folds=folds, rows=most)
+    threads = workers(None) if values > _SMALL else 1
+    forest = RandomForestClassifier(_FOREST, max_samples=most, n_jobs=threads, random_state=seed)
+    folds = min(n_folds, max(1, int(allowed / (_FOREST * _tree_seconds(_TREE, values)))))
+    note = f"a forest: boosting would take about {seconds:.0f} s a fold; ask by --also"
+    return replace(reference_of(forest), setting={"trees": _FOREST, **setting}, folds=folds, note=note)
+
+
+def _tree_seconds(costs: tuple[float, float], values: int) -> float:
+    return costs[0] + costs[1] * values
+
+
+def verdict(best: Standing, other: Standing, rises: bool) -> str:
+    """What a reference means for the user, in words; the folds are the same, so differences are taken fold by fold."""
+    n = min(len(best.fold_scores), len(other.fold_scores))
+    gaps = np.subtract(other.fold_scores[:n], best.fold_scores[:n]) * (1 if rises else -1)
+    noise = 2 * float(np.std(gaps, ddof=1)) / np.sqrt(n) if n > 1 else 0.02
+    said = f"{other.model} (not kway's, not saved) has {np.mean(other.fold_scores[:n]):.3f} on the same "
+    said += f"{n} folds" if n > 1 else "fold"
+    here = f"where {best.model} has {np.mean(best.fold_scores[:n]):.3f}"
+    if gaps.mean() > max(_LEAST_LEAD, noise):
+        return f"{said} {here}: that family does better on these rows"
+    return f"{said}, {here}" + (": no better" if gaps.mean() <= 0 else ": a difference that luck could give")
