@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from kway.errors import CombinationError, InputError
-from kway.search import Bits, Flat, Landmarks, restore, streams
+from kway.search import Bits, Flat, Landmarks, restore
+from kway.search.codes import streams
 from kway.search.codes.grown import Grown
 
 CODES = Flat(store=Bits(1, rerank=False))
