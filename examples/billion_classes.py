@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.gpu.codes.counter import CounterRows, rows_of
-from kway.compute.gpu.device import Device
+from kway.datasets import CounterRows, counter_rows
 from kway.search import Bits, Flat
 
 UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
@@ -43,12 +42,12 @@ class Run:
 def prototypes(n: int) -> Iterator[NDArray[np.float32]]:
     """n prototypes (m, 512) in blocks."""
     for first in range(0, n, BLOCK):
-        yield rows_of(np.arange(first, min(n, first + BLOCK)))
+        yield counter_rows(np.arange(first, min(n, first + BLOCK)))
 
 
 def noisy(truth: NDArray[np.int64], cosine: float, rng: np.random.Generator) -> NDArray[np.float32]:
     """Queries (q, 512) at this cosine to the prototypes of their classes."""
-    own = rows_of(truth).astype(np.float64)
+    own = counter_rows(truth).astype(np.float64)
     own /= np.linalg.norm(own, axis=1, keepdims=True)
     away = rng.standard_normal(own.shape)
     away -= (away * own).sum(axis=1, keepdims=True) * own
@@ -73,19 +72,20 @@ def on_cpu(n: int, asked: int, cosine: float) -> Run:
 
 def on_gpu(n: int, asked: int, cosine: float) -> Run:
     """Codes made in the GPU's registers, searched on its matrix unit."""
-    device = Device("cuda")
-    torch, made = device.torch, CounterRows(device)
+    import torch
+
+    made = CounterRows("cuda")
     made.codes(128)  # compiles
     started = time.perf_counter()
     codes = made.codes(n)
-    device.wait()
+    torch.cuda.synchronize()
     built = time.perf_counter() - started
-    truth = torch.randint(0, n, (asked,), device=device.name)
+    truth = torch.randint(0, n, (asked,), device="cuda")
     queries = made.queries(truth, cosine)
 
     def nearest(some: Any) -> Any:
         found = codes.nearest(some).ids[:, 0]
-        device.wait()
+        torch.cuda.synchronize()
         return found
 
     nearest(queries[:1]), nearest(queries)  # compiles

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import kway
-from kway.linear.solvers.stochastic.sgd import SGD
+from kway.linear.solvers import SGD
 from kway.search import LSH, Flat, Int8, KDTree, Landmarks
 
 N, D, K, QUERIES = 150, 6, 4, 25

@@ -22,9 +22,8 @@ def coded_rows(n: int, rounds: int, device: str = "cuda") -> Iterator[Row]:
     import torch
 
     from kway.compute.gpu.codes.counter import CounterRows
-    from kway.compute.gpu.device import Device
 
-    made = CounterRows(Device(device))
+    made = CounterRows(device)
     plain, listed = _searches(made, n)
     for q, job in ((1, "one query"), (64, "64 queries"), (1024, "1,024 queries")):
         truth = torch.randint(0, n, (q,), device=device)

@@ -5,10 +5,23 @@ load(name)          an embedded set (digits, post-offices), one of scikit-learn'
 digits()            5,000 + 1,000 real handwritten digits, in the package
 names()             every name that `load` knows here
 separable, overlapping, outliers, many_classes      seeded synthetic sets
+counter_rows, CounterRows   rows of a billion classes that are never stored; on a GPU, with their codes
 """
 
+from kway.compute.gpu.codes.counter import CounterRows, counter_rows
 from kway.data.datasets.catalog import digits, load, names
 from kway.data.datasets.dataset import Dataset
 from kway.data.datasets.synthetic import many_classes, outliers, overlapping, separable
 
-__all__ = ["Dataset", "digits", "load", "many_classes", "names", "outliers", "overlapping", "separable"]
+__all__ = [
+    "CounterRows",
+    "Dataset",
+    "counter_rows",
+    "digits",
+    "load",
+    "many_classes",
+    "names",
+    "outliers",
+    "overlapping",
+    "separable",
+]

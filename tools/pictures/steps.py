@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import kway
-from kway.linear.solvers.stochastic.schedules import Constant, Cosine, Decay
-from kway.linear.solvers.stochastic.sgd import SGD
+from kway.linear.solvers import SGD, Constant, Cosine, Decay
 from kway.report import figures
 from pictures.linear import digits
 

@@ -7,7 +7,7 @@ pytest.importorskip("torch")
 
 from kway.compute.gpu.codes import codes as module
 from kway.compute.gpu.codes.codes import SignCodes, device_sign_words
-from kway.compute.gpu.codes.counter import CounterRows, rows_of
+from kway.compute.gpu.codes.counter import CounterRows, counter_rows
 
 
 def by_brute_force(words, queries, keep):
@@ -76,9 +76,9 @@ def test_a_list_that_overflows_loses_nobody(device):
 
 
 def test_rows_of_the_counter_are_the_same_everywhere_and_known_again(device):
-    made = CounterRows(device)
+    made = CounterRows(device.name)
     classes = np.array([0, 1, 77, 2999])
-    rows = rows_of(classes)
+    rows = counter_rows(classes)
     assert np.abs(rows).max() == 127.5
     assert abs(np.corrcoef(rows)[0, 1]) < 0.2
     np.testing.assert_array_equal(device.fetch(made.rows(device.put(classes))), rows)

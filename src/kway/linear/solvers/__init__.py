@@ -15,3 +15,53 @@ shards/              classes over a cluster, and steps kept for a run that is be
 preconditioners/     inverse Hessians and local models, from all rows or some
 point.py             where a descent stands; power_method.py largest eigenvalues; watching.py progress, early stopping
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kway.lazy_names import lazy_names
+
+_HOME = {
+    "Constant": "stochastic.schedules",
+    "Cosine": "stochastic.schedules",
+    "Decay": "stochastic.schedules",
+    "Dual": "svm.dual",
+    "GradientDescent": "gradient_descent",
+    "LBFGS": "lbfgs",
+    "LeastSquares": "least_squares",
+    "Newton": "newton.newton",
+    "Proximal": "proximal",
+    "SGD": "stochastic.sgd",
+    "SOLVERS": "registry",
+    "Sampled": "many_classes.sampled",
+}
+
+__all__ = [
+    "LBFGS",
+    "SGD",
+    "SOLVERS",
+    "Constant",
+    "Cosine",
+    "Decay",
+    "Dual",
+    "GradientDescent",
+    "LeastSquares",
+    "Newton",
+    "Proximal",
+    "Sampled",
+]
+
+if TYPE_CHECKING:
+    from kway.linear.solvers.gradient_descent import GradientDescent
+    from kway.linear.solvers.lbfgs import LBFGS
+    from kway.linear.solvers.least_squares import LeastSquares
+    from kway.linear.solvers.many_classes.sampled import Sampled
+    from kway.linear.solvers.newton.newton import Newton
+    from kway.linear.solvers.proximal import Proximal
+    from kway.linear.solvers.registry import SOLVERS
+    from kway.linear.solvers.stochastic.schedules import Constant, Cosine, Decay
+    from kway.linear.solvers.stochastic.sgd import SGD
+    from kway.linear.solvers.svm.dual import Dual
+
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

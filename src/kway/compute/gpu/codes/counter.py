@@ -1,27 +1,31 @@
 """Rows from a counter: row c of 512 features is a hash of (c, feature), so that a billion of them are never stored.
 
-rows_of(classes)                  (m, 512) float32, on the host
-CounterRows(device).rows(classes) the same on a device
-CounterRows(device).codes(n)      SignCodes of the first n, each made and forgotten in the GPU's registers
-CounterRows(device).queries(...)  turned rows with noise, at a cosine to their own
+counter_rows(classes)             (m, 512) float32, on the host
+CounterRows("cuda").rows(classes) the same on a device
+CounterRows("cuda").codes(n)      SignCodes of the first n, each made and forgotten in the GPU's registers
+CounterRows("cuda").queries(...)  turned rows with noise, at a cosine to their own
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.gpu.codes.codes import BITS, SignCodes, device_sign_words
 from kway.compute.gpu.device import Device, Tensor
 
+if TYPE_CHECKING:
+    from kway.compute.gpu.codes.codes import SignCodes
+
+WIDTH = 512  # and bits of a code
 BLOCKS = (128, 256, 64)  # classes, bits and features of a program that makes codes
 
 
-def rows_of(classes: NDArray) -> NDArray[np.float32]:
+def counter_rows(classes: NDArray) -> NDArray[np.float32]:
     """Rows (m, 512) of classes (m,)."""
-    features = np.arange(BITS, dtype=np.uint32) * np.uint32(0x9E3779B1)
+    features = np.arange(WIDTH, dtype=np.uint32) * np.uint32(0x9E3779B1)
     seeds = _mix(np.asarray(classes).astype(np.uint32) + np.uint32(12345))
     return (_mix(seeds[:, None] ^ features) >> np.uint32(24)).astype(np.float32) - np.float32(127.5)
 
@@ -39,34 +43,38 @@ def _mix(h: NDArray[np.uint32]) -> NDArray[np.uint32]:
 class CounterRows:
     """The generator on a device, with the rotation whose signs are the codes."""
 
-    device: Device
+    name: str = "cuda"
+    device: Device = field(init=False)
     turn: Tensor = field(init=False)  # (512, 512) bfloat16
 
     def __post_init__(self) -> None:
-        normal = np.random.default_rng(0).standard_normal((BITS, BITS))
+        object.__setattr__(self, "device", Device(self.name))
+        normal = np.random.default_rng(0).standard_normal((WIDTH, WIDTH))
         turn = self.device.put(np.linalg.qr(normal)[0]).to(self.device.torch.bfloat16).contiguous()
         object.__setattr__(self, "turn", turn)
 
     def rows(self, classes: Tensor) -> Tensor:
         """Rows (m, 512) float32 of classes (m,)."""
         if not self.device.is_gpu:
-            return self.device.put(rows_of(self.device.fetch(classes)))
+            return self.device.put(counter_rows(self.device.fetch(classes)))
         from kway.compute.gpu.codes.counter_kernels import fill_rows
 
-        out = self.device.empty((len(classes), BITS))
+        out = self.device.empty((len(classes), WIDTH))
         fill_rows[(len(classes),)](out, classes.int())
         return out
 
     def codes(self, n: int) -> SignCodes:
         """Codes of the first n rows."""
+        from kway.compute.gpu.codes.codes import SignCodes, device_sign_words
+
         bm, bn, bk = BLOCKS
         whole = -(-n // bm) * bm
         with self.device.room(f"{n:,} codes", 64 * whole):
-            words = self.device.empty((whole, BITS // 32), "int32")
+            words = self.device.empty((whole, WIDTH // 32), "int32")
         if self.device.is_gpu:
             from kway.compute.gpu.codes.counter_kernels import fill_codes
 
-            fill_codes[(whole // bm * (BITS // bn),)](words, self.turn, bm, bn, bk, num_warps=8, num_stages=3)
+            fill_codes[(whole // bm * (WIDTH // bn),)](words, self.turn, bm, bn, bk, num_warps=8, num_stages=3)
         else:
             for first in range(0, whole, 2**14):
                 some = self.device.torch.arange(first, min(whole, first + 2**14))
