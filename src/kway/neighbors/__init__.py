@@ -5,6 +5,7 @@ classifier.py     NeighborsClassifier: metric x index x vote             explana
   training_rows.py  codes and weights kept beside the index              sweep.py    every k and vote from one search
   promise.py        probes tuned to an agreement of votes                trials.py   exact and approximate, side by side
 centroid.py       CentroidClassifier: one mean a class                   centroid_on_device.py   on a GPU, of tensors
+  clouds.py         rows about their mean: scores, widths, spaces
 exemplar.py       ExemplarClassifier: one linear SVM a row               exemplar_svm.py   their training, all together
 new_classes.py    classes that come with later rows                      tensors.py   tensors in, tensors out
 payload.py        any payload in place of a label

@@ -1,12 +1,12 @@
 """CentroidClassifier: one mean a class; the nearest mean decides. Rows are class means, so K may be huge.
 
-    euclidean   mu_c = mean of the rows of c         z_c = -||x - mu_c||^2 / (2 s^2)   s^2 = mean squared deviation / d
-    cosine      mu_c = mean of the unit rows of c    z_c = kappa cos(x, mu_c)          kappa from the mean resultant R
+    euclidean   mu_c = mean of the rows of c         z_c = -||x - mu_c||^2 / (2 s^2)
+    cosine      mu_c = mean of the unit rows of c    z_c = kappa cos(x, mu_c)
 
-p = softmax(z): classes that are round clouds of one common width (Gaussian, or von Mises-Fisher on the sphere) with
-equal priors. Means and widths are kept as running sums, taken a block of rows at a time, so partial_fit is as good as
-one fit and rows may lie in a memory map; means have the rows' float type, sums of a block float64. Values far from 1
-are kept in a unit of their own (kway.search.spaces.units), and `scale_` is that of the unit.
+p = softmax(z): classes that are round clouds of one common width with equal priors (clouds.py). Means and widths are kept
+as running sums, taken a block of rows at a time, so partial_fit is as good as one fit and rows may lie in a memory map;
+means have the rows' float type, sums of a block float64. Values far from 1 are kept in a unit of their own
+(kway.search.spaces.units), and `scale_` is that of the unit.
 
 With an index the means are searched by it instead of all being scored: `predict` and `predict_topk` then cost what the
 index costs, and probabilities are shares of the SHORTLIST nearest classes. A model file holds the index too.
@@ -34,21 +34,17 @@ from kway.errors import CombinationError
 from kway.neighbors.centroid_on_device import (
     TensorAnswers,
     choose_for_means,
-    float_type,
     n_listed,
     rows_there,
     shape_only,
 )
+from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, float_type
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
 from kway.search.auto import pick_index, restore
 from kway.search.index import TopK
 from kway.search.live import LiveIndex
-from kway.search.spaces.distances import COSINE, EUCLIDEAN, squares, unit
 from kway.search.spaces.metrics import pick_metric
-from kway.search.spaces.units import NARROW, Unit
-
-_METRICS = ("euclidean", "cosine")
-_BLOCK = 2**22  # numbers of the means that are copied at a time
+from kway.search.spaces.units import Unit
 
 
 class _Batch(NamedTuple):
@@ -102,9 +98,9 @@ class CentroidClassifier(TensorAnswers):
         """Take more rows into the means; new classes may come at any time."""
         from kway.planning import guard, linear_ways  # no prediction needs the plan
 
-        if self.metric not in _METRICS:
+        if self.metric not in CLOUDS:
             raise CombinationError(
-                f"CentroidClassifier knows the metrics {', '.join(map(repr, _METRICS))}, got {self.metric!r}: those "
+                f"CentroidClassifier knows the metrics {', '.join(map(repr, CLOUDS))}, got {self.metric!r}: those "
                 "whose best centre is a mean; NeighborsClassifier takes every metric"
             )
         check_parameters(self, n_jobs=THREADS, device=one_of(*DEVICES))
@@ -118,7 +114,7 @@ class CentroidClassifier(TensorAnswers):
             known = named_classes(classes)
         merged = merge_classes(known, labels, fixed=classes is not None)
         guard.before_fit(type(self).__name__, linear_ways.centroids, guard.size_of(like, len(merged.classes)))
-        span = self._unit_of(X) if first else self._range
+        span = self._cloud.unit_of(X) if first else self._range
         taken = X if is_tensor(X) else span.more_rows(X)  # where they lie, unless they need another unit; may refuse
         batches = self._batches(chosen.device, X, taken, merged.codes, np.ones(X.shape[0]) if w is None else w)
         if first:
@@ -141,12 +137,12 @@ class CentroidClassifier(TensorAnswers):
                 return there, gate.labels_of(y, len(there))
         return gate.rows_and_labels(self, X, y, sparse=self.index is None, reset=first)
 
-    def _unit_of(self, X: Any) -> Unit:
-        if self.metric == "cosine":
-            return Unit(COSINE, NARROW)
-        kind = float_type(X)
-        narrow = kind == np.float32
-        return Unit.again(0, kind, EUCLIDEAN, narrow) if is_tensor(X) else Unit.of(X, EUCLIDEAN, narrow=narrow)
+    @property
+    def _cloud(self) -> Cloud:
+        return CLOUDS[self.metric]
+
+    def _known(self) -> ClassMeans:
+        return ClassMeans(self._means, self.weights_, self._spread)
 
     def _start(self, n_classes: int, X: Any) -> None:
         self.weights_ = np.zeros(n_classes)
@@ -173,7 +169,7 @@ class CentroidClassifier(TensorAnswers):
 
     def _batch(self, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
         """The means and the spread of a block of rows."""
-        rows = unit(X) if self.metric == "cosine" else taken
+        rows = self._cloud.summed(X, taken)
         present, place = np.unique(codes, return_inverse=True)
         added = np.bincount(place, w).astype(np.float64)  # (c,)
         member = sp.csr_matrix((w.astype(np.float64), (place, np.arange(len(w)))), shape=(len(present), len(w)))
@@ -184,15 +180,12 @@ class CentroidClassifier(TensorAnswers):
 
     def _batch_there(self, device: Device, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
         """The means and the spread of all rows, found on the device."""
-        from kway.compute.gpu.search.cells import of_length_one
         from kway.compute.gpu.search.class_means import batch_means
 
         present, place = np.unique(codes, return_inverse=True)
 
         def rows(part: slice) -> Any:
-            if self.metric != "cosine":
-                return device.put(taken[part])
-            return of_length_one(device.put(X[part]).double()) if is_tensor(X) else device.put(unit(X[part]))
+            return self._cloud.summed_there(device, X[part], taken[part])
 
         return _Batch(present, *batch_means(device, rows, place, w, X.shape[1]))
 
@@ -218,53 +211,20 @@ class CentroidClassifier(TensorAnswers):
     def _publish(self) -> None:
         """What follows from the sums: the scale, and later, when it is asked for, the index."""
         self.__dict__.pop("index_", None)
-        total, d = self.weights_.sum(), self._means.shape[1]
-        if self.metric == "cosine":
-            lengths = np.sqrt(squares(self._means))
-            resultant = min(float(self.weights_ @ lengths / total), 1 - 1e-6)
-            self.scale_ = resultant * (d - resultant**2) / (1 - resultant**2)  # Banerjee's estimate of kappa
-            return
-        size, centre = 0.0, self._centre()
-        for part in spans(len(self._means), max(1, _BLOCK // d)):
-            size += float(np.square(self._means[part] - centre).sum()) / self._means.size
-        # where every row lies at its mean the width is rounding, not zero
-        self.scale_ = 1.0 / max(self._spread / (total * d), 1e-12 * size, 1e-30)
-
-    def _centre(self) -> NDArray[np.float64]:
-        """What rows and means are shifted by, so that a common offset costs no digits (d,); cosine has none."""
-        if self.metric == "cosine":
-            return np.zeros(self._means.shape[1])
-        total = np.zeros(self._means.shape[1])
-        for part in spans(len(self._means), max(1, _BLOCK // len(total))):  # a float64 copy of a part at a time
-            total += self.weights_[part] @ self._means[part]
-        return total / self.weights_.sum()
-
-    # ---- z_c = scale_ * (x . m_c + o_c - the same for all classes), m_c the shifted means
+        self.scale_ = self._cloud.scale(self._known())
 
     def _lines(self, sparse: bool) -> tuple[NDArray, NDArray]:
-        """Rows m (K, d) and offsets o (K,); the offset carries the shift where a sparse query cannot.
-
-        A class without rows cannot win.
-        """
-        centre = self._centre()
-        rows = self._means - centre
-        squares = np.einsum("ij,ij->i", rows, rows)  # (K,)
-        if self.metric == "cosine":
-            rows, offset = rows / np.sqrt(np.maximum(squares, 1e-300))[:, None], np.zeros(len(rows))
-        else:
-            offset = -0.5 * squares - (rows @ centre if sparse else 0.0)
+        """Rows m (K, d) and offsets o (K,) of z = scale_ (x . m_c + o_c); a class without rows cannot win."""
+        rows, offset = self._cloud.lines(self._known(), sparse)
         return rows.astype(self._dtype), np.where(self.weights_ > 0, offset, -1e30).astype(self._dtype)
 
     def _moved(self, rows: Any) -> Any:
         """Queries shifted by the centre, or of unit length."""
-        if self.metric == "cosine":
-            return unit(rows).astype(rows.dtype)
-        placed = self._placed(rows)
-        return placed.astype(rows.dtype) if sp.issparse(rows) else (placed - self._centre()).astype(rows.dtype)
+        return self._cloud.moved(self._known(), self._range, rows)
 
     def _placed(self, rows: Any) -> Any:
         """Queries in the unit of the means."""
-        return rows if self.metric == "cosine" else self._range.queries(rows).rows
+        return self._cloud.placed(self._range, rows)
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
         if self.index is not None:
@@ -281,8 +241,7 @@ class CentroidClassifier(TensorAnswers):
         index = self._index()
         placed = self._placed(rows).astype(rows.dtype)
         codes, distances = index.nearest(placed, n_listed(index, k, stated), self.n_jobs)
-        gaps = distances.astype(np.float64)
-        z = self.scale_ * (-gaps if self.metric == "cosine" else -0.5 * gaps**2)  # (q, listed), -inf pads
+        z = self.scale_ * self._cloud.z(distances.astype(np.float64))  # (q, listed), -inf pads
         empty = np.flatnonzero(self.weights_ == 0)
         if codes.shape[1] > index.n_rows:  # classes without rows come last
             codes[:, index.n_rows :] = empty[: codes.shape[1] - index.n_rows]
@@ -333,8 +292,8 @@ class CentroidClassifier(TensorAnswers):
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self._spread, self._dtype = float(facts["spread"]), np.dtype(facts["dtype"])
-        distance, narrow = (COSINE if self.metric == "cosine" else EUCLIDEAN), self._dtype == np.float32
-        self._range = Unit.again(int(facts.get("unit", 0)), self._dtype, distance, narrow)
+        narrow = self._dtype == np.float32
+        self._range = Unit.again(int(facts.get("unit", 0)), self._dtype, self._cloud.distance, narrow)
         self._means, self.weights_ = np.array(arrays["means"]), np.array(arrays["weights"])
         self._publish()
         if "index" in facts:

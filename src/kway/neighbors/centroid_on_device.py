@@ -20,6 +20,7 @@ from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, la
 from kway.compute.gpu.far_rows import FarRows
 from kway.data import gate
 from kway.errors import InputError
+from kway.neighbors.clouds import ClassMeans, Cloud, float_type
 from kway.neighbors.tensors import as_given
 from kway.search.device.on_device import ENOUGH
 from kway.search.index import TopK
@@ -46,11 +47,6 @@ def choose_for_means(device: str, X: Any) -> ChosenDevice:
     return resolve(device, pays=X.shape[0] * X.shape[1] >= ENOUGH)
 
 
-def float_type(X: Any) -> np.dtype:
-    """The float type of an array, or of a tensor, as numpy's."""
-    return np.dtype(str(X.dtype).removeprefix("torch."))
-
-
 def shape_only(X: Any) -> Any:
     """X, or where it is a tensor an array of its shape and type, which takes no memory."""
     return np.broadcast_to(np.zeros((), float_type(X)), X.shape) if is_tensor(X) else X
@@ -68,7 +64,6 @@ def rows_there(estimator: Any, X: Any, reset: bool) -> Any:
 class TensorAnswers(Classifier):
     """A classifier of class means that answers tensors with tensors, and arrays on a device where it has one."""
 
-    metric: str
     index: Any
     device: str
     n_jobs: int | None
@@ -80,7 +75,11 @@ class TensorAnswers(Classifier):
     def _lines(self, sparse: bool) -> tuple[NDArray, NDArray]:
         raise NotImplementedError
 
-    def _centre(self) -> NDArray[np.float64]:
+    @property
+    def _cloud(self) -> Cloud:
+        raise NotImplementedError
+
+    def _known(self) -> ClassMeans:
         raise NotImplementedError
 
     def _index(self) -> Any:
@@ -104,8 +103,9 @@ class TensorAnswers(Classifier):
 
         W, b = self._lines(sparse=False)
         with device.room(f"{len(W):,} class means x {W.shape[1]} columns", W.nbytes):
-            centre = None if self.metric == "cosine" else device.put(self._centre())
-            return MeansThere(device, device.put(W), device.put(b), centre, float(self.scale_))
+            centre = self._cloud.centre(self._known())
+            shift = None if centre is None else device.put(centre)
+            return MeansThere(device, device.put(W), device.put(b), shift, float(self.scale_))
 
     # ---- tensors
 
@@ -123,7 +123,7 @@ class TensorAnswers(Classifier):
             return TopK(*self._means_at(X).best(X, k, stated))
         index = self._index()
         codes, away = index.nearest(X, n_listed(index, k, stated), self.n_jobs)
-        z = self.scale_ * (-away.double() if self.metric == "cosine" else -0.5 * away.double().square())
+        z = self.scale_ * self._cloud.z(away.double())
         return TopK(codes[:, :k], (z.softmax(1) if stated else z)[:, :k].to(X.dtype))
 
     def _means_at(self, X: Any) -> Any:

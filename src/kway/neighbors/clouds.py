@@ -1,0 +1,180 @@
+"""What rows of a class look like about its mean: round clouds of one common width, in a space of their own.
+
+    euclidean   Gaussian                      z_c = -||x - mu_c||^2 / (2 s^2)   s^2 = mean squared deviation / d
+    cosine      von Mises-Fisher, a sphere    z_c = kappa cos(x, mu_c)          kappa from the mean resultant R
+
+z_c = scale (x . m_c + o_c - the same for all classes), m_c the means as queries meet them: shifted by a centre that is
+common to all, so that an offset of the data costs no digits, or of unit length.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.compute.gpu.device import Device, is_tensor
+from kway.compute.threads import spans
+from kway.search.spaces.distances import COSINE, EUCLIDEAN, Distance, squares, unit
+from kway.search.spaces.units import NARROW, Unit
+
+_BLOCK = 2**22  # numbers of the means that are copied at a time
+
+
+def float_type(X: Any) -> np.dtype:
+    """The float type of an array, or of a tensor, as numpy's."""
+    return np.dtype(str(X.dtype).removeprefix("torch."))
+
+
+class ClassMeans(NamedTuple):
+    """Means (K, d) of classes, the weights (K,) of their rows, and the sum of squared deviations from them."""
+
+    means: NDArray
+    weights: NDArray[np.float64]
+    spread: float
+
+
+class Cloud(ABC):
+    """One of the two."""
+
+    distance: ClassVar[Distance]
+
+    @abstractmethod
+    def unit_of(self, X: Any) -> Unit:
+        """The unit that sums of the rows X are kept in."""
+
+    @abstractmethod
+    def summed(self, X: Any, taken: Any) -> Any:
+        """What a mean is taken of: rows as they are given, or as taken in their unit."""
+
+    @abstractmethod
+    def summed_there(self, device: Device, X: Any, taken: Any) -> Any:
+        """The same on a device."""
+
+    @abstractmethod
+    def scale(self, known: ClassMeans) -> float:
+        """What scores are multiplied by: 1 / s^2 or kappa."""
+
+    def centre(self, known: ClassMeans) -> NDArray[np.float64] | None:
+        """What rows and means are shifted by (d,), if by anything."""
+        return None
+
+    @abstractmethod
+    def lines(self, known: ClassMeans, sparse: bool) -> tuple[NDArray, NDArray]:
+        """Rows m (K, d) and offsets o (K,), which carry the shift where a sparse query cannot."""
+
+    @abstractmethod
+    def placed(self, kept_in: Unit, rows: Any) -> Any:
+        """Queries in the unit of the means."""
+
+    @abstractmethod
+    def moved(self, known: ClassMeans, kept_in: Unit, rows: Any) -> Any:
+        """Queries as the lines meet them."""
+
+    @abstractmethod
+    def z(self, gaps: Any) -> Any:
+        """Scores, but for the scale, of distances to means: an array or a tensor."""
+
+
+class RoundCloud(Cloud):
+    """Rows lie about their mean alike in all directions."""
+
+    distance = EUCLIDEAN
+
+    def unit_of(self, X: Any) -> Unit:
+        """That in which squares of these rows neither overflow nor vanish."""
+        kind = float_type(X)
+        narrow = kind == np.float32
+        return Unit.again(0, kind, EUCLIDEAN, narrow) if is_tensor(X) else Unit.of(X, EUCLIDEAN, narrow=narrow)
+
+    def summed(self, X: Any, taken: Any) -> Any:
+        """Rows in their unit."""
+        return taken
+
+    def summed_there(self, device: Device, X: Any, taken: Any) -> Any:
+        """The same on a device."""
+        return device.put(taken)
+
+    def scale(self, known: ClassMeans) -> float:
+        """1 / s^2, s^2 the mean squared deviation a column."""
+        (_, d), size, centre = known.means.shape, 0.0, self.centre(known)
+        for part in spans(len(known.means), max(1, _BLOCK // d)):
+            size += float(np.square(known.means[part] - centre).sum()) / known.means.size
+        # where every row lies at its mean the width is rounding, not zero
+        return 1.0 / max(known.spread / (known.weights.sum() * d), 1e-12 * size, 1e-30)
+
+    def centre(self, known: ClassMeans) -> NDArray[np.float64]:
+        """The mean of all rows (d,)."""
+        total = np.zeros(known.means.shape[1])
+        for part in spans(len(known.means), max(1, _BLOCK // len(total))):  # a float64 copy of a part at a time
+            total += known.weights[part] @ known.means[part]
+        return total / known.weights.sum()
+
+    def lines(self, known: ClassMeans, sparse: bool) -> tuple[NDArray, NDArray]:
+        """Means less the centre, and half of their squares."""
+        centre = self.centre(known)
+        rows = known.means - centre
+        return rows, -0.5 * squares(rows) - (rows @ centre if sparse else 0.0)
+
+    def placed(self, kept_in: Unit, rows: Any) -> Any:
+        """Queries in the unit of the means."""
+        return kept_in.queries(rows).rows
+
+    def moved(self, known: ClassMeans, kept_in: Unit, rows: Any) -> Any:
+        """Queries less the centre; sparse ones stay sparse."""
+        placed = self.placed(kept_in, rows)
+        return (placed if sp.issparse(rows) else placed - self.centre(known)).astype(rows.dtype)
+
+    def z(self, gaps: Any) -> Any:
+        """-gap^2 / 2."""
+        return -0.5 * gaps**2
+
+
+class SphereCloud(Cloud):
+    """Directions lie about their mean."""
+
+    distance = COSINE
+
+    def unit_of(self, X: Any) -> Unit:
+        """Directions have none: any unit does."""
+        return Unit(COSINE, NARROW)
+
+    def summed(self, X: Any, taken: Any) -> Any:
+        """Rows of length one."""
+        return unit(X)
+
+    def summed_there(self, device: Device, X: Any, taken: Any) -> Any:
+        """The same on a device."""
+        from kway.compute.gpu.search.cells import of_length_one
+
+        return of_length_one(device.put(X).double()) if is_tensor(X) else device.put(unit(X))
+
+    def scale(self, known: ClassMeans) -> float:
+        """kappa, by Banerjee's estimate from the mean resultant R."""
+        d = known.means.shape[1]
+        lengths = np.sqrt(squares(known.means))
+        resultant = min(float(known.weights @ lengths / known.weights.sum()), 1 - 1e-6)
+        return resultant * (d - resultant**2) / (1 - resultant**2)
+
+    def lines(self, known: ClassMeans, sparse: bool) -> tuple[NDArray, NDArray]:
+        """Means of length one; no offsets."""
+        lengths = np.sqrt(np.maximum(squares(known.means), 1e-300))
+        return known.means / lengths[:, None], np.zeros(len(lengths))
+
+    def placed(self, kept_in: Unit, rows: Any) -> Any:
+        """Queries as they are."""
+        return rows
+
+    def moved(self, known: ClassMeans, kept_in: Unit, rows: Any) -> Any:
+        """Queries of length one."""
+        return unit(rows).astype(rows.dtype)
+
+    def z(self, gaps: Any) -> Any:
+        """-gap, the gap being one less the cosine."""
+        return -gaps
+
+
+CLOUDS: dict[str, Cloud] = {"euclidean": RoundCloud(), "cosine": SphereCloud()}
