@@ -4,8 +4,8 @@
     cosine      mu_c = mean of the unit rows of c    z_c = kappa cos(x, mu_c)
 
 p = softmax(z): classes that are round clouds of one common width with equal priors (clouds.py). Means and widths are
-kept as running sums, taken a block of rows at a time, so partial_fit is as good as one fit and rows may lie in a memory map;
-means have the rows' float type, sums of a block float64. Values far from 1 are kept in a unit of their own
+kept as running sums, taken a block of rows at a time, so partial_fit is as good as one fit and rows may lie in a memory
+map; means have the rows' float type, sums of a block float64. Values far from 1 are kept in a unit of their own
 (kway.search.spaces.units), and `scale_` is that of the unit.
 
 With an index the means are searched by it instead of all being scored: `predict` and `predict_topk` then cost what the
