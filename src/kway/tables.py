@@ -33,7 +33,7 @@ class Table(NamedTuple):
         """
         if not self.columns:
             return self.title
-        cells = [list(map(_clipped, line)) for line in (self.columns, *self.lines)]
+        cells = [[one_line(cell, _WIDEST) for cell in line] for line in (self.columns, *self.lines)]
         widths = [max(map(len, column)) for column in zip(*cells)]
         rows = ["  " + "  ".join(c.ljust(w) for c, w in zip(line, widths)).rstrip() for line in cells]
         return "\n".join([self.title, *rows, *([f"  {self.more}"] if self.more else [])])
@@ -83,6 +83,11 @@ def short_number(value: Any) -> str:
     return f"{float(value):.4g}"
 
 
-def _clipped(cell: str) -> str:
-    words = " ".join(str(cell).split())
-    return words if len(words) <= _WIDEST else words[: _WIDEST - 1] + "…"
+def clipped(text: str, most: int) -> str:
+    """A text of at most so many letters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def one_line(text: object, most: int) -> str:
+    """The words of a text in one line of at most so many letters."""
+    return clipped(" ".join(str(text).split()), most)

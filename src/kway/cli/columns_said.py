@@ -10,6 +10,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from kway.tables import clipped
+
 if TYPE_CHECKING:
     from kway.data.features.features import Features
     from kway.select.train_test import Parts
@@ -34,14 +36,10 @@ def column_lines(features: Features, parts: Parts) -> list[str]:
     widths = [min(_WIDEST, max(len(row[j]) for row in shown)) for j in range(3)]
     edge = shutil.get_terminal_size((120, 24)).columns
     for row in shown:
-        cells = [_clipped(cell, width).ljust(width) for cell, width in zip(row, widths)]
-        lines.append(_clipped("  " + "  ".join([*cells, row[3]]), edge))
+        cells = [clipped(cell, width).ljust(width) for cell, width in zip(row, widths)]
+        lines.append(clipped("  " + "  ".join([*cells, row[3]]), edge))
     rest = Counter(c.kind for c in read[_MOST:])
     if rest:
         counted = ", ".join(f"{n:,} {kind}" for kind, n in rest.most_common())
         lines.append(f"  and {sum(rest.values()):,} more: {counted} (the report lists all)")
     return lines + notes
-
-
-def _clipped(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -8,6 +8,7 @@ import typer
 
 from kway.cli.options import JsonOption, ModelArgument
 from kway.cli.output import emit_json, plain, say, show_table
+from kway.tables import clipped
 
 if TYPE_CHECKING:
     from kway.store import ModelInfo
@@ -38,11 +39,6 @@ def show_info(held: ModelInfo, verified: bool) -> None:
     notes = {k: v for k, v in held.notes.items() if v is not None}
     for title, values in (("Notes", notes), ("Parameters", held.params), ("Facts", held.facts)):
         if values:
-            show_table(title, ("name", "value"), [(k, _clipped(v)) for k, v in values.items()])
+            show_table(title, ("name", "value"), [(k, clipped(str(plain(v)), 60)) for k, v in values.items()])
     rows = [(t.name, t.dtype, " x ".join(map(str, t.shape)) or "scalar", f"{t.end - t.start:,}") for t in held.tensors]
     show_table("Arrays", ("name", "dtype", "shape", "bytes"), rows)
-
-
-def _clipped(value: object, most: int = 60) -> str:
-    text = str(plain(value))
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from kway.data.features.features import Features
 from kway.data.sources.arrow_types import whole_column
 from kway.select.train_test import Parts
+from kway.tables import one_line
 
 _LONGEST = 30  # letters of an example
 
@@ -35,7 +36,13 @@ def columns_read(features: Features, parts: Parts) -> list[ColumnRead]:
         done = done.replace("COL=", f"{name}=")
         found.append(
             ColumnRead(
-                name, record["kind"], _clipped(example), done, record["missing"], record["levels"], record["used"]
+                name,
+                record["kind"],
+                one_line(example, _LONGEST),
+                done,
+                record["missing"],
+                record["levels"],
+                record["used"],
             )
         )
     return found
@@ -48,8 +55,3 @@ def _example(rows: Any, name: str, mark: str) -> str:
     there = whole_column(rows.column(name)).drop_null()
     values = (str(v).replace(".", mark) if isinstance(v, float) else str(v) for v in there[:100].to_pylist())
     return next((v for v in values if v.strip()), "")
-
-
-def _clipped(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
