@@ -32,6 +32,13 @@ def test_scores_are_scikit_learns(seen):
     assert [c["rows"] for c in scores.classes] == list(rows)
 
 
+def test_the_list_of_a_scaled_model_is_that_of_its_probabilities(seen):
+    _, X, y = seen
+    model = kway.TemperatureScaledClassifier(kway.NeighborsClassifier(), cv=2).fit(X[:300], y[:300])
+    listed = (model.predict_topk(X[300:], 5).ids == y[300:, None]).any(axis=1)
+    assert evaluate_model(model, X[300:], y[300:]).scores.top5 == listed.mean()
+
+
 def test_figures_that_a_model_does_not_have_are_none():
     X, y = load_iris(return_X_y=True)
     scores = evaluate_model(kway.SVMClassifier().fit(X, y), X, y).scores

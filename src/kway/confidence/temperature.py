@@ -17,7 +17,7 @@ from kway.base.best_columns import best_columns, lift_winners
 from kway.confidence import heldout
 from kway.confidence.best_temperature import TemperatureFit, best_temperature
 from kway.confidence.heldout import HELD_ENTRIES, Split
-from kway.confidence.log_scores import SCORES, LogScores, pick_source, smoothing_of, stated_values
+from kway.confidence.log_scores import LOGS, SCORES, LogScores, pick_source, smoothing_of, stated_values
 from kway.confidence.reliability import Reliability, reliability_of
 from kway.confidence.wrapper import ConfidenceWrapper, Given
 from kway.data.labels import Labels
@@ -77,18 +77,21 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         rng = self._rng()
         probed = rng.permutation(n)[:_PROBED]
         source = pick_source(fitted, rows_at(given.X, np.sort(probed)))
-        values, codes = self._held_out(given, source, rng)
+        self._scale_by(source, *self._held_out(given, source, rng))
+        return self
+
+    def _scale_by(self, source: str, values: NDArray[np.float64], codes: NDArray[np.int64]) -> None:
+        """T from the scores or probabilities (m, K) of held-out rows, and their classes (m,)."""
         smoothing = 0.0 if source == SCORES else smoothing_of(values, codes)
         self._log_scores = LogScores(source, smoothing)
         self.source_ = source
         z = values if source == SCORES else self._log_scores.smooth(values)
         stated = softmax(values, axis=1) if source == SCORES else values
-        stated_at_all = hasattr(fitted, "predict_proba")
+        stated_at_all = hasattr(self.estimator_, "predict_proba")
         self.temperature_fit_ = best_temperature(z, codes, most_if_right=1.0 if stated_at_all else np.inf)
         self.temperature_ = self.temperature_fit_.temperature
         self.log_loss_before_, self.reliability_before_ = _report(stated, codes)
         self.log_loss_after_, self.reliability_after_ = _report(softmax(z / self.temperature_, axis=1), codes)
-        return self
 
     def _held_out(self, given: Given, source: str, rng: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Scores or probabilities (m, K) of held-out rows, and their classes (m,)."""
@@ -169,6 +172,14 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
             kept = f"{when}.edges" in arrays
             shape = Reliability(*(arrays[f"{when}.{field}"] for field in Reliability._fields)) if kept else None
             setattr(self, f"reliability_{when}_", shape)
+
+
+def scaled_by(model: Any, values: NDArray[np.float64], codes: NDArray[np.int64]) -> TemperatureScaledClassifier:
+    """A fitted model with the T that its probabilities (m, K) of held-out rows of classes (m,) ask for."""
+    scaled = TemperatureScaledClassifier(model, "prefit")
+    scaled._adopt(model)
+    scaled._scale_by(LOGS, values, codes)
+    return scaled
 
 
 def _report(p: NDArray[np.float64], codes: NDArray[np.int64]) -> tuple[float, Reliability | None]:

@@ -10,6 +10,7 @@ more. The votes of k = 1..k_max come from one pass over that list. Leave-one-out
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from kway.compute.threads import pmap, shares, spans
 from kway.data.gate import Rows, checked, plain_rows
 from kway.errors import InputError
 from kway.log_loss import log_losses
-from kway.neighbors.votes import class_votes, pick_ties, pick_vote
+from kway.neighbors.votes import class_votes, count_votes, dense, pick_ties, pick_vote, shares_of
 from kway.search.auto import choose
 from kway.search.index import Neighbors
 from kway.search.spaces.metrics import Metric, pick_metric
@@ -101,20 +102,44 @@ class Electors:
     ties: str = "nearest"
     class_weight: Any = None
 
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows of each class (K,)."""
+        return np.bincount(self.codes)
+
+    def rank(self) -> NDArray[np.int64]:
+        """The order of classes that drew."""
+        return pick_ties(self.ties, self.counts)
+
+    def weigh(self, found: Neighbors, vote: str) -> Weighed:
+        """Class codes of those found, and what their votes weigh, (q, k) each."""
+        voters, weights = self.codes[found.ids], pick_vote(vote).weigh(found.distances, self.metric)
+        heavier = class_votes(self.class_weight, np.arange(len(self.counts)), self.counts.astype(np.float64))
+        return Weighed(voters, weights if heavier is None else weights * heavier[voters])
+
+
+class Weighed(NamedTuple):
+    """Voters by their class codes, and the weights of their votes, (q, k) each."""
+
+    codes: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+
+def vote_shares(found: Neighbors, electors: Electors, n_neighbors: int, vote: str) -> NDArray[np.float64]:
+    """The share of the vote of each class (q, K), cast by the nearest n_neighbors of those found."""
+    nearest = Neighbors(found.ids[:, :n_neighbors], found.distances[:, :n_neighbors])
+    voters, weights = electors.weigh(nearest, vote)
+    shares = shares_of(weights, np.ones(voters.shape, bool))
+    return dense(count_votes(voters, shares, electors.rank()), len(electors.counts), np.float64)
+
 
 def score_every_k(
     found: Neighbors, codes: NDArray[np.int64], groups: NDArray[np.int64], electors: Electors, n_jobs: int | None = None
 ) -> Sweep:
     """Scores of queries with class codes (q,) in groups (q,), 0..G-1, whose nearest electors were found (q, k_max)."""
-    counts = np.bincount(electors.codes)
-    rank = pick_ties(electors.ties, counts)
-    heavier = class_votes(electors.class_weight, np.arange(len(counts)), counts.astype(np.float64))
-    voters, scores = electors.codes[found.ids], []  # (q, k_max)
+    scores = []
     for vote in electors.votes:
-        weights = pick_vote(vote).weigh(found.distances, electors.metric)
-        if heavier is not None:
-            weights = weights * heavier[voters]
-        winners, losses = _votes_of_every_k(codes, voters, weights, rank, n_jobs)
+        winners, losses = _votes_of_every_k(codes, *electors.weigh(found, vote), electors.rank(), n_jobs)
         every_group = (groups == g for g in range(groups.max() + 1))
         scores.append([_fold_scores(codes[own], winners[own], losses[own]) for own in every_group])
     # (votes, groups, 4, k) before

@@ -4,6 +4,7 @@ job             the main job: features, families compared, the best refitted, ca
 train_test      DATA read and cut: rows to learn from, rows for the test; labels that cannot be learned are refused
 contest/        every family on the same folds, losers stopped early
 leaderboard     its models fitted on all rows: seconds to fit, to ask, bytes to keep
+calibration     the winner's probabilities, by rows that it did not see
 all_rows        from the sample that was compared on to all rows        larger     DATA that memory does not hold
 evaluation      figures of a model on labelled rows                     tune       the best setting of one estimator
 reasons         what tells each class                                   promises   sets and "unknown" around the winner

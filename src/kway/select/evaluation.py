@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.base.best_columns import best_columns
 from kway.compute.threads import spans
+from kway.confidence import TemperatureScaledClassifier
 from kway.confidence.reliability import reliability_of
 from kway.errors import BudgetError, InputError
 from kway.log_loss import log_losses, own_probability
@@ -102,7 +104,7 @@ class Tally:
         predicted = np.asarray(model.predict(X))
         self.rows += len(y)
         self.pairs.update(_pairs(y, predicted))
-        top = None if self.top is None else _top5(model, X, y)
+        top = None if self.top is None else self._top5(model, X, y, p)
         self.top = None if top is None or self.top is None else self.top + top
         confidence = None if p is None else p.max(axis=1)
         if p is None or confidence is None or self.losses is None or self.bins is None:
@@ -113,6 +115,16 @@ class Tally:
             parts = (found.rows, found.rows * found.confidence, found.rows * found.accuracy)
             self.bins += np.nan_to_num(np.stack(parts))
         return Answer(predicted, confidence)
+
+    def _top5(self, model: Any, X: Any, y: NDArray, p: NDArray | None) -> int | None:
+        """Rows whose label is among the best 5; a scaled model's list is that of p (n, K): its neighbours are found."""
+        if p is not None and isinstance(model, TemperatureScaledClassifier):
+            labels = self.classes[best_columns(p, TOP)]  # (n, 5)
+        elif hasattr(model, "predict_topk"):
+            labels = model.predict_topk(X, TOP)[0]
+        else:
+            return None
+        return int((labels == y[:, None]).any(axis=1).sum())
 
     def scores(self) -> Scores:
         """The figures."""
@@ -216,11 +228,3 @@ def mcnemar(first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> 
     first, second = int((first_right & ~second_right).sum()), int((second_right & ~first_right).sum())
     p_value = float(binomtest(first, first + second).pvalue) if first + second else 1.0
     return McNemar(first, second, p_value)
-
-
-def _top5(model: Any, X: Any, y: NDArray) -> int | None:
-    """Rows whose label is among the best 5."""
-    if not hasattr(model, "predict_topk"):
-        return None
-    labels = model.predict_topk(X, TOP)[0]  # (n, 5)
-    return int((labels == y[:, None]).any(axis=1).sum())

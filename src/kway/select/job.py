@@ -15,11 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from kway import progress
-from kway.confidence import TemperatureScaledClassifier, heldout
-from kway.confidence.heldout import Split
 from kway.data.features.features import Features
 from kway.data.labels import encode
 from kway.data.row_blocks import rows_at
@@ -31,13 +28,15 @@ from kway.planning import guard
 from kway.planning.comparison import before_comparison, comparison_seconds
 from kway.planning.size import Size
 from kway.select.all_rows import AllRows
+from kway.select.calibration import PAGE, calibrate_winner
 from kway.select.contest.clock import Clock
 from kway.select.contest.compare import TOO_LATE, Comparison, compare
 from kway.select.contest.families import FAMILIES, STRAW_MAN, Family, LinearFamily
 from kway.select.contest.folds import fold_numbers
 from kway.select.contest.references import TREES, verdict
 from kway.select.contest.sample import Sample, draw_sample
-from kway.select.contest.scans import FoldedRows
+from kway.select.contest.scans import FoldedRows, HeldOut
+from kway.select.contest.standings import Standing
 from kway.select.contest.views import View, other_views
 from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
 from kway.select.leaderboard import Line, fit_lines
@@ -48,9 +47,6 @@ from kway.select.train_test import Parts
 
 TOO_LONG = 240.0  # seconds expected of a comparison from which its rows are sampled
 COMPARISON = 60.0  # expected of the sample
-_FOLDS = 5  # of the calibration, as a rule
-MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
-PAGE = 4.0  # seconds that test and page take at least
 NAMELESS = 100  # columns of a matrix up to which x0, x1, ... are worth listing
 STRAW_WIDTH = 3000  # features up to which the straw man, a dense solve, is worth fitting
 
@@ -139,6 +135,10 @@ class Compared:
         if self.sample is None:
             return AllRows(size)
         return AllRows(size, replace(size, n=len(self.sample), K=len(self.comparison.classes)))
+
+    def held_out(self, standing: Standing) -> HeldOut | None:
+        """What the winner's votes say of rows held out, where all rows were compared on and they were kept."""
+        return self.comparison.scans[standing.model].held_out(standing.setting) if self.sample is None else None
 
     def view(self, model: str) -> View:
         """The rows as this family of the leaderboard was given them."""
@@ -232,7 +232,7 @@ def run_job(
         folds = chosen.folds(parts, wishes)
         promises = _promises(lines[0], X, folds, parts, wishes)
         calibrated, trouble = (
-            calibrate_winner(lines[0], X, folds, parts, wishes.seed, clock)
+            calibrate_winner(lines[0], X, folds, parts, wishes.seed, clock, chosen.held_out(lines[0].standing))
             if promises.model is None
             else (promises.classifier, ())
         )
@@ -318,44 +318,6 @@ def references_of(wishes: Wishes) -> Sequence[Any]:
     if wishes.also is not None:
         return wishes.also
     return (TREES,) if wishes.families is None else ()
-
-
-def calibrate_winner(
-    line: Line, X: Any, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock
-) -> tuple[Any, tuple[str, ...]]:
-    """The winner with a temperature learned on rows it did not see, and a note where that cannot be done."""
-    cv = _held_out(line, folds, parts, seed, clock)
-    try:
-        if cv != _FOLDS and len(cv) == 1:
-            return _scaled_once(line.model, X, parts.y, cv[0], seed), ()
-        scaled = TemperatureScaledClassifier(clone(line.model), cv, seed).fit(X, parts.y)
-        return (scaled if cv == _FOLDS else _forget_rows(scaled)), ()
-    except (KwayError, AttributeError) as error:
-        return line.model, (f"probabilities are not calibrated: {error}",)
-
-
-def _held_out(line: Line, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock) -> Any:
-    """`cv` of the calibration: five folds, or one split of many rows or in little time; pairs keep groups, order."""
-    clock.reserve = PAGE
-    once = parts.n > MANY_ROWS or clock.up(_FOLDS * (line.fit_seconds or 0.0))
-    if parts.order is not None or parts.groups is not None:  # rows drawn at random would be too easy
-        pairs = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
-        return pairs[:1] if once else pairs
-    return [heldout.hold_out(encode(parts.y).codes, 0.2, np.random.RandomState(seed))] if once else _FOLDS
-
-
-def _forget_rows(scaled: Any) -> Any:
-    """Row numbers of this training set have no place in the parameters of a model file."""
-    return scaled.set_params(cv="prefit", estimator=scaled.estimator_)
-
-
-def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any:
-    """The fitted model with the temperature that a fit of it on part of the rows needs on the others: one fit only."""
-    part = clone(model).fit(rows_at(X, split.learn), y[split.learn])
-    scaled = TemperatureScaledClassifier(part, "prefit", seed)
-    scaled.fit(rows_at(X, split.held), y[split.held])
-    scaled._adopt(model)
-    return _forget_rows(scaled)
 
 
 def _runner_up(

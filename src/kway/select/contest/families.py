@@ -33,7 +33,7 @@ from kway.planning.comparison import HEAVY
 from kway.select.contest.clock import Clock
 from kway.select.contest.learned_neighbors import LEARNED_SLACK, MOST_NEIGHBORS, LearnedNeighborsFamily
 from kway.select.contest.measures import ACCURACY
-from kway.select.contest.scans import FoldedRows, FoldScores, Scan, mean_square, scan_of, scores_of
+from kway.select.contest.scans import FoldedRows, FoldScores, HeldVotes, Scan, mean_square, scan_of, scores_of
 
 _SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
@@ -189,10 +189,12 @@ class NeighborsFamily:
         asked = np.flatnonzero(np.isin(folds, which))
         electors = Electors(data.codes, self.votes, search.metric, class_weight=self.class_weight)
         own = np.searchsorted(which, folds[asked])  # the place of a row's fold in `which`, which is in order
-        swept = score_every_k(search.nearest(asked), data.codes[asked], own, electors)
+        found = search.nearest(asked)
+        swept = score_every_k(found, data.codes[asked], own, electors)
         scores = FoldScores(*(getattr(swept, name).reshape(len(which), -1) for name in FoldScores._fields))
         seconds = time.perf_counter() - begun
-        return scan_of(settings, scores, seconds, seconds / len(which), data, self.slack)
+        held = HeldVotes(data.codes[asked], found, electors)
+        return scan_of(settings, scores, seconds, seconds / len(which), data, self.slack, (held,))
 
     def _hint(self, data: FoldedRows, settings: list[dict[str, Any]], clock: Clock) -> NDArray | None:
         """Where a search of all rows takes long, some rows of the first fold are asked before.

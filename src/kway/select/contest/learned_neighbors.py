@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from kway.neighbors.sweep import Electors, score_every_k
 from kway.search.auto import choose
 from kway.search.spaces.metrics import Gaussian
 from kway.select.contest.clock import Clock
-from kway.select.contest.scans import FoldedRows, FoldScores, Scan, scan_of
+from kway.select.contest.scans import FoldedRows, FoldScores, HeldVotes, Scan, scan_of
 
 MOST_NEIGHBORS = 50
 LEARNED_SLACK = 0.5  # standard errors of a score given for a lower log loss (digits: 5 levels became 139)
@@ -35,6 +35,13 @@ _MAPS = ("scales", "mixtures")
 _WIDEST = 128  # columns: mixtures of d columns are d^2 numbers, and cost d^2 times the rows drawn
 _MOST_PAIRS = 1e11  # values compared with values by the searches of all folds
 _LEAST_A_CLASS = 4  # rows of a class among those drawn, as a mean: with fewer there is nobody to come near to
+
+
+class _Voted(NamedTuple):
+    """Scores (votes, k_max) on a fold, and the votes they come from."""
+
+    scores: FoldScores
+    votes: HeldVotes
 
 
 @dataclass(frozen=True)
@@ -57,23 +64,24 @@ class LearnedNeighborsFamily:
         ]  # fmt: skip
         scores = FoldScores(*np.full((4, len(which), len(settings)), np.nan))
         kinds: tuple[str, ...] = data.kept.get(self.name, _MAPS)
-        stop, longest = clock.pace(len(which)), 0.0
+        stop, longest, held = clock.pace(len(which)), 0.0, list[HeldVotes]()
         for row, fold in enumerate(which):
             if stop():
                 break
             fold_begun = time.perf_counter()
-            for kind, values in self._fold(data, fold, k_max, kinds).items():
+            for kind, (values, votes) in self._fold(data, fold, k_max, kinds).items():
                 place = _MAPS.index(kind) * len(self.votes) * k_max
                 for out, value in zip(scores, values):
                     out[row, place : place + value.size] = value.ravel()
+                held.append(votes)
             longest = max(longest, time.perf_counter() - fold_begun)
-        found = scan_of(settings, scores, time.perf_counter() - begun, longest, data, LEARNED_SLACK)
+        found = scan_of(settings, scores, time.perf_counter() - begun, longest, data, LEARNED_SLACK, tuple(held))
         if np.isfinite(found.scores).any():
             data.kept.setdefault(self.name, (found.settings[found.best]["map"],))
         return found
 
-    def _fold(self, data: FoldedRows, fold: int, k_max: int, kinds: tuple[str, ...]) -> dict[str, FoldScores]:
-        """For each kind of map its scores (votes, k_max) on a fold."""
+    def _fold(self, data: FoldedRows, fold: int, k_max: int, kinds: tuple[str, ...]) -> dict[str, _Voted]:
+        """For each kind of map its scores (votes, k_max) on a fold, and the votes."""
         outside, inside = np.flatnonzero(data.folds != fold), np.flatnonzero(data.folds == fold)
         X, codes = data.X[outside], data.codes[outside]
         scales = learn_scales(X, codes)
@@ -81,17 +89,18 @@ class LearnedNeighborsFamily:
         if "mixtures" in kinds:
             made["mixtures"] = learn_mixtures(X, codes, scales=scales)
         held, own = data.X[inside], data.codes[inside]
-        return {kind: self._scores(made[kind], X, codes, held, own, k_max) for kind in kinds}
+        return {kind: self._voted(kind, made[kind], X, codes, held, own, k_max) for kind in kinds}
 
-    def _scores(
-        self, learned: ColumnMap, X: NDArray, codes: NDArray, held: NDArray, own: NDArray, k_max: int
-    ) -> FoldScores:
+    def _voted(
+        self, kind: str, learned: ColumnMap, X: NDArray, codes: NDArray, held: NDArray, own: NDArray, k_max: int
+    ) -> _Voted:
         metric = Gaussian(SIGMA)
         index = choose(X.shape[0], X.shape[1], metric, False).recipe.build(checked(learned.apply(X)), metric)
         found = index.nearest(checked(learned.apply(held)), k_max)
         electors = Electors(codes, self.votes, metric, class_weight=self.class_weight)
         swept = score_every_k(found, own, np.zeros(len(own), np.int64), electors)
-        return FoldScores(*(getattr(swept, name)[0] for name in FoldScores._fields))
+        scores = FoldScores(*(getattr(swept, name)[0] for name in FoldScores._fields))
+        return _Voted(scores, HeldVotes(own, found, electors, kind))
 
     def idle(self, data: FoldedRows) -> str:
         """Where there are too many columns, too many pairs of rows, or too few rows a class."""

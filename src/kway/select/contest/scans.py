@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from kway.class_scores import class_scores
 from kway.data.gate import Rows
 from kway.log_loss import log_loss, own_probability
+from kway.neighbors.sweep import Electors, vote_shares
 from kway.planning.guard import size_of
 from kway.planning.size import Size
+from kway.search.index import Neighbors
 from kway.select.contest.measures import ACCURACY, Measure
 
 
@@ -63,6 +65,31 @@ class FoldedRows(NamedTuple):
         return bool(self.kept["unit"])
 
 
+HELD_ROWS = 1000  # rows that tell one temperature to within a few per cent
+_HELD_ENTRIES = 1 << 24  # of a table of rows and classes that a temperature is learned from
+
+
+class HeldVotes(NamedTuple):
+    """Held-out rows with class codes (m,), their nearest electors (m, k), and the map of columns, "" for none."""
+
+    codes: NDArray[np.int64]
+    found: Neighbors
+    electors: Electors
+    map: str = ""
+
+    def some(self, most: int) -> HeldVotes:
+        """So many of the rows at most, evenly spaced."""
+        own = slice(None, None, -(-len(self.codes) // most))
+        return self._replace(codes=self.codes[own], found=Neighbors(self.found.ids[own], self.found.distances[own]))
+
+
+class HeldOut(NamedTuple):
+    """Probabilities (m, K) of held-out rows, and their class codes (m,)."""
+
+    values: NDArray[np.float64]
+    codes: NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class Scan:
     """Settings of a family with their scores, (folds, settings), nan where a fold was not run."""
@@ -76,6 +103,7 @@ class Scan:
     macro_f1: NDArray[np.float64] | None = None
     measure: Measure = ACCURACY  # by which `best` is the best
     slack: float = 0.0  # standard errors below the best score within which the lower log loss decides
+    held: tuple[HeldVotes, ...] = ()  # of neighbours: their votes are found, and need no search to be counted again
 
     def joined(self, other: Scan) -> Scan:
         """This scan and another of the same settings on more folds."""
@@ -89,7 +117,19 @@ class Scan:
             _stacked(self.macro_f1, other.macro_f1),
             self.measure,
             self.slack,
+            self.held if sum(len(votes.codes) for votes in self.held) >= HELD_ROWS else (*self.held, *other.held),
         )
+
+    def held_out(self, setting: dict[str, Any]) -> HeldOut | None:
+        """What a setting of neighbours states on rows held out; None of any other family."""
+        own = [votes for votes in self.held if votes.map == setting.get("map", "")]
+        if not own:
+            return None
+        most = max(1, _HELD_ENTRIES // len(own) // len(own[0].electors.counts))
+        own = [votes.some(most) for votes in own]
+        how = setting["n_neighbors"], setting["weights"]
+        values = [vote_shares(votes.found, votes.electors, *how) for votes in own]
+        return HeldOut(np.concatenate(values), np.concatenate([votes.codes for votes in own]))
 
     @property
     def scores(self) -> NDArray[np.float64]:
@@ -134,10 +174,11 @@ def scan_of(
     fit_seconds: float,
     data: FoldedRows,
     slack: float = 0.0,
+    held: tuple[HeldVotes, ...] = (),
 ) -> Scan:
     """Scores of settings on some folds as a scan."""
     accuracy, loss, balanced, macro_f1 = scores
-    return Scan(settings, accuracy, loss, seconds, fit_seconds, balanced, macro_f1, data.measure, slack)
+    return Scan(settings, accuracy, loss, seconds, fit_seconds, balanced, macro_f1, data.measure, slack, held)
 
 
 class FoldScores(NamedTuple):
