@@ -2,6 +2,7 @@
 
     KwayError
     ├── InputError        (ValueError)   data that cannot be used: what, got, do
+    │   └── KindError     (TypeError)    of a kind that is not taken here, such as sparse rows
     ├── CombinationError  (ValueError)   loss, penalty and solver (or metric and index) that cannot work together
     ├── NotSeparableError (ValueError)   a hard margin was asked of data that no hyperplane separates
     ├── BudgetError       (MemoryError)  the answer would not fit in memory; names the way that does
@@ -18,6 +19,10 @@ class KwayError(Exception):
 
 class InputError(KwayError, ValueError):
     """Data that cannot be used as it is."""
+
+
+class KindError(InputError, TypeError):
+    """Data of a kind that is not taken here."""
 
 
 class CombinationError(KwayError, ValueError):

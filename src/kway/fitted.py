@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from kway.confidence.sets import PredictionSets
@@ -94,7 +93,7 @@ class Fitted(Printed):
 
     def score(self, X: Any, y: Any) -> float:
         """Accuracy on rows with labels y (n,)."""
-        return float(np.mean(self.predict(X) == np.asarray(y)))
+        return self.model.score(X, y)
 
     def report(self, path: str | Path) -> None:
         """Write the page: leaderboard, figures, mistakes, features."""

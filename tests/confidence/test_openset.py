@@ -117,10 +117,16 @@ def test_the_unknown_label_goes_with_the_labels():
     assert pick_unknown(None, np.array([False, True])) == -1
     assert pick_unknown(None, np.array(["a"], dtype=object)) == "unknown"
     assert pick_unknown(np.int64(99), np.array([1, 2])) == 99
+    assert pick_unknown(None, np.array([0, 2**63], np.uint64)) == 2**63 + 1  # -1 would make floats of them
+    assert pick_unknown(None, np.array([-(2**63), -1])) == 0
     with pytest.raises(InputError, match="does not go with labels that are of dtype int64"):
         pick_unknown("none", np.array([1, 2]))
     with pytest.raises(InputError, match="does not go with labels that are text"):
         pick_unknown(-1, np.array(["a", "b"]))
+    with pytest.raises(InputError, match="does not go with labels that are of dtype uint64"):
+        pick_unknown(-1, np.array([0, 2**63], np.uint64))
+    with pytest.raises(InputError, match="leave no label for unknown rows; convert them to text"):
+        pick_unknown(None, np.array(["2020-01-01"], "M8[D]"))
 
 
 @pytest.mark.parametrize("labels", [["a", "b", "c"], [0, 1, 2], [-1, 0, 1], [0.0, 1.0, 2.0]], ids=str)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator
 
 from kway.data import gate
-from kway.errors import InputError
+from kway.errors import InputError, KindError
 
 A = np.arange(12.0).reshape(4, 3)
 
@@ -119,8 +119,10 @@ def test_bad_rows(case):
 
 
 def test_sparse_rows_where_only_dense_will_do():
-    with pytest.raises(TypeError, match="toarray"):
+    with pytest.raises(KindError, match="toarray"):
         rows(sp.csr_matrix(A), sparse=False)
+    assert issubclass(KindError, TypeError)
+    assert issubclass(KindError, InputError)
 
 
 def test_the_number_of_features_is_that_of_fit():

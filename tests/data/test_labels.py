@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +39,8 @@ def test_classes_and_codes_give_the_labels_back(y):
         (np.array([True, False, False, True], dtype=object), [False, True]),
         (np.array([2.0, 1.0, 1.0, 2.0], dtype="f2"), [1.0, 2.0]),
         ([7, 7, 7, 7], [7]),
+        (pd.Series([2**60 + 1, 2**60], dtype="Int64"), [2**60, 2**60 + 1]),
+        (pd.Series([True, False], dtype="boolean"), [False, True]),
     ],
 )
 def test_kinds_of_label(y, classes):
@@ -56,6 +59,12 @@ def test_kinds_of_label(y, classes):
         (pd.Series(["a", None]), "NaN or None"),
         (pl.Series(["a", None]), "NaN or None"),
         (pd.Series([1, None], dtype="Int64"), "NaN"),
+        (pd.Series(["a", None], dtype="string"), "NaN or None"),
+        (np.array(["2020-01-01", "NaT"], "M8[D]"), r"NaN or infinity \(1 rows\)"),
+        (np.ma.masked_equal([1, 2], 2), "masked array with 1 values masked"),
+        (sp.csr_matrix(np.eye(2)), "one label a row"),
+        ([0.0, 1e300], "continuous.*pass whole numbers or text"),
+        (["a", "a\0"], "ends with a NUL"),
         (["a", 1], "mixes int and str"),
         (np.array(["a", 1], dtype=object), "mixes int and str"),
         ([0.1, 0.2, 0.7], "continuous.*pass whole numbers or text"),

@@ -28,8 +28,11 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from kway.base.best_columns import lift_winners
 from kway.base.budget import refuse_above_budget
 from kway.base.parameters import checked_k
+from kway.compute.gpu.device import on_host
 from kway.data import gate
+from kway.data.labels import column
 from kway.data.row_blocks import joined_rows, row_blocks
+from kway.errors import InputError
 from kway.search.index import TopK
 
 ENTRIES = 2**23  # numbers held at a time while rows are answered
@@ -141,6 +144,16 @@ class Classifier(ClassifierMixin, BaseEstimator):
             return table
         alone = scores.shape[1] < len(self.classes_)
         return lift_winners(table, (scores[:, 0] > 0).astype(np.int64) if alone else scores.argmax(axis=1))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on rows with labels y (n,), taken as `fit` takes them."""
+        from sklearn.metrics import accuracy_score  # half a second, and no prediction needs it
+
+        found, labels = on_host(self.predict(X)), column(on_host(y))
+        try:
+            return float(accuracy_score(labels, found, sample_weight=on_host(sample_weight)))
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{str(error).rstrip('.')}; pass one label a row, such as {found[0]!r}") from error
 
     # ---- learning and model files
 

@@ -269,18 +269,31 @@ def pick_unknown(unknown: Any, classes: NDArray) -> Any:
     """
     text = classes.dtype.kind in "UO" and all(isinstance(label, str) for label in classes[:1])
     if unknown is not None:
-        if isinstance(unknown, str) != text:
+        whole = classes.dtype.kind in "iu"
+        if isinstance(unknown, str) != text or (whole and _common_dtype(classes, unknown).kind not in "iu"):
             kind = "text" if text else f"of dtype {classes.dtype}"
             raise InputError(f"unknown={unknown!r} does not go with labels that are {kind}; give one of that kind")
         return unknown.item() if isinstance(unknown, np.generic) else unknown
     if not text:
-        return -1 if not len(classes) or not (classes == -1).any() else int(classes.min()) - 1
+        return _free_number(classes)
     free = "unknown"
     while (classes == free).any():
         free += "_"
     return free
 
 
+def _free_number(classes: NDArray) -> int:
+    """A whole number that is no class, and that a type of the classes' kind holds beside them."""
+    if classes.dtype.kind not in "biuf":
+        raise InputError(f"labels of dtype {classes.dtype} leave no label for unknown rows; convert them to text")
+    ends = (int(classes.min()) - 1, int(classes.max()) + 1) if len(classes) else ()
+    room = np.iinfo(np.uint64 if classes.dtype == np.uint64 else np.int64)
+    for free in (-1, *ends):
+        if room.min <= free <= room.max and not (classes == free).any():
+            return free
+    raise InputError("labels up to both ends of their type leave none for unknown rows; convert them to text")
+
+
 def _common_dtype(classes: NDArray, unknown: Any) -> np.dtype:
     """A dtype that holds the classes and the unknown label."""
-    return np.dtype(object) if classes.dtype == object else np.result_type(classes.dtype, np.asarray(unknown).dtype)
+    return np.dtype(object) if classes.dtype == object else np.result_type(classes.dtype, np.min_scalar_type(unknown))

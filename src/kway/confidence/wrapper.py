@@ -16,7 +16,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from kway.base.inside import EstimatorInside
 from kway.compute.gpu.device import on_host
 from kway.data.labels import Labels, encode, encode_as
-from kway.errors import InputError
+from kway.errors import InputError, KindError
 
 
 class Given(NamedTuple):
@@ -62,7 +62,10 @@ class ConfidenceWrapper(EstimatorInside):
             )
         X, y = on_host(X), on_host(y)
         labels = self._known_labels(y, *more) if self._is_prefit() else encode(y)
-        n = _num_samples(X)
+        try:
+            n = _num_samples(X)
+        except TypeError as error:
+            raise KindError(f"X must be rows that can be counted and picked; {error}") from error
         if n != len(labels.codes):
             raise InputError(
                 f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has "

@@ -45,6 +45,11 @@ def checked(rows: Rows) -> Any:
     return _Checked(rows)
 
 
+def is_sparse(X: Any) -> bool:
+    """Whether rows, `checked` or not, are sparse."""
+    return sp.issparse(X.rows if isinstance(X, _Checked) else X)
+
+
 def rows(
     estimator: Any, X: Any, *, reset: bool, sparse: bool = True, blocks: bool = False, device: Device | None = None
 ) -> Rows:
@@ -63,7 +68,7 @@ def rows(
         passed = _validated(estimator, X, reset, dtype="numeric", order="C", accept_sparse="csr" if sparse else False)
         if passed.dtype == object:  # frames with columns of several kinds pass unconverted
             passed = check_array(passed.astype(np.float64), input_name="X")
-    except (ValueError, np.exceptions.DTypePromotionError) as error:
+    except (ValueError, TypeError) as error:  # numpy's DTypePromotionError is one of the latter
         raise explained(error, X) from error
     return _floats(_canonical(sp.csr_matrix(passed)) if sp.issparse(passed) else passed)
 
@@ -209,7 +214,7 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
     refuse_masked(X, name)
     try:
         array = X.toarray() if sp.issparse(X) else np.asarray(X)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise explained(error, X) from error
     if array.ndim == 1 and array.size and array.dtype != object:
         array = array[None, :]
@@ -252,7 +257,7 @@ def weights(sample_weight: ArrayLike | None, X: Rows) -> NDArray | None:
         return None
     try:
         found = _check_sample_weight(on_host(sample_weight), X, dtype=X.dtype, ensure_non_negative=True)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise InputError(f"{str(error).rstrip('.!')}; give every row one finite weight >= 0") from error
     if not found.any():
         raise InputError(

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
 from kway.compute.gpu.device import on_host
+from kway.data.messages import refuse_masked
 from kway.data.suggest import listing
 from kway.errors import InputError
 
+_GAPS = ("NoneType", "NAType", "NaTType")  # None and those of pandas, which need not be there
+_MOST_WHOLE = 2.0**63  # floats from here on are no whole numbers to scikit-learn's metrics
 _SUM_SLACK = 1e-3  # rows of float16 distributions miss 1 by about this much
 
 
@@ -37,7 +40,7 @@ def encode(y: Any) -> Labels:
     >>> encode(["b", "a", "b"]).codes
     array([1, 0, 1])
     """
-    y = _column(y, warn=True)
+    y = column(y, warn=True)
     _refuse_unordered(y)
     classes, codes = np.unique(y, return_inverse=True)
     return Labels(classes, codes.astype(np.int64, copy=False))
@@ -51,7 +54,7 @@ def encode_tensor(y: Any) -> Labels:
 
 def encode_as(y: Any, classes: NDArray) -> NDArray[np.int64]:
     """Codes of y among known classes; an unseen label is an error that names it."""
-    y = _column(y)
+    y = column(y)
     if _is_text(y) != _is_text(classes) or not len(classes):
         unseen = np.ones(len(y), bool)  # text and numbers have no common order
         place = np.zeros(len(y), np.int64)
@@ -82,19 +85,21 @@ def encode_soft(y: Any) -> Labels:
     return Labels(np.arange(soft.shape[1]), soft.argmax(axis=1).astype(np.int64), soft)
 
 
-def _column(y: Any, warn: bool = False) -> NDArray:
+def column(y: Any, warn: bool = False) -> NDArray:
     """(n,) labels of one kind and without gaps, as text or numbers."""
+    refuse_masked(y, "y")
     if isinstance(y, (list, tuple)):
         _refuse_mixed(y)  # before numpy turns ["a", 1] into text
     try:
-        y = column_or_1d(np.asarray(y.tolist(), dtype=str) if _is_string_dtype(y) else y, warn=warn)
-    except ValueError as error:
+        # first numpy's own, as scikit-learn would make floats of pandas' Int64, which round from 2^53 on
+        y = column_or_1d(np.asarray(y.tolist(), dtype=str) if _is_string_dtype(y) else np.asarray(y), warn=warn)
+    except (ValueError, TypeError) as error:
         raise InputError(f"{str(error).rstrip('.')}; pass one label a row, as a list or a 1-D array") from error
     if y.dtype == object:
         _refuse_mixed(y)
         plain = np.asarray(y.tolist())
         return plain if plain.dtype.kind in "iufb" and plain.ndim == 1 else y
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
+    if y.dtype.kind in "fmM" and not np.isfinite(y).all():  # of dates, NaT
         raise InputError(
             f"Input y contains NaN or infinity ({(~np.isfinite(y)).sum()} rows); drop these rows or label them"
         )
@@ -108,7 +113,7 @@ def _refuse_unordered(y: NDArray) -> None:
     threads.
     """
     kind = ""
-    if y.dtype.kind == "f" and (y != np.floor(y)).any():
+    if y.dtype.kind == "f" and ((y != np.floor(y)).any() or float(np.abs(y).max(initial=0)) >= _MOST_WHOLE):
         kind = "continuous, as of a regression target"
     elif y.dtype.kind in "ScV":
         kind = {"S": "bytes", "c": "complex numbers"}.get(y.dtype.kind, "records")
@@ -128,9 +133,11 @@ def _is_text(y: NDArray) -> bool:
 
 def _refuse_mixed(y: Any) -> None:
     kinds = {type(v) for v in y}
-    if type(None) in kinds or any(isinstance(v, float) and v != v for v in y):
+    if any(kind.__name__ in _GAPS for kind in kinds) or any(isinstance(v, float) and v != v for v in y):
         raise InputError("Input y contains NaN or None; drop these rows or give them a label")
     text = {kind for kind in kinds if issubclass(kind, str)}
+    if text and any(isinstance(v, str) and v.endswith("\0") for v in y):
+        raise InputError("y holds text that ends with a NUL, which numpy's text drops; strip it")
     if text and text != kinds:
         names = " and ".join(sorted(kind.__name__ for kind in kinds))
         raise InputError(f"y mixes {names}, which have no common order; convert the labels to one type")

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from kway.data.row_blocks import row_blocks
 from kway.data.suggest import listing
-from kway.errors import InputError
+from kway.errors import InputError, KindError
 
 _NOT_NUMBERS = ("could not convert", "arrays of bytes/strings", "not supported between")
 _RAGGED = ("inhomogeneous", "setting an array element with a sequence")
@@ -34,6 +34,8 @@ def explained(error: Exception, X: Any) -> InputError:
         return InputError(f"{text.rstrip('.')}; pass the columns used in fit")
     if "Complex data" in text:
         return InputError(f"{first}; pass real numbers, such as the real and imaginary parts as two columns")
+    if isinstance(error, TypeError):  # scikit-learn's checks ask for one
+        return KindError(first)
     return InputError(text)
 
 

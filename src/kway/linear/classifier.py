@@ -223,12 +223,10 @@ class LinearClassifier(AnswersOnDevice):
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy; soft targets count by their largest entry."""
-        from sklearn.metrics import accuracy_score  # half a second, and no prediction needs it
-
-        y = np.asarray(on_host(y))
-        if y.ndim == 2 and y.shape[1] == len(self.classes_) > 1:
-            y = self.classes_[y.argmax(axis=1)]
-        return float(accuracy_score(y, on_host(self.predict(X)), sample_weight=on_host(sample_weight)))
+        y = on_host(y)
+        if np.ndim(y) == 2 and np.shape(y)[1] == len(self.classes_) > 1:
+            y = self.classes_[np.asarray(y).argmax(axis=1)]
+        return super().score(X, y, sample_weight)
 
     # ---------------------------------------------------------------- parts
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from kway.data.gate import plain_rows
+from kway.data.gate import is_sparse, plain_rows
 from kway.errors import CombinationError, InputError, ModelFileError
 from kway.search.ids import Ids
 from kway.search.index import Index, Neighbors, whole_k
@@ -51,7 +50,7 @@ class Recipe:
     ) -> LiveIndex:
         """The live index over rows (n, d), n >= 1."""
         picked = pick_metric(metric)
-        self.check(picked, sp.issparse(rows))
+        self.check(picked, is_sparse(rows))
         kept = plain_rows(rows, "rows", sparse=self.sparse)
         if kept.shape[0] == 0 or kept.shape[1] == 0:
             raise InputError(f"an index needs at least one row and one column, got shape {kept.shape}")
