@@ -26,7 +26,7 @@ from kway.compute.kernels.topk import EMPTY, offer, settle
 from kway.compute.threads import pmap, spans, workers
 from kway.errors import CombinationError, InputError
 from kway.search.cells.bit_cells import BitCells
-from kway.search.cells.cell_groups import CellGroups, by_cell, one_by_one, too_far
+from kway.search.cells.cell_groups import CellGroups, by_cell, one_by_one
 from kway.search.cells.cell_table import CellTable, Ground
 from kway.search.cells.kmeans import assign_centres, kmeans_sample, place_centres
 from kway.search.cells.projection import Projected, Projection, learn_projection, projection_sample
@@ -293,10 +293,8 @@ class LandmarksIndex(DeviceCellIndex):
         heaps, measured = empty_heaps(len(queries), kept[0].ids.shape[1]), 0
         done, touched = 0, []
         for step, copy in zip(steps, kept):
-            ring = slice(done, step)
-            measured += self._look(
-                exact, projected, heaps, self._groups(cells[:, ring], keys[:, ring], projected, heaps)
-            )
+            groups = self._groups(slice(done, step), cells, keys, projected, heaps)
+            measured += self._look(exact, projected, heaps, groups)
             copy.distances[:], copy.ids[:] = heaps
             touched.append(measured)
             done = step
@@ -315,8 +313,7 @@ class LandmarksIndex(DeviceCellIndex):
             measured = self._look(exact, projected, heaps, one_by_one(cells))
         else:  # the nearest cell first: it makes the k-th distance small, and the filters sharp
             measured = self._look(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
-            others = self._groups(cells[:, 1:], keys[:, 1:], projected, heaps)
-            measured += self._look(exact, projected, heaps, others)
+            measured += self._look(exact, projected, heaps, self._groups(slice(1, None), cells, keys, projected, heaps))
         short = heaps.distances[:, 0] >= EMPTY
         if probes < self.n_landmarks and short.any():
             where = np.flatnonzero(short)
@@ -325,16 +322,13 @@ class LandmarksIndex(DeviceCellIndex):
             heaps.distances[where], heaps.ids[where] = again
         return measured
 
-    def _groups(self, cells: NDArray[np.int64], keys: NDArray, projected: Projected, heaps: Heaps) -> CellGroups:
-        """The queries of each of their cells (q, p), keys (q, p), but for cells that hold nothing near enough."""
-        radii, reach = self._table.radii, self._table.reach
-        if radii is None:
-            return by_cell(cells, self.n_landmarks)
-        lead = projected.lead
-        gaps = 2.0 * keys + np.einsum("ij,ij->i", lead, lead)[:, None]  # (q, p) squared, to the landmarks
-        blur = 1e-5 * (projected.norms + reach) ** 2
-        far = too_far(gaps, radii[np.minimum(cells, len(radii) - 1)], heaps.distances[:, 0], blur, self.metric.distance)
-        return by_cell(np.where(far, self.n_landmarks, cells), self.n_landmarks)
+    def _groups(
+        self, ring: slice, cells: NDArray[np.int64], keys: NDArray, projected: Projected, heaps: Heaps
+    ) -> CellGroups:
+        """The queries of a ring of their cells (q, any), nearest first, but for cells that hold nothing near enough."""
+        bounds = self._table.bounds
+        some = cells[:, ring] if bounds is None else bounds.near(ring, cells, keys, projected, heaps.distances[:, 0])
+        return by_cell(some, self.n_landmarks)
 
     def _probe(self, projected: Projected, probes: int) -> Heaps:
         """Keys and names (q, probes) of the nearest cells of each query, nearest first."""

@@ -45,7 +45,7 @@ class BitCells:
     spans: NDArray[np.float32]
     turned: NDArray[np.float32]
 
-    radii = None  # spans tell as much, while a cell is looked into
+    bounds = None  # spans tell as much, while a cell is looked into
     long = _NOTHING  # projections are read of queries alone
     reach = 0.0
 

@@ -6,13 +6,16 @@ groups: starts (g + 1,), cells (g,), pairs (m,)    queries pairs[starts[i]:start
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.cells import UNSURE
+from kway.compute.kernels.cells import UNSURE, pass_over
+from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY
+from kway.search.cells.projection import Projected
 from kway.search.spaces.distances import Distance
 
 
@@ -44,12 +47,31 @@ def by_cell(cells: NDArray[np.int64], n_cells: int) -> CellGroups:
     return CellGroups(np.concatenate([[0], ends]), np.arange(n_cells), pairs)
 
 
-def too_far(gaps: NDArray, radii: NDArray, worst: NDArray, blur: NDArray, distance: Distance) -> NDArray[np.bool_]:
-    """Whether no row of a cell can be nearer than a query's worst so far: |q - x| >= |q - m| - |m - x|.
+@dataclass(frozen=True)
+class CellBounds:
+    """What tells which cells hold nothing near: landmarks (c, m) and the largest distance (c,) of a row to its own.
 
-    gaps (q, p): squared distances |q - m| to landmarks m in the distance's space, blur (q,) their rounding; radii
-    (q, p): the largest |m - x|; worst (q,) under the distance, EMPTY where there is none yet.
+    reach: the largest norm of a row; nearest: whether rows are in the cell of their nearest landmark.
     """
-    sure = worst + UNSURE if distance.degree == 0 else worst  # 1 - cos loses digits where rows nearly coincide
-    known = np.where(worst < EMPTY, np.minimum(distance.gap(sure), 1e100), 1e100)  # squares without overflow
-    return np.asarray(gaps > np.square(known[:, None] + radii) * 1.0001 + blur[:, None])
+
+    distance: Distance
+    landmarks: NDArray[np.float32]
+    radii: NDArray[np.float32]
+    reach: float
+    nearest: bool
+
+    def near(
+        self, ring: slice, cells: NDArray[np.int64], keys: NDArray, queries: Projected, worst: NDArray
+    ) -> NDArray[np.int64]:
+        """Of each query's cells (q, any), nearest first, those of a ring; c where no row is within worst (q,).
+
+        keys (q, any): ||m||^2 / 2 - q.m of their landmarks; worst, under the distance, is EMPTY where there is none.
+        """
+        sure = worst + UNSURE if self.distance.degree == 0 else worst  # 1 - cos loses digits where rows nearly coincide
+        gaps = np.where(worst < EMPTY, np.minimum(self.distance.gap(sure), 1e100), 1e100)  # squares without overflow
+        squares = np.einsum("ij,ij->i", queries.lead, queries.lead)
+        blurs = 1e-5 * (queries.norms + self.reach) ** 2
+        left = np.ascontiguousarray(cells[:, ring])
+        wide = [np.ascontiguousarray(array, np.float64) for array in (keys[:, ring], keys[:, 0], squares)]
+        pass_over(left, wide[0], frozen(cells[:, 0]), *wide[1:], gaps, blurs, self.landmarks, self.radii, self.nearest)
+        return left

@@ -4,7 +4,7 @@
     names (n,)         their positions in the index
     short, long        projections (projection.py) in the distance's space; codes stand in for the long ones
     errors (n,)        how far a row lies from its code, where both are kept
-    radii (c,)         from a landmark to its farthest row, where that bounds distances
+    bounds             which cells hold nothing near a query (cell_groups.py), where landmarks tell
 
 Under manhattan the scan is the distance itself: `short` holds the rows in float32.
 """
@@ -21,7 +21,7 @@ from kway.compute.kernels.cells import cell_radii, search_cells
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, shares, spans
 from kway.search.blocks import sum_rounding
-from kway.search.cells.cell_groups import CellGroups
+from kway.search.cells.cell_groups import CellBounds, CellGroups
 from kway.search.cells.kmeans import half_squares, in_cell_order
 from kway.search.cells.projection import Projected, Projection
 from kway.search.heaps import Heaps
@@ -69,7 +69,7 @@ class CellTable:
     long: NDArray[np.float32]
     half: NDArray[np.float32]  # (n,) half squares of the norms
     errors: NDArray[np.float32]
-    radii: NDArray[np.float32] | None
+    bounds: CellBounds | None
     shift: NDArray[np.float64] | None  # (d,) of manhattan's rows, where float32 would not hold them as they are
     reach: float  # the largest norm
     slack: float  # rounding of a product, relative to the norms
@@ -98,14 +98,18 @@ class CellTable:
             errors = frozen((ordered.codes.errors(ordered.full, distance) * (1 + 1e-6)).astype(np.float32))
         view = _product_view if distance.product else _tile_view
         short, long, norms, shift = view(ordered, projection, distance, n_jobs)
-        bounded = distance.product and distance.order > 0
+        bounded, reach = distance.product and distance.order > 0, float(norms.max(initial=0.0))
+        bounds = None
+        if bounded:
+            radii = cell_radii(frozen(short), landmarks, offsets)
+            bounds = CellBounds(distance, landmarks, radii, reach, nearest=ordered.full is not None)
         return CellTable(
             distance, ordered, frozen(order), offsets, frozen(short), frozen(long),
             half=frozen((0.5 * norms**2 if bounded else np.zeros_like(norms)).astype(np.float32)),
             errors=errors,
-            radii=cell_radii(frozen(short), landmarks, offsets) if bounded else None,
+            bounds=bounds,
             shift=shift,
-            reach=float(norms.max(initial=0.0)),
+            reach=reach,
             slack=sum_rounding(short.shape[1], np.float32) + 1e-5,  # the rotation rounds too
             largest=max(1, int(np.diff(offsets).max())),
             views=_kernel_views(ordered, errors),
