@@ -121,3 +121,24 @@ def test_a_placeholder_gives_way_to_the_module():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["3", "False"]
+
+
+def test_trees_come_without_most_of_scipy():
+    """What scikit-learn imported from a placeholder works when it is called, and scipy is whole afterwards."""
+    code = (
+        "import sys; from kway import light_imports as light\n"
+        "light.PROCESS.own = True; light.sklearn_base(); light.sklearn_ensemble()\n"
+        "print(*[name for name in light._BESIDE_TREES if name in sys.modules])\n"
+        "import numpy as np; from sklearn.ensemble import RandomForestClassifier\n"
+        "X = np.arange(40.0).reshape(20, 2); y = X[:, 0] > 9\n"
+        "print(RandomForestClassifier(3, random_state=0).fit(X, y).score(X, y))\n"
+        "from sklearn.metrics import label_ranking_loss; print(label_ranking_loss([[0, 1]], [[0.2, 0.1]]))\n"
+        "from sklearn.metrics import label_ranking_average_precision_score as p; print(p([[0, 1]], [[0.2, 0.1]]))\n"
+        "from sklearn.preprocessing import SplineTransformer; print(SplineTransformer(3).fit_transform(X).shape)\n"
+        "from sklearn.isotonic import check_increasing; print(check_increasing(X[:, 0], X[:, 1]))\n"
+        "import scipy.optimize, scipy.spatial.distance as d\n"
+        "print(scipy.stats.rankdata([3, 1]), scipy.optimize.linprog.__name__, d.pdist([[0], [2]]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    expected = ["", "1.0", "1.0", "0.5", "(20, 10)", "True", "[2. 1.] linprog [2.]"]
+    assert done.stdout.splitlines() == expected, done.stderr

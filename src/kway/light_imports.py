@@ -4,6 +4,9 @@ sklearn_base()           scikit-learn and scipy load whole packages for one func
                          `from numpy import *`: two thirds of the time that sklearn.base takes. A placeholder stands for
                          each meanwhile; whoever touches one gets the real module, and afterwards a later
                          `import pandas`, or scipy's own late loading, is as ever
+sklearn_ensemble()       likewise its trees, which bring the metrics, the linear models and with them most of scipy.
+                         Functions that are imported from a placeholder load their module when they are called. In
+                         the command's own process alone: elsewhere scikit-learn is the caller's, too
 arrow_without_pandas()   pyarrow loads pandas when it makes its first array, to tell frames from lists; for a
                          process that meets no frames, such as the command line's
 """
@@ -13,10 +16,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-_LATE = (  # a package before its modules
+_BESIDE_BASE = (  # a package before its modules
     "scipy.stats",  # for one function
     "scipy.special",  # for two, of arrays that are not numpy's
     "pandas",  # to ask its version
@@ -26,12 +30,65 @@ _LATE = (  # a package before its modules
     "numpy.f2py",  # because `from numpy import *` takes everything
     "numpy.testing",
 )
+_BESIDE_TREES = (
+    "scipy.stats",
+    "scipy.optimize",
+    "scipy.optimize._linesearch",
+    "scipy.interpolate",
+    "scipy.integrate",
+    "scipy.spatial",
+    "scipy.spatial.distance",
+)
+
+
+@dataclass
+class Process:
+    """Where kway runs: `own` where its command is all there is."""
+
+    own: bool = False
+
+
+PROCESS = Process()
+
+
+class _Late:
+    """Stands for a function or a class of a module until it is called, built on, asked about or looked into."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._home = module, name
+
+    def _found(self) -> Any:
+        module, name = self._home
+        return getattr(importlib.import_module(module), name)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return self._found()(*given, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._found(), name)
+
+    def __instancecheck__(self, thing: Any) -> bool:
+        return isinstance(thing, self._found())
+
+    def __subclasscheck__(self, kind: type) -> bool:
+        return issubclass(kind, self._found())
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return (self._found(),)
 
 
 class _Placeholder(ModuleType):
     """Stands for a module, in sys.modules and in its package, until something of it is asked for."""
 
+    def __init__(self, name: str, late_names: bool = False) -> None:
+        super().__init__(name)
+        self.late_names = late_names  # what is imported from it is late, too
+
     def __getattr__(self, name: str) -> Any:
+        if self.late_names and sys.modules.get(self.__name__) is self:
+            if name.startswith("__"):
+                raise AttributeError(name)  # the import system asks
+            return _Late(self.__name__, name)
         top = _top(self.__name__)
         for module in [m for m in sys.modules.values() if isinstance(m, _Placeholder) and _top(m.__name__) == top]:
             module.leave()
@@ -64,14 +121,24 @@ class _NoPandas:
 
 def sklearn_base() -> None:
     """Import sklearn.base; nothing happens where scikit-learn is loaded already."""
-    if "sklearn" in sys.modules:
-        return
-    there = {top: top in sys.modules or importlib.util.find_spec(top) is not None for top in map(_top, _LATE)}
-    standing = [_Placeholder(name) for name in _LATE if name not in sys.modules and there[_top(name)]]
+    if "sklearn" not in sys.modules:
+        _import_without("sklearn.base", _BESIDE_BASE, late_names=False)
+
+
+def sklearn_ensemble() -> None:
+    """Import sklearn.ensemble; nothing happens where it is loaded already, or in a process that is not kway's own."""
+    if PROCESS.own and "sklearn.ensemble" not in sys.modules:
+        _import_without("sklearn.ensemble", _BESIDE_TREES, late_names=True)
+
+
+def _import_without(wanted: str, beside: tuple[str, ...], late_names: bool) -> None:
+    """Import a module, with placeholders for those that are beside the point and not loaded yet."""
+    there = {top: top in sys.modules or importlib.util.find_spec(top) is not None for top in map(_top, beside)}
+    standing = [_Placeholder(name, late_names) for name in beside if name not in sys.modules and there[_top(name)]]
     for module in standing:
         module.stand()
     try:
-        importlib.import_module("sklearn.base")
+        importlib.import_module(wanted)
     finally:
         for module in reversed(standing):
             module.leave()

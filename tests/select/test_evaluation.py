@@ -70,3 +70,15 @@ def test_blocks_give_the_figures_of_all_rows():
     assert (found.rows, found.accuracy, found.macro_f1) == (150, whole.accuracy, whole.macro_f1)
     for name in ("log_loss", "ece", "low", "high"):
         assert getattr(found, name) == pytest.approx(getattr(whole, name), rel=1e-6)
+
+
+def test_mcnemar_is_the_exact_binomial_test():
+    from scipy.stats import binomtest
+
+    rng = np.random.default_rng(0)
+    for n in (0, 1, 2, 7, 40, 3000, 100_000):
+        first, second = rng.random(n) < 0.5, rng.random(n) < rng.random()
+        found = mcnemar(first, second)
+        differ = found.only_first + found.only_second
+        expected = binomtest(found.only_first, differ).pvalue if differ else 1.0
+        assert found.p_value == pytest.approx(expected, rel=1e-9, abs=1e-300)

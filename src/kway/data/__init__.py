@@ -11,4 +11,5 @@ sources/                             files to tables            features/   tabl
 datasets/                            sets by name               atomic      files that are complete or absent
 suggest                              "did you mean ...?"        cache_folder  what can be computed again
 spread                               standard deviations of columns
+stratified                           rows dealt into folds and drawn, class by class
 """

@@ -65,7 +65,7 @@ class Dataset:
 
 def stratified(y: NDArray, seed: int, share: float = TEST_SHARE) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Positions (kept, held out) with `share` of every class held out, single rows kept."""
-    from sklearn.model_selection import train_test_split
+    from kway.data.stratified import draw  # scikit-learn loads late
 
     _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     several = np.flatnonzero(counts[codes] > 1)
@@ -75,6 +75,6 @@ def stratified(y: NDArray, seed: int, share: float = TEST_SHARE) -> tuple[NDArra
             f"{len(y)} rows in {len(counts)} classes cannot be split: no class has two rows; give a test file instead"
         )
     held = max(n_classes, round(share * len(several)))  # one row of each class at least
-    kept, out = train_test_split(several, test_size=held, random_state=seed, stratify=codes[several])
+    found = draw(codes[several], held, seed)
     single = np.flatnonzero(counts[codes] == 1)
-    return np.sort(np.concatenate([kept, single])), np.sort(out)
+    return np.sort(np.concatenate([several[found.kept], single])), np.sort(several[found.drawn])

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, StratifiedShuffleSplit
 
+from kway.data.stratified import deal, draw
 from kway.errors import InputError
 
 
@@ -54,9 +54,8 @@ def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> RowSplit:
         raise InputError("every class has a single row, so nothing can be held out; give classes two rows or more")
     present = len(np.unique(codes[many]))
     size = min(max(round(share * len(codes)), present), len(many) - present)
-    draw = StratifiedShuffleSplit(1, test_size=size, random_state=seed)
-    train, test = next(iter(draw.split(many, codes[many])))
-    return RowSplit(np.sort(np.concatenate([many[train], np.flatnonzero(single)])), np.sort(many[test]))
+    found = draw(codes[many], size, seed)
+    return RowSplit(np.sort(np.concatenate([many[found.kept], np.flatnonzero(single)])), np.sort(many[found.drawn]))
 
 
 def fold_numbers(
@@ -72,26 +71,28 @@ def fold_numbers(
     if groups is not None:
         _refuse_one_group(groups)
         parts = min(n_folds, len(np.unique(groups)))
-        splits = _by_group(parts, seed).split(np.zeros((n, 1)), codes, np.asarray(groups))
-    else:
-        splits = _spread_folds(codes, n_folds, seed)
-    numbers = np.empty(n, np.int64)
-    for number, (_, inside) in enumerate(splits):
-        numbers[inside] = number
-    return numbers
+        numbers = np.empty(n, np.int64)
+        for number, (_, inside) in enumerate(_by_group(parts, seed).split(np.zeros((n, 1)), codes, np.asarray(groups))):
+            numbers[inside] = number
+        return numbers
+    return _spread_folds(codes, n_folds, seed)
 
 
-def _spread_folds(codes: NDArray[np.int64], n_folds: int, seed: int) -> Any:
-    """Stratified folds; classes with fewer rows than folds are spread as far as they go, without a warning a class."""
+def _spread_folds(codes: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
+    """Stratified folds; classes with fewer rows than folds are spread as far as they go."""
     if np.bincount(codes)[codes].min() >= n_folds:
-        return StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(codes, codes)
+        return deal(codes, n_folds, seed)
     rng = np.random.default_rng(seed)
     shuffled = rng.permutation(len(codes))
     by_class = shuffled[np.argsort(codes[shuffled], kind="stable")]  # rows of a class in a run, at random inside
-    return [(None, by_class[number::n_folds]) for number in range(n_folds)]
+    numbers = np.empty(len(codes), np.int64)
+    numbers[by_class] = np.arange(len(codes)) % n_folds
+    return numbers
 
 
 def _by_group(parts: int, seed: int) -> Any:
+    from sklearn.model_selection import StratifiedGroupKFold  # slow to load, and few ask
+
     return StratifiedGroupKFold(parts, shuffle=True, random_state=seed)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kway import progress
+from kway import light_imports, progress
 from kway.compute.threads import workers
 from kway.errors import InputError
 from kway.planning.comparison import comparison_seconds
@@ -141,11 +141,12 @@ def _imported(name: str) -> Any:
 
 def _trees(data: FoldedRows, seed: int) -> Reference | None:
     """What grows in a second or two on such rows; None where nothing does."""
-    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-
     n_classes = int(data.codes.max()) + 1
     if data.sparse or data.X.shape[1] > _WIDEST or n_classes > _MOST_CLASSES:
         return None
+    light_imports.sklearn_ensemble()
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+
     n, n_folds = int((data.folds != 0).sum()), int(data.folds.max()) + 1
     values, most = min(n, _MOST_ROWS) * data.X.shape[1], _MOST_ROWS if n > _MOST_ROWS else None
     setting = {} if most is None else {"rows": most}
