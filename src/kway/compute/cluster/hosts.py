@@ -52,7 +52,7 @@ class HostCrew(Crew):
     def __init__(self, makers: Sequence[Callable[[], Any]], replicas: int, home: Cluster) -> None:
         self._ray, self._home = import_ray(), home
         nodes = [found.node for found in working_nodes()]
-        places = spread(len(makers), replicas, len(nodes))
+        places = spread_over(len(makers), replicas, len(nodes))
         self.place = _said(places, len(nodes))
         self._kept = [self._ray.put(make) for make in makers]  # what a member is made of again: Ray drops it otherwise
         self.hosts = [[self._host(make, nodes[node]) for node in own] for make, own in zip(self._kept, places)]
@@ -149,10 +149,10 @@ class _Question:
             )
 
 
-def spread(members: int, replicas: int, nodes: int) -> list[list[int]]:
+def spread_over(members: int, replicas: int, nodes: int) -> list[list[int]]:
     """The nodes of every member's replicas: none twice, and no node with more than others, as far as that goes.
 
-    >>> spread(2, 2, 4), spread(3, 2, 3), spread(1, 2, 1)
+    >>> spread_over(2, 2, 4), spread_over(3, 2, 3), spread_over(1, 2, 1)
     ([[0, 2], [1, 3]], [[0, 1], [1, 2], [2, 0]], [[0, 0]])
     """
     held = [0] * nodes
