@@ -14,7 +14,7 @@ def nodes():
     from ray.cluster_utils import Cluster
 
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
-    size = {"num_cpus": 2, "object_store_memory": 120 * 2**20}
+    size = {"num_cpus": 2, "num_gpus": 0, "object_store_memory": 120 * 2**20}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -34,7 +34,7 @@ def cluster(nodes):
     import kway
 
     while len([n for n in nodes.list_all_nodes() if n.all_processes]) < 3:
-        nodes.add_node(num_cpus=2, object_store_memory=120 * 2**20)
+        nodes.add_node(num_cpus=2, num_gpus=0, object_store_memory=120 * 2**20)
     nodes.wait_for_nodes()
     if not ray.is_initialized():
         ray.init(nodes.address, log_to_driver=False, logging_level="error")

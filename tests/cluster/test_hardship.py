@@ -73,8 +73,9 @@ def test_a_cluster_that_shrinks_to_one_node(cluster, nodes, tmp_path):
             assert index.coverage_ == 1
         index.close()
         there = kway.SoftmaxClassifier(solver="lbfgs", tol=1e-4).fit(rows, y)
-        again = Sharded(Flat(), 3).build(rows)
+        again = Sharded(Flat(), 3, replicas=2).build(rows)
+        assert again.why_.startswith("3 shards of flat on 1 node of a cluster, 2 of each: more replicas than nodes")
         np.testing.assert_array_equal(again.nearest(rows[:50], 5).ids, wanted.ids)
         again.close()
-    assert there.why_.startswith("rows on the 1 node")
+    assert there.why_ == "rows on the 1 node of a cluster"
     assert there.objective_ == pytest.approx(here.objective_, rel=2e-4)

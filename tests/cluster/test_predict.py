@@ -17,6 +17,7 @@ import pytest
 
 import kway
 from kway.cli import run as cli
+from kway.cli.predict_parts import LOCK
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 ray = pytest.importorskip("ray")
@@ -87,6 +88,28 @@ def test_the_answers_of_one_machine_and_an_end_in_between(nodes, cluster, folder
         assert path.name == "part-000003.parquet" or path.stat().st_mtime_ns == changed
     assert pa.concat_tables([pq.read_table(path) for path in parts]).equals(here)
     assert pq.read_table(out)["name"].to_pylist()[:3] == ["0-0", "0-1", "0-2"]  # the notes are no obstacle to readers
+
+
+def test_two_runs_at_once_into_one_folder(nodes, cluster, folder, tmp_path):
+    asked, out = ("predict", folder / "m.kway", folder / "big", "-t", "label"), tmp_path / "out"
+    there = ("--address", nodes.address, "-o", out)
+    with cluster():
+        first = command(*asked, *there)
+        while not (out / LOCK).exists():
+            time.sleep(0.01)
+            assert first.poll() is None, first.stderr.read()
+        first.send_signal(signal.SIGSTOP)  # its workers go on
+        try:
+            code, _, err = run(*asked, *there, "--topk", 2, "--force")
+        finally:
+            first.send_signal(signal.SIGCONT)
+        _, told = first.communicate(timeout=180)
+    assert (code, first.returncode) == (2, 0), told
+    assert "another run is writing into --out" in err
+    found = pa.concat_tables([pq.read_table(path) for path in sorted(out.glob("part-*.parquet"))])
+    assert found.column_names == ["name", "prediction"]
+    assert found["name"].to_pylist() == [f"{n}-{i}" for n in range(FILES) for i in range(ROWS)]
+    assert not (out / LOCK).exists()
 
 
 def stations(nodes):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kway.compute.cluster import train
-from kway.compute.cluster.train import OWN_GPUS, PROCESSORS, train_together, wire_for
+from kway.compute.cluster.train import OWN_GPUS, PROCESSORS, SHARED_GPUS, train_together, wire_for
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
@@ -57,4 +57,4 @@ def test_workers_talk_by_what_is_chosen(cluster, tmp_path, monkeypatch):
         train_together([program, program], tmp_path / "train", wire_for(2))
     assert [(tmp_path / f"rank-{rank}").read_text() for rank in (0, 1)] == ["gloo cpu 3"] * 2
     monkeypatch.setattr(train, "n_gpus", lambda: 2)
-    assert [wire_for(workers) for workers in (1, 2, 3)] == [OWN_GPUS, OWN_GPUS, PROCESSORS]
+    assert [wire_for(workers) for workers in (1, 2, 3)] == [OWN_GPUS, OWN_GPUS, SHARED_GPUS]

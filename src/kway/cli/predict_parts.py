@@ -2,14 +2,16 @@
 
 PARTS/part-000012.parquet    the answers of part 12, complete or absent; by name in the order of the rows
 PARTS/_kway.json             what is predicted with what: with that the same, parts that are there are not done again
+PARTS/_kway.lock             held by the run that writes there: a second one is refused
 
-Model, data and PARTS lie where every machine sees them.
+Model, data and PARTS lie where every machine sees them. Workers of a run that was killed may live on for a moment:
+before a part appears they look whether the notes are still those that they work for.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
@@ -17,12 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kway.cli.usage import UsageError
+from kway.errors import InputError
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
     from kway.data.row_parts import RowPart
 
-NOTES = "_kway.json"
+NOTES, LOCK = "_kway.json", "_kway.lock"
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,7 @@ class _Item(NamedTuple):
 
 def predict_parts(asked: PartsJob, data: Path, out: Path, force: bool) -> PartsWritten:
     """Every part that is not there yet, over the cluster that this is called in; told as progress."""
-    from kway import progress
-    from kway.compute.cluster.streams import stream
+    from kway.data.atomic import alone_at
     from kway.data.row_parts import row_parts
 
     if out.resolve() in (data.resolve(), *data.resolve().parents):
@@ -64,10 +66,22 @@ def predict_parts(asked: PartsJob, data: Path, out: Path, force: bool) -> PartsW
         raise UsageError(f"{data} has no rows to predict")
     asked = replace(asked, model=str(Path(asked.model).absolute()))
     asked = _tried(asked, parts)
+    out.mkdir(exist_ok=True)
+    with alone_at(out / LOCK) as alone:
+        if not alone:
+            raise UsageError(f"another run is writing into --out {out}; wait until it ends, or name another folder")
+        _claim(out, _notes(asked, parts), force)
+        return _written(asked, parts, out.absolute())
+
+
+def _written(asked: PartsJob, parts: Sequence[RowPart], out: Path) -> PartsWritten:
+    """The parts that are missing, written by the cluster."""
+    from kway import progress
+    from kway.compute.cluster.streams import stream
+
     places = [out / f"part-{number:06d}.parquet" for number in range(len(parts))]
-    _claim(out, _notes(asked, parts), force)
-    left = [_Item(part, str(place.absolute())) for part, place in zip(parts, places) if not place.exists()]
-    done = stream(partial(PartPredictor, asked), left)
+    left = [_Item(part, str(place)) for part, place in zip(parts, places) if not place.exists()]
+    done = stream(partial(PartPredictor, asked, _state(str(out / NOTES))), left)
     rows = sum(int(told["rows"]) for told in progress.track(done, "predicting", len(left), worth=2))
     return PartsWritten(rows, len(parts), len(parts) - len(left))
 
@@ -112,21 +126,26 @@ def _state(file: str) -> list[int]:
 
 
 def _claim(out: Path, notes: dict[str, Any], force: bool) -> None:
-    """The folder made and noted; one with other answers is refused, or emptied of them."""
-    from kway.data.atomic import replacing
-
+    """The folder noted; one with other answers is refused, or emptied of them."""
     place = out / NOTES
     before = _read(place)
     if before == notes:
         return
-    if before is None and out.is_dir() and any(out.iterdir()):  # files called part-... need not be kway's
+    if before is None and any(found.name != LOCK for found in out.iterdir()):  # part-... need not be kway's
         raise UsageError(f"--out {out} is not empty, and kway has written nothing there; name another folder")
     if before is not None and not force:
         other = _difference(before, notes)
         raise UsageError(f"--out {out} holds answers of {other}; name another folder, or replace them with --force")
+    if before is not None:
+        _note(place, {})  # nobody's: who still works for the old ones writes no more
     for old in out.glob("part-*.parquet"):
         old.unlink()
-    out.mkdir(exist_ok=True)
+    _note(place, notes)
+
+
+def _note(place: Path, notes: dict[str, Any]) -> None:
+    from kway.data.atomic import replacing
+
     with replacing(place) as draft:
         draft.write_text(json.dumps(notes))
 
@@ -147,10 +166,10 @@ def _difference(before: Any, notes: dict[str, Any]) -> str:
 class PartPredictor:
     """Lives in a process of the cluster: the model, loaded once; asked for a part, it writes the answers."""
 
-    def __init__(self, asked: PartsJob) -> None:
+    def __init__(self, asked: PartsJob, noted: list[int]) -> None:
         from kway.cli.model_rows import ModelReader
 
-        self.asked = asked
+        self.asked, self.noted = asked, noted
         self.reader = ModelReader(asked.model, asked.reading, needs_labels=False, embed=asked.embed)
 
     def __call__(self, item: _Item) -> dict[str, Any]:
@@ -167,4 +186,11 @@ class PartPredictor:
         first = next(blocks, None)
         if first is None:
             return {"rows": 0}
-        return {"rows": write_blocks(chain([first], blocks), Path(item.out), "parquet")}
+        out = Path(item.out)
+        return {"rows": write_blocks(self._wanted(chain([first], blocks), out.with_name(NOTES)), out, "parquet")}
+
+    def _wanted(self, blocks: Iterator[Any], notes: Path) -> Iterator[Any]:
+        """The blocks, and an error behind them where the folder is meanwhile for other answers."""
+        yield from blocks
+        if not notes.exists() or _state(str(notes)) != self.noted:
+            raise InputError(f"{notes.parent} is no longer for these answers: another run has begun there")

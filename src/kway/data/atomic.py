@@ -2,7 +2,7 @@
 
 A draft is locked while it is written, and the lock ends with its process, so a draft without one was left by a writer
 that was killed: the next file written into that folder takes it away. A link is followed, so that it still is one
-afterwards, and only plain files are replaced.
+afterwards, and only plain files are replaced. `alone_at` keeps a second writer out of a whole folder.
 """
 
 from __future__ import annotations
@@ -52,6 +52,29 @@ def replacing(path: str | Path) -> Iterator[Path]:
     finally:
         draft.path.unlink(missing_ok=True)
         os.close(draft.handle)
+
+
+@contextmanager
+def alone_at(path: Path) -> Iterator[bool]:
+    """Whether nobody else is inside with this path, a lock file that goes afterwards; its lock ends with the process.
+
+    Where the file system has no locks everybody is let in.
+    """
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    alone = _lock(handle) is not False and _is_at(handle, path)
+    try:
+        yield alone
+    finally:
+        if alone:
+            path.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file still has this path: whoever was inside may have just taken it away."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    return False
 
 
 def place_of(path: str | Path) -> Path:

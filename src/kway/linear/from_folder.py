@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.cluster.session import current, n_nodes
+from kway.compute.cluster.session import current, n_nodes, said_nodes
 from kway.data.file_rows import rows_of_folder
 from kway.data.labelled_rows import ReadOptions
 from kway.data.labels import Labels, encode
@@ -80,7 +80,7 @@ def fit_folder(model: LinearClassifier, folder: str | Path, target: str | None) 
     with opened(model, plan) as objective, shown("folder", model.max_iter, model.verbose) as progress:
         control = control_for(plan, replace(control_of(model), progress=progress))
         solution = plan.solver.solve(objective, objective.zeros(), control)
-        model.why_ = f"{objective.n:,} rows on {len(plan.parts)} nodes of a cluster"
+        model.why_ = f"{objective.n:,} rows on {said_nodes(len(plan.parts))}"
         keep(model, objective, solution, plan.solver.name, np.empty(0, np.int64))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.cluster.session import current, n_nodes
+from kway.compute.cluster.session import current, n_nodes, said_nodes
 from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, resolve
 from kway.compute.gpu.far_rows import FarRows
 from kway.errors import InputError
@@ -109,10 +109,10 @@ def _spread(objective: Objective, size: Size, by_classes: bool, sampling: bool) 
     hard = objective.targets.soft is None and objective.loss.cross_entropy and objective.penalty.smooth
     if by_classes and hard and splits_classes(size, sampling):
         apart = ClassesApart(**{f.name: getattr(objective, f.name) for f in fields(Objective)})
-        return Placed(apart, f"classes on the {n_nodes()} nodes of a cluster")
+        return Placed(apart, f"classes on the {said_nodes(n_nodes())}")
     home = current()
     if home is not None and (home.split == "rows" or _bytes_of(objective.X) >= LEAST_SPREAD):
-        return Placed(ClusterObjective.of(objective), f"rows on the {n_nodes()} nodes of a cluster")
+        return Placed(ClusterObjective.of(objective), f"rows on the {said_nodes(n_nodes())}")
     return None
 
 

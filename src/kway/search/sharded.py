@@ -114,8 +114,7 @@ class ShardedIndex(LiveIndex):
         sources = [row_source(self._rows, slice(a, b)) for a, b in itertools.pairwise(self._edges)]
         opened = partial(open_shard, recipe.recipe, self.metric, folder=shared_folder(), n_jobs=self._n_jobs)
         self._crew = make_crew([partial(opened, source) for source in sources], recipe.replicas)
-        where = "in this process" if self._crew.alone else f"on a cluster, {recipe.replicas} of each"
-        self.why_ = f"{shards} shards of {recipe.recipe.name} {where}"
+        self.why_ = f"{shards} shard{'' if shards == 1 else 's'} of {recipe.recipe.name} {self._crew.place}"
         self._stale = False
 
     @property

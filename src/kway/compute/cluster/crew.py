@@ -14,7 +14,7 @@ from typing import Any
 class Crew(ABC):
     """Members that answer."""
 
-    alone: bool  # whether members live in this process and nobody else can reach them
+    place: str  # where the members live, in words
 
     @abstractmethod
     def ask(self, method: str, *arguments: Any) -> list[Any]:
@@ -28,7 +28,7 @@ class Crew(ABC):
 class LocalCrew(Crew):
     """Members in this process, asked one after another: each uses all cores."""
 
-    alone = True
+    place = "in this process"
 
     def __init__(self, makers: Sequence[Callable[[], Any]]) -> None:
         self.members = [make() for make in makers]

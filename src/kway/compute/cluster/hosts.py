@@ -1,7 +1,7 @@
 """HostCrew: members as Ray actors on the cluster's nodes.
 
-Replica r of member i is made on node i + r (modulo the nodes), all at once. Ray makes an actor of a dead worker or node
-again, elsewhere if need be, and repeats what it was asked. Beyond that, here:
+All are made at once, each on the node that has the fewest and none of the same member. Ray makes an actor of a dead
+worker or node again, elsewhere if need be, and repeats what it was asked. Beyond that, here:
 
     slow    a member that has not answered after `patience` seconds is asked again at its next replica; the first answer
             counts
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kway import light_imports
 from kway.compute.cluster.crew import Crew
-from kway.compute.cluster.session import Cluster, import_ray
+from kway.compute.cluster.session import Cluster, import_ray, said_nodes, working_nodes
 from kway.errors import ClusterError, KwayError
 
 _LARGE = 1 << 16  # bytes from which an argument is shared by all who are asked, not sent with each question
@@ -48,18 +49,13 @@ class Host:
 class HostCrew(Crew):
     """Members as actors, `replicas` of each."""
 
-    alone = False
-
     def __init__(self, makers: Sequence[Callable[[], Any]], replicas: int, home: Cluster) -> None:
         self._ray, self._home = import_ray(), home
-        nodes = [node["NodeID"] for node in self._ray.nodes() if node["Alive"]]
-        if not nodes:
-            raise ClusterError("the cluster has no living node; see `kway cluster status`")
+        nodes = [found.node for found in working_nodes()]
+        places = spread_over(len(makers), replicas, len(nodes))
+        self.place = _said(places, len(nodes))
         self._kept = [self._ray.put(make) for make in makers]  # what a member is made of again: Ray drops it otherwise
-        self.hosts = [
-            [self._host(make, nodes[(i + r) % len(nodes)]) for r in range(replicas)]
-            for i, make in enumerate(self._kept)
-        ]
+        self.hosts = [[self._host(make, nodes[node]) for node in own] for make, own in zip(self._kept, places)]
         self.where = self._made()
 
     def _host(self, make: Any, node: str) -> Any:
@@ -151,6 +147,32 @@ class _Question:
                 f"shard {member} of {len(self.answers)} did not answer within {home.give_up:g} s; see `kway cluster "
                 "status`, or take what the others know: kway.cluster(strict=False)"
             )
+
+
+def spread_over(members: int, replicas: int, nodes: int) -> list[list[int]]:
+    """The nodes of every member's replicas: none twice, and no node with more than others, as far as that goes.
+
+    >>> spread_over(2, 2, 4), spread_over(3, 2, 3), spread_over(1, 2, 1)
+    ([[0, 2], [1, 3]], [[0, 1], [1, 2], [2, 0]], [[0, 0]])
+    """
+    held = [0] * nodes
+    found: list[list[int]] = [[] for _ in range(members)]
+    for _ in range(replicas):
+        for own in found:
+            last = own[-1] if own else 0
+            node = min(range(nodes), key=lambda n: (n in own, held[n], (n - last) % nodes))
+            held[node] += 1
+            own.append(node)
+    return found
+
+
+def _said(places: list[list[int]], nodes: int) -> str:
+    """Where the members live, and what that lacks."""
+    held = Counter(node for own in places for node in own)
+    said = f"on {said_nodes(nodes)}, {len(places[0])} of each"
+    if len(places[0]) > nodes:
+        return f"{said}: more replicas than nodes, so a node that dies takes all of a shard with it"
+    return said if held.total() <= nodes else f"{said}: up to {max(held.values())} of the {held.total()} on one node"
 
 
 def _meant(error: Any) -> Exception:

@@ -55,8 +55,34 @@ def shared_folder() -> Path | None:
 
 
 def n_nodes() -> int:
-    """Living nodes of the cluster; 1 for this process."""
-    return 1 if current() is None else max(1, sum(bool(node["Alive"]) for node in import_ray().nodes()))
+    """Nodes of the cluster that work; 1 for this process."""
+    return 1 if current() is None else len(working_nodes())
+
+
+def said_nodes(count: int) -> str:
+    """In words.
+
+    >>> said_nodes(1), said_nodes(3)
+    ('1 node of a cluster', '3 nodes of a cluster')
+    """
+    return f"{count} node{'' if count == 1 else 's'} of a cluster"
+
+
+class WorkingNode(NamedTuple):
+    """A living node that has a core to work with: under KubeRay the head often has none."""
+
+    node: str
+    cores: float
+
+
+def working_nodes() -> list[WorkingNode]:
+    """At least one."""
+    living = [node for node in import_ray().nodes() if node["Alive"]]
+    found = [WorkingNode(node["NodeID"], node["Resources"].get("CPU", 0.0)) for node in living]
+    able = [node for node in found if node.cores > 0]
+    if not able:
+        raise ClusterError("no node of the cluster has a core to work with; see `kway cluster status`")
+    return able
 
 
 class NodeCores(NamedTuple):
@@ -67,11 +93,8 @@ class NodeCores(NamedTuple):
 
 
 def node_cores() -> NodeCores:
-    """More than half of the cores of the smallest node that has any: one worker a node, beside small actors."""
-    found = [node["Resources"].get("CPU", 0.0) for node in import_ray().nodes() if node["Alive"]]
-    sizes = [cores for cores in found if cores > 0]
-    if not sizes:
-        raise ClusterError("no node of the cluster has a core to work with; see `kway cluster status`")
+    """More than half of the cores of the smallest node: one worker a node, beside small actors."""
+    sizes = [node.cores for node in working_nodes()]
     least = min(sizes)
     each = least // 2 + 1 if least > 2 else least / 2  # of more than 1 Ray takes whole numbers only
     return NodeCores(each, sum(int(cores // each) for cores in sizes))

@@ -1,7 +1,8 @@
 """One program on the workers of Ray Train, which talk by torch.distributed: where nodes have GPUs, or torch at all.
 
     train_together(programs, folder, wire)   programs[rank](talk, device) on each worker, until all are done
-    wire_for(workers)                        NCCL between GPUs where each worker has one of its own, else gloo
+    wire_for(workers)                        NCCL between GPUs where each worker has one of its own, else gloo, over
+                                             shared GPUs or, where there are none, processors
 
 What they learn they leave in files, which every node sees. A worker that dies ends the others; Ray Train starts all of
 them again, and they go on from those files.
@@ -24,13 +25,18 @@ _CORES = 0.5  # of a worker beside its GPU: it waits for it
 
 
 class Wire(NamedTuple):
-    """What workers compute on, and what they talk by."""
+    """What workers compute on, what they talk by, and where the numbers are that they tell."""
 
     device: str
     backend: str
+    told_from: str
 
 
-OWN_GPUS, PROCESSORS = Wire("cuda", "nccl"), Wire("cpu", "gloo")
+OWN_GPUS, SHARED_GPUS, PROCESSORS = (
+    Wire("cuda", "nccl", "cuda"),
+    Wire("cuda", "gloo", "cpu"),
+    Wire("cpu", "gloo", "cpu"),
+)
 
 
 def n_gpus() -> int:
@@ -39,8 +45,11 @@ def n_gpus() -> int:
 
 
 def wire_for(workers: int) -> Wire:
-    """NCCL wants a GPU of its own for each worker; where they are fewer, processors by gloo."""
-    return OWN_GPUS if 0 < workers <= n_gpus() else PROCESSORS
+    """NCCL refuses two workers on one GPU: they talk by gloo."""
+    gpus = n_gpus()
+    if not gpus:
+        return PROCESSORS
+    return OWN_GPUS if workers <= gpus else SHARED_GPUS
 
 
 def train_together(programs: Sequence[Program], folder: Path, wire: Wire) -> None:
@@ -55,11 +64,11 @@ def train_together(programs: Sequence[Program], folder: Path, wire: Wire) -> Non
         ) from error
 
     kept = [ray.put(program) for program in programs]
-    gpu = wire is OWN_GPUS
-    resources = {"CPU": _CORES, "GPU": 1} if gpu else {"CPU": _CORES}
+    gpu = wire is not PROCESSORS
+    resources = {"CPU": _CORES} | ({"GPU": min(1.0, n_gpus() / len(kept))} if gpu else {})
     trainer = TorchTrainer(
         _work,
-        train_loop_config={"programs": kept, "device": wire.device},
+        train_loop_config={"programs": kept, "wire": tuple(wire)},
         scaling_config=ScalingConfig(num_workers=len(kept), use_gpu=gpu, resources_per_worker=resources),
         run_config=RunConfig(storage_path=str(folder), failure_config=FailureConfig(max_failures=MOST_FAILURES)),
         torch_config=TorchConfig(backend=wire.backend),
@@ -77,6 +86,6 @@ def _work(config: dict[str, Any]) -> None:
     from kway.compute.gpu.linear.talk import TorchTalk
 
     rank = ray.train.get_context().get_world_rank()
-    device: str = config["device"]
+    wire = Wire(*config["wire"])
     program: Program = ray.get(config["programs"][rank])
-    program(lambda tell: TorchTalk(device, tell), device)
+    program(lambda tell: TorchTalk(wire.told_from, tell), wire.device)

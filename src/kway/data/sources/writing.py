@@ -135,12 +135,14 @@ def _write_parquet(tables: Iterable[Any], out: Any) -> int:
     import pyarrow.parquet
 
     n, writer = 0, None
-    for table in tables:
-        writer = writer or pyarrow.parquet.ParquetWriter(out, table.schema)
-        writer.write_table(table)
-        n += table.num_rows
-    if writer is not None:
-        writer.close()
+    try:
+        for table in tables:
+            writer = writer or pyarrow.parquet.ParquetWriter(out, table.schema)
+            writer.write_table(table)
+            n += table.num_rows
+    finally:
+        if writer is not None:  # after an error, too: it would write its end into a closed file when it is collected
+            writer.close()
     return n
 
 
