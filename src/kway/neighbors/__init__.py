@@ -7,7 +7,7 @@ classifier.py     NeighborsClassifier: metric x index x vote             explana
 centroid.py       CentroidClassifier: one mean a class                   centroid_on_device.py   on a GPU, of tensors
 exemplar.py       ExemplarClassifier: one linear SVM a row               exemplar_svm.py   their training, all together
 new_classes.py    classes that come with later rows                      tensors.py   tensors in, tensors out
-payload.py        any payload in place of a label
+payload.py        any payload in place of a label                        from_blocks.py   rows in blocks, as codes
 """
 
 from __future__ import annotations

@@ -15,11 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from kway import progress
-from kway.confidence import TemperatureScaledClassifier, heldout
-from kway.confidence.heldout import Split
 from kway.data.features.features import Features
 from kway.data.labels import encode
 from kway.data.row_blocks import rows_at
@@ -31,6 +28,7 @@ from kway.planning import guard
 from kway.planning.comparison import before_comparison, comparison_seconds
 from kway.planning.size import Size
 from kway.select.all_rows import AllRows
+from kway.select.calibration import PAGE, Calibrated, calibrate_winner, scaled_on
 from kway.select.contest.clock import Clock
 from kway.select.contest.compare import TOO_LATE, Comparison, compare
 from kway.select.contest.families import FAMILIES, STRAW_MAN, Family, LinearFamily
@@ -44,13 +42,11 @@ from kway.select.leaderboard import Line, fit_lines
 from kway.select.learning_curve import Learned, LearningCurve, learning_curve
 from kway.select.promises import Promises, Tradeoff, check_promises, promise, sets_tradeoff, unknown_tradeoff
 from kway.select.reasons import SECONDS, SHOWN, Reasons, explain, weighed
+from kway.select.streamed import Refit, refit
 from kway.select.train_test import Parts
 
 TOO_LONG = 240.0  # seconds expected of a comparison from which its rows are sampled
 COMPARISON = 60.0  # expected of the sample
-_FOLDS = 5  # of the calibration, as a rule
-MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
-PAGE = 4.0  # seconds that test and page take at least
 NAMELESS = 100  # columns of a matrix up to which x0, x1, ... are worth listing
 STRAW_WIDTH = 3000  # features up to which the straw man, a dense solve, is worth fitting
 
@@ -104,6 +100,7 @@ class JobResult:
     unknown: Tradeoff | None = None
     curve: LearningCurve | None = None
     reasons: Reasons | None = None
+    fitted_rows: int = 0  # that the winner learned from
 
     @property
     def best(self) -> Line:
@@ -227,15 +224,18 @@ def run_job(
         lines = fit_lines(chosen.comparison, lambda m: chosen.view(m).X, parts.y, wishes.seed, clock, chosen.all_rows)
     features, X = chosen.view(lines[0].standing.model)
     changed = chosen.all_rows.note(chosen.comparison.estimator(lines[0].standing, wishes.seed))
+    folds, compared_line = chosen.folds(parts, wishes), lines[0]
+    whole = _on_all(lines[0], features, X, folds, parts, wishes)
+    lines[0] = whole.line
     laps.lap("refit")
     with progress.within(0.72, 0.84), progress.stage("calibrating"):
-        folds = chosen.folds(parts, wishes)
         promises = _promises(lines[0], X, folds, parts, wishes)
-        calibrated, trouble = (
-            calibrate_winner(lines[0], X, folds, parts, wishes.seed, clock)
-            if promises.model is None
-            else (promises.classifier, ())
-        )
+        if promises.model is not None:
+            calibrated, trouble = Calibrated(promises.classifier)
+        elif whole.held is None:
+            calibrated, trouble = calibrate_winner(lines[0], X, folds, parts, wishes.seed, clock)
+        else:
+            calibrated, trouble = scaled_on(whole.line.model, rows_at(X, whole.held), parts.y[whole.held], wishes.seed)
     laps.lap("calibrate")
     with progress.within(0.84, 0.88), progress.stage("testing"):
         test_X = features.transform(parts.test_rows)
@@ -245,18 +245,27 @@ def run_job(
     laps.lap("test")
     clock.reserve = PAGE
     with progress.within(0.88, 0.92), progress.stage("looking for reasons"):
-        curve, why = _curve(lines[0], X, chosen, parts, wishes, clock)
+        curve, why = _curve(compared_line, X, chosen, parts, wishes, clock)
         model = FeaturedClassifier.of(features, promises.model or calibrated, X)
         reasons = _reasons(FeaturedClassifier.of(features, lines[0].model), X, parts, clock)
     laps.lap("reasons")
     return JobResult(
         parts, X, test_X, chosen.comparison, lines, model, evaluation,
         baselines, runner_up, getattr(calibrated, "temperature_", None),
-        (*chosen.notes, *changed, *trouble, *filter(None, (why,))), laps.seconds, hurried=clock.up(),
+        (*chosen.notes, *changed, *filter(None, (trouble, whole.note, why))), laps.seconds, hurried=clock.up(),
         sets=None if wishes.sets is None else sets_tradeoff(promises, test_X, parts.test_y),
         unknown=None if wishes.unknown is None else unknown_tradeoff(promises, test_X, parts.test_y),
-        curve=curve, reasons=reasons,
+        curve=curve, reasons=reasons, fitted_rows=whole.rows,
     )  # fmt: skip
+
+
+def _on_all(line: Line, features: Features, X: Any, folds: NDArray[np.int64], parts: Parts, wishes: Wishes) -> Refit:
+    """The winner on all rows of DATA: as it is, unless memory holds a part of them."""
+    if parts.larger is None:
+        return Refit(line, parts.n, None, "")
+    if wishes.sets is not None or wishes.unknown is not None:
+        return Refit(line, parts.n, None, "promises are held on rows in memory, so the model learned from those alone")
+    return refit(line, features, X, parts, parts.larger, folds, wishes.seed)
 
 
 def _promises(line: Line, X: Any, folds: NDArray[np.int64], parts: Parts, wishes: Wishes) -> Promises:
@@ -318,44 +327,6 @@ def references_of(wishes: Wishes) -> Sequence[Any]:
     if wishes.also is not None:
         return wishes.also
     return (TREES,) if wishes.families is None else ()
-
-
-def calibrate_winner(
-    line: Line, X: Any, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock
-) -> tuple[Any, tuple[str, ...]]:
-    """The winner with a temperature learned on rows it did not see, and a note where that cannot be done."""
-    cv = _held_out(line, folds, parts, seed, clock)
-    try:
-        if cv != _FOLDS and len(cv) == 1:
-            return _scaled_once(line.model, X, parts.y, cv[0], seed), ()
-        scaled = TemperatureScaledClassifier(clone(line.model), cv, seed).fit(X, parts.y)
-        return (scaled if cv == _FOLDS else _forget_rows(scaled)), ()
-    except (KwayError, AttributeError) as error:
-        return line.model, (f"probabilities are not calibrated: {error}",)
-
-
-def _held_out(line: Line, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock) -> Any:
-    """`cv` of the calibration: five folds, or one split of many rows or in little time; pairs keep groups, order."""
-    clock.reserve = PAGE
-    once = parts.n > MANY_ROWS or clock.up(_FOLDS * (line.fit_seconds or 0.0))
-    if parts.order is not None or parts.groups is not None:  # rows drawn at random would be too easy
-        pairs = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
-        return pairs[:1] if once else pairs
-    return [heldout.hold_out(encode(parts.y).codes, 0.2, np.random.RandomState(seed))] if once else _FOLDS
-
-
-def _forget_rows(scaled: Any) -> Any:
-    """Row numbers of this training set have no place in the parameters of a model file."""
-    return scaled.set_params(cv="prefit", estimator=scaled.estimator_)
-
-
-def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any:
-    """The fitted model with the temperature that a fit of it on part of the rows needs on the others: one fit only."""
-    part = clone(model).fit(rows_at(X, split.learn), y[split.learn])
-    scaled = TemperatureScaledClassifier(part, "prefit", seed)
-    scaled.fit(rows_at(X, split.held), y[split.held])
-    scaled._adopt(model)
-    return _forget_rows(scaled)
 
 
 def _runner_up(

@@ -1,0 +1,73 @@
+"""The winner with a temperature: learned on rows that a fit of it did not see."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from kway.confidence import TemperatureScaledClassifier, heldout
+from kway.confidence.heldout import Split
+from kway.data.labels import encode
+from kway.data.row_blocks import rows_at
+from kway.errors import KwayError
+from kway.select.contest.clock import Clock
+from kway.select.leaderboard import Line
+from kway.select.train_test import Parts
+
+_FOLDS = 5  # of the calibration, as a rule
+MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
+PAGE = 4.0  # seconds that test and page take at least
+
+
+class Calibrated(NamedTuple):
+    """The model, with its temperature where it has one, and in words why it has none."""
+
+    model: Any
+    trouble: str = ""
+
+
+def calibrate_winner(line: Line, X: Any, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock) -> Calibrated:
+    """The winner with a temperature learned on rows it did not see, and a note where that cannot be done."""
+    cv = _held_out(line, folds, parts, seed, clock)
+    try:
+        if cv != _FOLDS and len(cv) == 1:
+            return Calibrated(_scaled_once(line.model, X, parts.y, cv[0], seed))
+        scaled = TemperatureScaledClassifier(clone(line.model), cv, seed).fit(X, parts.y)
+        return Calibrated(scaled if cv == _FOLDS else _forget_rows(scaled))
+    except (KwayError, AttributeError) as error:
+        return Calibrated(line.model, f"probabilities are not calibrated: {error}")
+
+
+def scaled_on(model: Any, X: Any, y: NDArray, seed: int) -> Calibrated:
+    """A fitted model with its temperature on rows that it did not see, and a note where that cannot be done."""
+    try:
+        return Calibrated(TemperatureScaledClassifier(model, "prefit", seed).fit(X, y))
+    except (KwayError, AttributeError) as error:
+        return Calibrated(model, f"probabilities are not calibrated: {error}")
+
+
+def _held_out(line: Line, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock) -> Any:
+    """`cv` of the calibration: five folds, or one split of many rows or in little time; pairs keep groups, order."""
+    clock.reserve = PAGE
+    once = parts.n > MANY_ROWS or clock.up(_FOLDS * (line.fit_seconds or 0.0))
+    if parts.order is not None or parts.groups is not None:  # rows drawn at random would be too easy
+        pairs = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
+        return pairs[:1] if once else pairs
+    return [heldout.hold_out(encode(parts.y).codes, 0.2, np.random.RandomState(seed))] if once else _FOLDS
+
+
+def _forget_rows(scaled: Any) -> Any:
+    """Row numbers of this training set have no place in the parameters of a model file."""
+    return scaled.set_params(cv="prefit", estimator=scaled.estimator_)
+
+
+def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any:
+    """The fitted model with the temperature that a fit of it on part of the rows needs on the others: one fit only."""
+    part = clone(model).fit(rows_at(X, split.learn), y[split.learn])
+    scaled = TemperatureScaledClassifier(part, "prefit", seed)
+    scaled.fit(rows_at(X, split.held), y[split.held])
+    scaled._adopt(model)
+    return _forget_rows(scaled)
