@@ -8,7 +8,7 @@ fit: X, y -> map (d,) or (d, d) -> z -> estimator on z          predict: the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,13 @@ class MappedClassifier(DelegatedAnswers):
         seed = 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
         self.map_ = _MAPS[self.map](rows, labels.codes, seed, self.n_jobs)
         self.estimator_ = clone(self._unfitted()).fit(self.map_.apply(rows), y)
+        self.classes_ = np.asarray(self.estimator_.classes_)
+        return self
+
+    def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> MappedClassifier:
+        """Learn the estimator again from blocks (X, y), such as a generator's, behind the map of an earlier fit."""
+        check_is_fitted(self, "map_")
+        self.estimator_ = clone(self._unfitted()).fit_blocks((self.mapped(X), y) for X, y in blocks)
         self.classes_ = np.asarray(self.estimator_.classes_)
         return self
 

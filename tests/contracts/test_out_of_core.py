@@ -231,7 +231,65 @@ def test_what_blocks_cannot_be_learned_from(rows):
     with pytest.raises(InputError, match="NaN"):
         learn([(np.where(X > 2, np.nan, X), y)])
     with pytest.raises(CombinationError, match="partial_fit"):
-        learn([(X, y)], solver="lbfgs")
+        learn([(X, y)], solver="dual")
+    with pytest.raises(CombinationError, match="perceptron"):
+        kway.PerceptronClassifier().fit_blocks([(X, y)])
+
+
+@pytest.mark.parametrize("name", ["SoftmaxClassifier", "LogisticClassifier", "LeastSquaresClassifier", "SVMClassifier"])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_every_loss_with_an_optimum_is_learned_from_blocks(name, n_classes, rows):
+    X, y = rows
+    X, y = X[y < n_classes], y[y < n_classes]
+    how = {"alpha": 1e-2, "tol": 1e-3} | ({"multiclass": "one-vs-all"} if name == "SVMClassifier" else {})
+    whole = getattr(kway, name)(**how).fit(X, y)
+    ours = getattr(kway, name)(**how).fit_blocks((X[i : i + 97], y[i : i + 97]) for i in range(0, len(X), 97))
+    assert ours.solver_ == "lbfgs"
+    assert ours.objective_ <= whole.objective_ * (1 + 2e-3)
+    np.testing.assert_array_equal(ours.classes_, whole.classes_)
+    assert (ours.predict(X) == whole.predict(X)).mean() > 0.99
+
+
+@pytest.mark.parametrize(
+    "index", ["auto", Flat(store=Bits(4, rerank=False)), Landmarks(20, 8, store=Bits(4, rerank=False))]
+)
+def test_neighbours_among_blocks(index, rows, tmp_path):
+    X, y = rows
+    names = np.array(["ant", "bee", "cat"])[y]
+    blocks = [(X[i : i + 97], names[i : i + 97]) for i in range(0, N, 97)]
+    model = kway.NeighborsClassifier(3, index=index, class_weight="balanced").fit_blocks(iter(blocks))
+    whole = kway.NeighborsClassifier(3, class_weight="balanced").fit(X, names)
+    assert (model.predict(X) == whole.predict(X)).mean() > 0.97
+    model.save(tmp_path / "m.kway")
+    again = kway.load(tmp_path / "m.kway")
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    means = kway.CentroidClassifier().fit_blocks(iter(blocks))
+    np.testing.assert_allclose(means.centroids_, kway.CentroidClassifier().fit(X, names).centroids_, rtol=1e-5)
+    for given in (kway.NeighborsClassifier(), kway.CentroidClassifier()):
+        with pytest.raises(InputError, match="block"):
+            given.fit_blocks([])
+    with pytest.raises(InputError, match="a label a row"):
+        kway.NeighborsClassifier().fit_blocks([(X, names[:5])])
+    with pytest.raises(CombinationError, match="codes alone"):
+        kway.NeighborsClassifier(index="kdtree").fit_blocks(blocks)
+
+
+def test_passes_over_rows_in_files_hold_few_of_them(tmp_path):
+    n, d = 400_000, 60
+    rng, W = np.random.default_rng(0), np.random.default_rng(1).normal(size=(60, 5)).astype(np.float32)
+
+    def blocks():
+        for _ in range(20):
+            X = rng.standard_normal((n // 20, d), dtype=np.float32)
+            yield X, (X @ W + rng.normal(size=(len(X), 5))).argmax(axis=1)
+
+    tracemalloc.start()
+    model = kway.SoftmaxClassifier(tol=1e-2).fit_blocks(blocks())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.6 * 4 * n * d, peak
+    X, y = next(blocks())
+    assert model.score(X, y) > 0.75
 
 
 @pytest.mark.parametrize("solver", ["sampled", "sgd"])

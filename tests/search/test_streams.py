@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kway.errors import CombinationError, InputError
-from kway.search import Bits, Flat, Landmarks, restore
+from kway.search import Bits, Flat, Int8, Landmarks, restore
 from kway.search.codes import streams
 from kway.search.codes.grown import Grown
 
@@ -41,6 +41,24 @@ def test_blocks_of_every_kind_give_the_same_index(metric, tmp_path, monkeypatch)
     assert len(index.parts()[1]["codes.factor"]) == 1000
     one = CODES.build_blocks([rows], metric)
     same(one, CODES.build(rows, metric), queries)
+
+
+@pytest.mark.parametrize("metric", ["manhattan", "euclidean", "cosine"])
+def test_bytes_of_blocks(metric):
+    rows, queries = data()
+    recipe = Flat(store=Int8(rerank=False))
+    same(recipe.build_blocks([rows], metric), recipe.build(rows, metric), queries)
+    index = recipe.build_blocks((rows[i : i + 300] for i in range(0, 1000, 300)), metric)
+    assert index.n_rows == 1000
+    assert index.nbytes < 1.2 * rows.size + 40 * 1000
+    true = Flat().build(rows, metric).nearest(queries, 5)
+    found = index.nearest(queries, 5)
+    assert (found.ids == true.ids).mean() > 0.9
+    np.testing.assert_allclose(found.distances, true.distances, rtol=0.02)
+    with pytest.raises(InputError, match="columns"):
+        recipe.build_blocks([rows, rows[:, :5]], metric)
+    with pytest.raises(InputError, match="at least one block"):
+        recipe.build_blocks([], metric)
 
 
 def test_a_memory_map_can_be_measured_in_full(tmp_path):

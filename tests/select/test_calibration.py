@@ -58,7 +58,7 @@ def test_a_temperature_from_known_votes_is_near_that_of_five_folds():
     held = scan.held_out(setting)
     assert len(held.codes) == len(y)
     model = kway.NeighborsClassifier(**setting).fit(X, y)
-    scaled, notes = calibrate_winner(Line(None, model), X, data.folds, None, 0, Clock(), held)
+    scaled, trouble = calibrate_winner(Line(None, model), X, data.folds, None, 0, Clock(), held)
     other = kway.TemperatureScaledClassifier(kway.NeighborsClassifier(**setting), cv=5).fit(X, y)
     assert not notes
     assert scaled.temperature_fit_.certified

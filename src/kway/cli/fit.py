@@ -216,7 +216,8 @@ def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
         "notes": list(found.notes),
         "seconds": seconds,
         "stages": found.seconds,
-        "data": _about_parts(found.parts, found.X.shape[1], len(found.model.classes_)),
+        "data": _about_parts(found.parts, found.X.shape[1], len(found.model.classes_))
+        | {"fitted_rows": found.fitted_rows},
     }
 
 

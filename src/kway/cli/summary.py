@@ -17,6 +17,9 @@ def show_fit(result: dict[str, Any]) -> None:
     how = f" ({safe(_setting(result['setting']))})" if result["setting"] else ""
     held = result.get("sets") is not None or result.get("unknown") is not None
     where = "the train rows but those held out for the promise" if held else "all train rows"
+    fitted = result["data"].get("fitted_rows", 0)
+    if fitted > result["data"]["train_rows"]:
+        where = f"{fitted:,} rows, those beyond memory too"
     say(f"Best: [bold green]{result['best']}[/]{how}, refitted on {where}.")
     say(
         f"Test accuracy [bold]{test['accuracy']:.4f}[/] (95 % interval {test['low']:.4f} to {test['high']:.4f}){loss} "

@@ -51,6 +51,8 @@ class FileRows:
         return self.shape[0]
 
     def __getitem__(self, where: slice | NDArray[np.int64]) -> NDArray:
+        if isinstance(where, slice) and (run := self._run(*where.indices(len(self)))) is not None:
+            return run
         rows = np.arange(*where.indices(len(self))) if isinstance(where, slice) else np.asarray(where)
         found = np.empty((len(rows), self.shape[1]), self.dtype)
         part = np.searchsorted(self.starts, rows, side="right") - 1
@@ -58,6 +60,14 @@ class FileRows:
             here = part == i
             found[here] = self.parts[i][rows[here] - self.starts[i]]
         return found
+
+    def _run(self, first: int, stop: int, step: int) -> NDArray | None:
+        """Rows that follow each other in one part, where they lie if they are floats of this type; else None."""
+        i = int(np.searchsorted(self.starts, first, side="right")) - 1
+        if step != 1 or first >= stop or stop > self.starts[i + 1]:
+            return None
+        run = self.parts[i][first - self.starts[i] : stop - self.starts[i]]
+        return np.asarray(run).astype(self.dtype, copy=False)
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """All rows in a new order (n,) that reads the files in runs: runs at random, rows mixed among many runs."""

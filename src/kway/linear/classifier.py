@@ -139,7 +139,7 @@ class LinearClassifier(AnswersOnDevice):
 
         Inside `kway.cluster(...)` the nodes read the files, and keep the rows: they are never all here. Losses without
         kinks, by L-BFGS or, with an L1 penalty, the proximal solver. Here, rows that solver="sampled" learns from, or
-        "auto" by sampling, stay in the files and are read some at a time.
+        "auto" by sampling, and those that are larger than memory stay in the files and are read some at a time.
         """
         from kway.linear.from_folder import fit_folder
 
@@ -147,7 +147,7 @@ class LinearClassifier(AnswersOnDevice):
         return self
 
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> LinearClassifier:
-        """Learn by sampled softmax from blocks (X, y), such as a generator's, kept in a file meanwhile."""
+        """Learn from blocks (X, y), such as a generator's, kept in a file meanwhile: by sampled softmax or L-BFGS."""
         from kway.linear.from_files import fit_blocks
 
         fit_blocks(self, blocks)

@@ -1,6 +1,7 @@
-"""Learning from rows that stay in files: sampled softmax over folders, and blocks, that are larger than memory.
+"""Learning from rows that stay in files: folders, and blocks, that are larger than memory.
 
-    files -> FileRows, labels here -> Objective -> epochs that read runs of rows in a new order each
+    files -> FileRows, labels here -> Objective -> sampled softmax: epochs that read runs of rows in a new order each
+                                                   L-BFGS: some passes over all rows, for every other loss
 
 Rows are in memory a batch at a time, beside what the system keeps of the files; weights and codes are.
 """
@@ -12,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kway.data import gate
 from kway.data.extent import extent_of
 from kway.data.file_rows import LabelledFiles, rows_of_blocks
@@ -22,11 +21,14 @@ from kway.data.labels import encode
 from kway.errors import CombinationError
 from kway.linear.fit_ways import asks_for_sampled, chooses_sampled, sampled_way
 from kway.linear.fitting import control_of, keep, objective_of
+from kway.linear.objective.objective import Objective
 from kway.linear.problem import refuse_one_class, weighted_rows
+from kway.linear.solvers.base import Solver, offers
+from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.many_classes.sampled import Sampled
 from kway.linear.solvers.registry import pick_solver
 from kway.linear.solvers.watching import shown
-from kway.planning import guard
+from kway.planning import guard, linear_ways
 from kway.planning.size import Size
 
 if TYPE_CHECKING:
@@ -34,13 +36,14 @@ if TYPE_CHECKING:
 
 
 def stays_in_files(model: LinearClassifier, folder: str | Path, target: str | None) -> bool:
-    """Whether a folder is learned from where it lies: classes are to be sampled, or "auto" would, on the CPU."""
+    """Whether a folder is learned from where it lies, on the CPU: classes are sampled, or the rows too many to read."""
     if model.device == "cuda":
         return False
     if model.solver != "auto":
         return asks_for_sampled(model)
     found = extent_of(str(folder), ReadOptions(target=target))
-    return found.K > 2 and chooses_sampled(model, Size(found.n, found.d, found.K), hard=True)
+    size = Size(found.n, found.d, found.K)
+    return not guard.has_room(size.rows_bytes) or (found.K > 2 and chooses_sampled(model, size, hard=True))
 
 
 def fit_blocks(model: LinearClassifier, blocks: Iterable[tuple[Any, Any]]) -> None:
@@ -50,25 +53,39 @@ def fit_blocks(model: LinearClassifier, blocks: Iterable[tuple[Any, Any]]) -> No
 
 
 def fit_files(model: LinearClassifier, found: LabelledFiles) -> None:
-    """Fit the model to rows in files, by sampled softmax."""
+    """Fit the model to rows in files."""
     model._forget()
-    if not (asks_for_sampled(model) or model.solver == "auto") or model.early_stopping:
-        raise CombinationError(
-            "rows that stay in files are learned from by solver='sampled', without early_stopping; got "
-            f"solver={model.solver!r}, early_stopping={model.early_stopping!r}: partial_fit takes blocks by sgd"
-        )
     X, labels = found.X, encode(found.y)
     gate.check_blocks(X)
     who = type(model).__name__
     refuse_one_class(labels, who)
     size = guard.size_of(X, labels.n_classes)
-    guard.before_fit(who, sampled_way(model, size), size)
     model.classes_, model.n_features_in_ = labels.classes, X.shape[1]
-    objective = objective_of(model, weighted_rows(X, labels, None, model.class_weight))
-    solver = pick_solver(model.solver if asks_for_sampled(model) else "sampled", objective)
-    assert isinstance(solver, Sampled)
+    given = weighted_rows(X, labels, None, model.class_weight)
+    objective = objective_of(model, given)
+    solver = _solver(model, objective, size)
+    sampled = isinstance(solver, Sampled)
+    guard.before_fit(who, sampled_way(model, size) if sampled else linear_ways.softmax_way, size)
+    start = solver.cold_start(objective) if isinstance(solver, Sampled) else objective.zeros()
     with shown(f"{who} {solver.name}", model.max_iter, model.verbose) as progress:
-        control = replace(control_of(model), progress=progress)
-        solution = solver.solve(objective, solver.cold_start(objective), control)
+        solution = solver.solve(objective, start, replace(control_of(model), progress=progress))
     model.why_ = f"{len(X):,} rows in files, read some at a time"
-    keep(model, objective, solution, solver.name, np.empty(0, np.int64))
+    keep(model, objective, solution, solver.name, given.kept)
+
+
+def _solver(model: LinearClassifier, objective: Objective, size: Size) -> Solver:
+    """Sampled softmax where it is asked for, or classes are too many; else L-BFGS, which reads rows in order."""
+    by_name = asks_for_sampled(model)
+    able = by_name or model.solver in ("auto", "lbfgs")
+    if (
+        not able
+        or model.early_stopping
+        or (not by_name and not LBFGS.needs <= offers(objective.loss, objective.penalty))
+    ):
+        raise CombinationError(
+            "rows that stay in files are learned from by solver='sampled', or by 'auto' and 'lbfgs' under a loss with "
+            f"an optimum and a smooth penalty, without early_stopping; got solver={model.solver!r}, "
+            f"loss={model.loss!r}, early_stopping={model.early_stopping!r}: partial_fit takes blocks by sgd"
+        )
+    sampled = by_name or chooses_sampled(model, size, hard=True)
+    return pick_solver(model.solver if by_name else "sampled" if sampled else "lbfgs", objective)

@@ -26,7 +26,9 @@ from kway.linear.problem import refuse_one_class
 
 
 def _learns_in_pieces(model: Any) -> bool:
-    raise AttributeError(f"{type(model).__name__} learns from all rows in one pass, so it has no partial_fit; use fit")
+    raise AttributeError(
+        f"{type(model).__name__} learns from all rows in one pass, so it has no partial_fit or fit_blocks; use fit"
+    )
 
 
 class NaiveBayesClassifier(LinearClassifier):
@@ -72,6 +74,11 @@ class NaiveBayesClassifier(LinearClassifier):
         self.intercept_ = np.zeros(len(W), X.dtype)
         self.n_iter_, self.history_, self.objective_, self.solver_ = 1, [], 0.0, "counts"  # nothing is minimised
         return self
+
+    @available_if(_learns_in_pieces)
+    def fit_blocks(self, blocks: Any) -> NaiveBayesClassifier:
+        """There is none, as there is no partial_fit."""
+        raise NotImplementedError
 
     @available_if(_learns_in_pieces)
     def partial_fit(

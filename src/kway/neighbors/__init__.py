@@ -8,7 +8,7 @@ centroid.py       CentroidClassifier: one mean a class                   centroi
   clouds.py         rows about their mean: scores, widths, spaces
 exemplar.py       ExemplarClassifier: one linear SVM a row               exemplar_svm.py   their training, all together
 new_classes.py    classes that come with later rows                      tensors.py   tensors in, tensors out
-payload.py        any payload in place of a label
+payload.py        any payload in place of a label                        from_blocks.py   rows in blocks, as codes
 """
 
 from __future__ import annotations

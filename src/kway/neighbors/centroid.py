@@ -30,7 +30,7 @@ from kway.compute.threads import spans
 from kway.data import gate
 from kway.data.labels import Labels
 from kway.data.row_blocks import row_blocks
-from kway.errors import CombinationError
+from kway.errors import CombinationError, InputError
 from kway.neighbors.centroid_on_device import (
     TensorAnswers,
     choose_for_means,
@@ -93,6 +93,16 @@ class CentroidClassifier(TensorAnswers):
         """Learn the mean of each class."""
         self._forget()
         return self.partial_fit(X, y, None, sample_weight)
+
+    def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> CentroidClassifier:
+        """Learn from blocks (X, y), such as a generator's, one after another."""
+        self._forget()
+        for X, y in blocks:
+            if len(y):
+                self.partial_fit(X, y)
+        if not hasattr(self, "weights_"):
+            raise InputError("there is nothing to learn from: no block of rows came")
+        return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> CentroidClassifier:
         """Take more rows into the means; new classes may come at any time."""

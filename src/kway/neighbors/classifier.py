@@ -7,6 +7,7 @@ vote:         share(c) = sum of the weights of the voters of class c / sum of al
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -131,6 +132,13 @@ class NeighborsClassifier(TensorVotes):
         self._training = TrainingRows.of(X, labels.codes, gate.weights(sample_weight, X), labels.n_classes)
         self._training.check_weights(self.n_neighbors)
         self._build()
+        return self
+
+    def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> NeighborsClassifier:
+        """Learn from blocks (X, y), such as a generator's, kept as codes: index "auto" is Flat(Int8(rerank=False))."""
+        from kway.neighbors.from_blocks import code_training_blocks
+
+        code_training_blocks(self, blocks)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> NeighborsClassifier:

@@ -30,8 +30,9 @@ from kway.search.live import Recipe
 from kway.search.spaces.distances import COSINE, DISTANCES, EUCLIDEAN, MANHATTAN
 from kway.search.spaces.metrics import Metric, pick_metric
 from kway.search.spaces.units import Unit
-from kway.search.stores.base import Store
+from kway.search.stores.base import Codes, Store
 from kway.search.stores.bits import Bits
+from kway.search.stores.int8 import Int8
 from kway.search.stores.kept import FarKept, KeptRows
 
 _TAIL = 0.2  # share of added rows at which building again pays
@@ -88,15 +89,18 @@ class Flat(Recipe):
     def build_blocks(
         self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None
     ) -> FlatIndex:
-        """The live index over rows that come in blocks; with `store=Bits(rerank=False)` they are never all in memory.
+        """The live index over rows that come in blocks; with a store and `rerank=False` they are never all in memory.
 
         blocks: an array (n, d), perhaps a memory map (with it full rows can be kept beside codes: `rerank=True`), a
         folder of .npy files or of parquet, or an iterable of arrays (m, d). Ids are the positions. With a `folder`,
         finished parts of codes are kept in it, and a build that was killed goes on behind the last of them.
         """
-        from kway.search.codes.streams import code_blocks
+        from kway.search.codes.streams import byte_blocks, code_blocks
 
         store, picked = self.store, pick_metric(metric)
+        if isinstance(store, Int8) and not store.rerank and folder is None:
+            self.check(picked)
+            return self._of_codes(None, byte_blocks(blocks, store, picked), picked)
         if not isinstance(store, Bits):
             return cast(FlatIndex, super().build_blocks(blocks, metric, folder))
         self.check(picked)
@@ -106,10 +110,11 @@ class Flat(Recipe):
                 f"{self} cannot be built of blocks, which are let go of; use store=Bits(1, rerank=False), or give the "
                 "rows as one array of floats (a memory map), or build(rows)"
             )
-        codes = code_blocks(blocks, store, picked, folder)
-        kept = KeptRows(mapped if store.rerank else None, codes)
-        index = FlatIndex(self, picked, Ids.of(len(codes), None), kept)
-        index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # a stream is taken as it comes
+        return self._of_codes(mapped if store.rerank else None, code_blocks(blocks, store, picked, folder), picked)
+
+    def _of_codes(self, full: NDArray | None, codes: Codes, metric: Metric) -> FlatIndex:
+        index = FlatIndex(self, metric, Ids.of(len(codes), None), KeptRows(full, codes))
+        index.unit = Unit.again(0, np.dtype(np.float32), metric.distance, self._narrow)  # a stream is taken as it comes
         return index
 
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> FlatIndex:

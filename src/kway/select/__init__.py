@@ -8,5 +8,6 @@ calibration     the winner's probabilities, by rows that it did not see
 all_rows        from the sample that was compared on to all rows        larger     DATA that memory does not hold
 evaluation      figures of a model on labelled rows                     tune       the best setting of one estimator
 reasons         what tells each class                                   promises   sets and "unknown" around the winner
+streamed        the best on all of such DATA, by the piece              calibration   its temperature
 learning_curve  would more rows help?                                   saved      the winner as a model file
 """

@@ -6,7 +6,7 @@ others       five folds, or one split where rows are many or time is short; grou
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,23 +28,38 @@ MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its err
 PAGE = 4.0  # seconds that test and page take at least
 
 
+class Calibrated(NamedTuple):
+    """The model, with its temperature where it has one, and in words why it has none."""
+
+    model: Any
+    trouble: str = ""
+
+
 def calibrate_winner(
     line: Line, X: Any, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock, held: HeldOut | None = None
-) -> tuple[Any, tuple[str, ...]]:
+) -> Calibrated:
     """The winner with a temperature learned on rows it did not see, and a note where that cannot be done.
 
     `held`: what the folds of the comparison have said of such rows already; else it is fitted on some and asked.
     """
     if held is not None:
-        return scaled_by(line.model, *held), ()
+        return Calibrated(scaled_by(line.model, *held))
     cv = _held_out(line, folds, parts, seed, clock)
     try:
         if cv != _FOLDS and len(cv) == 1:
-            return _scaled_once(line.model, X, parts.y, cv[0], seed), ()
+            return Calibrated(_scaled_once(line.model, X, parts.y, cv[0], seed))
         scaled = TemperatureScaledClassifier(clone(line.model), cv, seed).fit(X, parts.y)
-        return (scaled if cv == _FOLDS else _forget_rows(scaled)), ()
+        return Calibrated(scaled if cv == _FOLDS else _forget_rows(scaled))
     except (KwayError, AttributeError) as error:
-        return line.model, (f"probabilities are not calibrated: {error}",)
+        return Calibrated(line.model, f"probabilities are not calibrated: {error}")
+
+
+def scaled_on(model: Any, X: Any, y: NDArray, seed: int) -> Calibrated:
+    """A fitted model with its temperature on rows that it did not see, and a note where that cannot be done."""
+    try:
+        return Calibrated(TemperatureScaledClassifier(model, "prefit", seed).fit(X, y))
+    except (KwayError, AttributeError) as error:
+        return Calibrated(model, f"probabilities are not calibrated: {error}")
 
 
 def _held_out(line: Line, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock) -> Any:

@@ -28,7 +28,7 @@ from kway.planning import guard
 from kway.planning.comparison import before_comparison, comparison_seconds
 from kway.planning.size import Size
 from kway.select.all_rows import AllRows
-from kway.select.calibration import PAGE, calibrate_winner
+from kway.select.calibration import PAGE, Calibrated, calibrate_winner, scaled_on
 from kway.select.contest.clock import Clock
 from kway.select.contest.compare import TOO_LATE, Comparison, compare
 from kway.select.contest.families import FAMILIES, STRAW_MAN, Family, LinearFamily
@@ -43,6 +43,7 @@ from kway.select.leaderboard import Line, fit_lines
 from kway.select.learning_curve import Learned, LearningCurve, learning_curve
 from kway.select.promises import Promises, Tradeoff, check_promises, promise, sets_tradeoff, unknown_tradeoff
 from kway.select.reasons import SECONDS, SHOWN, Reasons, explain, weighed
+from kway.select.streamed import Refit, refit
 from kway.select.train_test import Parts
 
 TOO_LONG = 240.0  # seconds expected of a comparison from which its rows are sampled
@@ -100,6 +101,7 @@ class JobResult:
     unknown: Tradeoff | None = None
     curve: LearningCurve | None = None
     reasons: Reasons | None = None
+    fitted_rows: int = 0  # that the winner learned from
 
     @property
     def best(self) -> Line:
@@ -227,15 +229,19 @@ def run_job(
         lines = fit_lines(chosen.comparison, lambda m: chosen.view(m).X, parts.y, wishes.seed, clock, chosen.all_rows)
     features, X = chosen.view(lines[0].standing.model)
     changed = chosen.all_rows.note(chosen.comparison.estimator(lines[0].standing, wishes.seed))
+    folds, compared_line = chosen.folds(parts, wishes), lines[0]
+    whole = _on_all(lines[0], features, X, folds, parts, wishes)
+    lines[0] = whole.line
     laps.lap("refit")
     with progress.within(0.72, 0.84), progress.stage("calibrating"):
-        folds = chosen.folds(parts, wishes)
         promises = _promises(lines[0], X, folds, parts, wishes)
-        calibrated, trouble = (
-            calibrate_winner(lines[0], X, folds, parts, wishes.seed, clock, chosen.held_out(lines[0].standing))
-            if promises.model is None
-            else (promises.classifier, ())
-        )
+        if promises.model is not None:
+            calibrated, trouble = Calibrated(promises.classifier)
+        elif whole.held is None:
+            held = chosen.held_out(compared_line.standing)
+            calibrated, trouble = calibrate_winner(lines[0], X, folds, parts, wishes.seed, clock, held)
+        else:
+            calibrated, trouble = scaled_on(whole.line.model, rows_at(X, whole.held), parts.y[whole.held], wishes.seed)
     laps.lap("calibrate")
     with progress.within(0.84, 0.88), progress.stage("testing"):
         test_X = features.transform(parts.test_rows)
@@ -245,18 +251,27 @@ def run_job(
     laps.lap("test")
     clock.reserve = PAGE
     with progress.within(0.88, 0.92), progress.stage("looking for reasons"):
-        curve, why = _curve(lines[0], X, chosen, parts, wishes, clock)
+        curve, why = _curve(compared_line, X, chosen, parts, wishes, clock)
         model = FeaturedClassifier.of(features, promises.model or calibrated, X)
         reasons = _reasons(FeaturedClassifier.of(features, lines[0].model), X, parts, clock)
     laps.lap("reasons")
     return JobResult(
         parts, X, test_X, chosen.comparison, lines, model, evaluation,
         baselines, runner_up, getattr(calibrated, "temperature_", None),
-        (*chosen.notes, *changed, *trouble, *filter(None, (why,))), laps.seconds, hurried=clock.up(),
+        (*chosen.notes, *changed, *filter(None, (trouble, whole.note, why))), laps.seconds, hurried=clock.up(),
         sets=None if wishes.sets is None else sets_tradeoff(promises, test_X, parts.test_y),
         unknown=None if wishes.unknown is None else unknown_tradeoff(promises, test_X, parts.test_y),
-        curve=curve, reasons=reasons,
+        curve=curve, reasons=reasons, fitted_rows=whole.rows,
     )  # fmt: skip
+
+
+def _on_all(line: Line, features: Features, X: Any, folds: NDArray[np.int64], parts: Parts, wishes: Wishes) -> Refit:
+    """The winner on all rows of DATA: as it is, unless memory holds a part of them."""
+    if parts.larger is None:
+        return Refit(line, parts.n, None, "")
+    if wishes.sets is not None or wishes.unknown is not None:
+        return Refit(line, parts.n, None, "promises are held on rows in memory, so the model learned from those alone")
+    return refit(line, features, X, parts, parts.larger, folds, wishes.seed)
 
 
 def _promises(line: Line, X: Any, folds: NDArray[np.int64], parts: Parts, wishes: Wishes) -> Promises:

@@ -1,18 +1,25 @@
-"""DATA larger than memory: as many of its pieces (kway.data.row_stream), drawn at random, as a part of memory holds."""
+"""DATA larger than memory: as many of its pieces (kway.data.row_stream), drawn at random, as a part of memory holds.
+
+The others are not lost: `Larger.blocks` reads all rows again, a piece at a time, for the fit of what was chosen.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kway.data.reading import LabelledRows, ReadOptions, read_rows
+from kway.data.labelled_rows import LabelledRows, ReadOptions
+from kway.data.reading import read_rows
 from kway.data.row_stream import row_stream
-from kway.data.sources.frames import is_table
+from kway.data.sources.frames import is_table, take_rows
 from kway.data.sources.npy_files import npy_files
 from kway.data.sources.pieces import pieces_of
+from kway.data.sources.requirements import RowRequirements
 from kway.data.sources.table_files import csv_files, parquet_files
 from kway.planning.machine import available_bytes
 
@@ -20,23 +27,78 @@ PART = 0.2  # of the memory there is, for rows as they are read: features, folds
 GROWS = {".parquet": 4.0, ".gz": 6.0}  # bytes in memory a byte of a file, where they are packed; else 1
 
 
-def read_fitting(data: Any, how: ReadOptions) -> LabelledRows:
+class SomeLabelled(NamedTuple):
+    """Some rows of DATA as they came, and their labels (m,)."""
+
+    rows: Any
+    y: NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Larger:
+    """DATA of n rows, of which those at the places `read` (m,) are the training rows in memory.
+
+    Rows at the places `aside` (a,), those of `groups`, and those of an order not before `order` are not given.
+    """
+
+    data: Any
+    how: ReadOptions
+    like: RowRequirements
+    n: int
+    read: NDArray[np.int64]
+    aside: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    groups: NDArray | None = None
+    order: Any = None
+
+    def without(self, rows: NDArray[np.int64], groups: NDArray | None, order: NDArray | None) -> Larger:
+        """But for some of the rows in memory, by number, and whatever `groups` and `order` (m,) say goes with them."""
+        if groups is not None:
+            groups = np.union1d(groups[rows], groups[:0] if self.groups is None else self.groups)
+        first = None if order is None else order[rows].min()  # of a second call it is the earlier one
+        return replace(self, aside=np.concatenate([self.aside, self.read[rows]]), groups=groups, order=first)
+
+    def blocks(self) -> Iterator[SomeLabelled]:
+        """All rows that may be learned from, a piece at a time."""
+        begun, aside = 0, np.sort(self.aside)
+        for piece in row_stream(self.data, self.how, self.like):
+            kept = np.ones(piece.n, bool)
+            kept[aside[slice(*np.searchsorted(aside, (begun, begun + piece.n)))] - begun] = False
+            if self.groups is not None and piece.groups is not None:
+                kept &= ~np.isin(piece.groups, self.groups)
+            if self.order is not None and piece.order is not None:
+                kept &= piece.order < self.order
+            begun += piece.n
+            yield SomeLabelled(take_rows(piece.rows, kept), piece.required_labels()[kept])
+
+
+class Fitting(NamedTuple):
+    """Rows that fit into memory; `larger` where DATA has more of them."""
+
+    found: LabelledRows
+    larger: Larger | None = None
+
+
+def read_fitting(data: Any, how: ReadOptions) -> Fitting:
     """All rows, or some of them with a note, where all would not fit."""
     path = Path(data) if isinstance(data, str | Path) else None
     if path is None or not path.exists() or (needed := _bytes_of(path, how)) <= (room := PART * available_bytes()):
-        return read_rows(data, how)
+        return Fitting(read_rows(data, how))
     rng, share = np.random.default_rng(0), room / needed
-    kept, rows = list[LabelledRows](), 0
+    kept, places, rows = list[LabelledRows](), list[NDArray[np.int64]](), 0
     for piece in row_stream(data, how):
-        rows += piece.n
         if not kept or rng.random() < share:
             kept.append(piece)
+            places.append(np.arange(rows, rows + piece.n))
+        rows += piece.n
     found = _joined(kept)
+    if found.n == rows:  # of a kind that does not come in pieces
+        return Fitting(found)
     note = (
-        f"{found.name} is larger than memory: {found.n:,} of its {rows:,} rows, in pieces drawn at random, were read; "
-        "$KWAY_MEMORY sets what may be taken"
+        f"{found.name} is larger than memory: {found.n:,} of its {rows:,} rows, in pieces drawn at random, were "
+        "compared on; $KWAY_MEMORY sets what may be taken"
     )
-    return replace(found, notes=(*found.notes, note))
+    larger = Larger(data, replace(how, form=found.form), found.requirements(), rows, np.concatenate(places))
+    return Fitting(replace(found, notes=(*found.notes, note)), larger)
 
 
 def _bytes_of(path: Path, how: ReadOptions) -> float:

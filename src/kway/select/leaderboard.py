@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,8 @@ def fit_lines(
         try:
             with progress.stage(f"{standing.model}: all training rows", place, len(found.standings)):
                 made = all_rows.estimator(found.estimator(standing, seed))
-                lines.append(_fitted(made, standing, rows_of(standing.model), y))
+                X = rows_of(standing.model)
+                lines.append(fitted_line(standing, X, partial(made.fit, X, y)))
         except KwayError as error:
             failed.append(Line(replace(standing, note=f"could not be fitted: {error}")))
             continue
@@ -83,9 +85,10 @@ def _worth(standing: Standing, place: int) -> float:
     return WORTH_TESTING if place == 1 else WORTH_TIMING
 
 
-def _fitted(estimator: Any, standing: Standing, X: Rows, y: NDArray) -> Line:
+def fitted_line(standing: Standing, X: Rows, fit: Callable[[], Any]) -> Line:
+    """The line of what `fit` gives, timed, and asked for some of the rows X (n, d)."""
     begun = time.perf_counter()
-    model = estimator.fit(X, y)
+    model = fit()
     fit_seconds = time.perf_counter() - begun
     some = X[: min(_ASKED, X.shape[0])]
     model.predict(some[:8])  # kernels compiled, index warm

@@ -18,7 +18,7 @@ from kway.data.sources.written import Written
 from kway.data.suggest import listing
 from kway.errors import InputError
 from kway.select.contest.folds import split_test
-from kway.select.larger import read_fitting
+from kway.select.larger import Larger, read_fitting
 
 _TEST_SHARE = 0.2
 MOST_TESTED = 50_000  # rows put aside at most: they tell an accuracy to within half a point, the others teach more
@@ -41,6 +41,7 @@ class Parts:
     form: TextForm = OPEN  # of the file, where it is text
     written: tuple[Written, ...] = ()  # columns of numbers and dates that were written in words
     kinds: Mapping[str, str] = field(default_factory=dict)  # what columns are, where a person has said it
+    larger: Larger | None = None  # DATA, where memory holds a part of it
 
     @property
     def n(self) -> int:
@@ -50,17 +51,17 @@ class Parts:
 
 def read_parts(data: Any, how: ReadOptions = AS_IT_IS, test: Any = None, seed: int = 0) -> Parts:
     """DATA with its test part: the file `test`, the set's own, or a fifth of the rows put aside."""
-    found = read_fitting(data, how)
+    found, larger = read_fitting(data, how)
     y = found.required_labels()
     of = f"target {how.target!r} of {found.name}" if how.target else f"the target of {found.name}"
     found = replace(found, notes=(*found.notes, *check_labels(y, of)))
     if test is not None:
         other = read_rows(test, replace(how, group=None, order=None, id=None), found.requirements())
-        parts = _parts(found, y, other.rows, other.required_labels(), f"the rows of {test}")
+        parts = _parts(found, y, other.rows, other.required_labels(), f"the rows of {test}", larger)
     elif found.test_rows is not None and found.test_y is not None:
-        parts = _parts(found, y, found.test_rows, found.test_y, "the set's own test rows")
+        parts = _parts(found, y, found.test_rows, found.test_y, "the set's own test rows", larger)
     else:
-        parts = _put_aside(found, y, seed)
+        parts = _put_aside(found, y, seed, larger)
     columns = set(getattr(found.rows, "column_names", ()))
     return replace(parts, kinds={c: kind for c, kind in how.kinds.items() if c in columns})
 
@@ -96,16 +97,16 @@ def check_known(y: NDArray, classes: NDArray, what: str) -> None:
         )
 
 
-def _parts(found: LabelledRows, y: NDArray, test_rows: Any, test_y: NDArray, how: str) -> Parts:
+def _parts(found: LabelledRows, y: NDArray, test_rows: Any, test_y: NDArray, how: str, larger: Larger | None) -> Parts:
     if (y.dtype.kind in "UO") == (test_y.dtype.kind in "UO"):  # else the scores say what is wrong
         check_known(test_y, y, how)
     return Parts(
         found.name, found.rows, y, test_rows, test_y, found.groups, found.order, found.image, found.notes, how,
-        found.form, found.written,
+        found.form, found.written, larger=larger,
     )  # fmt: skip
 
 
-def _put_aside(found: LabelledRows, y: NDArray, seed: int) -> Parts:
+def _put_aside(found: LabelledRows, y: NDArray, seed: int, larger: Larger | None) -> Parts:
     share = min(_TEST_SHARE, MOST_TESTED / len(y))
     train, test = split_test(encode(y).codes, share, found.groups, found.order, seed)
     part = "a fifth" if share == _TEST_SHARE else f"{len(test):,}"
@@ -120,4 +121,7 @@ def _put_aside(found: LabelledRows, y: NDArray, seed: int) -> Parts:
         groups=None if found.groups is None else found.groups[train],
         order=None if found.order is None else found.order[train],
     )
-    return _parts(cut, y[train], take_rows(found.rows, test), y[test], how)
+    if larger is not None:
+        larger = larger.without(test, found.groups, found.order)
+        larger = replace(larger, read=larger.read[train])
+    return _parts(cut, y[train], take_rows(found.rows, test), y[test], how, larger)

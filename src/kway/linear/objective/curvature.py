@@ -46,13 +46,15 @@ def mean_squares(objective: Objective, h: NDArray | None = None) -> NDArray:
         return objective.X.squares(h) / objective.n
 
     def part(share: slice) -> NDArray:
-        X = objective.X[share]
-        if sp.issparse(X):
-            squares = X.multiply(X)
+        if sp.issparse(objective.X):
+            squares = objective.X[share].multiply(objective.X[share])
             return np.asarray(squares.sum(axis=0)) if h is None else np.asarray((squares.T @ h[:, share].T).T)
-        if h is None:
-            return np.einsum("ij,ij->j", X, X)[None, :]
-        return sum(h[:, share][:, rows] @ np.square(X[rows]) for rows in spans(len(X), BLOCK_ROWS))
+        return np.asarray(sum(block(slice(share.start + s.start, share.start + s.stop))
+                              for s in spans(share.stop - share.start, BLOCK_ROWS)))  # fmt: skip
+
+    def block(rows: slice) -> NDArray:
+        X = objective.X[rows]
+        return np.einsum("ij,ij->j", X, X)[None, :] if h is None else h[:, rows] @ np.square(X)
 
     total: NDArray = np.sum(pmap(part, shares(objective.n, objective.n_jobs, least=256), objective.n_jobs), axis=0)
     return total / total.dtype.type(objective.n)

@@ -18,6 +18,7 @@ from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.linear import fused
 from kway.compute.kernels.product_tiles import tile_height, wide
 from kway.compute.threads import pmap, shares, spans
+from kway.data.file_rows import MIXED_BYTES, FileRows
 from kway.data.gate import Rows
 from kway.linear.losses import Loss, Targets
 from kway.linear.objective.bends import Bends, HostBends, bends_of_rows
@@ -54,8 +55,8 @@ class Objective:
 
     @property
     def rows_here(self) -> bool:
-        """Whether X is all rows, in this machine's memory; else they are on a device, or a sample (folder_rows.py)."""
-        return not isinstance(self.X, FarRows)
+        """Whether X is all rows, in this machine's memory; else on a device, in files, or a sample (folder_rows.py)."""
+        return not isinstance(self.X, FarRows | FileRows)
 
     @property
     def n(self) -> int:
@@ -103,6 +104,8 @@ class Objective:
 
     def some(self, most: int) -> Objective:
         """The problem itself, or on so many of its rows, drawn at random, where it has more."""
+        if isinstance(self.X, FileRows):  # no more than is read at a time
+            most = min(most, MIXED_BYTES // (self.X.dtype.itemsize * self.d))
         if self.n <= most:
             return self
         return self.rows(np.sort(np.random.default_rng(0).choice(self.n, most, replace=False)))
@@ -184,6 +187,8 @@ class Objective:
     def _fusible(self) -> bool:
         """Whether rows can be read once, by the fused kernel: it wins where a row is long and has few scores."""
         X = self.X
+        if isinstance(X, FileRows):  # whose shares are read a block at a time
+            return False
         few = self.n_scores <= fused.MOST and self.d >= FUSED_FEATURES and self.loss.compiled
         return few and X.dtype == np.float32 and X.strides[1] == 4 and self.targets.soft is None and wide()
 

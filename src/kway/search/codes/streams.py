@@ -29,6 +29,7 @@ from kway.progress import track
 from kway.search.codes.grown import Grown
 from kway.search.spaces.metrics import Metric
 from kway.search.stores.bits import BitFrame, BitRows, Bits
+from kway.search.stores.int8 import ByteRows, Int8
 
 STREAM_BLOCK = 2**25  # values of a block that is cut from an array: 128 MB in float32
 CODE_ARRAYS = ("head", "rest", "factor", "half", "widest")
@@ -104,7 +105,7 @@ def code_parts(source: Any, learner: Learner, metric: Metric, folder: str | Path
         if coder is not None and file is not None and file.is_file():
             held.add(_read_part(file, block, coder.n_features))
             continue
-        rows = _checked(block, metric, coder)
+        rows = _checked(block, metric, None if coder is None else coder.n_features)
         if coder is None:
             coder = learner.first(rows)
             if home is not None:
@@ -123,6 +124,20 @@ def code_blocks(source: Any, store: Bits, metric: Metric, folder: str | Path | N
     coder, held = code_parts(source, _AboutMean(store, metric), metric, folder)
     assert isinstance(coder, _FrameCoder)
     return BitRows(coder.frame, **{key: frozen(held.take(key)) for key in CODE_ARRAYS})
+
+
+def byte_blocks(source: Any, store: Int8, metric: Metric) -> ByteRows:
+    """The bytes of all blocks about the mean of the first, in their order."""
+    first, held = None, Grown()
+    blocks = blocks_of(source)
+    for block in track(blocks.each, "coding rows", blocks.number):
+        rows = _checked(block, metric, None if first is None else first.shape[1])
+        codes = store.encode(rows, metric.distance) if first is None else first.like(rows)
+        first = codes if first is None else first
+        held.add({"codes": codes.codes, "scale": codes.scale})
+    if first is None:
+        raise InputError("an index needs at least one block of rows, got none")
+    return ByteRows(frozen(held.take("codes")), frozen(held.take("scale")), first.centre)
 
 
 class _FrameCoder(NamedTuple):
@@ -163,11 +178,11 @@ def _starts(rows: Any) -> range:
     return range(0, len(rows), max(1, STREAM_BLOCK // max(1, rows.shape[-1])))
 
 
-def _checked(block: Any, metric: Metric, coder: Coder | None) -> NDArray:
+def _checked(block: Any, metric: Metric, n_features: int | None) -> NDArray:
     rows = plain_rows(block, "rows")
     metric.check(rows.shape[1])
-    if coder is not None and rows.shape[1] != coder.n_features:
-        raise InputError(f"a block has {rows.shape[1]} columns, the first had {coder.n_features}; give all the same")
+    if n_features is not None and rows.shape[1] != n_features:
+        raise InputError(f"a block has {rows.shape[1]} columns, the first had {n_features}; give all the same")
     return np.asarray(metric.prepare(rows))
 
 

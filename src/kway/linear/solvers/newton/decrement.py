@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal
 
+from kway.data.file_rows import FileRows
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import offers
 
@@ -42,9 +43,10 @@ class Decrement(NamedTuple):
 
 
 def provable(objective: Objective) -> bool:
-    """Whether the loss is convex with a known Hessian, and its curvatures fit."""
+    """Whether the loss is convex with a known Hessian, and its curvatures fit: of rows in files they need not."""
     known = objective.loss.smooth and "loss.hessian" in offers(objective.loss, objective.penalty)
-    return known and objective.n * objective.n_scores <= _MOST_NUMBERS
+    here = not isinstance(objective.X, FileRows)
+    return known and here and objective.n * objective.n_scores <= _MOST_NUMBERS
 
 
 def decrement(
