@@ -251,6 +251,42 @@ def test_odd_columns_give_finite_numbers(column):
     np.testing.assert_allclose(_dense(features.transform(frame[:1])), X[:1])
 
 
+@pytest.mark.parametrize("unit", [1e-310, 1e-200, 1e-13, 1.0, 1e90])
+@pytest.mark.parametrize("table", [True, False])
+def test_numbers_are_standardised_in_any_unit(unit, table):
+    values = np.array([0.5, 1.0, 2.0, 4.0, 1.0])
+    rows = np.stack([values, values * unit, np.full(5, min(unit, 1.0))], axis=1)
+    X = pd.DataFrame(rows, columns=list("abc")) if table else rows
+    made = Features(scale="standard").fit_transform(X)
+    np.testing.assert_allclose(made[:, 1], made[:, 0], rtol=1e-5)
+    assert np.abs(made[:, 2:]).max(initial=0.0) < 1e-6  # a constant stays one
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"a": [1, 2], "b": ["\ud800", "x"]}, "lone surrogate"),
+        ({"\ud800": [1, 2]}, "lone surrogate"),
+        ({"a": [1, 2], "b": 3}, "column 'b' is 3, where a list"),
+        ({"a": [1, 2], "b": "xy"}, "column 'b' is 'xy', where a list"),
+        (pl.DataFrame({"a": [1, 2]}).lazy(), r"pass the table.collect\(\)"),
+    ],
+)
+def test_what_is_no_table_is_said(table, message):
+    with pytest.raises(InputError, match=message):
+        Features().fit(table)
+
+
+@pytest.mark.parametrize(
+    "column", [[10**30 * i for i in range(9)], pl.Series([3**i for i in range(9)], dtype=pl.Int128)], ids=type
+)
+def test_whole_numbers_beyond_arrows_types_are_numbers(column):
+    frame = pl.DataFrame if isinstance(column, pl.Series) else pd.DataFrame
+    X = frame({"big": column, "a": [0.5, 1, 2, 3, 4, 5, 7, 8, 9]})
+    features = Features().fit(X)
+    assert [(r["column"], r["kind"]) for r in features.explain()] == [("big", "number"), ("a", "number")]
+
+
 def test_infinite_numbers_count_as_missing():
     X = Features().fit_transform({"x": [np.inf, 1.0, 2.0, 4.0]})
     np.testing.assert_array_equal(X[:, 1], [1, 0, 0, 0])

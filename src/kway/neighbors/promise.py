@@ -208,16 +208,14 @@ class Found(NamedTuple):
 def search_probes(steps: list[int], pilot: ProbeTrial, sample: ProbeTrial, target: Target) -> Found:
     """Start above where the pilot stops disagreeing, and go down while the sample passes; they share no query."""
     starts = _pilot(steps, pilot, target)
-    if not starts.steps:
-        return Found(pilot.n, starts.disagreements, 0.0, None)
-    best = None
+    best = Found(pilot.n, starts.disagreements, 0.0, None)
     for p in reversed(starts.steps):
         wrong = sample.ask(p).disagreements
         bound = least_agreement(sample.n - wrong, sample.n, target.confidence)
         if bound < target.agreement:
-            return best or Found(sample.n, wrong, bound, None)
+            return best if best.probes else Found(sample.n, wrong, bound, None)
         best = Found(sample.n, wrong, bound, p)
-    return best or Found(sample.n, 0, 0.0, None)
+    return best
 
 
 class _Start(NamedTuple):

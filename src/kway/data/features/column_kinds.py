@@ -97,7 +97,7 @@ def _id_by_name(column: Any, name: str) -> ColumnKind | None:
 def _kind_of_numbers(numbers: NDArray[np.float64], are_whole: bool) -> ColumnKind:
     present = numbers[~np.isnan(numbers)]
     if present.size == 0:
-        return ColumnKind("empty", "missing in every row")
+        return ColumnKind("empty", "missing, infinite or beyond any measure in every row")
     low, high = float(present.min()), float(present.max())
     if low == high:
         return _same_value(f"{low:g}", present.size < numbers.size, "number")

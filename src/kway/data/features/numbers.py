@@ -91,13 +91,24 @@ def missing_counts(X: NDArray) -> NDArray[np.int64]:
 def column_moments(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard deviation (p,) of what is there, in float64; a column without spread has 1.
 
-    Two passes: the squares of numbers far from 0 (years, times) would cancel in one.
+    Columns whose squares overflow or vanish are looked at again in a unit of their own.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, spread = _moments(X)
+    odd = np.flatnonzero((spread == 0) | ~np.isfinite(spread))
+    if odd.size:
+        some = X[:, odd].astype(np.float64)
+        unit = np.ldexp(1.0, np.frexp(np.nanmax(np.abs(some), axis=0, initial=0.0))[1] - 1)
+        mean[odd], spread[odd] = (part * unit for part in _moments(some / unit))
+    tiny = spread <= 1e-12 * np.abs(mean)  # rounding, not variation
+    return mean, np.where(tiny, 1.0, spread)
+
+
+def _moments(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Two passes: the squares of numbers far from 0 (years, times) would cancel in one."""
     count = len(X) - missing_counts(X)
     blocks = [slice(a, a + _BLOCK_ROWS) for a in range(0, len(X), _BLOCK_ROWS)]
     total = sum((np.nansum(X[b], axis=0, dtype=np.float64) for b in blocks), np.zeros(X.shape[1]))
     mean = total / np.maximum(count, 1)
     squares = sum((np.nansum((X[b] - mean) ** 2, axis=0) for b in blocks), np.zeros(X.shape[1]))
-    spread = np.sqrt(squares / np.maximum(count, 1))
-    tiny = spread <= 1e-12 * np.maximum(1.0, np.abs(mean))  # rounding, not variation
-    return mean, np.where(tiny, 1.0, spread)
+    return mean, np.sqrt(squares / np.maximum(count, 1))

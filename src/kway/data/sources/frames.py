@@ -18,7 +18,9 @@ from kway.errors import InputError
 
 def is_table(X: Any) -> bool:
     """Whether X has named columns: a pyarrow Table, a pandas or polars frame, a dict of columns."""
-    return isinstance(X, Mapping) or hasattr(X, "column_names") or (hasattr(X, "columns") and hasattr(X, "dtypes"))
+    if isinstance(X, Mapping) or hasattr(X, "column_names") or hasattr(X, "collect_schema"):
+        return True
+    return hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
 def as_table(X: Any, name: str = "the table") -> Any:
@@ -29,13 +31,18 @@ def as_table(X: Any, name: str = "the table") -> Any:
         refuse_repeated([str(c) for c in X.column_names], name)
         return X
     if isinstance(X, Mapping):
-        columns = {str(c): _arrow_column(values) for c, values in X.items()}
+        columns = {_unicode(c): _arrow_column(values, c) for c, values in X.items()}
     elif hasattr(X, "to_arrow"):  # polars
-        return X.to_arrow()
+        try:
+            return X.to_arrow()
+        except pa.ArrowInvalid:  # a type that Arrow has not, such as Int128
+            columns = {c: _arrow_column(X[c].to_list(), c) for c in X.columns}
+    elif hasattr(X, "collect"):
+        raise InputError(f"{name} is a {type(X).__name__}, which holds no rows yet; pass {name}.collect()")
     else:
-        names = [str(c) for c in X.columns]
+        names = [_unicode(c) for c in X.columns]
         refuse_repeated(names, name)
-        columns = {c: _arrow_column(X.iloc[:, j]) for j, c in enumerate(names)}
+        columns = {c: _arrow_column(X.iloc[:, j], c) for j, c in enumerate(names)}
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise InputError(f"{name} has columns of {listing(sorted(lengths))} rows; give every column as many")
@@ -57,16 +64,35 @@ def take_rows(X: Any, rows: NDArray) -> Any:
     return as_table(X).take(places)
 
 
-def _arrow_column(values: Any) -> Any:
+def _arrow_column(values: Any, name: Any) -> Any:
     """One column; text of every value where Arrow finds no one type for them."""
     import pyarrow as pa
 
+    if isinstance(values, str) or not hasattr(values, "__len__"):
+        raise InputError(f"column {name!r} is {values!r:.50}, where a list of values is expected; give one a row")
     try:
         if isinstance(values, np.ndarray) and values.dtype.kind in "UOT":
             values = values.tolist()
         return pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return pa.array([None if _is_gap(v) else str(v) for v in values], pa.large_string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError):
+        if all(isinstance(v, int | float) or v is None for v in values):  # whole numbers beyond 64 bits
+            return pa.array([None if _is_gap(v) else _as_float(v) for v in values], pa.float64())
+        return pa.array([None if _is_gap(v) else _unicode(v) for v in values], pa.large_string())
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+
+
+def _unicode(value: Any) -> str:
+    """The value as text that can be written."""
+    text = str(value)
+    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise InputError(f"the text {text!r:.50} holds half of a character (a lone surrogate); read it as UTF-8 again")
+    return text
 
 
 def _is_gap(value: Any) -> bool:

@@ -1,0 +1,135 @@
+"""The rules of a promise, one by one and on paper: how many queries it takes, which probes are tried, what it says."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kway.errors import InputError
+from kway.neighbors import Target, promise
+from kway.neighbors.promise import Found, Promise, ladder, least_agreement, make, search_probes, wanted
+from kway.neighbors.trials import Disagreement
+from kway.search import Bits, Flat, Landmarks
+
+SMALL = {"agreement": 0.9, "confidence": 0.9}  # 22 queries without a disagreement
+
+
+class Told:
+    """Queries whose disagreements at a step are given, the last of them from there on; what was asked is kept."""
+
+    def __init__(self, n, wrong, most=10**9):
+        self.n, self.wrong, self.most, self.asked = n, wrong, most, []
+
+    def ask(self, probes):
+        self.asked.append(probes)
+        return Disagreement(self.wrong.get(probes, 0), pays=probes <= self.most)
+
+
+@pytest.mark.parametrize("bad", [{"agreement": 0.0}, {"agreement": 1.0}, {"confidence": 1.0}, {"confidence": 0.0}])
+def test_a_share_lies_between_0_and_1(bad):
+    with pytest.raises(InputError, match="between 0 and 1"):
+        Target(**bad)
+
+
+def test_the_ladder():
+    assert ladder(20) == [1, 2, 3, 4, 6, 8, 12, 16, 20]
+    assert ladder(16) == [1, 2, 3, 4, 6, 8, 12, 16]
+    assert ladder(1) == [1]
+    assert ladder(2**40)[-4:] == [2**30, 3 * 2**29, 2**31, 2**40]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "tried"), [({}, 3), ({1: 5}, 3), ({1: 6}, 4), ({1: 6, 2: 6}, 6), (dict.fromkeys(range(1, 17), 6), 20)]
+)
+def test_the_sample_starts_two_steps_above_the_first_that_looks_good(wrong, tried):
+    """A quarter of the quarter that may disagree, 5 of 80, looks good."""
+    pilot, sample = Told(80, wrong), Told(100, {})
+    assert search_probes(ladder(20), pilot, sample, Target(0.75, 0.9)).probes == 1
+    assert sample.asked == ladder(20)[ladder(20).index(tried) :: -1]
+
+
+def test_a_pilot_that_never_looks_good_is_the_evidence():
+    pilot, sample = Told(80, dict.fromkeys(range(1, 21), 9)), Told(100, {})
+    assert search_probes(ladder(20), pilot, sample, Target(**SMALL)) == Found(80, 9, 0.0, None)
+    dear = Told(80, {1: 9, 2: 7}, most=1)
+    assert search_probes(ladder(20), dear, sample, Target(**SMALL)) == Found(80, 7, 0.0, None)
+    assert sample.asked == []
+
+
+def test_a_bound_that_is_the_target_keeps_it():
+    reached = least_agreement(97, 100, 0.9)
+    target = Target(reached, 0.9)
+    found = search_probes([5], Told(100, {}), Told(100, {5: 3}), target)
+    assert found == Found(100, 3, reached, 5)
+    assert search_probes([5], Told(100, {}), Told(100, {5: 4}), target).probes is None
+    assert least_agreement(0, 100, 0.9) == 0
+
+
+@pytest.mark.parametrize(
+    ("n", "settings", "expected"),
+    [
+        (22, {}, (22, None)),  # no row is left for a pilot
+        (23, {}, (22, 1)),
+        (200, {}, (160, 40)),  # a fifth
+        (200, {"n_pilot": 30, "n_queries": 50}, (50, 30)),
+        (100, {"n_queries": 10}, (10, None)),  # fewer may be asked than it takes
+    ],
+)
+@pytest.mark.parametrize("given", [True, False])
+def test_how_many_are_asked(monkeypatch, n, settings, expected, given):
+    rows, seen = np.random.default_rng(0).normal(size=(n, 2)).astype(np.float32), {}
+
+    def answers(index, rows, ids, asked, steps):
+        seen.update(asked=asked)
+        return SimpleNamespace(truth=None)
+
+    def searched(steps, pilot, sample, target):
+        seen.update(pilot=pilot.n, sample=sample.n)
+        return Found(sample.n, 0, 0.95, 1)
+
+    monkeypatch.setattr(promise, "answers_of", answers)
+    monkeypatch.setattr(promise, "agreement_with", lambda *_: None)
+    monkeypatch.setattr(promise, "search_probes", searched)
+    index = Landmarks(n_landmarks=4).build(rows)
+    ids = None if given else np.arange(n) + 1000
+    made = make(index, rows, ids, 3, None, Target(**SMALL, **settings), queries=rows.copy() if given else None)
+    n_queries, n_pilot = expected
+    assert made.promise.n_queries == n_queries
+    if n_pilot is None:
+        assert not seen
+        assert made.promise.exact
+        assert (made.promise.disagreements, made.promise.bound) == (0, 0)
+        assert isinstance(made.index.recipe, Flat)
+    else:
+        assert (seen["pilot"], seen["sample"]) == (n_pilot, n_queries)
+        assert made.index is index
+        if given:  # queries of their own are no rows, so they may find any
+            assert seen["asked"].own is None
+        else:
+            np.testing.assert_array_equal(rows[seen["asked"].own - 1000], seen["asked"].queries)
+
+
+def test_which_indexes_promise():
+    asked = Target()
+    assert not wanted(Flat(), asked)
+    assert wanted(Landmarks(), None)
+    assert not wanted(Landmarks(probes=3), asked)
+    assert wanted(Flat(store=Bits()), asked)
+    assert not wanted(Flat(store=Bits()), None)
+    assert not wanted(Flat(store=Bits(rerank=False)), asked)
+
+
+def test_what_it_says():
+    kept = Promise(0.9, 0.95, "votes", 200, 5, 0.94, 1, 1000)
+    assert kept.observed == 0.975
+    assert np.isnan(Promise(0.9, 0.95, "votes", 0, 0, 0.0, None, 10).observed)
+    assert str(kept) == (
+        "votes as exact search does on at least 90.00% of queries at 95% confidence: 195 of 200 held-out queries agreed "
+        "with 1 probe (lower bound 94.000%)"
+    )
+    assert "finds a true neighbour" in str(Promise(0.9, 0.95, "recall", 200, 5, 0.94, 2, 1000))
+    assert "with 2 probes" in str(Promise(0.9, 0.95, "recall", 200, 5, 0.94, 2, 1000))
+    need = Target(0.9, 0.95).least_queries
+    assert "are too few (at least 29 " in str(Promise(0.9, 0.95, "votes", need - 1, 0, 0.0, None, 40))
+    assert "more probes than pay" in str(Promise(0.9, 0.95, "votes", need, 0, 0.0, None, 40))
+    assert "3 of 200 held-out queries disagreed" in str(Promise(0.9, 0.95, "votes", 200, 3, 0.0, None, 400))
