@@ -60,7 +60,7 @@ def test_a_temperature_from_known_votes_is_near_that_of_five_folds():
     model = kway.NeighborsClassifier(**setting).fit(X, y)
     scaled, trouble = calibrate_winner(Line(None, model), X, data.folds, None, 0, Clock(), held)
     other = kway.TemperatureScaledClassifier(kway.NeighborsClassifier(**setting), cv=5).fit(X, y)
-    assert not notes
+    assert not trouble
     assert scaled.temperature_fit_.certified
     assert scaled.temperature_ == pytest.approx(other.temperature_, rel=0.1)
     np.testing.assert_array_equal(scaled.predict(X), model.predict(X))
