@@ -1,6 +1,7 @@
 """Peers of a softmax step on a GPU: each gives a loss of (X, W, codes), which autograd and an update make a step of.
 
-A peer that is not here is named with what to install; one that fails is named with what it said. Losses and gradients
+A peer that is not here is named with what to install; one that fails is named with what it said; one that runs out of
+memory is measured over half of the classes, a quarter, ..., beside kway's step over as many. Losses and gradients
 of all are held against float64 on small problems of two spreads of scores.
 """
 
@@ -53,6 +54,7 @@ def cut() -> Loss:
     return lambda X, W, codes: linear_cross_entropy(X, W, codes, filter_eps=None)
 
 
+HALVED = 4  # times that the classes are, at most, where a peer's step does not fit
 STEP_PEERS: dict[str, Callable[[], Loss]] = {
     "plain torch": plain_torch,
     "torch linear_cross_entropy": torch_fused,
@@ -137,3 +139,28 @@ def stepped(loss: Loss, X: Any, W: Any, codes: Any) -> Callable[[], None]:
         W.add_(weights.grad, alpha=-1e-3)
 
     return run
+
+
+class Fitting(NamedTuple):
+    """A step of a peer, and the weights (K, d) it fits in memory with: all of them, or the first half, quarter, ..."""
+
+    run: Callable[[], None]
+    weights: Any
+
+
+def largest_step(loss: Loss, X: Any, W: Any, codes: Any) -> Fitting:
+    """The step over as many classes as fit, run once; what else it fails with is raised."""
+    import torch
+
+    for halved in range(HALVED + 1):
+        weights = W[: len(W) >> halved]
+        run = stepped(loss, X, weights, codes % len(weights))
+        try:
+            run()
+        except torch.OutOfMemoryError:
+            if halved == HALVED:
+                raise
+            torch.cuda.empty_cache()
+        else:
+            break
+    return Fitting(run, weights)

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from kway.base.parameters import NONE, THREADS, above, check_parameters, one_of
 from kway.base.parameters import whole as whole_number
 from kway.compute.gpu.device import DEVICES, is_tensor
+from kway.compute.gpu.far_rows import FarRows
 from kway.data import gate
 from kway.data.gate import checked
 from kway.errors import InputError
@@ -183,7 +184,9 @@ class NeighborsClassifier(TensorVotes):
         from kway.planning import guard  # no prediction needs the plan
 
         rows, ids = self._training.voting_rows(getattr(self, "index_", None))
-        guard.before_fit(type(self).__name__, self._way(), guard.size_of(rows, len(self.classes_), self.n_neighbors))
+        if not isinstance(rows, FarRows):  # what these need is asked of their device
+            size = guard.size_of(rows, len(self.classes_), self.n_neighbors)
+            guard.before_fit(type(self).__name__, self._way(), size)
         metric, sparse = pick_metric(self.metric), sp.issparse(rows)
         choice = pick_index(self.index, rows.shape[0], rows.shape[1], metric, sparse, self.device)
         self.index_ = choice.recipe.build(checked(rows), metric=self.metric, ids=ids)

@@ -33,9 +33,13 @@ class TensorVotes(VotingClassifier):
     n_jobs: int | None
 
     def _keeps(self, X: Any) -> Device | None:
-        """Where the rows of a fit stay, if they are a tensor and flat search is asked for; None: they are read here."""
-        flat = self.index in ("auto", "flat") if isinstance(self.index, str) else self.index == Flat()
-        return staying(self.device, X) if flat else None
+        """Where the rows of a fit stay, if they are a tensor that a device can search; None: they are read here."""
+        device = staying(self.device, X)
+        if device is None or self.index in ("auto", "flat", "landmarks"):
+            return device
+        from kway.search.landmarks import Landmarks  # loaded where they are asked for
+
+        return device if isinstance(self.index, Flat | Landmarks) else None
 
     def _rows(self, X: Any) -> Any:
         """Rows through the gate; a tensor that the index answers is looked at where it is."""

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.gpu.device import on_host
+from kway.compute.gpu.far_rows import FarRows
 from kway.data.gate import checked
 from kway.search.index import Neighbors
 
@@ -57,6 +59,12 @@ class Asked:
     def part(self, some: slice) -> Asked:
         """Some of the queries."""
         return replace(self, queries=self.queries[some], own=None if self.own is None else self.own[some])
+
+    def ask(self, index: Any, **how: Any) -> Neighbors:
+        """What an index answers, here; queries that are on a device are asked there."""
+        far = isinstance(self.queries, FarRows)
+        given = self.queries.tensor if far else checked(self.queries)
+        return Neighbors(*map(on_host, index.nearest(given, self.most, self.n_jobs, **how)))
 
     def others(self, found: Neighbors) -> Neighbors:
         """The k nearest of each query that are not the query itself."""
@@ -114,7 +122,7 @@ class OneByOne:
     def at(self, probes: int, some: slice) -> Outlay:
         """The answer to some of the queries."""
         asked = self.asked.part(some)
-        found = self.index.nearest(checked(asked.queries), asked.most, asked.n_jobs, probes=probes)
+        found = asked.ask(self.index, probes=probes)
         return Outlay(asked.others(found), self.index.touched_ / self.index.n_rows)
 
 
@@ -124,8 +132,9 @@ def answers_of(index: Any, rows: Any, ids: NDArray[np.int64] | None, asked: Aske
 
     if hasattr(index, "nearest_by_probes") and index.ends_exact:
         return InOneSearch.of(index, asked, steps)
-    exact = Flat().build(checked(rows), metric=index.metric, ids=ids)
-    return OneByOne(asked.others(exact.nearest(checked(asked.queries), asked.most, asked.n_jobs)), index, asked)
+    exact = Flat(device=index.recipe.device if isinstance(rows, FarRows) else "cpu")
+    truth = asked.ask(exact.build(checked(rows), metric=index.metric, ids=ids))
+    return OneByOne(asked.others(truth), index, asked)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from kway.errors import CombinationError
 from kway.search.blocks import BlockScan, block_scan
 from kway.search.codes.bit_scan import BitScan, bit_scan
 from kway.search.device import on_device
+from kway.search.device.far_kept import far_kept
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
@@ -33,7 +34,7 @@ from kway.search.spaces.units import Unit
 from kway.search.stores.base import Codes, Store
 from kway.search.stores.bits import Bits
 from kway.search.stores.int8 import Int8
-from kway.search.stores.kept import FarKept, KeptRows
+from kway.search.stores.kept import KeptRows
 
 _TAIL = 0.2  # share of added rows at which building again pays
 BOUNDED = (EUCLIDEAN, MANHATTAN, COSINE)  # distances whose bounds may spare rows
@@ -68,7 +69,7 @@ class Flat(Recipe):
         if self.store is not None:
             self.store.check(metric.distance, sparse)
         if self.device == "cuda":
-            on_device.check_device(metric, sparse, self.store)
+            on_device.check_device(metric, sparse)
 
     def build(
         self,
@@ -79,10 +80,11 @@ class Flat(Recipe):
     ) -> FlatIndex:
         """The live index over rows (n, d), n >= 1; of a tensor, searched on a device, rows are copied there alone."""
         picked = pick_metric(metric)
-        far = None if self.store is not None else on_device.far_rows(rows, picked, self.device)
+        far = on_device.far_rows(rows, picked, self.device)
         if far is None:
             return cast(FlatIndex, super().build(rows, metric, ids, n_jobs))
-        index = FlatIndex(self, picked, Ids.of(len(far), ids), FarKept(far), n_jobs)
+        kept = far_kept(far, self.store, picked.distance)
+        index = FlatIndex(self, picked, Ids.of(len(far), ids), kept, n_jobs)
         index.unit = Unit.again(0, far.dtype, picked.distance, self._narrow)
         return index
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kway.compute.gpu.device import ChosenDevice
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.distances import KEY
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY, offer, settle
@@ -31,6 +32,8 @@ from kway.search.cells.cell_table import CellTable, Ground
 from kway.search.cells.kmeans import assign_centres, kmeans_sample, place_centres
 from kway.search.cells.projection import Projected, Projection, learn_projection, projection_sample
 from kway.search.device.cells_on_device import DeviceCellIndex, cells_there, check_cells, choose_for_cells
+from kway.search.device.far_cells import FarTable, leads_of, placed_of
+from kway.search.device.on_device import far_rows
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors, whole_k
@@ -54,7 +57,7 @@ class Landmarks(Recipe):
 
     device="cuda" places landmarks and searches full rows under euclidean, cosine and dot on a GPU: landmarks are the
     CPU's up to rounding, answers those of the CPU over the same landmarks (of bits beside full rows: none of a cell's
-    rows is lost); codes alone are searched on the CPU. "auto" does so where it pays.
+    rows is lost); codes alone are searched there by tensors, on the CPU by arrays. "auto" does so where it pays.
     """
 
     n_landmarks: int | str = "auto"
@@ -97,6 +100,21 @@ class Landmarks(Recipe):
         """How rows are held: bits are about their landmark."""
         return BitCells if isinstance(self.store, Bits) else CellTable
 
+    def build(
+        self, rows: Any, metric: str | Metric = "euclidean", ids: ArrayLike | None = None, n_jobs: int | None = None
+    ) -> LandmarksIndex:
+        """The live index over rows (n, d), n >= 1; of a tensor, searched on a device, all is made there."""
+        picked = pick_metric(metric)
+        far = far_rows(rows, picked, self.device)
+        if far is None:
+            return cast(LandmarksIndex, super().build(rows, metric, ids, n_jobs))
+        self.check(picked)
+        what = f"landmark cells of {len(far):,} rows x {far.shape[1]} columns"
+        with far.device.room(what, FarTable.needs(far, self.store)):
+            index = self._live(far, picked, Ids.of(len(far), ids), n_jobs)
+        index.unit = Unit.again(0, far.dtype, picked.distance, self._narrow)
+        return index
+
     def build_blocks(
         self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None
     ) -> LandmarksIndex:
@@ -117,7 +135,7 @@ class Landmarks(Recipe):
         index = LandmarksIndex(self, picked, Ids.of(0, None), 0)
         index._place_of = ChosenDevice(None, "" if self.device == "cpu" else "on the CPU: rows that come in blocks")
         n = fill_cells(index, blocks, folder)
-        index._ids, index._n_features = Ids.of(n, None), index._table.centres.shape[1]  # type: ignore[union-attr]
+        index._ids, index._n_features = Ids.of(n, None), index._table.centres.shape[1]
         index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # a stream is taken as it comes
         index.probes = PROBES if self.probes == "auto" else int(self.probes)
         return index
@@ -153,7 +171,6 @@ class LandmarksIndex(DeviceCellIndex):
     _projection: Projection
     _landmarks: NDArray[np.float32]  # (c, m)
     _trained: int  # rows there were when the landmarks were placed
-    _table: CellTable | BitCells
 
     def __init__(self, recipe: Landmarks, metric: Metric, ids: Ids, n_features: int, n_jobs: int | None = None) -> None:
         super().__init__(recipe, metric, ids, n_features)
@@ -168,17 +185,13 @@ class LandmarksIndex(DeviceCellIndex):
     @property
     def nbytes(self) -> int:
         """Bytes held, rows included."""
-        return self._table.nbytes + self._landmarks.nbytes
+        table = 0 if isinstance(self._held, FarTable) else self._held.nbytes
+        return table + self._landmarks.nbytes
 
     @property
     def rows(self) -> Any:
         """The rows (n_rows, d) in the order of their positions: an array, or Codes where only these are kept."""
         return self.unit.given(self._table.rows().best)
-
-    @property
-    def ends_exact(self) -> bool:
-        """Whether a search of all cells gives the answer that a promise is held against."""
-        return self._table.ends_exact
 
     @property
     def cells_(self) -> NDArray[np.int64]:
@@ -193,26 +206,30 @@ class LandmarksIndex(DeviceCellIndex):
     def _ground(self) -> Ground:
         return Ground(self.metric.distance, self._projection, self._landmarks, self.recipe.store, self._n_jobs)
 
-    def _train(self, rows: NDArray) -> None:
+    def _train(self, rows: NDArray | FarRows) -> None:
         """Learn the projection, place the landmarks, and give each row to its nearest."""
-        self._place_of = choose_for_cells(self.recipe.device, self.metric, self.recipe.store, rows.size)
+        size = rows.shape[0] * rows.shape[1]
+        self._place_of = choose_for_cells(self.recipe.device, self.metric, self.recipe.store, size)
         self._place(rows)
+        if isinstance(rows, FarRows):
+            self._set(FarTable.of(rows, self._ground()))
+            return
         cells = self._nearest_landmarks(rows)
         self._arrange(self.recipe._table.keep(rows, cells, self._ground()), cells)
 
-    def _place(self, rows: NDArray, n: int | None = None) -> None:
+    def _place(self, rows: NDArray | FarRows, n: int | None = None) -> None:
         """The projection and the landmarks of rows (n, d), or of n rows like these."""
         recipe, rng = self.recipe, np.random.default_rng(self.recipe.seed)
-        place, n = self.metric.distance.place, n or len(rows)
-        centred = self.metric.distance.order > 0
-        learned = learn_projection(place(projection_sample(rows, recipe.seed)), centred, recipe.seed)
+        distance, n = self.metric.distance, n or len(rows)
+        sample = placed_of(projection_sample(rows, recipe.seed), distance)
+        learned = learn_projection(sample, distance.order > 0, recipe.seed)
         # bits need no short projections of rows, so landmarks may tell cells apart by all coordinates: of clusters in
         # all directions of 512 columns 64 hold an eighth, and 24 of 1,020 cells held 81 % of answers, by 192 94 %
         whole = isinstance(recipe.store, Bits) and learned.basis.shape[1] > 0
         self._projection = replace(learned, length=learned.basis.shape[1]) if whole else learned
         wanted = round(2.0 * n**0.5) if recipe.n_landmarks == "auto" else int(recipe.n_landmarks)
         count = min(len(rows), max(1, wanted))
-        some = self._projection.of(place(kmeans_sample(rows, count, rng)), long=False).lead
+        some = leads_of(placed_of(kmeans_sample(rows, count, rng), distance), self._projection)
         device = self._place_of.device
         self._landmarks = frozen(place_centres(some, count, rng, self._n_jobs, verbose=recipe.verbose, device=device))
         self._trained = n
@@ -221,8 +238,8 @@ class LandmarksIndex(DeviceCellIndex):
         """Order everything by cell (n,)."""
         self._set(self.recipe._table.of(kept, cells, self._ground()))
 
-    def _set(self, table: CellTable | BitCells) -> None:
-        self._table = table
+    def _set(self, table: CellTable | BitCells | FarTable) -> None:
+        self._held = table
         self._landmark_keys = self._keys_of_landmarks()
         where = f" ({self._place_of.why})" if self._place_of.why else ""
         self.why_ = (
@@ -268,6 +285,9 @@ class LandmarksIndex(DeviceCellIndex):
         A step looks only into the cells that the steps before it have not seen, so all together cost what the last
         one alone would.
         """
+        there = self._probed_there(queries, k, steps)
+        if there is not None:
+            return [Probed(*one) for one in there]
         checked, k = self._queries(queries), whole_k(k)
         rows, ask = checked.rows, self._asked(checked, k)
         q = len(rows)
@@ -349,7 +369,7 @@ class LandmarksIndex(DeviceCellIndex):
 
     def _asked(self, queries: Scaled, k: int) -> int:
         """No more than k of bits, which settle no ties (flat.py)."""
-        return min(k, self.n_rows) if isinstance(self._table, BitCells) else super()._asked(queries, k)
+        return min(k, self.n_rows) if isinstance(self._held, BitCells) else super()._asked(queries, k)
 
     def _append(self, rows: NDArray) -> None:
         cells = self._nearest_landmarks(rows)

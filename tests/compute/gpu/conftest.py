@@ -41,6 +41,27 @@ def fetched(monkeypatch):
     return shapes
 
 
+@pytest.fixture
+def copied(monkeypatch):
+    """(shape, bytes) of the tensors that were made arrays, or brought to the host."""
+    torch, told = pytest.importorskip("torch"), []
+
+    def watched(name):
+        real = getattr(torch.Tensor, name)
+
+        def watch(self, *args, **kwargs):
+            found = real(self, *args, **kwargs)
+            if name != "to" or (self.is_cuda and not found.is_cuda):
+                told.append((tuple(self.shape), self.numel() * self.element_size()))
+            return found
+
+        return watch
+
+    for name in ("cpu", "numpy", "tolist", "__array__", "to"):
+        monkeypatch.setattr(torch.Tensor, name, watched(name))
+    return told
+
+
 def _with_a_huge_row(rows):
     rows[len(rows) // 2] = 1e6
     return rows

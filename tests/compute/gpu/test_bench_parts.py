@@ -9,6 +9,8 @@ from benchmarks.jobs import gpu_bits, gpu_linear, gpu_peers, gpu_softmax  # noqa
 
 pytestmark = pytest.mark.gpu
 
+STEPS = [f"{way}{rule}" for way in ("kept", "free") for rule in ("", ", float32 weights", ", row Adagrad")]
+
 
 def test_peers_that_are_here_state_the_same_loss_and_move_the_weights():
     g = torch.Generator().manual_seed(0)
@@ -62,6 +64,30 @@ def test_a_peer_that_fails_is_told():
     absent = {}
     assert gpu_softmax._peer_group("a peer", broken, absent)(torch.ones(2, 2), torch.zeros(2), torch.ones(3, 2)) == {}
     assert "no kernel image" in absent["a peer"].why
+
+
+def test_a_peer_that_does_not_fit_is_measured_over_the_classes_that_do(monkeypatch):
+    asked = []
+
+    def greedy(X, W, codes):
+        asked.append(len(W))
+        if len(W) > 20:
+            raise torch.OutOfMemoryError("none left")
+        return gpu_peers.plain_torch()(X, W, codes)
+
+    X, codes, W = torch.randn(8, 5), torch.arange(8), torch.randn(64, 5)
+    found = gpu_softmax._peer_group("a peer", greedy, {})(X, codes, W)
+    assert asked == [64, 32, 16]
+    assert set(found) == {"a peer", "a peer: 16"}
+    times = dict.fromkeys(("scores", "gradient", "a peer", "a peer: 16", *STEPS), gpu_softmax.Measured([1.0], 2.0))
+    monkeypatch.setitem(gpu_peers.STEP_PEERS, "a peer", lambda: greedy)
+    monkeypatch.setattr(gpu_softmax, "_gpu_facts", dict)
+    rows = gpu_softmax._rows(times, (8, 64, 5), dict.fromkeys((*STEPS, "a peer"), "near"))
+    assert [row.data for row in rows if row.peer == "a peer"] == ["8 x 16 classes x 5"]
+    absent = {}
+    monkeypatch.setattr(gpu_peers, "HALVED", 1)
+    assert gpu_softmax._peer_group("a peer", greedy, absent)(X, codes, W) == {}
+    assert "OutOfMemoryError: none left" in absent["a peer"].why
 
 
 def test_sampled_steps_and_answers_are_timed():

@@ -102,11 +102,20 @@ def test_votes_of_tensors_are_tensors_and_queries_never_on_the_host(by_device, d
 
 
 @pytest.mark.parametrize(
-    ("recipe", "metric"), [(Flat(device="cuda"), "manhattan"), (Flat(Int8(), "cuda"), "euclidean")]
+    ("recipe", "metric"), [(Flat(device="cuda"), "manhattan"), (Flat(Int8(), "cuda"), "manhattan")]
 )
 def test_what_no_device_searches_is_refused_by_name(recipe, metric):
     with pytest.raises(CombinationError, match=r"'euclidean', 'cosine' and 'dot'.*device='cpu'"):
         recipe.build(np.ones((4, 2)), metric)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("rerank", [True, False])
+def test_bytes_answer_as_on_the_cpu(by_device, rerank, metric):
+    rows, store = hostile("heavy tails", 1500, 20), Int8(rerank=rerank)
+    index, oracle = by_device(Flat(store)).build(rows, metric), Flat(store).build(rows, metric)
+    assert ("exact" if rerank else "bytes alone, decoded") in index.why_
+    same(index, oracle, rows[:40] + np.float32(0.01), 6)
 
 
 def test_other_indexes_are_refused_on_a_gpu():

@@ -79,7 +79,7 @@ class FarRows:
         """Z' Z (D, D) of Z = diag(root) [X 1]."""
         torch, kind, total = self.device.torch, getattr(self.device.torch, dtype.name), None
         with self.device.full_precision():
-            for part in self._parts():
+            for part in self.parts():
                 Z = self.tensor[part].to(kind)
                 Z = torch.cat((Z, Z.new_ones((len(Z), 1))), dim=1) if bias else Z
                 Z = Z if root is None else Z * self.device.put(root[part], kind)[:, None]
@@ -90,7 +90,7 @@ class FarRows:
         """sum_i h_ki x_ij^2, (R, d); without h (R, n) the plain sums (1, d)."""
         total = None
         with self.device.full_precision():
-            for part in self._parts():
+            for part in self.parts():
                 squares = self.tensor[part].square()
                 more = squares.sum(0, keepdim=True) if h is None else self._put(h[:, part]) @ squares
                 total = more if total is None else total + more
@@ -108,22 +108,22 @@ class FarRows:
 
     def row_squares(self) -> NDArray:
         """|x_i|^2 (n,)."""
-        return self.device.fetch(self.device.torch.cat([self.tensor[part].square().sum(1) for part in self._parts()]))
+        return self.device.fetch(self.device.torch.cat([self.tensor[part].square().sum(1) for part in self.parts()]))
 
-    def mean(self) -> NDArray:
-        """Of the rows (d,), added up in float64."""
-        total = sum(self.tensor[part].double().sum(0) for part in self._parts())
-        return self.device.fetch((total / len(self)).to(self.tensor.dtype))
+    def mean(self, axis: int = 0, dtype: Any = None) -> NDArray:
+        """Of the rows (d,), added up in float64; in the type of the rows, or another."""
+        total = sum(self.tensor[part].double().sum(axis) for part in self.parts())
+        return self.device.fetch(total / len(self)).astype(dtype or self.dtype)
 
     def mean_square(self) -> float:
         """Of all numbers."""
-        total = sum(float(self.tensor[part].double().square().sum()) for part in self._parts())
+        total = sum(float(self.tensor[part].double().square().sum()) for part in self.parts())
         return total / max(1, self.tensor.numel())
 
     def keys(self, direction: NDArray) -> NDArray:
         """x_i . direction (n,) float64; equal rows have equal keys, as every row is added up alike."""
         along = self.device.put(direction)
-        parts = [(self.tensor[part].double() * along).sum(1) for part in self._parts()]
+        parts = [(self.tensor[part].double() * along).sum(1) for part in self.parts()]
         return self.device.fetch(self.device.torch.cat(parts))
 
     def equal(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -136,8 +136,8 @@ class FarRows:
         low, high = self.tensor.aminmax(dim=0)
         top = self.device.torch.maximum(-low, high).double()
         top[top == 0] = 1
-        squares = sum((self.tensor[part].double() / top).square().sum(0) for part in self._parts())
-        counts = sum((self.tensor[part] != 0).sum(0) for part in self._parts())
+        squares = sum((self.tensor[part].double() / top).square().sum(0) for part in self.parts())
+        counts = sum((self.tensor[part] != 0).sum(0) for part in self.parts())
         return self.device.fetch((top * (squares / counts.clamp(min=1)).sqrt()).where(counts > 0, 1.0))
 
     def divided(self, units: NDArray) -> FarRows:
@@ -151,6 +151,7 @@ class FarRows:
     def _put(self, array: NDArray) -> Tensor:
         return self.device.put(array, self.tensor.dtype)
 
-    def _parts(self) -> Iterator[slice]:
+    def parts(self) -> Iterator[slice]:
+        """Blocks of rows that are worked on in float64."""
         step = max(1, _VALUES // max(1, self.tensor.shape[1]))
         return (slice(at, min(len(self), at + step)) for at in range(0, max(1, len(self)), step))

@@ -101,6 +101,11 @@ class BitCells:
         return int(full + self.codes.nbytes + sum(array.nbytes for array in arrays))
 
     @property
+    def best(self) -> Any:
+        """The rows (n, d) in this order as precisely as they are kept."""
+        return self.codes if self.full is None else self.full
+
+    @property
     def ends_exact(self) -> bool:
         """Of codes alone, all that can be promised is what all cells hold; full rows may be lost in a cell too."""
         return self.full is None

@@ -123,9 +123,9 @@ class CellTable:
         return int(self.kept.nbytes + sum(array.nbytes for array in arrays))
 
     @property
-    def full(self) -> Any:
-        """The full rows (n, d) in this order, None where codes alone are kept."""
-        return self.kept.full
+    def best(self) -> Any:
+        """The rows (n, d) in this order as precisely as they are kept."""
+        return self.kept.best
 
     @property
     def ends_exact(self) -> bool:

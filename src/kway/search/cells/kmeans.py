@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.gpu.device import Device
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.cells import nearest_centre
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
@@ -33,6 +34,14 @@ _TILE = 2**17  # products at a time: 512 kB
 
 class ClusteredRows(Protocol):
     """Rows (n, d) that are clustered, wherever they lie."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, which: NDArray[np.int64]) -> NDArray:
+        """Some of the rows, here."""
+
+    def reach(self) -> float:
+        """Half the squared length of the longest."""
 
     def nearest(self, centres: NDArray) -> tuple[NDArray, NDArray]:
         """The nearest centre (n,) of each row, and half their squared distance (n,)."""
@@ -72,14 +81,14 @@ def kmeans(
     return Clustering(centres, _held(rows, n_jobs, device).nearest(centres)[0])
 
 
-def kmeans_sample(rows: NDArray, n_centres: int, rng: np.random.Generator, a_centre: int = A_CENTRE) -> NDArray:
-    """As many rows as place so many centres."""
+def kmeans_sample(rows: Any, n_centres: int, rng: np.random.Generator, a_centre: int = A_CENTRE) -> Any:
+    """As many rows as place so many centres; where they are."""
     n, size = len(rows), max(a_centre * n_centres, 4096)
     return rows[:] if n <= size else rows[np.sort(rng.choice(n, size, replace=False))]
 
 
 def place_centres(
-    sample: NDArray[np.float32],
+    sample: NDArray[np.float32] | FarRows,
     n_centres: int,
     rng: np.random.Generator,
     n_jobs: int | None = None,
@@ -89,11 +98,10 @@ def place_centres(
     device: Device | None = None,
 ) -> NDArray[np.float32]:
     """Centres (n_centres, d) for rows like the sample (n, d) float32; on the device, where one is given."""
-    sample = np.ascontiguousarray(sample)
-    held = _held(sample, n_jobs, device)
-    centres = _seeds(sample, held, n_centres, rng)
+    held = _held(sample if isinstance(sample, FarRows) else np.ascontiguousarray(sample), n_jobs, device)
+    centres = _seeds(held, n_centres, rng)
     for _ in _watched(rounds, verbose):
-        centres = _moved(sample, held, centres, rng)
+        centres = _moved(held, centres, rng)
     return centres
 
 
@@ -103,6 +111,17 @@ class HostSample:
 
     rows: NDArray[np.float32]
     n_jobs: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, which: NDArray[np.int64]) -> NDArray:
+        """A copy."""
+        return self.rows[which]
+
+    def reach(self) -> float:
+        """In float32."""
+        return float(half_squares(self.rows).max())
 
     def nearest(self, centres: NDArray) -> tuple[NDArray, NDArray]:
         """By threads."""
@@ -118,10 +137,10 @@ class HostSample:
         return new
 
 
-def _held(rows: NDArray, n_jobs: int | None, device: Device | None) -> ClusteredRows:
+def _held(rows: NDArray | FarRows, n_jobs: int | None, device: Device | None) -> ClusteredRows:
     """Rows where they are clustered."""
     if device is None:
-        return HostSample(rows, n_jobs)
+        return HostSample(np.asarray(rows), n_jobs)
     from kway.compute.gpu.search.clusters import DeviceSample
 
     with device.room(f"k-means of {len(rows):,} rows x {rows.shape[1]} columns", rows.nbytes):
@@ -156,24 +175,24 @@ def half_squares(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return frozen(0.5 * np.einsum("ij,ij->i", rows, rows))
 
 
-def _seeds(sample: NDArray, held: ClusteredRows, n_centres: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    first = sample[rng.choice(len(sample), max(1, n_centres // 2), replace=False)]
+def _seeds(held: ClusteredRows, n_centres: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    first = held.take(rng.choice(len(held), max(1, n_centres // 2), replace=False))
     wanted = n_centres - len(first)
     if not wanted:
         return first
-    more = _far_rows(sample, _gaps(sample, held.nearest(first)[1]), wanted, rng)
+    more = _far_rows(held, held.nearest(first)[1], wanted, rng)
     if len(more) < wanted:  # few distinct rows: any will do
-        more = sample[rng.choice(len(sample), wanted, replace=False)]
+        more = held.take(rng.choice(len(held), wanted, replace=False))
     return np.concatenate([first, more])
 
 
-def _moved(sample: NDArray, held: ClusteredRows, centres: NDArray, rng: np.random.Generator) -> NDArray[np.float32]:
+def _moved(held: ClusteredRows, centres: NDArray, rng: np.random.Generator) -> NDArray[np.float32]:
     """One round: the means of the rows of each centre, and rows far from their centre where one has none."""
     near, gaps = held.nearest(centres)
     new = held.means(near, centres)
     empty = np.flatnonzero(np.bincount(near, minlength=len(centres)) == 0)
     if len(empty):
-        far = _far_rows(sample, _gaps(sample, gaps), len(empty), rng)
+        far = _far_rows(held, gaps, len(empty), rng)
         new[empty[: len(far)]] = far
     return new
 
@@ -184,18 +203,14 @@ def in_cell_order(cells: NDArray[np.int64], n_cells: int) -> NDArray[np.int64]:
     return np.argsort(narrow, kind="stable")
 
 
-def _gaps(sample: NDArray, halves: NDArray) -> NDArray[np.float64]:
-    """How far (n,) each row is from its centre, squared, of half of that; what is rounding is 0."""
+def _far_rows(held: ClusteredRows, halves: NDArray, count: int, rng: np.random.Generator) -> NDArray:
+    """Up to `count` rows, drawn with probability in proportion to their squared distance, of half of that (n,)."""
     gaps = 2.0 * halves.astype(np.float64)
-    return np.where(gaps > 2e-6 * half_squares(sample).max(), gaps, 0.0)
-
-
-def _far_rows(sample: NDArray, gaps: NDArray, count: int, rng: np.random.Generator) -> NDArray:
-    """Up to `count` rows, drawn with probability in proportion to their squared distance."""
+    gaps[gaps <= 2e-6 * held.reach()] = 0.0  # rounding
     far = np.flatnonzero(gaps)
     if not len(far):
-        return sample[:0]
-    return sample[rng.choice(far, min(count, len(far)), replace=False, p=gaps[far] / gaps[far].sum())]
+        return held.take(far)
+    return held.take(rng.choice(far, min(count, len(far)), replace=False, p=gaps[far] / gaps[far].sum()))
 
 
 def _watched(rounds: int, verbose: bool) -> Iterable[int]:

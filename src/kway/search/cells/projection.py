@@ -11,11 +11,12 @@ z = x - mean, V (d, M) the leading principal directions of a sample, p = V'z:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.cells import centre_rows, fill_sketches
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import single_blas
@@ -75,28 +76,34 @@ class Projection:
         return out
 
 
-def projection_sample(rows: NDArray, seed: int) -> NDArray:
-    """As many rows (n, d), decoded, as a projection is learned from."""
+def projection_sample(rows: Any, seed: int) -> Any:
+    """As many rows (n, d), decoded, as a projection is learned from; where they are."""
     n, d = rows.shape
     size = max(PROJECTION_SAMPLE, 6 * d)
     return rows[:] if n <= size else rows[np.sort(np.random.default_rng(seed).choice(n, size, replace=False))]
 
 
-def learn_projection(rows: NDArray, centred: bool, seed: int) -> Projection:
+def learn_projection(rows: NDArray | FarRows, centred: bool, seed: int) -> Projection:
     """The projection for rows like these (n, d), centred on their mean or on the origin."""
     d = rows.shape[1]
-    exact = rows.astype(np.float64)
-    mean = exact.mean(axis=0) if centred else np.zeros(d)
+    mean = rows.mean(axis=0, dtype=np.float64) if centred else np.zeros(d)
     if d <= _SMALL:
         return Projection(mean, np.empty((d, 0), dtype=np.float32), d)
-    z = (exact - mean).astype(np.float32)
-    spread = (z.T @ z).astype(np.float64)  # (d, d)
+    spread = _spread(rows, mean)
     most = _LONG if d >= 1.5 * _LONG else min(_SHORT, int(_SHARE * d) - 4)
     values, vectors = _leading(spread, most, np.random.default_rng(seed))
     held = np.cumsum(values) / max(np.trace(spread), 1e-300)
     length = next((m for m in (16, 24, 32, 48) if m <= most and held[m - 1] >= ENERGY), min(_SHORT, most))
     kept = most if most > _SHORT else length
     return Projection(mean, frozen(vectors[:, :kept].astype(np.float32)), length)
+
+
+def _spread(rows: NDArray | FarRows, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """z'z (d, d) of z = x - mean, added up in float32."""
+    if isinstance(rows, FarRows):
+        return rows.less(mean).gram(None, False, np.dtype(np.float32)).astype(np.float64)
+    z = (rows - mean).astype(np.float32)
+    return (z.T @ z).astype(np.float64)
 
 
 def _leading(spread: NDArray, count: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:

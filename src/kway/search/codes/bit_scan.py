@@ -24,7 +24,7 @@ from kway.search.codes.bit_filter import BitQueries, FirstFilter, first_filter, 
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.spaces.distances import Distance
 from kway.search.stores.bits import BitRows
-from kway.search.stores.kept import KeptRows
+from kway.search.stores.kept import FarKept, KeptRows
 
 _BATCH = 64  # queries that share a pass: their turned coordinates stay in the second cache
 
@@ -137,6 +137,6 @@ class BitScan:
 
 def bit_scan(kept: KeptRows, distance: Distance, z: float) -> BitScan:
     """Kept codes ready to be scanned."""
-    if isinstance(kept.full, np.ndarray):
+    if not isinstance(kept, FarKept) and isinstance(kept.full, np.ndarray):
         kept = KeptRows(frozen(kept.full), kept.codes)
     return BitScan(kept, distance, z)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,12 @@ from kway.search.codes.bit_filter import BitQueries
 from kway.search.codes.bit_scan import BitScan
 from kway.search.index import Neighbors
 from kway.search.spaces.distances import COSINE
+from kway.search.stores.bits import BitRows
+from kway.search.stores.far_codes import FarBits
+from kway.search.stores.kept import FarKept
+
+if TYPE_CHECKING:
+    from kway.compute.gpu.codes.made_there import BitsThere
 
 MOST_LISTED = 1024  # neighbours that a device is asked for; the CPU lists more
 _BLOCK = 2**20  # rows that are brought there together
@@ -44,26 +50,21 @@ class DeviceBits:
     def over(scan: BitScan, device: Device) -> DeviceBits:
         """The search, its codes copied to the device, and the full rows where there is room."""
         from kway.compute.gpu.codes.bit_codes import BitCodes
-        from kway.compute.gpu.codes.codes import TILE
 
-        codes, full = scan.codes, scan.kept.full
+        codes, kept = scan.codes, scan.kept
         n, d = codes.shape
-        with device.room(f"an index of {n:,} rows x {d} columns as codes", codes.nbytes + 4 * n):
-            room = device.zeros((-(-n // TILE) * TILE, 2 * codes.frame.bits * codes.frame.wide // 64), "int32")
-            words = room[:n]
-            for first in range(0, n, _BLOCK):
-                part = slice(first, min(n, first + _BLOCK))
-                ordered = np.concatenate([codes.head[:, part].T, codes.rest[part]], axis=1)
-                words[part] = device.put(ordered.view(np.int32))
+        with device.room(f"an index of {n:,} rows x {d} columns as codes", _code_bytes(codes)):
+            held = bits_there(codes, device)
             there = BitCodes(
-                device, codes.frame.bits, words, device.put(codes.factors()),
-                device.put(codes.half) if scan.distance.shifts else None,
-                bar=0.0 if full is None else scan.z * float(codes.widest[0]),
+                device, codes.frame.bits, held.words, held.factor, held.half if scan.distance.shifts else None,
+                bar=scan.z * float(codes.widest[0]) if kept.has_full else 0.0,
                 least=-EMPTY if scan.distance.signed else 0.0,
-                filter=_sign_filter(scan, device, room),
+                filter=_sign_filter(scan, device, held),
             )  # fmt: skip
-        fits = full is not None and full.nbytes + _SPARE <= device.free_bytes()
-        return DeviceBits(scan, there, device.put(full) if fits else None)
+        if isinstance(kept, FarKept):
+            return DeviceBits(scan, there, None if kept.far is None else kept.far.tensor)
+        fits = kept.has_full and kept.full.nbytes + _SPARE <= device.free_bytes()
+        return DeviceBits(scan, there, device.put(kept.full) if fits else None)
 
     @property
     def device(self) -> Device:
@@ -74,8 +75,8 @@ class DeviceBits:
     @property
     def why(self) -> str:
         """What is measured where."""
-        full = "only codes kept" if self.scan.kept.full is None else "full rows measured"
-        where = "" if self.scan.kept.full is None else " there" if self.rows is not None else " on the host"
+        full = "full rows measured" if self.scan.kept.has_full else "only codes kept"
+        where = "" if not self.scan.kept.has_full else " there" if self.rows is not None else " on the host"
         return f"flat over codes of {self.codes.bits} bits a column, approximate: {full}{where}"
 
     @property
@@ -132,7 +133,7 @@ class DeviceBits:
     @property
     def answers_tensors(self) -> bool:
         """Whether nothing has to be measured on the host."""
-        return self.rows is not None or self.scan.kept.full is None
+        return self.rows is not None or not self.scan.kept.has_full
 
     @cached_property
     def _turn(self) -> Tensor:
@@ -164,12 +165,12 @@ class DeviceBits:
         self, exact: NDArray[np.float64], asked: BitQueries, ids: NDArray[np.int64], n_jobs: int | None
     ) -> NDArray[np.float64]:
         """Distances (q, c) of the rows at ids (q, c), by the kernels of the CPU's scan."""
-        codes, distance, full = self.scan.codes, self.scan.distance, self.scan.kept.full
-        distances = np.empty(ids.shape)
+        codes, distance, kept = self.scan.codes, self.scan.distance, self.scan.kept
+        distances, found = np.empty(ids.shape), kept.found(ids) if kept.has_full else None
 
         def work(part: slice) -> None:
-            if full is not None:
-                measure(distance.code, exact[part], full, ids[part], distances[part])
+            if found is not None:
+                measure(distance.code, exact[part], found.rows, found.places[part], distances[part])
                 return
             estimate_bits(
                 distance.shifts, self.codes.least, codes.frame.bits, codes.head, codes.rest, codes.factor,
@@ -181,13 +182,35 @@ class DeviceBits:
         return distances
 
 
-def _sign_filter(scan: BitScan, device: Device, words: Tensor) -> Any:
-    """The filter of signs where the device has one for such codes; words: with rows of zeros up to whole tiles."""
+def _code_bytes(codes: BitRows) -> int:
+    """What codes take on a device, 0 where they are there."""
+    return 0 if isinstance(codes, FarBits) else codes.nbytes + 4 * len(codes)
+
+
+def bits_there(codes: BitRows, device: Device) -> BitsThere:
+    """Codes on the device, brought there where they were made here."""
+    from kway.compute.gpu.codes.codes import TILE
+    from kway.compute.gpu.codes.made_there import BitsThere
+
+    if isinstance(codes, FarBits):
+        return codes.there
+    n = len(codes)
+    room = device.zeros((-(-n // TILE) * TILE, 2 * codes.frame.bits * codes.frame.wide // 64), "int32")
+    for first in range(0, n, _BLOCK):
+        part = slice(first, min(n, first + _BLOCK))
+        ordered = np.concatenate([codes.head[:, part].T, codes.rest[part]], axis=1)
+        room[part] = device.put(ordered.view(np.int32))
+    return BitsThere(room, room[:n], device.put(codes.factors()), device.put(codes.half), float(codes.widest[0]))
+
+
+def _sign_filter(scan: BitScan, device: Device, held: BitsThere) -> Any:
+    """The filter of signs where the device has one for such codes."""
     from kway.compute.gpu.codes.codes import SignCodes
     from kway.compute.gpu.codes.sign_filter import SignFilter
 
     frame, n = scan.codes.frame, len(scan.codes)
     if not SignFilter.pays(device, frame.bits, frame.wide, n):
         return None
-    lengths = scan.lengths
-    return SignFilter(SignCodes.of(device, words, n), scan.z, float(lengths[:, 0].min()), float(lengths[:, 1].max()))
+    ends = (0.5, 0.5) if frame.plain else map(float, held.half.aminmax())
+    shortest, longest = ((2.0 * end) ** 0.5 for end in ends)
+    return SignFilter(SignCodes.of(device, held.room, n), scan.z, shortest, longest)

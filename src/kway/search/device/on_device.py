@@ -29,11 +29,12 @@ from kway.search.live import LiveIndex
 from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN
 from kway.search.spaces.metrics import Metric
 from kway.search.spaces.units import NARROW
-from kway.search.stores.base import Store
-from kway.search.stores.bits import Bits
+from kway.search.stores.far_codes import FarBytes
+from kway.search.stores.int8 import ByteRows
 from kway.search.stores.kept import FarKept
 
 SEARCHED = (EUCLIDEAN, COSINE, DOT)
+_FLOATS = ("torch.float32", "torch.float64")  # that tensors are answered in
 ENOUGH = 2**24  # values of all rows from which on "auto" takes a GPU
 
 
@@ -71,16 +72,12 @@ class ChosenSearch(NamedTuple):
     why: str
 
 
-def check_device(metric: Metric, sparse: bool, store: Store | None) -> None:
+def check_device(metric: Metric, sparse: bool) -> None:
     """Refuse what no device searches."""
-    bytewise = store is not None and not isinstance(store, Bits)
-    what = (
-        "sparse rows" if sparse else f"store={type(store).__name__}()" if bytewise
-        else f"the metric {metric.name!r}" if metric.distance not in SEARCHED else ""
-    )  # fmt: skip
+    what = "sparse rows" if sparse else f"the metric {metric.name!r}" if metric.distance not in SEARCHED else ""
     if what:
         raise CombinationError(
-            f"Flat(device='cuda') cannot search {what}; it searches dense rows, as they are or as Bits(), under "
+            f"Flat(device='cuda') cannot search {what}; it searches dense rows, as they are or as codes, under "
             "'euclidean', 'cosine' and 'dot' (and the kernels on them), else use device='cpu'"
         )
 
@@ -113,7 +110,7 @@ def search_over(scan: Any, metric: Metric, device: str) -> ChosenSearch:
     kept = scan.kept
     coded = isinstance(scan, BitScan)
     sparse = not isinstance(kept, FarKept) and sp.issparse(kept.full)
-    if sparse or metric.distance not in SEARCHED or not (len(kept) and (coded or kept.codes is None)):
+    if sparse or metric.distance not in SEARCHED or not len(kept):
         return ChosenSearch(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
     chosen = resolve(device, pays=kept.shape[0] * kept.shape[1] >= ENOUGH)
     if chosen.device is None:
@@ -121,7 +118,8 @@ def search_over(scan: Any, metric: Metric, device: str) -> ChosenSearch:
     if coded:
         bits = DeviceBits.over(scan, chosen.device)
         return ChosenSearch(bits, f"{bits.why} ({chosen.why})")
-    why = f"flat, exact ({chosen.why}): a filter with a bound rules rows out, survivors are measured in float64"
+    rows = "bytes alone, decoded" if not kept.has_full else "exact"
+    why = f"flat, {rows} ({chosen.why}): a filter with a bound rules rows out, survivors are measured in float64"
     return ChosenSearch(DeviceSearch.over(scan, chosen.device), why)
 
 
@@ -135,14 +133,14 @@ class DeviceSearch:
 
     @staticmethod
     def over(scan: BlockScan, device: Device) -> DeviceSearch:
-        """The search, its rows copied to the device."""
+        """The search, its rows copied to the device where they are not there."""
         from kway.compute.gpu.search.search import engine_over
 
         kept = scan.kept
-        rows, copies = (kept.far, 1) if isinstance(kept, FarKept) else (kept.full, 2)
-        with device.room(f"an index of {len(rows):,} rows x {rows.shape[1]} columns", copies * rows.nbytes):
-            held = rows.tensor if isinstance(rows, FarRows) else device.put(rows)
-            return DeviceSearch(scan, engine_over(device, held, scan.distance.name))
+        n, d = kept.shape
+        own, copies = (kept.there, 1) if isinstance(kept, FarKept) else (kept.best, 2)
+        with device.room(f"an index of {n:,} rows x {d} columns", copies * own.nbytes):
+            return DeviceSearch(scan, engine_over(device, device_rows(own, device), scan.distance.name))
 
     @property
     def nbytes(self) -> int:
@@ -170,7 +168,7 @@ class DeviceSearch:
         with device.room(f"a search of {len(queries):,} queries"):
             ids = device.fetch(self.engine.nearest(device.put(queries), k).ids)
         exact, distances = frozen(queries.astype(np.float64)), np.empty(ids.shape)
-        rows, places = self._found_rows(ids)
+        rows, places = self.scan.kept.found(ids)
 
         def work(part: slice) -> None:
             measure(self.scan.distance.code, exact[part], rows, places[part], distances[part])
@@ -180,14 +178,6 @@ class DeviceSearch:
         order = np.lexsort((ids, distances), axis=1)
         return Neighbors(np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1))
 
-    def _found_rows(self, ids: NDArray[np.int64]) -> tuple[NDArray, NDArray[np.int64]]:
-        """Rows here that hold those at ids (q, k), and where these are among them; of rows there, they alone."""
-        kept = self.scan.kept
-        if not isinstance(kept, FarKept) or kept.read:
-            return self.scan.rows, ids
-        some, places = np.unique(ids, return_inverse=True)
-        return frozen(np.asarray(kept.far[some])), places.reshape(ids.shape)
-
     def answer(self, queries: Any, k: int) -> Any:
         """The k nearest of tensors, as tensors."""
         from kway.compute.gpu.search.exact import Asking, settled
@@ -195,6 +185,19 @@ class DeviceSearch:
         rows = self.engine.rows
         brute = lambda some, k: rows.brute(some.double(), k, rounded=True)  # noqa: E731
         return settled(Asking(len(rows), self.engine.nearest, brute), queries, k)
+
+
+def device_rows(rows: Any, device: Device) -> Any:
+    """Full rows or bytes on the device, a tensor or read like one."""
+    from kway.compute.gpu.codes.made_there import BytesThere
+
+    if isinstance(rows, FarRows):
+        return rows.tensor
+    if isinstance(rows, FarBytes):
+        return rows.there
+    if isinstance(rows, ByteRows):
+        return BytesThere(*map(device.put, (rows.codes, rows.scale, rows.centre)))
+    return device.put(rows)
 
 
 def tensors(search: Any, index: LiveIndex, queries: Any, k: int) -> Neighbors | None:
@@ -210,12 +213,12 @@ def named_tensors(device: Device, index: LiveIndex, queries: Any, answer: Callab
     with device.room(f"a search of {len(queries):,} queries"):
         found = answer(device.put(queries))
         ids = found.ids if index.plain_ids else device.put(index.ids)[found.ids]
-        return Neighbors(ids.to(queries.device), found.distances.float().to(queries.device))
+        return Neighbors(ids.to(queries.device), found.distances.to(queries.device, queries.dtype))
 
 
 def holds(index: LiveIndex, queries: Any, k: int) -> bool:
     """Whether tensors can be answered on a device as they are; the host refuses or converts the others."""
-    if str(queries.dtype) != "torch.float32" or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
+    if str(queries.dtype) not in _FLOATS or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
         return False
     if not (index.unit.plain and index.metric.name == index.metric.distance.name and k < MOST_LISTED):
         return False
@@ -240,6 +243,7 @@ class DeviceIndex(LiveIndex):
             return super().nearest(queries, k, n_jobs, probes=probes)
         found = self._tensors(queries, k, probes)
         if found is not None:
+            self._touched = float(k)
             return found
         return Neighbors(*_back(queries, *super().nearest(queries, k, n_jobs, probes=probes)))
 

@@ -72,14 +72,17 @@ class Bits(Store):
 
     def frame(self, rows: NDArray, distance: Distance) -> BitFrame:
         """What rows like these (n, d) are coded by."""
-        wide = -(-rows.shape[1] // 64) * 64
-        signs = np.random.default_rng(0).integers(0, 2, (_ROUNDS, wide)).astype(np.int8) * 2 - 1
         mean = np.zeros(rows.shape[1])
         for part in _parts(rows):
             mean += distance.place(rows[part].astype(np.float64)).sum(axis=0)
-        mean /= max(1, len(rows))
+        return self.frame_about(mean / max(1, len(rows)), distance)
+
+    def frame_about(self, mean: NDArray[np.float64], distance: Distance) -> BitFrame:
+        """What rows of this mean (d,), in the distance's space, are coded by."""
+        wide = -(-len(mean) // 64) * 64
+        signs = np.random.default_rng(0).integers(0, 2, (_ROUNDS, wide)).astype(np.int8) * 2 - 1
         if distance == COSINE and mean @ mean < ORIGIN:
-            mean[:] = 0.0
+            mean = np.zeros_like(mean)
         return BitFrame(self.bits, distance, mean.astype(np.float32), frozen(signs.astype(np.int8)))
 
     def encode(self, rows: NDArray, distance: Distance) -> BitRows:

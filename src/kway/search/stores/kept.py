@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +25,13 @@ from kway.search.stores.bits import Bits
 from kway.search.stores.int8 import Int8
 
 STORES: dict[str, type[Store]] = {kind.name: kind for kind in (Int8, Bits)}
+
+
+class RowsFound(NamedTuple):
+    """Rows (m, d), and where (q, k) those that were asked for are among them."""
+
+    rows: NDArray
+    places: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,18 @@ class KeptRows:
             return int(held + self.full.data.nbytes + self.full.indices.nbytes + self.full.indptr.nbytes)
         return int(held + (0 if self.full is None else self.full.nbytes))
 
+    @property
+    def has_full(self) -> bool:
+        """Whether full rows are kept."""
+        return self.full is not None
+
+    def found(self, ids: NDArray[np.int64]) -> RowsFound:
+        """The rows at ids (q, k), dense: all of them, or, where they would have to be made, those alone."""
+        if self.full is not None:
+            return RowsFound(self.full, ids)
+        some, places = np.unique(ids, return_inverse=True)
+        return RowsFound(frozen(self.codes[some]), places.reshape(ids.shape))  # type: ignore[index]
+
     def decoded(self) -> Matrix:
         """All rows as numbers."""
         return self.best[:] if self.full is None else self.full
@@ -110,34 +129,54 @@ class KeptRows:
 
 
 class FarKept(KeptRows):
-    """Full rows that are on a device alone, until somebody reads them here."""
+    """Full rows, or codes, that are on a device alone, until somebody reads them here.
 
-    far: FarRows
+    No codes are made beside full rows that are searched there as they are (Int8): whoever reads a file makes them.
+    """
 
-    def __init__(self, far: FarRows) -> None:
+    far: FarRows | None
+
+    def __init__(self, far: FarRows | None, codes: Codes | None = None) -> None:
         object.__setattr__(self, "far", far)
-        object.__setattr__(self, "codes", None)
+        object.__setattr__(self, "codes", codes)
 
     @cached_property
     def full(self) -> Any:
-        """The rows, copied now."""
-        return frozen(np.asarray(self.far))
+        """The rows, copied now, or None."""
+        return None if self.far is None else frozen(np.asarray(self.far))
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n, d)."""
-        n, d = self.far.shape
+        n, d = self.there.shape
         return n, d
 
     @property
     def nbytes(self) -> int:
         """Bytes held here."""
-        return int(self.full.nbytes) if self.read else 0
+        return int((self.full.nbytes if self.read else 0) + (0 if self.codes is None else self.codes.nbytes))
 
     @property
     def read(self) -> bool:
-        """Whether they have been copied."""
-        return "full" in vars(self)
+        """Whether full rows have been copied."""
+        return vars(self).get("full") is not None
+
+    @property
+    def there(self) -> Any:
+        """The rows as precisely as they are kept, where they are."""
+        return self.codes if self.far is None else self.far
+
+    @property
+    def has_full(self) -> bool:
+        """Whether full rows are kept, there."""
+        return self.far is not None
+
+    def found(self, ids: NDArray[np.int64]) -> RowsFound:
+        """They alone are copied."""
+        if self.far is None or self.read:
+            return super().found(ids)
+        some, places = np.unique(ids, return_inverse=True)
+        return RowsFound(frozen(np.asarray(self.far[some])), places.reshape(ids.shape))
 
 
 def store_from(facts: dict[str, Any]) -> Store:

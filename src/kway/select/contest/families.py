@@ -30,6 +30,8 @@ from kway.linear.solvers.svm.shared_rows import FEWEST
 from kway.neighbors.sweep import Electors, OutsideSearch, score_every_k
 from kway.planning import guard, linear_ways, row_ways
 from kway.planning.comparison import HEAVY
+from kway.search.device.on_device import SEARCHED
+from kway.search.spaces.metrics import pick_metric
 from kway.select.contest.clock import Clock
 from kway.select.contest.learned_neighbors import LEARNED_SLACK, MOST_NEIGHBORS, LearnedNeighborsFamily
 from kway.select.contest.measures import ACCURACY
@@ -290,12 +292,15 @@ def with_class_weight(family: Any, class_weight: str | None) -> Any:
 
 
 def computed_on(family: Any, device: str) -> Any:
-    """The family whose estimators compute on a device, where they can."""
+    """The family whose estimators compute on a device, where they can; "auto" leaves that to them."""
     if device == "cpu":
         return family
     if isinstance(family, LinearFamily):
         return replace(family, params={**family.params, "device": device})
     if isinstance(family, NeighborsFamily):
+        able = device == "auto" or pick_metric(family.metric).distance in SEARCHED
+        return replace(family, device=device) if able else family
+    if isinstance(family, LearnedNeighborsFamily):
         return replace(family, device=device)
     if "device" not in getattr(kway, family.estimator)().get_params():
         return family

@@ -51,6 +51,7 @@ class LearnedNeighborsFamily:
     name: str
     votes: tuple[str, ...] = ("distance", "similarity")
     class_weight: str | None = None
+    device: str = "cpu"
 
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Every map, k and vote; a fold is one piece of work and map, the clock is asked between them."""
@@ -116,5 +117,7 @@ class LearnedNeighborsFamily:
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """The estimator of a map, a k and a vote."""
         own = {name: value for name, value in setting.items() if name != "map"}
-        near = kway.NeighborsClassifier(metric=Gaussian(SIGMA), class_weight=self.class_weight, **own)
+        near = kway.NeighborsClassifier(
+            metric=Gaussian(SIGMA), class_weight=self.class_weight, device=self.device, **own
+        )
         return kway.MappedClassifier(near, setting["map"], random_state=seed)

@@ -11,9 +11,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from kway.compute.gpu.device import Tensor
+from kway.compute.gpu.device import Device, Tensor
 from kway.compute.gpu.search.exact import KEYS, MORE, SAFE, VALUES, ExactRows, FoundRows, first_few, least_few, parts_of
 
 _EXTRA = 22  # kept beyond k for the proof
@@ -64,23 +64,53 @@ class Landing:
         return ChosenCells(at.indices[:, :probes], at.values[:, probes] - at.values[:, probes - 1] <= blur)
 
 
+class OrderedRows(Protocol):
+    """Rows in the order of their cells, or codes of them, as cells read them; exact.py says what each gives."""
+
+    @property
+    def scale(self) -> Tensor:
+        """(n,) of products."""
+
+    @property
+    def offset(self) -> Tensor:
+        """(n,) of keys."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def device(self) -> Device:
+        """Where they are."""
+
+    def asked(self, queries: Tensor) -> Tensor:
+        """Queries (q, d) float64 as they enter the products."""
+
+    def sides(self, at: Tensor, kind: object) -> Tensor:
+        """Rows at places as they enter the products, but for their scale."""
+
+    def limit(self, worst: Tensor, norms: Tensor) -> Tensor:
+        """Keys (q,) above which nobody is nearer than worst (q,)."""
+
+    def measured(self, queries: Tensor, places: Tensor) -> Tensor:
+        """Distances (q, c) float64 to the rows at places (q, c)."""
+
+
 @dataclass(frozen=True)
 class CellRows:
     """Rows in the order of their cells."""
 
-    rows: ExactRows
+    rows: OrderedRows
     names: Tensor  # (n,) int64
     offsets: Tensor  # (c + 1,) int64
-    sides: Tensor  # (n, d) as rows enter the products, but for their scale; the rows themselves if they are not moved
+    sides: Tensor | None  # (n, d) as rows enter the products, but for their scale; None: made whenever they are read
 
     @staticmethod
     def of(rows: ExactRows, names: Tensor, offsets: Tensor) -> CellRows:
-        """Rows that are in this order."""
+        """Full rows that are in this order; their sides are the rows themselves if they are not moved."""
         if rows.centre is None and rows.rows.dtype == rows.scale.dtype:
             return CellRows(rows, names, offsets, rows.rows)
         sides = rows.device.torch.empty(rows.rows.shape, dtype=rows.scale.dtype, device=rows.device.name)
         for part in parts_of(len(rows), VALUES // (8 * sides.shape[1])):
-            sides[part] = _moved(rows.rows[part], rows.centre, sides.dtype)
+            sides[part] = rows.sides(part, sides.dtype)
         return CellRows(rows, names, offsets, sides)
 
     def nearest(self, queries: Tensor, cells: Tensor, k: int) -> FoundRows:
@@ -103,8 +133,8 @@ class CellRows:
 
     def _filtered(self, queries: Tensor, cells: Tensor, k: int, keep: int) -> tuple[FoundRows, Tensor]:
         """The k nearest among those of the smallest keys, and whether (q,) that is proven to be all."""
-        rows, product = self.rows, self.rows.product
-        sides = product.side(queries, rows.centre)
+        rows = self.rows
+        sides = rows.asked(queries)
         norms = sides.square().sum(1).sqrt_()
         kind = rows.scale.dtype if float(norms.max()) < SAFE[1] else rows.device.torch.float64
         places, keys = self._least(sides.to(kind), cells, keep)
@@ -113,8 +143,7 @@ class CellRows:
         places, real, keys = places.gather(1, order), real.gather(1, order), keys.gather(1, order)
         away = rows.measured(queries, places).where(real, float("inf"))
         found = first_few(away, places.where(real, -1), k)
-        last = found.distances[:, -1] * (1 + 1e-12)
-        limit = product.threshold(last, norms, rows.reach, rows.slack)
+        limit = rows.limit(found.distances[:, -1], norms)
         return found, ~real.all(1) | (keys.double().amax(1) > limit)  # of too few rows all are there
 
     def _least(self, sides: Tensor, cells: Tensor, keep: int) -> FoundRows:
@@ -142,8 +171,8 @@ class CellRows:
         at = self.offsets[cells][:, None] + device.torch.arange(largest, device=device.name)  # (t, l)
         real = at < self.offsets[cells + 1][:, None]
         at = at.clamp(max=len(rows) - 1)
-        same = kind == self.sides.dtype  # a query far out needs float64
-        block = self.sides[at] if same else _moved(rows.rows[at], rows.centre, kind)  # (t, l, d)
+        ready = self.sides if self.sides is not None and kind == self.sides.dtype else None  # float64: a query far out
+        block = rows.sides(at, kind) if ready is None else ready[at]  # (t, l, d)
         products = sides[pairs.clamp(min=0) // p] @ block.transpose(1, 2)  # (t, g, l)
         keys = rows.offset[at].to(kind)[:, None] - products * rows.scale[at].to(kind)[:, None]
         keys = keys.masked_fill_(~real[:, None], float("inf"))
@@ -171,10 +200,6 @@ class CellRows:
         return _Tasks(named[by_size], pairs[by_size])
 
 
-def _moved(rows: Tensor, centre: Tensor | None, kind: object) -> Tensor:
-    return rows.to(kind) if centre is None else (rows.double() - centre).to(kind)
-
-
 def of_length_one(rows: Tensor) -> Tensor:
     """Rows (n, d) float64 of length one; zero rows stay zero."""
     norms = rows.square().sum(1, keepdim=True).sqrt()
@@ -183,7 +208,6 @@ def of_length_one(rows: Tensor) -> Tensor:
 
 def cells_of_rows(landing: Landing, rows: Tensor, by_angle: bool) -> Tensor:
     """The cell (n,) of the nearest landmark of rows (n, d) that are on the device, a part at a time."""
-    from kway.compute.gpu.device import Device
     from kway.compute.gpu.search.clusters import nearest_there
 
     device = Device(str(rows.device))

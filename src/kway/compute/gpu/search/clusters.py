@@ -14,6 +14,7 @@ from typing import NamedTuple
 from numpy.typing import NDArray
 
 from kway.compute.gpu.device import Device, Tensor
+from kway.compute.gpu.far_rows import FarRows
 from kway.compute.gpu.search.exact import KEYS, parts_of
 
 
@@ -32,9 +33,20 @@ class DeviceSample:
     rows: Tensor
 
     @staticmethod
-    def of(device: Device, rows: NDArray) -> DeviceSample:
-        """Rows brought there."""
-        return DeviceSample(device, device.put(rows).float())
+    def of(device: Device, rows: NDArray | FarRows) -> DeviceSample:
+        """Rows brought there, where they are not there already."""
+        return DeviceSample(device, device.put(rows.tensor if isinstance(rows, FarRows) else rows).float())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, which: NDArray) -> NDArray:
+        """Some of the rows, on the host."""
+        return self.device.fetch(self.rows[self.device.put(which)])
+
+    def reach(self) -> float:
+        """Half the squared length of the longest."""
+        return float(0.5 * self.rows.square().sum(1).max())
 
     def nearest(self, centres: NDArray) -> tuple[NDArray, NDArray]:
         """The nearest centre (n,) and half the squared distance (n,), on the host."""

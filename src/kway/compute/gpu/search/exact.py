@@ -105,7 +105,7 @@ class ExactRows:
 
     def _filtered(self, queries: Tensor, k: int, keep: int) -> tuple[FoundRows, Tensor]:
         """The k nearest among those of the smallest keys, and whether (q,) that is proven to be all."""
-        sides = self.product.side(queries, self.centre)
+        sides = self.asked(queries)
         norms = sides.square().sum(1).sqrt_()
         kind = self.scale.dtype
         if float(norms.max()) >= SAFE[1]:
@@ -115,9 +115,7 @@ class ExactRows:
         found = first_few(self.measured(queries, ids), ids, k)
         if keep == len(self):
             return found, self.device.torch.ones_like(norms, dtype=self.device.torch.bool)
-        last = found.distances[:, -1] * (1 + 1e-12)
-        limit = self.product.threshold(last, norms, self.reach, self.slack)
-        return found, keys.double().amax(1) > limit
+        return found, keys.double().amax(1) > self.limit(found.distances[:, -1], norms)
 
     def _least(self, sides: Tensor, keep: int) -> FoundRows:
         """Positions and keys (q, keep) of the smallest keys."""
@@ -125,7 +123,7 @@ class ExactRows:
         best: FoundRows | None = None
         step = max(keep, min(_ROWS, KEYS // (q * sides.element_size())))
         for part in parts_of(len(self), step):
-            products = sides @ self._sides(part, sides.dtype).T  # (q, c)
+            products = sides @ self.sides(part, sides.dtype).T  # (q, c)
             keys = torch.addcmul(
                 self.offset[part].to(sides.dtype), products, self.scale[part].to(sides.dtype), value=-1
             )
@@ -133,10 +131,18 @@ class ExactRows:
         assert best is not None
         return best
 
-    def _sides(self, part: slice, kind: object) -> Tensor:
-        """Rows as they enter the products, but for their scale."""
-        rows = self.rows[part]
+    def asked(self, queries: Tensor) -> Tensor:
+        """Queries (q, d) float64 as they enter the products."""
+        return self.product.side(queries, self.centre)
+
+    def sides(self, at: Tensor | slice, kind: object) -> Tensor:
+        """Rows of a part, or at places of any shape, as they enter the products, but for their scale."""
+        rows = self.rows[at]
         return rows.to(kind) if self.centre is None else (rows.double() - self.centre).to(kind)
+
+    def limit(self, worst: Tensor, norms: Tensor) -> Tensor:
+        """The largest key (q,) of a row at distance <= worst (q,), for queries of these norms (q,)."""
+        return self.product.threshold(worst * (1 + 1e-12), norms, self.reach, self.slack)
 
     def measured(self, queries: Tensor, ids: Tensor) -> Tensor:
         """Distances (q, c) float64 of queries (q, d) float64 to the rows at ids (q, c)."""
@@ -168,8 +174,11 @@ def settled(asking: Asking, queries: Tensor, k: int) -> FoundRows:
     """The k nearest by (distance in float32, position), of a search by float64 distances; k + spare <= n.
 
     Where a tie crosses the end of the list, rows of lower position may lie beyond it: more are asked for, in the end
-    every row is measured. A list without a spare one crosses wherever it holds a tie.
+    every row is measured. A list without a spare one crosses wherever it holds a tie. Queries of float64 are answered
+    in it, and nothing is rounded.
     """
+    if queries.dtype == load_torch().float64:
+        return asking.nearest(queries, k)
     ask, most = k + asking.spare, asking.n if asking.brute is None else min(_MOST, asking.n)
     found = _rounded(asking.nearest(queries, ask))
     ids, distances = found.ids[:, :k].clone(), found.distances[:, :k].clone()
@@ -240,7 +249,8 @@ def first_few(distances: Tensor, ids: Tensor, k: int) -> FoundRows:
 
 def _mean(rows: Tensor) -> Tensor:
     """The mean (d,): rows far from the origin and close together would lose float32's digits."""
-    total = rows.new_zeros(rows.shape[1]).double()
+    torch = load_torch()
+    total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
     for part in parts_of(len(rows), VALUES // (8 * rows.shape[1])):
         total += rows[part].double().sum(0)
     return total / len(rows)

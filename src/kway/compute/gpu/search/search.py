@@ -31,7 +31,12 @@ class Engine:
 
 
 def engine_over(device: Device, rows: Tensor, name: str) -> Engine:
-    """The search over rows (n, d) on the device under the distance of this name."""
+    """The search over rows (n, d) on the device, a tensor or read like one, under the distance of this name."""
     kept = ExactRows.of(device, rows, PRODUCTS[name])
-    pays = device.is_gpu and len(kept) >= LEAST_FOR_INT8 and find_spec("triton") is not None
+    pays = (
+        isinstance(rows, device.torch.Tensor)
+        and device.is_gpu
+        and len(kept) >= LEAST_FOR_INT8
+        and find_spec("triton") is not None
+    )
     return Engine(kept, Int8Search.over(kept) if pays else None)

@@ -14,7 +14,7 @@ import numpy as np
 
 from kway.compute.kernels.jit import kernel
 
-_STEPS = np.linspace(0.6, 1.5, 13).astype(np.float32)  # of the usual step, tried for each row
+GRID_STEPS = np.linspace(0.6, 1.5, 13).astype(np.float32)  # of the usual step, tried for each row
 
 
 @kernel
@@ -114,10 +114,10 @@ def _best_levels(z, square, most, usual, levels):
     if most == 1 or spread == 0:
         return _levels(z, max(spread, np.float32(1e-30)), most, levels)
     best, chosen = np.float32(-1), usual * spread
-    for s in range(len(_STEPS)):
-        along, length = _levels(z, _STEPS[s] * usual * spread, most, levels)
+    for s in range(len(GRID_STEPS)):
+        along, length = _levels(z, GRID_STEPS[s] * usual * spread, most, levels)
         if along * along > best * length:
-            best, chosen = along * along / length, _STEPS[s] * usual * spread
+            best, chosen = along * along / length, GRID_STEPS[s] * usual * spread
     return _levels(z, chosen, most, levels)
 
 
