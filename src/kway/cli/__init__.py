@@ -22,8 +22,8 @@ from typing import Annotated
 import typer
 
 import kway
+from kway import light_imports
 from kway.cli import bench, cluster, data, evaluate, explain, fit, info, neighbors, plan, predict
-from kway.cli.options import PROCESS
 from kway.cli.plain import speak_plainly
 from kway.cli.usage import UsageError
 
@@ -82,7 +82,7 @@ def run(arguments: list[str]) -> int:
 
 def main() -> None:
     """The console script."""
-    PROCESS.own = True
+    light_imports.PROCESS.own = True
     sys.exit(run(sys.argv[1:]))
 
 

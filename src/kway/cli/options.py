@@ -6,7 +6,6 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -63,16 +62,6 @@ _READING: dict[str, tuple[Any, Any]] = {  # name -> its option and default
 }
 
 
-@dataclass
-class Process:
-    """Where a verb runs: `own` where kway's command is all there is, so that no data frame can come along."""
-
-    own: bool = False
-
-
-PROCESS = Process()
-
-
 def read_options(given: dict[str, Any]) -> Any:
     """ReadOptions (kway.data.reading) of what was typed; what cannot be meant is bad usage."""
     from kway.cli.usage import as_usage, names_in
@@ -111,7 +100,7 @@ def reads_data(verb: Callable[..., None]) -> Callable[..., None]:
     def command(**given: Any) -> None:
         reading = read_options({name: given.pop(name) for name in _READING})  # at once: nothing heavy is loaded yet
         light_imports.sklearn_base()
-        if PROCESS.own:
+        if light_imports.PROCESS.own:
             light_imports.arrow_without_pandas()
         verb(**given, reading=reading)
 

@@ -26,7 +26,6 @@ from kway.errors import CombinationError
 from kway.search.cells.bit_cells import BitCells
 from kway.search.cells.cell_table import CellTable, Ground
 from kway.search.device import on_device
-from kway.search.device.bits_on_device import MOST_LISTED
 from kway.search.index import Neighbors
 from kway.search.spaces.distances import COSINE
 from kway.search.spaces.metrics import Metric
@@ -208,7 +207,7 @@ class DeviceCellIndex(on_device.DeviceIndex):
 
     def _nearest(self, queries: NDArray, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         wanted = self._probes(probes)
-        if self._there is None or k > MOST_LISTED:
+        if self._there is None or k > on_device.MOST_LISTED:
             return self._nearest_here(queries, k, n_jobs, wanted)
         host: OnHost = lambda some, k: self._nearest_here(some, k, n_jobs, wanted)  # noqa: E731
         found = self._there.nearest(queries, k, wanted, host, n_jobs)

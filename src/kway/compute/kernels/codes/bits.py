@@ -14,6 +14,8 @@ import numpy as np
 
 from kway.compute.kernels.jit import kernel
 
+WIDEST_FILTER = 4  # words of a row that a filter reads first (bit_scan.py)
+
 _STEPS = np.linspace(0.6, 1.5, 13).astype(np.float32)  # of the usual step, tried for each row
 
 
