@@ -62,7 +62,7 @@ class Kernel:
     def compiled(self) -> Any:
         """numba's dispatcher, one whichever thread asks first."""
         with _calm:
-            return vars(self).get("compiled") or _compile(self._function, self._fastmath, *place())
+            return vars(self).get("compiled") or _compile(self._function, self._fastmath, *kernel_cache())
 
     @property
     def _numba_type_(self) -> Any:
@@ -125,7 +125,7 @@ def _compile(function: Callable[..., Any], fastmath: bool, cache: bool, folder: 
         numba.config.CACHE_DIR = before
 
 
-class Place(NamedTuple):
+class KernelCache(NamedTuple):
     """Whether kernels are kept, and in which folder; None: numba's own choice."""
 
     cache: bool
@@ -133,7 +133,7 @@ class Place(NamedTuple):
 
 
 @functools.cache
-def place() -> Place:
+def kernel_cache() -> KernelCache:
     """Where kernels can be kept."""
 
     def probe() -> None:
@@ -144,15 +144,15 @@ def place() -> Place:
     except RuntimeError:  # "cannot cache function: no locator available for file"
         folder = _own_folder()
         if folder is not None:
-            return Place(True, folder)
+            return KernelCache(True, folder)
         warnings.warn(
             "kway finds no folder to keep compiled kernels in, so every process compiles them anew (a few seconds "
             "each); set NUMBA_CACHE_DIR to one that can be written",
             RuntimeWarning,
             stacklevel=2,
         )
-        return Place(False, None)
-    return Place(True, None)
+        return KernelCache(False, None)
+    return KernelCache(True, None)
 
 
 def frozen(array: NDArray) -> NDArray:
