@@ -95,7 +95,10 @@ def test_the_command_predicts_without_them(model_file):
     ("model", "late"),
     [
         (kway.SoftmaxClassifier(), ("numba", "narwhals", "scipy.special", "kway.planning", "kway.linear.solvers")),
-        (kway.NeighborsClassifier(3), ("narwhals", "scipy.spatial", "kway.planning", "kway.search.certified")),
+        (
+            kway.NeighborsClassifier(3),
+            ("numba", "narwhals", "scipy.linalg", "scipy.spatial", "joblib", "kway.planning"),
+        ),
     ],
     ids=lambda part: type(part).__name__,
 )
@@ -121,6 +124,24 @@ def test_a_placeholder_gives_way_to_the_module():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["3", "False"]
+
+
+def test_scikit_learn_is_whole_behind_its_light_import():
+    """What stood for joblib, scipy.linalg and others gives way to them wherever scikit-learn calls them."""
+    code = (
+        "import kway; kway.load\n"
+        "import numpy as np, scipy.sparse as sp\n"
+        "from sklearn.linear_model import Ridge; from sklearn.manifold import spectral_embedding\n"
+        "from sklearn.model_selection import cross_val_score; from sklearn.pipeline import make_pipeline\n"
+        "from sklearn.preprocessing import StandardScaler; from sklearn.utils.extmath import randomized_svd\n"
+        "import tempfile; X = np.random.default_rng(0).normal(size=(60, 3)); y = (X[:, 0] > 0).astype(int)\n"
+        "memory = make_pipeline(StandardScaler(), kway.SoftmaxClassifier(), memory=tempfile.mkdtemp())\n"
+        "print(cross_val_score(memory, X, y, cv=3, n_jobs=2).mean() > 0.8)\n"
+        "print(Ridge(solver='sparse_cg').fit(sp.csr_matrix(X), y).coef_.shape, randomized_svd(X, 2)[1].shape)\n"
+        "print(spectral_embedding(np.exp(-np.abs(X[:, :1] - X[:, :1].T)), n_components=2).shape)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["True", "(3,) (2,)", "(60, 2)"], done.stderr
 
 
 def test_trees_come_without_most_of_scipy():

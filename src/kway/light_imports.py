@@ -1,14 +1,16 @@
 """Imports without the parts that no prediction needs: half of the time until the first one.
 
 sklearn_base()           scikit-learn and scipy load whole packages for one function, one version number or one
-                         `from numpy import *`: two thirds of the time that sklearn.base takes. A placeholder stands for
+                         `from numpy import *`: most of the time that sklearn.base takes. A placeholder stands for
                          each meanwhile; whoever touches one gets the real module, and afterwards a later
                          `import pandas`, or scipy's own late loading, is as ever
-sklearn_ensemble()       likewise its trees, which bring the metrics, the linear models and with them most of scipy.
-                         Functions that are imported from a placeholder load their module when they are called. In
+sklearn_ensemble()       likewise its trees, which bring the metrics, the linear models and with them most of scipy; in
                          the command's own process alone: elsewhere scikit-learn is the caller's, too
 arrow_without_pandas()   pyarrow loads pandas when it makes its first array, to tell frames from lists; for a
                          process that meets no frames, such as the command line's
+
+Functions that scikit-learn is known to import from a placeholder load their module when they are called; an import of
+any other name loads it at once.
 """
 
 from __future__ import annotations
@@ -16,29 +18,36 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-_BESIDE_BASE = (  # a package before its modules
-    "scipy.stats",  # for one function
-    "scipy.special",  # for two, of arrays that are not numpy's
-    "pandas",  # to ask its version
-    "narwhals",  # to read frames that are neither pandas nor polars
-    "narwhals.stable",
-    "narwhals.stable.v2",
-    "numpy.f2py",  # because `from numpy import *` takes everything
-    "numpy.testing",
-)
-_BESIDE_TREES = (
-    "scipy.stats",
-    "scipy.optimize",
-    "scipy.optimize._linesearch",
-    "scipy.interpolate",
-    "scipy.integrate",
-    "scipy.spatial",
-    "scipy.spatial.distance",
-)
+_BESIDE_BASE: dict[str, tuple[str, ...]] = {  # module -> its late functions; a package before its modules
+    "scipy.stats": (),  # for one function
+    "scipy.special": (),  # for two, of arrays that are not numpy's
+    "pandas": (),  # to ask its version
+    "narwhals": (),  # to read frames that are neither pandas nor polars
+    "narwhals.stable": (),
+    "narwhals.stable.v2": (),
+    "numpy.f2py": (),  # because `from numpy import *` takes everything
+    "numpy.testing": (),
+    "scipy.linalg": (),  # for what no prediction calls
+    "scipy.sparse.linalg": ("cg", "LinearOperator"),
+    "scipy.sparse.csgraph": ("laplacian",),
+    "joblib": ("cpu_count",),
+    "sklearn.utils.parallel": ("_get_threadpool_controller",),
+}
+_BESIDE_TREES: dict[str, tuple[str, ...]] = {
+    "scipy.stats": ("rankdata", "gmean", "chi2", "spearmanr"),
+    "scipy.optimize": ("minimize", "minimize_scalar", "linear_sum_assignment", "linprog"),
+    "scipy.optimize._linesearch": ("line_search_wolfe1", "line_search_wolfe2", "scalar_search_wolfe1"),
+    "scipy.interpolate": ("BSpline",),
+    "scipy.integrate": ("trapezoid",),
+    "scipy.spatial": (),
+    "scipy.spatial.distance": ("pdist", "squareform"),
+}
+_COMING = "sklearn.utils"  # a package that is about to be imported, and cannot be before
 
 
 @dataclass
@@ -80,15 +89,16 @@ class _Late:
 class _Placeholder(ModuleType):
     """Stands for a module, in sys.modules and in its package, until something of it is asked for."""
 
-    def __init__(self, name: str, late_names: bool = False) -> None:
+    def __init__(self, name: str, late: tuple[str, ...] = ()) -> None:
         super().__init__(name)
-        self.late_names = late_names  # what is imported from it is late, too
+        self._late = late
 
     def __getattr__(self, name: str) -> Any:
-        if self.late_names and sys.modules.get(self.__name__) is self:
-            if name.startswith("__"):
-                raise AttributeError(name)  # the import system asks
-            return _Late(self.__name__, name)
+        if sys.modules.get(self.__name__) is self:
+            if name == "__path__":
+                raise AttributeError(name)  # the import system asks, before it takes a name
+            if name in self._late:
+                return _Late(self.__name__, name)
         top = _top(self.__name__)
         for module in [m for m in sys.modules.values() if isinstance(m, _Placeholder) and _top(m.__name__) == top]:
             module.leave()
@@ -99,7 +109,7 @@ class _Placeholder(ModuleType):
         """Be what an import finds."""
         sys.modules[self.__name__] = self
         package, _, name = self.__name__.rpartition(".")
-        if package:
+        if package and package != _COMING:
             setattr(importlib.import_module(package), name, self)
 
     def leave(self) -> None:
@@ -122,19 +132,21 @@ class _NoPandas:
 def sklearn_base() -> None:
     """Import sklearn.base; nothing happens where scikit-learn is loaded already."""
     if "sklearn" not in sys.modules:
-        _import_without("sklearn.base", _BESIDE_BASE, late_names=False)
+        _import_without("sklearn.base", _BESIDE_BASE)
 
 
 def sklearn_ensemble() -> None:
     """Import sklearn.ensemble; nothing happens where it is loaded already, or in a process that is not kway's own."""
     if PROCESS.own and "sklearn.ensemble" not in sys.modules:
-        _import_without("sklearn.ensemble", _BESIDE_TREES, late_names=True)
+        _import_without("sklearn.ensemble", _BESIDE_TREES)
 
 
-def _import_without(wanted: str, beside: tuple[str, ...], late_names: bool) -> None:
+def _import_without(wanted: str, beside: Mapping[str, tuple[str, ...]]) -> None:
     """Import a module, with placeholders for those that are beside the point and not loaded yet."""
     there = {top: top in sys.modules or importlib.util.find_spec(top) is not None for top in map(_top, beside)}
-    standing = [_Placeholder(name, late_names) for name in beside if name not in sys.modules and there[_top(name)]]
+    standing = [
+        _Placeholder(name, late) for name, late in beside.items() if name not in sys.modules and there[_top(name)]
+    ]
     for module in standing:
         module.stand()
     try:

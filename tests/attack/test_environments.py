@@ -16,7 +16,7 @@ warnings.simplefilter("error" if {strict} else "ignore")
 import kway, sys
 from kway.compute.kernels import jit
 model = kway.NeighborsClassifier(1, index="flat").fit([[0.0], [1.0]], ["a", "b"])
-print(kway.__file__, jit._PLACE, *model.predict([[0.9]]))
+print(kway.__file__, jit.kernel_cache(), *model.predict([[0.9]]))
 """
 
 

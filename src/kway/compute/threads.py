@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,6 +35,7 @@ _local = (
 )  # .inside: this thread is a worker, so nested work runs where it stands; .depth: its sections
 _pool: ThreadPoolExecutor | None = None
 _controller: Any = None
+_knows_scipy = False  # whether the controller was made after scipy.linalg had loaded
 _sections = 0  # how many callers hold BLAS at one thread
 _forks = 0  # how many threads are about to fork
 _limiter: Any = None
@@ -64,12 +66,12 @@ def _shared_pool() -> ThreadPoolExecutor:
 
 
 def _blas_controller() -> Any:
-    """Made after scipy's own BLAS has loaded, or it would be missed and fight the pool for the cores."""
-    global _controller
-    if _controller is None:
-        import scipy.linalg  # noqa: F401
+    """Made again once scipy's own BLAS has loaded, or it would be missed and fight the pool for the cores."""
+    global _controller, _knows_scipy
+    if _controller is None or ("scipy.linalg" in sys.modules and not _knows_scipy):
         from threadpoolctl import ThreadpoolController
 
+        _knows_scipy = "scipy.linalg" in sys.modules
         _controller = ThreadpoolController()
     return _controller
 

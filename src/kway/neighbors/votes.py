@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.base.best_columns import lift_winners
+from kway.compute.kernels.jit import plainly
 from kway.compute.kernels.voting.votes import complete, fill_weight, tally
 from kway.errors import CombinationError, InputError
 from kway.search.spaces.metrics import Metric
@@ -153,7 +154,8 @@ def count_votes(codes: NDArray[np.int64], weights: NDArray[np.float64], rank: ND
     """
     codes = np.ascontiguousarray(codes, dtype=np.int64)
     classes, totals = np.empty_like(codes), np.empty(codes.shape)
-    tally(codes, np.ascontiguousarray(weights, dtype=np.float64), rank, classes, totals)
+    with plainly(codes.size):
+        tally(codes, np.ascontiguousarray(weights, dtype=np.float64), rank, classes, totals)
     return CountedVotes(classes, totals / _nonzero(totals.sum(axis=1, keepdims=True)))
 
 
@@ -175,7 +177,8 @@ class Filled(NamedTuple):
 def fill(row_weights: NDArray[np.float64], k: int) -> Filled:
     """Voters of weights (q, m), nearest first, taken until k rows are full."""
     parts = np.empty_like(row_weights)
-    return Filled(parts, float(fill_weight(row_weights, float(k), parts)))
+    with plainly(parts.size):
+        return Filled(parts, float(fill_weight(row_weights, float(k), parts)))
 
 
 def filled_up(votes: CountedVotes, k: int, order: NDArray[np.int64]) -> CountedVotes:
@@ -183,7 +186,8 @@ def filled_up(votes: CountedVotes, k: int, order: NDArray[np.int64]) -> CountedV
     q, m = votes.classes.shape
     classes, shares = np.full((q, k), -1, np.int64), np.zeros((q, k))
     classes[:, :m], shares[:, :m] = votes.classes[:, :k], votes.shares[:, :k]
-    complete(classes, shares, order, min(m, k))
+    with plainly(classes.size + len(order)):
+        complete(classes, shares, order, min(m, k))
     return CountedVotes(classes, shares)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.certified.sparse import offer_csr
 from kway.compute.kernels.distances import KEY
-from kway.compute.kernels.jit import frozen
+from kway.compute.kernels.jit import frozen, plainly
 from kway.compute.kernels.topk import merge, offer
 from kway.compute.threads import pmap, shares, spans, workers
 from kway.search.heaps import Heaps, empty_heaps
@@ -70,6 +70,9 @@ class BlockScan:
     def scan(self, queries: Matrix, heaps: Heaps, first: int = 0, n_jobs: int | None = None) -> int:
         """Offer every row, called first, first + 1, ..., to the heaps of the queries; rows measured in full."""
         q, n = queries.shape[0], self.rows.shape[0]
+        with plainly(q * n * (1 if self.distance.product else queries.shape[1])) as plain:
+            if plain:
+                return self._scan(queries, heaps, slice(0, n), first, nearest_first=True)
         size = _block_size(q, queries.shape[1], n_jobs)
         blocks = spans(q, size)
         if len(blocks) >= workers(n_jobs) or n < 4096:
@@ -84,7 +87,7 @@ class BlockScan:
             merge(*heaps, *own)
         return sum(measured for _, measured in lanes)
 
-    def _scan(self, queries: Matrix, heaps: Heaps, rows: slice, first: int) -> int:
+    def _scan(self, queries: Matrix, heaps: Heaps, rows: slice, first: int, nearest_first: bool = False) -> int:
         """One thread's work: a block of queries against rows[start:stop], tile by tile."""
         block = _Block.of(self, queries)
         d = queries.shape[1]
@@ -96,7 +99,7 @@ class BlockScan:
         for a in range(rows.start, rows.stop, chunk):
             part = slice(a, min(rows.stop, a + chunk))
             names = np.arange(first + part.start, first + part.stop)
-            measured += block.offer(part, names, heaps)
+            measured += block.offer(part, names, heaps, nearest_first)
         return measured
 
 
@@ -126,7 +129,7 @@ class _Block:
             keys = narrow
         return _Block(scan, frozen(exact), frozen(keys), norms, which)
 
-    def offer(self, part: slice, names: NDArray[np.int64], heaps: Heaps) -> int:
+    def offer(self, part: slice, names: NDArray[np.int64], heaps: Heaps, nearest_first: bool) -> int:
         s, k = self.scan, self.scan.keys
         rows, code = s.rows[part], s.distance.code
         if sp.issparse(rows):
@@ -141,6 +144,10 @@ class _Block:
         products = s.distance.tile(self.keys, s.distance.row_side(_about(rows, k.centre)))
         measured = rows if s.kept.codes is None or s.kept.full is None else s.kept.full[part]
         scale, offset = (frozen(form[part].astype(products.dtype, copy=False)) for form in (k.scale, k.offset))
+        if nearest_first:  # in whatever order rows come, few are then measured
+            order = np.argsort((scale * products + offset).min(axis=0))
+            products, scale, offset = np.ascontiguousarray(products[:, order]), scale[order], offset[order]
+            measured, names = measured[order], names[order]
         return int(
             offer(
                 code, products, scale, offset, self.queries, frozen(measured), names, self.which,

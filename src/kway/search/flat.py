@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from kway.compute.kernels.topk import merge
 from kway.errors import CombinationError
 from kway.search.blocks import BlockScan, block_scan
-from kway.search.codes.bit_scan import BitScan, bit_scan
 from kway.search.device import on_device
 from kway.search.device.far_kept import far_kept
 from kway.search.heaps import Heaps, empty_heaps
@@ -32,13 +31,16 @@ from kway.search.spaces.distances import COSINE, DISTANCES, EUCLIDEAN, MANHATTAN
 from kway.search.spaces.metrics import Metric, pick_metric
 from kway.search.spaces.units import Unit
 from kway.search.stores.base import Codes, Store
-from kway.search.stores.bits import Bits
+from kway.search.stores.bits import BitRows, Bits
 from kway.search.stores.int8 import Int8
 from kway.search.stores.kept import KeptRows
 
+if TYPE_CHECKING:
+    from kway.search.codes.bit_scan import BitScan
+
 _TAIL = 0.2  # share of added rows at which building again pays
 BOUNDED = (EUCLIDEAN, MANHATTAN, COSINE)  # distances whose bounds may spare rows
-MainScan = BlockScan | BitScan
+MainScan: TypeAlias = "BlockScan | BitScan"
 MOST_DEAD = 64  # removed rows that a search may ask for in vain
 FEW_ASKED = 256  # queries that an index from a file scans in blocks: building its bounds again costs as much and more
 
@@ -162,7 +164,11 @@ class FlatIndex(on_device.DeviceIndex):
 
     def _scan_of(self, kept: KeptRows) -> MainScan:
         store, distance = self.recipe.store, self.metric.distance
-        return bit_scan(kept, distance, store.z) if isinstance(store, Bits) else block_scan(kept, distance)
+        if not isinstance(store, Bits):
+            return block_scan(kept, distance)
+        from kway.search.codes.bit_scan import bit_scan  # and with it numba
+
+        return bit_scan(kept, distance, store.z)
 
     def _certify(self) -> None:
         self._bounds_after = 0
@@ -200,7 +206,7 @@ class FlatIndex(on_device.DeviceIndex):
 
     def _asked(self, queries: Any, k: int) -> int:
         """No more than k of bits, which settle no ties: one more may lie far beyond, and cost most of the search."""
-        return min(k, self.n_rows) if isinstance(self._main, BitScan) else super()._asked(queries, k)
+        return min(k, self.n_rows) if isinstance(self.recipe.store, Bits) else super()._asked(queries, k)
 
     def _search_main(self, queries: Any, k: int, heaps: Heaps, n_jobs: int | None) -> float:
         """Offer the rows of the main scan to the heaps; rows measured in full."""
@@ -265,9 +271,9 @@ class FlatIndex(on_device.DeviceIndex):
 def _certified(main: MainScan, metric: Metric, n_jobs: int | None) -> tuple[Any, str]:
     """The certified engine over the scanned rows, where it pays, and why this way was chosen."""
     kept = main.kept
-    if isinstance(main, BitScan):
+    if isinstance(kept.codes, BitRows):
         lost = "full rows measured" if kept.full is not None else "only codes kept"
-        return None, f"flat over codes of {main.codes.frame.bits} bits a column, approximate: {lost}"
+        return None, f"flat over codes of {kept.codes.frame.bits} bits a column, approximate: {lost}"
     if kept.codes is not None:
         exact = "approximate: only codes kept" if kept.full is None else "exact: codes are scanned, full rows measured"
         return None, f"flat over int8 codes, {exact}"
@@ -278,5 +284,9 @@ def _certified(main: MainScan, metric: Metric, n_jobs: int | None) -> tuple[Any,
     from kway.search.certified.angles import Angles
 
     by_angle = metric.distance.moves
-    found = Angles.over(main, certify, n_jobs) if by_angle else certify(kept.full, metric.distance.name, n_jobs)
+    found = (
+        Angles.over(cast("BlockScan", main), certify, n_jobs)
+        if by_angle
+        else certify(kept.full, metric.distance.name, n_jobs)
+    )
     return found, "flat in blocks: bounds would not pay" if found is None else str(found.why)

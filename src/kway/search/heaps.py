@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.kernels.jit import plainly
 from kway.compute.kernels.topk import EMPTY, NOBODY, settle
 from kway.search.index import Neighbors
 
@@ -23,7 +24,8 @@ class Heaps(NamedTuple):
 
     def neighbors(self) -> Neighbors:
         """Sort in place: nearest first, -1 and inf where nobody was."""
-        settle(self.distances, self.ids)
+        with plainly(self.ids.size):
+            settle(self.distances, self.ids)
         empty = self.ids == NOBODY
         if empty.any():
             self.ids[empty] = -1

@@ -4,6 +4,9 @@ nogil, so the worker pool runs kernels on every core; cached on disk, so a secon
 so sums become vectors (a kernel must then not rely on inf or nan: use BIG). Hand kernels C-contiguous arrays;
 `frozen` gives the read-only view that a memory-mapped model has anyway, so that one compilation serves both.
 
+numba itself loads when a kernel is first called: with what it then reads from its cache it is half of the time until a
+fresh process has its first answer. Where it is not loaded yet, `plainly` lets Python work through a few numbers.
+
 Where compiled kernels are kept: where numba would (NUMBA_CACHE_DIR, beside the source, the user's cache); where it may
 write to none of these (site-packages that are read-only, no HOME), in a folder of the user's own under the temporary
 one; else nowhere, which is said once.
@@ -11,19 +14,88 @@ one; else nowhere, which is said once.
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
+import sys
 import tempfile
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 BIG = np.float32(1e37)  # stands for infinity, which fastmath may not see
+FEW = 2**16  # numbers that Python works through in a tenth of the time that numba takes to load
+
+_calm = threading.RLock()
+
+
+class _Mode(threading.local):
+    """Of a thread: whether Python runs its kernels."""
+
+    plain = False
+
+
+class _Spent:
+    """Numbers that Python has worked through in this process."""
+
+    numbers = 0
+
+
+class Kernel:
+    """A function that numba compiles when it is first called, from Python or from another kernel."""
+
+    def __init__(self, function: Callable[..., Any], fastmath: bool) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._fastmath = function, fastmath
+
+    def __call__(self, *given: Any) -> Any:
+        """Run it, compiled as a rule."""
+        return self._function(*given) if _mode.plain else self.compiled(*given)
+
+    @functools.cached_property
+    def compiled(self) -> Any:
+        """numba's dispatcher, one whichever thread asks first."""
+        with _calm:
+            return vars(self).get("compiled") or _compile(self._function, self._fastmath, *kernel_cache())
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba takes it for inside another kernel."""
+        from numba import types
+
+        return types.Dispatcher(self.compiled)
+
+
+_mode = _Mode()
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """A kernel with fastmath."""
+    return Kernel(function, fastmath=True)
+
+
+def strict_kernel(function: Callable[..., Any]) -> Kernel:
+    """A kernel whose sums are taken as they are written."""
+    return Kernel(function, fastmath=False)
+
+
+@contextmanager
+def plainly(numbers: int) -> Iterator[bool]:
+    """Kernels that this thread calls meanwhile are run by Python, for the first few numbers, until numba is loaded."""
+    before = _mode.plain
+    if not before and "numba" not in sys.modules:
+        _Spent.numbers += numbers
+        _mode.plain = _Spent.numbers <= FEW
+    try:
+        yield _mode.plain
+    finally:
+        _mode.plain = before
 
 
 def _own_folder() -> str | None:
@@ -41,52 +113,46 @@ def _own_folder() -> str | None:
     return str(path)
 
 
-def _compiled(options: dict[str, Any], folder: str | None) -> Callable[[Any], Any]:
+def _compile(function: Callable[..., Any], fastmath: bool, cache: bool, folder: str | None) -> Any:
     """njit that caches in a folder; None: where numba chooses. It looks when it decorates, and not later."""
+    import numba
 
-    def decorate(function: Any) -> Any:
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = before if folder is None else folder
-        try:
-            return numba.njit(nogil=True, error_model="numpy", **options)(function)
-        finally:
-            numba.config.CACHE_DIR = before
-
-    return decorate
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = before if folder is None else folder
+    try:
+        return numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, cache=cache)(function)
+    finally:
+        numba.config.CACHE_DIR = before
 
 
-class _Place(NamedTuple):
+class KernelCache(NamedTuple):
     """Whether kernels are kept, and in which folder; None: numba's own choice."""
 
     cache: bool
     folder: str | None
 
 
-def _place() -> _Place:
+@functools.cache
+def kernel_cache() -> KernelCache:
     """Where kernels can be kept."""
 
     def probe() -> None:
         """Nothing: it only asks numba whether it may cache."""
 
     try:
-        _compiled({"cache": True}, None)(probe)
+        _compile(probe, fastmath=False, cache=True, folder=None)
     except RuntimeError:  # "cannot cache function: no locator available for file"
         folder = _own_folder()
         if folder is not None:
-            return _Place(True, folder)
+            return KernelCache(True, folder)
         warnings.warn(
             "kway finds no folder to keep compiled kernels in, so every process compiles them anew (a few seconds "
             "each); set NUMBA_CACHE_DIR to one that can be written",
             RuntimeWarning,
             stacklevel=2,
         )
-        return _Place(False, None)
-    return _Place(True, None)
-
-
-_PLACE = _place()
-kernel = _compiled({"fastmath": True, "cache": _PLACE.cache}, _PLACE.folder)
-strict_kernel = _compiled({"fastmath": False, "cache": _PLACE.cache}, _PLACE.folder)
+        return KernelCache(False, None)
+    return KernelCache(True, None)
 
 
 def frozen(array: NDArray) -> NDArray:

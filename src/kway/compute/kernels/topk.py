@@ -103,7 +103,7 @@ def offer(code, products, scale, offset, queries, rows, names, which, norms, rea
             low = part_scale[0] * part[0] + part_offset[0]
             for j in range(len(part)):
                 low = min(low, part_scale[j] * part[j] + part_offset[j])
-            if low > limit:
+            if np.float64(low) > limit:
                 continue
             for j in range(start, stop):
                 key = np.float64(scale[j] * line[j] + offset[j])

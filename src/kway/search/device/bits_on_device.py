@@ -23,6 +23,7 @@ from kway.compute.kernels.topk import EMPTY, measure
 from kway.compute.threads import pmap, shares
 from kway.search.codes.bit_filter import BitQueries
 from kway.search.codes.bit_scan import BitScan
+from kway.search.device.on_device import MOST_LISTED
 from kway.search.index import Neighbors
 from kway.search.spaces.distances import COSINE
 from kway.search.stores.bits import BitRows
@@ -32,7 +33,6 @@ from kway.search.stores.kept import FarKept
 if TYPE_CHECKING:
     from kway.compute.gpu.codes.made_there import BitsThere
 
-MOST_LISTED = 1024  # neighbours that a device is asked for; the CPU lists more
 _BLOCK = 2**20  # rows that are brought there together
 _SPARE = 2**31  # bytes that a search may need beside codes and rows
 

@@ -30,7 +30,6 @@ from kway.errors import CombinationError
 from kway.search.cells.bit_cells import BitCells
 from kway.search.cells.cell_table import CellTable, Ground
 from kway.search.device import on_device
-from kway.search.device.bits_on_device import MOST_LISTED, bits_there
 from kway.search.device.far_cells import FarTable, landing_of
 from kway.search.device.far_kept import in_space
 from kway.search.device.on_device import device_rows
@@ -188,6 +187,7 @@ def _coded(codes: BitRows, offsets: Tensor, ground: Ground, device: Device) -> A
     """Codes about landmarks, in the order of cells, there."""
     from kway.compute.gpu.codes.bit_codes import BitCodes
     from kway.compute.gpu.codes.cell_codes import CellCodes
+    from kway.search.device.bits_on_device import bits_there
 
     torch, distance, held = device.torch, ground.distance, bits_there(codes, device)
     cells = torch.repeat_interleave(torch.arange(len(offsets) - 1, device=device.name), offsets.diff())
@@ -250,7 +250,7 @@ class DeviceCellIndex(on_device.DeviceIndex):
 
     def _nearest(self, queries: NDArray, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         wanted = self._probes(probes)
-        if self._there is None or k > MOST_LISTED or not self._there.full:
+        if self._there is None or k > on_device.MOST_LISTED or not self._there.full:
             return self._nearest_here(queries, k, n_jobs, wanted)
         found = self._there.nearest(queries, k, wanted, self._host(n_jobs, wanted), n_jobs)
         self._touched = float(k)

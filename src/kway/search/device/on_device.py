@@ -22,19 +22,19 @@ from kway.compute.threads import pmap, shares
 from kway.data.gate import plain_far
 from kway.errors import CombinationError
 from kway.search.blocks import BlockScan
-from kway.search.codes.bit_scan import BitScan
-from kway.search.device.bits_on_device import MOST_LISTED, DeviceBits
 from kway.search.index import Neighbors, TopK
 from kway.search.live import LiveIndex
 from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN
 from kway.search.spaces.metrics import Metric
 from kway.search.spaces.units import NARROW
+from kway.search.stores.bits import BitRows
 from kway.search.stores.far_codes import FarBytes
 from kway.search.stores.int8 import ByteRows
 from kway.search.stores.kept import FarKept
 
 SEARCHED = (EUCLIDEAN, COSINE, DOT)
 _FLOATS = ("torch.float32", "torch.float64")  # that tensors are answered in
+MOST_LISTED = 1024  # neighbours that a device is asked for; the CPU lists more
 ENOUGH = 2**24  # values of all rows from which on "auto" takes a GPU
 
 
@@ -108,7 +108,7 @@ def search_over(scan: Any, metric: Metric, device: str) -> ChosenSearch:
     if device == "cpu":
         return ChosenSearch(None, "")
     kept = scan.kept
-    coded = isinstance(scan, BitScan)
+    coded = isinstance(kept.codes, BitRows)
     sparse = not isinstance(kept, FarKept) and sp.issparse(kept.full)
     if sparse or metric.distance not in SEARCHED or not len(kept):
         return ChosenSearch(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
@@ -116,6 +116,8 @@ def search_over(scan: Any, metric: Metric, device: str) -> ChosenSearch:
     if chosen.device is None:
         return ChosenSearch(None, chosen.why)
     if coded:
+        from kway.search.device.bits_on_device import DeviceBits
+
         bits = DeviceBits.over(scan, chosen.device)
         return ChosenSearch(bits, f"{bits.why} ({chosen.why})")
     rows = "bytes alone, decoded" if not kept.has_full else "exact"
@@ -202,8 +204,7 @@ def device_rows(rows: Any, device: Device) -> Any:
 
 def tensors(search: Any, index: LiveIndex, queries: Any, k: int) -> Neighbors | None:
     """The k nearest of queries that are a tensor, as tensors and never on the host; None where that is not possible."""
-    there = isinstance(search, DeviceSearch | DeviceBits) and search.answers_tensors
-    if not there or not holds(index, queries, k):
+    if not getattr(search, "answers_tensors", False) or not holds(index, queries, k):
         return None
     return named_tensors(search.device, index, queries, lambda asked: search.answer(asked, k))
 

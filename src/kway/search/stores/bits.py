@@ -19,10 +19,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from kway.compute.kernels.codes.bit_scan import WIDEST_FILTER
-from kway.compute.kernels.codes.bits import decode_rows, encode_rows, rotate, turn_back
+from kway.compute.kernels.codes.bits import WIDEST_FILTER, decode_rows, encode_rows, rotate, turn_back
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
 from kway.errors import CombinationError, InputError
@@ -59,6 +57,8 @@ class Bits(Store):
     @property
     def z(self) -> float:
         """The score of a normal that half of `miss` lies beyond: filter and error bar may each lose that much."""
+        from scipy.special import ndtri  # slow to load
+
         return float(-ndtri(0.5 * self.miss))
 
     def check(self, distance: Distance, sparse: bool) -> None:

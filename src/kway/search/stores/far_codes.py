@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.gpu.device import Device
-from kway.compute.kernels.codes.bit_scan import WIDEST_FILTER
+from kway.compute.kernels.codes.bits import WIDEST_FILTER
 from kway.compute.kernels.jit import frozen
 from kway.search.stores.bits import BitFrame, BitRows
 from kway.search.stores.int8 import ByteRows

@@ -31,7 +31,6 @@ from kway.compute.kernels.topk import EMPTY, push
 BIT_BLOCK = 2048  # rows that all queries see while they lie in the first cache: 16 kB a word
 COST = 100.0  # what an estimate costs, in words of the filter: a line that is not in the cache
 _SAMPLE = 256  # rows whose bits tell how sharp a width is
-WIDEST_FILTER = 4  # words of the filter
 FIRST_WIDTH = 3  # words of the first one, which all rows are read for: of those that pass, the next tells ten in one
 
 _ROWS = ir.VectorType(I64, 8)

@@ -15,6 +15,7 @@ import numpy as np
 from kway.compute.kernels.jit import kernel
 
 GRID_STEPS = np.linspace(0.6, 1.5, 13).astype(np.float32)  # of the usual step, tried for each row
+WIDEST_FILTER = 4  # words of a row that a filter reads first (bit_scan.py)
 
 
 @kernel

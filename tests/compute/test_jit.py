@@ -1,0 +1,79 @@
+"""Kernels before numba is loaded: Python runs the first few numbers, and its answers are those of the compiled ones."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import kway
+from kway.compute.kernels import jit
+from kway.compute.kernels.topk import EMPTY, NOBODY, merge
+
+FIRST = """
+import json, sys
+import numpy as np
+import kway
+model = kway.load(sys.argv[1])
+queries = np.load(sys.argv[2])
+found = [model.kneighbors(queries[i : i + 2]) for i in range(0, len(queries), 2)]
+plain = "numba" not in sys.modules
+labels, proba = model.predict(queries[:1]), model.predict_proba(queries[:1])
+still = "numba" not in sys.modules
+many = model.kneighbors(np.tile(queries, (400, 1)))  # more than a few numbers
+print(json.dumps([plain, still, "numba" in sys.modules, labels.tolist(), proba.tolist(),
+                  np.concatenate([f[1] for f in found]).tolist(), np.concatenate([f[0] for f in found]).tolist()]))
+"""
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "dot"])
+@pytest.mark.parametrize("ordered", [False, True], ids=["any order", "nearest last"])
+def test_first_answers_need_no_numba(metric, ordered, tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.integers(-3, 4, (700, 6)).astype(float)  # few values: many ties, rows twice
+    X[::7] *= 1e3
+    queries = rng.integers(-3, 4, (6, 6)) + rng.choice([0.0, 0.25], (6, 6))
+    if ordered:
+        X = X[np.argsort(-np.linalg.norm(X - queries[0], axis=1))]
+    model = kway.NeighborsClassifier(9, metric=metric, index="flat", weights="uniform").fit(X, np.arange(700) % 4)
+    model.save(tmp_path / "m.kway")
+    np.save(tmp_path / "q.npy", queries)
+    command = [sys.executable, "-c", FIRST, str(tmp_path / "m.kway"), str(tmp_path / "q.npy")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert not done.stderr
+    plain, still, loaded, labels, proba, ids, distances = json.loads(done.stdout)
+    assert (plain, still, loaded) == (True, True, True)
+    ours = model.kneighbors(queries)
+    np.testing.assert_array_equal(ids, ours[1])
+    np.testing.assert_allclose(distances, ours[0], rtol=1e-14, atol=1e-14)
+    assert labels == model.predict(queries[:1]).tolist()
+    np.testing.assert_allclose(proba, model.predict_proba(queries[:1]), rtol=1e-14)
+
+
+def test_python_runs_a_few_numbers_in_all_and_numba_the_rest(monkeypatch):
+    monkeypatch.setattr(jit._Spent, "numbers", 0)
+    monkeypatch.delitem(sys.modules, "numba")
+    for _ in range(4):
+        with jit.plainly(jit.FEW // 4) as plain:
+            assert plain
+            with jit.plainly(10 * jit.FEW) as inside:  # what is part of it stays plain
+                assert inside
+    with jit.plainly(1) as plain:
+        assert not plain
+
+
+def test_numba_once_loaded_runs_everything(monkeypatch):
+    monkeypatch.setattr(jit._Spent, "numbers", 0)
+    import numba  # noqa: F401
+
+    with jit.plainly(1) as plain:
+        assert not plain
+
+
+def test_a_kernel_is_compiled_once_whoever_calls_first():
+    distances, ids = np.full((1, 2), EMPTY), np.full((1, 2), NOBODY)
+    merge(distances, ids, np.array([[3.0, 1.0, 2.0]]), np.array([[0, 1, 2]]))
+    assert sorted(ids[0]) == [1, 2]
+    assert merge.compiled is merge.compiled
+    assert merge.__doc__ == merge.compiled.py_func.__doc__
