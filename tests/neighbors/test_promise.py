@@ -62,7 +62,7 @@ def test_promises_are_broken_no_more_often_than_the_confidence_says():
 def test_probes_go_down_to_the_last_that_passes():
     rng = np.random.default_rng(1)
     sample = Simulated(rng, 1000, 2.0)
-    sample.needs[:] = 5.0  # all agree from 6 probes on, none before
+    sample.needs[:] = 5.5  # all agree from 6 probes on, none before
     found = search_probes(ladder(64), Simulated(rng, 200, 2.0), sample, Target(0.99, 0.9))
     assert found.probes == 6
 

@@ -27,7 +27,7 @@ from kway.compute.kernels.topk import EMPTY, offer, settle
 from kway.compute.threads import pmap, spans, workers
 from kway.errors import CombinationError, InputError
 from kway.search.cells.bit_cells import BitCells
-from kway.search.cells.cell_groups import CellGroups, by_cell, one_by_one
+from kway.search.cells.cell_groups import CellGroups, by_cell, nearest_first, one_by_one
 from kway.search.cells.cell_table import CellTable, Ground
 from kway.search.cells.kmeans import assign_centres, kmeans_sample, place_centres
 from kway.search.cells.projection import Projected, Projection, learn_projection, projection_sample
@@ -308,7 +308,7 @@ class LandmarksIndex(DeviceCellIndex):
         exact = frozen(queries.astype(np.float64))
         projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
         keys = self._landmark_keys[1] - projected.lead @ self._landmarks.T  # (q, c)
-        cells = np.argsort(keys, axis=1, kind="stable")
+        cells = nearest_first(keys)
         keys = np.take_along_axis(keys, cells, axis=1)
         heaps, measured = empty_heaps(len(queries), kept[0].ids.shape[1]), 0
         done, touched = 0, []

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.cells import cell_radii, search_cells
+from kway.compute.kernels.cell_scan import search_cells
+from kway.compute.kernels.cells import cell_radii
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, shares, spans
 from kway.search.blocks import sum_rounding

@@ -2,10 +2,10 @@
 
 z = x - mean, V (d, M) the leading principal directions of a sample, p = V'z:
 
-    short   [p_1 .. p_m, ||rest||]    (m + 1,)     the first filter, a matrix product
-    long    [p_1 .. p_M, ||rest||]    (M + 1,)     the second, one row at a time; empty where d is small
+    short   [p_1 .. p_m, ||rest||]        (m + 1,)       the first filter, a matrix product
+    long    [p_m+1 .. p_M, ||rest||]      (M - m + 1,)   the second, one row at a time; empty where d is small
 
-||short(q) - short(x)|| <= ||q - x|| and short(q).short(x) >= q.x, likewise for long.
+||short(q) - short(x)|| <= ||q - x|| and short(q).short(x) >= q.x, likewise for [p_1 .. p_m, long].
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONG = 192  # on images 48 to 96 short and 128 to 256 long coordinates take the
 
 
 class Projected(NamedTuple):
-    """short (n, m + 1), long (n, M + 1 or 0) float32 and norms (n,) float64 of centred rows."""
+    """short (n, m + 1), long (n, M - m + 1 or 0) float32 and norms (n,) float64 of centred rows."""
 
     short: NDArray[np.float32]
     long: NDArray[np.float32]
@@ -57,7 +57,7 @@ class Projection:
     def room(self, n: int, long: bool = True) -> Projected:
         """Room for the projections of n rows, without the long ones where nobody reads them."""
         width = self.basis.shape[1]
-        more = width + 1 if long and width > self.length else 0
+        more = width - self.length + 1 if long and width > self.length else 0
         return Projected(np.empty((n, self.length + 1), np.float32), np.empty((n, more), np.float32), np.empty(n))
 
     def fill(self, rows: NDArray, out: Projected) -> None:
