@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 
 import numpy as np
@@ -32,16 +31,18 @@ def problem(seed, n=1500, d=30, K=5, dtype=np.float32, sparse=False):
     return (sp.csr_matrix(X.astype(dtype)) if sparse else X), y, rng.random(n) + 0.1
 
 
+# tests/linear/test_row_shards.py has every loss with every kind of rows, in shards of this process
 MODELS = [
-    kway.SoftmaxClassifier(solver="lbfgs"),
-    kway.LogisticClassifier(solver="lbfgs"),
-    kway.SoftmaxClassifier(penalty="l1", alpha=1e-3, solver="proximal"),
-    kway.SVMClassifier(multiclass="joint", solver="lbfgs", alpha=1e-2),
+    (kway.SoftmaxClassifier(solver="lbfgs"), False),
+    (kway.LogisticClassifier(solver="lbfgs"), True),
+    (kway.SoftmaxClassifier(penalty="l1", alpha=1e-3, solver="proximal"), True),
+    (kway.SVMClassifier(multiclass="joint", solver="lbfgs", alpha=1e-2), False),
 ]
 
 
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
-@pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{type(m).__name__}-{m.penalty}")
+@pytest.mark.parametrize(
+    ("model", "sparse"), MODELS, ids=[f"{type(m).__name__}-{m.penalty}-{'csr' if s else 'dense'}" for m, s in MODELS]
+)
 def test_the_optimum_of_one_machine(cluster, spread, model, sparse):
     X, y, weight = problem(1, sparse=sparse, dtype=np.float64)
     here = kway.LinearClassifier(**_whole(model)).fit(X, y, weight)
@@ -58,30 +59,35 @@ def _whole(model):
     return {k: v for k, v in model.get_params().items() if k in known} | {"loss": loss[type(model).__name__]}
 
 
-def test_a_worker_killed_during_a_fit_costs_one_pass(cluster, spread, monkeypatch):
+def test_workers_and_a_node_lost_during_a_fit_cost_a_pass_each(cluster, nodes, spread, monkeypatch):
     X, y, _ = problem(2, n=6000, d=60)
-    here = kway.SoftmaxClassifier(solver="lbfgs", alpha=1e-7, tol=1e-6).fit(X, y)
-    crews = []
-    made = on_cluster.make_crew
-    monkeypatch.setattr(on_cluster, "make_crew", lambda makers: crews.append(made(makers)) or crews[-1])
-    killed = []
+    wishes = {"solver": "lbfgs", "alpha": 1e-7, "tol": 1e-6}
+    here = kway.SoftmaxClassifier(**wishes).fit(X, y)
+    made, took = on_cluster.make_crew, []
 
-    def kill():
-        while not crews:
-            time.sleep(0.01)
-        for _ in range(3):
-            victim = ray.get(crews[0].hosts[1][0].process.remote())
-            os.kill(victim, signal.SIGKILL)
-            killed.append(victim)
-            time.sleep(0.3)
+    def crew_of(makers):
+        crew = made(makers)
+        ask = crew.ask
 
+        def asking(method, *arguments):
+            begun = time.monotonic()
+            if len(took) in (4, 8):
+                os.kill(ray.get(crew.hosts[1][0].process.remote()), signal.SIGKILL)
+            if len(took) == 12:
+                ours = [node for node in nodes.list_all_nodes() if node.node_id in crew.where and not node.head]
+                nodes.remove_node(ours[0], allow_graceful=False)
+            found = ask(method, *arguments)
+            took.append(time.monotonic() - begun)
+            return found
+
+        crew.ask = asking
+        return crew
+
+    monkeypatch.setattr(on_cluster, "make_crew", crew_of)
     with cluster():
-        killer = threading.Thread(target=kill)
-        killer.start()
-        begun = time.monotonic()
-        there = kway.SoftmaxClassifier(solver="lbfgs", alpha=1e-7, tol=1e-6).fit(X, y)
-        took = time.monotonic() - begun
-        killer.join()
-    print(f"\n{len(killed)} workers killed under a fit of {there.n_iter_} steps: {took:.1f} s")
+        there = kway.SoftmaxClassifier(**wishes).fit(X, y)
+    print(
+        f"\na pass of {len(took)}: {np.median(took):.2f} s; with a worker killed {took[4]:.1f} and {took[8]:.1f} s, "
+        f"with a node removed {max(took[12:]):.1f} s"  # its worker may answer some more before it goes
+    )
     assert there.objective_ == pytest.approx(here.objective_, rel=3e-6)
-    assert killed

@@ -6,13 +6,14 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kway
 from kway.errors import ClusterError, InputError
-from kway.search import Bits, Flat, Int8, Landmarks, Sharded
+from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]  # ray's own warnings are not ours
 ray = pytest.importorskip("ray")
@@ -26,18 +27,20 @@ def problem(n=6000, d=24, q=40, seed=0):
     return rows, np.concatenate([rows[: q // 2], rng.normal(size=(q // 2, d)).astype(np.float32)])
 
 
-@pytest.mark.parametrize(
-    "inner", [Flat(), Flat(store=Int8()), Flat(store=Bits(1)), Landmarks(), Landmarks(store=Int8())], ids=str
-)
+STORES = [recipe(store=store) for recipe in (Flat, Landmarks) for store in (Int8(), Bits(1), Bits(4))]
+
+
+@pytest.mark.parametrize("inner", [Flat(), Landmarks(), KDTree(), LSH(), *STORES], ids=str)
 def test_the_cluster_answers_as_this_process(cluster, inner):
     rows, queries = problem()
-    here = Sharded(inner, 3).build(rows)
+    shards = 3 if inner == Flat() else 2  # a worker takes seconds to start
+    here = Sharded(inner, shards).build(rows)
     wanted = here.nearest(queries, 6)
     with cluster():
-        there = Sharded(inner, 3).build(rows)
+        there = Sharded(inner, shards).build(rows)
         found = there.nearest(queries, 6)
-        assert len(set(there._crew.where)) == 3  # each on a node of its own
-        assert there.why_ == f"3 shards of {inner.name} on 3 nodes of a cluster, 1 of each"
+        assert len(set(there._crew.where)) == shards  # each on a node of its own
+        assert there.why_ == f"{shards} shards of {inner.name} on 3 nodes of a cluster, 1 of each"
         assert there.nbytes == here.nbytes
         there.close()
     np.testing.assert_array_equal(found.ids, wanted.ids)
@@ -55,6 +58,11 @@ def test_a_classifier_works_unchanged(cluster, tmp_path):
         assert there.index_.why_.endswith("2 of each: up to 2 of the 6 on one node")
         there.save(tmp_path / "m.kway")
         there.index_.close()
+        classes = kway.CentroidClassifier(index=Sharded(Flat(), 2)).fit(rows, y)  # rows of the index are classes
+        means = kway.CentroidClassifier(index=Flat()).fit(rows, y)
+        np.testing.assert_array_equal(classes.predict(queries), means.predict(queries))
+        assert classes.index_.why_ == "2 shards of flat on 3 nodes of a cluster, 1 of each"
+        classes.index_.close()
     np.testing.assert_array_equal(kway.load(tmp_path / "m.kway").predict(queries), here.predict(queries))
 
 
@@ -73,19 +81,21 @@ def test_a_worker_killed_twenty_times_loses_no_query(cluster):
 
         asking = threading.Thread(target=_in_context(ask))
         asking.start()
-        took = []
-        for i in range(20):
-            begun = time.monotonic()
-            victim = ray.get(index._crew.hosts[i % 3][0].process.remote())
-            os.kill(victim, signal.SIGKILL)
-            while ray.get(index._crew.hosts[i % 3][0].process.remote()) == victim:
+        took, killed = [], 0
+        while killed < 20:  # once each alone, then all at once
+            hit = index._crew.hosts[killed : killed + 1] if killed < 2 else index._crew.hosts
+            victims = ray.get([hosts[0].process.remote() for hosts in hit])
+            begun, killed = time.monotonic(), killed + len(victims)
+            for victim in victims:
+                os.kill(victim, signal.SIGKILL)
+            while set(victims) & set(ray.get([hosts[0].process.remote() for hosts in hit])):
                 time.sleep(0.01)
             took.append(time.monotonic() - begun)
         done.set()
         asking.join(120)
         assert not asking.is_alive()
         index.close()
-    print(f"\n20 kills, {len(asked)} batches answered meanwhile; back after {np.median(took):.2f} s (the median)")
+    print(f"\n{killed} kills, {len(asked)} batches; one back after {took[0]:.1f} s, all three after {took[-1]:.1f} s")
     assert len(asked) >= 20
     for found in asked:
         np.testing.assert_array_equal(found.ids, wanted.ids)
@@ -101,9 +111,14 @@ def _in_context(f):
 
 def test_a_node_removed_during_search_and_during_build(nodes, cluster, tmp_path):
     rows, queries = problem()
+    np.save(tmp_path / "rows.npy", rows)
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
     wanted = Flat().build(rows).nearest(queries, 5)
     with cluster(folder=tmp_path):
         index = Sharded(Flat(), 3).build(rows)
+        held = [mapped(ray.get(hosts[0].process.remote()), tmp_path) for hosts in index._crew.hosts]
+        assert [len(files) for files in held] == [1, 1, 1]  # each its own file, and no longer the rows'
+        assert set.union(*held) == set(tmp_path.glob("shard-*.kway"))
         lost = [
             node for node in nodes.list_all_nodes() if node.node_id in index._crew.where and node is not nodes.head_node
         ]
@@ -119,15 +134,22 @@ def test_a_node_removed_during_search_and_during_build(nodes, cluster, tmp_path)
         again = Sharded(Landmarks(), 3).build(rows)
         building.join()
         print(f"a node removed under a build: built after {time.monotonic() - begun:.1f} s")
-        assert (again.nearest(rows[:100], 1).ids[:, 0] == np.arange(100)).mean() > 0.4  # copies tie with the first
+        found = again.nearest(queries, 5)
         again.close()
+    np.testing.assert_array_equal(found.ids, Sharded(Landmarks(), 3).build(rows).nearest(queries, 5).ids)
+
+
+def mapped(process, folder):
+    """The files of a folder that a process has mapped."""
+    lines = Path(f"/proc/{process}/maps").read_text().splitlines()
+    return {Path(line.split(maxsplit=5)[5]) for line in lines if str(folder) in line}
 
 
 def test_a_slow_shard_is_asked_at_its_replica_and_a_lost_one_is_told(cluster):
     rows, queries = problem()
     wanted = Flat().build(rows).nearest(queries, 5)
     with cluster(patience=0.3):
-        index = Sharded(Flat(), 3, replicas=2).build(rows)
+        index = Sharded(Flat(), 2, replicas=2).build(rows)
         stopped = ray.get(index._crew.hosts[1][0].process.remote())
         os.kill(stopped, signal.SIGSTOP)
         try:
@@ -141,17 +163,17 @@ def test_a_slow_shard_is_asked_at_its_replica_and_a_lost_one_is_told(cluster):
         index.close()
     for strict in (False, True):
         with cluster(patience=0.2, give_up=1.5, strict=strict):
-            index = Sharded(Flat(), 3).build(rows)
-            stopped = ray.get(index._crew.hosts[2][0].process.remote())
+            index = Sharded(Flat(), 2).build(rows)
+            stopped = ray.get(index._crew.hosts[1][0].process.remote())
             os.kill(stopped, signal.SIGSTOP)
             try:
                 if strict:
-                    with pytest.raises(ClusterError, match="shard 2 of 3 did not answer"):
+                    with pytest.raises(ClusterError, match="shard 1 of 2 did not answer"):
                         index.nearest(queries, 5)
                 else:
                     found = index.nearest(queries, 5)
-                    assert index.coverage_ == pytest.approx(2 / 3)
-                    assert found.ids.max() < 4000
+                    assert index.coverage_ == pytest.approx(1 / 2)
+                    assert found.ids.max() < 3000
             finally:
                 os.kill(stopped, signal.SIGCONT)
             index.close()
@@ -160,7 +182,7 @@ def test_a_slow_shard_is_asked_at_its_replica_and_a_lost_one_is_told(cluster):
 def test_errors_of_a_worker_are_kways_own(cluster):
     rows, _ = problem(n=60)
     with cluster():
-        index = Sharded(Flat(), 2).build(rows)
+        index = Sharded(Flat(), 1).build(rows)
         with pytest.raises(ClusterError, match="no attribute 'nothing'"):
             index._crew.ask("nothing")
         with pytest.raises(InputError, match="columns"):

@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from kway.compute.cluster.session import working_nodes
+from kway.compute.cluster.status import node_status
+
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 
 
@@ -13,15 +16,29 @@ def kway(*arguments):
     return subprocess.run([sys.executable, "-m", "kway.cli", *arguments], capture_output=True, text=True, timeout=120)
 
 
-def test_the_nodes_are_listed(nodes, cluster):
+def test_the_nodes_are_listed(nodes, cluster, monkeypatch):
     with cluster():
         found = kway("cluster", "status", "--address", nodes.address, "--json")
         assert found.returncode == 0, found.stderr
         listed = json.loads(found.stdout)["nodes"]
         assert sum(node["alive"] for node in listed) >= 3
-        said = kway("cluster", "status", "--address", nodes.address)
+        monkeypatch.setenv("RAY_ADDRESS", nodes.address)  # what `auto` is
+        said = kway("cluster", "status")
         assert said.returncode == 0
         assert "nodes alive" in said.stdout
+
+
+def test_a_node_without_cores_is_listed_and_gets_no_work(nodes, cluster):
+    """As the head of the manifest for Kubernetes."""
+    with cluster():
+        before = working_nodes()
+        idle = nodes.add_node(num_cpus=0, num_gpus=0)
+        try:
+            nodes.wait_for_nodes()
+            assert idle.node_id[:12] in {node.node for node in node_status(nodes.address) if node.alive}
+            assert working_nodes() == before
+        finally:
+            nodes.remove_node(idle)
 
 
 @pytest.mark.parametrize("where", [("--address", "127.0.0.1:1"), ("--address", "ray://127.0.0.1:1"), ()])

@@ -32,11 +32,8 @@ class Wire(NamedTuple):
     told_from: str
 
 
-OWN_GPUS, SHARED_GPUS, PROCESSORS = (
-    Wire("cuda", "nccl", "cuda"),
-    Wire("cuda", "gloo", "cpu"),
-    Wire("cpu", "gloo", "cpu"),
-)
+OWN_GPUS, SHARED_GPUS = Wire("cuda", "nccl", told_from="cuda"), Wire("cuda", "gloo", told_from="cpu")
+PROCESSORS = Wire("cpu", "gloo", told_from="cpu")
 
 
 def n_gpus() -> int:
@@ -65,11 +62,11 @@ def train_together(programs: Sequence[Program], folder: Path, wire: Wire) -> Non
 
     kept = [ray.put(program) for program in programs]
     gpu = wire is not PROCESSORS
-    resources = {"CPU": _CORES} | ({"GPU": min(1.0, n_gpus() / len(kept))} if gpu else {})
+    share = {"GPU": 1 / -(-len(kept) // n_gpus())} if gpu else {}
     trainer = TorchTrainer(
         _work,
         train_loop_config={"programs": kept, "wire": tuple(wire)},
-        scaling_config=ScalingConfig(num_workers=len(kept), use_gpu=gpu, resources_per_worker=resources),
+        scaling_config=ScalingConfig(num_workers=len(kept), use_gpu=gpu, resources_per_worker={"CPU": _CORES} | share),
         run_config=RunConfig(storage_path=str(folder), failure_config=FailureConfig(max_failures=MOST_FAILURES)),
         torch_config=TorchConfig(backend=wire.backend),
     )
