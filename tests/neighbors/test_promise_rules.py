@@ -124,8 +124,8 @@ def test_what_it_says():
     assert kept.observed == 0.975
     assert np.isnan(Promise(0.9, 0.95, "votes", 0, 0, 0.0, None, 10).observed)
     assert str(kept) == (
-        "votes as exact search does on at least 90.00% of queries at 95% confidence: 195 of 200 held-out queries agreed "
-        "with 1 probe (lower bound 94.000%)"
+        "votes as exact search does on at least 90.00% of queries at 95% confidence: 195 of 200 held-out queries "
+        "agreed with 1 probe (lower bound 94.000%)"
     )
     assert "finds a true neighbour" in str(Promise(0.9, 0.95, "recall", 200, 5, 0.94, 2, 1000))
     assert "with 2 probes" in str(Promise(0.9, 0.95, "recall", 200, 5, 0.94, 2, 1000))
