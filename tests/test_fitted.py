@@ -90,6 +90,20 @@ def test_mistakes_are_named():
         kway.fit(np.zeros((4, 2)), "kind")
     with pytest.raises(InputError, match="metric must be one of"):
         kway.fit(mixed(), "kind", metric="f1")
+    with pytest.raises(InputError, match="one label a row, as a list"):
+        kway.fit(np.zeros((4, 2)), np.eye(4)[:, :2])
+    with pytest.raises(InputError, match="rows of different lengths"):
+        kway.fit([[1, 2], [3]], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("folds", 1), ("folds", 2.5), ("folds", "a"), ("seed", -1), ("seed", 2**40), ("seed", "a"), ("budget", "60s"),
+     ("budget", 0), ("budget", float("nan")), ("sets", 2), ("unknown", "x"), ("alpha", -1.0)],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_named(name, value):
+    with pytest.raises(InputError, match=f"{name} must be "):
+        kway.fit(mixed(), "kind", **{name: value})
 
 
 def test_features_are_a_transformer_of_pipelines():

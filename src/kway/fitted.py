@@ -164,7 +164,7 @@ def fit(
     column = target if isinstance(target, str) else None
     how = ReadOptions(target=column, group=group, order=order, drop=tuple(drop))
     source = _source(data, None if column is not None else target, "the data")
-    rows, labels = test if isinstance(test, tuple) else (test, None)
+    rows, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
     asked = _source(rows, labels, "the test rows")
     wishes = Wishes(
         models, alpha, budget, seed, folds, embed, metric=metric, class_weight=class_weight, repeats=repeats,

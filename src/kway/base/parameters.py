@@ -88,6 +88,7 @@ def one_of(*known: str) -> Rule:
 NONE = Rule("None", lambda value: value is None)
 YES_OR_NO = Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
 THREADS = NONE | Rule("a whole number other than 0", lambda value: _is(Integral, value) and value != 0)  # n_jobs
+SEED = Rule(f"a whole number from 0 to {2**31}", lambda value: _is(Integral, value) and 0 <= value <= 2**31)
 DEVICE = one_of("cpu", "cuda", "auto")  # where a model computes
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.data.messages import explained
 from kway.data.reading import LabelledRows, ReadOptions, _cut_by_split, _feature_columns, _sortable, picture_form
 from kway.data.sources.column_names import refuse_unknown
 from kway.data.sources.frames import as_table, is_table
@@ -61,7 +62,10 @@ class GivenRows:
             raise InputError(
                 f"{self.name} has no column {named[0]!r}: it is a matrix; give a table, or the labels as y"
             )
-        rows = self.rows if hasattr(self.rows, "tocsr") else np.asarray(self.rows)
+        try:
+            rows = self.rows if hasattr(self.rows, "tocsr") else np.asanyarray(self.rows)  # a mask is refused later on
+        except ValueError as error:
+            raise explained(error, self.rows) from error
         flat = rows.reshape(len(rows), -1) if rows.ndim > 2 else rows
         return LabelledRows(self.name, flat, self._labels(flat.shape[0]), image=picture_form(rows.shape))
 
@@ -69,6 +73,9 @@ class GivenRows:
         """y checked as a column of a table is."""
         if self.y is None:
             return None
+        shape = getattr(self.y, "shape", None) or np.shape(np.asarray(self.y, dtype=object))
+        if len(shape) != 1:
+            raise InputError(f"target has the shape {tuple(shape)}; give one label a row, as a list or a 1-D array")
         column = as_table({"y": self.y}).column("y")
         if len(column) != n:
             raise InputError(f"target has {len(column):,} labels for {n:,} rows of {self.name}; give one label a row")

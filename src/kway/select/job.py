@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway import progress
+from kway.base.parameters import NONE, SEED, above, at_least, between, whole
 from kway.data.features.features import Features
 from kway.data.labels import encode
 from kway.data.row_blocks import rows_at
@@ -41,7 +42,7 @@ from kway.select.contest.views import View, other_views
 from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
 from kway.select.leaderboard import Line, fit_lines
 from kway.select.learning_curve import Learned, LearningCurve, learning_curve
-from kway.select.promises import Promises, Tradeoff, check_promises, promise, sets_tradeoff, unknown_tradeoff
+from kway.select.promises import Promises, Tradeoff, promise, sets_tradeoff, unknown_tradeoff
 from kway.select.reasons import SECONDS, SHOWN, Reasons, explain, weighed
 from kway.select.streamed import Refit, refit
 from kway.select.train_test import Parts
@@ -69,6 +70,12 @@ class Wishes:
     sets: float | None = None  # coverage promised of sets of labels
     unknown: float | None = None  # share of known rows that may be called unknown
     device: str = "cpu"  # "cuda", "auto": where the classifiers that can compute
+
+    def __post_init__(self) -> None:
+        rules = {"folds": (whole(2), self.n_folds), "seed": (SEED, self.seed), "budget": (NONE | above(0), self.budget)}
+        rules |= {name: (NONE | between(0, 1), getattr(self, name)) for name in ("sets", "unknown")}
+        for name, (rule, value) in (rules | {"alpha": (NONE | at_least(0), self.alpha)}).items():
+            rule.check(name, value)
 
 
 @dataclass(frozen=True)
@@ -219,7 +226,6 @@ def run_job(
 
     `seen` is told the features before the work begins.
     """
-    check_promises(wishes.sets, wishes.unknown)
     laps = _Laps()
     clock = Clock(wishes.budget, laps.begun if begun is None else begun, _ending)
     with progress.within(0.02, 0.6):

@@ -19,7 +19,6 @@ from sklearn.base import clone
 
 from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
 from kway.data.labels import encode_as
-from kway.errors import InputError
 
 _HELD = 0.2
 _LEFT_OUT = 3  # groups of classes that are left out in turn, to measure how often a stranger is taken for known
@@ -44,13 +43,6 @@ class Promises:
     classifier: Any  # inside: the winner with its temperature
     opened: Any  # the OpenSetClassifier, or None
     held: str = "a fifth of the training rows"
-
-
-def check_promises(sets: float | None, unknown: float | None) -> None:
-    """Refuse shares that promise nothing."""
-    for name, share in (("sets", sets), ("unknown", unknown)):
-        if share is not None and not 0 < share < 1:
-            raise InputError(f"{name} must be a share between 0 and 1, got {share!r}")
 
 
 def promise(

@@ -126,7 +126,9 @@ def _columns(model: Any, rows: Any) -> dict[str, Any]:
     if hasattr(rows, "column_names"):
         used = None if features is None else {r.column for r in features.records_ if r.used}
         return {c: c for c in rows.column_names if used is None or c in used}
-    if hasattr(rows, "tocsr") or rows.shape[1] > _WIDEST:
+    if hasattr(rows, "tocsr"):
+        raise InputError("columns of sparse rows are not shuffled one by one; give dense rows, or a table")
+    if rows.shape[1] > _WIDEST:
         raise InputError(f"rows of {rows.shape[1]:,} columns are not shuffled one by one; {_WIDEST} are the most")
     return {f"x{j}": j for j in range(rows.shape[1])}
 

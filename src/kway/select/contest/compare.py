@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from kway import progress
+from kway.base.parameters import whole
 from kway.compute.gpu.device import resolve
 from kway.data.gate import Rows, plain_rows
 from kway.data.labels import encode
@@ -88,9 +89,10 @@ def compare(
     'softmax'
     """
     labels = encode(y)
-    n_folds = max(2, min(n_folds, len(labels.codes)))
     measure = pick_measure(metric)
     _check_wishes(class_weight, repeats, order)
+    whole(2).check("folds", n_folds)
+    n_folds = max(2, min(n_folds, len(labels.codes)))
     resolve(device, pays=False)  # refused now, rather than by every family
     rows = _rows(X)
     rounds = [
@@ -122,8 +124,7 @@ def compare(
 def _check_wishes(class_weight: Any, repeats: Any, order: Any) -> None:
     if class_weight not in (None, "balanced"):
         raise InputError(f"class_weight must be None or 'balanced' here, got {class_weight!r}")
-    if not isinstance(repeats, int) or repeats < 1:
-        raise InputError(f"repeats must be a whole number of at least 1, got {repeats!r}")
+    whole(1).check("repeats", repeats)
     if repeats > 1 and order is not None:
         raise InputError("repeats draws the folds anew, and with order there is one: the last rows; leave it out")
 

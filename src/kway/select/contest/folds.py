@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.base.parameters import SEED, whole
 from kway.data.stratified import deal, draw
 from kway.errors import InputError
 
@@ -31,6 +32,7 @@ def split_test(
 ) -> RowSplit:
     """The test rows: about `share` of all."""
     n = len(codes)
+    SEED.check("seed", seed)
     if groups is not None and order is not None:
         raise InputError("groups and order were both given; a split keeps groups together or keeps time, not both")
     if order is not None:
@@ -63,6 +65,8 @@ def fold_numbers(
 ) -> NDArray[np.int64]:
     """The fold of each row (n,)."""
     n = len(codes)
+    whole(2).check("folds", n_folds)
+    SEED.check("seed", seed)
     if order is not None:
         line = np.argsort(np.asarray(order), kind="stable")
         numbers = np.full(n, -1, np.int64)
