@@ -33,6 +33,7 @@ from kway.select.contest.clock import Clock
 from kway.select.contest.compare import TOO_LATE, Comparison, compare
 from kway.select.contest.families import FAMILIES, STRAW_MAN, Family, LinearFamily
 from kway.select.contest.folds import fold_numbers
+from kway.select.contest.measures import pick_measure
 from kway.select.contest.references import TREES, verdict
 from kway.select.contest.sample import Sample, draw_sample
 from kway.select.contest.scans import FoldedRows, HeldOut
@@ -68,6 +69,11 @@ class Wishes:
     sets: float | None = None  # coverage promised of sets of labels
     unknown: float | None = None  # share of known rows that may be called unknown
     device: str = "cpu"  # "cuda", "auto": where the classifiers that can compute
+
+    @property
+    def even(self) -> bool:
+        """Whether rows count the same, whatever their class."""
+        return self.class_weight is None and not pick_measure(self.metric).by_class
 
 
 @dataclass(frozen=True)
@@ -232,7 +238,9 @@ def run_job(
         folds = chosen.folds(parts, wishes)
         promises = _promises(lines[0], X, folds, parts, wishes)
         calibrated, trouble = (
-            calibrate_winner(lines[0], X, folds, parts, wishes.seed, clock, chosen.held_out(lines[0].standing))
+            calibrate_winner(
+                lines[0], X, folds, parts, wishes.seed, clock, chosen.held_out(lines[0].standing), wishes.even
+            )
             if promises.model is None
             else (promises.classifier, ())
         )
@@ -323,9 +331,9 @@ def references_of(wishes: Wishes) -> Sequence[Any]:
 def _runner_up(
     lines: list[Line], evaluation: Evaluation, chosen: Compared, parts: Parts, test_X: Any
 ) -> RunnerUp | None:
-    other = next((line for line in lines[1:] if line.model is not None), None)
-    if other is None:
+    if len(lines) < 2 or lines[1].model is None:
         return None
+    other = lines[1]
     own, best = chosen.view(other.standing.model), chosen.view(lines[0].standing.model)
     right = other.model.predict(test_X if own is best else own.features.transform(parts.test_rows)) == parts.test_y
     return RunnerUp(other.standing.model, float(right.mean()), mcnemar(evaluation.predicted == parts.test_y, right))
