@@ -1,14 +1,18 @@
 """The winner's temperature comes from votes on the folds, which are those of a classifier fitted outside them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import kway
-from kway.select.calibration import calibrate_winner
+from kway.select.calibration import MOVED, calibrate_winner
 from kway.select.contest.clock import Clock
 from kway.select.contest.families import FAMILIES
 from kway.select.contest.folds import fold_numbers
 from kway.select.contest.scans import HELD_ROWS, FoldedRows
+from kway.select.evaluation import evaluate_model
 from kway.select.leaderboard import Line
 
 SETTINGS = {
@@ -58,9 +62,9 @@ def test_a_temperature_from_known_votes_is_near_that_of_five_folds():
     held = scan.held_out(setting)
     assert len(held.codes) == len(y)
     model = kway.NeighborsClassifier(**setting).fit(X, y)
-    scaled, trouble = calibrate_winner(Line(None, model), X, data.folds, None, 0, Clock(), held)
+    scaled, note = calibrate_winner(Line(None, model), X, data.folds, None, 0, Clock(), held)
     other = kway.TemperatureScaledClassifier(kway.NeighborsClassifier(**setting), cv=5).fit(X, y)
-    assert not trouble
+    assert not note
     assert scaled.temperature_fit_.certified
     assert scaled.temperature_ == pytest.approx(other.temperature_, rel=0.1)
     np.testing.assert_array_equal(scaled.predict(X), model.predict(X))
@@ -76,3 +80,30 @@ def test_no_more_votes_are_kept_than_a_temperature_needs():
         == (data.folds == 0).sum()
     )
     assert FAMILIES["centroid"].scan(data, [0], Clock()).held_out({}) is None
+
+
+def motley(n, seed):
+    """Rows of eleven classes, of which the last, a tenth of the rows, lies everywhere; as counts, sparse."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 11, n)
+    words = np.where((y == 10)[:, None], rng.integers(0, 200, (n, 6)), 20 * y[:, None] + rng.integers(0, 20, (n, 6)))
+    words = np.where(rng.random((n, 6)) < 0.45, rng.integers(0, 200, (n, 6)), words)  # noise
+    return sp.csr_matrix((np.ones(6 * n, np.float32), (np.repeat(np.arange(n), 6), words.ravel())), (n, 220)), y
+
+
+def test_scores_of_machines_are_made_comparable():
+    X, y = motley(1500, 0)
+    Q, asked = motley(4000, 1)
+    make = lambda: FAMILIES["svm-one-vs-all"].make({"alpha": 1e-3}, 0)  # noqa: E731
+    parts = SimpleNamespace(y=y, n=len(y), groups=None, order=None)
+    plain, moved = make().fit(X, y), make().fit(X, y)
+    same, note = calibrate_winner(Line(None, plain), X, None, parts, 0, Clock())
+    assert not note
+    np.testing.assert_array_equal(same.predict(Q), plain.predict(Q))
+    even, note = calibrate_winner(Line(None, moved), X, None, parts, 0, Clock(), even=True)
+    assert note == MOVED
+    np.testing.assert_array_equal(moved.coef_, plain.coef_)
+    np.testing.assert_array_equal(even.predict(Q), even.classes_[even.predict_proba(Q).argmax(axis=1)])
+    losses = [evaluate_model(model, Q, asked).scores.log_loss for model in (same, even)]
+    assert losses[1] < losses[0] - 0.01
+    assert even.score(Q, asked) > same.score(Q, asked)

@@ -195,9 +195,9 @@ def test_which_trees_stand_beside_follows_from_the_size():
 
     assert _trees(data(200, 10, 2), 0).name == "HistGradientBoosting"
     forest = _trees(data(16_000, 16, 26), 0)
-    assert (forest.name, forest.folds, forest.setting) == ("RandomForest", 1, {"trees": 60})
+    assert (forest.name, forest.folds, forest.setting) == ("ExtraTrees", 1, {"trees": 40})
     assert "boosting would take" in forest.note
-    assert _trees(data(700, 13, 11), 0).folds == 2
+    assert _trees(data(700, 13, 11), 0).folds == 3
     larger = _trees(data(60_000, 20, 5), 0)  # a longer comparison has room for boosting, on some of the rows
     assert (larger.name, larger.setting, larger.rows) == ("HistGradientBoosting", {"rows": 20_000}, 20_000)
     assert len(larger._outside(data(60_000, 20, 5), 1)) == 20_000

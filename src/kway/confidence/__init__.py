@@ -2,6 +2,7 @@
 
 temperature.py          TemperatureScaledClassifier: probabilities that mean what they say
   log_scores.py           z whose softmax is the estimator's    best_temperature.py  the T of least log loss
+  class_offsets.py        scores of machines, one a class, made comparable
 conformal.py            ConformalClassifier: sets that hold the label with a promised chance
   nonconformity.py        how odd a class would be    ranking.py  lists as long as it takes    sets.py  the sets
 openset.py              OpenSetClassifier: "unknown", with a promised false-reject rate

@@ -174,11 +174,13 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
             setattr(self, f"reliability_{when}_", shape)
 
 
-def scaled_by(model: Any, values: NDArray[np.float64], codes: NDArray[np.int64]) -> TemperatureScaledClassifier:
-    """A fitted model with the T that its probabilities (m, K) of held-out rows of classes (m,) ask for."""
+def scaled_by(
+    model: Any, values: NDArray[np.float64], codes: NDArray[np.int64], source: str = LOGS
+) -> TemperatureScaledClassifier:
+    """A fitted model with the T that its probabilities, or scores, (m, K) of held-out rows, classes (m,), ask for."""
     scaled = TemperatureScaledClassifier(model, "prefit")
     scaled._adopt(model)
-    scaled._scale_by(LOGS, values, codes)
+    scaled._scale_by(source, values, codes)
     return scaled
 
 

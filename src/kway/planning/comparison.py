@@ -28,9 +28,14 @@ def comparison_seconds(size: Size, rates: Rates = _DEFAULT) -> float:
     """Of all families. By default at typical rates, so that what is decided by it is the same everywhere."""
     heavy, search = pass_seconds(size, _DEFAULT) > HEAVY, size.n * flat_way(size, rates).predict_seconds
     if heavy and size.sparse:
-        return _MACHINE_PRODUCTS * size.values * size.scores / rates.sparse + search
+        return machine_seconds(size, rates) + search
     passes, factors = _HEAVY_PASSES if heavy else _PASSES, _FACTORED * factor_operations(size) / rates.product
     return passes * pass_seconds(size, rates) + factors + _SEARCHES * search
+
+
+def machine_seconds(size: Size, rates: Rates = _DEFAULT) -> float:
+    """Of one-vs-all machines on sparse rows."""
+    return _MACHINE_PRODUCTS * size.values * size.scores / rates.sparse
 
 
 def before_comparison(size: Size, budget: float | None) -> None:

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kway.confidence import TemperatureScaledClassifier, heldout
+from kway.confidence.class_offsets import OFFSET_ENTRIES, class_offsets
 from kway.confidence.heldout import Split
+from kway.confidence.log_scores import SCORES, score_columns
 from kway.confidence.temperature import scaled_by
-from kway.data.labels import encode
+from kway.data.labels import encode, encode_as
 from kway.data.row_blocks import rows_at
-from kway.errors import KwayError
+from kway.errors import InputError, KwayError
 from kway.select.contest.clock import Clock
 from kway.select.contest.scans import HeldOut
 from kway.select.leaderboard import Line
@@ -25,27 +27,39 @@ from kway.select.train_test import Parts
 
 _FOLDS = 5  # as a rule
 MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
+MOVED = "intercepts of the machines were moved by rows held out, so that their scores can be compared"
 PAGE = 4.0  # seconds that test and page take at least
 
 
 class Calibrated(NamedTuple):
-    """The model, with its temperature where it has one, and in words why it has none."""
+    """The model, with its temperature where it has one, and a note where it has none or more was done."""
 
     model: Any
-    trouble: str = ""
+    note: str = ""
 
 
 def calibrate_winner(
-    line: Line, X: Any, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock, held: HeldOut | None = None
+    line: Line,
+    X: Any,
+    folds: NDArray[np.int64],
+    parts: Parts,
+    seed: int,
+    clock: Clock,
+    held: HeldOut | None = None,
+    even: bool = False,
 ) -> Calibrated:
     """The winner with a temperature learned on rows it did not see, and a note where that cannot be done.
 
     `held`: what the folds of the comparison have said of such rows already; else it is fitted on some and asked.
+    `even`: a row of one class counts as much as a row of another, so intercepts may follow how common classes are.
     """
     if held is not None:
         return Calibrated(scaled_by(line.model, *held))
     cv = _held_out(line, folds, parts, seed, clock)
     try:
+        if even and _machines(line.model):
+            pairs = heldout.folds(encode(parts.y).codes, _FOLDS, np.random.RandomState(seed)) if cv == _FOLDS else cv
+            return Calibrated(_moved_and_scaled(line.model, X, parts.y, pairs), MOVED)
         if cv != _FOLDS and len(cv) == 1:
             return Calibrated(_scaled_once(line.model, X, parts.y, cv[0], seed))
         scaled = TemperatureScaledClassifier(clone(line.model), cv, seed).fit(X, parts.y)
@@ -84,3 +98,26 @@ def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any
     scaled.fit(rows_at(X, split.held), y[split.held])
     scaled._adopt(model)
     return _forget_rows(scaled)
+
+
+def _machines(model: Any) -> bool:
+    """Whether it is one linear machine a class, of several, none of which states a probability."""
+    apart = getattr(model, "multiclass", None) == "one-vs-all" and not hasattr(model, "predict_proba")
+    return apart and len(model.classes_) > 2 and getattr(model, "device", "cpu") == "cpu"
+
+
+def _moved_and_scaled(model: Any, X: Any, y: NDArray, pairs: list[Split]) -> Any:
+    """The fitted machines, intercepts moved, with a temperature; by fits on parts of the rows, asked for the others."""
+    most = max(1, OFFSET_ENTRIES // len(model.classes_) // len(pairs))
+    z, codes = [], []
+    for learn, held in pairs:
+        part = clone(model).fit(rows_at(X, learn), y[learn])
+        if len(part.classes_) < len(model.classes_):
+            raise InputError("a class has no row left to learn from once some are held out; give it more rows")
+        some = held[:: -(-len(held) // most)]
+        z.append(score_columns(part, rows_at(X, some)))
+        codes.append(encode_as(y[some], model.classes_))
+    scores, own = np.concatenate(z), np.concatenate(codes)
+    offsets = class_offsets(scores, own)
+    model.intercept_ = (model.intercept_ + offsets).astype(model.intercept_.dtype)
+    return scaled_by(model, scores + offsets, own, SCORES)

@@ -34,6 +34,7 @@ from kway.select.contest.clock import Clock
 from kway.select.contest.compare import TOO_LATE, Comparison, compare
 from kway.select.contest.families import FAMILIES, STRAW_MAN, Family, LinearFamily
 from kway.select.contest.folds import fold_numbers
+from kway.select.contest.measures import pick_measure
 from kway.select.contest.references import TREES, verdict
 from kway.select.contest.sample import Sample, draw_sample
 from kway.select.contest.scans import FoldedRows, HeldOut
@@ -76,6 +77,11 @@ class Wishes:
         rules |= {name: (NONE | between(0, 1), getattr(self, name)) for name in ("sets", "unknown")}
         for name, (rule, value) in (rules | {"alpha": (NONE | at_least(0), self.alpha)}).items():
             rule.check(name, value)
+
+    @property
+    def even(self) -> bool:
+        """Whether rows count the same, whatever their class."""
+        return self.class_weight is None and not pick_measure(self.metric).by_class
 
 
 @dataclass(frozen=True)
@@ -242,12 +248,12 @@ def run_job(
     with progress.within(0.72, 0.84), progress.stage("calibrating"):
         promises = _promises(lines[0], X, folds, parts, wishes)
         if promises.model is not None:
-            calibrated, trouble = Calibrated(promises.classifier)
+            calibrated, note = Calibrated(promises.classifier)
         elif whole.held is None:
             held = chosen.held_out(compared_line.standing)
-            calibrated, trouble = calibrate_winner(lines[0], X, folds, parts, wishes.seed, clock, held)
+            calibrated, note = calibrate_winner(lines[0], X, folds, parts, wishes.seed, clock, held, wishes.even)
         else:
-            calibrated, trouble = scaled_on(whole.line.model, rows_at(X, whole.held), parts.y[whole.held], wishes.seed)
+            calibrated, note = scaled_on(whole.line.model, rows_at(X, whole.held), parts.y[whole.held], wishes.seed)
     laps.lap("calibrate")
     with progress.within(0.84, 0.88), progress.stage("testing"):
         test_X = features.transform(parts.test_rows)
@@ -264,7 +270,7 @@ def run_job(
     return JobResult(
         parts, X, test_X, chosen.comparison, lines, model, evaluation,
         baselines, runner_up, getattr(calibrated, "temperature_", None),
-        (*chosen.notes, *changed, *filter(None, (trouble, whole.note, why))), laps.seconds, hurried=clock.up(),
+        (*chosen.notes, *changed, *filter(None, (note, whole.note, why))), laps.seconds, hurried=clock.up(),
         sets=None if wishes.sets is None else sets_tradeoff(promises, test_X, parts.test_y),
         unknown=None if wishes.unknown is None else unknown_tradeoff(promises, test_X, parts.test_y),
         curve=curve, reasons=reasons, fitted_rows=whole.rows,
@@ -344,9 +350,9 @@ def references_of(wishes: Wishes) -> Sequence[Any]:
 def _runner_up(
     lines: list[Line], evaluation: Evaluation, chosen: Compared, parts: Parts, test_X: Any
 ) -> RunnerUp | None:
-    other = next((line for line in lines[1:] if line.model is not None), None)
-    if other is None:
+    if len(lines) < 2 or lines[1].model is None:
         return None
+    other = lines[1]
     own, best = chosen.view(other.standing.model), chosen.view(lines[0].standing.model)
     right = other.model.predict(test_X if own is best else own.features.transform(parts.test_rows)) == parts.test_y
     return RunnerUp(other.standing.model, float(right.mean()), mcnemar(evaluation.predicted == parts.test_y, right))

@@ -1,7 +1,8 @@
 """The leaderboard's models fitted on all training rows: what they take to fit, to ask and to keep.
 
-The best is always fitted; the runner-up while the budget lasts, if that takes minutes; the others if they are quick.
-What was stopped as a clear loser is not fitted only to be timed, and as the runner-up only if that is a moment's work.
+The best is always fitted; the runner-up unless that takes minutes; the others if they are quick. What was stopped as a
+clear loser is fitted only as the runner-up, and if that is a moment's work. Sizes tell what takes how long, and no
+clock: the same rows give the same lines on a busy machine. Only a budget, when it is spent, ends the fits.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from kway.select.contest.clock import Clock
 from kway.select.contest.compare import Comparison, Standing
 from kway.select.contest.families import LinearFamily
 
-WORTH_TIMING = 10.0  # estimated seconds that a fit of a loser may take, only to be timed
-WORTH_A_LOOK = 0.5  # that a runner-up may that is a clear loser
-WORTH_TESTING = 60.0  # that of the runner-up may, to be held against the best on the test rows
+WORTH_TIMING = 1.0  # expected seconds that a fit of a loser and its answers may take, only to be timed
+WORTH_A_LOOK = 0.5  # that those of a runner-up may that is a clear loser
+WORTH_TESTING = 20.0  # that those of the runner-up may, to be held against the best on the test rows
 _ASKED = 1000  # rows predicted to time a prediction
 
 
@@ -57,10 +58,11 @@ def fit_lines(
     lines: list[Line] = []
     failed: list[Line] = []
     for place, standing in enumerate(found.standings):
-        by_class = isinstance(found.families[standing.model], LinearFamily)
-        seconds = all_rows.times(by_class) * found.scans[standing.model].fit_seconds
+        family = found.families[standing.model]
+        expected = family.expected_seconds(all_rows.size)
+        needed = all_rows.times(isinstance(family, LinearFamily)) * found.scans[standing.model].fit_seconds
         n_fitted = sum(line.model is not None for line in lines)
-        if n_fitted and (seconds > _worth(standing, n_fitted) or clock.up(seconds)):
+        if n_fitted and (expected > _worth(standing, len(lines)) or clock.up(needed)):
             lines.append(Line(standing))
             continue
         try:
@@ -79,7 +81,7 @@ def fit_lines(
 
 
 def _worth(standing: Standing, place: int) -> float:
-    """Seconds that a fit of the runner-up (place 1), or of one behind it, may take."""
+    """Seconds that the runner-up (place 1), or one behind it, may take."""
     if standing.stopped:
         return WORTH_A_LOOK if place == 1 else 0.0
     return WORTH_TESTING if place == 1 else WORTH_TIMING

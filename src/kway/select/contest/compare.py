@@ -56,6 +56,7 @@ __all__ = ["Comparison", "Standing", "compare", "setting_in_words"]
 
 FOLDS = 5  # unless another number is asked for
 ALONE = 3  # of them, where one family alone is left: enough to choose its setting by, and to see a spread
+ALIKE_GAP = 0.1  # by which a family that is alike softmax may be ahead of it
 TOO_LATE = "the time was up"
 UNWEIGHED = "class weights change nothing here: it learns each class from sums, however many rows it has"
 
@@ -301,11 +302,10 @@ def _out_of_sight(work: _Work, name: str) -> str:
     if name not in ALIKE or "softmax" not in work.scans:
         return ""
     own, leader, shown = work.first("softmax"), work.line()[0], work.data.measure.shown
-    if own >= work.data.sight(work.first(leader)):
+    lead = work.first(leader)
+    if own >= lead - work.data.far(lead) - ALIKE_GAP:
         return ""
-    return (
-        f"softmax, which is alike, has {shown(own):.3f} where {leader} has {shown(work.first(leader)):.3f}; ask by name"
-    )
+    return f"softmax, which is alike, has {shown(own):.3f} where {leader} has {shown(lead):.3f}; ask by name"
 
 
 def _families_to_draw(work: _Work, line: list[str]) -> set[str]:

@@ -23,6 +23,9 @@ from kway.data.features.components import REFERENCES, learn_mixtures, learn_scal
 from kway.data.gate import checked
 from kway.errors import InputError
 from kway.neighbors.sweep import Electors, score_every_k
+from kway.planning.rates import Rates
+from kway.planning.row_ways import flat_way
+from kway.planning.size import Size
 from kway.search.auto import choose
 from kway.search.spaces.metrics import Gaussian
 from kway.select.contest.clock import Clock
@@ -34,6 +37,7 @@ SIGMA = 0.7  # of the votes exp(-d^2 / sigma^2): 1 is what the map was learned f
 _MAPS = ("scales", "mixtures")
 _WIDEST = 128  # columns: mixtures of d columns are d^2 numbers, and cost d^2 times the rows drawn
 _MOST_PAIRS = 1e11  # values compared with values by the searches of all folds
+_LEARNING, _A_PAIR = 2.5e-6, 25  # seconds of learning a map, a row drawn and column; what a pair costs beside columns
 _LEAST_A_CLASS = 4  # rows of a class among those drawn, as a mean: with fewer there is nobody to come near to
 
 
@@ -121,3 +125,14 @@ class LearnedNeighborsFamily:
             metric=Gaussian(SIGMA), class_weight=self.class_weight, device=self.device, **own
         )
         return kway.MappedClassifier(near, setting["map"], random_state=seed)
+
+    def expected_seconds(self, size: Size) -> float:
+        """Of learning the map, and of the search behind it."""
+        drawn = min(size.n, REFERENCES)
+        return _LEARNING * drawn * (_A_PAIR + size.d) + search_seconds(size)
+
+
+def search_seconds(size: Size) -> float:
+    """Of indexing rows, and of asking a quarter as many."""
+    way = flat_way(size, Rates())
+    return way.fit_seconds + size.n / 4 * way.predict_seconds
