@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from kway.search import Flat, Int8, Landmarks, restore
+from kway.search import Bits, Flat, Int8, Landmarks, restore
 from kway.search.cells.projection import learn_projection
 
 
@@ -141,3 +141,13 @@ def test_a_file_without_codes_gets_them():
     again = restore(facts, {name: array for name, array in arrays.items() if not name.startswith("codes")})
     assert again.recipe == index.recipe
     np.testing.assert_array_equal(again._table.kept.codes[:], index._table.kept.codes[:])
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "dot"])
+def test_the_last_of_bits_alone_is_not_ruled_out_by_its_own_bound(metric):
+    rng = np.random.default_rng(0)
+    rows = 3 * rng.standard_normal((20, 40))[rng.integers(0, 20, 3000)] + rng.standard_normal((3000, 40))
+    queries = (rows[:60] + 0.3 * rng.standard_normal((60, 40))).astype(np.float32)
+    index = Landmarks(30, 5, store=Bits(1, rerank=False, miss=1e-9)).build(rows.astype(np.float32), metric)
+    few, more = index.nearest(queries, 5), index.nearest(queries, 8)
+    np.testing.assert_array_equal(few.ids, more.ids[:, :5])

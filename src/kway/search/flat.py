@@ -49,8 +49,8 @@ FEW_ASKED = 256  # queries that an index from a file scans in blocks: building i
 class Flat(Recipe):
     """Exact search over all rows; `store=Int8()` scans bytes, `store=Bits(1)` bits, whose answers are approximate.
 
-    device="cuda" searches dense rows, and Bits, under euclidean, cosine and dot on a GPU, with the same answers; "auto"
-    does so where there is one and the rows are many.
+    device="cuda" searches dense rows, and codes, under euclidean, cosine and dot on a GPU, with the same answers;
+    "auto" does so where there is one and the rows are many.
     """
 
     store: Store | None = None

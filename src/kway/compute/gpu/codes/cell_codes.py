@@ -39,18 +39,14 @@ class CellCodes:
         codes: BitCodes, cells: Tensor, centres: Tensor, mean: Tensor, turn: Tensor, squared: bool, by_angle: bool
     ) -> CellCodes:
         """Codes (their half known where distances are not dot's) about centres (c, d) float64."""
-        landmarks = (centres - mean) @ turn
-        offset = codes.device.zeros(len(cells))
-        made = CellCodes(
-            codes, cells, landmarks.float(), mean, turn, squared, by_angle, codes.device.zeros(len(cells)) + 1, offset
-        )
-        half = codes.half
-        if half is not None:
-            squares = 0.5 * landmarks.square().sum(1).float()
+        landmarks = ((centres - mean) @ turn).float()
+        scale, offset = codes.device.zeros(len(cells)) + 1, codes.device.zeros(len(cells))
+        if codes.half is not None:
+            squares = 0.5 * landmarks.square().sum(1)
             for part in parts_of(len(cells), VALUES // (8 * turn.shape[1])):
-                m, grid = made.landmarks[cells[part]], codes.grid(codes.words[part], landmarks.float().dtype)
-                offset[part] = squares[cells[part]] + half[part] + codes.factor[part] * (m * grid).sum(1)
-        return made
+                along = (landmarks[cells[part]] * codes.grid(codes.words[part], landmarks.dtype)).sum(1)
+                offset[part] = squares[cells[part]] + codes.half[part] + codes.factor[part] * along
+        return CellCodes(codes, cells, landmarks, mean, turn, squared, by_angle, scale, offset)
 
     def __len__(self) -> int:
         return len(self.cells)

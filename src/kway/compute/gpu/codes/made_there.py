@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kway.compute.gpu.codes.codes import TILE
-from kway.compute.gpu.device import Device, Tensor
+from kway.compute.gpu.device import Device, Tensor, load_torch
 from kway.compute.gpu.search.exact import VALUES, parts_of
 
 SomeRows = Callable[[slice], Tensor]  # rows of a part, about their centre
@@ -75,8 +75,6 @@ def _best_levels(z: Tensor, square: Tensor, bits: int, steps: Sequence[float]) -
 
 def _words(levels: Tensor, bits: int) -> Tensor:
     """(m, B D / 32) int32 of levels (m, D): the plane of the top bit first."""
-    from kway.compute.gpu.device import load_torch
-
     torch, u = load_torch(), levels.int()
     planes = torch.stack([(u >> shift) & 1 for shift in range(bits - 1, -1, -1)], 1)  # (m, B, D)
     ones = planes.view(len(u), -1, 32).long() << torch.arange(32, device=u.device)

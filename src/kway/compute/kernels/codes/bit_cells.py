@@ -32,6 +32,7 @@ from kway.compute.kernels.topk import EMPTY, NOBODY, sift
 
 _LARGE = 2048  # rows of a cell whose first bound is taken of a few alone
 _FEW = 2.4  # deviations below the mean: about one row in a hundred
+_ROUNDED = 1e-13  # of the terms of a key
 _UNSURE = 1e-4  # of a cosine, whose lengths are those of float32 rows
 
 
@@ -78,7 +79,10 @@ def _first_bound(
         worst = max(worst, distance_of(squared, keys[i], base, least))  # so that these k themselves are let in
         if len(rows):
             worst = max(worst, distance(code, query, rows[best[i]]))
-    return worst
+    # a key made a distance and back is off by a rounding, and the k-th must not be ruled out by its own
+    if squared:
+        return np.sqrt(worst * worst + _ROUNDED * (worst * worst + base))
+    return worst + _ROUNDED * (abs(worst) + abs(base))
 
 
 @kernel
