@@ -1,5 +1,6 @@
 """`import kway` and `kway --help` answer at once: nothing heavy is loaded before it is used."""
 
+import os
 import resource
 import statistics
 import subprocess
@@ -38,6 +39,46 @@ def test_import_is_quick():
 
 def test_help_is_quick():
     assert extra_seconds("-m", "kway.cli", "--help") < 0.5
+
+
+def test_help_reads_no_markdown():
+    command = [sys.executable, "-X", "importtime", "-m", "kway.cli", "fit", "--help"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "Compare classifiers on DATA" in done.stdout
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "rich.console" in loaded
+    assert "markdown_it" not in loaded
+
+
+def test_the_main_job_begins_without_slow_packages():
+    """scikit-learn's metrics and splitters, and with them scipy.stats, were a second before any row was compared."""
+    late = (
+        "sklearn.model_selection",
+        "sklearn.metrics",
+        "sklearn.ensemble",
+        "scipy.stats",
+        "scipy.optimize",
+        "matplotlib",
+    )
+    code = (
+        "import sys; from kway import light_imports; light_imports.sklearn_base()\n"
+        "import numpy as np, kway.select.job; from kway.select.contest.folds import fold_numbers, split_test\n"
+        "codes = np.arange(60) % 3; split_test(codes), fold_numbers(codes)\n"
+        f"print(*[name for name in {late!r} if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "\n"
+
+
+def test_a_first_fit_compiles_few_kernels_and_each_once(tmp_path):
+    """Each more costs about a second of a first fit, and so does a second kind of array for the same."""
+    code = (
+        "import kway; digits = kway.datasets.load('digits'); rows = digits.x_train[:1000].reshape(1000, -1) / 255\n"
+        "kway.SoftmaxClassifier(alpha=0.1).fit(rows, digits.y_train[:1000])"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)})
+    compiled = sorted(path.name.partition("-")[0] for path in tmp_path.rglob("*.nbc"))
+    losses = [f"losses.{name}" for name in ("exponentials", "largest", "softmax_rows", "total")]
+    assert compiled == [*losses, "sgd.row_hashes"]
 
 
 @pytest.mark.parametrize(

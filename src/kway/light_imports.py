@@ -6,6 +6,7 @@ sklearn_base()           scikit-learn and scipy load whole packages for one func
                          `import pandas`, or scipy's own late loading, is as ever
 sklearn_ensemble()       likewise its trees, which bring the metrics, the linear models and with them most of scipy; in
                          the command's own process alone: elsewhere scikit-learn is the caller's, too
+typer_help()             typer's pages of help bring a reader of Markdown, which none of kway's is written in
 arrow_without_pandas()   pyarrow loads pandas when it makes its first array, to tell frames from lists; for a
                          process that meets no frames, such as the command line's
 
@@ -19,7 +20,6 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -47,14 +47,14 @@ _BESIDE_TREES: dict[str, tuple[str, ...]] = {
     "scipy.spatial": (),
     "scipy.spatial.distance": ("pdist", "squareform"),
 }
+_BESIDE_HELP = {"rich.markdown": ("Markdown",)}
 _COMING = "sklearn.utils"  # a package that is about to be imported, and cannot be before
 
 
-@dataclass
 class Process:
     """Where kway runs: `own` where its command is all there is."""
 
-    own: bool = False
+    own = False
 
 
 PROCESS = Process()
@@ -81,6 +81,11 @@ class _Late:
 
     def __subclasscheck__(self, kind: type) -> bool:
         return issubclass(kind, self._found())
+
+    def __or__(self, other: Any) -> Any:
+        return self  # of an annotation
+
+    __ror__ = __or__
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return (self._found(),)
@@ -139,6 +144,11 @@ def sklearn_ensemble() -> None:
     """Import sklearn.ensemble; nothing happens where it is loaded already, or in a process that is not kway's own."""
     if PROCESS.own and "sklearn.ensemble" not in sys.modules:
         _import_without("sklearn.ensemble", _BESIDE_TREES)
+
+
+def typer_help() -> None:
+    """Import what prints typer's help."""
+    _import_without("typer.rich_utils", _BESIDE_HELP)
 
 
 def _import_without(wanted: str, beside: Mapping[str, tuple[str, ...]]) -> None:

@@ -1,6 +1,8 @@
 """The page: whole, self-contained, escaped, with the figures that the outcome allows."""
 
+import os
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -90,6 +92,24 @@ def test_words_from_the_data_are_escaped(tmp_path):
     for bad in ("<i>", "<u>", "<script>", "<b>"):
         assert bad not in text
     assert "&lt;i&gt;" in text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux")
+def test_the_page_is_the_same_where_a_second_core_draws_half_of_it(digits, tmp_path, monkeypatch):
+    from kway.compute import beside
+
+    write_page(tmp_path / "here.html", digits, WISHES)
+    monkeypatch.setattr(beside.PROCESS, "own", True)
+    monkeypatch.setattr(beside, "cores", lambda: 2)
+    for name in ("torch", "ray"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    copies, fork = [], os.fork
+    monkeypatch.setattr(os, "fork", lambda: copies.append(fork()) or copies[-1])
+    write_page(tmp_path / "both.html", digits, WISHES)
+    assert len(copies) == 1
+    # matplotlib names a clip path by where it lies in memory
+    here, both = (re.sub(r"\bp[0-9a-f]{10}\b", "p", (tmp_path / f"{n}.html").read_text()) for n in ("here", "both"))
+    assert here == both
 
 
 def test_a_figure_that_fails_is_left_out_with_the_reason(digits, monkeypatch):

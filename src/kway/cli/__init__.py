@@ -83,6 +83,8 @@ def run(arguments: list[str]) -> int:
 def main() -> None:
     """The console script."""
     light_imports.PROCESS.own = True
+    if "--help" in sys.argv or not sys.argv[1:]:
+        light_imports.typer_help()
     sys.exit(run(sys.argv[1:]))
 
 

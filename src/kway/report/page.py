@@ -11,7 +11,8 @@ import kway
 from kway.data.atomic import replacing
 from kway.data.sources.writing import refuse_missing_folder
 from kway.report.columns import columns_read
-from kway.report.export import save, to_svg
+from kway.report.drawn import DrawnPicture, drawn_pictures
+from kway.report.export import save
 from kway.report.pictures import Picture, pictures
 from kway.select.contest.compare import setting_in_words
 from kway.select.job import JobResult, Wishes
@@ -27,12 +28,11 @@ def write_page(
     path: str | Path, found: JobResult, wishes: Wishes, command: str = "", folder: str | Path | None = None
 ) -> None:
     """Write the page, complete or not at all; each figure also as svg and png into `folder` where one is given."""
-    drawn = list(pictures(found))
-    text = page(found, wishes, drawn, command)
+    text = page(found, wishes, drawn_pictures(found), command)
     with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
     if folder is not None:
-        save_figures(drawn, Path(folder))
+        save_figures(list(pictures(found)), Path(folder))
 
 
 def save_figures(drawn: list[Picture], folder: Path) -> None:
@@ -45,7 +45,7 @@ def save_figures(drawn: list[Picture], folder: Path) -> None:
                 save(picture.figure, folder / f"{picture.name}{ending}")
 
 
-def page(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str = "") -> str:
+def page(found: JobResult, wishes: Wishes, drawn: list[DrawnPicture], command: str = "") -> str:
     """The page as text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -58,13 +58,11 @@ def page(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str = 
         "percent": _percent,
         "size": size_in_words,
         "setting": setting_in_words,
-        "figure": _figure,
-        "wide": _wide,
     }
     return shelf.get_template("report.html").render(**facts(found, wishes, drawn, command))
 
 
-def facts(found: JobResult, wishes: Wishes, drawn: list[Picture], command: str) -> dict[str, Any]:
+def facts(found: JobResult, wishes: Wishes, drawn: list[DrawnPicture], command: str) -> dict[str, Any]:
     """What the template is filled with."""
     hardest = sorted(found.evaluation.scores.classes, key=lambda c: c["f1"])
     return {
@@ -102,19 +100,6 @@ def _listed_reasons(reasons: Reasons | None, hardest: list[str]) -> list[tuple[s
         return [] if reasons is None else reasons.lines()
     listed = set(hardest[:LISTED])
     return [line for line in reasons.lines() if line[0] in listed]
-
-
-def _wide(picture: Picture) -> int:
-    """Pixels a figure may take: a small one is not blown up until its words are larger than the page's."""
-    assert picture.figure is not None
-    return round(112 * picture.figure.get_figwidth())
-
-
-def _figure(picture: Picture) -> Any:
-    from markupsafe import Markup
-
-    assert picture.figure is not None
-    return Markup(to_svg(picture.figure, picture.title))
 
 
 def _percent(share: float | None, digits: int = 1) -> str:

@@ -6,7 +6,7 @@ A figure that cannot be drawn is left out with the reason: the model and the res
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -35,11 +35,11 @@ class Picture(NamedTuple):
     figure: Figure | None
 
 
-def pictures(found: JobResult) -> Iterator[Picture]:
-    """Every figure that this outcome allows, in the order of the page."""
-    for name, draw in _DRAWN.items():
+def pictures(found: JobResult, names: Iterable[str] | None = None) -> Iterator[Picture]:
+    """Every figure that this outcome allows, or those of some names, in the order of the page."""
+    for name in PICTURES if names is None else names:
         try:
-            picture = draw(found)
+            picture = PICTURES[name](found)
         except Exception as error:  # a picture is not worth losing the report for
             picture = Picture(name, name.replace("-", " "), f"could not be drawn: {error}", None)
         if picture is not None:
@@ -235,7 +235,7 @@ def _most_folds(found: JobResult, kind: type) -> Line | None:
     return max(own, key=lambda line: len(line.standing.fold_accuracy), default=None)
 
 
-_DRAWN: dict[str, Callable[[JobResult], Picture | None]] = {
+PICTURES: dict[str, Callable[[JobResult], Picture | None]] = {
     "leaderboard": _leaderboard,
     "neighbours": _neighbours_curve,
     "alpha": _alpha_curve,
