@@ -174,6 +174,17 @@ def spans(n: int, size: int) -> list[slice]:
     return [slice(a, min(n, a + size)) for a in range(0, n, max(1, size))]
 
 
+def even_spans(n: int, most: int, n_jobs: int | None = None) -> list[slice]:
+    """Slices of at most `most` that cover range(n), as many as keep all threads busy to the end.
+
+    >>> even_spans(10, 4, n_jobs=1)
+    [slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)]
+    """
+    threads = workers(n_jobs)
+    parts = -(-n // (max(1, most) * threads)) * threads
+    return spans(n, -(-n // parts)) if n else []
+
+
 def shares(n: int, n_jobs: int | None = None, least: int = 1) -> list[slice]:
     """range(n) cut into one slice a thread, none under `least` long."""
     parts = max(1, min(workers(n_jobs), n // max(1, least)))

@@ -24,7 +24,7 @@ from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.distances import KEY
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY, offer, settle
-from kway.compute.threads import pmap, spans, workers
+from kway.compute.threads import even_spans, pmap, spans
 from kway.errors import CombinationError, InputError
 from kway.search.cells.bit_cells import BitCells
 from kway.search.cells.cell_groups import CellGroups, by_cell, nearest_first, one_by_one
@@ -272,7 +272,7 @@ class LandmarksIndex(DeviceCellIndex):
         if len(queries) <= _FEW:
             measured = self._search(queries, heaps, wanted)
         else:
-            blocks = spans(len(queries), self._block(len(queries), n_jobs))
+            blocks = even_spans(len(queries), self._block, n_jobs)
             measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), wanted), blocks, n_jobs))
         self._touched = measured / len(queries)
         return heaps.neighbors()
@@ -292,7 +292,7 @@ class LandmarksIndex(DeviceCellIndex):
         rows, ask = checked.rows, self._asked(checked, k)
         q = len(rows)
         kept = [empty_heaps(q, ask) for _ in steps]
-        blocks = spans(q, min(self._block(q, n_jobs), max(64, ORDERED // self.n_landmarks)))
+        blocks = even_spans(q, min(self._block, max(64, ORDERED // self.n_landmarks)), n_jobs)
         work = pmap(lambda b: self._widen(rows[b], [heaps.part(b) for heaps in kept], steps), blocks, n_jobs)
         probed = []
         for step, heaps, touched in zip(steps, kept, np.sum(work, axis=0) / q):
@@ -320,9 +320,10 @@ class LandmarksIndex(DeviceCellIndex):
             done = step
         return touched
 
-    def _block(self, q: int, n_jobs: int | None) -> int:
+    @property
+    def _block(self) -> int:
         """Queries searched together."""
-        return min(4096, max(256, 2**24 // (8 * self.n_features)), -(-q // workers(n_jobs)))
+        return min(4096, max(256, 2**24 // (8 * self.n_features)))
 
     def _search(self, queries: NDArray, heaps: Heaps, probes: int) -> int:
         """A block of queries; those that saw fewer than k rows probe four times as many cells."""

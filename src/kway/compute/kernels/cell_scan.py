@@ -127,7 +127,7 @@ def _within(typing_context, line, half, sign, limit):
         asm = Assembler(builder)
         line, half = (asm.load(address, ir.VectorType(F32, STRIP), 4) for address in arguments[:2])
         sign, limit = (asm.splat(value, STRIP) for value in arguments[2:])
-        bits = builder.fcmp_ordered("<=", asm.fma(sign, line, half), limit)
+        bits = builder.fcmp_unordered("<=", asm.fma(sign, line, half), limit)  # what is no number is measured
         return builder.zext(builder.bitcast(bits, I32), I64)
 
     return types.uint64(types.uintp, types.uintp, types.float32, types.float32), emit

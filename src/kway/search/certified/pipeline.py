@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.certified.refine import FARTHEST
 from kway.compute.kernels.jit import frozen
-from kway.compute.threads import pmap, spans, workers
+from kway.compute.threads import even_spans, pmap, spans
 from kway.search.certified.cells import CellOrder
 from kway.search.certified.sketches import (
     BLOCK,
@@ -99,7 +99,7 @@ class Certified:
             panel = Panel(members, chunks, near, coarse, fine, slack, reach, queries, k + _SPARE, best, found)
             return self._codes.answer(self._shelf, panel)
 
-        return pmap(work, _even_spans(q, PANEL, workers(n_jobs)), n_jobs)
+        return pmap(work, even_spans(q, PANEL, n_jobs), n_jobs)
 
     def _sketch(self, queries: NDArray, k: int, n_jobs: int | None) -> tuple[BoundSketch, NDArray[np.int32]]:
         """Sketches of the queries, and their nearest cells (q, probes), enough of them to hold about 2 k rows."""
@@ -112,7 +112,7 @@ class Certified:
             self._space.sketch(queries[part], out.part(part))
             near[part] = self._cells.nearest(out.coarse[part], probes)
 
-        pmap(work, _even_spans(q, BLOCK, workers(n_jobs)), n_jobs)
+        pmap(work, even_spans(q, BLOCK, n_jobs), n_jobs)
         return out, near
 
     def _brute(self, query: NDArray, k: int) -> tuple[NDArray, NDArray]:
@@ -123,13 +123,6 @@ class Certified:
             values = (gaps * gaps if self._root else gaps).sum(axis=1)
         ids = np.argsort(values, kind="stable")[:k]
         return values[ids], ids
-
-
-def _even_spans(n: int, most: int, threads: int) -> list[slice]:
-    """Slices of at most `most`, as many as keep all threads busy to the end."""
-    rounds = -(-n // (most * threads))
-    parts = min(n, max(1, rounds * threads))
-    return spans(n, -(-n // parts)) if n else []
 
 
 def _chunk_means(coarse: NDArray[np.float32], ids: NDArray) -> NDArray[np.float32]:
