@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -194,3 +196,20 @@ def test_no_cluster_at_an_address_is_a_sentence():
     ray.shutdown()  # a process that is connected stays so
     with pytest.raises(ClusterError, match="no Ray cluster answers"), kway.cluster("127.0.0.1:1"):
         pass
+
+
+OWN = """
+import numpy as np, ray, kway
+from kway.search import Flat, Sharded
+rows = np.random.default_rng(0).normal(size=(300, 8))
+with kway.cluster():
+    index = Sharded(Flat(), 2).build(rows)
+    assert index.why_ == "2 shards of flat on 1 node of a cluster, 1 of each: up to 2 of the 2 on one node", index.why_
+    assert (index.nearest(rows, 1).ids[:, 0] == np.arange(300)).all()
+assert not ray.is_initialized()
+"""
+
+
+def test_without_an_address_a_cluster_is_started_for_the_time_being():
+    done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr

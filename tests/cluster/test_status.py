@@ -31,12 +31,12 @@ def test_the_nodes_are_listed(nodes, cluster, monkeypatch):
 def test_a_node_without_cores_is_listed_and_gets_no_work(nodes, cluster):
     """As the head of the manifest for Kubernetes."""
     with cluster():
-        before = working_nodes()
+        before = set(working_nodes())
         idle = nodes.add_node(num_cpus=0, num_gpus=0)
         try:
             nodes.wait_for_nodes()
             assert idle.node_id[:12] in {node.node for node in node_status(nodes.address) if node.alive}
-            assert working_nodes() == before
+            assert set(working_nodes()) == before
         finally:
             nodes.remove_node(idle)
 
