@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base.parameters import THREADS, above, at_least, check_parameters, whole
+from kway.base.parameters import THREADS, at_least, between, check_parameters, whole
 from kway.compute.threads import pmap, spans
 from kway.data import gate
 from kway.errors import BudgetError
@@ -76,8 +76,8 @@ class ExemplarClassifier(VotingClassifier):
         check_parameters(
             self,
             n_exemplars=whole(1),
-            alpha=above(0),
-            positive=above(0),
+            alpha=between(0, np.inf),
+            positive=between(0, np.inf),
             max_iter=whole(1),
             tol=at_least(0),
             n_jobs=THREADS,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -210,7 +211,7 @@ def class_votes(class_weight: Any, classes: NDArray, counts: NDArray[np.float64]
         raise InputError(f"class_weight must be None, 'balanced' or a dict, got {type(class_weight).__name__}")
     votes = np.ones(len(classes))
     for label, weight in class_weight.items():
-        if not (np.isfinite(weight) and weight >= 0):
+        if not (isinstance(weight, Real) and np.isfinite(weight) and weight >= 0):
             raise InputError(f"class_weight of {label!r} is {weight!r}; give a number >= 0")
         votes[classes == label] = weight
     return votes
