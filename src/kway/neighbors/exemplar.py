@@ -94,8 +94,9 @@ class ExemplarClassifier(VotingClassifier):
         self._range = Unit.of(X, EUCLIDEAN, narrow=X.dtype == np.float32)
         X = self._range.rows(X)
         self._centre = X.mean(axis=0, dtype=np.float64)
-        lengths = np.square(X - self._centre).sum(axis=1)
-        self._unit = float(np.sqrt(lengths.mean())) or 1.0
+        spread = float(np.sqrt(np.square(X - self._centre).sum(axis=1).mean()))
+        rounding = 1e-12 * float(np.abs(self._centre).max())  # all that is left where all rows are the same
+        self._unit = spread if spread > rounding else 1.0
         self._train(self._scaled(X))
         return self
 
@@ -121,7 +122,7 @@ class ExemplarClassifier(VotingClassifier):
 
     def _voters(self, rows: NDArray) -> Voters:
         """The best exemplars (q, k) of a block of checked rows, each with its logit of "same class" as its vote."""
-        placed = self._range.queries(rows).rows.astype(rows.dtype, copy=False)
+        placed = self._range.queries(rows).rows.astype(self.exemplars_.dtype, copy=False)  # float32 may be too narrow
         scaled, k = self._scaled(placed)[:, :-1], min(self.n_exemplars, len(self.exemplars_))
         ids, logits = top_products(scaled, self.exemplars_, k, offset=self.offsets_, n_jobs=self.n_jobs)
         logs = -np.logaddexp(0.0, -logits.astype(np.float64))  # log sigmoid
