@@ -45,7 +45,7 @@ class FeaturedClassifier(DelegatedAnswers):
         """Learn the features from the rows of X, then the estimator from what they make of them."""
         features = Features() if self.features is None else clone(self.features)
         numbers = features.fit_transform(X)
-        self._join(features, clone(self._unfitted()).fit(numbers, y, **fit_params), numbers)
+        self._join(features, self._fresh().fit(numbers, y, **fit_params), numbers)
         return self
 
     def _join(self, features: Features, estimator: Any, numbers: Any = None) -> None:

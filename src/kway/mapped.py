@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 import kway
 from kway.base.inside import DelegatedAnswers, inner_has
-from kway.base.parameters import THREADS, check_parameters, one_of
+from kway.base.parameters import THREADS, check_parameters, checked_rng, one_of
 from kway.data import gate
 from kway.data.features.column_map import ColumnMap
 from kway.data.features.components import learn_mixtures, learn_scales
@@ -69,9 +67,9 @@ class MappedClassifier(DelegatedAnswers):
         self._check_parameters()
         self._forget()
         rows, labels = gate.rows_and_labels(self, X, y, sparse=False)
-        seed = 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
+        seed = 0 if self.random_state is None else int(checked_rng(self.random_state).randint(2**31))
         self.map_ = _MAPS[self.map](rows, labels.codes, seed, self.n_jobs)
-        self.estimator_ = clone(self._unfitted()).fit(self.map_.apply(rows), y)
+        self.estimator_ = self._fresh().fit(self.map_.apply(rows), y)
         self.classes_ = np.asarray(self.estimator_.classes_)
         return self
 

@@ -202,6 +202,9 @@ def test_embed_needs_something_to_embed(folder):
 
 
 def test_unknown_models(folder, tmp_path, monkeypatch):
+    for nothing in ("", " ", 3, None):
+        with pytest.raises(InputError, match="embed must be the name or folder"):
+            open_embedder(nothing)
     with pytest.raises(InputError, match=r"no folder \./nowhere"):
         open_embedder("./nowhere")
     monkeypatch.setattr(module, "_in_hub_cache", lambda name: None)

@@ -128,3 +128,10 @@ def test_a_model_file_gives_the_same_answers(digits, fitted, tmp_path):
     _, Q, _, _ = digits
     fitted.save(tmp_path / "model.kway")
     np.testing.assert_array_equal(kway.load(tmp_path / "model.kway").predict_proba(Q), fitted.predict_proba(Q))
+
+
+def test_rows_that_are_all_the_same_and_queries_far_out():
+    X = np.full((8, 2), [3.03e-161, -1.1e-161])
+    model = ExemplarClassifier(max_iter=20).fit(X, np.arange(8) % 3)
+    for Q in (X[:2], X[:2] * 1e100, np.full((2, 2), 3e38, np.float32)):
+        np.testing.assert_allclose(model.predict_proba(Q).sum(axis=1), 1)

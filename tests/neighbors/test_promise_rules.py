@@ -94,7 +94,7 @@ def test_how_many_are_asked(monkeypatch, n, settings, expected, given):
     ids = None if given else np.arange(n) + 1000
     made = make(index, rows, ids, 3, None, Target(**SMALL, **settings), queries=rows.copy() if given else None)
     n_queries, n_pilot = expected
-    assert made.promise.n_queries == n_queries
+    assert (made.promise.n_queries, made.promise.n_rows) == (n_queries, n)
     if n_pilot is None:
         assert not seen
         assert made.promise.exact

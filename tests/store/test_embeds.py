@@ -59,7 +59,7 @@ def hub(monkeypatch, tmp_path):
 
 
 def test_refused_by_default_with_the_name(saved, folder):
-    with pytest.raises(ModelFileError, match=r"embeds text with the model '.*minilm'.*embed='"):
+    with pytest.raises(ModelFileError, match=r"embeds its rows with the model '.*minilm'.*embed='"):
         kway.load(saved)
     with pytest.raises(ModelFileError, match="minilm"):
         kway.load(saved, embed=["another", "all-MiniLM-L6-v2"])
@@ -104,6 +104,34 @@ def test_parameters_are_no_back_door(saved, folder, tmp_path):
         kway.load(tmp_path / "p.kway")
 
 
+@pytest.mark.parametrize(
+    "name", ["evil/model", "../../evil", "https://evil.example/m", "a\nevil", "evil\0", "evil" * 900, ""]
+)
+def test_a_file_of_images_chooses_no_model_either(folder, tmp_path, name, monkeypatch):
+    monkeypatch.setattr(
+        Embedder, "_encode", lambda self, pictures: np.array([p.getextrema()[0] for p in pictures], np.float32)
+    )
+    pictures = np.zeros((40, 64), np.uint8)
+    pictures[Y == 1] = 200
+    model = FeaturedClassifier(kway.CentroidClassifier(), Features(embed=str(folder), image=(8, 8, 1)))
+    model.fit(pictures, Y).save(tmp_path / "i.kway")
+    np.testing.assert_array_equal(kway.load(tmp_path / "i.kway", embed=folder).predict(pictures), Y)
+    model.features_.embed_ = Identity("hub", name, REVISION)
+    model.features = None
+    model.save(tmp_path / "i.kway")
+    with pytest.raises(ModelFileError, match="evil" if name else "the model ''"):
+        kway.load(tmp_path / "i.kway", embed=["another"])
+
+
+def test_without_a_network_an_allowed_model_is_named(hub, monkeypatch):
+    def unreachable(name):
+        raise OSError("Network is unreachable")
+
+    monkeypatch.setattr(module, "_newest", unreachable)
+    with pytest.raises(InputError, match="'mini' is not on this machine and could not be fetched: Network is unreach"):
+        kway.load(hub, embed="mini").predict(TEXTS)
+
+
 def test_the_revision_is_compared_before_anything_is_fetched(hub, monkeypatch):
     monkeypatch.setattr(module, "_newest", lambda name: "f" * 40)
     model = kway.load(hub, embed="mini")
@@ -146,7 +174,7 @@ def test_a_pipeline_chooses_no_more_than_others(folder, tmp_path, scaled):
         model = kway.TemperatureScaledClassifier(model, cv="prefit").fit(rows, Y)
         model.estimator = None  # a Pipeline is no parameter that a file could hold
     kway.save(model, tmp_path / "p.kway")
-    with pytest.raises(ModelFileError, match=r"embeds text with the model '.*minilm'"):
+    with pytest.raises(ModelFileError, match=r"embeds its rows with the model '.*minilm'"):
         kway.load(tmp_path / "p.kway")
     again = kway.load(tmp_path / "p.kway", embed=str(folder))
     np.testing.assert_array_equal(again.predict(rows), model.predict(rows))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
@@ -23,7 +24,7 @@ from kway.base.classifier import Classifier
 from kway.base.parameters import checked_k
 from kway.compute.gpu.device import on_host
 from kway.data.row_blocks import cut
-from kway.errors import ModelFileError
+from kway.errors import InputError, ModelFileError
 from kway.search.index import TopK
 
 _INNER = "inner."  # prefix of the inner estimator's arrays in a model file
@@ -50,6 +51,13 @@ class EstimatorInside(Classifier):
     def _unfitted(self) -> Any:
         """The estimator as it was given, or the default."""
         return kway.SoftmaxClassifier() if self.estimator is None else self.estimator
+
+    def _fresh(self) -> Any:
+        """A copy of it, to be fitted."""
+        given = self._unfitted()
+        if isinstance(given, type) or not all(hasattr(given, name) for name in ("fit", "predict", "get_params")):
+            raise InputError(f"estimator must be a classifier with fit and predict, got {given!r:.100}")
+        return clone(given)
 
     def _adopt(self, fitted: Any, source: Any = None) -> None:
         """Take in a fitted estimator; the features are those of `source`, the estimator itself where None."""

@@ -89,6 +89,7 @@ NONE = Rule("None", lambda value: value is None)
 YES_OR_NO = Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
 THREADS = NONE | Rule("a whole number other than 0", lambda value: _is(Integral, value) and value != 0)  # n_jobs
 SEED = Rule(f"a whole number from 0 to {2**31}", lambda value: _is(Integral, value) and 0 <= value <= 2**31)
+CLASS_WEIGHT = NONE | one_of("balanced") | Rule("weights by label", lambda value: isinstance(value, dict))
 DEVICE = one_of("cpu", "cuda", "auto")  # where a model computes
 
 
@@ -98,5 +99,18 @@ def checked_k(k: Any, n_classes: int) -> int:
     return min(int(k), n_classes)
 
 
+def checked_rng(random_state: Any) -> np.random.RandomState:
+    """scikit-learn's random_state as a generator."""
+    from sklearn.utils import check_random_state  # recipes of indexes do without it
+
+    try:
+        return check_random_state(random_state)
+    except ValueError as error:
+        raise InputError(f"random_state must be None, a whole number or a RandomState; {error}") from error
+
+
 def _is(kind: type, value: Any) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool | np.bool_)
+    """Whether it is a number of a kind, and one that a machine's own type holds."""
+    if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
+        return False
+    return not isinstance(value, int) or -(2**63) <= value < 2**63

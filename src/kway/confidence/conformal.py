@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import _num_samples
 
 from kway.base.budget import refuse_above_budget
 from kway.base.inside import DelegatedAnswers
-from kway.base.parameters import between, check_parameters
+from kway.base.parameters import between, check_parameters, checked_rng
 from kway.confidence import heldout
 from kway.confidence.nonconformity import pick_method
 from kway.confidence.ranking import Ranked, ask_until_settled
@@ -191,7 +190,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         """The set of labels of each row, from lists of the best classes that grow until the rest cannot belong."""
         X = self._rows(X)
         n = _num_samples(X)
-        method, u = pick_method(self.method), check_random_state(self.random_state).uniform(size=n)
+        method, u = pick_method(self.method), checked_rng(self.random_state).uniform(size=n)
         always = np.flatnonzero(np.isinf(self.thresholds_))
         if self.promise_.vague:
             warnings.warn(f"predict_set: {self.promise_}", UserWarning, stacklevel=2)

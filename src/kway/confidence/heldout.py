@@ -65,7 +65,7 @@ def splits(cv: Any, X: Any, codes: NDArray[np.int64], rng: np.random.RandomState
     if is_share(cv):
         found = [hold_out(codes, float(cv), rng)]
     elif is_folds(cv):
-        found = folds(codes, int(cv), rng)
+        found = folds(codes, min(int(cv), max(2, len(codes))), rng)
     else:
         given = cv.split(X, codes) if hasattr(cv, "split") else cv
         found = [Split(_numbers(learn, len(codes)), _numbers(held, len(codes))) for learn, held in given]

@@ -122,7 +122,7 @@ def candidates(estimator: Any, X: Any) -> list[str]:
 
 def check_score(score: str) -> None:
     """Refuse an unknown name."""
-    if score != "auto" and score not in SCORES:
+    if not isinstance(score, str) or (score != "auto" and score not in SCORES):
         raise InputError(f"score_by must be one of 'auto', {', '.join(map(repr, SCORES))}; got {score!r}")
 
 

@@ -73,6 +73,6 @@ METHODS: dict[str, Nonconformity] = {"lac": Lac(), "aps": Aps()}
 
 def pick_method(method: str) -> Nonconformity:
     """The nonconformity of a name."""
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
     return METHODS[method]

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import check_random_state, get_tags, indexable
+from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from kway.base.inside import EstimatorInside
+from kway.base.parameters import checked_rng
 from kway.compute.gpu.device import on_host
 from kway.data.labels import Labels, encode, encode_as
 from kway.errors import InputError, KindError
@@ -43,7 +43,7 @@ class ConfidenceWrapper(EstimatorInside):
 
     def _rng(self) -> np.random.RandomState:
         """What is held out is drawn by this; None means seed 0, so that the same fit gives the same model."""
-        return check_random_state(0 if self.random_state is None else self.random_state)
+        return checked_rng(0 if self.random_state is None else self.random_state)
 
     def _is_prefit(self) -> bool:
         return (isinstance(self.cv, str) and self.cv == "prefit") or isinstance(self.estimator, FrozenEstimator)
@@ -81,4 +81,4 @@ class ConfidenceWrapper(EstimatorInside):
 
     def _learn(self, X: Any, labels: Labels) -> Any:
         """A new estimator, fitted on these rows."""
-        return clone(self._unfitted()).fit(X, labels.classes[labels.codes])
+        return self._fresh().fit(X, labels.classes[labels.codes])

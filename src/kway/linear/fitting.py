@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
+from kway.base.parameters import checked_rng
 from kway.data import gate
 from kway.data.labels import Labels, encode_as
 from kway.errors import BudgetError, InputError
@@ -126,7 +126,7 @@ def objective_of(model: LinearClassifier, given: WeightedRows) -> Objective:
 
 def control_of(model: LinearClassifier, epoch: int = 0) -> Control:
     """When its solver ends, and the draws of an epoch."""
-    seed = check_random_state(model.random_state).randint(2**31 - 1) if model.random_state is not None else 0
+    seed = checked_rng(model.random_state).randint(2**31 - 1) if model.random_state is not None else 0
     rng = np.random.default_rng((seed, epoch))
     return Control(model.max_iter, model.tol, model.batch_size, model.learning_rate, rng)
 

@@ -59,7 +59,7 @@ def pick_penalty(name: str | None, l1_ratio: float) -> Penalty:
         "l1": Penalty(lasso=1.0),
         "elasticnet": Penalty(ridge=1.0 - l1_ratio, lasso=l1_ratio),
     }
-    found = known.get("none" if name is None else name)
+    found = known.get("none" if name is None else str(name))
     if found is None:
         raise InputError(f"penalty must be one of {', '.join(known)}, got {name!r}")
     return found

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
 
 from kway.base.parameters import (
+    CLASS_WEIGHT,
     DEVICE,
     THREADS,
     YES_OR_NO,
@@ -63,6 +64,8 @@ def check_problem(model: LinearClassifier) -> None:
         tol=at_least(0),
         batch_size=whole(1),
         label_smoothing=share(),
+        fit_intercept=YES_OR_NO,
+        class_weight=CLASS_WEIGHT,
         early_stopping=YES_OR_NO | between(0, 1),
         device=DEVICE,
         n_jobs=THREADS,
@@ -101,7 +104,12 @@ def _class_weighted(weight: NDArray | None, labels: Labels, class_weight: Any) -
         totals = np.bincount(codes, weight, minlength=len(classes))
         each = weight.sum() / (len(classes) * np.maximum(totals, np.finfo(float).tiny))
     else:
-        each = compute_class_weight(class_weight, classes=classes, y=classes[codes])
+        try:
+            each = compute_class_weight(class_weight, classes=classes, y=classes[codes])
+        except (ValueError, TypeError) as error:
+            raise InputError(f"class_weight does not fit the labels: {error}") from error
+        if not (np.isfinite(each) & (each >= 0)).all():
+            raise InputError(f"class_weight must be finite weights >= 0 by label, got {class_weight!r:.100}")
     return each[codes] if weight is None else weight * each[codes]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base.parameters import THREADS, above, at_least, check_parameters, whole
+from kway.base.parameters import THREADS, at_least, between, check_parameters, whole
 from kway.compute.threads import pmap, spans
 from kway.data import gate
 from kway.errors import BudgetError
@@ -76,8 +76,8 @@ class ExemplarClassifier(VotingClassifier):
         check_parameters(
             self,
             n_exemplars=whole(1),
-            alpha=above(0),
-            positive=above(0),
+            alpha=between(0, np.inf),
+            positive=between(0, np.inf),
             max_iter=whole(1),
             tol=at_least(0),
             n_jobs=THREADS,
@@ -94,8 +94,9 @@ class ExemplarClassifier(VotingClassifier):
         self._range = Unit.of(X, EUCLIDEAN, narrow=X.dtype == np.float32)
         X = self._range.rows(X)
         self._centre = X.mean(axis=0, dtype=np.float64)
-        lengths = np.square(X - self._centre).sum(axis=1)
-        self._unit = float(np.sqrt(lengths.mean())) or 1.0
+        spread = float(np.sqrt(np.square(X - self._centre).sum(axis=1).mean()))
+        rounding = 1e-12 * float(np.abs(self._centre).max())  # all that is left where all rows are the same
+        self._unit = spread if spread > rounding else 1.0
         self._train(self._scaled(X))
         return self
 
@@ -121,7 +122,7 @@ class ExemplarClassifier(VotingClassifier):
 
     def _voters(self, rows: NDArray) -> Voters:
         """The best exemplars (q, k) of a block of checked rows, each with its logit of "same class" as its vote."""
-        placed = self._range.queries(rows).rows.astype(rows.dtype, copy=False)
+        placed = self._range.queries(rows).rows.astype(self.exemplars_.dtype, copy=False)  # float32 may be too narrow
         scaled, k = self._scaled(placed)[:, :-1], min(self.n_exemplars, len(self.exemplars_))
         ids, logits = top_products(scaled, self.exemplars_, k, offset=self.offsets_, n_jobs=self.n_jobs)
         logs = -np.logaddexp(0.0, -logits.astype(np.float64))  # log sigmoid

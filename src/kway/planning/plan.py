@@ -182,7 +182,7 @@ def _rates(given: Rates | Mapping[str, float] | None) -> Rates:
         return machine_rates()
     if isinstance(given, Rates):
         return given
-    rates = Rates.of(Rates().record() | dict(given))
+    rates = Rates.of(Rates().record() | dict(given)) if isinstance(given, Mapping) else None
     if rates is None:
         raise InputError(f"rates must be Rates, or positive numbers by the names {', '.join(Rates().record())}")
     return rates

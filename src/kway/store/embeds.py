@@ -64,7 +64,7 @@ def _names(embed: Allowed) -> list[str | Path]:
 def _not_allowed(name: str, path: str | Path) -> ModelFileError:
     said = in_few_words(name, 4000)
     return ModelFileError(
-        f"{path} embeds text with the model {said}, which would be opened, or fetched, and run; if you trust that "
+        f"{path} embeds its rows with the model {said}, which would be opened, or fetched, and run; if you trust that "
         f"model, allow it by name: kway.load(path, embed={said}), or --embed on the command line"
     )
 

@@ -127,6 +127,8 @@ def open_embedder(spec: str | Path | EmbedFunction, expected: Identity | None = 
     """
     if callable(spec):
         return FunctionEmbedder(spec)
+    if not isinstance(spec, str | Path) or not str(spec).strip():
+        raise InputError(f"embed must be the name or folder of a model, or a function, got {spec!r}")
     if Path(spec).is_dir():
         folder = Path(spec).resolve()  # found again from any working folder
         return Embedder(Identity("folder", str(folder), folder_digest(folder)), folder)

@@ -41,7 +41,7 @@ def split_test(
         return RowSplit(np.sort(line[:cut]), np.sort(line[cut:]))
     if groups is not None:
         _refuse_one_group(groups)
-        parts = max(2, round(1 / share))
+        parts = min(max(2, round(1 / share)), len(np.unique(groups)))
         train, test = next(iter(_by_group(parts, seed).split(np.zeros((n, 1)), codes, np.asarray(groups))))
         return RowSplit(train, test)
     return _stratified(codes, share, seed)
