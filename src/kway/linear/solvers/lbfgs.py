@@ -53,11 +53,11 @@ SAMPLE_STEPS = 30
 SAMPLE_TOL = 6e-3
 CHEAP = 2  # gradients
 SLOW = 15  # iterations on the sample, after which classes get factors of their own
-FASTER = 3  # operations of a factor to one of a gradient in the same time, where rows are few and hardly any bend
-FALLEN = 0.7  # of the objective at the last factor: below this rows bend otherwise than they did
+_FASTER = 3  # operations of a factor to one of a gradient in the same time, where rows are few and hardly any bend
+_FALLEN = 0.7  # of the objective at the last factor: below this rows bend otherwise than they did
 
 MANY_ROWS, SHORT = 10, 15.0  # rows a feature; times that a promise may fall short
-AHEAD = 100.0  # times that it is under tol where a proof is tried
+_AHEAD = 100.0  # times that it is under tol where a proof is tried
 HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
 _SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
 
@@ -234,7 +234,7 @@ class Refactoring:
     def __post_init__(self) -> None:
         o = self.objective
         cost = self.moments.cost_per_class(o, _drawn(o))
-        self.class_due = self.class_gap = max(4, int(min(cost, max(DEAR, cost / FASTER))))
+        self.class_due = self.class_gap = max(4, int(min(cost, max(DEAR, cost / _FASTER))))
         self.whole_due = max(4, o.n_scores * (o.d + 1) // 10)  # measured: P parameters cost about P / 5 gradients
 
     def __call__(self, iteration: int, point: Point) -> Factor | None:
@@ -247,7 +247,7 @@ class Refactoring:
                 self.watch.factor = newton_factor(self.objective, point.theta)
                 return self.watch.factor
         if not self.watch.exact and iteration >= self.class_due and self.moments.holds_per_class(self.objective):
-            self.class_gap *= 1 if point.value < FALLEN * self.fallen_from else 2
+            self.class_gap *= 1 if point.value < _FALLEN * self.fallen_from else 2
             self.class_due, self.fallen_from = iteration + self.class_gap, point.value
             if far:
                 self.legacy.slow = True
@@ -292,7 +292,7 @@ class Watch:
         if told or (self.control.validate is not None and self.control.validate(point.theta)):
             self.finished = True
             return True
-        due = self.proof_ahead and AHEAD * promised <= self.tol * abs(point.value)
+        due = self.proof_ahead and _AHEAD * promised <= self.tol * abs(point.value)
         return due or self.miss <= self.tol or iteration >= self.control.max_iter
 
     @property
