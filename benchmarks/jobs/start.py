@@ -56,7 +56,7 @@ def first_predictions(rounds: int) -> dict[str, list[float]]:
 def cold_fit(most: float) -> list[float]:
     """A first fit with an empty kernel cache, of pixels from 0 to 255 / most.
 
-    Raw pixels (most = 1) cost a thousand iterations, most of the time; of pixels in 0..1 it is the kernels that do.
+    Raw pixels (most = 1) are separable at the default alpha: two hundred iterations, a fit of some seconds by itself.
     """
     with tempfile.TemporaryDirectory() as cache:
         return seconds(["-c", FIRST_FIT, str(most)], 1, {"NUMBA_CACHE_DIR": cache})

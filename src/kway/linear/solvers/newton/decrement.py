@@ -26,7 +26,7 @@ from kway.linear.solvers.base import offers
 _MOST_NUMBERS = 1 << 26  # in the curvatures (n, R)
 _SETTLED = 0.25  # of D: what may be missing from it when Newton's step is good enough
 CAUTION = 10.0  # the smallest eigenvalue seen is an overestimate
-_MOST_STEPS = 40
+_LEAST_STEPS, _MOST_STEPS = 3, 40  # after one or two the smallest eigenvalue seen says little
 _FAR = 40.0
 KINK = 4.0  # a rounded hinge bends over its width only: a step that changes gaps by a quarter of it may leave that
 
@@ -78,7 +78,7 @@ def decrement(
         tail = CAUTION * max(rz, 0.0) / _smallest(lengths, ratios)
         reach = min(_FAR, per_score * bends.advance(t))
         excess = (D + tail) / 2 * float(np.exp(reach))
-        if excess <= enough or (len(lengths) >= 3 and tail <= _SETTLED * D):
+        if len(lengths) >= _LEAST_STEPS and (excess <= enough or tail <= _SETTLED * D):
             break
         p = z + p.dtype.type(ratios[-1]) * p
     return Decrement(x, D, excess, len(lengths))

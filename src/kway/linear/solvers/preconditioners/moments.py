@@ -114,10 +114,13 @@ class Moments:
         D = len(self.gram)
         return D * (min(n_drawn, rows.n) + D) / (4 * max(rows.n, self.objective.n))
 
+    def holds_per_class(self, rows: Objective) -> bool:
+        """Whether one matrix a score stays within memory."""
+        return not self.dense or rows.all_scores * self.gram.nbytes <= MOST_BYTES
+
     def affords_per_class(self, rows: Objective, n_drawn: int) -> bool:
-        """Whether one matrix a score stays within memory and costs less than some tens of gradients."""
-        within = not self.dense or rows.all_scores * self.gram.nbytes <= MOST_BYTES
-        return within and self.cost_per_class(rows, n_drawn) <= DEAR
+        """Whether that, and it costs less than some tens of gradients."""
+        return self.holds_per_class(rows) and self.cost_per_class(rows, n_drawn) <= DEAR
 
 
 def newton_factor(objective: Objective, theta: NDArray) -> Factor:
