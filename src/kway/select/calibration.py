@@ -2,6 +2,7 @@
 
 neighbours   their votes on the rows of the folds were found in the comparison: no fit, no search
 others       five folds, or one split where rows are many or time is short; groups and order are kept
+machines     the same, but first their intercepts move, so that scores of classes can be compared (class_offsets.py)
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _moved_and_scaled(model: Any, X: Any, y: NDArray, pairs: list[Split]) -> Any
         part = clone(model).fit(rows_at(X, learn), y[learn])
         if len(part.classes_) < len(model.classes_):
             raise InputError("a class has no row left to learn from once some are held out; give it more rows")
-        some = held[:: -(-len(held) // most)]
+        some = held[:: max(1, -(-len(held) // most))]
         z.append(score_columns(part, rows_at(X, some)))
         codes.append(encode_as(y[some], model.classes_))
     scores, own = np.concatenate(z), np.concatenate(codes)
