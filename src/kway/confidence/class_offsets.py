@@ -6,8 +6,9 @@ z (m, K) scores of held-out rows, y their classes; the offsets are b / s. The pr
 drawn from a normal of standard deviation SPREAD: a class that no rows speak for stays where it is.
 
 One machine a class learns its own scores, never to be compared with another's: a rare or motley class scores low
-everywhere. `proven_offsets` are 0 unless either half of the rows learns such as lower the log loss of the other half:
-machines on tf-idf, clinc150 0.209 to 0.203 (and 0.829 to 0.852 right of its test rows); banking77 0.421 to 0.422.
+everywhere. `proven_offsets` are 0 unless those learned from either half of the rows lower the log loss of the other, by
+more than two standard errors: machines on tf-idf, clinc150 0.209 to 0.203 (test accuracy 0.829 to 0.852), banking77
+0.421 to 0.422.
 """
 
 from __future__ import annotations
@@ -47,16 +48,20 @@ def class_offsets(z: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[n
 
 
 def proven_offsets(z: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """`class_offsets`, or zeros (K,) where they do not lower the log loss of rows that they are not learned from."""
+    """`class_offsets`; zeros (K,) where rows that they are not learned from gain no more than luck could give."""
     half = np.random.default_rng(0).random(len(z)) < 0.5
-    gain = 0.0
+    gains = []
     for learn in (half, ~half):
         moved = z + class_offsets(z[learn], codes[learn])
-        gain += _loss_of_others(z, codes, learn) - _loss_of_others(moved, codes, learn)
-    return class_offsets(z, codes) if gain > 0 else np.zeros(z.shape[1])
+        gains.append(_losses_of_others(z, codes, learn) - _losses_of_others(moved, codes, learn))
+    gain = np.concatenate(gains)  # (m,)
+    proven = len(gain) > 1 and gain.mean() > 2 * gain.std(ddof=1) / np.sqrt(len(gain))
+    return class_offsets(z, codes) if proven else np.zeros(z.shape[1])
 
 
-def _loss_of_others(z: NDArray[np.float64], codes: NDArray[np.int64], learn: NDArray[np.bool_]) -> float:
-    """Log loss, summed, of the rows that are not learned from, at the temperature of those that are."""
+def _losses_of_others(
+    z: NDArray[np.float64], codes: NDArray[np.int64], learn: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Log losses of the rows that are not learned from, at the temperature of those that are."""
     scores, own = z[~learn] / best_temperature(z[learn], codes[learn]).temperature, codes[~learn]
-    return float(np.sum(logsumexp(scores, axis=1) - scores[np.arange(len(own)), own]))
+    return np.asarray(logsumexp(scores, axis=1) - scores[np.arange(len(own)), own])
