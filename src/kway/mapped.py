@@ -76,7 +76,7 @@ class MappedClassifier(DelegatedAnswers):
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> MappedClassifier:
         """Learn the estimator again from blocks (X, y), such as a generator's, behind the map of an earlier fit."""
         check_is_fitted(self, "map_")
-        self.estimator_ = clone(self._unfitted()).fit_blocks((self.mapped(X), y) for X, y in blocks)
+        self.estimator_ = self._fresh().fit_blocks((self.mapped(X), y) for X, y in blocks)
         self.classes_ = np.asarray(self.estimator_.classes_)
         return self
 

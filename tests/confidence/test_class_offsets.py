@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from kway.confidence.class_offsets import SPREAD, class_offsets
+from kway.confidence.class_offsets import SPREAD, class_offsets, proven_offsets
 
 
 def drawn(m, n_classes, size, seed=0):
@@ -43,3 +43,12 @@ def test_classes_without_rows_and_scores_without_difference_stay():
     assert abs(class_offsets(far, codes)[3]) < 1e-3
     assert not class_offsets(np.zeros((5, 3)), np.zeros(5, int)).any()
     assert not class_offsets(np.zeros((0, 3)), np.zeros(0, int)).any()
+
+
+def test_offsets_that_prove_nothing_are_zero():
+    z, codes = drawn(300, 40, 1.0)
+    assert class_offsets(z, codes).any()
+    assert not proven_offsets(z, codes).any()
+    taken = np.where(np.arange(40) == 7, -2.0, 0.0)
+    z, codes = drawn(3000, 40, 1.0)
+    np.testing.assert_array_equal(proven_offsets(z + taken, codes), class_offsets(z + taken, codes))

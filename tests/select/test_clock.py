@@ -1,15 +1,19 @@
 """The clock of a job: pieces of work that do not fit are not begun, and the end of the job keeps its time."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from kway.planning.guard import size_of
 from kway.progress import stage, watched
+from kway.select.all_rows import AllRows
 from kway.select.contest.clock import Clock
 from kway.select.contest.compare import compare
 from kway.select.contest.families import NeighborsFamily, PlainFamily
 from kway.select.contest.scans import FoldedRows, Scan
+from kway.select.leaderboard import fit_lines
 
 STEP = 0.02  # seconds of a fit of Slow
 
@@ -88,10 +92,24 @@ def test_a_long_search_without_hope_asks_some_rows_only(monkeypatch):
     found = compare(X, y, ["softmax", "neighbors"])  # noise drowns the one column that tells
     near = next(line for line in found.standings if line.model == "neighbors")
     assert near.note.startswith("stopped after fold 1")
-    assert np.isfinite(found.scans["neighbors"].accuracy).sum() == 3  # 1, 5 and 15 voters
+    assert not np.isfinite(found.scans["neighbors"].log_loss).any()  # of a few rows no more than accuracies is told
     easy = np.column_stack([30.0 * y + rng.normal(size=4000), rng.normal(size=4000)]).astype(np.float32)
     found = compare(easy, y, ["softmax", "neighbors"])
-    assert np.isfinite(found.scans["neighbors"].accuracy).all()
+    assert np.isfinite(found.scans["neighbors"].log_loss).all()
+
+
+def test_what_is_fitted_beside_the_best_follows_from_sizes_not_from_seconds():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    X = 2 * rng.normal(size=(3, 5))[y] + rng.normal(size=(300, 5))
+    found = compare(X, y, ["softmax", "neighbors", "logistic"])
+    asked = lambda found: [  # noqa: E731
+        (line.standing.model, line.model is None)
+        for line in fit_lines(found, lambda _: X, y, 0, Clock(), AllRows(size_of(X, 3)))
+    ]
+    busy = replace(found, scans={name: replace(scan, fit_seconds=1e9) for name, scan in found.scans.items()})
+    assert asked(busy) == asked(found)
+    assert sum(not left_out for _, left_out in asked(found)) >= 2
 
 
 def test_without_a_budget_no_clock_is_asked(monkeypatch):

@@ -41,6 +41,7 @@ def test_no_heat_where_passes_are_quick_or_nobody_else_runs(monkeypatch):
     assert heats.outrun(data, FEW, Clock()) == {}
     monkeypatch.setattr(heats, "SLOW_PASS", 0.0)
     assert heats.outrun(data, {"softmax": FEW["softmax"]}, Clock()) == {}
+    assert heats.outrun(folded(*blobs(50, 4)), FEW, Clock()) == {}  # all classes would be the race itself
 
 
 def test_a_heat_keeps_what_is_as_good(monkeypatch):

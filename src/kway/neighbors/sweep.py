@@ -163,7 +163,8 @@ class OutsideSearch:
         asked = np.arange(n) if asked is None else asked
         ids, distances = np.empty((len(asked), k), np.int64), np.empty((len(asked), k))
         share = np.bincount(self._folds).max() / n
-        wanted = min(n, int(1.2 * (k + 1) / (1 - share)) + 8)
+        # of those nearest, about `share` are of the own fold: three standard deviations more, and few ask again
+        wanted = min(n, int((k + 3 * np.sqrt(k * share)) / (1 - share)) + 2)
         for group in spans(len(asked), GROUP):
             places, ask = np.arange(group.start, group.stop), wanted
             while len(places):

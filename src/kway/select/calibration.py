@@ -2,6 +2,7 @@
 
 neighbours   their votes on the rows of the folds were found in the comparison: no fit, no search
 others       five folds, or one split where rows are many or time is short; groups and order are kept
+machines     the same, but first their intercepts move, where that helps scores to be compared (class_offsets.py)
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kway.confidence import TemperatureScaledClassifier, heldout
-from kway.confidence.class_offsets import OFFSET_ENTRIES, class_offsets
+from kway.confidence.class_offsets import OFFSET_ENTRIES, proven_offsets
 from kway.confidence.heldout import Split
 from kway.confidence.log_scores import SCORES, score_columns
 from kway.confidence.temperature import scaled_by
@@ -59,7 +60,7 @@ def calibrate_winner(
     try:
         if even and _machines(line.model):
             pairs = heldout.folds(encode(parts.y).codes, _FOLDS, np.random.RandomState(seed)) if cv == _FOLDS else cv
-            return Calibrated(_moved_and_scaled(line.model, X, parts.y, pairs), MOVED)
+            return _moved_and_scaled(line.model, X, parts.y, pairs)
         if cv != _FOLDS and len(cv) == 1:
             return Calibrated(_scaled_once(line.model, X, parts.y, cv[0], seed))
         scaled = TemperatureScaledClassifier(clone(line.model), cv, seed).fit(X, parts.y)
@@ -106,18 +107,21 @@ def _machines(model: Any) -> bool:
     return apart and len(model.classes_) > 2 and getattr(model, "device", "cpu") == "cpu"
 
 
-def _moved_and_scaled(model: Any, X: Any, y: NDArray, pairs: list[Split]) -> Any:
-    """The fitted machines, intercepts moved, with a temperature; by fits on parts of the rows, asked for the others."""
+def _moved_and_scaled(model: Any, X: Any, y: NDArray, pairs: list[Split]) -> Calibrated:
+    """The fitted machines, intercepts moved where that is proven to help, with a temperature, and a note.
+
+    Both by fits on parts of the rows that are asked for the others.
+    """
     most = max(1, OFFSET_ENTRIES // len(model.classes_) // len(pairs))
     z, codes = [], []
     for learn, held in pairs:
         part = clone(model).fit(rows_at(X, learn), y[learn])
         if len(part.classes_) < len(model.classes_):
             raise InputError("a class has no row left to learn from once some are held out; give it more rows")
-        some = held[:: -(-len(held) // most)]
+        some = held[:: max(1, -(-len(held) // most))]
         z.append(score_columns(part, rows_at(X, some)))
         codes.append(encode_as(y[some], model.classes_))
     scores, own = np.concatenate(z), np.concatenate(codes)
-    offsets = class_offsets(scores, own)
+    offsets = proven_offsets(scores, own)
     model.intercept_ = (model.intercept_ + offsets).astype(model.intercept_.dtype)
-    return scaled_by(model, scores + offsets, own, SCORES)
+    return Calibrated(scaled_by(model, scores + offsets, own, SCORES), MOVED if offsets.any() else "")

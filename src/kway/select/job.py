@@ -301,8 +301,7 @@ def _curve(line: Line, X: Any, chosen: Compared, parts: Parts, wishes: Wishes, c
     data = FoldedRows(chosen.compared(X), codes, found.folds, {}, found.measure)
     make = lambda: found.estimator(line.standing, wishes.seed)  # noqa: E731
     try:
-        by_class = isinstance(found.families[line.standing.model], LinearFamily)
-        seconds = (line.fit_seconds or 0.0) / chosen.all_rows.times(by_class)
+        seconds = found.families[line.standing.model].expected_seconds(data.size())
         return learning_curve(make, line.standing, data, seconds, clock, wishes.seed)
     except KwayError:  # a part of the rows that cannot be learned from is no reason to fail
         return Learned(None)

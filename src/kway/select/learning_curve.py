@@ -2,26 +2,26 @@
 
     scores (sizes, folds)    on the held-out rows of the first folds; the last size is the comparison's own
 
-A quarter and half of the rows, in two folds; where even that would be more than a small part of the job's time there is
-no curve, and a note says so.
+A quarter and half of the rows, in two folds; where even that is expected to be more than a small part of the job's time
+there is no curve, and a note says so. What is expected follows from sizes, so the same rows have the same curve.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.planning.comparison import comparison_seconds
 from kway.select.contest.clock import Clock
 from kway.select.contest.scans import FoldedRows, scores_of
 from kway.select.contest.standings import Standing
 
 _SHARES = (0.25, 0.5)
 _FOLDS = 2
-_LEAST_SECONDS = 0.6  # that the curve may take in any case; else a part of what the job took
+_LEAST_SECONDS = 0.6  # that the curve may take in any case; else a part of the comparison
 _PART = 0.08
 _STEADY = 0.3  # of a fit on all rows, that one on few of them takes at least: maps and kernels do not shrink with rows
 _TOO_LONG = "whether more rows would help was not looked at: it would have taken a large part of the job's time"
@@ -66,15 +66,15 @@ class Learned(NamedTuple):
 
 
 def learning_curve(
-    make: Any, standing: Standing, data: FoldedRows, fit_seconds: float, clock: Clock, seed: int = 0
+    make: Any, standing: Standing, data: FoldedRows, expected: float, clock: Clock, seed: int = 0
 ) -> Learned:
-    """Of estimators that `make()` gives; none where it would take too long, or rows are few."""
+    """Of estimators that `make()` gives, a fit `expected` to take so many seconds; none if too long, or rows few."""
     folds = min(_FOLDS, len(standing.fold_scores))
     n = int((data.folds != 0).sum())
     if n * _SHARES[0] < max(_LEAST_ROWS, 2 * (data.codes.max() + 1)) or folds < 1:
         return Learned(None)
-    begun, limit = time.perf_counter(), max(_LEAST_SECONDS, _PART * clock.spent())
-    needed = folds * sum(max(share, _STEADY) for share in _SHARES) * fit_seconds
+    limit = max(_LEAST_SECONDS, _PART * comparison_seconds(data.size()))
+    needed = folds * sum(max(share, _STEADY) for share in _SHARES) * expected
     if needed > limit or clock.up(needed):
         return Learned(None, _TOO_LONG)
     rng = np.random.default_rng(seed)
@@ -82,7 +82,7 @@ def learning_curve(
     for fold in range(folds):
         outside, inside = rng.permutation(np.flatnonzero(data.folds != fold)), np.flatnonzero(data.folds == fold)
         for s, share in enumerate(_SHARES):
-            if time.perf_counter() - begun > 3 * limit:  # what costs as much with few rows was not in the estimate
+            if clock.up():
                 return Learned(None, _TOO_LONG)
             learn = np.sort(outside[: round(share * len(outside))])
             if len(np.unique(data.codes[learn])) < 2:

@@ -50,9 +50,7 @@ KEPT_VALUES = 1 << 26  # of the rows up to which an index of them is kept from t
 _MANY_CLASSES = 500  # above which one linear family stands for all: of 1,250, machines and perceptrons take minutes
 FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
 COLD = 2.0  # a fit from nothing against one from the alpha before it
-PROBED = 500  # rows that are asked first where all might take too long,
-PROBED_NEIGHBORS = (1, 5, 15)  # with so many voters
-UNTUNED = 0.01  # accuracy that the best number of voters may have above these
+PROBED = 500  # rows that are asked first where all might take too long
 LONG_SEARCH = 1e11  # values compared with values from which that may be
 
 
@@ -194,15 +192,16 @@ class NeighborsFamily:
         search = data.kept.get(self.name)
         if search is None:
             guard.refuse("NeighborsClassifier", row_ways.flat_way, data.size())
-            if data.pairs() > LONG_SEARCH and (hint := self._hint(data, settings, clock)) is not None:
-                scores = FoldScores(*np.full((4, len(which), len(settings)), np.nan))
-                scores.accuracy[0] = hint
-                return scan_of(settings, scores, time.perf_counter() - begun, 0.0, data)
             search = OutsideSearch(data.X, folds, k_max, self.metric)
             if (data.X.nnz if data.sparse else data.X.size) <= KEPT_VALUES:
                 data.kept[self.name] = search
-        asked = np.flatnonzero(np.isin(folds, which))
         electors = Electors(data.codes, self.votes, search.metric, class_weight=self.class_weight)
+        led = which[0] == 0 and data.pairs() > LONG_SEARCH
+        if led and (hint := self._hint(data, search, electors, clock)) is not None:
+            scores = FoldScores(*np.full((4, len(which), len(settings)), np.nan))
+            scores.accuracy[0] = hint
+            return scan_of(settings, scores, time.perf_counter() - begun, 0.0, data)
+        asked = np.flatnonzero(np.isin(folds, which))
         own = np.searchsorted(which, folds[asked])  # the place of a row's fold in `which`, which is in order
         found = search.nearest(asked)
         swept = score_every_k(found, data.codes[asked], own, electors)
@@ -211,25 +210,21 @@ class NeighborsFamily:
         held = HeldVotes(data.codes[asked], found, electors)
         return scan_of(settings, scores, seconds, seconds / len(which), data, self.slack, (held,))
 
-    def _hint(self, data: FoldedRows, settings: list[dict[str, Any]], clock: Clock) -> NDArray | None:
+    def _hint(self, data: FoldedRows, search: OutsideSearch, electors: Electors, clock: Clock) -> NDArray | None:
         """Where a search of all rows takes long, some rows of the first fold are asked before.
 
-        Their accuracies by setting, nan but for a few, where these leave no hope or the time left is too short for
-        the rest; None where all rows are worth asking, or where accuracy is not what decides.
+        Their accuracies by setting where these leave no hope, nan where the time left is too short for the rest; None
+        where all rows are worth asking, or where accuracy is not what decides.
         """
-        inside = np.flatnonzero(data.folds == 0)
+        inside, begun = np.flatnonzero(data.folds == 0), time.perf_counter()
         asked = inside[:: max(1, len(inside) // PROBED)]
-        model = kway.NeighborsClassifier(metric=self.metric).fit(data.X[data.folds != 0], data.codes[data.folds != 0])
-        begun, hint = time.perf_counter(), np.full(len(settings), np.nan)
-        for at, setting in enumerate(settings):
-            if setting["n_neighbors"] in PROBED_NEIGHBORS and setting["weights"] == self.votes[-1]:
-                right = model.set_params(**setting).predict(data.X[asked]) == data.codes[asked]
-                hint[at] = right.mean()
-        if clock.up((time.perf_counter() - begun) / len(PROBED_NEIGHBORS) * len(data.codes) / len(asked)):
-            return np.full(len(settings), np.nan)
-        best, lead = float(np.nanmax(hint)), float(data.kept.get("lead", 0.0) if data.measure is ACCURACY else 0.0)
+        one = np.zeros(len(asked), np.int64)
+        hint = score_every_k(search.nearest(asked), data.codes[asked], one, electors).accuracy.ravel()
+        if clock.up((time.perf_counter() - begun) * len(data.codes) / len(asked)):
+            return np.full(len(hint), np.nan)
+        best, lead = float(hint.max()), float(data.kept.get("lead", 0.0) if data.measure is ACCURACY else 0.0)
         noise = 2 * np.sqrt(max(best * (1 - best), 1 / len(asked)) / len(asked))
-        return hint if best + noise + UNTUNED < lead else None
+        return hint if best + noise < lead else None
 
     def idle(self, data: FoldedRows) -> str:
         """Where metrics agree on who is near one is enough, and L1 says little of sparse rows."""

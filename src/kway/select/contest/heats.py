@@ -30,11 +30,14 @@ _LEAST = 50  # classes of a heat
 
 
 def outrun(data: FoldedRows, families: Mapping[str, Any], clock: Clock) -> dict[str, str]:
-    """Linear families that a heat leaves behind, and by how much; none where passes are quick or nobody else runs."""
+    """Linear families that a heat leaves behind, and by how much; none where passes are quick, nobody else runs, or the
+    few classes would be all of them."""
     linear = [name for name, family in families.items() if isinstance(family, LinearFamily)]
     if data.sparse or data.pass_seconds() < SLOW_PASS or not 0 < len(linear) < len(families):
         return {}
     few = _few_classes(data)
+    if len(few.codes) == len(data.codes):
+        return {}
     tried = {name: _scores(family, few, clock) for name, family in families.items()}
     scores = {name: found for name, found in tried.items() if np.isfinite(found).all()}
     if not scores:

@@ -3,7 +3,7 @@
     also = ["sklearn.ensemble.RandomForestClassifier", SVC()]    by name, or as they are
     trees   unasked: scikit-learn's gradient boosting where it fits a part of the comparison, else a forest of it
 
-Boosting grows a tree a class in each of 100 rounds, a forest 40 extremely random trees for all classes; both from
+Boosting grows a tree a class in each of 100 rounds, a forest 30 extremely random trees for all classes; both from
 20,000 rows at most. Cut to fit, boosting says less than a whole forest, and trees whose cuts are drawn at random say no
 less than those of a random forest, in half of the time (test accuracy, seconds of processor time; boosting has 0.860
 on covertype in 6.2 s, 0.967 on letter in 12.7):
@@ -43,7 +43,7 @@ _LEAST_SECONDS = 0.3  # of processor time that trees may take unasked,
 _SHARE = 0.06  # or this share of the comparison
 _ROUND = 1.3e-3, 1.2e-8  # seconds of a tree of boosting, and more a value of its rows
 _TREE = 2e-3, 4e-8  # of a forest
-_FOREST = 40  # trees
+_FOREST = 30  # trees
 _MOST_ROWS = 20_000  # that trees are grown from
 _SMALL = 1e5  # values up to which a pool of threads costs more than it saves
 _WIDEST, _MOST_CLASSES = 200, 200  # columns and classes above which trees are slow, and rows seldom are tables

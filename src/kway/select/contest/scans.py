@@ -79,7 +79,7 @@ class HeldVotes(NamedTuple):
 
     def some(self, most: int) -> HeldVotes:
         """So many of the rows at most, evenly spaced."""
-        own = slice(None, None, -(-len(self.codes) // most))
+        own = slice(None, None, max(1, -(-len(self.codes) // most)))
         return self._replace(codes=self.codes[own], found=Neighbors(self.found.ids[own], self.found.distances[own]))
 
 
