@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,8 +75,11 @@ def test_workers_and_a_node_lost_during_a_fit_cost_a_pass_each(cluster, nodes, s
             if len(took) in (4, 8):
                 os.kill(ray.get(crew.hosts[1][0].process.remote()), signal.SIGKILL)
             if len(took) == 12:
-                ours = [node for node in nodes.list_all_nodes() if node.node_id in crew.where and not node.head]
+                lives = {ray.get(host.ready.remote()): ray.get(host.process.remote()) for (host,) in crew.hosts}
+                ours = [node for node in nodes.list_all_nodes() if node.node_id in lives and not node.head]
                 nodes.remove_node(ours[0], allow_graceful=False)
+                while Path(f"/proc/{lives[ours[0].node_id]}").exists():  # it would answer some more
+                    time.sleep(0.01)
             found = ask(method, *arguments)
             took.append(time.monotonic() - begun)
             return found
@@ -88,6 +92,6 @@ def test_workers_and_a_node_lost_during_a_fit_cost_a_pass_each(cluster, nodes, s
         there = kway.SoftmaxClassifier(**wishes).fit(X, y)
     print(
         f"\na pass of {len(took)}: {np.median(took):.2f} s; with a worker killed {took[4]:.1f} and {took[8]:.1f} s, "
-        f"with a node removed {max(took[12:]):.1f} s"  # its worker may answer some more before it goes
+        f"with a node removed {took[12]:.1f} s"
     )
     assert there.objective_ == pytest.approx(here.objective_, rel=3e-6)
