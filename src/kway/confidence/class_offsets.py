@@ -7,8 +7,8 @@ drawn from a normal of standard deviation SPREAD: a class that no rows speak for
 
 One machine a class learns its own scores, never to be compared with another's: a rare or motley class scores low
 everywhere. `proven_offsets` are 0 unless those learned from either half of the rows lower the log loss of the other, by
-more than two standard errors: machines on tf-idf, clinc150 0.209 to 0.203 (test accuracy 0.829 to 0.852), banking77
-0.421 to 0.422.
+more than two standard errors: machines on tf-idf, clinc150 0.209 to 0.203 (test accuracy 0.829 to 0.852); banking77
+0.421 to 0.422 on one split, proven on another (test accuracy 0.915 to 0.913, of a standard error of 0.005).
 """
 
 from __future__ import annotations
