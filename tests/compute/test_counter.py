@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kway.compute.gpu.codes.counter import rows_of
+from kway.compute.gpu.codes.counter import counter_rows
 from kway.compute.kernels.codes.counter import fill_counted
 
 
@@ -10,7 +10,7 @@ def test_the_kernel_makes_the_rows_of_the_gpu():
     classes = np.array([0, 1, 2, 99_999_999, 2**31 + 5])
     out = np.empty((len(classes), 512), np.float32)
     fill_counted(classes, out)
-    np.testing.assert_array_equal(out, rows_of(classes))
+    np.testing.assert_array_equal(out, counter_rows(classes))
 
 
 def test_rows_lie_in_all_directions():

@@ -32,16 +32,16 @@ def test_a_share_lies_between_0_and_1(bad):
 
 
 def test_the_ladder():
-    assert ladder(20) == [1, 2, 3, 4, 6, 8, 12, 16, 20]
-    assert ladder(16) == [1, 2, 3, 4, 6, 8, 12, 16]
+    assert ladder(20) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20]
+    assert ladder(16) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16]
     assert ladder(1) == [1]
-    assert ladder(2**40)[-4:] == [2**30, 3 * 2**29, 2**31, 2**40]
+    assert ladder(2**40)[-4:] == [5 * 2**29, 6 * 2**29, 7 * 2**29, 2**40]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "tried"), [({}, 3), ({1: 5}, 3), ({1: 6}, 4), ({1: 6, 2: 6}, 6), (dict.fromkeys(range(1, 17), 6), 20)]
+    ("wrong", "tried"), [({}, 5), ({1: 5}, 5), ({1: 6}, 6), ({1: 6, 2: 6}, 7), (dict.fromkeys(range(1, 17), 6), 20)]
 )
-def test_the_sample_starts_two_steps_above_the_first_that_looks_good(wrong, tried):
+def test_the_sample_starts_four_steps_above_the_first_that_looks_good(wrong, tried):
     """A quarter of the quarter that may disagree, 5 of 80, looks good."""
     pilot, sample = Told(80, wrong), Told(100, {})
     assert search_probes(ladder(20), pilot, sample, Target(0.75, 0.9)).probes == 1

@@ -108,7 +108,7 @@ class CentroidClassifier(TensorAnswers):
         """Take more rows into the means; new classes may come at any time."""
         from kway.planning import guard, linear_ways  # no prediction needs the plan
 
-        if self.metric not in CLOUDS:
+        if not isinstance(self.metric, str) or self.metric not in CLOUDS:
             raise CombinationError(
                 f"CentroidClassifier knows the metrics {', '.join(map(repr, CLOUDS))}, got {self.metric!r}: those "
                 "whose best centre is a mean; NeighborsClassifier takes every metric"
