@@ -25,9 +25,9 @@ OFFSET_ENTRIES = 1 << 20  # of z: a sweep over them takes some 20 ms, and some 4
 
 def class_offsets(z: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
     """What to add to the scores of each class (K,), from those of held-out rows (m, K) with classes (m,)."""
-    m, n_classes = z.shape
     from scipy.optimize import minimize  # slow to load, and few ask
 
+    m, n_classes = z.shape
     size = float(np.mean(z.max(axis=1, initial=-np.inf) - z.mean(axis=1))) if m else 0.0
     if not size > 0:
         return np.zeros(n_classes)
