@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +53,40 @@ def run(*line):
 
 def test_search_and_fit(cluster, nodes):
     run("-c", CLIENT, nodes.client)
+
+
+def kill_first_server(killed, over):
+    """SIGKILL the process that Ray starts for the next client, as soon as it is seen."""
+    before = servers()
+    while not killed and not over.wait(0.005):
+        for process in servers() - before:
+            os.kill(process, signal.SIGKILL)
+            killed.append(process)
+
+
+def servers():
+    """Processes that serve one client each, those still on their way to it among them."""
+    found = set()
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (place / "cmdline").read_bytes()
+        except OSError:
+            continue  # gone in between
+        if b"specific-server" in line:
+            found.add(int(place.name))
+    return found
+
+
+def test_a_server_that_dies_at_its_start_is_replaced(cluster, nodes):
+    killed, over = [], threading.Event()
+    killer = threading.Thread(target=kill_first_server, args=(killed, over))
+    killer.start()
+    try:
+        run("-c", "import sys, kway\nwith kway.cluster(sys.argv[1]): pass", nodes.client)
+    finally:
+        over.set()
+        killer.join()
+    assert killed
 
 
 def test_the_command_line(cluster, nodes, tmp_path, capfd):

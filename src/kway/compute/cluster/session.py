@@ -39,6 +39,7 @@ class Cluster:
     split: str = "auto"
 
 
+_SERVERS = 3  # of a client, one after another, before it is told that nobody answers
 _SPLITS = ("auto", "rows", "classes")
 _current: ContextVar[Cluster | None] = ContextVar("kway_cluster", default=None)
 
@@ -158,12 +159,24 @@ def import_ray() -> Any:
 def _connect(ray: Any, address: str | None) -> None:
     try:
         _knock(address)
-        ray.init(address=address or "local", log_to_driver=False, logging_level="error", include_dashboard=None)
+        _init(ray, address or "local")
     except (OSError, ValueError, RuntimeError) as error:
         raise ClusterError(
             f"no Ray cluster answers at {address!r} ({str(error).splitlines()[0]}); start one with `ray start --head`, "
             "or give the address of another; 'local' is one on this machine, for as long as it is used"
         ) from error
+
+
+def _init(ray: Any, address: str) -> None:
+    """ray:// gives every client a process of its own; where that one dies at its start, another is asked for."""
+    for more in reversed(range(_SERVERS)):
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="error", include_dashboard=None)
+        except ConnectionAbortedError:
+            if not more:
+                raise
+        else:
+            return
 
 
 def _knock(address: str | None) -> None:
