@@ -7,7 +7,8 @@ A call of Q queries (d columns, k neighbours) through S shards over n rows costs
     between them     bytes / NETWORK + LATENCY                 4 d S Q bytes out, 16 k S Q back
 
 START and the sums CALL + answer and QUERY + SKETCH are fitted to R1, where shards share one machine, so that what is at
-once elsewhere is one after another there. CALL and QUERY are the caller's processor time in the same run, and never
+once elsewhere is one after another there, but for the scan, which fills the cores that one process leaves idle:
+max(alone / S, its processor time / CORES). CALL and QUERY are the caller's processor time in the same run, and never
 more than the sums; a record without it leaves nothing to the shard. That costs grow in proportion to S beyond three
 shards is assumed. Answers vary by JITTER, and one in `late` comes LATE seconds late; with a replica it is asked again
 there after the patience.
@@ -76,7 +77,7 @@ class Costs:
 
 
 class Point(NamedTuple):
-    """A call of R1: its seconds, processor seconds of the caller (inf: not measured), seconds in one process."""
+    """A call of R1: its seconds, processor seconds of the caller (inf: not measured), seconds of the scan alone."""
 
     shards: int
     queries: int
@@ -91,7 +92,9 @@ def points(record: dict[str, Any]) -> list[Point]:
     for r in record["rows"]:
         queries = round(r.points["queries_per_second"] * r.kway_seconds)
         caller = r.points.get("caller_seconds", np.inf)
-        found.append(Point(r.points["shards"], queries, r.kway_seconds, caller, r.peer_seconds))
+        shards, busy = r.points["shards"], r.points.get("alone_processor_seconds", np.inf)
+        alone = min(r.peer_seconds, max(r.peer_seconds / shards, busy / CORES))
+        found.append(Point(shards, queries, r.kway_seconds, caller, alone))
     return found
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import cluster_page, records, render, shards
+from benchmarks.race import Row
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,6 +21,16 @@ def test_it_meets_every_measured_point(measured):
     assert min(vars(found).values()) >= 0
     for point in measured:
         assert shards.on_one_machine(point, found) == pytest.approx(point.seconds, rel=0.05)
+
+
+def test_a_scan_is_at_once_on_the_cores_that_one_process_leaves_idle():
+    def alone(count, busy):
+        points = {"queries_per_second": 50.0, "shards": count, "alone_processor_seconds": busy}
+        row = Row("R1", "one query", "", "one process", 0.02, 0.004, None, "", points=points)
+        return shards.points({"rows": [row]})[0].alone
+
+    assert [alone(count, 0.004) for count in (1, 2, 3)] == [0.004, 0.002, 0.002]  # one of two cores was busy
+    assert [alone(count, 0.008) for count in (1, 2, 3)] == [0.004, 0.004, 0.004]  # both were
 
 
 def test_costs_are_found_again_where_they_are_known():
