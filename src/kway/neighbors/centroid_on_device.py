@@ -20,7 +20,7 @@ from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, la
 from kway.compute.gpu.far_rows import FarRows
 from kway.data import gate
 from kway.errors import InputError
-from kway.neighbors.clouds import ClassMeans, Cloud, float_type
+from kway.neighbors.clouds import ClassMeans, Cloud, Lines, float_type
 from kway.neighbors.tensors import as_given
 from kway.search.device.on_device import ENOUGH
 from kway.search.index import TopK
@@ -72,7 +72,7 @@ class TensorAnswers(Classifier):
     _range: Unit
     _means: NDArray[np.float64]
 
-    def _lines(self, sparse: bool) -> tuple[NDArray, NDArray]:
+    def _lines(self, sparse: bool) -> Lines:
         raise NotImplementedError
 
     @property
