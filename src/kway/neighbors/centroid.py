@@ -32,7 +32,7 @@ from kway.data.labels import Labels
 from kway.data.row_blocks import row_blocks
 from kway.errors import CombinationError, InputError
 from kway.neighbors.centroid_on_device import (
-    TensorAnswers,
+    MeansOnDevice,
     choose_for_means,
     n_listed,
     rows_there,
@@ -56,7 +56,7 @@ class _Batch(NamedTuple):
     spread: float
 
 
-class CentroidClassifier(TensorAnswers):
+class CentroidClassifier(MeansOnDevice):
     """The nearest class mean.
 
     Parameters
