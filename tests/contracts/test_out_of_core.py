@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse as sp
 
 import kway
 from kway.cli import run
@@ -272,6 +273,29 @@ def test_neighbours_among_blocks(index, rows, tmp_path):
         kway.NeighborsClassifier().fit_blocks([(X, names[:5])])
     with pytest.raises(CombinationError, match="codes alone"):
         kway.NeighborsClassifier(index="kdtree").fit_blocks(blocks)
+
+
+@pytest.mark.parametrize("name", ["SoftmaxClassifier", "NeighborsClassifier", "CentroidClassifier"])
+def test_labels_of_all_blocks_are_of_one_kind(name, rows):
+    X, y = rows
+    for blocks in ([(X, y), (X, y.astype(str))], [(X, y.astype(str)), (X, y)], [(X[:2], ["a", 1])]):
+        with pytest.raises(InputError, match="no common order"):
+            getattr(kway, name)().fit_blocks(blocks)
+    words = np.array(["a", "bee", "c"])[y]  # as wide as the widest, in whatever order they come
+    sorted_blocks = [(X[words == word], words[words == word]) for word in ("a", "bee", "c")]
+    assert list(getattr(kway, name)().fit_blocks(sorted_blocks).classes_) == ["a", "bee", "c"]
+    empty = [(X[:0], y[:0]), (X, y), (X[:0], [])]
+    assert list(getattr(kway, name)().fit_blocks(empty).classes_) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["SoftmaxClassifier", "NeighborsClassifier"])
+def test_blocks_that_are_none_are_refused(name, rows):
+    X, y = rows
+    for block, said in (((sp.csr_matrix(X), y), "dense"), ((X[0], y), "dense"), ((X.astype(str), y), "dense")):
+        with pytest.raises(InputError, match=said):
+            getattr(kway, name)().fit_blocks([block])
+    with pytest.raises(InputError, match="columns"):
+        getattr(kway, name)().fit_blocks([(X, y), (X[:, 1:], y)])
 
 
 def test_passes_over_rows_in_files_hold_few_of_them(tmp_path):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kway.compute.gpu.device import DEVICES
 from kway.errors import InputError
 
 
@@ -90,7 +91,7 @@ YES_OR_NO = Rule("True or False", lambda value: isinstance(value, bool | np.bool
 THREADS = NONE | Rule("a whole number other than 0", lambda value: _is(Integral, value) and value != 0)  # n_jobs
 SEED = Rule(f"a whole number from 0 to {2**31}", lambda value: _is(Integral, value) and 0 <= value <= 2**31)
 CLASS_WEIGHT = NONE | one_of("balanced") | Rule("weights by label", lambda value: isinstance(value, dict))
-DEVICE = one_of("cpu", "cuda", "auto")  # where a model computes
+DEVICE = one_of(*DEVICES)  # where a model computes
 
 
 def checked_k(k: Any, n_classes: int) -> int:

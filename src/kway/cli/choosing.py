@@ -9,12 +9,8 @@ import typer
 from kway.cli.usage import UsageError, as_usage
 from kway.data.suggest import listing, nearest
 
-JUDGES = (
-    "accuracy",
-    "balanced",
-    "macro-f1",
-    "log-loss",
-)  # as kway.select.contest.measures has them; tests hold them equal
+# as kway.select.contest.measures has them, which is slow to load; tests hold them equal
+JUDGES = ("accuracy", "balanced", "macro-f1", "log-loss")
 
 MetricOption = Annotated[
     str, typer.Option("--metric", help=f"What the choice is made by: {', '.join(JUDGES)}.", metavar="NAME")

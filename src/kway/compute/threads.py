@@ -185,6 +185,15 @@ def even_spans(n: int, most: int, n_jobs: int | None = None) -> list[slice]:
     return spans(n, -(-n // parts)) if n else []
 
 
+def spans_of(share: slice, size: int) -> list[slice]:
+    """Slices of `size` that cover a slice, such as one of `shares`.
+
+    >>> spans_of(slice(10, 15), 2)
+    [slice(10, 12, None), slice(12, 14, None), slice(14, 15, None)]
+    """
+    return [slice(a, min(share.stop, a + size)) for a in range(share.start, share.stop, max(1, size))]
+
+
 def shares(n: int, n_jobs: int | None = None, least: int = 1) -> list[slice]:
     """range(n) cut into one slice a thread, none under `least` long."""
     parts = max(1, min(workers(n_jobs), n // max(1, least)))

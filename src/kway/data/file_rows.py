@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.data.labelled_blocks import labelled_blocks
 from kway.data.labelled_rows import ReadOptions
+from kway.data.labels import joined
 from kway.data.number_rows import number_rows
 from kway.data.row_stream import row_stream
 from kway.data.sources.npy_files import map_arrays, npy_files
@@ -113,41 +115,20 @@ def rows_of_folder(folder: str | Path, target: str | None) -> LabelledFiles:
 
 def rows_of_blocks(blocks: Iterable[tuple[Any, Any]]) -> LabelledFiles:
     """Rows that come as blocks of (X, y), written as they come; in the float type of the first."""
-    labels, digest = list[NDArray](), 0
-    width = 0
+    labels, digest, width = list[NDArray](), 0, 0
     kind: np.dtype = np.dtype(np.float32)
     handle, name = tempfile.mkstemp(prefix="kway-rows-")
     try:
         with os.fdopen(handle, "wb") as out:
-            for X, y in _matrices(blocks):
+            for X, y in labelled_blocks(blocks):
                 if not labels:
                     width, kind = X.shape[1], np.dtype(np.float64 if X.dtype.itemsize > 4 else np.float32)
-                if X.shape[1] != width or len(y) != len(X):
-                    raise InputError(
-                        f"a block has {X.shape[1]} columns and {len(y):,} labels for {len(X):,} rows, the first had "
-                        f"{width} columns; give all the same, with a label a row"
-                    )
                 data = np.ascontiguousarray(X, kind)
                 digest = zlib.crc32(data.data, digest)
                 out.write(data.data)
                 labels.append(y)
-        if not labels:
-            raise InputError("there is nothing to learn from: no block of rows came")
-        y = np.concatenate(labels)
+        y = joined(labels)
         parts = (np.memmap(name, kind, "r", shape=(len(y), width)),)
         return LabelledFiles(FileRows(parts, kind, f"{digest}"), y)
     finally:
         os.unlink(name)
-
-
-def _matrices(blocks: Iterable[tuple[Any, Any]]) -> Iterator[tuple[NDArray, NDArray]]:
-    """Blocks that have rows, as arrays."""
-    for X, y in blocks:
-        rows, labels = np.asarray(X), np.asarray(y)
-        if rows.ndim != 2 or rows.dtype.kind not in "fiub" or labels.ndim != 1:
-            raise InputError(
-                f"blocks must be (X, y): numbers of shape (rows, features) and a label a row, got {rows.dtype} of "
-                f"shape {rows.shape} and labels of shape {labels.shape}"
-            )
-        if len(rows):
-            yield rows, labels

@@ -5,6 +5,7 @@ Soft targets: rows (n, K) that are distributions; classes are then 0..K-1 and co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,6 +105,14 @@ def column(y: Any, warn: bool = False) -> NDArray:
             f"Input y contains NaN or infinity ({(~np.isfinite(y)).sum()} rows); drop these rows or label them"
         )
     return y
+
+
+def joined(parts: Sequence[NDArray]) -> NDArray:
+    """Labels (n,) of several parts, each as `column` gives it; numpy would make text of numbers beside text."""
+    some = [part for part in parts if len(part)] or parts[:1]
+    if len({_is_text(part) for part in some}) > 1:
+        raise InputError("y mixes text and numbers, which have no common order; convert the labels to one type")
+    return np.concatenate(some)
 
 
 def _refuse_unordered(y: NDArray) -> None:

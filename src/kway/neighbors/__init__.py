@@ -7,7 +7,7 @@ classifier.py     NeighborsClassifier: metric x index x vote             explana
 centroid.py       CentroidClassifier: one mean a class                   centroid_on_device.py   on a GPU, of tensors
   clouds.py         rows about their mean: scores, widths, spaces
 exemplar.py       ExemplarClassifier: one linear SVM a row               exemplar_svm.py   their training, all together
-new_classes.py    classes that come with later rows                      tensors.py   tensors in, tensors out
+new_classes.py    classes that come with later rows                      tensors.py   votes of tensors
 payload.py        any payload in place of a label                        from_blocks.py   rows in blocks, as codes
 """
 

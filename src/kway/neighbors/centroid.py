@@ -24,21 +24,21 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base import class_rows
-from kway.base.parameters import THREADS, check_parameters, one_of
-from kway.compute.gpu.device import DEVICES, Device, is_tensor, on_host
+from kway.base.parameters import DEVICE, THREADS, check_parameters
+from kway.compute.gpu.device import Device, is_tensor, on_host
 from kway.compute.threads import spans
 from kway.data import gate
 from kway.data.labels import Labels
 from kway.data.row_blocks import row_blocks
 from kway.errors import CombinationError, InputError
 from kway.neighbors.centroid_on_device import (
-    TensorAnswers,
+    MeansOnDevice,
     choose_for_means,
     n_listed,
     rows_there,
     shape_only,
 )
-from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, float_type
+from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, Lines, float_type
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
 from kway.search.auto import pick_index, restore
 from kway.search.index import TopK
@@ -56,7 +56,7 @@ class _Batch(NamedTuple):
     spread: float
 
 
-class CentroidClassifier(TensorAnswers):
+class CentroidClassifier(MeansOnDevice):
     """The nearest class mean.
 
     Parameters
@@ -113,7 +113,7 @@ class CentroidClassifier(TensorAnswers):
                 f"CentroidClassifier knows the metrics {', '.join(map(repr, CLOUDS))}, got {self.metric!r}: those "
                 "whose best centre is a mean; NeighborsClassifier takes every metric"
             )
-        check_parameters(self, n_jobs=THREADS, device=one_of(*DEVICES))
+        check_parameters(self, n_jobs=THREADS, device=DEVICE)
         first = not hasattr(self, "weights_")
         X, labels = self._gated(X, y, first)
         chosen = choose_for_means(self.device, X)
@@ -223,10 +223,10 @@ class CentroidClassifier(TensorAnswers):
         self.__dict__.pop("index_", None)
         self.scale_ = self._cloud.scale(self._known())
 
-    def _lines(self, sparse: bool) -> tuple[NDArray, NDArray]:
+    def _lines(self, sparse: bool) -> Lines:
         """Rows m (K, d) and offsets o (K,) of z = scale_ (x . m_c + o_c); a class without rows cannot win."""
         rows, offset = self._cloud.lines(self._known(), sparse)
-        return rows.astype(self._dtype), np.where(self.weights_ > 0, offset, -1e30).astype(self._dtype)
+        return Lines(rows.astype(self._dtype), np.where(self.weights_ > 0, offset, -1e30).astype(self._dtype))
 
     def _moved(self, rows: Any) -> Any:
         """Queries shifted by the centre, or of unit length."""

@@ -9,19 +9,18 @@ The sums that a model keeps are on the host: it is saved as any other, and answe
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.base import Classifier
-from kway.base.parameters import checked_k
-from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, labels_there, resolve
+from kway.base.tensors import AskedThere, TensorClassifier
+from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, resolve
 from kway.compute.gpu.far_rows import FarRows
 from kway.data import gate
 from kway.errors import InputError
-from kway.neighbors.clouds import ClassMeans, Cloud, float_type
-from kway.neighbors.tensors import as_given
+from kway.neighbors.clouds import ClassMeans, Cloud, Lines, float_type
 from kway.search.device.on_device import ENOUGH
 from kway.search.index import TopK
 from kway.search.spaces.units import NARROW, Unit
@@ -61,7 +60,7 @@ def rows_there(estimator: Any, X: Any, reset: bool) -> Any:
     return gate.rows(estimator, X, reset=reset, device=Device(str(X.device))).tensor
 
 
-class TensorAnswers(Classifier):
+class MeansOnDevice(TensorClassifier):
     """A classifier of class means that answers tensors with tensors, and arrays on a device where it has one."""
 
     index: Any
@@ -72,7 +71,7 @@ class TensorAnswers(Classifier):
     _range: Unit
     _means: NDArray[np.float64]
 
-    def _lines(self, sparse: bool) -> tuple[NDArray, NDArray]:
+    def _lines(self, sparse: bool) -> Lines:
         raise NotImplementedError
 
     @property
@@ -109,51 +108,35 @@ class TensorAnswers(Classifier):
 
     # ---- tensors
 
-    def _tensor(self, X: Any) -> Any:
-        """X where it is, checked; None where it is no tensor, or one that the host has to answer."""
+    def _tensor(self, X: Any) -> AskedThere | None:
         if not is_tensor(X) or not hasattr(self, "_means") or not self._range.plain:
             return None
         if self.index is not None and not (self.weights_ > 0).all():  # classes without rows come last
             return None
-        return rows_there(self, X, reset=False)
+        rows, device = rows_there(self, X, reset=False), Device(str(X.device))
+        if rows is None:
+            return None
+        return AskedThere(self._there(device) if self.index is None else _ListedMeans(self, device), rows)
 
-    def _best_there(self, X: Any, k: int, stated: bool) -> TopK:
-        """The k best codes of rows X and their scores, of all means, or of the nearest that an index lists."""
-        if self.index is None:
-            return TopK(*self._means_at(X).best(X, k, stated))
-        index = self._index()
-        codes, away = index.nearest(X, n_listed(index, k, stated), self.n_jobs)
-        z = self.scale_ * self._cloud.z(away.double())
+
+@dataclass(frozen=True)
+class _ListedMeans:
+    """Class means on a device that an index lists; all of them are there where all are asked for."""
+
+    model: MeansOnDevice
+    device: Device
+
+    def best(self, X: Any, k: int, stated: bool) -> TopK:
+        """The k best codes and their scores, of the nearest that the index lists."""
+        index = self.model._index()
+        codes, away = index.nearest(X, n_listed(index, k, stated), self.model.n_jobs)
+        z = self.model.scale_ * self.model._cloud.z(away.double())
         return TopK(codes[:, :k], (z.softmax(1) if stated else z)[:, :k].to(X.dtype))
 
-    def _means_at(self, X: Any) -> Any:
-        return self._there(Device(str(X.device)))
+    def scores(self, X: Any) -> Any:
+        """Of all means."""
+        return self.model._there(self.device).scores(X)
 
-    def predict(self, X: Any) -> Any:
-        """Labels (n,); a tensor where X is one and labels are numbers."""
-        there = self._tensor(X)
-        if there is None:
-            return as_given(X, super().predict(X))
-        return labels_there(self._best_there(there, 1, stated=False).ids[:, 0], self.classes_)
-
-    def predict_topk(self, X: Any, k: int = 5) -> TopK:
-        """The k best labels of each row and their shares, best first."""
-        there = self._tensor(X)
-        if there is None:
-            return TopK(*(as_given(X, values) for values in super().predict_topk(X, k)))
-        codes, shares = self._best_there(there, checked_k(k, len(self.classes_)), stated=True)
-        return TopK(labels_there(codes, self.classes_), shares)
-
-    def decision_function(self, X: Any) -> Any:
-        """Scores (n, K); of two classes, the second's less the first's (n,)."""
-        there = self._tensor(X)
-        if there is None:
-            return as_given(X, super().decision_function(X))
-        return self._two_in_one(self._means_at(X).scores(there))
-
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities (n, K)."""
-        there = self._tensor(X)
-        if there is None:
-            return as_given(X, super().predict_proba(X))
-        return self._means_at(X).probabilities(there)
+    def probabilities(self, X: Any) -> Any:
+        """Of all means."""
+        return self.model._there(self.device).probabilities(X)

@@ -16,9 +16,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base.parameters import NONE, THREADS, above, check_parameters, one_of
+from kway.base.parameters import DEVICE, NONE, THREADS, above, check_parameters, one_of
 from kway.base.parameters import whole as whole_number
-from kway.compute.gpu.device import DEVICES, is_tensor
+from kway.compute.gpu.device import is_tensor
 from kway.compute.gpu.far_rows import FarRows
 from kway.data import gate
 from kway.data.gate import checked
@@ -355,9 +355,7 @@ class NeighborsClassifier(TensorVotes):
         """Refuse what cannot work before any data is looked at."""
         metric = pick_metric(self.metric)
         farthest = NONE | above(-np.inf if metric.distance.signed else 0)
-        check_parameters(
-            self, n_neighbors=whole_number(1), max_distance=farthest, device=one_of(*DEVICES), n_jobs=THREADS
-        )
+        check_parameters(self, n_neighbors=whole_number(1), max_distance=farthest, device=DEVICE, n_jobs=THREADS)
         pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # a metric without what the vote needs
         pick_ties(self.ties, np.ones(1))
 

@@ -37,8 +37,15 @@ class ClassMeans(NamedTuple):
     spread: float
 
 
+class Lines(NamedTuple):
+    """Rows m (K, d) and offsets o (K,) of scores x . m_c + o_c."""
+
+    rows: NDArray
+    offset: NDArray
+
+
 class Cloud(ABC):
-    """One of the two."""
+    """How rows of a class lie about its mean, and what follows for scores."""
 
     distance: ClassVar[Distance]
 
@@ -63,8 +70,8 @@ class Cloud(ABC):
         return None
 
     @abstractmethod
-    def lines(self, known: ClassMeans, sparse: bool) -> tuple[NDArray, NDArray]:
-        """Rows m (K, d) and offsets o (K,), which carry the shift where a sparse query cannot."""
+    def lines(self, known: ClassMeans, sparse: bool) -> Lines:
+        """Of the means; offsets carry the shift where a sparse query cannot."""
 
     @abstractmethod
     def placed(self, kept_in: Unit, rows: Any) -> Any:
@@ -113,11 +120,11 @@ class RoundCloud(Cloud):
             total += known.weights[part] @ known.means[part]
         return total / known.weights.sum()
 
-    def lines(self, known: ClassMeans, sparse: bool) -> tuple[NDArray, NDArray]:
+    def lines(self, known: ClassMeans, sparse: bool) -> Lines:
         """Means less the centre, and half of their squares."""
         centre = self.centre(known)
         rows = known.means - centre
-        return rows, -0.5 * squares(rows) - (rows @ centre if sparse else 0.0)
+        return Lines(rows, -0.5 * squares(rows) - (rows @ centre if sparse else 0.0))
 
     def placed(self, kept_in: Unit, rows: Any) -> Any:
         """Queries in the unit of the means."""
@@ -159,10 +166,10 @@ class SphereCloud(Cloud):
         resultant = min(float(known.weights @ lengths / known.weights.sum()), 1 - 1e-6)
         return resultant * (d - resultant**2) / (1 - resultant**2)
 
-    def lines(self, known: ClassMeans, sparse: bool) -> tuple[NDArray, NDArray]:
+    def lines(self, known: ClassMeans, sparse: bool) -> Lines:
         """Means of length one; no offsets."""
         lengths = np.sqrt(np.maximum(squares(known.means), 1e-300))
-        return known.means / lengths[:, None], np.zeros(len(lengths))
+        return Lines(known.means / lengths[:, None], np.zeros(len(lengths)))
 
     def placed(self, kept_in: Unit, rows: Any) -> Any:
         """Queries as they are."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.labels import encode
-from kway.errors import CombinationError, InputError
+from kway.data.labelled_blocks import labelled_blocks
+from kway.data.labels import encode, joined
+from kway.errors import CombinationError
 from kway.neighbors.training_rows import TrainingRows
 from kway.search.auto import pick_index
 from kway.search.flat import Flat
@@ -28,11 +29,9 @@ if TYPE_CHECKING:
 def code_training_blocks(model: NeighborsClassifier, blocks: Iterable[tuple[Any, Any]]) -> None:
     """NeighborsClassifier.fit_blocks."""
     model._check_parameters()
-    model._forget()
     if model.device == "cuda":
         raise CombinationError("rows that come in blocks are coded on the CPU; use device='cpu' or 'auto'")
     asked = Flat(store=Int8(rerank=False)) if model.index == "auto" else model.index
-    labels: list[NDArray] = []
     recipe = pick_index(asked, 0, 0, pick_metric(model.metric)).recipe
     store = getattr(recipe, "store", None)
     if store is None or store.rerank:
@@ -40,8 +39,10 @@ def code_training_blocks(model: NeighborsClassifier, blocks: Iterable[tuple[Any,
             f"rows that come in blocks are kept as codes alone, got {recipe}; use index='auto', or Flat or Landmarks "
             "with store=Bits(rerank=False)"
         )
+    model._forget()
+    labels: list[NDArray] = []
     index = recipe.build_blocks(_rows(blocks, labels), model.metric)
-    found = encode(np.concatenate(labels))
+    found = encode(joined(labels))
     model.classes_, model.n_features_in_, model.index_ = found.classes, index.n_features, index
     model.promise_ = None
     model._training = TrainingRows(None, found.codes, None, np.bincount(found.codes).astype(np.float64))
@@ -49,11 +50,7 @@ def code_training_blocks(model: NeighborsClassifier, blocks: Iterable[tuple[Any,
 
 
 def _rows(blocks: Iterable[tuple[Any, Any]], labels: list[NDArray]) -> Iterator[NDArray]:
-    """The rows of blocks that have any; their labels are added to a list."""
-    for X, y in blocks:
-        rows, own = np.asarray(X), np.asarray(y)
-        if own.shape != rows.shape[:1]:
-            raise InputError(f"a block has {len(rows):,} rows and labels of shape {own.shape}; give a label a row")
-        if len(rows):
-            labels.append(own)
-            yield rows
+    """The rows of blocks; their labels are added to a list."""
+    for X, y in labelled_blocks(blocks):
+        labels.append(y)
+        yield X

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.labels import Labels, encode_as
+from kway.data.labels import Labels, encode_as, joined
 from kway.errors import InputError
 
 
@@ -31,5 +31,5 @@ def merge_classes(known: NDArray, labels: Labels, fixed: bool) -> Merged:
     """Classes known before and those of new labels; `fixed` refuses labels that are not known."""
     if fixed or (len(labels.classes) and np.isin(labels.classes, known).all()):
         return Merged(known, encode_as(labels.classes, known)[labels.codes], np.arange(len(known)))
-    classes = np.unique(np.concatenate([known, labels.classes]))
+    classes = np.unique(joined([known, labels.classes]))
     return Merged(classes, encode_as(labels.classes, classes)[labels.codes], encode_as(known, classes))

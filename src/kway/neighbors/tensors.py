@@ -1,29 +1,21 @@
-"""Tensors in, tensors out: answers of the host, or codes of classes, as tensors where the rows are tensors.
-
-A vote is counted on the host from the few rows found; the queries themselves are searched where they are.
-"""
+"""Votes of tensors: these are searched where they are, and the few rows found are counted on the host."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kway.compute.gpu.device import Device, as_tensor, is_tensor, on_host
+from kway.base.tensors import TensorClassifier
+from kway.compute.gpu.device import Device, is_tensor, on_host
 from kway.data.gate import checked
 from kway.neighbors.voting import VotingClassifier
 from kway.search.device.on_device import DeviceIndex, holds, staying
 from kway.search.flat import Flat
-from kway.search.index import Neighbors, TopK
+from kway.search.index import Neighbors
 
 
-def as_given(X: Any, answer: NDArray) -> Any:
-    """An answer as a tensor where X is, if X is one and the answer is numbers; else as it is."""
-    return as_tensor(Device(str(X.device)), answer) if is_tensor(X) else answer
-
-
-class TensorVotes(VotingClassifier):
+class TensorVotes(TensorClassifier, VotingClassifier):
     """A vote among the rows that an index finds, of tensors too."""
 
     index: Any
@@ -55,20 +47,3 @@ class TensorVotes(VotingClassifier):
 
     def _answer_type(self, rows: Any) -> np.dtype:
         return np.dtype(str(rows.dtype).removeprefix("torch."))
-
-    def predict(self, X: Any) -> Any:
-        """Labels (n,); a tensor where X is one and labels are numbers."""
-        return as_given(X, super().predict(X))
-
-    def predict_topk(self, X: Any, k: int = 5) -> TopK:
-        """The k best labels of each row, all of them where there are fewer, and their shares, best first."""
-        found = super().predict_topk(X, k)
-        return TopK(as_given(X, found.ids), as_given(X, found.scores))
-
-    def decision_function(self, X: Any) -> Any:
-        """Shares (n, K); of two classes, the second's less the first's (n,)."""
-        return as_given(X, super().decision_function(X))
-
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities (n, K)."""
-        return as_given(X, super().predict_proba(X))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +31,7 @@ from kway.search.cells.cell_groups import CellGroups, by_cell, nearest_first, on
 from kway.search.cells.cell_table import CellTable, Ground
 from kway.search.cells.kmeans import assign_centres, kmeans_sample, place_centres
 from kway.search.cells.projection import Projected, Projection, learn_projection, projection_sample
-from kway.search.device.cells_on_device import DeviceCellIndex, cells_there, check_cells, choose_for_cells
+from kway.search.device.cells_on_device import DeviceCellIndex, Probed, cells_there, check_cells, choose_for_cells
 from kway.search.device.far_cells import FarTable, leads_of, placed_of
 from kway.search.device.on_device import far_rows
 from kway.search.heaps import Heaps, empty_heaps
@@ -157,13 +157,6 @@ class Landmarks(Recipe):
         return index
 
 
-class Probed(NamedTuple):
-    """What a search with some number of probes found, and how many rows it measured a query (the mean)."""
-
-    found: Neighbors
-    touched: float
-
-
 class LandmarksIndex(DeviceCellIndex):
     """Live cells. `probes` may be set at any time."""
 
@@ -287,7 +280,7 @@ class LandmarksIndex(DeviceCellIndex):
         """
         there = self._probed_there(queries, k, steps)
         if there is not None:
-            return [Probed(*one) for one in there]
+            return there
         checked, k = self._queries(queries), whole_k(k)
         rows, ask = checked.rows, self._asked(checked, k)
         q = len(rows)

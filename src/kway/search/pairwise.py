@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kway.compute.kernels.jit import frozen
-from kway.compute.threads import pmap, shares, spans
+from kway.compute.threads import pmap, shares, spans_of
 from kway.data.gate import plain_rows
 from kway.errors import InputError
 from kway.search.spaces.metrics import Gaussian, Laplacian, Metric, pick_metric
@@ -42,8 +42,7 @@ def pairwise(A: ArrayLike, B: ArrayLike | None = None, metric: str | Metric = "e
     out = np.empty((len(a), len(b)))
 
     def work(where: slice) -> None:
-        for some in spans(where.stop - where.start, 256):
-            part = slice(where.start + some.start, where.start + some.stop)
+        for part in spans_of(where, 256):
             picked.distance.fill(a[part], b, out[part])
 
     pmap(work, shares(len(a), least=16))

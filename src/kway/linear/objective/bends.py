@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.threads import pmap, shares, spans
+from kway.compute.threads import pmap, shares, spans, spans_of
 from kway.data.gate import Rows
 from kway.linear.losses import softmax
 
@@ -56,8 +56,7 @@ class HostBends:
 
         def part(share: slice) -> NDArray:
             out = np.zeros(V.shape, V.dtype)
-            for s in spans(share.stop - share.start, _height(o)):
-                rows = slice(share.start + s.start, share.start + s.stop)
+            for rows in spans_of(share, _height(o)):
                 self.turned[rows] = o.scores(V, rows)
                 slope = self._slopes(rows, self.turned[rows])
                 out[:, :-1] += transposed_product(slope, o.X[rows])

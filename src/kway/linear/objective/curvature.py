@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.lapack import add_gram
-from kway.compute.threads import pmap, shares, spans
+from kway.compute.threads import pmap, shares, spans, spans_of
 from kway.data.gate import Rows
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def mean_squares(objective: Objective, h: NDArray | None = None) -> NDArray:
         if sp.issparse(objective.X):
             squares = objective.X[share].multiply(objective.X[share])
             return np.asarray(squares.sum(axis=0)) if h is None else np.asarray((squares.T @ h[:, share].T).T)
-        return np.asarray(sum(block(slice(share.start + s.start, share.start + s.stop))
-                              for s in spans(share.stop - share.start, BLOCK_ROWS)))  # fmt: skip
+        return np.asarray(sum(map(block, spans_of(share, BLOCK_ROWS))))
 
     def block(rows: slice) -> NDArray:
         X = objective.X[rows]
@@ -67,8 +66,7 @@ def gram(objective: Objective, dtype: np.dtype) -> NDArray:
     def part(share: slice) -> NDArray:
         D = objective.d + objective.fit_intercept
         A = np.zeros((D, D), dtype, order="F")
-        for s in spans(share.stop - share.start, BLOCK_ROWS):
-            rows = slice(share.start + s.start, share.start + s.stop)
+        for rows in spans_of(share, BLOCK_ROWS):
             root = None if weight is None else np.sqrt(weight[rows])
             add_rooted(A, X[rows], root, objective.fit_intercept, 1.0 / n)
         return A

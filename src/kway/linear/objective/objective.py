@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.linear import fused
 from kway.compute.kernels.product_tiles import tile_height, wide
-from kway.compute.threads import pmap, shares, spans
+from kway.compute.threads import pmap, shares, spans, spans_of
 from kway.data.file_rows import MIXED_BYTES, FileRows
 from kway.data.gate import Rows
 from kway.linear.losses import Loss, Targets
@@ -209,7 +209,7 @@ class Objective:
         W, bias = np.ascontiguousarray(theta[:, :-1]), theta[:, -1].copy()
         total, gradient, product = 0.0, np.zeros_like(theta), np.empty_like(W)
         buffer = np.empty((self._block_rows, self.n_scores), theta.dtype)
-        for rows in _within(share, self._block_rows):
+        for rows in spans_of(share, self._block_rows):
             X, scores = self.X[rows], buffer[: rows.stop - rows.start]  # (m, d), (m, R)
             np.matmul(X, W.T, out=scores)
             scores += bias
@@ -253,7 +253,3 @@ class Objective:
             return float(value.sum())
         slope *= self.weight[rows, None]
         return float(value @ self.weight[rows])
-
-
-def _within(share: slice, size: int) -> list[slice]:
-    return [slice(share.start + s.start, share.start + s.stop) for s in spans(share.stop - share.start, size)]

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, lsmr
 
-from kway.compute.threads import pmap, shares, spans
+from kway.compute.threads import pmap, shares, spans_of
 from kway.data.gate import Rows
 from kway.linear.losses import Aims
 from kway.linear.objective.objective import Objective
@@ -125,8 +125,7 @@ def _normal_equations(X: Rows, Y: NDArray, centre: NDArray, w: NDArray, n_jobs: 
 
     def part(share: slice) -> tuple[NDArray, NDArray]:
         gram, cross = np.zeros((X.shape[1],) * 2), np.zeros((X.shape[1], Y.shape[1]))
-        for block in spans(share.stop - share.start, 2048):
-            rows = slice(share.start + block.start, share.start + block.stop)
+        for rows in spans_of(share, 2048):
             x = (_dense(X, rows) - centre) * np.sqrt(w[rows, None])
             gram += x.T @ x
             cross += x.T @ (Y[rows] * np.sqrt(w[rows, None]))

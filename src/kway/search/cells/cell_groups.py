@@ -84,7 +84,7 @@ class CellBounds:
 
         keys (q, any): ||m||^2 / 2 - q.m of their landmarks; worst, under the distance, is EMPTY where there is none.
         """
-        sure = worst + UNSURE if self.distance.degree == 0 else worst  # 1 - cos loses digits where rows nearly coincide
+        sure = worst + UNSURE if self.distance.by_angle else worst  # 1 - cos loses digits where rows nearly coincide
         gaps = np.where(worst < EMPTY, np.minimum(self.distance.gap(sure), 1e100), 1e100)  # squares without overflow
         squares = np.einsum("ij,ij->i", queries.lead, queries.lead)
         blurs = 1e-5 * (queries.norms + self.reach) ** 2

@@ -180,7 +180,7 @@ def _seeds(held: ClusteredRows, n_centres: int, rng: np.random.Generator) -> NDA
     wanted = n_centres - len(first)
     if not wanted:
         return first
-    more = _far_rows(held, held.nearest(first)[1], wanted, rng)
+    more = _distant_rows(held, held.nearest(first)[1], wanted, rng)
     if len(more) < wanted:  # few distinct rows: any will do
         more = held.take(rng.choice(len(held), wanted, replace=False))
     return np.concatenate([first, more])
@@ -192,7 +192,7 @@ def _moved(held: ClusteredRows, centres: NDArray, rng: np.random.Generator) -> N
     new = held.means(near, centres)
     empty = np.flatnonzero(np.bincount(near, minlength=len(centres)) == 0)
     if len(empty):
-        far = _far_rows(held, gaps, len(empty), rng)
+        far = _distant_rows(held, gaps, len(empty), rng)
         new[empty[: len(far)]] = far
     return new
 
@@ -203,7 +203,7 @@ def in_cell_order(cells: NDArray[np.int64], n_cells: int) -> NDArray[np.int64]:
     return np.argsort(narrow, kind="stable")
 
 
-def _far_rows(held: ClusteredRows, halves: NDArray, count: int, rng: np.random.Generator) -> NDArray:
+def _distant_rows(held: ClusteredRows, halves: NDArray, count: int, rng: np.random.Generator) -> NDArray:
     """Up to `count` rows, drawn with probability in proportion to their squared distance, of half of that (n,)."""
     gaps = 2.0 * halves.astype(np.float64)
     gaps[gaps <= 2e-6 * held.reach()] = 0.0  # rounding

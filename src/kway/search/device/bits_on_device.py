@@ -23,9 +23,9 @@ from kway.compute.kernels.topk import EMPTY, measure
 from kway.compute.threads import pmap, shares
 from kway.search.codes.bit_filter import BitQueries
 from kway.search.codes.bit_scan import BitScan
+from kway.search.device.far_kept import in_space
 from kway.search.device.on_device import MOST_LISTED
 from kway.search.index import Neighbors
-from kway.search.spaces.distances import COSINE
 from kway.search.stores.bits import BitRows
 from kway.search.stores.far_codes import FarBits
 from kway.search.stores.kept import FarKept
@@ -147,8 +147,7 @@ class DeviceBits:
 
         frame, distance = self.scan.codes.frame, self.scan.distance
         centre = self.device.put(frame.centre.astype(np.float64))
-        norms = queries.square().sum(1, keepdim=True).sqrt()
-        placed = queries / norms.where(norms > 0, 1.0) if distance == COSINE else queries
+        placed = in_space(queries, distance)
         turned = (placed - centre if distance.shifts else placed) @ self._turn
         norms = turned.square().sum(1).sqrt()
         base = norms.square() if distance.shifts else (0.0 if distance.signed else 1.0) - placed @ centre

@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from kway.search.device.far_cells import FarTable, landing_of
 from kway.search.device.far_kept import in_space
 from kway.search.device.on_device import device_rows
 from kway.search.index import Neighbors
-from kway.search.spaces.distances import COSINE, EUCLIDEAN, Distance
+from kway.search.spaces.distances import EUCLIDEAN, Distance
 from kway.search.spaces.metrics import Metric
 from kway.search.stores.base import Store
 from kway.search.stores.bits import BitRows
@@ -43,6 +43,13 @@ from kway.search.stores.kept import RowsFound
 
 HeldCells = CellTable | BitCells | FarTable
 OnHost = Callable[[NDArray, int], Neighbors]  # (queries, k) -> what the CPU finds
+
+
+class Probed(NamedTuple):
+    """What a search with some number of probes found, and how many rows it measured a query (the mean)."""
+
+    found: Neighbors
+    touched: float
 
 
 def check_cells(metric: Metric) -> None:
@@ -73,7 +80,7 @@ def cells_there(ground: Ground, device: Device, rows: NDArray) -> NDArray[np.int
     from kway.compute.gpu.search.cells import cells_of_rows
 
     with device.room(f"the cells of {len(rows):,} rows x {rows.shape[1]} columns", rows.nbytes):
-        there = cells_of_rows(landing_of(ground, device), device.put(rows), ground.distance == COSINE)
+        there = cells_of_rows(landing_of(ground, device), device.put(rows), ground.distance.by_angle)
         return device.fetch(there)
 
 
@@ -140,10 +147,7 @@ class DeviceCells:
     def _rows_at(self, places: NDArray[np.int64]) -> RowsFound:
         """Rows of the host that hold those at places (q, k); of rows there, they alone."""
         best: Any = self.table.best
-        if not isinstance(best, FarRows):
-            return RowsFound(frozen(best), places)
-        some, at = np.unique(places, return_inverse=True)
-        return RowsFound(frozen(np.asarray(best[some])), at.reshape(places.shape))
+        return RowsFound.of(best, places) if isinstance(best, FarRows) else RowsFound(frozen(best), places)
 
     def _found(self, queries: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor]:
         """Places (q, k), -1 where cells hold fewer, and doubt (q,); queries that saw fewer probe four times as many."""
@@ -196,7 +200,7 @@ def _coded(codes: BitRows, offsets: Tensor, ground: Ground, device: Device) -> A
     )
     turn = codes.frame.turned(np.eye(codes.shape[1], dtype=np.float32))
     centres, mean, turn = (device.put(a, torch.float64) for a in (ground.centres(), ground.projection.mean, turn))
-    return CellCodes.of(there, cells, centres, mean, turn, distance == EUCLIDEAN, distance == COSINE)
+    return CellCodes.of(there, cells, centres, mean, turn, distance == EUCLIDEAN, distance.by_angle)
 
 
 class DeviceCellIndex(on_device.DeviceIndex):
@@ -269,7 +273,7 @@ class DeviceCellIndex(on_device.DeviceIndex):
         host = self._host(None, wanted)
         return on_device.named_tensors(there.device, self, queries, lambda asked: there.answer(asked, k, wanted, host))
 
-    def _probed_there(self, queries: Any, k: int, steps: Sequence[int]) -> list[tuple[Neighbors, float]] | None:
+    def _probed_there(self, queries: Any, k: int, steps: Sequence[int]) -> list[Probed] | None:
         """What each of `steps` probes finds and looks at, by rows on a device alone; None: the host can tell."""
         there = self._there
         far = None if there is None or not isinstance(self._held, FarTable) else plain_far(queries, there.device)
@@ -277,4 +281,4 @@ class DeviceCellIndex(on_device.DeviceIndex):
             return None
         found = (self.nearest(far.tensor, k, probes=step) for step in steps)
         looked = (there.looked(far.tensor.double(), step) for step in steps)
-        return [(Neighbors(*map(there.device.fetch, one)), rows) for one, rows in zip(found, looked)]
+        return [Probed(Neighbors(*map(there.device.fetch, one)), rows) for one, rows in zip(found, looked)]

@@ -18,7 +18,7 @@ from kway.search.cells.bit_cells import BitCells
 from kway.search.cells.cell_table import CellTable, Ground
 from kway.search.cells.projection import Projection
 from kway.search.device.far_kept import far_bits, far_bytes, in_space
-from kway.search.spaces.distances import COSINE, Distance
+from kway.search.spaces.distances import Distance
 from kway.search.stores.base import Store
 from kway.search.stores.bits import Bits
 from kway.search.stores.centred_bits import CentredBits, residual_frame
@@ -47,7 +47,7 @@ class FarTable:
         from kway.compute.gpu.search.cells import cells_of_rows
 
         device, store = far.device, ground.store
-        cells = cells_of_rows(landing_of(ground, device), far.tensor, ground.distance == COSINE)
+        cells = cells_of_rows(landing_of(ground, device), far.tensor, ground.distance.by_angle)
         order = cells.argsort(stable=True)
         counts = device.torch.bincount(cells, minlength=len(ground.landmarks))
         offsets = device.torch.cat([counts.new_zeros(1), counts.cumsum(0)])
@@ -94,7 +94,7 @@ def placed_of(rows: NDArray | FarRows, distance: Distance) -> Any:
     """Rows in the distance's space, where they are."""
     if not isinstance(rows, FarRows):
         return distance.place(rows)
-    return FarRows(in_space(rows.tensor, distance).to(rows.tensor.dtype)) if distance == COSINE else rows
+    return FarRows(in_space(rows.tensor, distance).to(rows.tensor.dtype)) if distance.by_angle else rows
 
 
 def leads_of(rows: NDArray | FarRows, projection: Projection) -> Any:
@@ -111,8 +111,8 @@ def _centred(far: FarRows, cells: Tensor, ground: Ground) -> FarBits:
     assert isinstance(ground.store, Bits)
     centres = far.device.put(ground.centres()).double()
     frame = residual_frame(ground.store, far.shape[1])
-    codes: FarBits = far_bits(far, ground.distance, frame, lambda part: centres[cells[part]])
-    if ground.distance == COSINE:
+    codes = far_bits(far, ground.distance, frame, lambda part: centres[cells[part]])
+    if ground.distance.by_angle:
         codes.there.half.add_(0.5 * (far.row_peaks() == 0))
     return codes
 

@@ -6,16 +6,17 @@ Int8 beside full rows answers as full rows do, so a device, which searches these
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kway.compute.gpu.device import Tensor
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.codes.bits import GRID_STEPS
-from kway.search.spaces.distances import COSINE, Distance
+from kway.search.spaces.distances import Distance
 from kway.search.stores.base import Store
 from kway.search.stores.bits import USUAL, BitFrame, Bits
+from kway.search.stores.far_codes import FarBits, FarBytes
 from kway.search.stores.kept import FarKept
 
 About = Callable[[slice], Tensor]  # what a part of the rows is coded about, (d,) or (m, d)
@@ -35,13 +36,12 @@ def in_space(rows: Tensor, distance: Distance) -> Tensor:
     """Rows (m, d) in the distance's space, float64."""
     from kway.compute.gpu.search.cells import of_length_one
 
-    return of_length_one(rows.double()) if distance == COSINE else rows.double()
+    return of_length_one(rows.double()) if distance.by_angle else rows.double()
 
 
-def far_bits(far: FarRows, distance: Distance, frame: BitFrame, about: About) -> Any:
+def far_bits(far: FarRows, distance: Distance, frame: BitFrame, about: About) -> FarBits:
     """The codes of rows about something, made there."""
     from kway.compute.gpu.codes.made_there import encode_bits
-    from kway.search.stores.far_codes import FarBits
 
     device, (n, d) = far.device, far.shape
     steps = USUAL[frame.bits] * (GRID_STEPS if frame.bits > 1 else np.ones(1))
@@ -55,17 +55,16 @@ def far_bits(far: FarRows, distance: Distance, frame: BitFrame, about: About) ->
     return FarBits(frame, there)
 
 
-def far_bytes(far: FarRows) -> Any:
+def far_bytes(far: FarRows) -> FarBytes:
     """Rows as bytes about their mean, made there."""
     from kway.compute.gpu.codes.made_there import BytesThere
-    from kway.search.stores.far_codes import FarBytes
 
     device, (n, d) = far.device, far.shape
     with device.room(f"codes of {n:,} rows x {d} columns", n * (d + 4)):
         return FarBytes(BytesThere.of(device, far.tensor, device.put(far.mean()).float()))
 
 
-def _placed_mean(far: FarRows, distance: Distance) -> Any:
+def _placed_mean(far: FarRows, distance: Distance) -> NDArray[np.float64]:
     """The mean (d,) float64 of the rows in the distance's space."""
     total = sum(in_space(far.tensor[part], distance).sum(0) for part in far.parts())
     return far.device.fetch(total / len(far))

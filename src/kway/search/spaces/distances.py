@@ -60,6 +60,11 @@ class Distance(ABC):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def by_angle(self) -> bool:
+        """Whether the direction of a row is all that counts: it is placed at length one."""
+        return self.degree == 0
+
     def place(self, rows: Matrix) -> Matrix:
         """Rows (n, d) in the space (n, d')."""
         return rows

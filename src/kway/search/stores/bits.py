@@ -81,7 +81,7 @@ class Bits(Store):
         """What rows of this mean (d,), in the distance's space, are coded by."""
         wide = -(-len(mean) // 64) * 64
         signs = np.random.default_rng(0).integers(0, 2, (_ROUNDS, wide)).astype(np.int8) * 2 - 1
-        if distance == COSINE and mean @ mean < ORIGIN:
+        if distance.by_angle and mean @ mean < ORIGIN:
             mean = np.zeros_like(mean)
         return BitFrame(self.bits, distance, mean.astype(np.float32), frozen(signs.astype(np.int8)))
 
@@ -116,7 +116,7 @@ class BitFrame:
     @property
     def plain(self) -> bool:
         """Whether rows are of length one about the origin, so that f alone is kept of each, in 2 bytes."""
-        return self.distance == COSINE and not self.centre.any()
+        return self.distance.by_angle and not self.centre.any()
 
     @property
     def unit(self) -> np.float32:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
-from kway.search.spaces.distances import COSINE, DOT, Distance, squares
+from kway.search.spaces.distances import DOT, Distance, squares
 from kway.search.stores.base import Codes
 from kway.search.stores.bits import BitFrame, BitRows, Bits, joined_codes
 
@@ -43,7 +43,7 @@ class CentredBits(Codes):
         def work(part: slice) -> BitRows:
             placed = distance.place(rows[part])
             codes = frame.encode(placed - centres[cells[part]])
-            blank = np.flatnonzero(squares(placed) == 0) if distance == COSINE else ()
+            blank = np.flatnonzero(squares(placed) == 0) if distance.by_angle else ()
             if not len(blank):
                 return codes
             half = codes.half.copy()

@@ -33,6 +33,12 @@ class RowsFound(NamedTuple):
     rows: NDArray
     places: NDArray[np.int64]
 
+    @staticmethod
+    def of(rows: Any, ids: NDArray[np.int64]) -> RowsFound:
+        """Those at ids (q, k) alone, of rows that are decoded, or copied from a device, when they are cut out."""
+        some, places = np.unique(ids, return_inverse=True)
+        return RowsFound(frozen(np.asarray(rows[some])), places.reshape(ids.shape))
+
 
 @dataclass(frozen=True)
 class KeptRows:
@@ -90,10 +96,7 @@ class KeptRows:
 
     def found(self, ids: NDArray[np.int64]) -> RowsFound:
         """The rows at ids (q, k), dense: all of them, or, where they would have to be made, those alone."""
-        if self.full is not None:
-            return RowsFound(self.full, ids)
-        some, places = np.unique(ids, return_inverse=True)
-        return RowsFound(frozen(self.codes[some]), places.reshape(ids.shape))  # type: ignore[index]
+        return RowsFound.of(self.codes, ids) if self.full is None else RowsFound(self.full, ids)
 
     def decoded(self) -> Matrix:
         """All rows as numbers."""
@@ -173,10 +176,7 @@ class FarKept(KeptRows):
 
     def found(self, ids: NDArray[np.int64]) -> RowsFound:
         """They alone are copied."""
-        if self.far is None or self.read:
-            return super().found(ids)
-        some, places = np.unique(ids, return_inverse=True)
-        return RowsFound(frozen(np.asarray(self.far[some])), places.reshape(ids.shape))
+        return super().found(ids) if self.far is None or self.read else RowsFound.of(self.far, ids)
 
 
 def store_from(facts: dict[str, Any]) -> Store:

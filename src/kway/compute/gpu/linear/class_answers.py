@@ -32,11 +32,12 @@ class DeviceTopK(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassAnswers:
-    """Class rows, and how their scores become probabilities; `joint`: by softmax, else each class by itself."""
+    """Class rows, and how their scores become probabilities, if they do; `joint`: by softmax, else each by itself."""
 
     classes: DeviceClasses
     joint: bool
     temperature: float
+    states: bool = True  # scores stand for probabilities
 
     @property
     def device(self) -> Device:
@@ -44,7 +45,8 @@ class ClassAnswers:
         return self.classes.device
 
     def best(self, X: Tensor, k: int, stated: bool) -> DeviceTopK:
-        """The k best classes with their scores, or, if `stated`, their probabilities."""
+        """The k best classes with their scores, or, if `stated` and there are any, their probabilities."""
+        stated = stated and self.states
         with self.device.room(f"the best classes of {len(X):,} rows"):
             if len(self.classes.b) == 1:
                 return self._best_of_two(X, k, stated)

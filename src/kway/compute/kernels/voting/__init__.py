@@ -1,6 +1,6 @@
 """Kernels of votes: the labels of the k best become shares.
 
 votes  every_k      one k; every k from 1 on at once
-exemplars           the examples of each class
-components          which rows hang together
+exemplars           one linear classifier a row: its loss, and what its score is worth
+components          soft votes of rows on each other, and their slopes: what maps of columns are learned by
 """

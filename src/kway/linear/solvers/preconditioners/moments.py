@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.lapack import add_gram, invert
-from kway.compute.threads import pmap, shares, spans
+from kway.compute.threads import pmap, shares, spans_of
 from kway.data.gate import Rows
 from kway.linear.losses import softmax
 from kway.linear.objective.curvature import BLOCK_ROWS, mean_squares, rooted_rows
@@ -134,8 +134,7 @@ def newton_factor(objective: Objective, theta: NDArray) -> Factor:
 
     def part(share: slice) -> NDArray:
         A = np.zeros((R * D, R * D), order="F")
-        for s in spans(share.stop - share.start, BLOCK_ROWS // 4):
-            rows = slice(share.start + s.start, share.start + s.stop)
+        for rows in spans_of(share, BLOCK_ROWS // 4):
             p = softmax(objective.scores(theta, rows).astype(np.float64))  # (m, R)
             root = None if objective.weight is None else np.sqrt(objective.weight[rows])
             x = rooted_rows(objective.X[rows], root, np.dtype(np.float64), objective.fit_intercept)  # (m, D)
