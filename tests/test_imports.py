@@ -204,3 +204,19 @@ def test_trees_come_without_most_of_scipy():
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     expected = ["", "1.0", "1.0", "0.5", "(20, 10)", "True", "[2. 1.] linprog [2.]"]
     assert done.stdout.splitlines() == expected, done.stderr
+
+
+def test_figures_come_without_formulas_until_one_is_drawn():
+    code = (
+        "import io, sys; from kway import light_imports as light\n"
+        "light.PROCESS.own = True; light.matplotlib_figure()\n"
+        "print(*[name for name in ('mpl_toolkits.mplot3d', *light._BESIDE_FIGURES) if name in sys.modules])\n"
+        "from matplotlib.figure import Figure; from matplotlib.font_manager import FontProperties\n"
+        "figure = Figure(); text = figure.text(0.5, 0.5, 'x'); figure.savefig(io.BytesIO(), format='svg')\n"
+        "print('pyparsing' in sys.modules)\n"
+        "text.set_text('$x^2$'); figure.savefig(io.BytesIO(), format='svg'); print('pyparsing' in sys.modules)\n"
+        "print(FontProperties('serif:bold').get_weight(), str(FontProperties('serif'))[:11])\n"
+        "import mpl_toolkits.mplot3d as three; print(three.Axes3D.name)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["", "False", "True", "bold serif:style", "3d"], done.stderr

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import datasets, machine
+from ..child import as_installed
 from ..models.tuned_rivals import RIVALS, Rival, Tuning, words
 from ..race import Row
 
@@ -84,6 +85,7 @@ class Parts(NamedTuple):
 
 def kway_job(data: str) -> Entry:
     """The command as a person would give it, in a process of its own."""
+    as_installed()
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "kway.cli", "fit", data, "--json"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)

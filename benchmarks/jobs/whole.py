@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import datasets
+from ..child import as_installed
 from ..race import Row
 
 SMALL = 700  # rows of the small table
@@ -98,6 +99,7 @@ def measured(job: Job, rounds: int) -> Row:
 
 def t11(rounds: int, quick: bool) -> list[Row]:
     """Every set; a quick run, or one without the data, has the small table only."""
+    as_installed()
     with tempfile.TemporaryDirectory() as folder:
         table = str(small_table(Path(folder)))
         job = Job(table, "table of 700 rows", 3, arguments=("--target", "label"))

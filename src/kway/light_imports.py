@@ -6,6 +6,8 @@ sklearn_base()           scikit-learn and scipy load whole packages for one func
                          `import pandas`, or scipy's own late loading, is as ever
 sklearn_ensemble()       likewise its trees, which bring the metrics, the linear models and with them most of scipy; in
                          the command's own process alone: elsewhere scikit-learn is the caller's, too
+matplotlib_figure()      matplotlib without three dimensions, TeX, formulas and their parser, which no figure here has;
+                         in the command's own process alone
 typer_help()             typer's pages of help bring a reader of Markdown, which none of kway's is written in
 arrow_without_pandas()   pyarrow loads pandas when it makes its first array, to tell frames from lists; for a
                          process that meets no frames, such as the command line's
@@ -19,7 +21,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -47,8 +51,18 @@ _BESIDE_TREES: dict[str, tuple[str, ...]] = {
     "scipy.spatial": (),
     "scipy.spatial.distance": ("pdist", "squareform"),
 }
+_BESIDE_FIGURES: dict[str, tuple[str, ...]] = {
+    "pyparsing": (),  # to ask its version
+    "matplotlib._fontconfig_pattern": ("parse_fontconfig_pattern", "generate_fontconfig_pattern"),
+    "matplotlib._mathtext": (
+        "RasterParse", "VectorParse", "get_unicode_index", "BakomaFonts", "DejaVuSerifFonts", "DejaVuSansFonts",
+        "StixFonts", "StixSansFonts", "UnicodeFonts",
+    ),
+    "matplotlib.dviread": (),
+}  # fmt: skip
 _BESIDE_HELP = {"rich.markdown": ("Markdown",)}
-_COMING = "sklearn.utils"  # a package that is about to be imported, and cannot be before
+_COMING = ("sklearn.utils", "matplotlib")  # packages that are about to be imported, and cannot be before
+_CHECKS = {"parse_fontconfig_pattern"}  # called while their module's placeholder stands, to see that they raise nothing
 
 
 class Process:
@@ -71,6 +85,8 @@ class _Late:
         return getattr(importlib.import_module(module), name)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
+        if self._home[1] in _CHECKS and isinstance(sys.modules.get(self._home[0]), _Placeholder):
+            return None
         return self._found()(*given, **named)
 
     def __getattr__(self, name: str) -> Any:
@@ -104,6 +120,10 @@ class _Placeholder(ModuleType):
                 raise AttributeError(name)  # the import system asks, before it takes a name
             if name in self._late:
                 return _Late(self.__name__, name)
+            if name == "__version__":
+                from importlib.metadata import version
+
+                return version(self.__name__)
         top = _top(self.__name__)
         for module in [m for m in sys.modules.values() if isinstance(m, _Placeholder) and _top(m.__name__) == top]:
             module.leave()
@@ -114,7 +134,7 @@ class _Placeholder(ModuleType):
         """Be what an import finds."""
         sys.modules[self.__name__] = self
         package, _, name = self.__name__.rpartition(".")
-        if package and package != _COMING:
+        if package and package not in _COMING:
             setattr(importlib.import_module(package), name, self)
 
     def leave(self) -> None:
@@ -144,6 +164,24 @@ def sklearn_ensemble() -> None:
     """Import sklearn.ensemble; nothing happens where it is loaded already, or in a process that is not kway's own."""
     if PROCESS.own and "sklearn.ensemble" not in sys.modules:
         _import_without("sklearn.ensemble", _BESIDE_TREES)
+
+
+def matplotlib_figure() -> None:
+    """Import matplotlib.figure; nothing happens where it is loaded already, or in a process that is not kway's own."""
+    if PROCESS.own and "matplotlib" not in sys.modules:
+        with warnings.catch_warnings(), _absent("mpl_toolkits.mplot3d"):
+            warnings.simplefilter("ignore")  # it says that there will be no axes of three dimensions
+            _import_without("matplotlib.figure", _BESIDE_FIGURES)
+
+
+@contextmanager
+def _absent(module: str) -> Iterator[None]:
+    """Inside, an import of it fails."""
+    sys.modules[module] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[module]
 
 
 def typer_help() -> None:

@@ -1,5 +1,9 @@
 """The comparison finds the right family, stops losers, keeps within its budget and reports what separate fits give."""
 
+import os
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_classification
@@ -203,3 +207,27 @@ def test_which_trees_stand_beside_follows_from_the_size():
     assert (larger.name, larger.setting, larger.rows) == ("HistGradientBoosting", {"rows": 20_000}, 20_000)
     assert len(larger._outside(data(60_000, 20, 5), 1)) == 20_000
     assert _trees(data(100, 300, 2), 0) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux")
+def test_trees_beside_the_comparison_say_the_same(monkeypatch):
+    from kway.compute import beside
+    from kway.select.contest.references import TREES, begin_references, score_references
+
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 7, 300)
+    data = FoldedRows(rng.standard_normal((7, 5))[codes] + rng.standard_normal((300, 5)), codes, np.arange(300) % 5, {})
+    copies = []
+    monkeypatch.setattr(beside.PROCESS, "own", True)
+    monkeypatch.setattr(beside, "cores", lambda: 2)
+    monkeypatch.setattr(os, "fork", lambda fork=os.fork: copies.append(fork()) or copies[-1])
+    for name in ("torch", "ray"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    here = score_references(data, [TREES], Clock())
+    waiting = begin_references(data, [TREES], Clock())
+    assert len(copies) == 1
+    there = waiting()
+    assert [replace(line, seconds=0.0) for line in there.lines] == [replace(line, seconds=0.0) for line in here.lines]
+    assert there.problems == here.problems == {}
+    begin_references(data, [TREES], Clock(60.0))  # a budget is shared: they wait until the families are done
+    assert len(copies) == 1

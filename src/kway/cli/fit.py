@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kway import light_imports
 from kway.cli.choosing import (
     AlsoOption,
     ClassWeightOption,
@@ -177,6 +178,7 @@ def write_outputs(
     found: JobResult, wishes: Wishes, out: Path, report: Path, figures: Path | None, reading: ReadOptions
 ) -> dict[str, str]:
     """The model file and the page, each complete or absent; what could not be written, by what it was, and why."""
+    light_imports.matplotlib_figure()
     from kway.progress import stage
     from kway.report.page import write_page
     from kway.select.saved import save_model

@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable
 
+from kway import progress
 from kway.compute.threads import cores
 from kway.light_imports import PROCESS
 
@@ -39,7 +40,7 @@ def beside(work: Callable[[], str]) -> Callable[[], str]:
 def _send(work: Callable[[], str], sink: int) -> None:
     """The copy's life: nothing of what it has inherited is flushed, closed or said a second time."""
     try:
-        with open(sink, "wb") as out:
+        with open(sink, "wb") as out, progress.watched(lambda news: None):
             out.write(work().encode())
         os._exit(0)
     finally:

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from kway.confidence import heldout
 from kway.confidence.known_scores import Scorer
@@ -182,4 +181,6 @@ def upper_bound(count: int, n: int, confidence: float) -> float:
     >>> round(upper_bound(0, 59, 0.95), 3)
     0.05
     """
+    from scipy.special import betaincinv  # slow to load
+
     return float(betaincinv(count + 1, n - count, confidence)) if count < n else 1.0

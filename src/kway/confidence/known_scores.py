@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 from sklearn.utils.validation import _num_samples
 
 from kway.confidence.heldout import blocks
@@ -31,6 +30,7 @@ from kway.errors import CombinationError, InputError
 from kway.search.auto import pick_index
 from kway.search.index import Index
 from kway.search.spaces.metrics import pick_metric
+from kway.soft_max import log_sum_exp
 
 Score = Callable[["Scorer", Any], NDArray[np.float64]]
 
@@ -60,7 +60,7 @@ def _max_probability(scorer: Scorer, X: Any) -> NDArray[np.float64]:
 
 
 def _energy(scorer: Scorer, X: Any) -> NDArray[np.float64]:
-    return logsumexp(_two_sided(scorer.estimator, X), axis=1)
+    return log_sum_exp(_two_sided(scorer.estimator, X))
 
 
 def _margin(scorer: Scorer, X: Any) -> NDArray[np.float64]:

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 
 from kway.base.best_columns import lift_winners
 from kway.confidence.heldout import blocks
 from kway.errors import CombinationError
+from kway.soft_max import log_softmax
 
 SCORES, LOGS = "decision_function", "log-probabilities"
 _SAME = 1e-3  # difference of log-probabilities that float32 scores of size 1,000 still explain
@@ -67,7 +67,7 @@ def pick_source(estimator: Any, X: Any) -> str:
     if z.shape != p.shape:  # one score a pair of classes
         return LOGS
     seen = p > _SEEN
-    gap = np.abs(log_softmax(z, axis=1)[seen] - np.log(p[seen]))
+    gap = np.abs(log_softmax(z)[seen] - np.log(p[seen]))
     return SCORES if gap.max(initial=0.0) < _SAME else LOGS
 
 

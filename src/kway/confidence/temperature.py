@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from kway.base.best_columns import best_columns, lift_winners
 from kway.confidence import heldout
@@ -24,6 +23,7 @@ from kway.data.labels import Labels
 from kway.data.row_blocks import rows_at
 from kway.log_loss import log_loss
 from kway.search.index import TopK
+from kway.soft_max import softmax
 
 _MOST = 4 * HELD_ENTRIES  # scores of held-out rows kept at once; one number needs few rows, so more are sampled
 _PROBED = 200  # rows that tell where log-scores come from
@@ -86,12 +86,12 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         self._log_scores = LogScores(source, smoothing)
         self.source_ = source
         z = values if source == SCORES else self._log_scores.smooth(values)
-        stated = softmax(values, axis=1) if source == SCORES else values
+        stated = softmax(values) if source == SCORES else values
         stated_at_all = hasattr(self.estimator_, "predict_proba")
         self.temperature_fit_ = best_temperature(z, codes, most_if_right=1.0 if stated_at_all else np.inf)
         self.temperature_ = self.temperature_fit_.temperature
         self.log_loss_before_, self.reliability_before_ = _report(stated, codes)
-        self.log_loss_after_, self.reliability_after_ = _report(softmax(z / self.temperature_, axis=1), codes)
+        self.log_loss_after_, self.reliability_after_ = _report(softmax(z / self.temperature_), codes)
 
     def _held_out(self, given: Given, source: str, rng: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Scores or probabilities (m, K) of held-out rows, and their classes (m,)."""
@@ -137,7 +137,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         return lift_winners(z / self.temperature_, z.argmax(axis=1))
 
     def _probabilities(self, scores: NDArray) -> NDArray:
-        return lift_winners(softmax(scores, axis=1), scores.argmax(axis=1))
+        return lift_winners(softmax(scores), scores.argmax(axis=1))
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
         z = self._scores(rows)

@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
@@ -45,6 +44,7 @@ from kway.search.index import TopK
 from kway.search.live import LiveIndex
 from kway.search.spaces.metrics import pick_metric
 from kway.search.spaces.units import Unit
+from kway.soft_max import softmax
 
 
 class _Batch(NamedTuple):
@@ -255,7 +255,7 @@ class CentroidClassifier(MeansOnDevice):
         empty = np.flatnonzero(self.weights_ == 0)
         if codes.shape[1] > index.n_rows:  # classes without rows come last
             codes[:, index.n_rows :] = empty[: codes.shape[1] - index.n_rows]
-        shares = scipy.special.softmax(z, axis=1) if stated else z
+        shares = softmax(z) if stated else z
         return TopK(codes[:, :k], shares[:, :k].astype(self._dtype))
 
     def _index(self) -> LiveIndex:
@@ -287,7 +287,7 @@ class CentroidClassifier(MeansOnDevice):
         return np.clip(self.scale_ * f.astype(np.float64), -most, most).astype(f.dtype)
 
     def _probabilities(self, scores: NDArray) -> NDArray:
-        return scipy.special.softmax(scores, axis=1)
+        return softmax(scores)
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "weights_")

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr
 
 from kway.base.best_columns import best_columns
 from kway.compute.threads import spans
@@ -225,5 +224,13 @@ def mcnemar(first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> 
     0.0390625
     """
     first, second = int((first_right & ~second_right).sum()), int((second_right & ~first_right).sum())
-    tail = float(bdtr(min(first, second), first + second, 0.5))  # of one side; scipy.stats is slow to load
-    return McNemar(first, second, min(1.0, 2 * tail))
+    return McNemar(first, second, min(1.0, 2 * _even_tail(min(first, second), first + second)))
+
+
+def _even_tail(most: int, n: int) -> float:
+    """P(at most so many heads of n fair throws), from whole numbers: sum_i C(n, i) / 2^n."""
+    ways = total = 1
+    for i in range(most):
+        ways = ways * (n - i) // (i + 1)
+        total += ways
+    return total / 2**n

@@ -3,15 +3,16 @@
 loss.py       Loss: the facts a loss declares, which is all that a solver asks about it; Targets
 hinge.py      Hinge: max(0, gap) and the same with its kink rounded
 smooth.py     Probabilities (softmax, logistic, ...) and Squared: the losses that need no rounding
-links.py      softmax, sigmoid: from scores to probabilities
+links.py      sigmoid: from a score to a probability; softmax is kway.soft_max
 registry.py   LOSSES: every loss by its name, in its two forms (Forms)
 
 The formulas that run over rows are kernels (kway.compute.kernels.linear.losses and hinge).
 """
 
 from kway.linear.losses.hinge import Hinge
-from kway.linear.losses.links import sigmoid, softmax
+from kway.linear.losses.links import sigmoid
 from kway.linear.losses.loss import OWN, Aims, Loss, Targets
 from kway.linear.losses.registry import LOSSES, Forms
+from kway.soft_max import softmax
 
 __all__ = ["LOSSES", "OWN", "Aims", "Forms", "Hinge", "Loss", "Targets", "sigmoid", "softmax"]

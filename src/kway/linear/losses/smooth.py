@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.linear.losses.links import sigmoid, softmax
+from kway.linear.losses.links import sigmoid
 from kway.linear.losses.loss import Loss, Targets
+from kway.soft_max import softmax
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from kway.select.contest.folds import fold_numbers
 from kway.select.contest.heats import outrun
 from kway.select.contest.learned_neighbors import LearnedNeighborsFamily
 from kway.select.contest.measures import pick_measure
-from kway.select.contest.references import score_references
+from kway.select.contest.references import Referred, begin_references
 from kway.select.contest.scans import FoldedRows, Scan
 from kway.select.contest.spread_scans import ScansAhead
 from kway.select.contest.standings import STOPPED, Comparison, Standing, in_order, setting_in_words, standing_of
@@ -108,12 +108,13 @@ def compare(
     if families is None:
         idle |= outrun(data, known, clock)
         known = {name: family for name, family in known.items() if name not in idle}
+    refer = begin_references(data, tuple(also), clock, seed)
     work = _Work(data, known, clock, whole=families is None)
     _every_fold(work, rounds[1:], curves, spare=families is None and n_folds == FOLDS and repeats == 1)
     if not work.scans:
         raise InputError(_nothing_scored(work.problems))
     lines = work.standings(repeats * (int(data.folds.max()) + 1), class_weight is not None)
-    others, trouble = score_references(data, () if clock.interrupted else also, clock, seed)
+    others, trouble = Referred([], {}) if clock.interrupted else refer()
     silent = {*work.scans, *work.problems, *work.idle}
     problems = {**work.problems, **{name: TOO_LATE for name in known if name not in silent}, **trouble}
     return Comparison(

@@ -13,16 +13,19 @@ on covertype in 6.2 s, 0.967 on letter in 12.7):
 
 Which of the two, on how many rows and folds, follows from the size of the data alone, and the line says it.
 
-They are never chosen and never saved. Each ends between folds when its time is up.
+They are never chosen and never saved. Each ends between folds when its time is up. Trees that nobody asked for grow on
+another core while the families are compared (`begin_references`).
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +33,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kway import light_imports, progress
+from kway.compute.beside import beside
 from kway.compute.threads import workers
 from kway.errors import InputError
 from kway.planning.comparison import comparison_seconds
@@ -123,6 +127,28 @@ def score_references(data: FoldedRows, also: Iterable[Any], clock: Clock, seed: 
     return Referred(lines, problems)
 
 
+def begin_references(data: FoldedRows, also: Sequence[Any], clock: Clock, seed: int = 0) -> Callable[[], Referred]:
+    """What gives the lines when it is asked; trees alone, without a budget to share, are begun now."""
+    score = partial(score_references, data, also, clock, seed)
+    if list(also) != [TREES] or clock.budget is not None or not _grows(data):
+        return score
+    text = beside(lambda: json.dumps(_plain(score())))
+    return lambda: _referred(json.loads(text()))
+
+
+def _plain(found: Referred) -> dict[str, Any]:
+    return {"lines": [vars(line) for line in found.lines], "problems": found.problems}
+
+
+def _referred(plain: dict[str, Any]) -> Referred:
+    lines = [Standing(**_with_tuples(line)) for line in plain["lines"]]
+    return Referred(lines, plain["problems"])
+
+
+def _with_tuples(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in line.items()}
+
+
 def reference_of(what: Any) -> Reference:
     """A classifier given as it is, as its class, or by name, such as sklearn.svm.SVC."""
     if isinstance(what, str):
@@ -146,13 +172,12 @@ def _imported(name: str) -> Any:
 
 def _trees(data: FoldedRows, seed: int) -> Reference | None:
     """What grows in a second or two on such rows; None where nothing does."""
-    n_classes = int(data.codes.max()) + 1
-    if data.sparse or data.X.shape[1] > _WIDEST or n_classes > _MOST_CLASSES:
+    if not _grows(data):
         return None
     light_imports.sklearn_ensemble()
     from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 
-    n, n_folds = int((data.folds != 0).sum()), int(data.folds.max()) + 1
+    n, n_folds, n_classes = int((data.folds != 0).sum()), int(data.folds.max()) + 1, int(data.codes.max()) + 1
     values, most = min(n, _MOST_ROWS) * data.X.shape[1], _MOST_ROWS if n > _MOST_ROWS else None
     setting = {} if most is None else {"rows": most}
     allowed = max(_LEAST_SECONDS, _SHARE * comparison_seconds(data.size()))
@@ -166,6 +191,10 @@ def _trees(data: FoldedRows, seed: int) -> Reference | None:
     folds = min(n_folds, max(1, int(allowed / (_FOREST * _tree_seconds(_TREE, values)))))
     note = f"a forest: boosting would take about {seconds:.0f} s a fold; ask by --also"
     return replace(reference_of(forest), setting={"trees": _FOREST, **setting}, folds=folds, rows=most, note=note)
+
+
+def _grows(data: FoldedRows) -> bool:
+    return not data.sparse and data.X.shape[1] <= _WIDEST and int(data.codes.max()) < _MOST_CLASSES
 
 
 def _tree_seconds(costs: tuple[float, float], values: int) -> float:
