@@ -23,7 +23,7 @@ from kway.errors import ModelFileError
 def in_time():
     """A test that hangs fails instead."""
     signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for ever"))
-    signal.alarm(20)
+    signal.alarm(120)
     yield
     signal.alarm(0)
 
