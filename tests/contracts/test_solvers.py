@@ -61,11 +61,9 @@ PROBLEMS = list(
 def test_every_solver_that_applies_finds_the_same_optimum(loss, penalty, shape):
     n_classes, multiclass = shape
     found = {}
-    for name in sorted(possible(loss, penalty, n_classes, multiclass) - {"sgd", "gradient", "sampled"}):
-        model, _, _ = fitted(loss, name, penalty, n_classes, multiclass=multiclass, tol=1e-7)
+    for name in sorted(possible(loss, penalty, n_classes, multiclass) - {"sgd", "sampled"}):
+        model, _, _ = fitted(loss, name, penalty, n_classes, multiclass=multiclass, tol=1e-6)
         found[name] = model.objective_
-    if "gradient" in possible(loss, penalty, n_classes, multiclass):
-        found["gradient"] = fitted(loss, "gradient", penalty, n_classes, multiclass=multiclass, tol=1e-8)[0].objective_
     best = min(found.values())
     assert max(found.values()) <= best * (1 + 1e-4), found
     sgd, _, _ = fitted(loss, SGD(average=True), penalty, n_classes, multiclass=multiclass, tol=1e-4, max_iter=400)

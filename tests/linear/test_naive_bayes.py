@@ -9,6 +9,8 @@ from sklearn.naive_bayes import ComplementNB
 
 import kway
 from kway.errors import InputError
+from kway.select.contest.families import FAMILIES
+from kway.select.contest.scans import FoldedRows
 
 
 @settings(max_examples=30, deadline=None)
@@ -40,8 +42,10 @@ def test_it_is_compared_on_counts_alone():
     X = sp.csr_matrix(np.array([rng.multinomial(60, chance[c] * 0.1 + 0.9 / 400) for c in y]), dtype=np.float32)
     found = kway.compare(X, y, families=None)
     assert "naive-bayes" in found.scans
-    assert "naive-bayes" in kway.compare(X.toarray(), y).idle
-    assert "naive-bayes" in kway.compare(-X, y).idle
+    folds, family = np.arange(len(y)) % 5, FAMILIES["naive-bayes"]
+    assert family.idle(FoldedRows(X, y, folds, {})) == ""
+    assert family.idle(FoldedRows(X.toarray(), y, folds, {}))
+    assert family.idle(FoldedRows(-X, y, folds, {}))
 
 
 @pytest.mark.parametrize("size", [1e-320, 1e-30, 1.0, 1e30, 1e308])

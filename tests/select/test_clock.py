@@ -50,8 +50,8 @@ def test_a_piece_that_does_not_fit_is_refused_and_a_smaller_one_is_not():
     assert not clock.up(30)
 
 
-def test_the_pace_is_that_of_the_last_fit():
-    clock = Clock(1.0)
+def test_the_pace_is_that_of_the_last_fit(slept):
+    clock = Clock(1.0, time.perf_counter())
     told = []
     with watched(told.append), stage("fold 1", 0, 2):
         stop = clock.pace(7)
@@ -63,9 +63,9 @@ def test_the_pace_is_that_of_the_last_fit():
     assert [news.what for news in told[1:]] == [f"fold 1, fit {i} of 7" for i in (1, 2, 3)]
 
 
-def test_the_comparison_leaves_time_for_the_end():
+def test_the_comparison_leaves_time_for_the_end(slept):
     X, y = np.arange(40.0)[:, None], np.arange(40) % 2
-    clock = Clock(1.0, ending=lambda fit: 30 * fit)
+    clock = Clock(1.0, time.perf_counter(), ending=lambda fit: 30 * fit)
     families = [Slow(name, "CentroidClassifier") for name in ("a", "b", "c", "d", "e")]
     found = compare(X, y, families, budget=clock)
     assert 0.2 < clock.spent() < 1.0 - 30 * STEP + 3 * STEP
