@@ -16,10 +16,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base.classifier import Classifier, states_probabilities
-from kway.base.parameters import checked_k
 from kway.compute.gpu.device import Device, is_tensor, labels_there
 from kway.data import gate
 from kway.linear.losses import Loss
+from kway.parameters import checked_k
 from kway.search.index import TopK
 
 if TYPE_CHECKING:

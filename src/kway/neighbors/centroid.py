@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base import class_rows
-from kway.base.parameters import THREADS, check_parameters, one_of
 from kway.compute.gpu.device import DEVICES, Device, is_tensor, on_host
 from kway.compute.threads import spans
 from kway.data import gate
@@ -40,6 +39,7 @@ from kway.neighbors.centroid_on_device import (
 )
 from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, float_type
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
+from kway.parameters import THREADS, check_parameters, one_of
 from kway.search.auto import pick_index, restore
 from kway.search.index import TopK
 from kway.search.live import LiveIndex

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.base import Classifier
-from kway.base.parameters import checked_k
 from kway.compute.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, labels_there, resolve
 from kway.compute.gpu.far_rows import FarRows
 from kway.data import gate
 from kway.errors import InputError
 from kway.neighbors.clouds import ClassMeans, Cloud, float_type
 from kway.neighbors.tensors import as_given
+from kway.parameters import checked_k
 from kway.search.device.on_device import ENOUGH
 from kway.search.index import TopK
 from kway.search.spaces.units import NARROW, Unit
