@@ -37,7 +37,7 @@ from kway.neighbors.centroid_on_device import (
     rows_there,
     shape_only,
 )
-from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, float_type
+from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, constants_of, float_type
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
 from kway.parameters import THREADS, check_parameters, one_of
 from kway.search.auto import pick_index, restore
@@ -186,6 +186,8 @@ class CentroidClassifier(TensorAnswers):
         sums = member @ rows  # (c, d) float64
         sums = sums.toarray() if sp.issparse(sums) else sums
         means = sums / np.maximum(added, 1e-300)[:, None]
+        same = constants_of(rows)
+        means[:, same.columns] = same.values
         return _Batch(present, added, means, _spread(rows, means, place, w))
 
     def _batch_there(self, device: Device, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
