@@ -10,7 +10,7 @@ featured.py  a classifier with its features      planning     what a job will co
 mapped.py    one behind a map of its columns
 search       the k best rows of each query       store        model files
 data         sources, features, datasets.py      compute      threads, kernels, a cluster
-progress.py  log_loss.py  soft_max.py  class_scores.py  tables.py (for people)  errors.py
+progress.py  log_loss.py  soft_max.py  class_scores.py  tables.py (for people)  parameters.py (of models)  errors.py
 pipelined.py (a Pipeline in a model file)  light_imports.py, lazy_names.py: a quick start
 """
 

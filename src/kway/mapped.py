@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 
 import kway
 from kway.base.inside import DelegatedAnswers, inner_has
-from kway.base.parameters import THREADS, check_parameters, checked_rng, one_of
 from kway.data import gate
 from kway.data.features.column_map import ColumnMap
 from kway.data.features.components import learn_mixtures, learn_scales
+from kway.parameters import THREADS, check_parameters, checked_rng, one_of
 
 LearnsMap = Callable[[Any, NDArray[np.int64], int, int | None], ColumnMap]  # rows, codes, seed, threads
 _MAPS: dict[str, LearnsMap] = {"scales": learn_scales, "mixtures": learn_mixtures}

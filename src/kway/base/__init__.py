@@ -6,7 +6,6 @@ inside.py         EstimatorInside, DelegatedAnswers: classifiers around another 
 class_rows.py     one row a class: f = X W^T + b, the best k with their shares, block by block
 best_columns.py   the largest columns of a table of scores; ties that go to the winner
 budget.py         the memory that one answer of size n x K may take
-parameters.py     what a parameter may be, in one sentence for all of them
 """
 
 from kway.base.classifier import Classifier

@@ -27,12 +27,12 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from kway.base.best_columns import lift_winners
 from kway.base.budget import refuse_above_budget
-from kway.base.parameters import checked_k
 from kway.compute.gpu.device import on_host
 from kway.data import gate
 from kway.data.labels import column
 from kway.data.row_blocks import joined_rows, row_blocks
 from kway.errors import InputError
+from kway.parameters import checked_k
 from kway.search.index import TopK
 
 ENTRIES = 2**23  # numbers held at a time while rows are answered

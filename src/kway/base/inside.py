@@ -21,10 +21,10 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 import kway
 from kway.base.best_columns import best_columns
 from kway.base.classifier import Classifier
-from kway.base.parameters import checked_k
 from kway.compute.gpu.device import on_host
 from kway.data.row_blocks import cut
 from kway.errors import InputError, ModelFileError
+from kway.parameters import checked_k
 from kway.search.index import TopK
 
 _INNER = "inner."  # prefix of the inner estimator's arrays in a model file

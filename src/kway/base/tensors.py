@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 
 from kway.base.classifier import Classifier, states_probabilities
-from kway.base.parameters import checked_k
 from kway.compute.gpu.device import Device, Tensor, as_tensor, is_tensor, labels_there
+from kway.parameters import checked_k
 from kway.search.index import TopK
 
 

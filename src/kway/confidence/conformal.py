@@ -21,7 +21,6 @@ from sklearn.utils.validation import _num_samples
 
 from kway.base.budget import refuse_above_budget
 from kway.base.inside import DelegatedAnswers
-from kway.base.parameters import between, check_parameters, checked_rng
 from kway.confidence import heldout
 from kway.confidence.nonconformity import pick_method
 from kway.confidence.ranking import Ranked, ask_until_settled
@@ -30,6 +29,7 @@ from kway.confidence.wrapper import ConfidenceWrapper
 from kway.data.labels import Labels, encode_as
 from kway.data.row_blocks import rows_at
 from kway.errors import CombinationError
+from kway.parameters import YES_OR_NO, between, check_parameters, checked_rng
 
 _ROUNDING = 1e-9  # (m + 1) * coverage in floats may land this much above a whole number
 
@@ -156,7 +156,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
     def _check_parameters(self) -> None:
         heldout.check_cv(self.cv, folds=False)
         pick_method(self.method)
-        check_parameters(self, coverage=between(0, 1))
+        check_parameters(self, coverage=between(0, 1), per_class=YES_OR_NO, allow_empty=YES_OR_NO)
         if not hasattr(self._unfitted(), "predict_proba"):
             raise CombinationError(
                 f"{type(self._unfitted()).__name__} has no predict_proba, which prediction sets are made from; "

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kway.data.row_blocks import cut
 from kway.errors import InputError
+from kway.parameters import between, whole
 
 HELD_ENTRIES = 2**22  # numbers of a (rows, classes) table that are held at once
 
@@ -36,17 +37,17 @@ def blocks(X: Any, n: int, n_columns: int) -> Iterator[Any]:
 
 def is_share(cv: Any) -> bool:
     """Whether cv is a share of the rows."""
-    return isinstance(cv, float | np.floating) and bool(0 < cv < 1)
+    return between(0, 1).allows(cv)
 
 
 def is_folds(cv: Any) -> bool:
     """Whether cv is a number of folds."""
-    return isinstance(cv, int | np.integer) and not isinstance(cv, bool) and bool(cv >= 2)
+    return whole(2).allows(cv)
 
 
 def is_explicit(cv: Any) -> bool:
-    """Whether cv is a splitter, or a list of pairs."""
-    return isinstance(cv, list | tuple) or (hasattr(cv, "split") and not isinstance(cv, str))
+    """Whether cv is a splitter, or a list of pairs, one at least."""
+    return (isinstance(cv, list | tuple) and len(cv) > 0) or (hasattr(cv, "split") and not isinstance(cv, str))
 
 
 def check_cv(cv: Any, folds: bool) -> None:
@@ -56,7 +57,7 @@ def check_cv(cv: Any, folds: bool) -> None:
     ways = "a number of folds >= 2, " if folds else ""
     raise InputError(
         f"cv must be {ways}a share of the rows between 0 and 1, a splitter, pairs (learn, held) of row numbers, "
-        f"or 'prefit'; got {cv!r}"
+        f"or 'prefit'; got {cv!r:.100}"
     )
 
 

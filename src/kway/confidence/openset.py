@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.base.inside import DelegatedAnswers, prefixed, under
-from kway.base.parameters import between, check_parameters, whole
 from kway.confidence import heldout, impostors
 from kway.confidence.heldout import Split
 from kway.confidence.impostors import FalseAccepts, ImpostorTrial, Study, reject_threshold
@@ -27,6 +26,7 @@ from kway.confidence.wrapper import ConfidenceWrapper, Given
 from kway.data.labels import Labels
 from kway.data.row_blocks import rows_at
 from kway.errors import InputError
+from kway.parameters import between, check_parameters, whole
 from kway.search.auto import restore
 
 _INDEX = "index."

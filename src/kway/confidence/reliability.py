@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kway.base.parameters import whole
 from kway.data.labels import encode_as
 from kway.errors import InputError
+from kway.parameters import whole
 
 
 class Reliability(NamedTuple):

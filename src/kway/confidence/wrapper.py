@@ -13,10 +13,10 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from kway.base.inside import EstimatorInside
-from kway.base.parameters import checked_rng
 from kway.compute.gpu.device import on_host
 from kway.data.labels import Labels, encode, encode_as
 from kway.errors import InputError, KindError
+from kway.parameters import checked_rng
 
 
 class Given(NamedTuple):

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from kway.base.parameters import checked_rng
 from kway.data import gate
 from kway.data.labels import Labels, encode_as
 from kway.errors import BudgetError, InputError
@@ -27,9 +26,11 @@ from kway.linear.placing import keeping, placed, room
 from kway.linear.problem import WeightedRows
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.registry import pick_solver
+from kway.linear.solvers.stochastic.schedules import LEARNING_RATE
 from kway.linear.solvers.stochastic.sgd import SGD
 from kway.linear.solvers.watching import shown
 from kway.linear.solvers.work import Work, cold_start
+from kway.parameters import checked_rng
 from kway.planning import guard
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def objective_of(model: LinearClassifier, given: WeightedRows) -> Objective:
 
 def control_of(model: LinearClassifier, epoch: int = 0) -> Control:
     """When its solver ends, and the draws of an epoch."""
+    LEARNING_RATE.check("learning_rate", model.learning_rate)
     seed = checked_rng(model.random_state).randint(2**31 - 1) if model.random_state is not None else 0
     rng = np.random.default_rng((seed, epoch))
     return Control(model.max_iter, model.tol, model.batch_size, model.learning_rate, rng)

@@ -17,12 +17,12 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
-from kway.base.parameters import THREADS, between, check_parameters
 from kway.data import gate
 from kway.data.gate import Rows
 from kway.data.labels import Labels
 from kway.linear.classifier import LinearClassifier
 from kway.linear.problem import refuse_one_class
+from kway.parameters import THREADS, above, check_parameters
 
 
 def _learns_in_pieces(model: Any) -> bool:
@@ -55,7 +55,7 @@ class NaiveBayesClassifier(LinearClassifier):
         return tags
 
     def _check_parameters(self) -> None:
-        check_parameters(self, smoothing=between(0, np.inf), n_jobs=THREADS)
+        check_parameters(self, smoothing=above(0), n_jobs=THREADS)
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> NaiveBayesClassifier:
         """Count what the columns of X (n, d) hold in the rows of each class."""
@@ -68,7 +68,7 @@ class NaiveBayesClassifier(LinearClassifier):
         guard.before_fit(type(self).__name__, linear_ways.centroids, guard.size_of(X, labels.n_classes))
         self.classes_ = labels.classes
         counts = _complements(X, labels, gate.weights(sample_weight, X), self.smoothing)  # (K, d)
-        W = np.log(counts.sum(axis=1, keepdims=True)) - np.log(counts)
+        W = _surprises(counts)
         W = W[1:] - W[:1] if labels.n_classes == 2 else W - W.mean(axis=0)
         self.coef_ = np.ascontiguousarray(W, X.dtype)
         self.intercept_ = np.zeros(len(W), X.dtype)
@@ -86,6 +86,20 @@ class NaiveBayesClassifier(LinearClassifier):
     ) -> NaiveBayesClassifier:
         """There is none: the rows are counted in one pass."""
         raise NotImplementedError
+
+
+def _surprises(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """-log of each column's share of its row, (K, d); of the largest from the sum of the others.
+
+    A share next to 1 has a logarithm next to 0, which the difference of two logarithms would leave to rounding: a
+    constant column of 1e15 multiplies it again.
+    """
+    W = np.log(counts.sum(axis=1, keepdims=True)) - np.log(counts)
+    largest = counts.argmax(axis=1)[:, None]
+    top, others = np.take_along_axis(counts, largest, axis=1), counts.copy()
+    np.put_along_axis(others, largest, 0.0, axis=1)
+    np.put_along_axis(W, largest, np.log1p(others.sum(axis=1, keepdims=True) / top), axis=1)
+    return W
 
 
 def _complements(X: Rows, labels: Labels, weight: NDArray | None, smoothing: float) -> NDArray[np.float64]:

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from kway.base.best_columns import best_columns
-from kway.base.parameters import check_parameters, one_of
 from kway.errors import CombinationError
 from kway.linear.answers import ClassRows
 from kway.linear.classifier import LinearClassifier
 from kway.linear.penalties import pick_penalty
+from kway.parameters import check_parameters, one_of
 from kway.search.index import TopK
 
 if TYPE_CHECKING:

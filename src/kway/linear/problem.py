@@ -8,10 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
 
-from kway.base.parameters import (
+from kway.data.gate import Rows
+from kway.data.labels import Labels
+from kway.errors import InputError
+from kway.linear.losses import LOSSES
+from kway.parameters import (
     CLASS_WEIGHT,
     DEVICE,
     THREADS,
+    VERBOSE,
     YES_OR_NO,
     above,
     at_least,
@@ -22,10 +27,6 @@ from kway.base.parameters import (
     whole,
     within,
 )
-from kway.data.gate import Rows
-from kway.data.labels import Labels
-from kway.errors import InputError
-from kway.linear.losses import LOSSES
 
 if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
@@ -67,8 +68,10 @@ def check_problem(model: LinearClassifier) -> None:
         fit_intercept=YES_OR_NO,
         class_weight=CLASS_WEIGHT,
         early_stopping=YES_OR_NO | between(0, 1),
+        warm_start=YES_OR_NO,
         device=DEVICE,
         n_jobs=THREADS,
+        verbose=VERBOSE,
     )
 
 

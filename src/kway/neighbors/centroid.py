@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base import class_rows
-from kway.base.parameters import DEVICE, THREADS, check_parameters
 from kway.compute.gpu.device import Device, is_tensor, on_host
 from kway.compute.threads import spans
 from kway.data import gate
@@ -37,8 +36,9 @@ from kway.neighbors.centroid_on_device import (
     rows_there,
     shape_only,
 )
-from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, Lines, float_type
+from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, Lines, constants_of, float_type
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
+from kway.parameters import DEVICE, THREADS, check_parameters
 from kway.search.auto import pick_index, restore
 from kway.search.index import TopK
 from kway.search.live import LiveIndex
@@ -186,6 +186,8 @@ class CentroidClassifier(MeansOnDevice):
         sums = member @ rows  # (c, d) float64
         sums = sums.toarray() if sp.issparse(sums) else sums
         means = sums / np.maximum(added, 1e-300)[:, None]
+        same = constants_of(rows)
+        means[:, same.columns] = same.values
         return _Batch(present, added, means, _spread(rows, means, place, w))
 
     def _batch_there(self, device: Device, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:

@@ -16,8 +16,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base.parameters import DEVICE, NONE, THREADS, above, check_parameters, one_of
-from kway.base.parameters import whole as whole_number
 from kway.compute.gpu.device import is_tensor
 from kway.compute.gpu.far_rows import FarRows
 from kway.data import gate
@@ -41,6 +39,8 @@ from kway.neighbors.votes import (
     shares_of,
 )
 from kway.neighbors.voting import Voters
+from kway.parameters import DEVICE, NONE, THREADS, above, check_parameters, one_of
+from kway.parameters import whole as whole_number
 from kway.search.auto import pick_index, restore
 from kway.search.index import Index, Neighbors, TopK
 from kway.search.spaces.metrics import Metric, pick_metric
@@ -354,7 +354,7 @@ class NeighborsClassifier(TensorVotes):
     def _check_parameters(self) -> None:
         """Refuse what cannot work before any data is looked at."""
         metric = pick_metric(self.metric)
-        farthest = NONE | above(-np.inf if metric.distance.signed else 0)
+        farthest = NONE | above(-np.inf if metric.distance.signed else 0, endless=True)
         check_parameters(self, n_neighbors=whole_number(1), max_distance=farthest, device=DEVICE, n_jobs=THREADS)
         pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # a metric without what the vote needs
         pick_ties(self.ties, np.ones(1))

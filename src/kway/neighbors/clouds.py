@@ -29,6 +29,22 @@ def float_type(X: Any) -> np.dtype:
     return np.dtype(str(X.dtype).removeprefix("torch."))
 
 
+class Constants(NamedTuple):
+    """Columns (c,) that hold one value each, and the values (c,)."""
+
+    columns: NDArray[np.int64]
+    values: NDArray
+
+
+def constants_of(X: Any) -> Constants:
+    """Those of an array (n, d): the mean of such a column is its value, which sums of 1e17 would round."""
+    if sp.issparse(X) or not len(X):
+        return Constants(np.empty(0, np.int64), np.empty(0))
+    alike = np.flatnonzero(X[0] == X[-1])  # few, as a rule, so that hardly anything is read twice
+    alike = alike[(X[:, alike] == X[0, alike]).all(axis=0)]
+    return Constants(alike, X[0, alike])
+
+
 class ClassMeans(NamedTuple):
     """Means (K, d) of classes, the weights (K,) of their rows, and the sum of squared deviations from them."""
 
@@ -118,7 +134,11 @@ class RoundCloud(Cloud):
         total = np.zeros(known.means.shape[1])
         for part in spans(len(known.means), max(1, _BLOCK // len(total))):  # a float64 copy of a part at a time
             total += known.weights[part] @ known.means[part]
-        return total / known.weights.sum()
+        total /= known.weights.sum()
+        means = known.means if known.weights.all() else known.means[known.weights > 0]
+        same = constants_of(means)
+        total[same.columns] = same.values
+        return total
 
     def lines(self, known: ClassMeans, sparse: bool) -> Lines:
         """Means less the centre, and half of their squares."""

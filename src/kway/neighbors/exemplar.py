@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base.parameters import THREADS, at_least, between, check_parameters, whole
 from kway.compute.threads import pmap, spans
 from kway.data import gate
 from kway.errors import BudgetError
 from kway.neighbors.exemplar_svm import ExemplarProblem, strong_axes
 from kway.neighbors.votes import CountedVotes, count_votes, pick_ties, shares_of
 from kway.neighbors.voting import Voters, VotingClassifier
+from kway.parameters import THREADS, above, at_least, check_parameters, whole
 from kway.search.blocks import top_products
 from kway.search.spaces.distances import EUCLIDEAN
 from kway.search.spaces.units import Unit
@@ -76,8 +76,8 @@ class ExemplarClassifier(VotingClassifier):
         check_parameters(
             self,
             n_exemplars=whole(1),
-            alpha=between(0, np.inf),
-            positive=between(0, np.inf),
+            alpha=above(0),
+            positive=above(0),
             max_iter=whole(1),
             tol=at_least(0),
             n_jobs=THREADS,

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.base.best_columns import lift_winners
-from kway.base.parameters import at_least
 from kway.compute.kernels.jit import plainly
 from kway.compute.kernels.voting.votes import complete, fill_weight, tally
 from kway.errors import CombinationError, InputError
+from kway.parameters import at_least
 from kway.search.spaces.metrics import Metric
 
 
@@ -215,7 +215,7 @@ def class_votes(class_weight: Any, classes: NDArray, counts: NDArray[np.float64]
         raise InputError(f"class_weight must be None, 'balanced' or a dict, got {type(class_weight).__name__}")
     votes = np.ones(len(classes))
     for label, weight in class_weight.items():
-        if not (at_least(0).allows(weight) and np.isfinite(weight)):
+        if not at_least(0).allows(weight):
             raise InputError(f"class_weight of {label!r} is {weight!r}; give a number >= 0")
         votes[classes == label] = weight
     return votes

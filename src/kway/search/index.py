@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kway.errors import InputError
+from kway.parameters import whole
 from kway.tables import Table, first_rows, short_number
 
 if TYPE_CHECKING:
@@ -131,6 +131,5 @@ class Index(ABC):
 
 def whole_k(k: Any) -> int:
     """How many are asked for, as an int; anything but a whole number of at least 1 is refused."""
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-        raise InputError(f"k must be a whole number of at least 1, got {k!r}")
+    whole(1).check("k", k)
     return int(k)

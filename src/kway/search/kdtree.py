@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from kway.compute.threads import pmap, shares
-from kway.errors import InputError
+from kway.parameters import check_parameters, whole
 from kway.search.blocks import BlockScan, block_scan
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
@@ -39,8 +39,7 @@ class KDTree(Recipe):
     distances = (EUCLIDEAN, MANHATTAN, COSINE, GREAT_CIRCLE)
 
     def __post_init__(self) -> None:
-        if self.leaf_size < 1:
-            raise InputError(f"leaf_size must be at least 1, got {self.leaf_size}")
+        check_parameters(self, leaf_size=whole(1))
 
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> KDTreeIndex:
         return KDTreeIndex(self, metric, ids, rows)

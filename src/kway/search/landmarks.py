@@ -25,7 +25,8 @@ from kway.compute.kernels.distances import KEY
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY, offer, settle
 from kway.compute.threads import even_spans, pmap, spans
-from kway.errors import CombinationError, InputError
+from kway.errors import CombinationError
+from kway.parameters import AUTO, check_parameters, whole
 from kway.search.cells.bit_cells import BitCells
 from kway.search.cells.cell_groups import CellGroups, by_cell, nearest_first, one_by_one
 from kway.search.cells.cell_table import CellTable, Ground
@@ -72,10 +73,7 @@ class Landmarks(Recipe):
     narrow = True
 
     def __post_init__(self) -> None:
-        for name in ("n_landmarks", "probes"):
-            value = getattr(self, name)
-            if value != "auto" and not (isinstance(value, int) and value >= 1):
-                raise InputError(f"{name} must be 'auto' or a whole number of at least 1, got {value!r}")
+        check_parameters(self, n_landmarks=AUTO | whole(1), probes=AUTO | whole(1), seed=whole(0))
 
     @property
     def exact(self) -> bool:

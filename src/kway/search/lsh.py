@@ -25,6 +25,7 @@ from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY
 from kway.compute.threads import pmap, spans, workers
 from kway.errors import InputError
+from kway.parameters import AUTO, check_parameters, whole
 from kway.search.blocks import block_scan
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
@@ -58,10 +59,7 @@ class LSH(Recipe):
     narrow = True
 
     def __post_init__(self) -> None:
-        for name in ("n_tables", "n_bits", "probes"):
-            value = getattr(self, name)
-            if value != "auto" and not (isinstance(value, int) and value >= 1):
-                raise InputError(f"{name} must be 'auto' or a whole number of at least 1, got {value!r}")
+        check_parameters(self, **dict.fromkeys(("n_tables", "n_bits", "probes"), AUTO | whole(1)), seed=whole(0))
         if self.n_bits != "auto" and int(self.n_bits) > 62:
             raise InputError(f"n_bits must be at most 62, got {self.n_bits}")
 

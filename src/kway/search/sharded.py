@@ -27,6 +27,7 @@ from kway.compute.cluster.row_source import row_source
 from kway.compute.cluster.session import make_crew, shared_folder
 from kway.compute.kernels.topk import merge
 from kway.errors import InputError
+from kway.parameters import check_parameters, whole
 from kway.search.flat import Flat
 from kway.search.heaps import empty_heaps
 from kway.search.ids import Ids
@@ -53,10 +54,7 @@ class Sharded(Recipe):
     def __post_init__(self) -> None:
         if not isinstance(self.recipe, Recipe) or isinstance(self.recipe, Sharded):
             raise InputError(f"recipe must be that of an index of one machine, such as Flat(), got {self.recipe!r}")
-        for name in ("shards", "replicas"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+        check_parameters(self, shards=whole(1), replicas=whole(1))
 
     @property
     def exact(self) -> bool:

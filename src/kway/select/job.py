@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway import progress
-from kway.base.parameters import NONE, SEED, above, at_least, between, whole
 from kway.data.features.features import Features
 from kway.data.labels import encode
 from kway.data.row_blocks import rows_at
@@ -25,6 +24,7 @@ from kway.data.spread import spread
 from kway.data.suggest import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier
+from kway.parameters import NONE, SEED, above, at_least, between, whole
 from kway.planning import guard
 from kway.planning.comparison import before_comparison, comparison_seconds
 from kway.planning.size import Size

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import BudgetError, InputError
+from kway.parameters import DEVICE
 
 Tensor = Any  # torch.Tensor; torch is not a dependency
-DEVICES = ("cpu", "cuda", "auto")
 _INSTALL = "pip install 'kway[gpu]'"
 
 
@@ -142,13 +142,12 @@ _FULL = _FullPrecision()
 
 def resolve(device: str, pays: bool = True) -> ChosenDevice:
     """Which device a word means; "auto" takes a GPU where there is one and it pays."""
+    DEVICE.check("device", device)
     if device == "cpu":
         return ChosenDevice(None, "")
     if device == "cuda":
         _refuse_absent()
         return ChosenDevice(Device("cuda"), "device='cuda'")
-    if device != "auto":
-        raise InputError(f"device must be one of {', '.join(map(repr, DEVICES))}, got {device!r}")
     if not pays:
         return ChosenDevice(None, "on the CPU: too small to pay for the way to a GPU and back")
     if not has_gpu():

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import CombinationError, InputError
+from kway.parameters import above
 from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, HAMMING, MANHATTAN, Distance
 
 EARTH_RADIUS_KM = 6371.0088
@@ -215,7 +216,7 @@ def from_facts(facts: dict[str, Any]) -> Metric:
 
 
 def _check_sigma(name: str, sigma: float) -> None:
-    if not (np.isfinite(sigma) and sigma > 0):
+    if not above(0).allows(sigma):
         raise InputError(f"{name}(sigma) needs a positive width, got {sigma!r}; the median distance is a good start")
 
 

@@ -24,6 +24,7 @@ from kway.compute.kernels.codes.bits import WIDEST_FILTER, decode_rows, encode_r
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
 from kway.errors import CombinationError, InputError
+from kway.parameters import YES_OR_NO, between, check_parameters, whole
 from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN, Distance
 from kway.search.stores.base import Codes, Store
 
@@ -49,10 +50,9 @@ class Bits(Store):
         return False
 
     def __post_init__(self) -> None:
-        if self.bits not in USUAL or isinstance(self.bits, bool):
-            raise InputError(f"Bits(bits) must be 1, 2 or 4, got {self.bits!r}")
-        if not 0.0 < self.miss < 0.5:
-            raise InputError(f"Bits(miss=) is a chance above 0 and below 0.5, got {self.miss!r}")
+        if not whole(1).allows(self.bits) or self.bits not in USUAL:
+            raise InputError(f"Bits(bits) must be 1, 2 or 4, got {self.bits!r:.100}")
+        check_parameters(self, rerank=YES_OR_NO, miss=between(0, 0.5))
 
     @property
     def z(self) -> float:

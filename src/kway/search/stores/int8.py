@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, spans
+from kway.parameters import YES_OR_NO, check_parameters
 from kway.search.spaces.distances import Distance
 from kway.search.stores.base import Codes, Store
 
@@ -27,6 +28,9 @@ class Int8(Store):
     rerank: bool = True
 
     name = "int8"
+
+    def __post_init__(self) -> None:
+        check_parameters(self, rerank=YES_OR_NO)
 
     def encode(self, rows: NDArray, distance: Distance) -> ByteRows:
         """Rows about their mean."""

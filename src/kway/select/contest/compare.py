@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from kway import progress
-from kway.base.parameters import whole
 from kway.compute.gpu.device import resolve
 from kway.data.gate import Rows, plain_rows
 from kway.data.labels import encode
 from kway.errors import InputError, KwayError
+from kway.parameters import whole
 from kway.planning.comparison import HEAVY
 from kway.select.contest.clock import Clock
 from kway.select.contest.families import (

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.base.parameters import SEED, whole
 from kway.data.stratified import deal, draw
 from kway.errors import InputError
+from kway.parameters import SEED, whole
 
 
 class RowSplit(NamedTuple):

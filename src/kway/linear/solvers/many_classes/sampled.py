@@ -30,7 +30,7 @@ from kway.compute.kernels.linear.sampled import decay_rows, step_rows
 from kway.compute.threads import pmap, single_blas, spans
 from kway.data.file_rows import FileRows
 from kway.data.gate import Rows
-from kway.errors import CombinationError, InputError
+from kway.errors import CombinationError
 from kway.linear.losses import Targets
 from kway.linear.objective.centred_rows import CentredRows, centring
 from kway.linear.objective.distinct_rows import rows_mark
@@ -39,6 +39,7 @@ from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.many_classes.checkpoints import fingerprint, read_checkpoint, write_checkpoint
 from kway.linear.solvers.many_classes.mapped_weights import mapped_zeros
 from kway.linear.solvers.stochastic.schedules import pick_schedule
+from kway.parameters import check_parameters, whole
 from kway.search.auto import pick_index
 from kway.search.live import LiveIndex
 from kway.search.spaces.metrics import pick_metric
@@ -97,10 +98,7 @@ class Sampled:
     promises: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for name, least in (("negatives", 1), ("hard", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-                raise InputError(f"Sampled({name}=) must be a whole number of at least {least}, got {value!r}")
+        check_parameters(self, negatives=whole(1), hard=whole(0))
 
     def cold_start(self, objective: Objective) -> NDArray:
         """Weights of zero, in memory or in a file."""

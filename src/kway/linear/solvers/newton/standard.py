@@ -43,7 +43,7 @@ class Standard:
         X = np.array(objective.X.toarray() if sp.issparse(objective.X) else objective.X, np.float64, order="C")
         weight = np.ones(len(X)) if objective.weight is None else objective.weight.astype(np.float64)
         weight = weight / objective.n
-        centre = _centres(X, weight) if objective.fit_intercept else np.zeros(X.shape[1])
+        centre = column_centres(X, weight) if objective.fit_intercept else np.zeros(X.shape[1])
         X -= centre
         unit = _units(X)
         X /= unit
@@ -70,7 +70,7 @@ class Standard:
         return np.hstack([W, b[:, None]])
 
 
-def _centres(X: Floats, weight: Floats) -> Floats:
+def column_centres(X: Floats, weight: Floats) -> Floats:
     """Weighted means; of a column that is the same in every row that value, so that nothing of it is left."""
     if not len(X):
         return np.zeros(X.shape[1])

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from kway.errors import InputError
+from kway.parameters import NONE, Rule, above, at_least, check_parameters, one_of
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,9 @@ class Constant:
     """eta."""
 
     eta: float | None = None
+
+    def __post_init__(self) -> None:
+        check_parameters(self, eta=NONE | above(0))
 
     def at(self, epoch: float, eta: float, epochs: int) -> float:
         """The same at all times."""
@@ -32,6 +36,9 @@ class Decay:
     eta: float | None = None
     rate: float = 0.1
 
+    def __post_init__(self) -> None:
+        check_parameters(self, eta=NONE | above(0), rate=at_least(0))
+
     def at(self, epoch: float, eta: float, epochs: int) -> float:
         """Slowly to zero, as 1/t."""
         return eta / (1 + self.rate * epoch)
@@ -42,6 +49,9 @@ class Cosine:
     """eta (1 + cos(pi t / epochs)) / 2."""
 
     eta: float | None = None
+
+    def __post_init__(self) -> None:
+        check_parameters(self, eta=NONE | above(0))
 
     def at(self, epoch: float, eta: float, epochs: int) -> float:
         """Half a cosine, from eta to zero at the last epoch."""
@@ -57,21 +67,20 @@ SCHEDULES: dict[str, type[Schedule]] = {
 }
 
 
-def pick_schedule(learning_rate: object) -> Schedule:
+LEARNING_RATE = (
+    above(0)
+    | Rule(f"one of auto, {', '.join(SCHEDULES)}", one_of("auto", *SCHEDULES).allows)
+    | Rule("a schedule such as Decay(eta=0.1, rate=0.1)", lambda value: isinstance(value, Schedule))
+)
+
+
+def pick_schedule(learning_rate: Any) -> Schedule:
     """A schedule from itself, its name, "auto" (decay), or a number (that eta, decaying).
 
     >>> pick_schedule(0.1).at(10.0, 0.1, 100)
     0.05
     """
+    LEARNING_RATE.check("learning_rate", learning_rate)
     if isinstance(learning_rate, str):
-        name = "decay" if learning_rate == "auto" else learning_rate
-        if name in SCHEDULES:
-            return SCHEDULES[name]()
-    elif isinstance(learning_rate, (int, float)) and not isinstance(learning_rate, bool) and learning_rate > 0:
-        return Decay(float(learning_rate))
-    elif isinstance(learning_rate, (Constant, Decay, Cosine)):
-        return learning_rate
-    raise InputError(
-        f"learning_rate must be a number > 0, one of auto, {', '.join(SCHEDULES)}, or a schedule such as "
-        f"Decay(eta=0.1, rate=0.1); got {learning_rate!r}"
-    )
+        return SCHEDULES["decay" if learning_rate == "auto" else learning_rate]()
+    return learning_rate if isinstance(learning_rate, Schedule) else Decay(float(learning_rate))

@@ -28,6 +28,7 @@ from kway.linear.solvers.many_classes.sampled import STEP, mean_square_row
 from kway.linear.solvers.power_method import largest_bend, largest_moment
 from kway.linear.solvers.stochastic.held_to_tol import held_to_tol
 from kway.linear.solvers.stochastic.schedules import Schedule, pick_schedule
+from kway.parameters import YES_OR_NO, check_parameters, one_of, share
 
 EPOCHS_WITHOUT_GAIN = 10  # (of tol) before it counts as converged; the best epoch is the answer
 CUTS = 20  # shares of the weights, by size, that are tried as zeros
@@ -50,6 +51,11 @@ class SGD:
     name: ClassVar[str] = "sgd"
     needs: ClassVar[frozenset[str]] = frozenset()
     promises: ClassVar[bool] = False  # its tol ends epochs without much gain; what that comes to is checked afterwards
+
+    def __post_init__(self) -> None:
+        check_parameters(
+            self, momentum=share(), average=YES_OR_NO, sampling=one_of("epochs", "random"), adagrad=YES_OR_NO
+        )
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """Epochs until the objective stops falling by tol, or max_iter; converged where that is within tol."""

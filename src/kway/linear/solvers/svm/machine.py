@@ -20,7 +20,7 @@ from kway.compute.threads import pmap, spans
 from kway.data.gate import Rows
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.sparse_rows import add_scores
-from kway.linear.solvers.newton.standard import Floats
+from kway.linear.solvers.newton.standard import Floats, column_centres
 from kway.linear.solvers.svm.interior_point import Undecided, solve_box
 
 SWEEPS_A_ROUND = 20  # a round: then the scores of all rows say which to visit next
@@ -147,7 +147,9 @@ class Machine:
         w0, s0 = np.zeros(p.d), float(held.sum())
         kernels.combine(kernel_rows(p.X), held, w0)
         X = dense_rows(p.X, chosen)
-        middle = X.mean(axis=0) if p.bias else np.zeros(p.d)  # a free bias makes the problem blind to shifts
+        middle = (
+            column_centres(X, np.ones(len(X))) if p.bias else np.zeros(p.d)
+        )  # a free bias makes the problem blind to shifts
         X -= middle
         scale = float(np.sqrt(np.einsum("ij,ij->", X, X) / len(X))) or 1.0
         y, upper = p.y[chosen], np.where(p.hard, np.inf, p.upper[chosen] * scale**2)

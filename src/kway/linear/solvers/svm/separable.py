@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.linear import dual as kernels
 from kway.errors import NotSeparableError
-from kway.linear.solvers.newton.standard import Floats
+from kway.linear.solvers.newton.standard import Floats, column_centres
 from kway.linear.solvers.svm.machine import Machine, Plane, Problem, dense_rows, kernel_rows
 
 FEASIBLE = 1e-10  # the tightest that HiGHS takes: margins down to about 1e-9 of the data's size count as margins
@@ -73,7 +73,7 @@ def least_violation(X: Floats, y: Floats, bias: bool) -> Violation:
     """The linear program; w and b are the multipliers of its equations."""
     from scipy.optimize import linprog  # slow to load, and few ask
 
-    middle = X.mean(axis=0) if bias else np.zeros(X.shape[1])
+    middle = column_centres(X, np.ones(len(X))) if bias else np.zeros(X.shape[1])
     Z = X - middle
     scale = float(np.abs(Z).max()) or 1.0
     Z = (Z / scale * y[:, None]).T  # (d, m)

@@ -1,12 +1,14 @@
 """What a parameter may be: one rule a parameter, one sentence for all of them.
 
-    check(model, alpha=at_least(0), n_neighbors=whole(1))    "alpha must be a number of at least 0, got 'x'"
+    check_parameters(model, alpha=at_least(0), n_neighbors=whole(1))    "alpha must be a number of at least 0, got 'x'"
 
-Rules look at the kind before they compare, so that no value of the wrong kind ends in an error of Python's own.
+Rules look at the kind before they compare, so that no value of the wrong kind ends in an error of Python's own. Numbers
+are finite ones, as an alpha of infinity has no optimum, but for limits that may be infinite (`endless`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -14,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from kway.compute.gpu.device import DEVICES
 from kway.errors import InputError
 
 
@@ -35,7 +36,8 @@ class Rule:
 
     def broken_by(self, name: str, value: Any) -> str:
         """The sentence."""
-        return f"{name} must be {self.says}, got {value!r}"
+        endless = isinstance(value, float | np.floating) and not math.isfinite(value)
+        return f"{name} must be {self.says}, got {value!r:.100}{', which is not finite' if endless else ''}"
 
 
 def check_parameters(model: Any, **rules: Rule) -> None:
@@ -60,9 +62,14 @@ def at_least(low: float) -> Rule:
     return Rule(f"a number of at least {low:g}", lambda value: _is(Real, value) and bool(value >= low))
 
 
-def above(low: float) -> Rule:
-    """Numbers larger than `low`."""
-    return Rule(f"a number above {low:g}", lambda value: _is(Real, value) and bool(value > low))
+def above(low: float, endless: bool = False) -> Rule:
+    """Numbers larger than `low`; `endless`: also infinity, the limit of what has none."""
+    return Rule(
+        f"a number above {low:g}",
+        lambda value: (
+            (_is(Real, value) and bool(value > low)) or (endless and isinstance(value, float) and value == math.inf)
+        ),
+    )
 
 
 def within(low: float, high: float) -> Rule:
@@ -86,12 +93,14 @@ def one_of(*known: str) -> Rule:
     return Rule(says, lambda value: isinstance(value, str) and value in known)
 
 
+AUTO = one_of("auto")
 NONE = Rule("None", lambda value: value is None)
 YES_OR_NO = Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
 THREADS = NONE | Rule("a whole number other than 0", lambda value: _is(Integral, value) and value != 0)  # n_jobs
 SEED = Rule(f"a whole number from 0 to {2**31}", lambda value: _is(Integral, value) and 0 <= value <= 2**31)
 CLASS_WEIGHT = NONE | one_of("balanced") | Rule("weights by label", lambda value: isinstance(value, dict))
-DEVICE = one_of(*DEVICES)  # where a model computes
+VERBOSE = YES_OR_NO | whole(0)
+DEVICE = one_of("cpu", "cuda", "auto")  # where a model computes
 
 
 def checked_k(k: Any, n_classes: int) -> int:
@@ -110,8 +119,8 @@ def checked_rng(random_state: Any) -> np.random.RandomState:
         raise InputError(f"random_state must be None, a whole number or a RandomState; {error}") from error
 
 
-def _is(kind: type, value: Any) -> bool:
-    """Whether it is a number of a kind, and one that a machine's own type holds."""
+def _is(kind: Any, value: Any) -> bool:
+    """Whether it is a finite number of a kind, and one that a machine's own type holds."""
     if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
         return False
-    return not isinstance(value, int) or -(2**63) <= value < 2**63
+    return math.isfinite(value) if isinstance(value, float | np.floating) else bool(-(2**63) <= value < 2**63)

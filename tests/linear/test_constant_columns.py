@@ -1,0 +1,59 @@
+"""A column that is the same in every row says nothing, whatever its size: the answers without it, or a sentence."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import kway
+from kway.errors import KwayError
+
+MODELS = {
+    "softmax": kway.SoftmaxClassifier,
+    "softmax l1": lambda: kway.SoftmaxClassifier(penalty="l1", alpha=1e-3),
+    "softmax lbfgs": lambda: kway.SoftmaxClassifier(solver="lbfgs"),
+    "logistic": kway.LogisticClassifier,
+    "svm": kway.SVMClassifier,
+    "svm l1": lambda: kway.SVMClassifier(penalty="l1", alpha=1e-3),
+    "svm one-vs-all": lambda: kway.SVMClassifier(multiclass="one-vs-all"),
+    "svm dual": lambda: kway.SVMClassifier(multiclass="one-vs-all", solver="dual"),
+    "perceptron": kway.PerceptronClassifier,
+    "least squares": kway.LeastSquaresClassifier,
+    "centroid": kway.CentroidClassifier,
+}
+SIZES = [1e6, 3e12, 1e15, 1.1e17, 7e20, 1e30, 1e60, 1e100]
+
+
+def drawn(seed: int, n_classes: int):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(20, 120))
+    y = np.arange(n) % n_classes
+    return rng.normal(size=(n, 3)) + 3 * np.eye(3)[y], y
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_constant_of_any_size_changes_no_answer(name, dtype):
+    wrong = []
+    for seed, n_classes in ((0, 2), (1, 3)):
+        X, y = drawn(seed, n_classes)
+        plain = MODELS[name]().fit(X.astype(dtype), y).predict(X.astype(dtype))
+        for size in SIZES if dtype == np.float64 else SIZES[:5]:
+            Z = np.column_stack([X, np.full(len(X), size)]).astype(dtype)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                try:
+                    alike = (MODELS[name]().fit(Z, y).predict(Z) == plain).mean()
+                except KwayError:
+                    continue
+            if alike < 0.95 and not said:
+                wrong.append((n_classes, size, alike))
+    assert not wrong
+
+
+def test_naive_bayes_tells_a_share_of_nearly_one_from_one():
+    """The exact logarithm of the largest share, by whole numbers: -log(N_j / sum N) = log1p(others / N_j)."""
+    X = np.array([[3, 1, 1e17], [1, 2, 1e17], [0, 5, 1e17], [2, 2, 1e17]])
+    W = kway.NaiveBayesClassifier().fit(X, [0, 0, 1, 1]).coef_
+    others = [2 + 0 + 2 + 5 + 2, 2 + 3 + 1 + 1 + 2]  # of class 0: rows 2 and 3; of class 1: rows 0 and 1
+    np.testing.assert_allclose(W[0, 2], others[1] / 2e17 - others[0] / 2e17, rtol=1e-6)
