@@ -65,7 +65,7 @@ def test_the_same_call_again_goes_on(cluster, nodes, tmp_path, monkeypatch, name
         np.save(tmp_path / "big" / f"rows-{number}.npy", rows)
     np.save(tmp_path / "big" / "labels.npy", y)
     line = [sys.executable, "-c", DRIVER, nodes.address, split, str(tmp_path), json.dumps(wishes), str(dies_at)]
-    killed = subprocess.run(line, capture_output=True, text=True, timeout=300)
+    killed = subprocess.run(line, capture_output=True, text=True, timeout=600)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     before, after, add = list(map(int, killed.stdout.split())), [], StepsFile.add
     assert len(before) == dies_at

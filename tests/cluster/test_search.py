@@ -98,7 +98,7 @@ def test_a_worker_killed_twenty_times_loses_no_query(cluster):
                 time.sleep(0.01)
             took.append(time.monotonic() - begun)
         done.set()
-        asking.join(120)
+        asking.join(600)
         assert not asking.is_alive()
         index.close()
     print(f"\n{killed} kills, {len(asked)} batches; one back after {took[0]:.1f} s, all three after {took[-1]:.1f} s")
@@ -214,5 +214,5 @@ assert not ray.is_initialized()
 
 
 def test_without_an_address_a_cluster_is_started_for_the_time_being():
-    done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
