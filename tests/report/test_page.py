@@ -152,7 +152,7 @@ def test_nothing_half_written(digits, tmp_path, monkeypatch):
     (tmp_path / "r.html").write_text("old")
     monkeypatch.setattr(page, "facts", lambda *_: {})
     with pytest.raises(Exception, match="undefined"):
-        write_page(tmp_path / "r.html", digits, WISHES)
+        write_page(tmp_path / "r.html", replace(digits, hurried=True), WISHES)
     assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("r.html", "old")]
 
 
