@@ -1,6 +1,7 @@
 """A new user's afternoon, through the real command: odd files in, models, answers and messages out.
 
-Every line is a process of its own, as a person starts it. The table is written as a German shop's till writes it.
+Every line is a process of its own, as a person starts it, but for those that cannot be meant. The table is written as a
+German shop's till writes it.
 """
 
 import csv
