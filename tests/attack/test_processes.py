@@ -20,12 +20,12 @@ def outcome(script, n, seconds):
 
 
 def test_a_killed_save_leaves_one_whole_file():
-    said = outcome("killed_saves.py", 24, 120)
+    said = outcome("killed_saves.py", 24, 600)
     assert said.startswith("24 saves ended (6 SIGINT, 12 SIGKILL, 6 SIGTERM)")
 
 
 def test_forks_beside_threads_that_predict():
-    assert outcome("forked_answers.py", 20, 240).startswith("20 forks beside 3 threads")
+    assert outcome("forked_answers.py", 20, 600).startswith("20 forks beside 3 threads")
 
 
 @pytest.mark.slow

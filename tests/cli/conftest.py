@@ -56,7 +56,10 @@ def fitted_iris(tmp_path_factory):
     assert run(["data", "export", "iris", "--out", table]) == 0
     path = folder / "iris.csv"
     path.write_text(path.read_text().replace('"target"', '"species"', 1))
-    assert run(["fit", table, "-t", "species", "--model", "softmax", "-o", model, "--report", page]) == 0
+    assert (
+        run(["fit", table, "-t", "species", "--model", "softmax", "--alpha", "0.01", "-o", model, "--report", page])
+        == 0
+    )
     return folder
 
 

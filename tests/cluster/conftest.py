@@ -1,11 +1,25 @@
 """A real Ray cluster of three nodes on this machine."""
 
 import os
+import random
 import socket
+from contextlib import suppress
 
 import pytest
 
 ray = pytest.importorskip("ray")
+
+
+def free_port():
+    """None that the system gives to connections: Ray makes many before it binds this one.
+
+    Nor one of Ray's own: 10002 to 19999 are for workers, 23000 to 23999 for those who serve clients.
+    """
+    for port in random.sample(range(20_000, 23_000), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("0.0.0.0", port))
+            return port
+    raise OSError("no port from 20000 to 22999 is free")
 
 
 @pytest.fixture(scope="session")
@@ -17,9 +31,7 @@ def nodes():
     os.environ.setdefault("RAY_health_check_period_ms", "500")  # a dead node is missed after 5 of these; Ray's are 3 s
     os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 leaves its workers next to nothing on a busy machine
     size = {"num_cpus": 2, "num_gpus": 0, "object_store_memory": 120 * 2**20}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     home = Cluster(initialize_head=True, head_node_args=size | {"ray_client_server_port": port})
     home.client = f"ray://127.0.0.1:{port}"  # where those who are no part of it are served
     home.add_node(**size)

@@ -46,7 +46,7 @@ assert abs(model.objective_ / here.objective_ - 1) < 2e-4
 
 
 def run(*line):
-    done = subprocess.run([sys.executable, *map(str, line)], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, *map(str, line)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done
 

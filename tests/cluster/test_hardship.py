@@ -50,7 +50,7 @@ def test_a_caller_killed_while_it_builds_and_two_callers_of_one_folder(cluster, 
     killed.communicate()
     kept = {file: file.stat().st_mtime_ns for file in shards.glob("shard-*.kway")}
     for one in [caller(), caller()]:
-        out, err = one.communicate(timeout=300)
+        out, err = one.communicate(timeout=600)
         assert one.returncode == 0, err
         np.testing.assert_array_equal(np.array(out.split(), int).reshape(100, 5), wanted)
     assert len(list(shards.glob("*.kway"))) == 3

@@ -36,12 +36,10 @@ with kway.cluster(address, split=split.replace("files", "rows"), folder=place + 
     model.fit_folder(place + "/big") if split == "files" else model.fit(held["X"], held["y"])
 """
 
-# split, wishes, the step that it is killed after
+# split, wishes, the step that it is killed after; a hinge goes the way of smooth losses several times, ever sharper
 FITS = {
-    "lbfgs": ("rows", {"loss": "softmax", "solver": "lbfgs", "alpha": 1e-5, "tol": 1e-5}, 5),
     "folder": ("files", {"loss": "softmax", "solver": "lbfgs", "alpha": 1e-5, "tol": 1e-5}, 5),
     "classes": ("classes", {"loss": "softmax", "solver": "lbfgs", "alpha": 1e-5, "tol": 1e-5}, 5),
-    "proximal": ("rows", {"loss": "softmax", "solver": "proximal", "penalty": "l1", "alpha": 1e-3, "tol": 1e-5}, 5),
     "hinge": ("rows", {"loss": "hinge", "solver": "lbfgs", "multiclass": "joint", "alpha": 1e-2, "tol": 1e-3}, 12),
     "proximal-hinge": (
         "rows",
@@ -67,7 +65,7 @@ def test_the_same_call_again_goes_on(cluster, nodes, tmp_path, monkeypatch, name
         np.save(tmp_path / "big" / f"rows-{number}.npy", rows)
     np.save(tmp_path / "big" / "labels.npy", y)
     line = [sys.executable, "-c", DRIVER, nodes.address, split, str(tmp_path), json.dumps(wishes), str(dies_at)]
-    killed = subprocess.run(line, capture_output=True, text=True, timeout=300)
+    killed = subprocess.run(line, capture_output=True, text=True, timeout=600)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     before, after, add = list(map(int, killed.stdout.split())), [], StepsFile.add
     assert len(before) == dies_at

@@ -32,7 +32,7 @@ def command(*arguments, **options):
 
 def run(*arguments):
     process = command(*arguments)
-    out, err = process.communicate(timeout=180)
+    out, err = process.communicate(timeout=600)
     assert "Traceback" not in err
     return process.returncode, out, err
 
@@ -103,7 +103,7 @@ def test_two_runs_at_once_into_one_folder(nodes, cluster, folder, tmp_path):
             code, _, err = run(*asked, *there, "--topk", 2, "--force")
         finally:
             first.send_signal(signal.SIGCONT)
-        _, told = first.communicate(timeout=180)
+        _, told = first.communicate(timeout=600)
     assert (code, first.returncode) == (2, 0), told
     assert "another run is writing into --out" in err
     found = pa.concat_tables([pq.read_table(path) for path in sorted(out.glob("part-*.parquet"))])
@@ -145,7 +145,7 @@ def test_workers_killed_meanwhile_lose_nothing(nodes, cluster, tmp_path):
                     os.kill(victim, signal.SIGKILL)
                     killed.add(victim)
             time.sleep(0.02)
-        said, err = asked.communicate(timeout=180)
+        said, err = asked.communicate(timeout=600)
     print(f"\n{len(killed)} workers killed; {said.strip()}")
     assert asked.returncode == 0, err
     assert killed

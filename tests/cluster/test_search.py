@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,14 +37,16 @@ STORES = [recipe(store=store) for recipe in (Flat, Landmarks) for store in (Int8
 @pytest.mark.parametrize("inner", [Flat(), Landmarks(), KDTree(), LSH(), *STORES], ids=str)
 def test_the_cluster_answers_as_this_process(cluster, inner):
     rows, queries = problem()
-    shards = 3 if inner == Flat() else 2  # a worker takes seconds to start
+    # a worker takes seconds to start; shards are merged alike whatever they are (tests/search/test_sharded.py)
+    shards = {Flat(): 3, Landmarks(): 2}.get(inner, 1)
     here = Sharded(inner, shards).build(rows)
     wanted = here.nearest(queries, 6)
     with cluster():
         there = Sharded(inner, shards).build(rows)
         found = there.nearest(queries, 6)
         assert len(set(there._crew.where)) == shards  # each on a node of its own
-        assert there.why_ == f"{shards} shards of {inner.name} on 3 nodes of a cluster, 1 of each"
+        said = "1 shard" if shards == 1 else f"{shards} shards"
+        assert there.why_ == f"{said} of {inner.name} on 3 nodes of a cluster, 1 of each"
         assert there.nbytes == here.nbytes
         there.close()
     np.testing.assert_array_equal(found.ids, wanted.ids)
@@ -54,10 +58,10 @@ def test_a_classifier_works_unchanged(cluster, tmp_path):
     y = np.arange(len(rows)) % 11
     here = kway.NeighborsClassifier(5).fit(rows, y)
     with cluster():
-        there = kway.NeighborsClassifier(5, index=Sharded(Flat(), 3, replicas=2)).fit(rows, y)
+        there = kway.NeighborsClassifier(5, index=Sharded(Flat(), 2, replicas=2)).fit(rows, y)
         np.testing.assert_array_equal(there.predict(queries), here.predict(queries))
         np.testing.assert_array_equal(there.predict_proba(queries), here.predict_proba(queries))
-        assert there.index_.why_.endswith("2 of each: up to 2 of the 6 on one node")
+        assert there.index_.why_.endswith("2 of each: up to 2 of the 4 on one node")
         there.save(tmp_path / "m.kway")
         there.index_.close()
         classes = kway.CentroidClassifier(index=Sharded(Flat(), 2)).fit(rows, y)  # rows of the index are classes
@@ -94,7 +98,7 @@ def test_a_worker_killed_twenty_times_loses_no_query(cluster):
                 time.sleep(0.01)
             took.append(time.monotonic() - begun)
         done.set()
-        asking.join(120)
+        asking.join(600)
         assert not asking.is_alive()
         index.close()
     print(f"\n{killed} kills, {len(asked)} batches; one back after {took[0]:.1f} s, all three after {took[-1]:.1f} s")
@@ -147,38 +151,37 @@ def mapped(process, folder):
     return {Path(line.split(maxsplit=5)[5]) for line in lines if str(folder) in line}
 
 
+@contextmanager
+def standing_still(hosts):
+    """Workers that do not answer for the time being."""
+    stopped = ray.get([host.process.remote() for host in hosts])
+    for process in stopped:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in stopped:
+            os.kill(process, signal.SIGCONT)
+
+
 def test_a_slow_shard_is_asked_at_its_replica_and_a_lost_one_is_told(cluster):
     rows, queries = problem()
     wanted = Flat().build(rows).nearest(queries, 5)
     with cluster(patience=0.3):
         index = Sharded(Flat(), 2, replicas=2).build(rows)
-        stopped = ray.get(index._crew.hosts[1][0].process.remote())
-        os.kill(stopped, signal.SIGSTOP)
-        try:
-            begun = time.monotonic()
+        crew = index._crew
+        with standing_still(crew.hosts[1][:1]):  # until it goes on nobody but its replica can answer
             found = index.nearest(queries, 5)
-            waited = time.monotonic() - begun
-        finally:
-            os.kill(stopped, signal.SIGCONT)
         np.testing.assert_array_equal(found.ids, wanted.ids)
-        assert waited < 5
+        crew._home = replace(crew._home, give_up=3.0)
+        with standing_still(crew.hosts[1]):
+            with pytest.raises(ClusterError, match="shard 1 of 2 did not answer"):
+                index.nearest(queries, 5)
+            crew._home = replace(crew._home, strict=False)
+            found = index.nearest(queries, 5)
+        assert index.coverage_ == pytest.approx(1 / 2)
+        assert found.ids.max() < 3000
         index.close()
-    for strict in (False, True):
-        with cluster(patience=0.2, give_up=1.5, strict=strict):
-            index = Sharded(Flat(), 2).build(rows)
-            stopped = ray.get(index._crew.hosts[1][0].process.remote())
-            os.kill(stopped, signal.SIGSTOP)
-            try:
-                if strict:
-                    with pytest.raises(ClusterError, match="shard 1 of 2 did not answer"):
-                        index.nearest(queries, 5)
-                else:
-                    found = index.nearest(queries, 5)
-                    assert index.coverage_ == pytest.approx(1 / 2)
-                    assert found.ids.max() < 3000
-            finally:
-                os.kill(stopped, signal.SIGCONT)
-            index.close()
 
 
 def test_errors_of_a_worker_are_kways_own(cluster):
@@ -211,5 +214,5 @@ assert not ray.is_initialized()
 
 
 def test_without_an_address_a_cluster_is_started_for_the_time_being():
-    done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

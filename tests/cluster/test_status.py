@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 
 
 def kway(*arguments):
-    return subprocess.run([sys.executable, "-m", "kway.cli", *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-m", "kway.cli", *arguments], capture_output=True, text=True, timeout=600)
 
 
 def test_the_nodes_are_listed(nodes, cluster, monkeypatch):

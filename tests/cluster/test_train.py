@@ -115,7 +115,7 @@ def test_a_driver_killed_in_the_middle_is_begun_again(cluster, nodes, tmp_path):
         while again.poll() is None and len(seen) <= len(before):
             seen = kept() or seen
             time.sleep(0.002)
-        out, err = again.communicate(timeout=300)
+        out, err = again.communicate(timeout=600)
     assert again.returncode == 0, err
     assert seen[: len(before)] == before  # gone on from there
     here = LBFGS().solve(objective, objective.zeros(), Control(tol=TOL))

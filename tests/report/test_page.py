@@ -47,9 +47,16 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_needs_nothing_else(digits, tmp_path):
-    write_page(tmp_path / "r.html", digits, WISHES, "kway fit digits", tmp_path / "figures")
-    text = (tmp_path / "r.html").read_text()
+@pytest.fixture(scope="module")
+def written(digits, tmp_path_factory):
+    """The folder of a page, drawn in this process alone, and of its figures."""
+    place = tmp_path_factory.mktemp("written")
+    write_page(place / "r.html", digits, WISHES, "kway fit digits", place / "figures")
+    return place
+
+
+def test_the_page_is_whole_and_needs_nothing_else(digits, written):
+    text = (written / "r.html").read_text()
     reader = Reader()
     reader.feed(text)
     assert reader.open == []
@@ -65,7 +72,7 @@ def test_the_page_is_whole_and_needs_nothing_else(digits, tmp_path):
     assert text.count("--wide: ") == text.count('class="figure"')  # no figure is blown up beyond its own size
     names = {"leaderboard", "neighbours", "alpha", "confusion", "reliability", "regions", "templates", "mistakes",
              "more-rows", "history"}  # fmt: skip
-    assert {f.name for f in (tmp_path / "figures").iterdir()} == {f"{n}{e}" for n in names for e in (".svg", ".png")}
+    assert {f.name for f in (written / "figures").iterdir()} == {f"{n}{e}" for n in names for e in (".svg", ".png")}
 
 
 def test_mistakes_are_the_surest_with_their_nearest_rows(digits):
@@ -95,20 +102,19 @@ def test_words_from_the_data_are_escaped(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux")
-def test_the_page_is_the_same_where_a_second_core_draws_half_of_it(digits, tmp_path, monkeypatch):
+def test_the_page_is_the_same_where_a_second_core_draws_half_of_it(digits, written, tmp_path, monkeypatch):
     from kway.compute import beside
 
-    write_page(tmp_path / "here.html", digits, WISHES)
     monkeypatch.setattr(beside.PROCESS, "own", True)
     monkeypatch.setattr(beside, "cores", lambda: 2)
     for name in ("torch", "ray"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     copies, fork = [], os.fork
     monkeypatch.setattr(os, "fork", lambda: copies.append(fork()) or copies[-1])
-    write_page(tmp_path / "both.html", digits, WISHES)
+    write_page(tmp_path / "r.html", digits, WISHES, "kway fit digits")
     assert len(copies) == 1
     # matplotlib names a clip path by where it lies in memory
-    here, both = (re.sub(r"\bp[0-9a-f]{10}\b", "p", (tmp_path / f"{n}.html").read_text()) for n in ("here", "both"))
+    here, both = (re.sub(r"\bp[0-9a-f]{10}\b", "p", (at / "r.html").read_text()) for at in (written, tmp_path))
     assert here == both
 
 
@@ -146,7 +152,7 @@ def test_nothing_half_written(digits, tmp_path, monkeypatch):
     (tmp_path / "r.html").write_text("old")
     monkeypatch.setattr(page, "facts", lambda *_: {})
     with pytest.raises(Exception, match="undefined"):
-        write_page(tmp_path / "r.html", digits, WISHES)
+        write_page(tmp_path / "r.html", replace(digits, hurried=True), WISHES)
     assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("r.html", "old")]
 
 
@@ -157,7 +163,7 @@ def test_rows_in_words():
 
 def test_of_very_many_classes_the_hardest_are_listed(digits, tmp_path, monkeypatch):
     monkeypatch.setattr("kway.report.page.LISTED", 3)
-    write_page(tmp_path / "r.html", digits, WISHES)
+    write_page(tmp_path / "r.html", replace(digits, hurried=True), WISHES)
     text = (tmp_path / "r.html").read_text()
     hardest = sorted(digits.evaluation.scores.classes, key=lambda line: line["f1"])
     table = text[text.index('<section id="classes">') : text.index('<section id="features">')]
