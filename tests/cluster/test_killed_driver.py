@@ -36,10 +36,12 @@ with kway.cluster(address, split=split.replace("files", "rows"), folder=place + 
     model.fit_folder(place + "/big") if split == "files" else model.fit(held["X"], held["y"])
 """
 
-# split, wishes, the step that it is killed after; a hinge goes the way of smooth losses several times, ever sharper
+# split, wishes, the step that it is killed after
 FITS = {
+    "lbfgs": ("rows", {"loss": "softmax", "solver": "lbfgs", "alpha": 1e-5, "tol": 1e-5}, 5),
     "folder": ("files", {"loss": "softmax", "solver": "lbfgs", "alpha": 1e-5, "tol": 1e-5}, 5),
     "classes": ("classes", {"loss": "softmax", "solver": "lbfgs", "alpha": 1e-5, "tol": 1e-5}, 5),
+    "proximal": ("rows", {"loss": "softmax", "solver": "proximal", "penalty": "l1", "alpha": 1e-3, "tol": 1e-5}, 5),
     "hinge": ("rows", {"loss": "hinge", "solver": "lbfgs", "multiclass": "joint", "alpha": 1e-2, "tol": 1e-3}, 12),
     "proximal-hinge": (
         "rows",

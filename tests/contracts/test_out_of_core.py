@@ -284,6 +284,11 @@ def test_labels_of_all_blocks_are_of_one_kind(name, rows):
     words = np.array(["a", "bee", "c"])[y]  # as wide as the widest, in whatever order they come
     sorted_blocks = [(X[words == word], words[words == word]) for word in ("a", "bee", "c")]
     assert list(getattr(kway, name)().fit_blocks(sorted_blocks).classes_) == ["a", "bee", "c"]
+    parts = [slice(at, at + 50) for at in range(0, N, 50)]
+    room, own = np.empty_like(X[:50]), np.empty_like(y[:50])
+    filled = (np.copyto(room, X[part]) or np.copyto(own, y[part]) or (room, own) for part in parts)
+    reused, fresh = (getattr(kway, name)().fit_blocks(given) for given in (filled, ((X[p], y[p]) for p in parts)))
+    np.testing.assert_array_equal(reused.predict(X), fresh.predict(X))
     empty = [(X[:0], y[:0]), (X, y), (X[:0], [])]
     assert list(getattr(kway, name)().fit_blocks(empty).classes_) == [0, 1, 2]
 

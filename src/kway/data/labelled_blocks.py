@@ -37,6 +37,6 @@ def labelled_blocks(blocks: Iterable[tuple[Any, Any]]) -> Iterator[LabelledBlock
         width = rows.shape[1] if width is None else width
         if rows.shape[1] != width:
             raise InputError(f"a block has {rows.shape[1]} columns, the first had {width}; give all the same")
-        yield LabelledBlock(rows, labels)
+        yield LabelledBlock(rows, labels.copy())  # a generator may fill the same array again
     if width is None:
         raise InputError("there is nothing to learn from: no block of rows came")

@@ -287,6 +287,6 @@ def _certified(main: MainScan, metric: Metric, n_jobs: int | None) -> tuple[Any,
     found = (
         Angles.over(cast("BlockScan", main), certify, n_jobs)
         if by_angle
-        else certify(kept.full, metric.distance.name, n_jobs)
+        else certify(kept.full, metric.distance, n_jobs)
     )
     return found, "flat in blocks: bounds would not pay" if found is None else str(found.why)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kway.search.spaces.distances import EUCLIDEAN
+
 N, Q = 1003, 37  # rows and queries of a case; neither fills whole blocks or tiles
 
 
@@ -17,7 +19,7 @@ def brute(rows, queries, distance):
     with np.errstate(over="ignore"):
         for query in queries.astype(np.float64):
             gaps = np.abs(rows - query)
-            terms = gaps * gaps if distance == "euclidean" else gaps
+            terms = gaps * gaps if distance == EUCLIDEAN else gaps
             lanes = np.zeros((len(rows), 16))
             for z in range(0, d - d % 16, 16):
                 lanes += terms[:, z : z + 16]
@@ -41,7 +43,7 @@ def verify(index, rows, queries, distance, ks, n_jobs=None):
         assert got.distances.dtype == np.float64
         np.testing.assert_array_equal(got.ids, order[:, :k])
         best = np.take_along_axis(values, got.ids, 1)
-        np.testing.assert_array_equal(got.distances, np.sqrt(best) if distance == "euclidean" else best)
+        np.testing.assert_array_equal(got.distances, np.sqrt(best) if distance == EUCLIDEAN else best)
 
 
 @pytest.fixture(scope="session")

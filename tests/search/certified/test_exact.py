@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from kway.search.certified import build as building
 from kway.search.certified.build import build
 from kway.search.certified.choose import SketchChoice
+from kway.search.spaces.distances import EUCLIDEAN, MANHATTAN
 
-DISTANCES = ["euclidean", "manhattan"]
+DISTANCES = [EUCLIDEAN, MANHATTAN]
 
 
 def forced(rows, distance, seed=0):
@@ -40,14 +41,14 @@ def test_any_length_of_sketch(case, share, check, monkeypatch):
     rows, queries = (np.ascontiguousarray(part, np.float32) for part in case)
     few = int(np.ceil(share * rows.shape[1]))
     monkeypatch.setattr(building, "choose_axes", lambda *_: SketchChoice(few, 0.0, 0.0, 1.0))
-    check(forced(rows, "euclidean"), rows, queries, "euclidean", ks=(5,))
+    check(forced(rows, EUCLIDEAN), rows, queries, EUCLIDEAN, ks=(5,))
 
 
 @pytest.mark.parametrize("size", [1, 4, 8])
 def test_any_size_of_group(case, size, check, monkeypatch):
     rows, queries = (np.ascontiguousarray(part, np.float32) for part in case)
     monkeypatch.setattr(building, "choose_groups", lambda *_: SketchChoice(size, 0.0, 0.0, 1.0))
-    check(forced(rows, "manhattan"), rows, queries, "manhattan", ks=(5,))
+    check(forced(rows, MANHATTAN), rows, queries, MANHATTAN, ks=(5,))
 
 
 @pytest.mark.parametrize("distance", DISTANCES)

@@ -10,8 +10,9 @@ import pytest
 
 from kway.search.certified import Certified, certify, pipeline
 from kway.search.certified.build import LEAST_COLUMNS, LEAST_ROWS, build
+from kway.search.spaces.distances import EUCLIDEAN, MANHATTAN
 
-DISTANCES = ["euclidean", "manhattan"]
+DISTANCES = [EUCLIDEAN, MANHATTAN]
 
 
 def smooth(n, d, seed=0, dtype=np.float32):
@@ -114,7 +115,7 @@ def test_none_where_it_cannot_pay(distance):
 
 def test_distances_beyond_range():
     rows = smooth(2000, 16, dtype=np.float64)
-    index = build(rows, "euclidean", None, 0, True)
+    index = build(rows, EUCLIDEAN, None, 0, True)
     queries = smooth(3, 16, 2, np.float64)
     queries[1] *= 1e160  # its squares overflow: every row is infinitely far, the lowest ids come first
     got = index.nearest(queries, 4)
@@ -125,7 +126,7 @@ def test_distances_beyond_range():
 
 def test_memory_while_searching():
     rows = smooth(4000, 400)
-    index = certify(rows, "euclidean")
+    index = certify(rows, EUCLIDEAN)
     queries = np.repeat(rows, 9, axis=0)  # 36,000: three groups
     index.nearest(queries[:100], 3)
     tracemalloc.start()
@@ -140,13 +141,14 @@ PROGRAM = """
 import numpy as np
 from numba.core import event
 from kway.search.certified.build import build
+from kway.search.spaces.distances import EUCLIDEAN, MANHATTAN
 compiled = []
 class Listener(event.Listener):
     def on_start(self, event): compiled.append(event.data["dispatcher"].py_func.__name__)
     def on_end(self, event): pass
 event.register("numba:compile", Listener())
 rows = np.cumsum(np.random.default_rng(0).standard_normal((1500, 40)), axis=1).astype(np.float32)
-for distance in ("euclidean", "manhattan"):
+for distance in (EUCLIDEAN, MANHATTAN):
     print(build(rows, distance, None, 0, True).nearest(rows[:20], 3).ids.sum())
 print(len(compiled))
 """

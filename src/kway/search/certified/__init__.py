@@ -1,6 +1,6 @@
 """Exact nearest neighbours that look at few rows, with proof for the rest.
 
-certify(rows, "euclidean" | "manhattan", n_jobs) -> Certified, or None where pruning cannot pay
+certify(rows, EUCLIDEAN | MANHATTAN, n_jobs) -> Certified, or None where pruning cannot pay
 Certified.nearest(queries, k) -> Neighbors(ids, distances): float64 brute force's answer, ties to the lower id
 
 A build, in order (build.py)                          A search, in order (pipeline.py)

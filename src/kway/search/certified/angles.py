@@ -17,7 +17,7 @@ from kway.compute.threads import pmap, spans
 from kway.search.blocks import BlockScan
 from kway.search.index import Neighbors
 from kway.search.proof import EXTRA, confirm
-from kway.search.spaces.distances import COSINE
+from kway.search.spaces.distances import COSINE, EUCLIDEAN
 
 _ROUNDING = 4.0 * 2.0**-23  # how far two rounded unit vectors may lie from the true ones, generously
 
@@ -33,7 +33,7 @@ class Angles:
     @staticmethod
     def over(segment: BlockScan, certify: Callable[..., Any], n_jobs: int | None = None) -> Angles | None:
         """The search, or None where bounds would not pay."""
-        certified = certify(_units(segment.rows, n_jobs), "euclidean", n_jobs)
+        certified = certify(_units(segment.rows, n_jobs), EUCLIDEAN, n_jobs)
         return None if certified is None else Angles(segment, certified)
 
     @property

@@ -21,6 +21,7 @@ from kway.search.certified.groups import correlated_groups
 from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace
 from kway.search.certified.pipeline import Certified
 from kway.search.certified.sketches import SketchCodes, Space, codes_taken, sketch_all
+from kway.search.spaces.distances import EUCLIDEAN, MANHATTAN, Distance
 
 LEAST_ROWS = 1024
 LEAST_COLUMNS = 8
@@ -29,7 +30,7 @@ WORDS_L1 = {tile_l1.WIDE: 20e9, tile_l1.SHORT: 10e9, tile_l1.ORDINARY: 5e9}  # w
 AXES = (128, 256, 512)  # how many are looked at; the next where the choice is the end
 
 
-def certify(rows: NDArray, distance: str, n_jobs: int | None = None, seed: int = 0) -> Certified | None:
+def certify(rows: NDArray, distance: Distance, n_jobs: int | None = None, seed: int = 0) -> Certified | None:
     """Index for rows (n, d), C-contiguous float32 or float64, kept by reference; None where plain blocks do as well."""
     if len(rows) < LEAST_ROWS or not LEAST_COLUMNS <= rows.shape[1] <= MOST_COLUMNS:
         return None
@@ -48,7 +49,7 @@ class Job(NamedTuple):
     always: bool
 
 
-def build(rows: NDArray, distance: str, n_jobs: int | None, seed: int, always: bool) -> Certified | None:
+def build(rows: NDArray, distance: Distance, n_jobs: int | None, seed: int, always: bool) -> Certified | None:
     """The index; `always` builds it even where it does not pay (None only for rows without any spread)."""
     rng = np.random.default_rng(seed)
     drawn = draw_rows(len(rows), rng)
@@ -58,8 +59,7 @@ def build(rows: NDArray, distance: str, n_jobs: int | None, seed: int, always: b
         return None
     with single_blas():
         seen = probe(rows, frame.place(sample).values, drawn, frame, distance, n_jobs)
-        recipe = _euclidean if distance == "euclidean" else _manhattan
-        return recipe(Job(rows, frame, sample, seen, rng, n_jobs, always))
+        return _BUILDERS[distance](Job(rows, frame, sample, seen, rng, n_jobs, always))
 
 
 def _euclidean(job: Job) -> Certified | None:
@@ -110,3 +110,6 @@ def _index(job: Job, space: Space, codes_of: Callable[..., SketchCodes], way: in
     codes = codes_of(sketch.coarse, cells, space, way, job.n_jobs)
     fine = codes_taken(sketch.fine, cells.ids, job.n_jobs)
     return Certified(job.rows, space, cells, codes, sketch._replace(fine=fine), job.frame.unit, root, why)
+
+
+_BUILDERS: dict[Distance, Callable[[Job], Certified | None]] = {EUCLIDEAN: _euclidean, MANHATTAN: _manhattan}

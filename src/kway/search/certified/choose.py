@@ -19,6 +19,7 @@ from kway.compute.threads import pmap, shares, spans
 from kway.search.certified.axes import pooled_product
 from kway.search.certified.frame import Frame
 from kway.search.certified.groups import FeatureGroups
+from kway.search.spaces.distances import Distance
 
 NEIGHBOURS = 10  # k that the choice is made for
 SAMPLE_ROWS = 4096  # rows that axes are found from
@@ -57,7 +58,7 @@ def draw_rows(n: int, rng: np.random.Generator) -> DrawnRows:
 
 
 def probe(
-    rows: NDArray, values: NDArray[np.float32], drawn: DrawnRows, frame: Frame, distance: str, n_jobs: int | None
+    rows: NDArray, values: NDArray[np.float32], drawn: DrawnRows, frame: Frame, distance: Distance, n_jobs: int | None
 ) -> Probe:
     """What rows are asked; values (s, d) are the first of the others, in the frame."""
     asked = frame.place(rows[drawn.asked]).values
@@ -66,15 +67,15 @@ def probe(
 
     def work(part: slice) -> None:
         block = frame.place(rows[drawn.others[part]])
-        if distance == "manhattan":
-            nearness_l1(block.values, asked, part.start, near)
-        else:
+        if distance.product:
             near[:, part] = squares[:, None] + block.squares.astype(np.float32) - 2 * asked @ block.values.T
+        else:
+            nearness_l1(block.values, asked, part.start, near)
 
     pmap(work, spans(len(drawn.others), 1024), n_jobs)
     k = max(1, round(NEIGHBOURS * len(drawn.others) / len(rows))) - 1
     radius = np.partition(near, k, axis=1)[:, k]
-    if distance == "euclidean":
+    if distance.product:
         radius = np.sqrt(np.maximum(radius, 0))
     return Probe(values, asked, radius, len(rows))
 
