@@ -20,12 +20,13 @@ from kway.linear.solvers.proximal import Proximal
 from kway.linear.solvers.shards.class_shards import ClassSharded
 from kway.linear.solvers.stochastic.sgd import SGD
 from kway.linear.solvers.svm.dual import Dual
+from kway.linear.solvers.svm.sweeps import Sweeps
 from kway.planning import guard
 from kway.planning.size import Size
 
 SOLVERS: dict[str, Solver] = {
     solver.name: solver
-    for solver in (LeastSquares(), LBFGS(), Newton(), Proximal(), Dual(), GradientDescent(), SGD(), Sampled())
+    for solver in (LeastSquares(), LBFGS(), Newton(), Proximal(), Dual(), Sweeps(), GradientDescent(), SGD(), Sampled())
 }
 
 FEW_ROWS = 30_000
@@ -72,6 +73,8 @@ def auto(objective: Objective) -> Solver:
     hard = objective.targets.soft is None
     if hard and samples(objective.loss, objective.penalty, guard.size_of(objective.X, objective.n_scores)):
         return SOLVERS["sampled"]
+    if sp.issparse(objective.X) and SOLVERS["sweeps"].needs <= offered:
+        return SOLVERS["sweeps"]
     kinked = not (objective.loss.smooth and objective.penalty.smooth)
     if not SOLVERS["dual"].needs <= offered and affordable(objective, KINKED if kinked else QUICK):
         return SOLVERS["newton"]
