@@ -11,6 +11,7 @@ from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.lbfgs import LBFGS
+from kway.linear.solvers.registry import auto
 from kway.linear.solvers.svm.dual import Dual
 from kway.linear.solvers.svm.shared_rows import SharedMachines, shares_rows
 from kway.linear.solvers.svm.sweeps import Sweeps
@@ -97,3 +98,11 @@ def test_sweeps_that_are_too_few_say_so():
     found = Sweeps().solve(objective, objective.zeros(), Control(tol=1e-6, max_iter=5))
     assert not found.converged
     assert "max_iter" in found.advice
+
+
+def test_auto_sweeps_rows_that_are_sparse_and_wide():
+    wide = problem(0, n=2000, d=3000).with_loss(LOSSES["rounded-hinge"].columns)
+    assert auto(wide).name == "sweeps"
+    assert auto(replace(wide, X=wide.X[:, :400])).name == "lbfgs"
+    assert auto(replace(wide, X=wide.X.toarray())).name == "lbfgs"
+    assert auto(replace(wide, penalty=Penalty())).name == "lbfgs"

@@ -41,8 +41,8 @@ _PROBABILITIES: dict[str, Any] = {
 }  # fmt: skip
 _LOG: dict[str, Any] = {**_PROBABILITIES, "convex": True, "mistake": math.log(2)}
 _HINGE: dict[str, Any] = {"smooth": False, "convex": True, "hinge": True, "bend": 1.0}
-# over gaps from 0 to 2, t from 1 to -1: on 10,000 questions of 77 intents 0.903 right held out, where the sharp hinge
-# has 0.899; widths of 0.5 and 1 have 0.904, but bend most where all scores are 0
+# over gaps from 0 to 2, t from 1 to -1, which bends alike for either label. On 10,000 questions of 77 intents widths of
+# 0.5, 1 and 2 are alike held out (0.904, 0.904, 0.903); the sharp hinge has 0.899 to 0.902, by how far it is solved
 _ROUNDED: dict[str, Any] = {"smooth": True, "convex": True, "width": 2.0}
 _PERCEPTRON: dict[str, Any] = {**_HINGE, "margin": 0.0, "minimised_by_zero": True}
 _SQUARED: dict[str, Any] = {

@@ -31,6 +31,7 @@ SOLVERS: dict[str, Solver] = {
 
 FEW_ROWS = 30_000
 QUICK = 2e7  # products of a Newton step, about a millisecond: other methods' iterations cost as much, and are more
+MANY_COLUMNS = 1000  # from which rows have little in common and sweeps are few: 4 of iris take 940, texts 5 to 10
 KINKED = 1e9  # where there are kinks, which Newton's method passes in tens of steps and others in thousands
 
 
@@ -60,7 +61,9 @@ def samples(loss: Loss, penalty: Penalty, size: Size) -> bool:
 
 
 def auto(objective: Objective) -> Solver:
-    """The first, in order of speed, whose needs are met; hinges of separate classes by `dual` while rows are few.
+    """The first, in order of speed, whose needs are met.
+
+    Hinges of separate classes by `dual` while rows are few, rounded ones by `sweeps` where rows are sparse and wide.
 
     Where the plan says that a sum over all classes takes hours or more memory than there is, they are `sampled`.
 
@@ -73,11 +76,11 @@ def auto(objective: Objective) -> Solver:
     hard = objective.targets.soft is None
     if hard and samples(objective.loss, objective.penalty, guard.size_of(objective.X, objective.n_scores)):
         return SOLVERS["sampled"]
-    if sp.issparse(objective.X) and SOLVERS["sweeps"].needs <= offered:
-        return SOLVERS["sweeps"]
     kinked = not (objective.loss.smooth and objective.penalty.smooth)
     if not SOLVERS["dual"].needs <= offered and affordable(objective, KINKED if kinked else QUICK):
         return SOLVERS["newton"]
+    if sp.issparse(objective.X) and objective.d >= MANY_COLUMNS and SOLVERS["sweeps"].needs <= offered:
+        return SOLVERS["sweeps"]
     if SOLVERS["dual"].needs <= offered:
         few = objective.n <= FEW_ROWS or sp.issparse(objective.X)
         return SOLVERS["dual" if few or objective.penalty.ridge == 0 else "lbfgs"]
