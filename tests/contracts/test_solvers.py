@@ -52,7 +52,9 @@ def possible(loss, penalty, n_classes, multiclass):
 
 PROBLEMS = list(
     itertools.product(
-        ["softmax", "squared", "hinge"], ["l2", "l1", "elasticnet"], [(2, "joint"), (3, "joint"), (3, "one-vs-all")]
+        ["softmax", "squared", "hinge", "rounded-hinge"],
+        ["l2", "l1", "elasticnet"],
+        [(2, "joint"), (3, "joint"), (3, "one-vs-all")],
     )
 )
 
@@ -134,10 +136,10 @@ def test_binary_hinge_is_scikit_learns_svc_and_linear_svc():
         assert flat.objective_ == pytest.approx(theirs, rel=1e-4)
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "proximal", "gradient", "sgd", "least-squares", "dual"])
+@pytest.mark.parametrize("solver", ["lbfgs", "proximal", "gradient", "sgd", "least-squares", "dual", "sweeps"])
 def test_sparse_rows_give_the_dense_answer(solver):
-    loss = {"least-squares": "squared", "dual": "hinge"}.get(solver, "softmax")
-    X, y = data(2 if solver == "dual" else 3)
+    loss = {"least-squares": "squared", "dual": "hinge", "sweeps": "rounded-hinge"}.get(solver, "softmax")
+    X, y = data(2 if solver in ("dual", "sweeps") else 3)
     X[np.abs(X) < 0.5] = 0
     dense = LinearClassifier(loss, alpha=ALPHA, solver=solver, tol=1e-8, max_iter=3000, random_state=0).fit(X, y)
     sparse = LinearClassifier(loss, alpha=ALPHA, solver=solver, tol=1e-8, max_iter=3000, random_state=0).fit(
@@ -149,7 +151,7 @@ def test_sparse_rows_give_the_dense_answer(solver):
 
 @pytest.mark.parametrize("solver", sorted(SOLVERS))
 def test_same_seed_same_answer_and_float_dtype_kept(solver):
-    loss = {"least-squares": "squared", "dual": "hinge"}.get(solver, "softmax")
+    loss = {"least-squares": "squared", "dual": "hinge", "sweeps": "rounded-hinge"}.get(solver, "softmax")
     X, y = data(3 if solver == "sampled" else 2)
     for dtype in (np.float32, np.float64):
         models = [

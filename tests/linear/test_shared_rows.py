@@ -1,5 +1,7 @@
 """Many machines on shared sparse rows: the same optimum as one machine at a time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,8 +10,11 @@ from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
+from kway.linear.solvers.lbfgs import LBFGS
+from kway.linear.solvers.registry import auto
 from kway.linear.solvers.svm.dual import Dual
 from kway.linear.solvers.svm.shared_rows import SharedMachines, shares_rows
+from kway.linear.solvers.svm.sweeps import Sweeps
 
 
 def problem(seed, n=300, d=80, K=7, C=1.0, intercept=True, weighted=False):
@@ -68,3 +73,36 @@ def test_groups_do_not_change_the_answer(monkeypatch):
     assert len(cut.groups) > len(whole.groups)
     cut.sweep(200)
     np.testing.assert_allclose(cut.theta(), whole.theta(), atol=0.02 * np.abs(whole.theta()).max())
+
+
+@pytest.mark.parametrize("K", [1, 5, 12])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_sweeps_of_a_rounded_hinge_prove_how_near_the_optimum_of_lbfgs_they_are(K, intercept):
+    """K = 1: two classes, whose one machine is the second's."""
+    sharp = problem(K, K=max(2, K), C=10.0 ** (K % 3 - 1), intercept=intercept, weighted=K == 5)
+    exact = replace(sharp, X=sharp.X.astype(np.float64), n_scores=K)
+    objective = exact.with_loss(LOSSES["rounded-hinge"].columns)
+    least = LBFGS().solve(objective, objective.zeros(), Control(tol=1e-10, max_iter=5000))
+    optimum = objective.value(least.theta)
+    for tol in (1e-1, 1e-6):
+        found = Sweeps().solve(objective, objective.zeros(), Control(tol=tol, max_iter=20_000))
+        value = objective.value(found.theta)
+        assert found.converged
+        assert found.proved
+        assert optimum * (1 - 1e-9) <= value <= optimum * (1 + tol)
+        assert value * (1 - found.miss) <= optimum * (1 + 1e-9)  # what is proved of the optimum is true
+
+
+def test_sweeps_that_are_too_few_say_so():
+    objective = problem(2, C=100.0).with_loss(LOSSES["rounded-hinge"].columns)
+    found = Sweeps().solve(objective, objective.zeros(), Control(tol=1e-6, max_iter=5))
+    assert not found.converged
+    assert "max_iter" in found.advice
+
+
+def test_auto_sweeps_rows_that_are_sparse_and_wide():
+    wide = problem(0, n=2000, d=3000).with_loss(LOSSES["rounded-hinge"].columns)
+    assert auto(wide).name == "sweeps"
+    assert auto(replace(wide, X=wide.X[:, :400])).name == "lbfgs"
+    assert auto(replace(wide, X=wide.X.toarray())).name == "lbfgs"
+    assert auto(replace(wide, penalty=Penalty())).name == "lbfgs"

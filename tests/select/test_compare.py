@@ -85,7 +85,7 @@ def test_ctrl_c_keeps_the_best_so_far(digits):
 
 
 def test_unknown_family_lists_the_known():
-    with pytest.raises(InputError, match="centroid, softmax, naive-bayes, svm-one-vs-all, neighbors"):
+    with pytest.raises(InputError, match="centroid, softmax, naive-bayes, svm-rounded, svm-one-vs-all, neighbors"):
         compare([[0.0], [1.0]], [0, 1], ["forest"])
 
 

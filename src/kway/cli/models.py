@@ -18,6 +18,7 @@ MODELS = (
     "perceptron",
     "svm",
     "svm-one-vs-all",
+    "svm-rounded",
     "naive-bayes",
     "least-squares-number",
 )

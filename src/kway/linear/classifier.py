@@ -37,11 +37,12 @@ class LinearClassifier(AnswersOnDevice):
 
     Parameters
     ----------
-    loss : "softmax", "logistic", "hinge", "perceptron", "squared", "softmax-squared" or "softmax-absolute"
+    loss : "softmax", "logistic", "hinge", "rounded-hinge", "perceptron", "squared", "softmax-squared" or
+        "softmax-absolute"
     penalty : "l2", "l1", "elasticnet" or "none"; the bias is never penalised
     alpha : weight of the penalty against the MEAN loss, so it does not move with the number of rows
-    solver : "auto", "newton", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", "sampled", or such as
-        SGD(momentum=0.9)
+    solver : "auto", "newton", "lbfgs", "proximal", "least-squares", "dual", "sweeps", "gradient", "sgd", "sampled", or
+        such as SGD(momentum=0.9)
     multiclass : "joint" (all classes in one problem) or "one-vs-all"
     l1_ratio : share of L1 in the elastic net
     temperature : T of softmax(f / T) in `predict_proba`

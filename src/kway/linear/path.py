@@ -37,7 +37,7 @@ from kway.linear.objective.objective import Objective
 from kway.linear.objective.row_span import row_span
 from kway.linear.penalties import Penalty
 from kway.linear.placing import placed, room
-from kway.linear.solvers.base import Control
+from kway.linear.solvers.base import Control, offers
 from kway.linear.solvers.lbfgs import Legacy, solve_smooth
 from kway.linear.solvers.least_squares import WIDE, NormalEquations, regression_targets
 from kway.linear.solvers.preconditioners.moments import Moments, quick_moments, sample_rows
@@ -110,7 +110,7 @@ def alpha_path(
     span = row_span(whole)  # rows held out lie in the span of all rows as well
     whole = whole if span is None else span.objective
     with single_blas(), room(there):
-        known = quick_moments(whole, sample_rows(whole)) if loss.smooth else None
+        known = quick_moments(whole, sample_rows(whole)) if loss.smooth and not _shared(whole) else None
         control = Control(tol=tol, least=LEAST_SCALE * whole.value(whole.zeros()))
         parts = [_fold(whole, folds, number) for number in chosen]
         walks = [_walk(part.objective, control, known) for part in parts]
@@ -137,8 +137,13 @@ def _walk(objective: Objective, control: Control, known: Moments | None) -> _Wal
     Gram matrix, any other by its solver."""
     if objective.loss.aims is not None and isinstance(objective.X, np.ndarray) and objective.d <= WIDE:
         return _SquaredWalk(objective)
-    shared = objective.loss.hinge and not objective.loss.couples and shares_rows(objective)
-    return _SharedWalk(objective) if shared else _Walk(objective, control, known)
+    return _SharedWalk(objective) if _shared(objective) else _Walk(objective, control, known)
+
+
+def _shared(objective: Objective) -> bool:
+    """Whether these are machines, of a hinge sharp or rounded, that share sparse rows."""
+    machines = {"loss.hinge", "loss.rounded"} & offers(objective.loss, objective.penalty)
+    return bool(machines) and shares_rows(objective)
 
 
 class _SharedWalk:

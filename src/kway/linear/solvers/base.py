@@ -76,9 +76,11 @@ NEEDS = {
     "loss.hessian": "a convex loss whose Hessian is known: softmax, a hinge, or one that takes each score by itself",
     "loss.cross_entropy": "the softmax loss of three or more classes in one problem",
     "loss.hinge": "the hinge loss in binary or one-vs-all form",
+    "loss.rounded": "the rounded hinge in binary or one-vs-all form",
     "penalty.smooth": "a penalty without an L1 part",
     "penalty.ridge": "an L2 penalty (alpha > 0), or alpha = 0 for the hard margin",
     "penalty.soft": "alpha > 0 where the loss is a hinge",
+    "penalty.pulls": "alpha > 0",
     "rows.here": "rows in this machine's memory (device='cpu')",
 }
 
@@ -93,10 +95,12 @@ def offers(loss: Loss, penalty: Penalty, on_device: bool = False) -> set[str]:
         "loss.squared": loss.aims is not None,
         "loss.cross_entropy": loss.cross_entropy and loss.joint,
         "loss.hinge": hinge and not loss.couples,
+        "loss.rounded": loss.width > 0 and not loss.hinge and not loss.couples,
         "loss.hessian": loss.convex and (hinge or loss.cross_entropy or not loss.couples),
         "penalty.smooth": penalty.smooth,
         "penalty.ridge": penalty.smooth,
         "penalty.soft": penalty.ridge + penalty.lasso > 0 or not hinge,
+        "penalty.pulls": penalty.ridge > 0,
         "rows.here": not on_device,
     }
     return {name for name, true in facts.items() if true}

@@ -20,16 +20,18 @@ from kway.linear.solvers.proximal import Proximal
 from kway.linear.solvers.shards.class_shards import ClassSharded
 from kway.linear.solvers.stochastic.sgd import SGD
 from kway.linear.solvers.svm.dual import Dual
+from kway.linear.solvers.svm.sweeps import Sweeps
 from kway.planning import guard
 from kway.planning.size import Size
 
 SOLVERS: dict[str, Solver] = {
     solver.name: solver
-    for solver in (LeastSquares(), LBFGS(), Newton(), Proximal(), Dual(), GradientDescent(), SGD(), Sampled())
+    for solver in (LeastSquares(), LBFGS(), Newton(), Proximal(), Dual(), Sweeps(), GradientDescent(), SGD(), Sampled())
 }
 
 FEW_ROWS = 30_000
 QUICK = 2e7  # products of a Newton step, about a millisecond: other methods' iterations cost as much, and are more
+MANY_COLUMNS = 1000  # from which rows have little in common and sweeps are few: 4 of iris take 940, texts 5 to 10
 KINKED = 1e9  # where there are kinks, which Newton's method passes in tens of steps and others in thousands
 
 
@@ -59,7 +61,9 @@ def samples(loss: Loss, penalty: Penalty, size: Size) -> bool:
 
 
 def auto(objective: Objective) -> Solver:
-    """The first, in order of speed, whose needs are met; hinges of separate classes by `dual` while rows are few.
+    """The first, in order of speed, whose needs are met.
+
+    Hinges of separate classes by `dual` while rows are few, rounded ones by `sweeps` where rows are sparse and wide.
 
     Where the plan says that a sum over all classes takes hours or more memory than there is, they are `sampled`.
 
@@ -75,6 +79,8 @@ def auto(objective: Objective) -> Solver:
     kinked = not (objective.loss.smooth and objective.penalty.smooth)
     if not SOLVERS["dual"].needs <= offered and affordable(objective, KINKED if kinked else QUICK):
         return SOLVERS["newton"]
+    if sp.issparse(objective.X) and objective.d >= MANY_COLUMNS and SOLVERS["sweeps"].needs <= offered:
+        return SOLVERS["sweeps"]
     if SOLVERS["dual"].needs <= offered:
         few = objective.n <= FEW_ROWS or sp.issparse(objective.X)
         return SOLVERS["dual" if few or objective.penalty.ridge == 0 else "lbfgs"]

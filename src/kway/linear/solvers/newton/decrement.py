@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal
 
 from kway.data.file_rows import FileRows
+from kway.linear.losses import Loss
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import offers
 
@@ -49,13 +50,19 @@ def provable(objective: Objective) -> bool:
     return known and here and objective.n * objective.n_scores <= _MOST_NUMBERS
 
 
+def change_by_score(loss: Loss) -> float:
+    """How much the logarithm of the Hessian changes, at most, by a change of 1 in the scores."""
+    if loss.aims is not None:
+        return 0.0
+    return KINK / loss.width if loss.width else 1.0
+
+
 def decrement(
     objective: Objective, theta: NDArray, gradient: NDArray, precondition: Precondition, enough: float = 0.0
 ) -> Decrement:
     """D at theta, whose gradient is known; an excess of no more than `enough` ends the search for a better bound."""
     bends = objective.bends(theta)
-    loss = objective.loss
-    per_score = 0.0 if loss.aims is not None else KINK / loss.width if loss.hinge else 1.0
+    per_score = change_by_score(objective.loss)
     x, r = np.zeros_like(gradient), gradient.copy()
     z = precondition(r)
     p, rz, D = z, _dot(r, z), 0.0

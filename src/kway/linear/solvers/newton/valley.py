@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.linear.losses import softmax
+from kway.linear.solvers.newton.decrement import change_by_score
 from kway.linear.solvers.newton.hessians import step_of
 from kway.linear.solvers.newton.kinks import followed, rounded
 from kway.linear.solvers.newton.standard import Floats, Standard
@@ -127,8 +128,10 @@ class Valley:
         move = -step_of(p.loss)(p, look.bend, diagonal, gradient)
         decrement = max(0.0, -float(np.sum(gradient * move)))
         turn = p.Z @ move.T
-        reach = 0.0 if p.loss.aims or p.loss.hinge else min(_FAR, float(np.abs(turn).max(initial=0.0)))
-        return NewtonStep(move, turn, decrement, decrement * (2.0 if self.kinked else float(np.exp(reach)) / 2))
+        farthest = 0.0 if p.loss.hinge else change_by_score(p.loss) * float(np.abs(turn).max(initial=0.0))
+        return NewtonStep(
+            move, turn, decrement, decrement * (2.0 if self.kinked else float(np.exp(min(_FAR, farthest))) / 2)
+        )
 
     def go(self, step: NewtonStep) -> bool:
         """Along the step as far as F_e falls enough; whether it fell."""

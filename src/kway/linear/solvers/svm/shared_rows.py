@@ -3,6 +3,8 @@
 The machines are independent, but a row's entries are read once for the scores of a whole group of classes, whose
 weights lie side by side (kernels/linear/one_vs_all.py). Groups are a worker's share. The bias starts at -1, where a
 row of none of these classes is content: each class has few rows of its own, so most dual variables never leave zero.
+
+    D = sum_i (a_i - bend_i a_i^2 / 2) - |W|^2 / 2    of one class; bend = width / C_i of a rounded hinge, else 0
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,40 +41,41 @@ class Group:
     """Classes first, first + 1, ...: a (n, k) dual variables, W (d, k) their rows' sums, bias, centre and s (k,)."""
 
     first: int
-    a: NDArray[np.float32]
-    W: NDArray[np.float32]
-    bias: NDArray[np.float32]
-    centre: NDArray[np.float32]
-    s: NDArray[np.float32]
+    a: NDArray
+    W: NDArray
+    bias: NDArray
+    centre: NDArray
+    s: NDArray
 
     @staticmethod
-    def at_zero(objective: Objective, first: int, last: int) -> Group:
+    def at_zero(objective: Objective, first: int, last: int, dtype: Any = np.float32) -> Group:
         """No row has moved; without a bias it stays 0."""
         k = last - first
-        start = np.full(k, -1.0 if objective.fit_intercept else 0.0, np.float32)
-        a, W = np.zeros((objective.n, k), np.float32), np.zeros((objective.d, k), np.float32)
-        return Group(first, a, W, start, start.copy(), np.zeros(k, np.float32))
+        start = np.full(k, -1.0 if objective.fit_intercept else 0.0, dtype)
+        a, W = np.zeros((objective.n, k), dtype), np.zeros((objective.d, k), dtype)
+        return Group(first, a, W, start, start.copy(), np.zeros(k, dtype))
 
 
 class SharedMachines:
     """Every class against the rest, under one box for each row; `sweep` goes on from where the last one ended."""
 
-    def __init__(self, objective: Objective, seed: int = 0) -> None:
-        X = objective.X
-        self._rows = (np.ascontiguousarray(X.data, np.float32), X.indices, X.indptr)
-        self._square = np.asarray(X.multiply(X).sum(axis=1), np.float32).ravel()
-        self._stiffness = np.float32(STIFFNESS * max(float(self._square.mean()), 1e-30) * objective.fit_intercept)
+    def __init__(self, objective: Objective, seed: int = 0, dtype: Any = np.float32) -> None:
+        X, self._number = objective.X, np.dtype(dtype).type
+        self._rows = (np.ascontiguousarray(X.data, dtype), X.indices, X.indptr)
+        self._square = np.asarray(X.multiply(X).sum(axis=1), dtype).ravel()
+        self._stiffness = self._number(STIFFNESS * max(float(self._square.mean()), 1e-30) * objective.fit_intercept)
         self._seeds = np.random.SeedSequence(seed)
         self.objective = objective
-        self.groups = [Group.at_zero(objective, a, b) for a, b in _cuts(objective)]
-        self.upper = _boxes(objective)
+        self.groups = [Group.at_zero(objective, a, b, dtype) for a, b in _cuts(objective)]
+        self.upper = self._boxes()
 
     def change_ridge(self, ridge: float) -> None:
         """The same rows under another penalty: what lies outside the new boxes is brought to their walls."""
         self.objective = replace(self.objective, penalty=replace(self.objective.penalty, ridge=ridge))
-        old, self.upper = self.upper, _boxes(self.objective)
+        old, self.upper = self.upper, self._boxes()
         if (self.upper < old).any():
-            self.groups = [Group.at_zero(self.objective, g.first, g.first + len(g.bias)) for g in self.groups]
+            spans = [(g.first, g.first + len(g.bias)) for g in self.groups]
+            self.groups = [Group.at_zero(self.objective, a, b, self._number) for a, b in spans]
 
     def sweep(self, count: int) -> float:
         """So many visits to every row; the largest violation in the last one, in units of y f."""
@@ -79,25 +83,41 @@ class SharedMachines:
         return max(pmap(lambda item: self._sweep(*item, count), zip(self.groups, orders), self.objective.n_jobs))
 
     def _sweep(self, group: Group, rng: np.random.Generator, count: int) -> float:
-        codes = self.objective.targets.codes - group.first
-        worst = 0.0
+        codes, worst = self.codes - group.first, 0.0
         for _ in range(count):
             worst = sweep_classes(
-                *self._rows, codes, self._square, self.upper, self._stiffness, rng.permutation(self.objective.n),
-                group.a, group.W, group.bias, group.s,
+                *self._rows, codes, self._square, self.upper, self.bend, self._stiffness,
+                rng.permutation(self.objective.n), group.a, group.W, group.bias, group.s,
             )  # fmt: skip
             if self._stiffness:
                 group.centre[:] += self._stiffness * group.s
                 group.bias[:] = group.centre + self._stiffness * group.s
         return float(worst)
 
-    def theta(self) -> NDArray[np.float32]:
+    def theta(self) -> NDArray:
         """[W b], (R, d + 1), column by column in memory as sparse products read it."""
-        theta = np.empty((self.objective.n_scores, self.objective.d + 1), np.float32, order="F")
+        theta = np.empty((self.objective.n_scores, self.objective.d + 1), self._number, order="F")
         for group in self.groups:
             classes = slice(group.first, group.first + len(group.bias))
             theta[classes, :-1], theta[classes, -1] = group.W.T, group.bias
         return theta
+
+    @property
+    def bend(self) -> NDArray:
+        """(n,); a row of no weight stays at 0 in any case."""
+        return self._number(self.objective.loss.width) / np.where(self.upper > 0, self.upper, self._number(1))
+
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """The class each row speaks for; of two classes, whose one machine is the second's, 1 is none."""
+        codes = self.objective.targets.codes
+        return 1 - codes if self.objective.n_scores == 1 else codes
+
+    def _boxes(self) -> NDArray:
+        """C_i = w_i / (n ridge)."""
+        o = self.objective
+        weight = np.ones(o.n) if o.weight is None else o.weight
+        return np.asarray(weight / (o.n * o.penalty.ridge), self._number)
 
     def classes(self) -> Iterator[tuple[int, NDArray, float]]:
         """For each class its number, its dual variables (n,) and its bias."""
@@ -132,9 +152,3 @@ def _cuts(objective: Objective) -> Iterator[tuple[int, int]]:
     parts *= -(-R // (parts * WIDEST))
     edges = [R * i // parts for i in range(parts + 1)]
     return ((a, b) for a, b in itertools.pairwise(edges) if b > a)
-
-
-def _boxes(objective: Objective) -> NDArray[np.float32]:
-    """C_i = w_i / (n ridge)."""
-    weight = np.ones(objective.n) if objective.weight is None else objective.weight
-    return np.asarray(weight / (objective.n * objective.penalty.ridge), np.float32)
