@@ -2,6 +2,7 @@
 
 import importlib.util
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -96,6 +97,27 @@ def test_the_quickest_way_to_the_objective_is_taken(slept):
     )
     found = linear.as_low(problem, peer, 1.0)
     assert (found.way, found.steps, found.objective) == ("cheap", 8, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("lowest", "limits", "equal", "said"),
+    [(2.0, (1, 2, 4, 8, 100), True, True), (2.0, (1, 2), False, False), (0.5, (1, 2, 4, 8, 100), True, False)],
+)
+def test_a_peer_that_takes_too_long_is_stopped_and_the_row_says_so(lowest, limits, equal, said, monkeypatch):
+    """Objectives: kway's 1 in 10 ms, the peer's lowest + 1 / steps, 20 ms a step, as a clock would say."""
+    monkeypatch.setattr(linear, "timed", lambda run: (run().seconds, run()))
+    data, asked = datasets.Data("-", None, None, None, None), []
+    ours = lambda: SimpleNamespace(value=1.0, seconds=0.01)  # noqa: E731
+    problem = linear.Problem("job", data, 1.0, ours, lambda model: model.value)
+
+    def fit(X, y, alpha, steps):
+        asked.append(steps)
+        return SimpleNamespace(value=lowest + 1 / steps, seconds=0.02 * steps)
+
+    found = linear.against("T", problem, linear.Peer("peer", {"": fit}, limits), 1, patience=10)
+    assert found.equal is equal
+    assert ("given 10 times kway's seconds" in found.quality) is said
+    assert max(asked) <= 8
 
 
 def test_the_span_of_the_rows_has_the_same_optimum():

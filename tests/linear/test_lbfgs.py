@@ -155,6 +155,20 @@ def test_a_sampled_start_keeps_the_tolerance(tol):
         assert excess(objective, solution, best) < tol
 
 
+@pytest.mark.parametrize("alpha", [1e-2, 1e-6])
+def test_many_rows_of_few_columns_and_many_classes_keep_the_tolerance(alpha):
+    """Too large for Newton's steps as a proof, with small matrices of all classes at once: the steps of letter."""
+    rng = np.random.default_rng(0)
+    centres, codes = rng.standard_normal((20, 12)), rng.integers(0, 20, 20_000)
+    X = centres[codes] + 0.9 * rng.standard_normal((20_000, 12)) * rng.exponential(1.0, (20_000, 1))
+    objective = problem(X, codes, alpha=alpha, dtype=np.float32)
+    best = LBFGS().solve(in_double(objective), np.zeros((20, 13)), Control(tol=1e-8, max_iter=2000)).history[-1]
+    for tol in (1e-2, 1e-3, 1e-4):
+        found = LBFGS().solve(objective, objective.zeros(), Control(tol=tol))
+        assert found.converged
+        assert in_double(objective).value(found.theta.astype(np.float64)) <= (1 + tol) * best
+
+
 def test_tight_tolerance_in_double_precision_means_gradient_zero():
     X, codes = blobs()
     objective = problem(X, codes)

@@ -11,6 +11,7 @@ from kway.linear.objective.curvature import mean_squares
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.preconditioners import moments as precondition
+from kway.linear.solvers.preconditioners import sampled_gram as sampled
 from kway.linear.solvers.preconditioners.factors import Diagonal, PerClass, Stacked
 from kway.linear.solvers.preconditioners.moments import moments, newton_factor, quick_moments, safe_inverse, sample_rows
 
@@ -155,6 +156,7 @@ def test_many_small_classes_are_inverted_together(dtype, fit_intercept, monkeypa
     theta = np.random.default_rng(3).standard_normal((12, 8)).astype(dtype) * dtype(0.1)
     theta[:, 7] *= fit_intercept
     g = np.random.default_rng(4).standard_normal((12, 8)).astype(dtype)
+    monkeypatch.setattr(sampled, "_PAIRS", 1)  # blocks of 64 rows
     together = moments(objective).per_class(objective, theta, 10**9)
     assert isinstance(together, Stacked)
     monkeypatch.setattr(precondition, "STACKED", 0)

@@ -2,7 +2,7 @@
 
     1  factor the Hessian at zero, shared by all scores, from a sample of 8 d + 1000 rows (all rows where that is cheap)
     2  L-BFGS on the sample, at most 30 iterations: a start
-    3  where that was slow, one factor a score at that start
+    3  where that was slow, or they are cheap, one factor a score at that start
     4  L-BFGS on all rows; a better factor (a score's own, or the whole Hessian where it is small) after as many
        iterations as it costs, and again as rows stop to bend, while the optimum is still far
 
@@ -10,11 +10,12 @@ It stops when the last third of its iterations has gained less than tol of the o
 model promises understates the excess over the optimum by 2 to 50 times, the gradient's norm overstates it by up to
 10,000 (and the duality gap of the slopes is the same number); the gain of a third of the way bounded it on the ten data
 sets it was tried on. Once the factor is the whole Hessian, what it promises is the excess. Then, unless rows are many
-and the promise is far under tol, that is proved (newton/decrement.py): a few products with the Hessian, preconditioned
-by all that L-BFGS has learned, bound the excess; where it is still above tol their result is Newton's step, which is
-taken, and so on. Where a proof is to follow anyway it is tried as soon as the promise is a hundredth of tol. Small
-problems are run to a hundredth of tol before, which takes a few steps more, and to rounding where there is no such
-proof or a whole Hessian is cheap: equal problems then have equal solutions.
+and the promise is far under tol (for which a few steps more are taken where they are fast), that is proved
+(newton/decrement.py): a few products with the Hessian, preconditioned by all that L-BFGS has learned, bound the excess;
+where it is still above tol their result is Newton's step, which is taken, and so on. Where a proof is to follow anyway
+it is tried as soon as the promise is a hundredth of tol. Small problems are run to a hundredth of tol before, which
+takes a few steps more, and to rounding where there is no such proof or a whole Hessian is cheap: equal problems then
+have equal solutions.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ _FASTER = 3  # operations of a factor to one of a gradient in the same time, whe
 _FALLEN = 0.7  # of the objective at the last factor: below this rows bend otherwise than they did
 
 MANY_ROWS, SHORT = 10, 15.0  # rows a feature; times that a promise may fall short
+_PATIENCE, _FAST = 3, 0.2  # steps, each cheaper than a product with the Hessian; fall of two of them to two before
 _AHEAD = 100.0  # times that it is under tol where a proof is tried
 HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
 _SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
@@ -105,6 +107,7 @@ def solve_smooth(
     aim = _BEYOND * control.tol if prove else 1e-3 * loss_rounding(theta.dtype)
     watch = Watch(objective, control, aim if small else control.tol)
     watch.proof_ahead = prove and not (watch.many and factorable(objective.X))
+    watch.steps_more = _PATIENCE if prove and watch.many else 0
     trail = control.diary.trail(objective)
     if trail.points:
         start, point = _resumed(objective, trail, legacy.pairs), trail.points[-1]
@@ -114,9 +117,8 @@ def solve_smooth(
         point = Point.centred_at(objective, start.theta)
         watch.begin(point)
         control.diary.enter(0, point)
-    for step in descend(
-        objective, point, start.factor, Refactoring(start.moments, objective, watch, legacy), legacy.pairs
-    ):
+    refactoring = Refactoring(start.moments, objective, watch, legacy, start.all_drawn)
+    for step in descend(objective, point, start.factor, refactoring, legacy.pairs):
         point = step.point
         if watch.done(point, step.promised, step.stuck):
             break
@@ -155,6 +157,7 @@ class Start:
     theta: NDArray
     moments: Moments
     factor: Factor
+    all_drawn: bool = False  # it is one a score from every row of the sample
 
 
 def _start(objective: Objective, theta: NDArray, known: Moments | None, sampled: bool, slow: bool) -> Start:
@@ -169,9 +172,10 @@ def _start(objective: Objective, theta: NDArray, known: Moments | None, sampled:
         return Start(theta, found, factor)
     theta, used = on_sample(sample, theta, factor)
     n_drawn = max(500, 2 * objective.d)
-    if used >= SLOW and found.affords_per_class(objective, n_drawn):
-        factor = found.per_class(sample, theta, n_drawn)
-    return Start(theta, found, factor)
+    few = found.dense and found.cost_per_class(sample, sample.n) <= CHEAP and found.holds_per_class(objective)
+    if few or (used >= SLOW and found.affords_per_class(objective, n_drawn)):
+        factor = found.per_class(sample, theta, sample.n if few else n_drawn)
+    return Start(theta, found, factor, few)
 
 
 def _resumed(objective: Objective, trail: Trail, pairs: Pairs) -> Start:
@@ -226,6 +230,7 @@ class Refactoring:
     objective: Objective
     watch: Watch
     legacy: Legacy
+    good_start: bool = False  # the first factor will do for longer
     class_due: int = field(init=False)
     whole_due: int = field(init=False)
     class_gap: int = field(init=False)
@@ -234,7 +239,8 @@ class Refactoring:
     def __post_init__(self) -> None:
         o = self.objective
         cost = self.moments.cost_per_class(o, _drawn(o))
-        self.class_due = self.class_gap = max(4, int(min(cost, max(DEAR, cost / _FASTER))))
+        self.class_gap = max(4, int(min(cost, max(DEAR, cost / _FASTER))))
+        self.class_due = self.class_gap * (2 if self.good_start else 1)
         self.whole_due = max(4, o.n_scores * (o.d + 1) // 10)  # measured: P parameters cost about P / 5 gradients
 
     def __call__(self, iteration: int, point: Point) -> Factor | None:
@@ -271,6 +277,7 @@ class Watch:
     factor: Factor | None = None  # the latest
     exact: bool = False  # it is the inverse Hessian: what it promises is the excess
     proof_ahead: bool = False  # a proof follows, whatever is estimated
+    steps_more: int = 0  # that may be taken for the promise to come far under tol, which spares a proof
 
     def begin(self, point: Point) -> None:
         """The value before the first step."""
@@ -293,7 +300,22 @@ class Watch:
             self.finished = True
             return True
         due = self.proof_ahead and _AHEAD * promised <= self.tol * abs(point.value)
-        return due or self.miss <= self.tol or iteration >= self.control.max_iter
+        return due or self._near_enough() or iteration >= self.control.max_iter
+
+    def _near_enough(self) -> bool:
+        """Whether the excess is thought to be under tol, and a step more would hardly spare a proof."""
+        if self.miss > self.tol or self.clear or not self.steps_more or not self._fast:
+            return self.miss <= self.tol
+        self.steps_more -= 1
+        return False
+
+    @property
+    def _fast(self) -> bool:
+        """Whether the last two steps fell by far less than the two before, as will the next: little is left to gain."""
+        if len(self.history) < 5:
+            return False
+        first, middle, last = self.history[-5], self.history[-3], self.history[-1]
+        return middle - last <= _FAST * (first - middle)
 
     @property
     def many(self) -> bool:

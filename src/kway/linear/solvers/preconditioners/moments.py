@@ -36,7 +36,11 @@ MOST_WHOLE = 600  # parameters of a model whose whole Hessian is factored: 3 MB,
 DEAR = 60  # gradients that matrices for each class may cost, counted in operations; theirs run twice as fast
 MIXED = 0.1  # share of the shared matrix in one of a class
 SEVERAL = 8  # classes from which their matrices, where small, are made and applied together
-STACKED = 1 << 21  # numbers in the z z' of all rows that this takes: a call of LAPACK a class costs as much as 500
+FEW_COLUMNS = 64  # of a small one: a call of LAPACK for each class takes longer than their products up to here
+STACKED = 1 << 21  # numbers in all of them
+ROWS_A_PARAMETER = (
+    6  # of a sample where columns are few: 26 classes of 16 columns start at 0.1 over the optimum, not 0.3
+)
 _FLOOR = 1e-12  # on a unit diagonal, first try
 
 
@@ -72,7 +76,7 @@ class Moments:
             return self._class_diagonals(rows, weights)
 
         D = len(self.gram)
-        if rows.n_scores >= SEVERAL and rows.n * D * D <= STACKED:
+        if rows.n_scores >= SEVERAL and D <= FEW_COLUMNS and rows.n_scores * D * D <= STACKED:
             found = self._small_inverses(rows, weights)
             return Centred(found, rows.centred) if rows.loss.shift_free else found
 
@@ -171,8 +175,10 @@ def moments(objective: Objective, squares: NDArray | None = None) -> Moments:
 
 
 def sample_rows(objective: Objective) -> Objective | None:
-    """The problem on 8 d + 1000 of its rows; None where that is half of them or more."""
+    """The problem on 8 d + 1000 of its rows, or a fifth where columns are few; None where that is half or more."""
     size = 8 * objective.d + 1000
+    if objective.d < FEW_COLUMNS:
+        size = max(size, min(ROWS_A_PARAMETER * objective.d * objective.all_scores, objective.n // 5))
     if objective.n <= 2 * size:
         return None
     return objective.some(size)
