@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.data.labelled_blocks import dense_blocks
 from kway.data.labelled_rows import ReadOptions
 from kway.data.number_rows import number_rows
 from kway.data.row_stream import row_stream
@@ -119,13 +120,12 @@ def rows_of_blocks(blocks: Iterable[tuple[Any, Any]]) -> LabelledFiles:
     handle, name = tempfile.mkstemp(prefix="kway-rows-")
     try:
         with os.fdopen(handle, "wb") as out:
-            for X, y in _matrices(blocks):
+            for X, y in dense_blocks(blocks):
                 if not labels:
                     width, kind = X.shape[1], np.dtype(np.float64 if X.dtype.itemsize > 4 else np.float32)
-                if X.shape[1] != width or len(y) != len(X):
+                if X.shape[1] != width:
                     raise InputError(
-                        f"a block has {X.shape[1]} columns and {len(y):,} labels for {len(X):,} rows, the first had "
-                        f"{width} columns; give all the same, with a label a row"
+                        f"a block has {X.shape[1]} columns, the first had {width} columns; give all the same"
                     )
                 data = np.ascontiguousarray(X, kind)
                 digest = zlib.crc32(data.data, digest)
@@ -138,16 +138,3 @@ def rows_of_blocks(blocks: Iterable[tuple[Any, Any]]) -> LabelledFiles:
         return LabelledFiles(FileRows(parts, kind, f"{digest}"), y)
     finally:
         os.unlink(name)
-
-
-def _matrices(blocks: Iterable[tuple[Any, Any]]) -> Iterator[tuple[NDArray, NDArray]]:
-    """Blocks that have rows, as arrays."""
-    for X, y in blocks:
-        rows, labels = np.asarray(X), np.asarray(y)
-        if rows.ndim != 2 or rows.dtype.kind not in "fiub" or labels.ndim != 1:
-            raise InputError(
-                f"blocks must be (X, y): numbers of shape (rows, features) and a label a row, got {rows.dtype} of "
-                f"shape {rows.shape} and labels of shape {labels.shape}"
-            )
-        if len(rows):
-            yield rows, labels

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.data.labelled_blocks import dense_blocks
 from kway.data.labels import encode
-from kway.errors import CombinationError, InputError
+from kway.errors import CombinationError
 from kway.neighbors.training_rows import TrainingRows
 from kway.search.auto import pick_index
 from kway.search.flat import Flat
@@ -50,10 +51,6 @@ def code_training_blocks(model: NeighborsClassifier, blocks: Iterable[tuple[Any,
 
 def _rows(blocks: Iterable[tuple[Any, Any]], labels: list[NDArray]) -> Iterator[NDArray]:
     """The rows of blocks that have any; their labels are added to a list."""
-    for X, y in blocks:
-        rows, own = np.asarray(X), np.asarray(y)
-        if own.shape != rows.shape[:1]:
-            raise InputError(f"a block has {len(rows):,} rows and labels of shape {own.shape}; give a label a row")
-        if len(rows):
-            labels.append(own)
-            yield rows
+    for X, y in dense_blocks(blocks):
+        labels.append(y)
+        yield X
