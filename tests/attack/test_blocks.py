@@ -1,8 +1,10 @@
-"""Blocks of rows as no caller should give them, to every `fit_blocks`: a sentence, or what all rows together teach."""
+"""Blocks and folders of rows as no caller should give them: a sentence, or what all rows together teach."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
+from pyarrow import csv, parquet
 
 import kway
 from kway.errors import KwayError
@@ -106,3 +108,77 @@ def test_sparse_blocks(name, kinds):
         assert MODELS[name]().fit_blocks(iter(blocks)).score(X, Y) > 0.9
     except KwayError as error:
         assert "sparse" in str(error)  # noqa: PT017
+
+
+def folder_of(path, kind: str, seventh):
+    """Ten files of 30 rows, the eighth changed; None: it is not there."""
+    path.mkdir()
+    for i in range(10):
+        part = slice(30 * i, 30 * i + 30)
+        table = pa.table({**{name: X[part, j] for j, name in enumerate("abcd")}, "t": Y[part]})
+        table = seventh(table) if i == 7 else table
+        if kind == "parquet":
+            parquet.write_table(table, path / f"{i}.parquet")
+        else:
+            csv.write_csv(table, path / f"{i}.csv")
+    return path
+
+
+def with_column(name: str, values: list):
+    return lambda table: table.set_column(table.column_names.index(name), name, pa.array(values))
+
+
+REFUSED = {
+    "a column is missing": lambda table: table.drop_columns(["c"]),
+    "a column more": lambda table: table.append_column("z", pa.array(np.ones(30))),
+    "words": with_column("a", ["w"] * 30),
+    "true and false": with_column("a", [True] * 30),
+    "NaN": with_column("b", [np.nan] + [1.0] * 29),
+    "a gap": with_column("b", [None] + [1.0] * 29),
+    "a label is missing": with_column("t", [None] + [1] * 29),
+    "no labels": lambda table: table.drop_columns(["t"]),
+}
+TAKEN = {
+    "another order": lambda table: table.select(["t", "d", "c", "b", "a"]),
+    "empty": lambda table: table.slice(0, 0),
+    "float32": lambda table: with_column("a", np.asarray(table["a"]).astype(np.float32))(table),
+    "a class that comes late": with_column("t", [9] * 30),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_folder_with_one_odd_file(tmp_path, kind):
+    for name, change in REFUSED.items():
+        with pytest.raises(KwayError):
+            MODELS["sampled"]().fit_folder(folder_of(tmp_path / name, kind, change), "t")
+    for name, change in TAKEN.items():
+        model = MODELS["sampled"]().fit_folder(folder_of(tmp_path / name, kind, change), "t")
+        assert model.score(X[:210], Y[:210]) > 0.9, name
+        assert (9 in model.classes_) == (name == "a class that comes late")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_folder_of_arrays_with_one_odd_part(tmp_path):
+    def saved(name, part, labels):
+        (tmp_path / name).mkdir()
+        for i, rows in enumerate([X[:100], part, X[200:]]):
+            np.save(tmp_path / name / f"x{i}.npy", rows)
+        np.save(tmp_path / name / "y.npy", labels)
+        return tmp_path / name
+
+    fewer = np.concatenate([Y[:100], Y[200:]])
+    bent = np.where(X[100:200] == X[150, 2], np.nan, X[100:200])
+    for name, part, labels in (
+        ("narrow", X[100:200, :3], Y),
+        ("short", X[100:200], Y[:-1]),
+        ("nan", bent, Y),
+        ("extra", X[100:200], np.append(Y, 1)),
+    ):
+        with pytest.raises(KwayError):
+            MODELS["sampled"]().fit_folder(saved(name, part, labels))
+    for name, part, labels in (("empty", X[:0], fewer), ("float32", X[100:200].astype(np.float32), Y)):
+        assert MODELS["sampled"]().fit_folder(saved(name, part, labels)).score(X, Y) > 0.9
+    for nowhere in (5, None, str(tmp_path / "nowhere")):
+        with pytest.raises(KwayError):
+            MODELS["sampled"]().fit_folder(nowhere)
