@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.labelled_blocks import labelled_blocks
+from kway.data.labelled_blocks import dense_blocks
 from kway.data.labelled_rows import ReadOptions
 from kway.data.labels import joined
 from kway.data.number_rows import number_rows
@@ -120,7 +120,7 @@ def rows_of_blocks(blocks: Iterable[tuple[Any, Any]]) -> LabelledFiles:
     handle, name = tempfile.mkstemp(prefix="kway-rows-")
     try:
         with os.fdopen(handle, "wb") as out:
-            for X, y in labelled_blocks(blocks):
+            for X, y in dense_blocks(blocks):
                 if not labels:
                     width, kind = X.shape[1], np.dtype(np.float64 if X.dtype.itemsize > 4 else np.float32)
                 data = np.ascontiguousarray(X, kind)

@@ -68,6 +68,8 @@ class LocalRows(NamedTuple):
 def fit_folder(model: LinearClassifier, folder: str | Path, target: str | None) -> None:
     """LinearClassifier.fit_folder."""
     model._check_parameters()
+    if not isinstance(folder, str | Path):
+        raise InputError(f"folder must be a path, got {folder!r:.60}")
     if is_local() and stays_in_files(model, folder, target):
         fit_files(model, rows_of_folder(folder, target))
         return

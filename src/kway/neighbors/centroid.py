@@ -26,9 +26,10 @@ from kway.base import class_rows
 from kway.compute.gpu.device import Device, is_tensor, on_host
 from kway.compute.threads import spans
 from kway.data import gate
+from kway.data.labelled_blocks import labelled_blocks
 from kway.data.labels import Labels
 from kway.data.row_blocks import row_blocks
-from kway.errors import CombinationError, InputError
+from kway.errors import CombinationError
 from kway.neighbors.centroid_on_device import (
     MeansOnDevice,
     choose_for_means,
@@ -97,11 +98,8 @@ class CentroidClassifier(MeansOnDevice):
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> CentroidClassifier:
         """Learn from blocks (X, y), such as a generator's, one after another."""
         self._forget()
-        for X, y in blocks:
-            if len(y):
-                self.partial_fit(X, y)
-        if not hasattr(self, "weights_"):
-            raise InputError("there is nothing to learn from: no block of rows came")
+        for X, y in labelled_blocks(blocks):
+            self.partial_fit(X, y)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> CentroidClassifier:

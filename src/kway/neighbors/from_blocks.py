@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.labelled_blocks import labelled_blocks
+from kway.data.labelled_blocks import dense_blocks
 from kway.data.labels import encode, joined
 from kway.errors import CombinationError
 from kway.neighbors.training_rows import TrainingRows
@@ -51,6 +51,6 @@ def code_training_blocks(model: NeighborsClassifier, blocks: Iterable[tuple[Any,
 
 def _rows(blocks: Iterable[tuple[Any, Any]], labels: list[NDArray]) -> Iterator[NDArray]:
     """The rows of blocks; their labels are added to a list."""
-    for X, y in labelled_blocks(blocks):
+    for X, y in dense_blocks(blocks):
         labels.append(y)
         yield X

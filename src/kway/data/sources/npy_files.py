@@ -53,9 +53,9 @@ def npy_files(path: Path) -> list[Path]:
 def map_arrays(files: list[Path], name: str) -> ArrayParts:
     """The arrays of the files, mapped; what is no array, or does not fit the others, is an error."""
     arrays = [_mapped(file) for file in files]
-    parts = tuple(a.reshape(len(a), -1) for a in arrays if a.ndim > 1)
+    parts = tuple(a.reshape(len(a), -1) for a in arrays if a.ndim > 1 and len(a))  # a part without rows has no width
     labels = [a for a in arrays if a.ndim == 1]
-    if not parts or not sum(map(len, parts)):
+    if not parts:
         raise InputError(f"{name} has no rows: no .npy array of two axes (rows, features) with any in it; give some")
     widths = sorted({part.shape[1] for part in parts})
     if len(widths) > 1:
