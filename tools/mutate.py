@@ -18,6 +18,7 @@ import ast
 import copy
 import gc
 import importlib
+import inspect
 import math
 import os
 import signal
@@ -151,7 +152,8 @@ def _put_in(mutant: Mutant) -> None:
 
 
 def _functions(old: Any, new: Any) -> Iterator[tuple[FunctionType, FunctionType]]:
-    """Functions of the one and the same of the other: itself, or the methods of a class."""
+    """Functions of the one and the same of the other: itself, what a kernel compiles, or the methods of a class."""
+    old, new = inspect.unwrap(old), inspect.unwrap(new)
     if isinstance(old, FunctionType):
         yield old, new
     elif isinstance(old, type):

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from kway.compute.kernels.voting.votes import tally
 from kway.errors import CombinationError, InputError
 from kway.neighbors.votes import (
     TIES,
@@ -173,3 +174,10 @@ def test_class_weights_of_a_name_and_of_a_dict():
     for bad in (np.inf, np.nan, -1.0):
         with pytest.raises(InputError, match="class_weight of 'a'"):
             class_votes({"a": bad}, labels, counts)
+
+
+def test_what_counts_as_equal_is_in_the_size_of_the_two_compared():
+    codes, weights = np.array([[0, 1, 2]]), np.array([[1e15, 1.0, 2.0]])
+    classes, totals = np.empty((1, 3), np.int64), np.empty((1, 3))
+    tally(codes, weights, np.empty(0, np.int64), classes, totals)
+    assert classes.tolist() == [[0, 2, 1]]
