@@ -15,6 +15,7 @@ from kway.linear.solvers.registry import auto
 from kway.linear.solvers.svm.dual import Dual
 from kway.linear.solvers.svm.shared_rows import SharedMachines, shares_rows
 from kway.linear.solvers.svm.sweeps import Sweeps
+from kway.linear.solvers.work import Work
 
 
 def problem(seed, n=300, d=80, K=7, C=1.0, intercept=True, weighted=False):
@@ -106,3 +107,11 @@ def test_auto_sweeps_rows_that_are_sparse_and_wide():
     assert auto(replace(wide, X=wide.X[:, :400])).name == "lbfgs"
     assert auto(replace(wide, X=wide.X.toarray())).name == "lbfgs"
     assert auto(replace(wide, penalty=Penalty())).name == "lbfgs"
+
+
+def test_sparse_rows_that_are_swept_stay_sparse():
+    """Fewer of them than columns: in the columns of their span they would be dense, and fits a hundred times dearer."""
+    few = problem(0, n=600, d=3000).with_loss(LOSSES["rounded-hinge"].columns)
+    work = Work.on(few, "auto")
+    assert work.solver.name == "sweeps"
+    assert work.objective is few

@@ -62,6 +62,7 @@ class Solver(Protocol):
     name: ClassVar[str]
     needs: ClassVar[frozenset[str]]
     promises: ClassVar[bool]  # that a converged solution is within tol of the optimum
+    spans: ClassVar[bool]  # wide rows suit it better in the columns of their span
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From theta to an optimum."""

@@ -28,6 +28,7 @@ class GradientDescent:
     name: ClassVar[str] = "gradient"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.gradient", "penalty.smooth"})
     promises: ClassVar[bool] = True
+    spans: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """Descend until ten steps together gain less than a tenth of tol."""

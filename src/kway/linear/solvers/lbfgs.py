@@ -71,6 +71,7 @@ class LBFGS:
     name: ClassVar[str] = "lbfgs"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.smooth", "loss.optimum", "penalty.smooth"})
     promises: ClassVar[bool] = True
+    spans: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From theta to within tol of the optimum, relative to the objective."""

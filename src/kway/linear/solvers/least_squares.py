@@ -36,6 +36,7 @@ class LeastSquares:
     name: ClassVar[str] = "least-squares"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.squared", "penalty.smooth", "rows.here"})
     promises: ClassVar[bool] = True
+    spans: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """The optimum, in one step; the start does not matter."""

@@ -40,6 +40,7 @@ class Proximal:
     name: ClassVar[str] = "proximal"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.smooth", "loss.optimum"})
     promises: ClassVar[bool] = True
+    spans: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From theta to an optimum; a hinge is rounded over a width that shrinks until it does not matter."""

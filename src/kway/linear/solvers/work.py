@@ -38,7 +38,7 @@ class Work:
     def on(objective: Objective, solver: Any) -> Work:
         """The solver of a name, or "auto", on the objective in the columns that suit it."""
         asked = pick_solver(solver, objective)
-        frame: RowSpan | OwnUnits | None = row_span(objective) if asked.promises else None
+        frame: RowSpan | OwnUnits | None = row_span(objective) if asked.spans else None
         if objective.loss.minimised_by_zero and not (objective.penalty.ridge or objective.penalty.lasso):
             frame = in_own_units(objective)
         if frame is None:

@@ -96,6 +96,7 @@ class Sampled:
     name: ClassVar[str] = "sampled"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.cross_entropy", "penalty.smooth"})
     promises: ClassVar[bool] = False
+    spans: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_parameters(self, negatives=whole(1), hard=whole(0))

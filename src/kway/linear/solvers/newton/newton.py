@@ -36,6 +36,7 @@ class Newton:
     name: ClassVar[str] = "newton"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.hessian", "loss.optimum", "penalty.soft", "rows.here"})
     promises: ClassVar[bool] = True
+    spans: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From theta to within tol of the optimum."""

@@ -41,6 +41,7 @@ class ClassSharded:
     name: ClassVar[str] = "lbfgs"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.cross_entropy", "penalty.smooth", "rows.here"})
     promises: ClassVar[bool] = True
+    spans: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From theta to within tol of the optimum, relative to the objective."""

@@ -51,6 +51,7 @@ class SGD:
     name: ClassVar[str] = "sgd"
     needs: ClassVar[frozenset[str]] = frozenset()
     promises: ClassVar[bool] = False  # its tol ends epochs without much gain; what that comes to is checked afterwards
+    spans: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_parameters(

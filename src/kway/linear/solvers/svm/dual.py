@@ -43,6 +43,7 @@ class Dual:
     name: ClassVar[str] = "dual"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.hinge", "penalty.ridge", "rows.here"})
     promises: ClassVar[bool] = True
+    spans: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From the dual's zero to an optimum; theta says nothing about the dual variables and is not used."""

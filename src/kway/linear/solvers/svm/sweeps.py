@@ -31,6 +31,7 @@ class Sweeps:
     name: ClassVar[str] = "sweeps"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.rounded", "penalty.smooth", "penalty.pulls", "rows.here"})
     promises: ClassVar[bool] = True
+    spans: ClassVar[bool] = False  # its variables are one a row already
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From the dual's zero to an optimum; theta says nothing about the dual variables and is not used."""
