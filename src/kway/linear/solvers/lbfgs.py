@@ -123,7 +123,7 @@ def solve_smooth(
         point = step.point
         if watch.done(point, step.promised, step.stuck):
             break
-    if prove and watch.trusted and (watch.proof_ahead or not watch.clear):
+    if prove and watch.trusted and (watch.proof_ahead or watch.doubtful or not watch.clear):
         return _proved(objective, point, watch, legacy.pairs, watch.factor or start.factor)
     return watch.solution(point)
 
@@ -278,7 +278,8 @@ class Watch:
     factor: Factor | None = None  # the latest
     exact: bool = False  # it is the inverse Hessian: what it promises is the excess
     proof_ahead: bool = False  # a proof follows, whatever is estimated
-    steps_more: int = 0  # that may be taken for the promise to come far under tol, which spares a proof
+    steps_more: int = 0  # that may be taken for the promise to come far under tol, which spares or shortens a proof
+    doubtful: bool = False  # steps more were slow: a proof follows
 
     def begin(self, point: Point) -> None:
         """The value before the first step."""
@@ -304,10 +305,11 @@ class Watch:
         return due or self._near_enough() or iteration >= self.control.max_iter
 
     def _near_enough(self) -> bool:
-        """Whether the excess is thought to be under tol, and a step more would hardly spare a proof."""
-        if self.miss > self.tol or self.clear or not self.steps_more or not self._fast:
+        """Whether the excess is thought to be under tol, and a step more would hardly spare a proof or shorten it."""
+        if self.miss > self.tol or self.clear or not self.steps_more:
             return self.miss <= self.tol
         self.steps_more -= 1
+        self.doubtful = self.doubtful or not self._fast
         return False
 
     @property
