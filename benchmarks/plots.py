@@ -24,13 +24,13 @@ def ratio_bars(rows: list[Row]) -> Figure:
     values = np.array([r.ratio for r in rows])
     colours = [style.ACCENT if r.holds else style.CONTRAST for r in rows]
     axes.barh(places, values - 0.5, left=0.5, height=0.66, color=colours)
-    for place, r in zip(places, rows):
-        seen = ratios(r) or [r.ratio]
-        axes.plot([min(seen), max(seen)], [place, place], color=style.INK, linewidth=1.2)
-        end = max(*seen, r.ratio, r.least or 0.0)
+    seen = [ratios(r) or [r.ratio] for r in rows]
+    aimed = [(place, r.least) for place, r in zip(places, rows) if r.least is not None]
+    axes.hlines(places, [min(s) for s in seen], [max(s) for s in seen], color=style.INK, linewidth=1.2)
+    axes.vlines([x for _, x in aimed], [y - 0.4 for y, _ in aimed], [y + 0.4 for y, _ in aimed], style.INK, lw=2.2)
+    for place, r, spread in zip(places, rows, seen):
+        end = max(*spread, r.ratio, r.least or 0.0)
         axes.text(end * 1.12, place, f"{short(r.ratio)}x", va="center", fontsize=style.TINY)
-        if r.least is not None:
-            axes.plot([r.least, r.least], [place - 0.4, place + 0.4], color=style.INK, linewidth=2.2)
     axes.axvline(1.0, color=style.MUTED, linewidth=1.0)
     axes.set_xscale("log")
     axes.set_xlim(0.5, 2.4 * max(10.0, values.max(initial=1.0)))
