@@ -107,6 +107,7 @@ def test_auto_sweeps_rows_that_are_sparse_and_wide():
     assert auto(replace(wide, X=wide.X[:, :400])).name == "lbfgs"
     assert auto(replace(wide, X=wide.X.toarray())).name == "lbfgs"
     assert auto(replace(wide, penalty=Penalty())).name == "lbfgs"
+    assert auto(replace(wide, n_scores=1 << 18)).name == "lbfgs"  # two gigabytes of dual variables
 
 
 def test_sparse_rows_that_are_swept_stay_sparse():

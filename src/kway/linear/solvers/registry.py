@@ -32,6 +32,7 @@ SOLVERS: dict[str, Solver] = {
 FEW_ROWS = 30_000
 QUICK = 2e7  # products of a Newton step, about a millisecond: other methods' iterations cost as much, and are more
 MANY_COLUMNS = 1000  # from which rows have little in common and sweeps are few: 4 of iris take 940, texts 5 to 10
+MOST_VARIABLES = 1 << 28  # of sweeps, one a row and class: a gigabyte; lbfgs keeps none
 KINKED = 1e9  # where there are kinks, which Newton's method passes in tens of steps and others in thousands
 
 
@@ -79,7 +80,8 @@ def auto(objective: Objective) -> Solver:
     kinked = not (objective.loss.smooth and objective.penalty.smooth)
     if not SOLVERS["dual"].needs <= offered and affordable(objective, KINKED if kinked else QUICK):
         return SOLVERS["newton"]
-    if sp.issparse(objective.X) and objective.d >= MANY_COLUMNS and SOLVERS["sweeps"].needs <= offered:
+    wide = sp.issparse(objective.X) and objective.d >= MANY_COLUMNS
+    if wide and SOLVERS["sweeps"].needs <= offered and objective.n * objective.n_scores <= MOST_VARIABLES:
         return SOLVERS["sweeps"]
     if SOLVERS["dual"].needs <= offered:
         few = objective.n <= FEW_ROWS or sp.issparse(objective.X)
