@@ -29,7 +29,7 @@ from kway.linear.problem import weighted_rows
 from kway.linear.solvers.svm.shared_rows import FEWEST
 from kway.neighbors.sweep import Electors, OutsideSearch, score_every_k
 from kway.planning import guard, linear_ways, row_ways
-from kway.planning.comparison import HEAVY, machine_seconds
+from kway.planning.comparison import HEAVY, machine_fit_seconds
 from kway.planning.rates import Rates
 from kway.planning.size import Size
 from kway.search.device.on_device import SEARCHED
@@ -168,7 +168,7 @@ class LinearFamily:
         """Answers are a moment's work."""
         apart = self.params.get("multiclass") == "one-vs-all"
         if apart and size.sparse and self.boxes:
-            return machine_seconds(size)
+            return machine_fit_seconds(size)
         return (linear_ways.one_vs_all if apart else linear_ways.softmax_way)(size, Rates()).fit_seconds
 
 
