@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -58,6 +59,7 @@ _FASTER = 3  # operations of a factor to one of a gradient in the same time, whe
 _FALLEN = 0.7  # of the objective at the last factor: below this rows bend otherwise than they did
 
 MANY_ROWS, SHORT = 10, 15.0  # rows a feature; times that a promise may fall short
+_PROOF_SHARE = 0.1  # of the iterations before it, in gradients, may be spent on factors for a proof
 _PATIENCE, _FAST = 3, 0.2  # steps, each cheaper than a product with the Hessian; fall of two of them to two before
 _AHEAD = 100.0  # times that it is under tol where a proof is tried
 HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
@@ -124,22 +126,29 @@ def solve_smooth(
         if watch.done(point, step.promised, step.stuck):
             break
     if prove and watch.trusted and (watch.proof_ahead or watch.doubtful or not watch.clear):
-        return _proved(objective, point, watch, legacy.pairs, watch.factor or start.factor)
+        return _proved(objective, point, watch, refactoring, watch.factor or start.factor)
     return watch.solution(point)
 
 
-def _proved(objective: Objective, point: Point, watch: Watch, pairs: Pairs, factor: Factor) -> Solution:
-    """Newton's steps by conjugate gradients until the excess is bounded by tol, or nothing is gained any more."""
-    noise, used = loss_rounding(point.theta.dtype), 0
+def _proved(objective: Objective, point: Point, watch: Watch, refactoring: Refactoring, factor: Factor) -> Solution:
+    """Newton's steps by conjugate gradients until the excess is bounded by tol, or nothing is gained any more.
+
+    Products that do not settle cost more than a whole Hessian: where one can be had, a proof by it follows.
+    """
+    noise, used, pairs = loss_rounding(point.theta.dtype), 0, refactoring.legacy.pairs
+    whole = affordable(objective, MOST_PROOF)
     while True:
         scale = max(abs(point.value), watch.control.least, 1e-300)
         enough = watch.control.tol * scale
-        newton_step = decrement(objective, point.theta, point.gradient, lambda v: pairs.direction(v, factor), enough)
+        fresh = refactoring.for_proof(point, len(watch.history))
+        precondition = fresh or partial(pairs.direction, factor=factor)
+        newton_step = decrement(objective, point.theta, point.gradient, precondition, enough)
         used += newton_step.products
         watch.miss = newton_step.excess / scale
         if watch.miss <= watch.control.tol:
             return replace(watch.solution(point), proved=True)
-        if len(watch.history) + used > watch.control.max_iter or not newton_step.slope > 0:
+        given_up = whole and not newton_step.settled
+        if given_up or len(watch.history) + used > watch.control.max_iter or not newton_step.slope > 0:
             return watch.solution(point)
         new = search_along(objective, point, newton_step.direction, newton_step.slope, noise)
         if new is None:
@@ -261,6 +270,18 @@ class Refactoring:
                 self.watch.factor = self.moments.per_class(self.objective, point.theta, _drawn(self.objective))
                 return self.watch.factor
         return None
+
+    def for_proof(self, point: Point, iterations: int) -> Factor | None:
+        """A score's own at this point, where that costs a tenth of the way here.
+
+        What a long way has learned is of points long past: the Hessian it preconditions had eigenvalues from 1e-7 to
+        1e10 on 191 rows of 180 classes, the gradient none of the small ones, and three products "proved" what was 3 tol
+        above the optimum. With the factors of the point itself they reach from 1e-4 to 2.
+        """
+        o = self.objective
+        if not self.moments.holds_per_class(o) or self.moments.cost_per_class(o, _drawn(o)) > _PROOF_SHARE * iterations:
+            return None
+        return self.moments.per_class(o, point.theta, _drawn(o))
 
 
 @dataclass

@@ -7,7 +7,8 @@
 
 A product costs about as much as a gradient. What is missing from D after some of them is r' H^-1 r, r the residual: at
 most r' M r over the smallest eigenvalue of the preconditioned Hessian, which the method's own coefficients estimate.
-The step they lead to is Newton's, and is there to be taken.
+That is never above 1: along the last step of the descent M is H^-1, whether r has any of it or not. The step they lead
+to is Newton's, and is there to be taken.
 """
 
 from __future__ import annotations
@@ -35,12 +36,16 @@ Precondition = Callable[[NDArray], NDArray]
 
 
 class Decrement(NamedTuple):
-    """Newton's step (R, d + 1) as an ascent direction, its slope D, a bound of the excess, and the products it took."""
+    """Newton's step (R, d + 1) as an ascent direction, its slope D, a bound of the excess, and the products it took.
+
+    `settled`: the last of them added little.
+    """
 
     direction: NDArray
     slope: float
     excess: float
     products: int
+    settled: bool
 
 
 def provable(objective: Objective) -> bool:
@@ -68,12 +73,12 @@ def decrement(
     p, rz, D = z, _dot(r, z), 0.0
     lengths: list[float] = []
     ratios: list[float] = []
-    excess = np.inf
+    excess, settled = np.inf, False
     while len(lengths) < _MOST_STEPS and rz > 0:
         Hp = bends.product(p)
         curvature = _dot(p, Hp)
         if not (0 < curvature < np.inf and rz < np.inf):
-            break
+            return Decrement(x, D, np.inf, len(lengths), False)
         t = rz / curvature
         x += x.dtype.type(t) * p
         D += t * rz
@@ -81,24 +86,27 @@ def decrement(
         z = precondition(r)
         rz, old = _dot(r, z), rz
         lengths.append(t)
-        ratios.append(max(rz, 0.0) / old)
-        tail = CAUTION * max(rz, 0.0) / _smallest(lengths, ratios)
+        if not rz >= 0:  # rounding, of which a bound knows nothing
+            return Decrement(x, D, np.inf, len(lengths), False)
+        ratios.append(rz / old)
+        tail = CAUTION * rz / _smallest(lengths, ratios)
         reach = min(_FAR, per_score * bends.advance(t))
         excess = (D + tail) / 2 * float(np.exp(reach))
-        if len(lengths) >= _LEAST_STEPS and (excess <= enough or tail <= _SETTLED * D):
+        settled = len(lengths) >= _LEAST_STEPS and (excess <= enough or tail <= _SETTLED * D)
+        if settled:
             break
         p = z + p.dtype.type(ratios[-1]) * p
-    return Decrement(x, D, excess, len(lengths))
+    return Decrement(x, D, excess, len(lengths), settled)
 
 
 def _smallest(lengths: list[float], ratios: list[float]) -> float:
-    """Smallest eigenvalue of the preconditioned Hessian that the steps have seen (Lanczos)."""
+    """Smallest eigenvalue of the preconditioned Hessian that the steps have seen (Lanczos), no more than 1."""
     t, b = np.array(lengths), np.array(ratios[:-1])
     if not (np.isfinite(1 / t).all() and np.isfinite(b).all()):
         return 1e-300
     diagonal = 1 / t
     diagonal[1:] += b / t[:-1]
-    return max(float(eigvalsh_tridiagonal(diagonal, np.sqrt(b) / t[:-1])[0]), 1e-300)
+    return min(max(float(eigvalsh_tridiagonal(diagonal, np.sqrt(b) / t[:-1])[0]), 1e-300), 1.0)
 
 
 def _dot(a: NDArray, b: NDArray) -> float:
