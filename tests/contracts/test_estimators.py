@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -22,6 +23,12 @@ MORE = [
     kway.LinearClassifier(penalty="l1", alpha=1e-3),
     kway.LinearClassifier(solver="sgd"),
     kway.LeastSquaresClassifier(targets="number"),
+    kway.NeighborsClassifier(weights="distance"),
+    kway.CentroidClassifier("cosine"),
+    kway.TemperatureScaledClassifier(kway.NeighborsClassifier(), cv=0.3),
+    kway.TemperatureScaledClassifier(GaussianNB()),
+    kway.ConformalClassifier(kway.CentroidClassifier(), method="aps", per_class=True),
+    kway.OpenSetClassifier(kway.NeighborsClassifier(), score_by="distance"),
 ]
 
 
