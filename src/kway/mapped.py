@@ -37,7 +37,7 @@ class MappedClassifier(DelegatedAnswers):
     ----------
     estimator : any classifier of dense rows.
     map : "scales" (a weight a column) | "mixtures" (of all columns: d x d weights).
-    n_jobs : threads; None is all cores.
+    n_jobs : threads of the map, and of the estimator where that is None; None is all cores.
     random_state : seed of the rows that are drawn; None is 0.
 
     Attributes: `map_`, a ColumnMap with scale (d,), centre (d,) and, of mixtures, turn (d, d); `estimator_`.
@@ -60,7 +60,7 @@ class MappedClassifier(DelegatedAnswers):
         self.random_state = random_state
 
     def _unfitted(self) -> Any:
-        return kway.NeighborsClassifier() if self.estimator is None else self.estimator
+        return kway.NeighborsClassifier(n_jobs=self.n_jobs) if self.estimator is None else self.estimator
 
     def fit(self, X: Any, y: Any) -> MappedClassifier:
         """Learn the map from rows X (n, d) with labels y (n,), then the estimator from mapped rows."""

@@ -82,8 +82,19 @@ def test_every_line_of_the_readme_has_rows():
     assert not missing, [f"{line.target} {line.data}" for line in missing]
 
 
+def test_a_figure_of_another_version_or_machine_is_marked(tmp_path):
+    saved("T1", "exact", "mnist", "faiss Flat", (0.2, 5.0), tmp_path)
+    saved("T2", "exact", "mnist", "faiss Flat", (0.2, 5.0), tmp_path)
+    old = records.load("T2", tmp_path) | {"machine": {"avx512_vnni": False, "versions": {"kway": "0.1.0"}}}
+    records.save({**old, "rows": [r.record() for r in old["rows"]]}, tmp_path)
+    *_, first, second, _, told = readme.table(tmp_path)
+    assert "| 0.20 s |" in first
+    assert "| 0.20 s\\* |" in second
+    assert told.endswith("\\*: kway 0.1.0 on a CPU without AVX-512.")
+
+
 def test_a_job_is_named_once(tmp_path):
-    lines = readme.table()[2:]
+    lines = readme.table()[2:-2]
     jobs = [line.split(" | ")[0].strip("| ") for line in lines]
     named = [job for job in jobs if job]
     assert len(named) == len(set(named)) > 5

@@ -11,10 +11,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from kway.compute import threads
 from kway.compute.threads import cores, pmap, shares, single_blas, spans, workers
+
+
+@pytest.fixture(autouse=True)
+def _several_threads_of_blas():
+    """`make test` gives its processes one each, and from one to one nothing could be seen."""
+    with threadpool_limits(3, user_api="blas"):
+        yield
 
 
 def blas_threads():
@@ -66,6 +73,7 @@ def test_fewer_threads_than_cores_keep_the_order(monkeypatch):
 
 def test_blas_has_one_thread_inside_and_its_own_number_after():
     before = blas_threads()
+    assert set(before) == {3}
     inside = pmap(lambda _: blas_threads(), range(2))
     assert all(n == 1 for numbers in inside for n in numbers)
     assert blas_threads() == before

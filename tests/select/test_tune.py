@@ -36,9 +36,7 @@ def test_neighbours_as_a_grid_search_finds_them(digits):
     assert len(found.to_pandas()) == len(records)
 
 
-@pytest.mark.parametrize(
-    "model", [kway.SoftmaxClassifier, kway.LogisticClassifier, kway.LeastSquaresClassifier, kway.LinearClassifier]
-)
+@pytest.mark.parametrize("model", [kway.SoftmaxClassifier, kway.LogisticClassifier, kway.LeastSquaresClassifier])
 def test_alpha_of_linear_classifiers(digits, model):
     X, y = digits
     found = kway.tune(model(max_iter=500), X, y, n_folds=3)
@@ -48,6 +46,13 @@ def test_alpha_of_linear_classifiers(digits, model):
     scores = {a: np.mean([r["accuracy"] for r in found.records() if r["alpha"] == a]) for a in
               {r["alpha"] for r in found.records()}}  # fmt: skip
     assert scores[found.best["alpha"]] == pytest.approx(max(scores.values())) == pytest.approx(found.accuracy)
+
+
+def test_a_loss_that_is_asked_for_is_the_one_that_is_scored(digits):
+    X, y = digits[0][:200], digits[1][:200]
+    plain, named = (kway.tune(m, X, y, n_folds=3) for m in (kway.LinearClassifier(), kway.SoftmaxClassifier()))
+    assert type(plain.estimator) is kway.LinearClassifier
+    assert plain.records() == named.records()
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,7 @@ Result = TypeVar("Result")
 FORK_WAIT = 1.0  # seconds; answers take milliseconds
 
 _calm = threading.Condition(threading.RLock())  # guards what follows; told whenever a section ends
-_local = (
-    threading.local()
-)  # .inside: this thread is a worker, so nested work runs where it stands; .depth: its sections
+_local = threading.local()  # .inside: it is a worker, so nested work runs where it stands; .depth: its sections
 _pool: ThreadPoolExecutor | None = None
 _controller: Any = None
 _knows_scipy = False  # whether the controller was made after scipy.linalg had loaded

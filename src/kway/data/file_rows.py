@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,8 +32,21 @@ RUN_BYTES = 2**16  # bytes of rows that follow each other and are read together
 MIXED_BYTES = 2**26  # bytes of the runs that are mixed: as much of the files is read at a time
 
 
+class PassingRows(ABC):
+    """Rows (n, d) of which a few are in memory at a time: a slice or positions give them."""
+
+    @abstractmethod
+    def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """All rows in a new order (n,) that is quick to read."""
+
+
+def row_order(X: Any, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Rows of any kind in a new order (n,)."""
+    return X.shuffled(rng) if isinstance(X, PassingRows) else rng.permutation(X.shape[0])
+
+
 @dataclass(frozen=True)
-class FileRows:
+class FileRows(PassingRows):
     """Rows (n, d) in mapped parts; a slice or positions give them as floats. `mark` tells them from others."""
 
     parts: tuple[NDArray, ...]
@@ -72,7 +86,7 @@ class FileRows:
         return np.asarray(run).astype(self.dtype, copy=False)
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """All rows in a new order (n,) that reads the files in runs: runs at random, rows mixed among many runs."""
+        """An order that reads the files in runs: runs at random, rows mixed among many runs."""
         n, d = self.shape
         size = d * self.dtype.itemsize
         if n * size <= MIXED_BYTES:

@@ -76,16 +76,13 @@ def fit_files(model: LinearClassifier, found: LabelledFiles) -> None:
 def _solver(model: LinearClassifier, objective: Objective, size: Size) -> Solver:
     """Sampled softmax where it is asked for, or classes are too many; else L-BFGS, which reads rows in order."""
     by_name = asks_for_sampled(model)
-    able = by_name or model.solver in ("auto", "lbfgs")
-    if (
-        not able
-        or model.early_stopping
-        or (not by_name and not LBFGS.needs <= offers(objective.loss, objective.penalty))
-    ):
+    by_passes = model.solver in ("auto", "lbfgs") and offers(objective.loss, objective.penalty) >= LBFGS.needs
+    if model.early_stopping or not (by_name or by_passes):
         raise CombinationError(
             "rows that stay in files are learned from by solver='sampled', or by 'auto' and 'lbfgs' under a loss with "
             f"an optimum and a smooth penalty, without early_stopping; got solver={model.solver!r}, "
             f"loss={model.loss!r}, early_stopping={model.early_stopping!r}: partial_fit takes blocks by sgd"
         )
-    sampled = by_name or chooses_sampled(model, size, hard=True)
-    return pick_solver(model.solver if by_name else "sampled" if sampled else "lbfgs", objective)
+    if by_name:
+        return pick_solver(model.solver, objective)
+    return pick_solver("sampled" if chooses_sampled(model, size, hard=True) else "lbfgs", objective)

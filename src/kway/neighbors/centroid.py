@@ -122,7 +122,7 @@ class CentroidClassifier(MeansOnDevice):
             known = named_classes(classes)
         merged = merge_classes(known, labels, fixed=classes is not None)
         guard.before_fit(type(self).__name__, linear_ways.centroids, guard.size_of(like, len(merged.classes)))
-        span = self._cloud.unit_of(X) if first else self._range
+        span = self._cloud.unit_of(X, self.n_jobs) if first else self._range
         taken = X if is_tensor(X) else span.more_rows(X)  # where they lie, unless they need another unit; may refuse
         batches = self._batches(chosen.device, X, taken, merged.codes, np.ones(X.shape[0]) if w is None else w)
         if first:

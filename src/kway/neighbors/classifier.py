@@ -189,7 +189,7 @@ class NeighborsClassifier(TensorVotes):
             guard.before_fit(type(self).__name__, self._way(), size)
         metric, sparse = pick_metric(self.metric), sp.issparse(rows)
         choice = pick_index(self.index, rows.shape[0], rows.shape[1], metric, sparse, self.device)
-        self.index_ = choice.recipe.build(checked(rows), metric=self.metric, ids=ids)
+        self.index_ = choice.recipe.build(checked(rows), self.metric, ids, self.n_jobs)
         if choice.why:
             self.index_.why_ = f"{choice.why}; {self.index_.why_}" if self.index_.why_ else choice.why
         self._weigh_classes()

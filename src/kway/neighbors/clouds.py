@@ -66,7 +66,7 @@ class Cloud(ABC):
     distance: ClassVar[Distance]
 
     @abstractmethod
-    def unit_of(self, X: Any) -> Unit:
+    def unit_of(self, X: Any, n_jobs: int | None) -> Unit:
         """The unit that sums of the rows X are kept in."""
 
     @abstractmethod
@@ -107,11 +107,11 @@ class RoundCloud(Cloud):
 
     distance = EUCLIDEAN
 
-    def unit_of(self, X: Any) -> Unit:
+    def unit_of(self, X: Any, n_jobs: int | None) -> Unit:
         """That in which squares of these rows neither overflow nor vanish."""
         kind = float_type(X)
         narrow = kind == np.float32
-        return Unit.again(0, kind, EUCLIDEAN, narrow) if is_tensor(X) else Unit.of(X, EUCLIDEAN, narrow=narrow)
+        return Unit.again(0, kind, EUCLIDEAN, narrow) if is_tensor(X) else Unit.of(X, EUCLIDEAN, narrow, n_jobs)
 
     def summed(self, X: Any, taken: Any) -> Any:
         """Rows in their unit."""
@@ -165,7 +165,7 @@ class SphereCloud(Cloud):
 
     distance = COSINE
 
-    def unit_of(self, X: Any) -> Unit:
+    def unit_of(self, X: Any, n_jobs: int | None) -> Unit:
         """Directions have none: any unit does."""
         return Unit(COSINE, NARROW)
 

@@ -91,7 +91,7 @@ class ExemplarClassifier(VotingClassifier):
             )
         self.classes_ = labels.classes
         self._codes = labels.codes
-        self._range = Unit.of(X, EUCLIDEAN, narrow=X.dtype == np.float32)
+        self._range = Unit.of(X, EUCLIDEAN, X.dtype == np.float32, self.n_jobs)
         X = self._range.rows(X)
         self._centre = X.mean(axis=0, dtype=np.float64)
         spread = float(np.sqrt(np.square(X - self._centre).sum(axis=1).mean()))

@@ -190,7 +190,7 @@ def make(
         store = getattr(index.recipe, "store", None)
         alone = store if isinstance(store, Bits) and not store.rerank else None  # codes stay alone
         exact = Flat(store=alone, device=getattr(index.recipe, "device", "cpu"))
-        index = exact.build(checked(rows), metric=index.metric, ids=ids)
+        index = exact.build(checked(rows), index.metric, ids, n_jobs)
         index.why_ = f"Flat: {promise}"
     else:
         index.probes = found.probes

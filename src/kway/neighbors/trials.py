@@ -133,7 +133,7 @@ def answers_of(index: Any, rows: Any, ids: NDArray[np.int64] | None, asked: Aske
     if hasattr(index, "nearest_by_probes") and index.ends_exact:
         return InOneSearch.of(index, asked, steps)
     exact = Flat(device=index.recipe.device if isinstance(rows, FarRows) else "cpu")
-    truth = asked.ask(exact.build(checked(rows), metric=index.metric, ids=ids))
+    truth = asked.ask(exact.build(checked(rows), index.metric, ids, asked.n_jobs))
     return OneByOne(asked.others(truth), index, asked)
 
 

@@ -56,15 +56,13 @@ def calibrate_winner(
     """
     if held is not None:
         return Calibrated(scaled_by(line.model, *held))
-    cv = _held_out(line, folds, parts, seed, clock)
+    splits = _held_out(line, folds, parts, seed, clock)
     try:
         if even and _machines(line.model):
-            pairs = heldout.folds(encode(parts.y).codes, _FOLDS, np.random.RandomState(seed)) if cv == _FOLDS else cv
-            return _moved_and_scaled(line.model, X, parts.y, pairs)
-        if cv != _FOLDS and len(cv) == 1:
-            return Calibrated(_scaled_once(line.model, X, parts.y, cv[0], seed))
-        scaled = TemperatureScaledClassifier(clone(line.model), cv, seed).fit(X, parts.y)
-        return Calibrated(scaled if cv == _FOLDS else _forget_rows(scaled))
+            return _moved_and_scaled(line.model, X, parts.y, splits)
+        if len(splits) == 1:
+            return Calibrated(_scaled_once(line.model, X, parts.y, splits[0], seed))
+        return Calibrated(_forget_rows(TemperatureScaledClassifier(clone(line.model), splits, seed).fit(X, parts.y)))
     except (KwayError, AttributeError) as error:
         return Calibrated(line.model, f"probabilities are not calibrated: {error}")
 
@@ -77,14 +75,15 @@ def scaled_on(model: Any, X: Any, y: NDArray, seed: int) -> Calibrated:
         return Calibrated(model, f"probabilities are not calibrated: {error}")
 
 
-def _held_out(line: Line, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock) -> Any:
-    """`cv` of the calibration: five folds, or one split of many rows or in little time; pairs keep groups, order."""
+def _held_out(line: Line, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock) -> list[Split]:
+    """Splits of the calibration: five, or one of many rows or in little time; groups and order are kept."""
     clock.reserve = PAGE
     once = parts.n > MANY_ROWS or clock.up(_FOLDS * (line.fit_seconds or 0.0))
     if parts.order is not None or parts.groups is not None:  # rows drawn at random would be too easy
-        pairs = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
-        return pairs[:1] if once else pairs
-    return [heldout.hold_out(encode(parts.y).codes, 0.2, np.random.RandomState(seed))] if once else _FOLDS
+        splits = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
+        return splits[:1] if once else splits
+    codes, rng = encode(parts.y).codes, np.random.RandomState(seed)
+    return [heldout.hold_out(codes, 0.2, rng)] if once else heldout.folds(codes, _FOLDS, rng)
 
 
 def _forget_rows(scaled: Any) -> Any:

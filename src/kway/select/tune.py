@@ -100,6 +100,6 @@ def _linear(estimator: Any) -> LinearFamily:
         )
     name = type(estimator).__name__
     named = {f.estimator: f.loss for f in FAMILIES.values() if isinstance(f, LinearFamily)}
-    loss = named.get(name, have.get("loss"))
+    loss = have["loss"] if "loss" in have else named[name]
     params = {"multiclass": have["multiclass"]} if "multiclass" in have else {}
     return LinearFamily("linear", name, str(loss), params=params)

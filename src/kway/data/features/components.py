@@ -22,9 +22,8 @@ from kway.data.features.column_map import ColumnMap
 _QUERIES = 256  # 512 cost twice as much and gave the same accuracy on letter, covertype, texture
 REFERENCES = 3000
 _STEPS = 40  # 60 cost half as much again and gave the same accuracy on letter, covertype, texture
-_BLOCK = (
-    64  # queries a worker takes at a time: 64 x 3000 floats stay in a core's cache, and sums do not depend on cores
-)
+# queries a worker takes at a time: 64 x 3000 floats stay in a core's cache, and sums do not depend on cores
+_BLOCK = 64
 _SMALL = 1 << 19  # queries x references up to which a step takes less than handing it to threads
 _SIZES = 2.0 ** np.arange(-4, 4)  # of the first scales: sharper or softer neighbourhoods
 _RATE_SCALES = 0.1  # of Adam, in units of the first scales

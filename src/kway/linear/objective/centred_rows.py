@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.threads import spans
-from kway.data.file_rows import FileRows
+from kway.data.file_rows import PassingRows, row_order
 from kway.linear.objective.objective import Objective
 
 
 @dataclass(frozen=True)
-class CentredRows:
+class CentredRows(PassingRows):
     """Rows (n, d), an array or in files, of which a slice or positions are given less the mean (d,)."""
 
     given: Any
@@ -46,8 +46,8 @@ class CentredRows:
         return np.asarray(self.given[where] - self.mean)
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """All rows in a new order (n,); those of files in runs."""
-        return self.given.shuffled(rng) if isinstance(self.given, FileRows) else rng.permutation(len(self))
+        """The order that the rows as they are give."""
+        return row_order(self.given, rng)
 
 
 @dataclass(frozen=True)

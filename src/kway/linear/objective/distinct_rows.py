@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.linear.sgd import row_hashes
-from kway.data.file_rows import FileRows
 from kway.data.gate import Rows
 from kway.linear.losses import Targets
 from kway.linear.objective.centred_rows import CentredRows
@@ -89,7 +88,7 @@ def rows_mark(objective: Objective) -> tuple[Any, ...]:
     if isinstance(objective.X, CentredRows):
         objective = replace(objective, X=objective.X.given)
     X = objective.X
-    if isinstance(X, FileRows):  # not read through for this: their files are told by size and time
+    if objective.rows_in_files:  # not read through for this: their files are told by size and time
         beside = (objective.targets.codes, objective.weight)
         return X.shape, X.mark, *(None if values is None else zlib.crc32(values.tobytes()) for values in beside)
     return X.shape, *map(float, key_sums(objective))

@@ -56,7 +56,12 @@ class Objective:
     @property
     def rows_here(self) -> bool:
         """Whether X is all rows, in this machine's memory; else on a device, in files, or a sample (folder_rows.py)."""
-        return not isinstance(self.X, FarRows | FileRows)
+        return not (self.rows_in_files or isinstance(self.X, FarRows))
+
+    @property
+    def rows_in_files(self) -> bool:
+        """Whether X is read a block at a time, and no pass may need more."""
+        return isinstance(self.X, FileRows)
 
     @property
     def n(self) -> int:
@@ -104,7 +109,7 @@ class Objective:
 
     def some(self, most: int) -> Objective:
         """The problem itself, or on so many of its rows, drawn at random, where it has more."""
-        if isinstance(self.X, FileRows):  # no more than is read at a time
+        if self.rows_in_files:
             most = min(most, MIXED_BYTES // (self.X.dtype.itemsize * self.d))
         if self.n <= most:
             return self
@@ -187,7 +192,7 @@ class Objective:
     def _fusible(self) -> bool:
         """Whether rows can be read once, by the fused kernel: it wins where a row is long and has few scores."""
         X = self.X
-        if isinstance(X, FileRows):  # whose shares are read a block at a time
+        if self.rows_in_files:
             return False
         few = self.n_scores <= fused.MOST and self.d >= FUSED_FEATURES and self.loss.compiled
         return few and X.dtype == np.float32 and X.strides[1] == 4 and self.targets.soft is None and wide()

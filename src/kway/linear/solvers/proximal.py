@@ -25,10 +25,8 @@ from kway.linear.solvers.shards.diary import NO_DIARY
 from kway.linear.solvers.shards.step_files import kept_steps
 
 _REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the model: early ones move the curvature most
-PROMISE, TAIL = (
-    10.0,
-    3.0,
-)  # caution in `ProximalRun.excess`: on ill-conditioned problems either estimate alone falls short
+# caution in `ProximalRun.excess`: on ill-conditioned problems either estimate alone falls short
+PROMISE, TAIL = 10.0, 3.0
 STIFFER = 1.5  # growth of the model's scale after a step that rose
 LAST_WIDTH = 1e-4  # of a rounded hinge
 

@@ -25,9 +25,8 @@ from kway.compute.kernels.cells import nearest_centre
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
 
-_ROUNDS = (
-    4  # recall of 24 probes of 60,000 rows, two sets: .9956, .9997 after 4, .9961, .9999 after 8; seeds vary by .001
-)
+# recall of 24 probes of 60,000 rows, two sets: .9956, .9997 after 4, .9961, .9999 after 8; seeds vary by .001
+_ROUNDS = 4
 A_CENTRE = 32  # rows of the sample for each centre: they place it well, more only cost time
 _TILE = 2**17  # products at a time: 512 kB
 

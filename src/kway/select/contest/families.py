@@ -377,12 +377,6 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         LinearFamily("svm", "SVMClassifier", "hinge", FEW_SHARES),
     )
 }
-ALIKE = (
-    "least-squares",
-    "logistic",
-    "perceptron",
-    "svm",
-    "svm-one-vs-all",
-    "svm-rounded",
-)  # as softmax, a line between classes
+# as softmax, a line between classes
+ALIKE = ("least-squares", "logistic", "perceptron", "svm", "svm-one-vs-all", "svm-rounded")
 STRAW_MAN = PlainFamily("least-squares-number", "LeastSquaresClassifier", ({"targets": "number"},))  # by name only

@@ -28,11 +28,11 @@ from kway.base import class_rows
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.linear.sampled import decay_rows, step_rows
 from kway.compute.threads import pmap, single_blas, spans
-from kway.data.file_rows import FileRows
+from kway.data.file_rows import row_order
 from kway.data.gate import Rows
 from kway.errors import CombinationError
 from kway.linear.losses import Targets
-from kway.linear.objective.centred_rows import CentredRows, centring
+from kway.linear.objective.centred_rows import centring
 from kway.linear.objective.distinct_rows import rows_mark
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
@@ -162,7 +162,7 @@ class _Run:
         """One pass over the rows in a new order; then every class has all the decay that it is due."""
         o = self.objective
         rng = self.control.rng
-        order = o.X.shuffled(rng) if isinstance(o.X, CentredRows | FileRows) else rng.permutation(o.n)
+        order = row_order(o.X, rng)
         for number, at in enumerate(spans(o.n, self.batch)):
             rows = np.sort(order[at])
             if self.solver.index is not None:

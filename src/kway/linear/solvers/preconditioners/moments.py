@@ -38,9 +38,8 @@ MIXED = 0.1  # share of the shared matrix in one of a class
 SEVERAL = 8  # classes from which their matrices, where small, are made and applied together
 FEW_COLUMNS = 64  # of a small one: a call of LAPACK for each class takes longer than their products up to here
 STACKED = 1 << 21  # numbers in all of them
-ROWS_A_PARAMETER = (
-    6  # of a sample where columns are few: 26 classes of 16 columns start at 0.1 over the optimum, not 0.3
-)
+# of a sample where columns are few: 26 classes of 16 columns start at 0.1 over the optimum, not 0.3
+ROWS_A_PARAMETER = 6
 _FLOOR = 1e-12  # on a unit diagonal, first try
 
 

@@ -20,9 +20,8 @@ from kway.linear.objective.objective import Objective
 from kway.linear.solvers.svm.machine import Machine, interior_first
 
 _NARROW = 32  # features up to which Hessians cost less than the sweeps they spare: 5 to 20 times at 16, none at 64
-_WIDEST = (
-    1.01  # half the first width: at theta = 0 every gap is 1, inside the kink, and the first step is least squares
-)
+# half the first width: at theta = 0 every gap is 1, inside the kink, and the first step is least squares
+_WIDEST = 1.01
 PART, FEWEST = 4, 4000  # every PART-th row for the first steps, where that leaves FEWEST rows
 PART_TOL, PART_WIDTH = 1e-2, 0.1  # of those steps: a part of the rows says no more, of separable ones less
 _MOST_STEPS = 60

@@ -26,9 +26,8 @@ from kway.linear.solvers.svm.machine import Machine, judge_all
 WIDEST = 64  # classes of a group: their dual variables are an (n, 64) array
 _ROUND = 10  # sweeps between two looks at the gap
 FEWEST = 4  # classes that are worth a group
-STIFFNESS = (
-    0.03  # of the bias, over the mean square of a row: 1 takes three times as many sweeps on texts, 0.001 as many
-)
+# of the bias, over the mean square of a row: 1 takes three times as many sweeps on texts, 0.001 as many
+STIFFNESS = 0.03
 
 
 def shares_rows(objective: Objective) -> bool:
