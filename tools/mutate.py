@@ -24,7 +24,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +33,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
-PATIENCE = 4  # times as long as the original takes, until a mutant counts as hanging
+PATIENCE = 4  # times the processor time that the original takes, until a mutant counts as hanging
+WAITS = 30  # times as long by the clock, for one that waits in vain: a busy machine is no hang
 
 
 class Subject(NamedTuple):
@@ -117,24 +117,42 @@ def _changes(node: ast.AST) -> list[Any]:
     if isinstance(node, ast.Constant) and isinstance(node.value, bool):
         return [lambda n: setattr(n, "value", not n.value)]
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return [lambda n: setattr(n, "value", n.value + 1)]
+        return [lambda n: setattr(n, "value", n.value + 1 if n.value + 1 != n.value else 2 * n.value)]
     return []
 
 
-def survives(mutant: Mutant | None, tests: tuple[str, ...], patience: float) -> bool:
-    """Whether all tests pass, in so many seconds, in a child that imports the mutant (None: the original)."""
+class Ended(NamedTuple):
+    """How a child ended: whether all tests passed, and the seconds of processor time that it took."""
+
+    passed: bool
+    seconds: float
+
+
+def tried(mutant: Mutant | None, tests: tuple[str, ...], patience: float) -> Ended:
+    """Run the tests, in so many seconds of processor time, in a child that imports the mutant (None: the original)."""
     child = os.fork()
     if child == 0:
-        signal.alarm(math.ceil(patience))
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
+        signal.setitimer(signal.ITIMER_PROF, patience)
+        signal.alarm(math.ceil(WAITS * patience))
         if mutant is not None:
             _put_in(mutant)
-        import pytest
+        os._exit(_quietly("-x", *tests))
+    _, status, used = os.wait4(child, 0)
+    return Ended(status == 0, used.ru_utime + used.ru_stime)
 
-        os._exit(int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:unraisableexception", *tests])))
-    return os.waitpid(child, 0)[1] == 0
+
+def _quietly(*arguments: str) -> int:
+    """pytest's exit status; nothing is printed."""
+    import pytest
+
+    printed = [os.dup(1), os.dup(2)]
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    status = int(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception", *arguments]))
+    os.dup2(printed[0], 1)
+    os.dup2(printed[1], 2)
+    return status
 
 
 def _put_in(mutant: Mutant) -> None:
@@ -181,21 +199,20 @@ def attack(name: str, most: int, seed: int, part: Part) -> bool:
     """Try at most so many mutants of a subject, drawn at random, and print the survivors; whether there were none."""
     subject = SUBJECTS[name]
     os.environ["NUMBA_DISABLE_JIT"] = str(int(not subject.compiled))
-    import pytest  # noqa: F401  # once, before the forks
-
     for module in subject.modules:
         importlib.import_module(module)
+    _quietly("--collect-only", *subject.tests)  # imports all that the tests do, once, before the forks
     gc.freeze()  # what is there already stays out of the children's collections
-    begun = time.monotonic()
-    if not survives(None, subject.tests, 3600):
+    original = tried(None, subject.tests, 3600)
+    if not original.passed:
         raise SystemExit(f"{name}: the tests fail on the original; run them with NUMBA_DISABLE_JIT=1")
-    patience = PATIENCE * (time.monotonic() - begun) + 10
+    patience = PATIENCE * original.seconds + 2
     every = [mutant for module in subject.modules for mutant in mutants(module)]
     drawn = np.random.default_rng(seed).permutation(len(every))[:most]
     chosen = sorted(drawn)[part.number - 1 :: part.of]
     ends: Counter[str] = Counter()
     for at in chosen:
-        alive = survives(every[at], subject.tests, patience)
+        alive = tried(every[at], subject.tests, patience).passed
         ends["survived" if alive else "killed"] += 1
         if alive:
             print(f"  {every[at].module}:{every[at].line}: {every[at].change}", flush=True)

@@ -87,6 +87,19 @@ def test_what_no_unit_holds_is_refused_with_the_column_and_the_value():
         kway.NeighborsClassifier().fit(X, np.arange(20) % 2)
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+@pytest.mark.parametrize("far", [1e10, 1e20, 1e28, 1e32, 1e37])
+def test_one_row_of_float32_far_out_leaves_the_others_their_digits_or_is_refused(far, metric):
+    X, y = rows_and_labels(1e-3, np.float32)
+    Z, labels = np.concatenate([X, np.full((1, 5), far, np.float32)]), np.append(y, 0)
+    model, plain = (kway.NeighborsClassifier(3, metric=metric, index="flat") for _ in range(2))
+    if far > 1e28:
+        with pytest.raises(InputError, match=r"in column 0 \(row 200\).*more than float32 holds"):
+            model.fit(Z, labels)
+    else:
+        np.testing.assert_array_equal(model.fit(Z, labels).kneighbors(X)[1], plain.fit(X, y).kneighbors(X)[1])
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
 @pytest.mark.parametrize("index", ["flat", "kdtree", Landmarks(n_landmarks=4, probes=2)], ids=str)
 def test_units_survive_the_file_and_more_rows(tmp_path, scale, index):

@@ -87,6 +87,33 @@ def test_offered_blocks_leave_the_nearest(code, c):
         assert measured < 3 * c  # most rows were left by their keys
 
 
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**31), st.integers(1, 6))
+def test_keys_of_any_sign_are_offered_and_ties_go_to_the_lower_id(seed, k):
+    """Keys are scale * product + offset, some equal to the k-th so far; ids come in any order."""
+    rng = np.random.default_rng(seed)
+    c = int(rng.integers(1, 90))
+    products, scale, offset = (rng.integers(-3, 4, shape).astype(float) for shape in ((1, c), c, c))
+    names = rng.permutation(c)
+    distances, ids = empty(k)
+    nothing = np.empty((c, 0))
+    offer(
+        KEY, products, scale, offset, np.empty((1, 0)), nothing, names, np.array([0]), np.zeros(1), 0.0, 0.0, 0.0,
+        distances, ids,
+    )  # fmt: skip
+    assert settled(distances, ids) == [best(zip(scale * products[0] + offset, names.tolist()), k)]
+
+
+@pytest.mark.parametrize("code", [EUCLIDEAN, DOT])
+def test_what_float32_loses_below_its_range_keeps_no_row_out(code):
+    """Products of values of 1e-23 vanish in float32: the key is 0, above what the true distance asks for."""
+    row = np.array([1e-23, 1e-23])
+    norm = np.linalg.norm(row)
+    key = float(np.float32(row[0]) * np.float32(row[0]))
+    assert key == 0
+    assert key <= threshold(code, distance(code, row, row), norm, norm, 1e-6, 0.0)
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**31), st.sampled_from([EUCLIDEAN, DOT, COSINE, MANHATTAN, HAVERSINE]), st.floats(0, 0.5))
 def test_no_row_within_reach_has_a_key_above_the_threshold(seed, code, noise):

@@ -15,6 +15,7 @@ from kway.neighbors.votes import (
     class_votes,
     count_votes,
     dense,
+    fill,
     filled_up,
     pick_ties,
     pick_vote,
@@ -164,6 +165,26 @@ def test_classes_are_completed_after_the_first_class_and_after_nobody():
     best = filled_up(count_votes(codes, weights, pick_ties("nearest", COUNTS)), 3, np.array([1, 2, 0, 3]))
     assert best.classes.tolist() == [[2, 0, 1], [1, 2, 0]]
     assert best.shares.tolist() == [[0.75, 0.25, 0], [0, 0, 0]]
+    codes, weights = np.array([[2, 0, -1]]), np.array([[0.75, 0.25, 0.0]])
+    best = filled_up(count_votes(codes, weights, pick_ties("nearest", COUNTS)), 4, np.array([1, 2, 0, 3]))
+    assert best.classes.tolist() == [[2, 0, 1, 3]]
+    assert best.shares.tolist() == [[0.75, 0.25, 0, 0]]
+
+
+def test_shares_sum_to_one_whatever_the_weights_sum_to():
+    weights, voting = np.array([[3.0, 1.0, 9.0], [0.0, 0.0, 5.0]]), np.array([[True, True, False]] * 2)
+    np.testing.assert_allclose(shares_of(weights, voting), [[0.75, 0.25, 0], [0.5, 0.5, 0]])
+    votes = count_votes(np.array([[0, 1, 0]]), np.array([[3.0, 1.0, 4.0]]), pick_ties("nearest", COUNTS))
+    np.testing.assert_allclose(votes.shares, [[0.875, 0.125, 0]])
+
+
+def test_voters_count_until_k_rows_are_full_and_the_last_in_part():
+    parts, short = fill(np.array([[2.0, 0.5, 4.0, 1.0], [1.0, 1.0, 0.0, 1.0]]), 3)
+    assert parts.tolist() == [[2.0, 0.5, 0.5, 0.0], [1.0, 1.0, 0.0, 1.0]]
+    assert short == 0
+    parts, short = fill(np.array([[0.25, 0.5], [3.0, 3.0], [1.0, 1.5]]), 3)
+    assert parts.tolist() == [[0.25, 0.5], [3.0, 0.0], [1.0, 1.5]]
+    assert short == 2.25
 
 
 def test_class_weights_of_a_name_and_of_a_dict():

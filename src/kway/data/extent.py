@@ -21,7 +21,7 @@ from kway.data.number_rows import number_rows
 from kway.data.row_stream import row_stream
 from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.pieces import pieces_of
-from kway.data.sources.table_files import csv_files, parquet_files
+from kway.data.sources.table_files import csv_files, parquet_files, readable
 
 
 class Extent(NamedTuple):
@@ -62,7 +62,7 @@ def _of_large(path: Path, first: LabelledRows, labels: NDArray, how: ReadOptions
         return Extent(round(rows), d, _estimated(labels), 1.0)
     n, seen = 0, set[Any]()
     for file in files:
-        with pq.ParquetFile(file) as opened:
+        with readable(file.name), pq.ParquetFile(file) as opened:
             n += opened.metadata.num_rows
             for batch in opened.iter_batches(columns=[how.target]):
                 seen.update(batch.column(0).unique().to_pylist())

@@ -6,7 +6,6 @@ parquet, csv, blocks of (X, y)    written once, as floats, to a temporary file, 
 
 from __future__ import annotations
 
-import os
 import tempfile
 import zlib
 from abc import ABC, abstractmethod
@@ -131,18 +130,15 @@ def rows_of_blocks(blocks: Iterable[tuple[Any, Any]]) -> LabelledFiles:
     """Rows that come as blocks of (X, y), written as they come; in the float type of the first."""
     labels, digest, width = list[NDArray](), 0, 0
     kind: np.dtype = np.dtype(np.float32)
-    handle, name = tempfile.mkstemp(prefix="kway-rows-")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            for X, y in dense_blocks(blocks):
-                if not labels:
-                    width, kind = X.shape[1], np.dtype(np.float64 if X.dtype.itemsize > 4 else np.float32)
-                data = np.ascontiguousarray(X, kind)
-                digest = zlib.crc32(data.data, digest)
-                out.write(data.data)
-                labels.append(y)
+    with tempfile.TemporaryFile(prefix="kway-rows-") as out:  # without a name: a fit that is killed leaves nothing
+        for X, y in dense_blocks(blocks):
+            if not labels:
+                width, kind = X.shape[1], np.dtype(np.float64 if X.dtype.itemsize > 4 else np.float32)
+            data = np.ascontiguousarray(X, kind)
+            digest = zlib.crc32(data.data, digest)
+            out.write(data.data)
+            labels.append(y)
         y = joined(labels)
-        parts = (np.memmap(name, kind, "r", shape=(len(y), width)),)
+        out.flush()
+        parts = (np.memmap(out, kind, "r", shape=(len(y), width)),)
         return LabelledFiles(FileRows(parts, kind, f"{digest}"), y)
-    finally:
-        os.unlink(name)

@@ -17,7 +17,7 @@ from kway.data.reading import table_rows
 from kway.data.sources import pieces
 from kway.data.sources.npy_files import FILE_BLOCK, map_arrays, npy_files
 from kway.data.sources.requirements import RowRequirements
-from kway.data.sources.table_files import TableSource, csv_files, parquet_files, suffix_of
+from kway.data.sources.table_files import TableSource, csv_files, parquet_files, readable, suffix_of
 from kway.errors import InputError
 
 PART_ROWS = 2**20  # of parquet: half a minute of work, and no more is lost with a worker
@@ -51,13 +51,10 @@ def row_parts(path: Path, how: ReadOptions) -> list[RowPart]:
 
 
 def _parquet_parts(file: Path, folder: Path) -> Iterator[RowPart]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with readable(file.name):
         about = pq.read_metadata(file)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file.name} cannot be read: {str(error).splitlines()[0]}") from error
     if folder.is_dir() and "=" in str(file.relative_to(folder).parent):
         yield RowPart(str(file.absolute()), "whole")
         return
@@ -89,7 +86,7 @@ def _row_groups(part: RowPart, how: ReadOptions, like: RowRequirements) -> Itera
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(part.file) as opened:
+    with readable(Path(part.file).name), pq.ParquetFile(part.file) as opened:
         for batch in opened.iter_batches(pieces.ROWS, row_groups=range(part.first, part.last)):
             source = TableSource(Path(part.file).name, pa.Table.from_batches([batch]), ".parquet")
             yield table_rows(source, source.name, how, like)
@@ -98,7 +95,8 @@ def _row_groups(part: RowPart, how: ReadOptions, like: RowRequirements) -> Itera
 def _whole(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[LabelledRows]:
     import pyarrow.parquet as pq
 
-    source = TableSource(Path(part.file).name, pq.read_table(part.file), ".parquet")
+    with readable(name := Path(part.file).name):
+        source = TableSource(name, pq.read_table(part.file), ".parquet")
     yield table_rows(source, source.name, how, like)
 
 

@@ -44,8 +44,11 @@ from kway.search.auto import pick_index, restore
 from kway.search.index import TopK
 from kway.search.live import LiveIndex
 from kway.search.spaces.metrics import pick_metric
+from kway.search.spaces.powers import peak
 from kway.search.spaces.units import Unit
 from kway.soft_max import softmax
+
+_FAINT = 2.0**-40  # means so near their centre, beside a constant column of 1e12 and more, have squares float32 loses
 
 
 class _Batch(NamedTuple):
@@ -226,11 +229,12 @@ class CentroidClassifier(MeansOnDevice):
     def _lines(self, sparse: bool) -> Lines:
         """Rows m (K, d) and offsets o (K,) of z = scale_ (x . m_c + o_c); a class without rows cannot win."""
         rows, offset = self._cloud.lines(self._known(), sparse)
-        return Lines(rows.astype(self._dtype), np.where(self.weights_ > 0, offset, -1e30).astype(self._dtype))
+        kind = np.dtype(np.float64) if peak(rows) < _FAINT else self._dtype
+        return Lines(rows.astype(kind), np.where(self.weights_ > 0, offset, -1e30).astype(kind))
 
-    def _moved(self, rows: Any) -> Any:
-        """Queries shifted by the centre, or of unit length."""
-        return self._cloud.moved(self._known(), self._range, rows)
+    def _moved(self, rows: Any, kind: np.dtype) -> Any:
+        """Queries shifted by the centre, or of unit length, for lines of this float type."""
+        return self._cloud.moved(self._known(), self._range, rows).astype(np.result_type(rows.dtype, kind))
 
     def _placed(self, rows: Any) -> Any:
         """Queries in the unit of the means."""
@@ -244,7 +248,8 @@ class CentroidClassifier(MeansOnDevice):
             return TopK(*map(there.device.fetch, there.best(there.device.put(self._placed(rows)), k, stated)))
         W, b = self._lines(sp.issparse(rows))
         z = self._z if stated else None
-        return class_rows.top(self._moved(rows), W, b, k, z, self.n_jobs)
+        best = class_rows.top(self._moved(rows, W.dtype), W, b, k, z, self.n_jobs)
+        return TopK(best.ids, best.scores.astype(np.result_type(rows.dtype, self._dtype)))
 
     def _found(self, rows: Any, k: int, stated: bool) -> TopK:
         """The k nearest means by the index, each with its share of the SHORTLIST nearest."""
@@ -278,12 +283,13 @@ class CentroidClassifier(MeansOnDevice):
         there = self._answering(rows)
         if there is not None:
             return there.device.fetch(there.scores(there.device.put(self._placed(rows))))
-        f = class_rows.scores(self._moved(rows), *self._lines(sp.issparse(rows)), self.n_jobs)
-        return self._z(f - f.max(axis=1, keepdims=True))
+        W, b = self._lines(sp.issparse(rows))
+        f = class_rows.scores(self._moved(rows, W.dtype), W, b, self.n_jobs)
+        return self._z(f - f.max(axis=1, keepdims=True)).astype(np.result_type(rows.dtype, self._dtype))
 
     def _z(self, f: NDArray) -> NDArray:
-        """scale_ * f, held within the float type: so far apart, classes are certain."""
-        most = float(np.finfo(f.dtype).max) / 4
+        """scale_ * f, held within the rows' float type: so far apart, classes are certain."""
+        most = float(np.finfo(self._dtype).max) / 4
         return np.clip(self.scale_ * f.astype(np.float64), -most, most).astype(f.dtype)
 
     def _probabilities(self, scores: NDArray) -> NDArray:
@@ -315,11 +321,14 @@ class CentroidClassifier(MeansOnDevice):
 def _spread(X: Any, means: NDArray, place: NDArray[np.int64], w: NDArray) -> float:
     """Weighted sum of the squared distances of rows (n, d) to the means (c, d) of their classes.
 
-    Sparse rows stay sparse: sum w |x|^2 - sum W_c |m_c|^2, as the means are those of these very rows.
+    Sparse rows stay sparse: what they hold is measured, and every zero of class c in column j is m_cj away.
     """
     if sp.issparse(X):
-        squares = np.asarray(X.multiply(X).sum(axis=1), np.float64).ravel()
-        return max(0.0, float(w @ squares - np.bincount(place, w) @ np.einsum("ij,ij->i", means, means)))
+        of_row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))  # (nnz,)
+        gap = X.data - means[place[of_row], X.indices]
+        held = sp.csr_matrix((w[of_row], (place[of_row], X.indices)), means.shape)
+        zeros = np.bincount(place, w)[:, None] - held.toarray()  # (c, d) the weight of zeros
+        return float(w[of_row] @ gap**2 + np.sum(np.maximum(zeros, 0) * means**2))
     total = 0.0
     for part in spans(X.shape[0], 4096):
         gap = X[part] - means[place[part]]

@@ -38,11 +38,16 @@ class Constants(NamedTuple):
 
 def constants_of(X: Any) -> Constants:
     """Those of an array (n, d): the mean of such a column is its value, which sums of 1e17 would round."""
-    if sp.issparse(X) or not len(X):
+    if not X.shape[0]:
         return Constants(np.empty(0, np.int64), np.empty(0))
-    alike = np.flatnonzero(X[0] == X[-1])  # few, as a rule, so that hardly anything is read twice
-    alike = alike[(X[:, alike] == X[0, alike]).all(axis=0)]
-    return Constants(alike, X[0, alike])
+    if sp.issparse(X):
+        alike = np.flatnonzero(X.getnnz(axis=0) == X.shape[0])  # columns of zeros have their mean anyway
+        full = X[:, alike].toarray()
+    else:
+        alike = np.flatnonzero(X[0] == X[-1])  # few, as a rule, so that hardly anything is read twice
+        full = X[:, alike]
+    same = (full == full[0]).all(axis=0)
+    return Constants(alike[same], full[0, same])
 
 
 class ClassMeans(NamedTuple):
@@ -127,7 +132,7 @@ class RoundCloud(Cloud):
         for part in spans(len(known.means), max(1, _BLOCK // d)):
             size += float(np.square(known.means[part] - centre).sum()) / known.means.size
         # where every row lies at its mean the width is rounding, not zero
-        return 1.0 / max(known.spread / (known.weights.sum() * d), 1e-12 * size, 1e-30)
+        return 1.0 / max(known.spread / (known.weights.sum() * d), 1e-12 * size, 1e-300)
 
     def centre(self, known: ClassMeans) -> NDArray[np.float64]:
         """The mean of all rows (d,)."""
@@ -153,7 +158,7 @@ class RoundCloud(Cloud):
     def moved(self, known: ClassMeans, kept_in: Unit, rows: Any) -> Any:
         """Queries less the centre; sparse ones stay sparse."""
         placed = self.placed(kept_in, rows)
-        return (placed if sp.issparse(rows) else placed - self.centre(known)).astype(rows.dtype)
+        return placed if sp.issparse(rows) else placed - self.centre(known)
 
     def z(self, gaps: Any) -> Any:
         """-gap^2 / 2."""
@@ -197,7 +202,7 @@ class SphereCloud(Cloud):
 
     def moved(self, known: ClassMeans, kept_in: Unit, rows: Any) -> Any:
         """Queries of length one."""
-        return unit(rows).astype(rows.dtype)
+        return unit(rows)
 
     def z(self, gaps: Any) -> Any:
         """-gap, the gap being one less the cosine."""

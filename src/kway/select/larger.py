@@ -20,11 +20,20 @@ from kway.data.sources.frames import is_table, take_rows
 from kway.data.sources.npy_files import npy_files
 from kway.data.sources.pieces import pieces_of
 from kway.data.sources.requirements import RowRequirements
-from kway.data.sources.table_files import csv_files, parquet_files
+from kway.data.sources.table_files import csv_files, joined_tables, parquet_files
+from kway.errors import InputError
 from kway.planning.machine import available_bytes
 
 PART = 0.2  # of the memory there is, for rows as they are read: features, folds and models come on top
 GROWS = {".parquet": 4.0, ".gz": 6.0}  # bytes in memory a byte of a file, where they are packed; else 1
+
+
+class FileState(NamedTuple):
+    """What tells a file from what it was before: its place, bytes and time of its last change."""
+
+    file: str
+    size: int
+    changed_ns: int
 
 
 class SomeLabelled(NamedTuple):
@@ -36,7 +45,7 @@ class SomeLabelled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Larger:
-    """DATA of n rows, of which those at the places `read` (m,) are the training rows in memory.
+    """DATA of n rows in files of some `state`; those at the places `read` (m,) are the training rows in memory.
 
     Rows at the places `aside` (a,), those of `groups`, and those of an order not before `order` are not given.
     """
@@ -45,6 +54,7 @@ class Larger:
     how: ReadOptions
     like: RowRequirements
     n: int
+    state: tuple[FileState, ...]
     read: NDArray[np.int64]
     aside: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     groups: NDArray | None = None
@@ -59,6 +69,7 @@ class Larger:
 
     def blocks(self) -> Iterator[SomeLabelled]:
         """All rows that may be learned from, a piece at a time."""
+        self._check_state()
         begun, aside = 0, np.sort(self.aside)
         for piece in row_stream(self.data, self.how, self.like):
             kept = np.ones(piece.n, bool)
@@ -69,6 +80,12 @@ class Larger:
                 kept &= piece.order < self.order
             begun += piece.n
             yield SomeLabelled(take_rows(piece.rows, kept), piece.required_labels()[kept])
+        self._check_state()
+
+    def _check_state(self) -> None:
+        """Refuse files that are others now: places would be those of other rows, of the test among them."""
+        if _state_of(Path(self.data), self.how) != self.state:
+            raise InputError(f"{self.data} changed while it was read; leave it as it is until the fit has ended")
 
 
 class Fitting(NamedTuple):
@@ -83,7 +100,7 @@ def read_fitting(data: Any, how: ReadOptions) -> Fitting:
     path = Path(data) if isinstance(data, str | Path) else None
     if path is None or not path.exists() or (needed := _bytes_of(path, how)) <= (room := PART * available_bytes()):
         return Fitting(read_rows(data, how))
-    rng, share = np.random.default_rng(0), room / needed
+    rng, share, state = np.random.default_rng(0), room / needed, _state_of(path, how)
     kept, places, rows = list[LabelledRows](), list[NDArray[np.int64]](), 0
     for piece in row_stream(data, how):
         if not kept or rng.random() < share:
@@ -97,25 +114,28 @@ def read_fitting(data: Any, how: ReadOptions) -> Fitting:
         f"{found.name} is larger than memory: {found.n:,} of its {rows:,} rows, in pieces drawn at random, were "
         "compared on; $KWAY_MEMORY sets what may be taken"
     )
-    larger = Larger(data, replace(how, form=found.form), found.requirements(), rows, np.concatenate(places))
+    larger = Larger(data, replace(how, form=found.form), found.requirements(), rows, state, np.concatenate(places))
     return Fitting(replace(found, notes=(*found.notes, note)), larger)
 
 
 def _bytes_of(path: Path, how: ReadOptions) -> float:
     """What the rows take in memory, about; 0 of what cannot be read in pieces."""
+    return sum(GROWS.get(Path(part.file).suffix.lower(), 1.0) * part.size for part in _state_of(path, how))
+
+
+def _state_of(path: Path, how: ReadOptions) -> tuple[FileState, ...]:
+    """The files that rows are read from in pieces; none where they cannot be."""
     files = npy_files(path)
     if not files and pieces_of(path, how.form) is not None:
         files = [path] if path.is_file() else parquet_files(path) or csv_files(path)
-    return sum(GROWS.get(file.suffix.lower(), 1.0) * file.stat().st_size for file in files)
+    return tuple(FileState(str(file), (now := file.stat()).st_size, now.st_mtime_ns) for file in files)
 
 
 def _joined(parts: list[LabelledRows]) -> LabelledRows:
     """Pieces as one."""
-    import pyarrow as pa
-
     first = parts[0]
     tables = [part.rows for part in parts]
-    rows = pa.concat_tables(tables, promote_options="permissive") if is_table(first.rows) else np.concatenate(tables)
+    rows = joined_tables(tables, first.name) if is_table(first.rows) else np.concatenate(tables)
     each: dict[str, Any] = {
         name: None if getattr(first, name) is None else np.concatenate([getattr(part, name) for part in parts])
         for name in ("y", "groups", "order")

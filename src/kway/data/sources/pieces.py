@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from kway.data.sources.table_files import TableSource, csv_files, parquet_files, suffix_of, table_source
+from kway.data.sources.table_files import TableSource, csv_files, parquet_files, readable, suffix_of, table_source
 from kway.data.sources.text_form import HEAD, OPEN, TextForm, settle_form
 
 ROWS = 65_536
@@ -59,15 +59,16 @@ def _of_parquet(path: Path, files: list[Path]) -> Pieces | None:
 
     def each() -> Iterator[TableSource]:
         for file in files:
-            with pq.ParquetFile(file) as opened:
+            with readable(file.name), pq.ParquetFile(file) as opened:
                 for batch in opened.iter_batches(ROWS):
                     yield TableSource(file.name, pa.Table.from_batches([batch]), ".parquet")
 
-    return Pieces(tuple(pq.read_schema(files[0]).names), each())
+    with readable(files[0].name):
+        return Pieces(tuple(pq.read_schema(files[0]).names), each())
 
 
 def _of_text(files: list[Path], form: TextForm, before: TextForm, columns: Sequence[str]) -> Pieces | None:
-    with _opened(files[0]) as file:
+    with readable(files[0].name), _opened(files[0]) as file:
         settled = settle_form(file.read(HEAD), files[0].name, form, before, columns)
     if str(settled.form.encoding).lower() not in _BY_BYTE:
         return None
@@ -75,7 +76,7 @@ def _of_text(files: list[Path], form: TextForm, before: TextForm, columns: Seque
 
     def each() -> Iterator[TableSource]:
         for file in files:
-            with _opened(file) as opened:
+            with readable(file.name), _opened(file) as opened:
                 first = opened.readline() if header else b""
                 for lines in _runs_of_lines(opened):
                     yield TableSource(file.name, first + lines, ".csv")

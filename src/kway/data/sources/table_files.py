@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,6 +66,28 @@ def table_source(path: Path, asked: TextForm = OPEN) -> TableSource:
     return TableSource(name, content, suffix)
 
 
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """What is read from a file called so, inside; one that is broken, or gone, is said to be."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeError, EOFError, zlib.error) as error:  # EOFError would read as Ctrl-D
+        why = str(error).splitlines()[0] if str(error) else "it ends too early"
+        raise InputError(f"{name} cannot be read: {why}") from error
+
+
+def joined_tables(tables: Sequence[Any], name: str) -> Any:
+    """Tables of one source, one below the other."""
+    import pyarrow as pa
+
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InputError(f"the parts of {name} do not have the same columns: {error}") from error
+
+
 def read_table(path: Path, words: Sequence[str] = ()) -> Any:
     """The file, or folder of parquet files, as a pyarrow table; the columns `words` of a csv as they are written."""
     return open_table(table_source(path), words).table
@@ -74,17 +98,13 @@ def open_table(
     columns: Sequence[str] = (), only: Sequence[str] | None = None,
 ) -> OpenedTable:  # fmt: skip
     """The table and the form that text was read by; `columns` are names looked for, `only` the ones taken."""
-    import pyarrow as pa
-
     name, content, _ = source
-    try:
+    with readable(name):
         if isinstance(content, tuple):
             return _joined_text(content, name, words, asked, before, columns, only)
         if source.suffix in _TEXT:
             return read_delimited(content, name, words, asked, before, columns, only)
         table = _typed_table(source)
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise InputError(f"{name} cannot be read: {str(error).splitlines()[0]}") from error
     return OpenedTable(table if only is None else table.select(list(only)))
 
 
@@ -129,27 +149,21 @@ def _joined_text(
     only: Sequence[str] | None,
 ) -> OpenedTable:  # fmt: skip
     """One table of all files, each read in the form of the first; notes are those of the first."""
-    import pyarrow as pa
-
     found: list[OpenedTable] = []
     for file in files:
         content = table_source(file).content
         found.append(read_delimited(content, f"{name}/{file.name}", words, asked, before, columns, only))
         asked = found[0].form
-    try:
-        table = pa.concat_tables([part.table for part in found], promote_options="permissive")
-    except pa.ArrowException as error:
-        raise InputError(f"the files of {name} do not have the same columns: {error}") from error
+    table = joined_tables([part.table for part in found], name)
     return OpenedTable(table, found[0].form, found[0].notes)
 
 
 def _read_folder(folder: Path) -> Any:
     """One table of all files, in the order of their names; sub-folders such as year=2024 become columns."""
-    import pyarrow as pa
     import pyarrow.parquet
 
-    tables = [pyarrow.parquet.read_table(file) for file in parquet_files(folder)]
-    try:
-        return pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise InputError(f"the parquet files of {folder} do not have the same columns: {error}") from error
+    tables = list[Any]()
+    for file in parquet_files(folder):
+        with readable(file.name):
+            tables.append(pyarrow.parquet.read_table(file))
+    return joined_tables(tables, folder.name)

@@ -24,7 +24,9 @@ from kway.search.spaces.distances import Distance
 from kway.search.spaces.powers import by_power, exponents, near_one, peak, row_peaks
 from kway.search.stores.base import Codes
 
-HOLDS = 500  # powers of two that rows may span: their squares then stay within float64's 2^-1074 to 2^1024
+# powers of two that rows may span: squares then stay within float64's 2^-1074 to 2^1024, float32 values in a unit of
+# their own above 2^-126, below which digits are lost
+HOLDS = {"float32": 112, "float64": 500}
 
 
 class PowerSpan(NamedTuple):
@@ -76,9 +78,10 @@ class Unit:
         low, high = (int(np.frexp(value)[1]) for value in (held.min(), held.max()))
         if distance.degree == 0:
             return Unit(distance, span, by_row=low < span.least or high > min(span.most, -span.least))
-        if distance.order == 2 and rows.dtype == np.float64:
+        exponent = 0 if span.least <= high <= span.most else -high
+        if (exponent and rows.dtype == np.float32) or (distance.order == 2 and rows.dtype == np.float64):
             _refuse_uneven(rows, high, low)
-        return Unit(distance, span, 0 if span.least <= high <= span.most else -high)
+        return Unit(distance, span, exponent)
 
     @staticmethod
     def again(exponent: int, dtype: np.dtype, distance: Distance, narrow: bool) -> Unit:
@@ -154,29 +157,31 @@ def _span(dtype: np.dtype, narrow: bool) -> PowerSpan:
 
 
 def _refuse_uneven(rows: Any, high: int, low: int) -> None:
-    """Refuse rows whose squared differences no common unit can hold; `high`, `low`: exponents of the row peaks."""
-    if high - low > HOLDS:
+    """Refuse rows whose differences no common unit can hold; `high`, `low`: exponents of the row peaks."""
+    holds = HOLDS[rows.dtype.name]
+    if high - low > holds:
         peaks = row_peaks(rows)
         least = int(np.where(peaks > 0, peaks, np.inf).argmin())
         raise InputError(
             f"rows hold {largest_value(rows)} beside a row of values up to {peaks[least]:.3g} (row "
-            f"{least}): squared distances span more than float64 holds; drop that row, or scale (or take the log of) "
-            "the column"
+            f"{least}): their distances span more than {rows.dtype} holds; drop that row, or scale (or take the log "
+            "of) the column"
         )
     spread = _spread(rows)
-    if 0 < spread < 2.0 ** (high - HOLDS):
+    if 0 < spread < 2.0 ** (high - holds):
         raise InputError(
             f"rows differ by at most {spread:.3g} while they hold {largest_value(rows)}: "
-            "squared distances of such rows vanish in float64; drop the constant columns, or scale the others"
+            f"distances of such rows vanish in {rows.dtype}; drop the constant columns, or scale the others"
         )
 
 
 def _spread(rows: Any) -> float:
-    """The widest range of a column; of sparse rows, the largest value."""
+    """The widest range of a column."""
     if sp.issparse(rows):
-        return peak(rows)
-    high, low = rows[0].copy(), rows[0].copy()
-    for part in row_blocks(rows):
-        np.maximum(high, rows[part].max(axis=0), out=high)
-        np.minimum(low, rows[part].min(axis=0), out=low)
+        high, low = (end(axis=0).toarray() for end in (rows.max, rows.min))
+    else:
+        high, low = rows[0].copy(), rows[0].copy()
+        for part in row_blocks(rows):
+            np.maximum(high, rows[part].max(axis=0), out=high)
+            np.minimum(low, rows[part].min(axis=0), out=low)
     return float((0.5 * high - 0.5 * low).max())  # halves: the difference itself may overflow
