@@ -24,7 +24,6 @@ from kway.data.spread import spread
 from kway.data.suggest import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier
-from kway.parameters import NONE, SEED, above, at_least, between, whole
 from kway.planning import guard
 from kway.planning.comparison import before_comparison, comparison_seconds
 from kway.planning.size import Size
@@ -34,7 +33,6 @@ from kway.select.contest.clock import Clock
 from kway.select.contest.compare import TOO_LATE, Comparison, compare
 from kway.select.contest.families import FAMILIES, STRAW_MAN, Family, LinearFamily
 from kway.select.contest.folds import fold_numbers
-from kway.select.contest.measures import pick_measure
 from kway.select.contest.references import TREES, verdict
 from kway.select.contest.sample import Sample, draw_sample
 from kway.select.contest.scans import FoldedRows, HeldOut
@@ -47,41 +45,12 @@ from kway.select.promises import Promises, Tradeoff, promise, sets_tradeoff, unk
 from kway.select.reasons import SECONDS, SHOWN, Reasons, explain, weighed
 from kway.select.streamed import Refit, refit
 from kway.select.train_test import Parts
+from kway.select.wishes import Wishes
 
 TOO_LONG = 240.0  # seconds expected of a comparison from which its rows are sampled
 COMPARISON = 60.0  # expected of the sample
 NAMELESS = 100  # columns of a matrix up to which x0, x1, ... are worth listing
 STRAW_WIDTH = 3000  # features up to which the straw man, a dense solve, is worth fitting
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the caller asks for; `families` None compares all, `alpha` fixes the penalty, `budget` is in seconds."""
-
-    families: Sequence[str] | None = None
-    alpha: float | None = None
-    budget: float | None = None
-    seed: int = 0
-    n_folds: int = 5
-    embed: Any = None
-    metric: str = "accuracy"  # what the choice is made by
-    class_weight: str | None = None
-    repeats: int = 1
-    also: Sequence[Any] | None = None  # references; None: trees, where these are quick
-    sets: float | None = None  # coverage promised of sets of labels
-    unknown: float | None = None  # share of known rows that may be called unknown
-    device: str = "cpu"  # "cuda", "auto": where the classifiers that can compute
-
-    def __post_init__(self) -> None:
-        rules = {"folds": (whole(2), self.n_folds), "seed": (SEED, self.seed), "budget": (NONE | above(0), self.budget)}
-        rules |= {name: (NONE | between(0, 1), getattr(self, name)) for name in ("sets", "unknown")}
-        for name, (rule, value) in (rules | {"alpha": (NONE | at_least(0), self.alpha)}).items():
-            rule.check(name, value)
-
-    @property
-    def even(self) -> bool:
-        """Whether rows count the same, whatever their class."""
-        return self.class_weight is None and not pick_measure(self.metric).by_class
 
 
 @dataclass(frozen=True)
