@@ -98,7 +98,8 @@ def fit(
     with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), test, seed)
         with over_cluster(cluster, address):
-            found = run_job(parts, wishes, started, None if json else lambda f: tell(column_lines(f, parts)))
+            seen = None if json else lambda f: tell(column_lines(f, parts))
+            found = run_job(parts, wishes, started, seen, drawing.begin)
     result = fit_facts(found, time.perf_counter() - started)
     if not json:
         show_fit(result)

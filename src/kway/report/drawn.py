@@ -1,18 +1,22 @@
 """The pictures of a job's page, drawn by copies of this process that have matplotlib ready when they are needed.
 
 Importing matplotlib and drawing ten figures takes longer than comparing families on a small table. So the command
-begins its copies before the work (`begin_drawing`), and waits for half of the drawing alone.
+begins its copies before the work (`begin_drawing`) and asks for the pictures as soon as the test rows are answered.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kway import light_imports
 from kway.compute.beside import Copies, copies
 from kway.report.sketches import DrawnPicture, Picture, from_line, to_line
+
+if TYPE_CHECKING:
+    from kway.select.job import JobResult
 
 _SECOND = ("neighbours", "confusion", "sets", "regions", "templates")  # what the second copy draws: regions take long
 
@@ -24,23 +28,29 @@ class Drawing:
         self._folder, self._helpers = folder, helpers
         self._asked: list[Picture] = []
 
-    def ask(self, asked: Iterable[Picture]) -> None:
-        """Begin these."""
-        for picture in asked:
+    def begin(self, found: JobResult) -> None:
+        """Ask for every picture that this outcome allows, but for those that were asked for before."""
+        from kway.report.pictures import PICTURES, pictures  # and with them all of the job
+
+        there = {picture.name for picture in self._asked}
+        for picture in pictures(found, [name for name in PICTURES if name not in there]):
             self._asked.append(picture)
             if self._helpers is not None:
                 self._helpers.ask(int(picture.name in _SECOND), to_line(picture))
 
     def drawn(self) -> list[DrawnPicture]:
-        """All that were asked for, in the order of asking."""
+        """All that were asked for, in the order of the page."""
+        from kway.report.pictures import PICTURES
+
         answers = None if self._helpers is None else self._helpers.answers()
         if answers is None:
             light_imports.matplotlib_figure()
             from kway.report.drawing import drawn_picture
 
-            return [drawn_picture(picture, self._folder) for picture in self._asked]
-        found = {(picture := DrawnPicture(*json.loads(line))).name: picture for own in answers for line in own}
-        return [found[picture.name] for picture in self._asked]
+            drawn = [drawn_picture(picture, self._folder) for picture in self._asked]
+        else:
+            drawn = [DrawnPicture(*json.loads(line)) for own in answers for line in own]
+        return sorted(drawn, key=lambda picture: list(PICTURES).index(picture.name))
 
 
 def begin_drawing(folder: Path | None = None) -> Drawing:

@@ -11,7 +11,6 @@ import kway
 from kway.data.atomic import replacing
 from kway.report.columns import columns_read
 from kway.report.drawn import Drawing
-from kway.report.pictures import pictures
 from kway.report.sketches import DrawnPicture
 from kway.select.contest.compare import setting_in_words
 from kway.select.job import JobResult
@@ -29,7 +28,7 @@ def write_page(
 ) -> None:
     """Write the page, complete or not at all; the figures, and files of them, are left to `drawing`."""
     drawing = drawing or Drawing()
-    drawing.ask(pictures(found))
+    drawing.begin(found)
     template = _template()
     drawn = drawing.drawn()
     text = template.render(**facts(found, wishes, drawn, command))

@@ -195,11 +195,15 @@ def _left_out(problems: dict[str, str]) -> tuple[str, ...]:
 
 
 def run_job(
-    parts: Parts, wishes: Wishes, begun: float | None = None, seen: Callable[[Features], None] | None = None
+    parts: Parts,
+    wishes: Wishes,
+    begun: float | None = None,
+    seen: Callable[[Features], None] | None = None,
+    tested: Callable[[JobResult], None] | None = None,
 ) -> JobResult:
     """Compare, refit, calibrate, test once; the budget counts from `begun` (time.perf_counter()), by default now.
 
-    `seen` is told the features before the work begins.
+    `seen` is told the features before the work begins, `tested` the result while curve and reasons are still to come.
     """
     laps = _Laps()
     clock = Clock(wishes.budget, laps.begun if begun is None else begun, _ending)
@@ -231,19 +235,21 @@ def run_job(
         baselines = _baselines(X, test_X, parts)
     laps.lap("test")
     clock.reserve = PAGE
-    with progress.within(0.88, 0.92), progress.stage("looking for reasons"):
-        curve, why = _curve(compared_line, X, chosen, parts, wishes, clock)
-        model = FeaturedClassifier.of(features, promises.model or calibrated, X)
-        reasons = _reasons(FeaturedClassifier.of(features, lines[0].model), X, parts, clock)
-    laps.lap("reasons")
-    return JobResult(
-        parts, X, test_X, chosen.comparison, lines, model, evaluation,
-        baselines, runner_up, getattr(calibrated, "temperature_", None),
-        (*chosen.notes, *changed, *filter(None, (note, whole.note, why))), laps.seconds, hurried=clock.up(),
+    found = JobResult(
+        parts, X, test_X, chosen.comparison, lines, FeaturedClassifier.of(features, promises.model or calibrated, X),
+        evaluation, baselines, runner_up, getattr(calibrated, "temperature_", None),
+        (*chosen.notes, *changed, *filter(None, (note, whole.note))), laps.seconds, hurried=clock.up(),
         sets=None if wishes.sets is None else sets_tradeoff(promises, test_X, parts.test_y),
         unknown=None if wishes.unknown is None else unknown_tradeoff(promises, test_X, parts.test_y),
-        curve=curve, reasons=reasons, fitted_rows=whole.rows,
+        fitted_rows=whole.rows,
     )  # fmt: skip
+    if tested is not None:
+        tested(found)
+    with progress.within(0.88, 0.92), progress.stage("looking for reasons"):
+        curve, why = _curve(compared_line, X, chosen, parts, wishes, clock)
+        reasons = _reasons(FeaturedClassifier.of(features, lines[0].model), X, parts, clock)
+    laps.lap("reasons")
+    return replace(found, notes=(*found.notes, *filter(None, (why,))), curve=curve, reasons=reasons)
 
 
 def _on_all(line: Line, features: Features, X: Any, folds: NDArray[np.int64], parts: Parts, wishes: Wishes) -> Refit:
