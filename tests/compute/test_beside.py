@@ -1,13 +1,14 @@
 """Text from a forked copy: the same as from here, and from here where the copy fails."""
 
 import os
+import signal
 import sys
 import time
 
 import pytest
 
 from kway.compute import beside as module
-from kway.compute.beside import beside
+from kway.compute.beside import beside, copies
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux")
 
@@ -46,3 +47,42 @@ def test_elsewhere_nothing_is_copied(monkeypatch):
     monkeypatch.setattr(module.PROCESS, "own", False)
     here = os.getpid()
     assert beside(lambda: str(os.getpid()))() == str(here)
+    assert copies(lambda: str, 2) is None
+
+
+def test_copies_answer_each_its_own_lines_in_order():
+    def ready():
+        os.environ["KWAY_TEST_READY"] = str(os.getpid())  # of the one that was made ready
+        return lambda line: f"{os.getpid()} {os.environ['KWAY_TEST_READY']} {line.strip() * 100_000}"
+
+    both = copies(ready, 2)
+    for which, line in ((0, "a"), (1, "b"), (0, "é")):
+        both.ask(which, line)
+    other = os.fork()  # holds the pipes as well
+    if other == 0:
+        time.sleep(600)
+    first, second = both.answers()
+    os.kill(other, signal.SIGKILL)
+    os.waitpid(other, 0)
+    assert [line.split()[2][:1] for line in first] == ["a", "é"]
+    assert [len(line.split()[2]) for line in (*first, *second)] == [100_000] * 3
+    assert len({line.split()[0] for line in first} | {line.split()[0] for line in second}) == 2
+    assert {line.split()[1] for line in (*first, *second)} == {first[0].split()[0]}
+
+
+@pytest.mark.parametrize("fails", ["a", "b"])
+def test_copies_of_which_one_fails_give_nothing(fails):
+    def ready():
+        return lambda line: line if line.strip() != fails else str(1 / 0)
+
+    both = copies(ready, 2)
+    both.ask(0, "a")
+    both.ask(1, "b")
+    assert both.answers() is None
+
+
+def test_copies_that_stand_still_are_ended(monkeypatch):
+    monkeypatch.setattr(module, "STANDSTILL", 0.2)
+    one = copies(lambda: lambda line: time.sleep(600) or line, 1)
+    one.ask(0, "a")
+    assert one.answers() is None

@@ -3,7 +3,8 @@ import pytest
 
 from kway.errors import InputError
 from kway.report.altered import alterations, as_colour, same_distance
-from kway.report.images import Mistake, weight_templates, worst_mistakes
+from kway.report.images import weight_templates, worst_mistakes
+from kway.report.mistakes import Mistake
 from kway.report.style import ACCENT, CONTRAST, FAINT
 
 RNG = np.random.default_rng(0)

@@ -1,6 +1,5 @@
 """The page: whole, self-contained, escaped, with the figures that the outcome allows."""
 
-import os
 import re
 import sys
 from dataclasses import replace
@@ -10,11 +9,15 @@ import numpy as np
 import pytest
 
 from kway.data.reading import ReadOptions
+from kway.report.drawing import FIGURES, drawn_picture
+from kway.report.drawn import Drawing, begin_drawing
 from kway.report.mistakes import find_mistakes, picture_shape, rows_in_words
 from kway.report.page import write_page
 from kway.report.pictures import _drawn_folds, pictures
-from kway.select.job import Wishes, run_job
+from kway.report.sketches import from_line, to_line
+from kway.select.job import run_job
 from kway.select.train_test import read_parts
+from kway.select.wishes import Wishes
 
 WISHES = Wishes(["softmax", "neighbors", "centroid"])
 
@@ -51,7 +54,7 @@ class Reader(HTMLParser):
 def written(digits, tmp_path_factory):
     """The folder of a page, drawn in this process alone, and of its figures."""
     place = tmp_path_factory.mktemp("written")
-    write_page(place / "r.html", digits, WISHES, "kway fit digits", place / "figures")
+    write_page(place / "r.html", digits, WISHES, "kway fit digits", Drawing(place / "figures"))
     return place
 
 
@@ -102,40 +105,59 @@ def test_words_from_the_data_are_escaped(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux")
-def test_the_page_is_the_same_where_a_second_core_draws_half_of_it(digits, written, tmp_path, monkeypatch):
+def test_the_page_is_the_same_where_copies_draw_it(digits, written, tmp_path, monkeypatch):
     from kway.compute import beside
 
     monkeypatch.setattr(beside.PROCESS, "own", True)
     monkeypatch.setattr(beside, "cores", lambda: 2)
     for name in ("torch", "ray"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    copies, fork = [], os.fork
-    monkeypatch.setattr(os, "fork", lambda: copies.append(fork()) or copies[-1])
-    write_page(tmp_path / "r.html", digits, WISHES, "kway fit digits")
-    assert len(copies) == 1
+    drawing = begin_drawing(tmp_path / "figures")
+    monkeypatch.setattr("kway.report.drawing.drawn_picture", None)  # nothing is drawn here
+    write_page(tmp_path / "r.html", digits, WISHES, "kway fit digits", drawing)
     # matplotlib names a clip path by where it lies in memory
-    here, both = (re.sub(r"\bp[0-9a-f]{10}\b", "p", (at / "r.html").read_text()) for at in (written, tmp_path))
-    assert here == both
+    here, there = (re.sub(r"\bp[0-9a-f]{10}\b", "p", (at / "r.html").read_text()) for at in (written, tmp_path))
+    assert here == there
+    names = ({f.name for f in (at / "figures").iterdir()} for at in (written, tmp_path))
+    assert next(names) == next(names)
 
 
 def test_a_figure_that_fails_is_left_out_with_the_reason(digits, monkeypatch):
-    from kway.report import figures
-
     def fail(*_, **__):
         raise ValueError("no ink")
 
-    monkeypatch.setattr(figures, "confusion_matrix", fail)
-    drawn = {p.name: p for p in pictures(digits)}
-    assert drawn["confusion"].figure is None
+    monkeypatch.setitem(FIGURES, "confusion_matrix", fail)
+    drawn = {p.name: drawn_picture(p) for p in pictures(digits, ["confusion", "leaderboard"])}
+    assert drawn["confusion"].svg is None
     assert "no ink" in drawn["confusion"].text
-    assert drawn["leaderboard"].figure is not None
+    assert drawn["leaderboard"].svg is not None
+
+
+def test_a_file_that_fails_is_told_when_the_page_is_written(digits, tmp_path):
+    (tmp_path / "figures").write_text("a file")
+    with pytest.raises(OSError, match="exists") as told:
+        write_page(tmp_path / "r.html", digits, WISHES, "", Drawing(tmp_path / "figures"))
+    assert told.value.filename == str(tmp_path / "figures")
+    assert "Written by kway" in (tmp_path / "r.html").read_text()
+
+
+def test_a_picture_is_a_line_of_text(digits):
+    for picture in pictures(digits):
+        line = to_line(picture)
+        assert "\n" not in line
+        again = from_line(line)
+        assert again[:3] == picture[:3]
+        assert to_line(again) == line
+        for name, value in picture.sketch.arguments.items():
+            if isinstance(value, np.ndarray):
+                np.testing.assert_array_equal(again.sketch.arguments[name], value, strict=True)
 
 
 def test_a_spent_budget_leaves_out_what_is_slow_to_draw(digits):
     drawn = {p.name: p for p in pictures(replace(digits, hurried=True))}
-    assert drawn["regions"].figure is None
+    assert drawn["regions"].sketch is None
     assert "budget" in drawn["regions"].text
-    assert drawn["mistakes"].figure is not None
+    assert drawn["mistakes"].sketch is not None
 
 
 def test_the_picture_of_alphas_is_of_folds_and_settings_run_with_each_other():

@@ -5,7 +5,7 @@ from sklearn.decomposition import PCA
 import kway
 from kway import datasets
 from kway.errors import InputError
-from kway.report import planes
+from kway.report import planes, slices
 
 BOX = (-4.0, 4.0, -3.0, 3.0)
 
@@ -89,7 +89,7 @@ def test_the_slice_is_that_of_principal_components():
     data = datasets.load("wine")
     X = data.x_train / data.x_train.std(axis=0)
     model = kway.CentroidClassifier().fit(X, data.y_train)
-    cut, pca = planes.principal_slice(model, X), PCA(2).fit(X)
+    cut, pca = slices.principal_slice(model, X), PCA(2).fit(X)
     np.testing.assert_allclose(np.abs(cut.axes @ pca.components_.T), np.eye(2), atol=1e-9)
     np.testing.assert_allclose(cut.share, pca.explained_variance_ratio_)
     z = cut.project(X)[:20]
@@ -97,12 +97,12 @@ def test_the_slice_is_that_of_principal_components():
 
 
 def test_projected_regions_paint_the_answers_on_the_plane(monkeypatch):
-    monkeypatch.setattr(planes, "_GRID_NUMBERS", 100)  # many blocks
+    monkeypatch.setattr(slices, "_GRID_NUMBERS", 100)  # many blocks
     data = datasets.load("iris")
     model = kway.NeighborsClassifier(3).fit(data.x_train, data.y_train)
     axes = planes.projected_regions(model, data.x_train, data.y_train, resolution=25, most=40).axes[0]
     painted = np.asarray(axes.images[0].get_array()).astype(int)
-    cut = planes.principal_slice(model, data.x_train)
+    cut = slices.principal_slice(model, data.x_train)
     left, right, bottom, top = axes.images[0].get_extent()
     grid = np.stack(np.meshgrid(np.linspace(left, right, 25), np.linspace(bottom, top, 25)), axis=-1).reshape(-1, 2)
     np.testing.assert_array_equal(painted.ravel(), cut.predict(grid))
@@ -111,4 +111,4 @@ def test_projected_regions_paint_the_answers_on_the_plane(monkeypatch):
 
 def test_one_column_cannot_be_projected():
     with pytest.raises(InputError, match="at least 2 columns"):
-        planes.principal_slice(None, np.ones((4, 1)))
+        slices.principal_slice(None, np.ones((4, 1)))

@@ -6,7 +6,8 @@ import pytest
 from kway.datasets import load
 from kway.errors import InputError
 from kway.neighbors import CentroidClassifier, NeighborsClassifier
-from kway.report.regions import decision_regions, grid_over, landmark_cells, neighbor_regions
+from kway.report.regions import decision_regions, landmark_cells, neighbor_regions
+from kway.report.slices import grid_over
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway import light_imports
 from kway.cli.choosing import (
     AlsoOption,
     ClassWeightOption,
@@ -35,9 +34,11 @@ from kway.cli.summary import show_comparison, show_fit, show_saved
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
-    from kway.select.job import JobResult, Wishes
+    from kway.report.drawn import Drawing
+    from kway.select.job import JobResult
     from kway.select.promises import Tradeoff
     from kway.select.train_test import Parts
+    from kway.select.wishes import Wishes
 
 MODEL_HELP = f"{', '.join(MODELS)}, several with commas between, or {ALL_COLUMNS} but the last."
 
@@ -86,6 +87,9 @@ def fit(
     _check_fit_places(out, report, figures, {"DATA": data, "--test": test, "--embed": embed}, force)
     wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
     wishes = replace(wishes, sets=sets, unknown=unknown, device=device)
+    from kway.report.drawn import begin_drawing
+
+    drawing = begin_drawing(figures)  # before the rest is loaded: meanwhile, its copies load what draws
     from kway.progress import within
     from kway.select.job import run_job
     from kway.select.train_test import read_parts
@@ -94,12 +98,13 @@ def fit(
     with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), test, seed)
         with over_cluster(cluster, address):
-            found = run_job(parts, wishes, started, None if json else lambda f: tell(column_lines(f, parts)))
+            seen = None if json else lambda f: tell(column_lines(f, parts))
+            found = run_job(parts, wishes, started, seen, drawing.begin)
     result = fit_facts(found, time.perf_counter() - started)
     if not json:
         show_fit(result)
     with live(), within(0.92, 1.0):
-        failures = write_outputs(found, wishes, out, report, figures, reading)
+        failures = write_outputs(found, wishes, out, report, drawing, reading)
     written = {name: None if name in failures else str(place) for name, place in (("model", out), ("report", report))}
     result |= {"seconds": time.perf_counter() - started, **written}
     if json:
@@ -175,10 +180,9 @@ def _check_fit_places(
 
 
 def write_outputs(
-    found: JobResult, wishes: Wishes, out: Path, report: Path, figures: Path | None, reading: ReadOptions
+    found: JobResult, wishes: Wishes, out: Path, report: Path, drawing: Drawing, reading: ReadOptions
 ) -> dict[str, str]:
     """The model file and the page, each complete or absent; what could not be written, by what it was, and why."""
-    light_imports.matplotlib_figure()
     from kway.progress import stage
     from kway.report.page import write_page
     from kway.select.saved import save_model
@@ -191,7 +195,7 @@ def write_outputs(
         failures["model"] = f"{out} cannot be written: {error.strerror or error}"
     try:
         with stage("writing the report"):
-            write_page(report, found, wishes, _command(), figures)
+            write_page(report, found, wishes, _command(), drawing)
     except OSError as error:
         failures["report"] = f"{error.filename or report} cannot be written: {error.strerror or error}"
     return failures
@@ -244,7 +248,7 @@ def _wishes(
     class_weight: str | None, folds: int, repeats: int, also: list[str] | None,
 ) -> Wishes:  # fmt: skip
     models, limit = pick_models(model), seconds(budget)
-    from kway.select.job import Wishes  # slow to load: what was typed is looked at first
+    from kway.select.wishes import Wishes
 
     return Wishes(models, alpha, limit, seed, folds, embed, metric, class_weight, repeats, references(also))
 

@@ -1,17 +1,23 @@
-"""`beside(work)`: work() -> text on another core, by a forked copy of this process that sends back the text alone.
+"""Work on another core, by forked copies of this process that send back text alone.
+
+    beside(work)             work() -> text, begun now
+    copies(prepare, 2)       two that make ready while this process does other things, and then answer lines of text
 
 For Python's own work, such as drawing, which threads would do one at a time. Only where a fork is known to be safe: on
-Linux, in the command's own process, without the threads of torch and Ray; elsewhere, and where the copy fails or stands
-still, the text is worked out here, when it is asked for.
+Linux, in the command's own process, without the threads of torch and Ray. Elsewhere, and where a copy fails or stands
+still, the text of `beside` is worked out here, when it is asked for; `copies` says that there are none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import sys
 from collections.abc import Callable
+from itertools import takewhile
+from typing import NamedTuple
 
 from kway import progress
 from kway.compute.threads import cores
@@ -22,7 +28,7 @@ STANDSTILL = 60.0  # seconds without a byte after which the copy is given up
 
 def beside(work: Callable[[], str]) -> Callable[[], str]:
     """What gives the text: begun at once where there is a core for it."""
-    if not (PROCESS.own and sys.platform == "linux" and cores() > 1) or {"torch", "ray"} & set(sys.modules):
+    if not _can_fork():
         return work
     source, sink = os.pipe()
     child = os.fork()
@@ -32,9 +38,66 @@ def beside(work: Callable[[], str]) -> Callable[[], str]:
 
     def text() -> str:
         found = _received(source, child)
-        return work() if found is None else found
+        ended = os.waitpid(child, 0)[1] == 0
+        return found if ended and found is not None else work()
 
     return text
+
+
+def copies(prepare: Callable[[], Callable[[str], str]], count: int) -> Copies | None:
+    """Copies that import what `prepare` does and answer by what it gives; None where there is no core for them."""
+    return Copies(prepare, count) if _can_fork() else None
+
+
+class _Way(NamedTuple):
+    """Two pipes, read end first: lines asked of a copy, and its answers."""
+
+    asked: tuple[int, int]
+    told: tuple[int, int]
+
+
+class Copies:
+    """Copies of this process that answer lines of text, each in the order asked, when all has been asked.
+
+    The others are forked by the first once it is ready, so that what they need is imported once.
+    """
+
+    def __init__(self, prepare: Callable[[], Callable[[str], str]], count: int) -> None:
+        ways = [_Way(os.pipe(), os.pipe()) for _ in range(count)]
+        self._child = os.fork()
+        if self._child == 0:
+            _serve(prepare, ways)
+        for way in ways:
+            os.close(way.asked[0])
+            os.close(way.told[1])
+        self._asked = [open(way.asked[1], "w", encoding="utf-8") for way in ways]  # noqa: SIM115
+        self._told = [way.told[0] for way in ways]
+        self._counts = [0] * count
+
+    def ask(self, which: int, line: str) -> None:
+        """A line without breaks for one of the copies; one that has died is told by `answers`."""
+        self._counts[which] += 1
+        with contextlib.suppress(BrokenPipeError):
+            print(line, file=self._asked[which], flush=True)
+
+    def answers(self) -> list[list[str]] | None:
+        """What each copy answers; None where one did not come to its end. Nothing can be asked afterwards."""
+        for asked in self._asked:
+            with contextlib.suppress(BrokenPipeError):
+                print(file=asked, flush=True)  # an end that can be seen while another fork holds the pipe
+        found = [_received(told, self._child) for told in self._told]
+        ended = os.waitpid(self._child, 0)[1] == 0
+        for asked in self._asked:
+            with contextlib.suppress(BrokenPipeError):
+                asked.close()
+        answers = [(text or "").split("\n")[:-1] for text in found]
+        return answers if ended and [len(own) for own in answers] == self._counts else None
+
+
+def _can_fork() -> bool:
+    """Whether a fork is safe, and there is a core for it."""
+    own = PROCESS.own and sys.platform == "linux" and cores() > 1
+    return own and not {"torch", "ray"} & set(sys.modules)
 
 
 def _send(work: Callable[[], str], sink: int) -> None:
@@ -47,16 +110,40 @@ def _send(work: Callable[[], str], sink: int) -> None:
         os._exit(1)
 
 
+def _serve(prepare: Callable[[], Callable[[str], str]], ways: list[_Way]) -> None:
+    """The life of the copies: ready, one fork a way, answers when all was asked."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the comparison, not the page
+        for way in ways:
+            os.close(way.asked[1])
+            os.close(way.told[0])
+        with progress.watched(lambda news: None):
+            answer, own, others = prepare(), ways[0], list[int]()
+            for way in ways[1:]:
+                others.append(os.fork())
+                if others[-1] == 0:
+                    own, others = way, []
+                    break
+            for way in ways:
+                if way is not own:
+                    os.close(way.asked[0])
+                    os.close(way.told[1])
+            with open(own.asked[0], encoding="utf-8") as asked, open(own.told[1], "w", encoding="utf-8") as out:
+                answers = [answer(line) for line in takewhile("\n".__ne__, asked)]
+                out.writelines(f"{line}\n" for line in answers)
+        os._exit(max((os.waitpid(child, 0)[1] for child in others), default=0) > 0)
+    finally:
+        os._exit(1)
+
+
 def _received(source: int, child: int) -> str | None:
-    """All that the copy sent; None where it did not come to its end."""
-    parts = []
+    """All that a copy sent; None where it stood still, and was ended."""
+    parts: list[bytes] = []
     with open(source, "rb", buffering=0) as pipe:
         while select.select([pipe], [], [], STANDSTILL)[0]:
             part = pipe.read(1 << 16)
             if not part:
-                break
+                return b"".join(parts).decode()
             parts.append(part)
-        else:
-            os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    return None if status else b"".join(parts).decode()
+    os.kill(child, signal.SIGKILL)
+    return None

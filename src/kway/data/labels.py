@@ -93,7 +93,9 @@ def column(y: Any, warn: bool = False) -> NDArray:
         _refuse_mixed(y)  # before numpy turns ["a", 1] into text
     try:
         # first numpy's own, as scikit-learn would make floats of pandas' Int64, which round from 2^53 on
-        y = column_or_1d(np.asarray(y.tolist(), dtype=str) if _is_string_dtype(y) else np.asarray(y), warn=warn)
+        y = np.asarray(y.tolist(), dtype=str) if _is_string_dtype(y) else np.asarray(y)
+        if y.ndim != 1 or y.dtype.kind not in "biufU":  # there is nothing to find in others, and it loads narwhals
+            y = column_or_1d(y, warn=warn)
     except (ValueError, TypeError) as error:
         raise InputError(f"{str(error).rstrip('.')}; pass one label a row, as a list or a 1-D array") from error
     if y.dtype == object:

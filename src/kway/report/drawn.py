@@ -1,40 +1,68 @@
-"""The pictures of a job as text for its page: half of the work is done on another core, where there is one."""
+"""The pictures of a job's page, drawn by copies of this process that have matplotlib ready when they are needed.
+
+Importing matplotlib and drawing ten figures takes longer than comparing families on a small table. So the command
+begins its copies before the work (`begin_drawing`) and asks for the pictures as soon as the test rows are answered.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kway.compute.beside import beside
-from kway.report.export import to_svg
-from kway.report.pictures import PICTURES, Picture, pictures
-from kway.select.job import JobResult
+from kway import light_imports
+from kway.compute.beside import Copies, copies
+from kway.report.sketches import DrawnPicture, Picture, from_line, to_line
 
-_THERE = ("neighbours", "confusion", "sets", "regions", "templates")  # regions take as long as two others
+if TYPE_CHECKING:
+    from kway.select.job import JobResult
 
-
-class DrawnPicture(NamedTuple):
-    """A picture with its <svg> element, None where it could not be drawn, and the pixels that this may take."""
-
-    name: str
-    title: str
-    text: str
-    svg: str | None
-    wide: int
+_SECOND = ("neighbours", "confusion", "sets", "regions", "templates")  # what the second copy draws: regions take long
 
 
-def drawn_pictures(found: JobResult) -> list[DrawnPicture]:
-    """Every picture that this outcome allows, in the order of the page."""
-    names = list(PICTURES)
-    others = beside(lambda: json.dumps([_drawn(picture) for picture in pictures(found, _THERE)]))
-    drawn = [_drawn(picture) for picture in pictures(found, [name for name in names if name not in _THERE])]
-    drawn += [DrawnPicture(*fields) for fields in json.loads(others())]
-    return sorted(drawn, key=lambda picture: names.index(picture.name))
+class Drawing:
+    """Pictures, drawn by copies from when they are asked for, or here; their files go to `folder`, if there is one."""
+
+    def __init__(self, folder: Path | None = None, helpers: Copies | None = None) -> None:
+        self._folder, self._helpers = folder, helpers
+        self._asked: list[Picture] = []
+
+    def begin(self, found: JobResult) -> None:
+        """Ask for every picture that this outcome allows, but for those that were asked for before."""
+        from kway.report.pictures import PICTURES, pictures  # and with them all of the job
+
+        there = {picture.name for picture in self._asked}
+        for picture in pictures(found, [name for name in PICTURES if name not in there]):
+            self._asked.append(picture)
+            if self._helpers is not None:
+                self._helpers.ask(int(picture.name in _SECOND), to_line(picture))
+
+    def drawn(self) -> list[DrawnPicture]:
+        """All that were asked for, in the order of the page."""
+        from kway.report.pictures import PICTURES
+
+        answers = None if self._helpers is None else self._helpers.answers()
+        if answers is None:
+            light_imports.matplotlib_figure()
+            from kway.report.drawing import drawn_picture
+
+            drawn = [drawn_picture(picture, self._folder) for picture in self._asked]
+        else:
+            drawn = [DrawnPicture(*json.loads(line)) for own in answers for line in own]
+        return sorted(drawn, key=lambda picture: list(PICTURES).index(picture.name))
 
 
-def _drawn(picture: Picture) -> DrawnPicture:
-    name, title, text, figure = picture
-    if figure is None:
-        return DrawnPicture(name, title, text, None, 0)
-    wide = round(112 * figure.get_figwidth())  # a small one is not blown up until its words are larger than the page's
-    return DrawnPicture(name, title, text, to_svg(figure, title), wide)
+def begin_drawing(folder: Path | None = None) -> Drawing:
+    """Before anything heavy: copies that make ready to draw, where there is a core for them."""
+    return Drawing(folder, copies(lambda: _ready(folder), 2))
+
+
+def _ready(folder: Path | None) -> Callable[[str], str]:
+    """What answers the line of a picture; a first drawing loads fonts and half of matplotlib."""
+    light_imports.matplotlib_figure()
+    from kway.report.drawing import drawn_picture
+    from kway.report.sketches import Sketch
+
+    drawn_picture(Picture("", "", "", Sketch("history", {"curves": {"": [2.0, 1.0]}})))
+    return lambda line: json.dumps(drawn_picture(from_line(line), folder))

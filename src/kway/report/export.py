@@ -35,19 +35,24 @@ def save(figure: Figure, path: str | Path) -> Path:
     kind = path.suffix.lower()
     if kind not in (".png", ".svg"):
         raise InputError(f"figures are saved as .png or .svg, got {path.name!r}; change the ending of the name")
-    content = _svg_document(figure) if kind == ".svg" else _png(figure)
+    content = svg_document(figure) if kind == ".svg" else _png(figure)
     with replacing(path) as draft:
         draft.write_bytes(content)
     return path
 
 
 def to_svg(figure: Figure, title: str = "") -> str:
-    """The figure as one <svg> element for a page; `title` is what screen readers say.
+    """The figure as one <svg> element for a page; `title` is what screen readers say."""
+    return page_svg(svg_document(figure), title)
+
+
+def page_svg(document: bytes, title: str = "") -> str:
+    """The <svg> element of a document.
 
     The names that matplotlib gives to groups (axes_1, text_3) are dropped, as two figures on a page would share them;
     what other elements refer to keeps its name, made from its content.
     """
-    text = _svg_document(figure).decode()
+    text = document.decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r' id="[\w.]+_\d+"', "", text)
@@ -61,11 +66,12 @@ def to_data_uri(figure: Figure, kind: str = "svg") -> str:
     """The figure as `data:image/...;base64,...`; `kind` is "svg" or "png"."""
     if kind not in ("svg", "png"):
         raise InputError(f"kind must be 'svg' or 'png', got {kind!r}")
-    content, mime = (_svg_document(figure), "svg+xml") if kind == "svg" else (_png(figure), "png")
+    content, mime = (svg_document(figure), "svg+xml") if kind == "svg" else (_png(figure), "png")
     return f"data:image/{mime};base64,{base64.b64encode(content).decode()}"
 
 
-def _svg_document(figure: Figure) -> bytes:
+def svg_document(figure: Figure) -> bytes:
+    """The figure as an SVG file."""
     return _figure_bytes(figure, format="svg", metadata={"Date": None})
 
 

@@ -12,9 +12,10 @@ Each takes plain arrays, records or fitted models and returns a matplotlib Figur
 from kway.report.altered import same_distance
 from kway.report.curves import cost, cross_validation, history, tradeoff
 from kway.report.export import save, to_data_uri, to_svg
-from kway.report.images import Mistake, weight_templates, worst_mistakes
+from kway.report.images import weight_templates, worst_mistakes
 from kway.report.lessons import label_smoothing, losses_by_margin, softmax_and_sigmoid, temperature
 from kway.report.matrices import confusion_matrix
+from kway.report.mistakes import Mistake
 from kway.report.planes import Scene, decision_lines, linear_boundaries, projected_regions
 from kway.report.regions import decision_regions, landmark_cells, neighbor_regions
 from kway.report.scores import leaderboard, reliability

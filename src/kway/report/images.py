@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import InputError
 from kway.report import style
+from kway.report.mistakes import Mistake
 
 
 def weight_templates(
@@ -75,21 +76,6 @@ def _template_names(labels: ArrayLike | None, n_rows: int) -> list[str]:
     return names
 
 
-class Mistake(NamedTuple):
-    """A row that was called wrongly, with its nearest training rows, the nearest first.
-
-    query (d,) and neighbors (k, d) are numbers where inputs are images, and strings where they are texts.
-    """
-
-    query: Any
-    true: Any
-    predicted: Any
-    neighbors: Any
-    neighbor_labels: Sequence[Any]
-    distances: Sequence[float] = ()
-    confidence: float | None = None
-
-
 def worst_mistakes(
     mistakes: Sequence[Mistake],
     shape: tuple[int, ...] | None = None,
@@ -99,6 +85,7 @@ def worst_mistakes(
 
     `shape` (h, w) or (h, w, 3) draws images; without it queries and neighbours are written.
     """
+    mistakes = [Mistake(*mistake) for mistake in mistakes]  # plain lists where another process found them
     if not mistakes:
         figure = style.figure(height=1.6)
         style.say_empty(style.bare(figure.subplots(), ""), "no mistakes")

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+import kway
 from kway.data.sources.frames import is_table, take_rows
-from kway.neighbors import NeighborsClassifier
-from kway.report.images import Mistake
-from kway.select.job import JobResult
+
+if TYPE_CHECKING:  # whoever draws mistakes needs none of what finds them
+    from kway.select.job import JobResult
 
 SHOWN, NEIGHBORS = 6, 4
 _COLUMNS, _LETTERS = 6, 90  # of a row in words
+
+
+class Mistake(NamedTuple):
+    """A row that was called wrongly, with its nearest training rows, the nearest first.
+
+    query (d,) and neighbors (k, d) are numbers where inputs are images, and strings where they are texts.
+    """
+
+    query: Any
+    true: Any
+    predicted: Any
+    neighbors: Any
+    neighbor_labels: Sequence[Any]
+    distances: Sequence[float] = ()
+    confidence: float | None = None
 
 
 def find_mistakes(found: JobResult, most: int = SHOWN, k: int = NEIGHBORS) -> list[Mistake]:
@@ -30,10 +47,10 @@ def find_mistakes(found: JobResult, most: int = SHOWN, k: int = NEIGHBORS) -> li
     return [
         Mistake(
             queries[i],
-            y[row],
-            predicted[row],
+            str(y[row]),
+            str(predicted[row]),
             around[i],
-            found.parts.y[near[i]].tolist(),
+            [str(label) for label in found.parts.y[near[i]].tolist()],
             distances[i].tolist(),
             None if sure is None else float(sure[row]),
         )
@@ -56,7 +73,7 @@ def _nearest_training_rows(found: JobResult, queries: Any, k: int) -> tuple[NDAr
     """Distances and row numbers (m, k) of the nearest training rows, in the winner's metric where it has one."""
     model = found.best.model
     if not hasattr(model, "kneighbors"):
-        model = NeighborsClassifier(k).fit(found.X, found.parts.y)
+        model = kway.NeighborsClassifier(k).fit(found.X, found.parts.y)
     distances, rows = model.kneighbors(queries, k)
     return np.asarray(distances), np.asarray(rows)
 

@@ -9,15 +9,14 @@ from typing import Any
 
 import kway
 from kway.data.atomic import replacing
-from kway.data.sources.writing import refuse_missing_folder
 from kway.report.columns import columns_read
-from kway.report.drawn import DrawnPicture, drawn_pictures
-from kway.report.export import save
-from kway.report.pictures import Picture, pictures
+from kway.report.drawn import Drawing
+from kway.report.sketches import DrawnPicture
 from kway.select.contest.compare import setting_in_words
-from kway.select.job import JobResult, Wishes
+from kway.select.job import JobResult
 from kway.select.leaderboard import size_in_words
 from kway.select.reasons import Reasons
+from kway.select.wishes import Wishes
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 _OPEN_CLASSES = 20  # classes up to which their table is open,
@@ -25,28 +24,22 @@ LISTED = 500  # and of which it tells: ten thousand would make a page of megabyt
 
 
 def write_page(
-    path: str | Path, found: JobResult, wishes: Wishes, command: str = "", folder: str | Path | None = None
+    path: str | Path, found: JobResult, wishes: Wishes, command: str = "", drawing: Drawing | None = None
 ) -> None:
-    """Write the page, complete or not at all; each figure also as svg and png into `folder` where one is given."""
-    text = page(found, wishes, drawn_pictures(found), command)
+    """Write the page, complete or not at all; the figures, and files of them, are left to `drawing`."""
+    drawing = drawing or Drawing()
+    drawing.begin(found)
+    template = _template()
+    drawn = drawing.drawn()
+    text = template.render(**facts(found, wishes, drawn, command))
     with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
-    if folder is not None:
-        save_figures(list(pictures(found)), Path(folder))
-
-
-def save_figures(drawn: list[Picture], folder: Path) -> None:
-    """NAME.svg and NAME.png of every figure."""
-    refuse_missing_folder(folder)
-    folder.mkdir(exist_ok=True)
     for picture in drawn:
-        if picture.figure is not None:
-            for ending in (".svg", ".png"):
-                save(picture.figure, folder / f"{picture.name}{ending}")
+        if picture.lost is not None:
+            raise OSError(*picture.lost)
 
 
-def page(found: JobResult, wishes: Wishes, drawn: list[DrawnPicture], command: str = "") -> str:
-    """The page as text."""
+def _template() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     # everything that came with the data is escaped; only the figures, which are ours, go in as they are
@@ -59,7 +52,7 @@ def page(found: JobResult, wishes: Wishes, drawn: list[DrawnPicture], command: s
         "size": size_in_words,
         "setting": setting_in_words,
     }
-    return shelf.get_template("report.html").render(**facts(found, wishes, drawn, command))
+    return shelf.get_template("report.html")
 
 
 def facts(found: JobResult, wishes: Wishes, drawn: list[DrawnPicture], command: str) -> dict[str, Any]:

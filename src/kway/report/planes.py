@@ -8,18 +8,15 @@ projected_regions    any classifier in d dimensions, on the plane of the two pri
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from kway.errors import InputError
 from kway.report import style
-from kway.report.regions import draw_regions, grid_over
-
-_GRID_NUMBERS = 1 << 22  # numbers of the grid's rows made at a time: 32 MB
+from kway.report.regions import draw_regions
+from kway.report.slices import Answers, answers_around, grid_over, projected_answers
 
 
 class Scene(NamedTuple):
@@ -139,7 +136,7 @@ def linear_boundaries(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, tit
         axes.set_visible(False)
     extent = grid_over(rows, 2).extent
     for axes, (name, model) in zip(grid, models.items()):
-        draw_regions(axes, model, rows, labels, 200)
+        draw_regions(axes, answers_around(model, rows, labels, 200), len(model.classes_))
         for segment in boundary_segments(class_rows(model), extent):
             axes.plot(*segment.ends.T, color=style.INK, linewidth=1.2, zorder=2)
         right = np.mean(model.predict(rows) == labels)
@@ -150,44 +147,6 @@ def linear_boundaries(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, tit
     return figure
 
 
-@dataclass(frozen=True, eq=False)
-class Slice:
-    """A classifier of d features as one of the plane mean + z @ axes: z (n, 2), axes (2, d)."""
-
-    model: Any
-    mean: NDArray
-    axes: NDArray
-    share: NDArray  # of the variance, on each axis
-
-    @property
-    def classes_(self) -> NDArray:
-        """The model's classes."""
-        return np.asarray(self.model.classes_)
-
-    def project(self, X: NDArray) -> NDArray:
-        """(n, d) -> (n, 2)."""
-        return (np.asarray(X, float) - self.mean) @ self.axes.T
-
-    def predict(self, points: NDArray) -> NDArray:
-        """The model's labels at points (n, 2) of the plane, a block at a time."""
-        step = max(_GRID_NUMBERS // len(self.mean), 1)
-        starts = range(0, len(points), step)
-        return np.concatenate([self.model.predict(self.mean + points[a : a + step] @ self.axes) for a in starts])
-
-
-def principal_slice(model: Any, X: ArrayLike) -> Slice:
-    """The plane through the mean of X (n, d) along its two principal components."""
-    rows = np.asarray(X, float)
-    if rows.ndim != 2 or rows.shape[1] < 2:
-        raise InputError(f"two principal components need rows of at least 2 columns, got shape {rows.shape}")
-    mean = rows.mean(axis=0)
-    centred = rows - mean
-    values, vectors = np.linalg.eigh(centred.T @ centred)  # ascending
-    axes = vectors[:, :-3:-1].T  # (2, d)
-    axes *= np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])[:, None]  # the same way up every time
-    return Slice(model, mean, axes, values[:-3:-1] / max(values.sum(), 1e-300))
-
-
 def projected_regions(
     model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 240, most: int = 1000
 ) -> Figure:
@@ -196,17 +155,29 @@ def projected_regions(
     The plane is one slice through the mean; rows are shown by their shadow on it, so a row may lie on another class's
     colour and still be right. At most `most` rows are drawn, at even steps.
     """
-    plane = principal_slice(model, X)
-    step = -(-len(np.asarray(y)) // most)
-    rows, labels = plane.project(np.asarray(X)[::step]), np.asarray(y)[::step]
+    cut = projected_answers(model, X, y, resolution, most)
+    return plane_regions(**cut, title=title or f"{type(model).__name__} on two principal components")
+
+
+def plane_regions(
+    codes: NDArray,
+    extent: tuple[float, float, float, float],
+    rows: NDArray,
+    row_codes: NDArray,
+    labels: Sequence[str],
+    shares: Sequence[float],
+    width: int,
+    title: str,
+) -> Figure:
+    """Answers on the plane of two principal components of rows of so many columns: a share of the variance an axis."""
     figure = style.figure(5.2, 5.9)
     axes = figure.subplots()
-    draw_regions(axes, plane, rows, labels, resolution)
+    draw_regions(axes, Answers(codes, extent, rows, row_codes), len(labels))
     style.bare(axes)
-    for axis, share, name in zip((axes.xaxis, axes.yaxis), plane.share, ("first", "second")):
+    for axis, share, name in zip((axes.xaxis, axes.yaxis), shares, ("first", "second")):
         words = f"{name} principal component, {share:.0%} of the variance"
         axis.set_label_text(words, fontsize=style.LABEL, color=style.INK)
-    style.class_legend(figure, plane.classes_)
-    note = "a slice through the mean; rows are shown by their shadow on it" if plane.axes.shape[1] > 2 else ""
-    style.headline(figure, title or f"{type(model).__name__} on two principal components", note)
+    style.class_legend(figure, labels)
+    note = "a slice through the mean; rows are shown by their shadow on it" if width > 2 else ""
+    style.headline(figure, title, note)
     return figure

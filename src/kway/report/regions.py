@@ -10,34 +10,17 @@ Each returns a matplotlib Figure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import InputError
 from kway.report import style
+from kway.report.slices import Answers, Grid, answers_around
 
 _NAMES = {"euclidean": "L2", "manhattan": "L1"}
 _SHADES = tuple(style.PALETTE[i] for i in (0, 2, 3, 5, 8, 6))  # six that stay apart as small dots
-
-
-class Grid(NamedTuple):
-    """A raster over the plane: points (h * w, 2), its shape (h, w), and the edges (left, right, bottom, top)."""
-
-    points: NDArray[np.float64]
-    shape: tuple[int, int]
-    extent: tuple[float, float, float, float]
-
-
-def grid_over(X: NDArray, resolution: int = 400, margin: float = 0.06) -> Grid:
-    """A raster a little larger than the data (n, 2)."""
-    low, high = X.min(axis=0), X.max(axis=0)
-    half = (0.5 + margin) * max(float((high - low).max()), 1e-9)  # as wide as high: distances look as they are
-    (left, bottom), (right, top) = (low + high) / 2 - half, (low + high) / 2 + half
-    x, y = np.linspace(left, right, resolution), np.linspace(bottom, top, resolution)
-    points = np.column_stack([axis.ravel() for axis in np.meshgrid(x, y)])
-    return Grid(points, (resolution, resolution), (float(left), float(right), float(bottom), float(top)))
 
 
 def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 400) -> Any:
@@ -45,7 +28,7 @@ def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", re
     X, y = _plane_points(X), np.asarray(y)
     figure = style.figure(5.2, 5.9)
     axes = figure.subplots()
-    draw_regions(axes, model, X, y, resolution)
+    draw_regions(axes, answers_around(model, X, y, resolution), len(model.classes_))
     style.bare(axes)
     style.class_legend(figure, model.classes_)
     if title:
@@ -69,29 +52,25 @@ def neighbor_regions(
     for row, metric in zip(table, metrics):
         for axes, k in zip(row, ks):
             model = NeighborsClassifier(k, metric=metric).fit(X, y)
-            draw_regions(axes, model, X, y, resolution)
+            draw_regions(axes, answers_around(model, X, y, resolution), len(model.classes_))
             style.bare(axes, f"k = {k}, {_NAMES.get(metric, metric)}", style.LABEL)
     style.class_legend(figure, np.unique(y))
     style.headline(figure, "The answer of the k nearest rows, everywhere in the plane")
     return figure
 
 
-def draw_regions(axes: Any, model: Any, X: NDArray, y: NDArray, resolution: int) -> None:
+def draw_regions(axes: Any, answers: Answers, n_classes: int) -> None:
     """Paint a classifier's answers in pale colours, their borders, and the data on top."""
-    grid = grid_over(X, resolution)
-    classes = model.classes_
-    colours = style.class_colours(len(classes))
-    answers = np.searchsorted(classes, model.predict(grid.points.astype(X.dtype))).reshape(grid.shape)
     axes.imshow(
-        answers, origin="lower", extent=grid.extent, cmap=style.tints(len(classes)), vmin=-0.5, vmax=len(classes) - 0.5,
-        interpolation="nearest",
+        answers.codes, origin="lower", extent=answers.extent, cmap=style.tints(n_classes), vmin=-0.5,
+        vmax=n_classes - 0.5, interpolation="nearest",
     )  # fmt: skip
-    for c, label in enumerate(classes):
-        own, rows = answers == c, X[y == label]
+    for c, colour in enumerate(style.class_colours(n_classes)):
+        own, rows = answers.codes == c, answers.rows[answers.row_codes == c]
         if own.any() and not own.all():
-            axes.contour(own, levels=[0.5], colors=[colours[c]], linewidths=0.9, extent=grid.extent)
+            axes.contour(own, levels=[0.5], colors=[colour], linewidths=0.9, extent=answers.extent)
         axes.scatter(
-            *rows.T, s=13, c=colours[c], marker=style.class_marker(c), edgecolors="white", linewidths=0.5, zorder=3
+            *rows.T, s=13, c=colour, marker=style.class_marker(c), edgecolors="white", linewidths=0.5, zorder=3
         )
 
 

@@ -24,7 +24,6 @@ from kway.data.spread import spread
 from kway.data.suggest import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier
-from kway.parameters import NONE, SEED, above, at_least, between, whole
 from kway.planning import guard
 from kway.planning.comparison import before_comparison, comparison_seconds
 from kway.planning.size import Size
@@ -34,7 +33,6 @@ from kway.select.contest.clock import Clock
 from kway.select.contest.compare import TOO_LATE, Comparison, compare
 from kway.select.contest.families import FAMILIES, STRAW_MAN, Family, LinearFamily
 from kway.select.contest.folds import fold_numbers
-from kway.select.contest.measures import pick_measure
 from kway.select.contest.references import TREES, verdict
 from kway.select.contest.sample import Sample, draw_sample
 from kway.select.contest.scans import FoldedRows, HeldOut
@@ -47,41 +45,12 @@ from kway.select.promises import Promises, Tradeoff, promise, sets_tradeoff, unk
 from kway.select.reasons import SECONDS, SHOWN, Reasons, explain, weighed
 from kway.select.streamed import Refit, refit
 from kway.select.train_test import Parts
+from kway.select.wishes import Wishes
 
 TOO_LONG = 240.0  # seconds expected of a comparison from which its rows are sampled
 COMPARISON = 60.0  # expected of the sample
 NAMELESS = 100  # columns of a matrix up to which x0, x1, ... are worth listing
 STRAW_WIDTH = 3000  # features up to which the straw man, a dense solve, is worth fitting
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the caller asks for; `families` None compares all, `alpha` fixes the penalty, `budget` is in seconds."""
-
-    families: Sequence[str] | None = None
-    alpha: float | None = None
-    budget: float | None = None
-    seed: int = 0
-    n_folds: int = 5
-    embed: Any = None
-    metric: str = "accuracy"  # what the choice is made by
-    class_weight: str | None = None
-    repeats: int = 1
-    also: Sequence[Any] | None = None  # references; None: trees, where these are quick
-    sets: float | None = None  # coverage promised of sets of labels
-    unknown: float | None = None  # share of known rows that may be called unknown
-    device: str = "cpu"  # "cuda", "auto": where the classifiers that can compute
-
-    def __post_init__(self) -> None:
-        rules = {"folds": (whole(2), self.n_folds), "seed": (SEED, self.seed), "budget": (NONE | above(0), self.budget)}
-        rules |= {name: (NONE | between(0, 1), getattr(self, name)) for name in ("sets", "unknown")}
-        for name, (rule, value) in (rules | {"alpha": (NONE | at_least(0), self.alpha)}).items():
-            rule.check(name, value)
-
-    @property
-    def even(self) -> bool:
-        """Whether rows count the same, whatever their class."""
-        return self.class_weight is None and not pick_measure(self.metric).by_class
 
 
 @dataclass(frozen=True)
@@ -226,11 +195,15 @@ def _left_out(problems: dict[str, str]) -> tuple[str, ...]:
 
 
 def run_job(
-    parts: Parts, wishes: Wishes, begun: float | None = None, seen: Callable[[Features], None] | None = None
+    parts: Parts,
+    wishes: Wishes,
+    begun: float | None = None,
+    seen: Callable[[Features], None] | None = None,
+    tested: Callable[[JobResult], None] | None = None,
 ) -> JobResult:
     """Compare, refit, calibrate, test once; the budget counts from `begun` (time.perf_counter()), by default now.
 
-    `seen` is told the features before the work begins.
+    `seen` is told the features before the work begins, `tested` the result while curve and reasons are still to come.
     """
     laps = _Laps()
     clock = Clock(wishes.budget, laps.begun if begun is None else begun, _ending)
@@ -262,19 +235,21 @@ def run_job(
         baselines = _baselines(X, test_X, parts)
     laps.lap("test")
     clock.reserve = PAGE
-    with progress.within(0.88, 0.92), progress.stage("looking for reasons"):
-        curve, why = _curve(compared_line, X, chosen, parts, wishes, clock)
-        model = FeaturedClassifier.of(features, promises.model or calibrated, X)
-        reasons = _reasons(FeaturedClassifier.of(features, lines[0].model), X, parts, clock)
-    laps.lap("reasons")
-    return JobResult(
-        parts, X, test_X, chosen.comparison, lines, model, evaluation,
-        baselines, runner_up, getattr(calibrated, "temperature_", None),
-        (*chosen.notes, *changed, *filter(None, (note, whole.note, why))), laps.seconds, hurried=clock.up(),
+    found = JobResult(
+        parts, X, test_X, chosen.comparison, lines, FeaturedClassifier.of(features, promises.model or calibrated, X),
+        evaluation, baselines, runner_up, getattr(calibrated, "temperature_", None),
+        (*chosen.notes, *changed, *filter(None, (note, whole.note))), laps.seconds, hurried=clock.up(),
         sets=None if wishes.sets is None else sets_tradeoff(promises, test_X, parts.test_y),
         unknown=None if wishes.unknown is None else unknown_tradeoff(promises, test_X, parts.test_y),
-        curve=curve, reasons=reasons, fitted_rows=whole.rows,
+        fitted_rows=whole.rows,
     )  # fmt: skip
+    if tested is not None:
+        tested(found)
+    with progress.within(0.88, 0.92), progress.stage("looking for reasons"):
+        curve, why = _curve(compared_line, X, chosen, parts, wishes, clock)
+        reasons = _reasons(FeaturedClassifier.of(features, lines[0].model), X, parts, clock)
+    laps.lap("reasons")
+    return replace(found, notes=(*found.notes, *filter(None, (why,))), curve=curve, reasons=reasons)
 
 
 def _on_all(line: Line, features: Features, X: Any, folds: NDArray[np.int64], parts: Parts, wishes: Wishes) -> Refit:

@@ -22,8 +22,8 @@ from kway.data.features.column_map import ColumnMap
 _QUERIES = 256  # 512 cost twice as much and gave the same accuracy on letter, covertype, texture
 REFERENCES = 3000
 _STEPS = 40  # 60 cost half as much again and gave the same accuracy on letter, covertype, texture
-# queries a worker takes at a time: 64 x 3000 floats stay in a core's cache, and sums do not depend on cores
-_BLOCK = 64
+# scores that a worker takes at a time: they stay in a core's cache, and sums do not depend on cores
+_BLOCK = 64 * REFERENCES
 _SMALL = 1 << 19  # queries x references up to which a step takes less than handing it to threads
 _SIZES = 2.0 ** np.arange(-4, 4)  # of the first scales: sharper or softer neighbourhoods
 _RATE_SCALES = 0.1  # of Adam, in units of the first scales
@@ -126,7 +126,8 @@ def _slope(
     Z = R * narrow if A.ndim == 1 else R @ narrow.T  # (m, d)
     own, q = codes[references], len(queries)
     threads = n_jobs if q * len(R) > _SMALL else 1
-    parts = pmap(lambda s: _part(Z, R, own, s, q, only_loss), spans(q, _BLOCK), threads)
+    blocks = spans(q, max(64, _BLOCK // len(R)))  # by the rows alone: sums do not depend on cores
+    parts = pmap(lambda s: _part(Z, R, own, s, q, only_loss), blocks, threads)
     loss = float(sum(part.loss for part in parts))
     if only_loss:
         return _Slope(loss, np.zeros(0))
