@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from kway.compute.kernels.codes.bit_tables import fill_tables, most_weight, near_tables, weigh_bits, weigh_groups
+from kway.compute.kernels.codes.bit_tables import TILE_STEP, fill_tables, most_weight, near_tables, weigh_bits
 from kway.compute.kernels.codes.bits import sign_words
+from kway.search.codes.bit_filter import bit_planes
 
 
 def bits_of(words):
@@ -21,25 +22,30 @@ def test_the_same_rows_pass_as_one_by_one(planes, fast):
     head[:, 300] = words[0, :planes]  # no bit differs
     head[:, 301] = ~words[0, :planes]  # all do: the sum saturates
     weights = rng.integers(0, [[2], [3], [5], [8], [20], [64], [64]], (7, 64 * planes)).astype(np.uint8)
-    tables = np.empty((7, 16 * planes, 16), np.uint8)
-    fill_tables(weights, words, tables)
     groups = np.sort(rng.permuted(np.tile(np.arange(16 * planes), (7, 1)), axis=1)[:, : 9 * planes], axis=1)
+    groups, tables = groups.astype(np.uint8), np.empty((7, 9 * planes, 16), np.uint8)
+    fill_tables(weights, words, groups, tables)
     differ = bits_of(head)[None] != bits_of(words[:, :planes].T)[:, None]
     asked = np.zeros((7, 16 * planes), dtype=bool)
-    np.put_along_axis(asked, groups, True, axis=1)
+    np.put_along_axis(asked, groups.astype(np.int64), True, axis=1)
     heavy = weights * np.repeat(asked, 4, axis=1)
     sums = np.einsum("qnj,qj->qn", differ, heavy.astype(np.int64))  # (q, n)
     mosts = np.minimum(np.quantile(sums, 0.1, axis=1).astype(np.int64), 254)
-    mosts[6], masks = -1, np.empty((7, 11), np.uint64)
-    room = np.empty((16 * planes, 256), np.uint8)
-    near_tables(head, 200, 890, planes, tables, groups, mosts, room, masks, fast)  # two tiles and the rows behind
+    mosts[6], masks, hits = -1, np.full((7, 12), 2**63 + 1, np.uint64), np.empty(22, np.int64)
+    room, split = np.empty((16 * planes, 256), np.uint8), bit_planes(np.stack([heavy, weights], axis=1))
+    m = near_tables(  # two tiles and the rows behind
+        head, 200, 890, planes, tables, groups, words, split, mosts, room, masks, hits, fast
+    )
+    quiet = np.ones((7, 3), dtype=bool)
+    quiet[hits[:m] % TILE_STEP, hits[:m] // TILE_STEP] = False
+    masks.reshape(7, 3, 4)[quiet] = 0
     passed = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")
     np.testing.assert_array_equal(passed[:, :690], sums[:, 200:890] <= mosts[:, None])
     assert not passed[:, 690:].any()
     assert 0 < passed[:4].mean() < 0.5
     for row in (300, 301, 777):
-        assert weigh_groups(head, row, tables[3], groups[3]) == sums[3, row]
-        assert weigh_bits(head, row, tables[3]) == weights[3].astype(int) @ differ[3, row]
+        assert weigh_bits(head, row, words[3], split[3, 0]) == sums[3, row]
+        assert weigh_bits(head, row, words[3], split[3, 1]) == weights[3].astype(int) @ differ[3, row]
 
 
 @pytest.mark.parametrize("cosine", [-0.3, 0.0, 0.4, 0.6, 0.95])
@@ -67,8 +73,7 @@ def test_signs_are_those_of_the_codes():
     z = np.random.default_rng(0).standard_normal((5, 128)).astype(np.float32)
     words = np.empty((5, 2), np.uint64)
     sign_words(z, words)
-    tables = np.empty((5, 32, 16), np.uint8)
-    fill_tables(np.ones((5, 128), np.uint8), words, tables)
+    ones = bit_planes(np.ones((5, 1, 128)))
     for i in range(5):
-        assert weigh_bits(words.T.copy(), i, tables[i]) == 0
-        assert weigh_bits(~words.T, i, tables[i]) == 128
+        assert weigh_bits(words.T.copy(), i, words[i], ones[i, 0]) == 0
+        assert weigh_bits(~words.T, i, words[i], ones[i, 0]) == 128

@@ -309,21 +309,21 @@ def test_a_first_filter_passes_about_the_share_that_it_should(q):
     assert found.width == (3 if q == 3 else 4)
     y = codes.grid()
     for i in range(2):
-        weights = found.tables[i].max(axis=1)  # all four bits differ
-        assert weights.max() <= 252
-        sums = np.array([_sums(found.tables[i], y, group) for group in range(64)])  # (64, n)
-        shares = (
-            (sums[found.groups[i]].sum(axis=0) <= found.mosts[i, 0]).mean(),
-            (sums.sum(axis=0) <= found.mosts[i, 1]).mean(),
-        )
+        some, every = _weights(found.planes[i])  # (D,) of the groups, of all
+        asked_for = np.isin(np.arange(256) // 4, found.groups[i])
+        np.testing.assert_array_equal(some, np.where(asked_for, every, 0))
+        np.testing.assert_array_equal(found.tables[i].max(axis=1), every[asked_for].reshape(-1, 4).sum(axis=1))
+        differ = (y > 0) != (asked.turned[i] > 0)
+        shares = (differ @ some <= found.mosts[i, 0]).mean(), (differ @ every <= found.mosts[i, 1]).mean()
         assert 0.1 < shares[0] * (600 if q == 3 else 1500) < 6
         assert shares[1] * 20_000 < 10
     assert first_filter(asked, sample_of(codes), 500, 1) is None
 
 
-def _sums(tables, y, group):
-    ways = (y[:, 4 * group : 4 * group + 4] > 0) @ (1 << np.arange(4))
-    return tables[group, ways].astype(np.int64)
+def _weights(planes):
+    """(2, D) of the bits (2, P, 6) of weights."""
+    bits = np.unpackbits(np.ascontiguousarray(planes.swapaxes(1, 2)).view(np.uint8), axis=2, bitorder="little")
+    return np.einsum("abd,b->ad", bits.astype(np.int64), 1 << np.arange(6))
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -337,3 +337,14 @@ def test_a_portable_filter_answers_the_same(metric, monkeypatch):
             monkeypatch.setenv("KWAY_PORTABLE", "1")
             for a, b in zip(index.nearest(some, 2), here):
                 np.testing.assert_array_equal(a, b)
+
+
+def test_threads_that_share_the_cells_of_a_query_find_what_one_finds():
+    rng = np.random.default_rng(0)
+    rows = units(rng, 3, 64)[rng.integers(0, 3, 90_000)] + 0.1 * rng.standard_normal((90_000, 64)).astype(np.float32)
+    index = Landmarks(3, 3, store=Bits(2, rerank=False)).build(rows, "euclidean")
+    queries = rows[::9000] + 0.05 * rng.standard_normal((10, 64)).astype(np.float32)
+    for query in queries:
+        alone, shared = (index.search(query[None], 4, n_jobs=n_jobs) for n_jobs in (1, 2))
+        np.testing.assert_array_equal(shared.ids, alone.ids)
+        np.testing.assert_array_equal(shared.scores, alone.scores)

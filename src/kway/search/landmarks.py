@@ -261,7 +261,7 @@ class LandmarksIndex(DeviceCellIndex):
         """On the CPU, by so many probes."""
         heaps = empty_heaps(len(queries), k)
         if len(queries) <= _FEW:
-            measured = self._search(queries, heaps, wanted)
+            measured = self._search(queries, heaps, wanted, n_jobs)
         else:
             blocks = even_spans(len(queries), self._block, n_jobs)
             measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), wanted), blocks, n_jobs))
@@ -316,13 +316,13 @@ class LandmarksIndex(DeviceCellIndex):
         """Queries searched together."""
         return min(4096, max(256, 2**24 // (8 * self.n_features)))
 
-    def _search(self, queries: NDArray, heaps: Heaps, probes: int) -> int:
+    def _search(self, queries: NDArray, heaps: Heaps, probes: int, n_jobs: int | None = 1) -> int:
         """A block of queries; those that saw fewer than k rows probe four times as many cells."""
         exact = frozen(queries.astype(np.float64))
         projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
         keys, cells = self._probe(projected, probes)  # (q, probes), nearest first
         if len(queries) <= _FEW:
-            measured = self._look(exact, projected, heaps, one_by_one(cells))
+            measured = self._look(exact, projected, heaps, one_by_one(cells), n_jobs)
         else:  # the nearest cell first: it makes the k-th distance small, and the filters sharp
             measured = self._look(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
             measured += self._look(exact, projected, heaps, self._groups(slice(1, None), cells, keys, projected, heaps))
@@ -330,7 +330,7 @@ class LandmarksIndex(DeviceCellIndex):
         if probes < self.n_landmarks and short.any():
             where = np.flatnonzero(short)
             again = empty_heaps(len(where), heaps.ids.shape[1])
-            measured += self._search(queries[where], again, min(4 * probes, self.n_landmarks))
+            measured += self._search(queries[where], again, min(4 * probes, self.n_landmarks), n_jobs)
             heaps.distances[where], heaps.ids[where] = again
         return measured
 
@@ -355,9 +355,11 @@ class LandmarksIndex(DeviceCellIndex):
         settle(*heaps)
         return heaps
 
-    def _look(self, exact: NDArray, projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
+    def _look(
+        self, exact: NDArray, projected: Projected, heaps: Heaps, groups: CellGroups, n_jobs: int | None = 1
+    ) -> int:
         """Offer the rows of cells to groups of queries; rows measured in full."""
-        return self._table.look(exact, projected, heaps, groups, few=_FEW * PROBES)
+        return self._table.look(exact, projected, heaps, groups, _FEW * PROBES, n_jobs)
 
     def _asked(self, queries: Scaled, k: int) -> int:
         """No more than k of bits, which settle no ties (flat.py)."""

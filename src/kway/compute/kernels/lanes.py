@@ -1,6 +1,7 @@
 """Machine instructions that numba has no name for, and what this CPU can do.
 
     ctz(word)              position of the lowest bit that is set (word > 0)
+    popcount(word)         how many bits are set
     touch(address)         ask for a cache line before it is needed
     touch_row(A, j, a, b)  the same for bytes a..b of row j
     has(features)          whether kernels are compiled for a CPU with these features
@@ -51,6 +52,16 @@ def ctz(typing_context, word):
 
     def emit(context, builder, signature, arguments):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), emit
+
+
+@intrinsic
+def popcount(typing_context, word):
+    """How many bits of a uint64 are set."""
+
+    def emit(context, builder, signature, arguments):
+        return builder.ctpop(arguments[0])
 
     return types.int64(types.uint64), emit
 

@@ -16,18 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.codes.bit_cells import search_bit_cells
+from kway.compute.kernels.codes.bit_cells import bound_bit_cells, search_bit_cells
 from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.topk import EMPTY
+from kway.compute.kernels.topk import EMPTY, merge
+from kway.compute.threads import pmap, workers
 from kway.search.cells.cell_groups import CellGroups
 from kway.search.cells.cell_table import Ground, ordered_by_cell, taken
 from kway.search.cells.projection import Projected
-from kway.search.heaps import Heaps
+from kway.search.heaps import Heaps, empty_heaps
 from kway.search.spaces.distances import EUCLIDEAN, Distance
 from kway.search.stores.bits import BitRows, Bits
 from kway.search.stores.centred_bits import CentredBits, residual_frame
 from kway.search.stores.kept import KeptRows
 
+_SHARED = 2**15  # rows that are worth another thread
 _NOTHING = frozen(np.empty((0, 0), dtype=np.float32))
 
 
@@ -137,19 +139,52 @@ class BitCells:
         codes = CentredBits(self.codes, self.centres, self.names).arrays()
         return full | codes | {"names": self.names, "sizes": np.diff(self.offsets)}
 
-    def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups, few: int) -> int:
-        """Offer the rows of cells to groups of queries (q, d); rows measured in full, or estimated."""
+    def look(
+        self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups, few: int,
+        n_jobs: int | None = 1,
+    ) -> int:  # fmt: skip
+        """Offer the rows of cells to groups of queries (q, d); rows measured in full, or estimated.
+
+        For a few queries the threads share the rows of every cell, once they know one bound from the first of each.
+        """
+        parts = min(workers(n_jobs), 1 + self._rows_in(groups) // _SHARED) if len(groups.pairs) <= few else 1
         distance, codes = self.distance, self.codes
         turned = codes.frame.turned(np.asarray(distance.place(exact)))
-        measured = self.full if self.full is not None else np.empty((0, exact.shape[1]), dtype=np.float32)
+        full = frozen(np.empty((0, exact.shape[1]), dtype=np.float32) if self.full is None else self.full)
         bar = self.z * float(codes.widest[0]) if self.full is not None else 0.0
-        least = -EMPTY if distance.signed else 0.0
-        counts = search_bit_cells(
-            distance.code, distance.order > 0, distance == EUCLIDEAN, least, codes.frame.bits, self.z, bar, codes.head,
-            codes.rest, codes.factor, codes.half, self.spans, self.turned, *groups, turned, exact, frozen(measured),
-            self.names, self.offsets, *heaps,
+        how = (
+            distance.code, distance.order > 0, distance == EUCLIDEAN, -EMPTY if distance.signed else 0.0,
+            codes.frame.bits,
         )  # fmt: skip
-        return int(counts[0] if self.full is None else counts[1])
+        held = (codes.head, codes.rest, codes.factor, codes.half)
+
+        def bound(part: int) -> NDArray[np.float64]:
+            out = np.full(len(exact), EMPTY)
+            bound_bit_cells(
+                *how, *held, self.turned, part, parts, *groups, turned, exact, full, self.offsets, heaps.ids.shape[1],
+                out,
+            )  # fmt: skip
+            return out
+
+        def work(part: int) -> tuple[Heaps, int]:
+            own = heaps if parts == 1 else empty_heaps(*heaps.ids.shape)
+            counts = search_bit_cells(
+                *how, self.z, bar, *held, self.spans, self.turned, part, parts, *groups, turned, exact, full,
+                self.names, self.offsets, bounds, *own,
+            )  # fmt: skip
+            return own, int(counts[0] if self.full is None else counts[1])
+
+        bounds = np.full(len(exact), EMPTY) if parts == 1 else np.min(pmap(bound, range(parts), n_jobs), axis=0)
+        done = pmap(work, range(parts), n_jobs)
+        if parts > 1:
+            for own, _ in done:
+                merge(*heaps, *own)
+        return sum(measured for _, measured in done)
+
+    def _rows_in(self, groups: CellGroups) -> int:
+        """Rows of the cells of all groups."""
+        cells = groups.cells[groups.cells < len(self.centres)]
+        return int((self.offsets[cells + 1] - self.offsets[cells]).sum())
 
 
 def _bits(ground: Ground) -> Bits:

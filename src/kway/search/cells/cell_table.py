@@ -159,8 +159,14 @@ class CellTable:
         """Arrays of a model file."""
         return self.rows().arrays() | {"cells": self.cells}
 
-    def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups, few: int) -> int:
-        """Offer the rows of cells to groups of queries (q, d); rows measured in full. `few` pairs need little room."""
+    def look(
+        self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups, few: int,
+        n_jobs: int | None = 1,
+    ) -> int:  # fmt: skip
+        """Offer the rows of cells to groups of queries (q, d); rows measured in full. `few` pairs need little room.
+
+        Cells of full rows are too small for more than one thread.
+        """
         starts, cells, pairs = groups
         if not len(pairs):
             return 0

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from kway.compute.kernels.codes.bit_tables import MOST_SUM, MOST_WEIGHT, fill_tables
+from kway.compute.kernels.codes.bit_tables import MOST_SUM, MOST_WEIGHT, WEIGHT_BITS, fill_tables
 from kway.compute.kernels.codes.bits import sign_words
 from kway.search.spaces.distances import squares
 from kway.search.stores.bits import BitFrame, BitRows
@@ -74,22 +74,26 @@ class FirstFilter(NamedTuple):
     """Rows that weigh at most mosts (q, 2), in the groups and in all bits of P words; -1: nobody passes."""
 
     width: int  # words that the groups lie in
-    tables: NDArray[np.uint8]  # (q, 16 P, 16)
-    groups: NDArray[np.int64]  # (q, G)
+    tables: NDArray[np.uint8]  # (q, G, 16)
+    groups: NDArray[np.uint8]  # (q, G)
+    planes: NDArray[np.uint64]  # (q, 2, P, .) the bits of the weights, of the groups and of all
     mosts: NDArray[np.int64]
     counts: NDArray[np.int64]  # (q, 2, .) bits of each weight
     steps: NDArray[np.float64]  # (q,) of |q_j| / ||q||, a unit of weight
 
     def take(self, which: NDArray[np.int64]) -> FirstFilter:
         """Those of some of the queries."""
-        _, tables, groups, mosts, counts, steps = self
-        return FirstFilter(self.width, tables[which], groups[which], mosts[which], counts[which], steps[which])
+        _, tables, groups, planes, mosts, counts, steps = self
+        return FirstFilter(
+            self.width, tables[which], groups[which], planes[which], mosts[which], counts[which], steps[which]
+        )
 
 
 def no_filter(q: int) -> FirstFilter:
     """The one that nobody passes."""
-    tables, groups = np.empty((q, 0, 16), dtype=np.uint8), np.empty((q, 0), dtype=np.int64)
-    return FirstFilter(0, tables, groups, np.full((q, 2), -1), np.zeros((q, 2, 0), dtype=np.int64), np.zeros(q))
+    tables, groups = np.empty((q, 0, 16), dtype=np.uint8), np.empty((q, 0), dtype=np.uint8)
+    planes, counts = np.empty((q, 2, 0, WEIGHT_BITS), dtype=np.uint64), np.zeros((q, 2, 0), dtype=np.int64)
+    return FirstFilter(0, tables, groups, planes, np.full((q, 2), -1), counts, np.zeros(q))
 
 
 def sample_of(codes: BitRows) -> NDArray[np.float32]:
@@ -107,7 +111,7 @@ def first_filter(asked: BitQueries, sample: NDArray[np.float32], n: int, k: int)
     turned, reads = asked.turned[:, : sample.shape[1]], _MANY if len(asked.norms) >= _MANY_QUERIES else _FEW
     groups = _largest(turned[:, : 64 * reads.words], reads.groups)
     some = np.zeros_like(turned)
-    np.put_along_axis(some.reshape(len(some), -1, 4), groups[:, :, None], 1.0, axis=1)
+    np.put_along_axis(some.reshape(len(some), -1, 4), groups[:, :, None].astype(np.int64), 1.0, axis=1)
     deviations = -scipy.special.ndtri(min(_MOST_SHARE, max(reads.share, _LOOSE * every)))
     limit = _limits(some * turned, sample, deviations)
     units = np.maximum(limit, np.finfo(np.float32).tiny) / MOST_SUM
@@ -118,21 +122,23 @@ def first_filter(asked: BitQueries, sample: NDArray[np.float32], n: int, k: int)
         np.minimum(_limits(some * signed, sample, deviations), MOST_SUM),
         _limits(signed, sample, -scipy.special.ndtri(every)),
     )
-    tables = np.empty((len(turned), turned.shape[1] // 4, 16), dtype=np.uint8)
-    fill_tables(weights.astype(np.uint8), asked.words, tables)
+    tables = np.empty((*groups.shape, 16), dtype=np.uint8)
+    fill_tables(weights.astype(np.uint8), asked.words, groups, tables)
     return FirstFilter(
-        min(reads.words, sample.shape[1] // 64), tables, groups, np.floor(np.stack(mosts, axis=1)).astype(np.int64),
+        min(reads.words, sample.shape[1] // 64), tables, groups,
+        planes=bit_planes(np.stack([some * weights, weights], axis=1)),
+        mosts=np.floor(np.stack(mosts, axis=1)).astype(np.int64),
         counts=np.stack([_counts(some * weights), _counts(weights)], axis=1),
         steps=0.5 * units / np.maximum(asked.norms, np.finfo(np.float64).tiny),
     )  # fmt: skip
 
 
-def _largest(turned: NDArray[np.float32], most: int) -> NDArray[np.int64]:
+def _largest(turned: NDArray[np.float32], most: int) -> NDArray[np.uint8]:
     """Groups (q, G) of four coordinates, at most so many, those of largest squares, in their order."""
     squared = np.square(turned).reshape(len(turned), -1, 4).sum(axis=2)
     if most >= squared.shape[1]:
-        return np.tile(np.arange(squared.shape[1]), (len(turned), 1))
-    return np.sort(np.argpartition(squared, -most, axis=1)[:, -most:], axis=1)
+        return np.tile(np.arange(squared.shape[1], dtype=np.uint8), (len(turned), 1))
+    return np.sort(np.argpartition(squared, -most, axis=1)[:, -most:], axis=1).astype(np.uint8)
 
 
 def _limits(values: NDArray[np.float32], sample: NDArray[np.float32], deviations: float) -> NDArray[np.float64]:
@@ -140,6 +146,13 @@ def _limits(values: NDArray[np.float32], sample: NDArray[np.float32], deviations
     sums = np.abs(values).sum(axis=1) - sample @ values.T  # (s, q)
     least = 0.5 * np.sqrt(squares(values))  # half of the deviation of rows in all directions
     return sums.mean(axis=0, dtype=np.float64) - deviations * np.maximum(sums.std(axis=0, dtype=np.float64), least)
+
+
+def bit_planes(weights: NDArray) -> NDArray[np.uint64]:
+    """Bit b of all weights (q, 2, 64 P) as words (q, 2, P, WEIGHT_BITS)."""
+    bits = (weights.astype(np.uint8)[:, :, None] >> np.arange(WEIGHT_BITS, dtype=np.uint8)[:, None]) & 1
+    words = np.packbits(bits, axis=-1, bitorder="little").view(np.uint64)
+    return np.ascontiguousarray(words.swapaxes(2, 3))
 
 
 def _counts(weights: NDArray[np.float32]) -> NDArray[np.int64]:

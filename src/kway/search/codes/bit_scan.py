@@ -125,7 +125,7 @@ class BitScan:
         measured = frozen(np.empty((0, exact.shape[1]), dtype=np.float32) if full is None else full)
         bar = self.z * float(codes.widest[0]) if full is not None else 0.0
         least = -EMPTY if self.distance.signed else 0.0
-        own: tuple = (*which, chosen(*TABLE_FEATURES)) if passing else (which.tables, which.groups, which.mosts)
+        own: tuple = (*which, chosen(*TABLE_FEATURES)) if passing else (which.planes, which.mosts)
         scan, z = (scan_first, self._z_of_two) if passing else (scan_bits, self.z)
         counts = scan(
             self.distance.code, self.distance.shifts, least, codes.frame.bits, z, bar, codes.head, codes.rest,

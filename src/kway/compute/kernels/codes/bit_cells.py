@@ -86,28 +86,72 @@ def _first_bound(
 
 
 @kernel
-def search_bit_cells(
-    code, halved, squared, least, bits, z, bar, head, rest, factor, half, spans, centres, starts, cells, pairs, turned,
-    queries, rows, names, offsets, distances, ids,
+def _cell_bound(
+    code, halved, squared, least, bits, head, rest, factor, half, words, local, total, base, query, rows, low, high, k,
+    held, room,
 ):  # fmt: skip
-    """For each group g, the queries pairs[starts[g]:starts[g + 1]] against the rows of cells[g].
+    """`_first_bound` of a cell: a few in a hundred of a large one hold k rows near enough; else of all its rows."""
+    width = min(len(head), FIRST_WIDTH) if high - low > _LARGE else 0
+    few = np.int64(32.0 * width - _FEW * 4.0 * np.sqrt(width))  # half of the bits differ
+    bound = EMPTY
+    for tried in (width, 0):
+        if bound >= EMPTY:
+            bound = _first_bound(
+                code, halved, squared, least, bits, head, rest, factor, half, words, local, total, base, query, rows,
+                low, high, tried, few, k, held, room,
+            )  # fmt: skip
+    return bound
+
+
+@kernel
+def bound_bit_cells(
+    code, halved, squared, least, bits, head, rest, factor, half, centres, part, parts, starts, cells, pairs, turned,
+    queries, rows, offsets, k, bounds,
+):  # fmt: skip
+    """bounds (q,), EMPTY at first: of each query, from one of so many parts of its first cell that has k rows there."""
+    wide = turned.shape[1]
+    local, words = np.empty((1, wide), np.float32), np.empty((1, wide // 64), np.uint64)
+    held, room = np.empty(bits * wide // 64, np.uint64), np.empty((len(head), 32), np.uint64)
+    for g in range(len(cells)):
+        if cells[g] >= len(offsets) - 1:  # nobody
+            continue
+        start, size = offsets[cells[g]], offsets[cells[g] + 1] - offsets[cells[g]]
+        low, high = start + size * part // parts, start + size * (part + 1) // parts
+        for p in range(starts[g], starts[g + 1]):
+            i = pairs[p]
+            if bounds[i] >= EMPTY:
+                total, _, base = _about(halved, squared, turned[i], centres[cells[g]], local[0])
+                sign_words(local, words)
+                bounds[i] = _cell_bound(
+                    code, halved, squared, least, bits, head, rest, factor, half, words[0], local[0], total, base,
+                    queries[i], rows, low, high, k, held, room,
+                )  # fmt: skip
+
+
+@kernel
+def search_bit_cells(
+    code, halved, squared, least, bits, z, bar, head, rest, factor, half, spans, centres, part, parts, starts, cells,
+    pairs, turned, queries, rows, names, offsets, bounds, distances, ids,
+):  # fmt: skip
+    """For each group g, the queries pairs[starts[g]:starts[g + 1]] against the rows of cells[g], one of so many parts.
 
     spans (c, 2): the least and the largest length of a cell's rows; centres (c, D): the landmarks, turned; turned
     (q, D): the queries; rows (n, d) or (0, d): full ones, measured against queries (q, d) float64 where they are kept.
-    Answers the rows estimated and measured.
+    Nothing beyond the distances bounds (q,) is wanted. Answers the rows estimated and measured.
     """
     wide, planes = turned.shape[1], len(head)
     counts, unit = np.zeros(2, np.int64), np.float32(1)
     local, words = np.empty((1, wide), np.float32), np.empty((1, wide // 64), np.uint64)
     held, room = np.empty(bits * wide // 64, np.uint64), np.empty((planes, 32), np.uint64)
     means, spreads, found = np.empty(planes), np.empty(planes), np.empty(BIT_BLOCK, np.int64)
-    tables, groups, nobody = np.empty((0, 16), np.uint8), np.empty(0, np.int64), np.full(2, -1, np.int64)
+    nothing, nobody = np.empty((2, 0, 6), np.uint64), np.full(2, -1, np.int64)
     for w in range(planes):  # about its landmark a cell lies in all directions: half of the bits differ
         means[w], spreads[w] = 32.0 * (w + 1), 4.0 * np.sqrt(w + 1.0)
     for g in range(len(cells)):
         if cells[g] >= len(offsets) - 1:  # nobody
             continue
-        low, high = offsets[cells[g]], offsets[cells[g] + 1]
+        start, size = offsets[cells[g]], offsets[cells[g] + 1] - offsets[cells[g]]
+        low, high = start + size * part // parts, start + size * (part + 1) // parts
         if low == high:
             continue
         short, long = spans[cells[g], 0], spans[cells[g], 1]
@@ -115,19 +159,13 @@ def search_bit_cells(
             i = pairs[p]
             total, norm, base = _about(halved, squared, turned[i], centres[cells[g]], local[0])
             sign_words(local, words)
-            bound, width, most = EMPTY, 0, np.int64(0)
-            limit = distances[i, 0]
+            bound, width, most = bounds[i], 0, np.int64(0)
+            limit = min(bound, distances[i, 0])
             if limit >= EMPTY:
-                # a few in a hundred of a large cell hold k rows near enough; of a small one, or a dense crowd, all do
-                w = min(planes, FIRST_WIDTH) if high - low > _LARGE else 0
-                few = np.int64(means[w - 1] - _FEW * spreads[w - 1]) if w else np.int64(0)
-                for tried in (w, 0):
-                    bound = limit = _first_bound(
-                        code, halved, squared, least, bits, head, rest, factor, half, words[0], local[0], total, base,
-                        queries[i], rows, low, high, tried, few, distances.shape[1], held, room,
-                    )  # fmt: skip
-                    if bound < EMPTY or w == 0:
-                        break
+                bound = limit = _cell_bound(
+                    code, halved, squared, least, bits, head, rest, factor, half, words[0], local[0], total, base,
+                    queries[i], rows, low, high, distances.shape[1], held, room,
+                )  # fmt: skip
             if limit < EMPTY:
                 cosine = least_cosine(halved, key_of(squared, limit, base), norm, short, long)
                 if cosine > 1.0 + _UNSURE:
@@ -136,7 +174,7 @@ def search_bit_cells(
                 most = np.int64(most_bits(cosine, 64.0 * width, z))
             offer_span(
                 code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, 0, words[0], local[0],
-                total, norm, base, queries[i], rows, low, high, width, most, tables, groups, nobody, bound, held,
-                room, found, distances[i], ids[i], counts,
+                total, norm, base, queries[i], rows, low, high, width, most, nothing, nobody, bound, held, room, found,
+                distances[i], ids[i], counts,
             )  # fmt: skip
     return counts

@@ -11,7 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from kway.compute.kernels.codes.bit_scan import BIT_BLOCK, key_of, least_cosine, offer_rows
-from kway.compute.kernels.codes.bit_tables import TABLE_ROWS, most_weight, near_tables, weigh_bits
+from kway.compute.kernels.codes.bit_tables import (
+    TABLE_ROWS,
+    TILE_STEP,
+    TILE_WORDS,
+    most_weight,
+    near_tables,
+    weigh_bits,
+)
 from kway.compute.kernels.jit import kernel
 from kway.compute.kernels.lanes import ctz, touch, touch_row
 from kway.compute.kernels.topk import EMPTY
@@ -39,24 +46,35 @@ def enough(squared, z, worst, base, norms, shortest, longest, wide, mosts, count
 
 
 @kernel
-def _passed(mask, low, head, width, rest, factor, tables, most, found):
-    """found[:m]: rows of the mask (64 a word, from row low) whose bits of P words pass; m. Asks for their codes."""
+def _passed(hits, masks, low, head, width, rest, factor, words, planes, mosts, found):
+    """found[:m]: BIT_BLOCK i + r of each row low + r that passes query i by all bits of P words; m.
+
+    Their codes are asked for. A tile that is hit has one row that passes, as a rule: a loop that ends otherwise costs
+    as much as weighing a row.
+    """
     m = 0
-    for j in range(len(mask)):
-        near = mask[j]
-        while near:
-            found[m] = r = low + 64 * j + ctz(near)
-            near &= near - np.uint64(1)
-            m += 1
-            for w in range(width, len(head)):
-                touch(np.uint64(head[w].ctypes.data + 8 * r))
+    for hit in hits:
+        i, start, some = hit % TILE_STEP, TILE_WORDS * (hit // TILE_STEP), np.uint64(0)
+        for j in range(TILE_WORDS):
+            some |= np.uint64(masks[i, start + j] != 0) << np.uint64(j)
+        while some:
+            j = start + ctz(some)
+            some &= some - np.uint64(1)
+            near = masks[i, j]
+            while near:
+                r = 64 * j + ctz(near)
+                near &= near - np.uint64(1)
+                found[m] = BIT_BLOCK * i + r
+                m += 1
+                for w in range(width, len(head)):
+                    touch(np.uint64(head[w].ctypes.data + 8 * (low + r)))
     kept = 0
     for j in range(m):
-        r = found[j]
-        if weigh_bits(head, r, tables) <= most:
+        i, r = found[j] // BIT_BLOCK, low + found[j] % BIT_BLOCK
+        if weigh_bits(head, r, words[i], planes[i, 1]) <= mosts[i]:
             touch_row(rest, r, 0, 8 * rest.shape[1])
             touch(np.uint64(factor.ctypes.data + r * factor.itemsize))
-            found[kept] = r
+            found[kept] = found[j]
             kept += 1
     return kept
 
@@ -64,20 +82,21 @@ def _passed(mask, low, head, width, rest, factor, tables, most, found):
 @kernel
 def scan_first(
     code, squared, least, bits, z, bar, head, rest, factor, unit, half, spans, words, turned, totals, norms, base,
-    queries, rows, start, stop, first, width, tables, groups, mosts, counts, steps, fast, bounds, distances, ids,
+    queries, rows, start, stop, first, width, tables, groups, planes, mosts, counts, steps, fast, bounds, distances,
+    ids,
 ):  # fmt: skip
-    """Offer the rows of start..stop that pass the filter of tables, groups and mosts (q, 2), else like `scan_bits`.
+    """Offer the rows of start..stop that pass the filter of tables, groups, planes and mosts, else like `scan_bits`.
 
     counts (q, 2, .) and steps (q,) are those of `most_weight`, for the groups, which lie in the first `width` words,
     and for all.
     """
-    q, (planes, _), wide = len(words), head.shape, turned.shape[1]
+    q, wide = len(words), turned.shape[1]
     seen, nobody = np.zeros(2, np.int64), np.full(2, -1, np.int64)
     now, asked, wanted = mosts.T.copy(), np.full(q, EMPTY), np.empty(2, np.int64)
     shortest, longest = spans[:, 0].min(), spans[:, 1].max()
-    halves, masks = np.empty((16 * planes, TABLE_ROWS), np.uint8), np.empty((q, BIT_BLOCK // 64), np.uint64)
-    held, found = np.empty(bits * words.shape[1], np.uint64), np.empty(BIT_BLOCK, np.int64)
-    names = np.empty(0, np.int64)
+    halves, masks = np.empty((16 * len(head), TABLE_ROWS), np.uint8), np.empty((q, BIT_BLOCK // 64), np.uint64)
+    held, found = np.empty(bits * words.shape[1], np.uint64), np.empty(BIT_BLOCK * q, np.int64)
+    names, row, hits = np.empty(0, np.int64), np.empty(1, np.int64), np.empty(BIT_BLOCK // TABLE_ROWS * q + 1, np.int64)
     for low in range(start, stop, BIT_BLOCK):
         for i in range(q):
             worst = min(bounds[i], distances[i, 0])
@@ -86,13 +105,16 @@ def scan_first(
                 _wanted(squared, z, worst, base[i], norms[i], shortest, longest, counts[i], steps[i], wide, wanted)
                 for j in range(2):
                     now[j, i] = min(mosts[i, j], wanted[j])
-        near_tables(head, low, min(stop, low + BIT_BLOCK), width, tables, groups, now[0], halves, masks, fast)
-        for i in range(q):
-            m = _passed(masks[i], low, head, width, rest, factor, tables[i], now[1, i], found)
-            if m:
-                offer_rows(
-                    code, squared, squared, least, bits, bar, head, rest, factor, unit, half, names, first, turned[i],
-                    totals[i], norms[i], base[i], queries[i], rows, found[:m], tables[i], groups[i], nobody, bounds[i],
-                    held, distances[i], ids[i], seen,
-                )  # fmt: skip
+        m = near_tables(
+            head, low, min(stop, low + BIT_BLOCK), width, tables, groups, words, planes, now[0], halves, masks, hits,
+            fast,
+        )  # fmt: skip
+        m = _passed(hits[:m], masks, low, head, width, rest, factor, words, planes, now[1], found)
+        for j in range(m):
+            i, row[0] = found[j] // BIT_BLOCK, low + found[j] % BIT_BLOCK
+            offer_rows(
+                code, squared, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words[i],
+                turned[i], totals[i], norms[i], base[i], queries[i], rows, row, planes[i], nobody, bounds[i], held,
+                distances[i], ids[i], seen,
+            )  # fmt: skip
     return seen

@@ -22,10 +22,10 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from kway.compute.kernels.assembler import F32, I16, I32, I64, Assembler
-from kway.compute.kernels.codes.bit_tables import weigh_bits, weigh_groups
+from kway.compute.kernels.codes.bit_tables import weigh_bits
 from kway.compute.kernels.distances import distance
 from kway.compute.kernels.jit import kernel
-from kway.compute.kernels.lanes import ctz
+from kway.compute.kernels.lanes import ctz, popcount
 from kway.compute.kernels.topk import EMPTY, push
 
 BIT_BLOCK = 2048  # rows that all queries see while they lie in the first cache: 16 kB a word
@@ -89,16 +89,6 @@ def sum_where(typing_context, words, count, values):
         return builder.extract_element(total, ir.Constant(I32, 0))
 
     return types.float32(types.uint64, types.int64, types.uint64), emit
-
-
-@intrinsic
-def popcount(typing_context, word):
-    """How many bits of a uint64 are set."""
-
-    def emit(context, builder, signature, arguments):
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.uint64), emit
 
 
 @kernel
@@ -190,21 +180,21 @@ def distance_of(squared, key, base, least):
 @kernel
 def scan_bits(
     code, squared, least, bits, z, bar, head, rest, factor, unit, half, spans, words, turned, totals, norms, base,
-    queries, rows, start, stop, first, tables, groups, mosts, bounds, distances, ids,
+    queries, rows, start, stop, first, planes, mosts, bounds, distances, ids,
 ):  # fmt: skip
     """Offer rows start..stop, called first + row, to the heaps distances, ids (q, k); rows estimated and measured.
 
     factor (n,) times unit are the f; half (n,) or (0,) where all lengths are 1; spans (blocks, 2): the least and the
     largest length of each BLOCK rows; words (q, W), turned (q, D), totals, norms and base (q,) are those of the
     queries; rows (n, d) or (0, d): the full ones, measured against queries (q, d) float64 where they are kept.
-    Rows that passed the first filter of tables, groups and mosts (q, 2) are left out. Nothing beyond the distances
-    bounds (q,) is wanted.
+    Rows that passed the first filter of planes (q, 2, P, 6) and mosts (q, 2) are left out. Nothing beyond the
+    distances bounds (q,) is wanted.
     """
-    planes = len(head)
+    wide = len(head)
     counts = np.zeros(2, np.int64)
-    means, spreads = np.empty((len(words), planes)), np.empty((len(words), planes))
+    means, spreads = np.empty((len(words), wide)), np.empty((len(words), wide))
     held, names = np.empty(bits * words.shape[1], np.uint64), np.empty(0, np.int64)
-    room, found = np.empty((planes, 32), np.uint64), np.empty(BIT_BLOCK, np.int64)
+    room, found = np.empty((wide, 32), np.uint64), np.empty(BIT_BLOCK, np.int64)
     for i in range(len(words)):
         _moments(head, start, stop, words[i], means[i], spreads[i])
     for low in range(start, stop, BIT_BLOCK):
@@ -217,8 +207,8 @@ def scan_bits(
             most = np.int64(most_bits(cosine, 64.0 * width, z))
             offer_span(
                 code, squared, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words[i],
-                turned[i], totals[i], norms[i], base[i], queries[i], rows, low, high, width, most, tables[i], groups[i],
-                mosts[i], bounds[i], held, room, found, distances[i], ids[i], counts,
+                turned[i], totals[i], norms[i], base[i], queries[i], rows, low, high, width, most, planes[i], mosts[i],
+                bounds[i], held, room, found, distances[i], ids[i], counts,
             )  # fmt: skip
     return counts
 
@@ -226,7 +216,7 @@ def scan_bits(
 @kernel
 def offer_span(
     code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words, turned, total, norm,
-    base, query, rows, low, high, width, most, tables, groups, mosts, bound, held, room, found, heap_d, heap_i, counts,
+    base, query, rows, low, high, width, most, planes, mosts, bound, held, room, found, heap_d, heap_i, counts,
 ):  # fmt: skip
     """Offer rows low..high that pass the filter of width and most to one query's heap; room (P, 32), found (BLOCK,)."""
     for start in range(low, high, BIT_BLOCK):
@@ -238,21 +228,20 @@ def offer_span(
                 near &= near - np.uint64(1)
                 m += 1
         offer_rows(
-            code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, first, turned, total, norm,
-            base, query, rows, found[:m], tables, groups, mosts, bound, held, heap_d, heap_i, counts,
+            code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words, turned, total,
+            norm, base, query, rows, found[:m], planes, mosts, bound, held, heap_d, heap_i, counts,
         )  # fmt: skip
 
 
 @kernel
 def offer_rows(
-    code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, first, turned, total, norm, base,
-    query, rows, found, tables, groups, mosts, bound, held, heap_d, heap_i, counts,
+    code, halved, squared, least, bits, bar, head, rest, factor, unit, half, names, first, words, turned, total, norm,
+    base, query, rows, found, planes, mosts, bound, held, heap_d, heap_i, counts,
 ):  # fmt: skip
     """Offer the rows found (m,) to one query's heap, as `scan_bits` does to all; a call costs as much as an estimate.
 
-    halved: keys have a half; squared: distances are roots. Rows that passed the first filter of tables (16 P, 16),
-    groups (G,) and mosts (2,) are left out (-1: nobody did). Row r is called names[r], or first + r where there are no
-    names (0,).
+    halved: keys have a half; squared: distances are roots. Rows that passed the first filter of planes (2, P, 6)
+    and mosts (2,) are left out (-1: nobody did). Row r is called names[r], or first + r where there are no names (0,).
     """
     limit = key_of(squared, min(bound, heap_d[0]), base)
     counts[0] += len(found)
@@ -265,8 +254,8 @@ def offer_rows(
             continue
         if (
             mosts[0] >= 0
-            and weigh_groups(head, r, tables, groups) <= mosts[0]
-            and weigh_bits(head, r, tables) <= mosts[1]
+            and weigh_bits(head, r, words, planes[0]) <= mosts[0]
+            and weigh_bits(head, r, words, planes[1]) <= mosts[1]
         ):
             continue
         if len(rows):

@@ -1,8 +1,9 @@
 """The first filter of codes: a bit that differs weighs as much as the query's coordinate; 32 rows are added at once.
 
     w_j = 0..MOST_WEIGHT      whole numbers, close to a multiple of |q_j|
-    tables (q, 16 P, 16)      for each group of four bits of P words, what each of the 16 ways of a row weighs
-    groups (q, G)             those that are asked of all rows
+    groups (q, G)             of four bits, of the 16 P in P words: those that are asked of all rows
+    tables (q, G, 16)         what each of the 16 ways of a row weighs, in each of them
+    planes (q, 2, P, 6)       bit b of the weights, of these groups and of all: a row alone is weighed by counts of bits
     S_r                       weight of the bits of these groups in which sign(q) and row r differ; it saturates
 
 S is linear in the query, which signs alone are not, and groups of large coordinates tell most: 36 of 64 groups, 144
@@ -20,6 +21,7 @@ the variance sum w^2 p (1 - p) - (sum w a phi)^2; its third moment tells how muc
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 from llvmlite import ir
@@ -28,13 +30,17 @@ from numba.extending import intrinsic
 
 from kway.compute.kernels.assembler import I8, I32, I64, Assembler, nothing
 from kway.compute.kernels.jit import kernel
-from kway.compute.kernels.lanes import cpu_has, touch
+from kway.compute.kernels.lanes import cpu_has, popcount, touch
 
 TABLE_FEATURES = ("avx2",)  # that the fast way needs
 TABLE_ROWS = 256  # rows of a tile
-_LINE = 8  # rows of a word in a line of the cache
+TILE_WORDS = TABLE_ROWS // 64  # of a mask
+TILE_STEP = 2**32  # from tile to tile in a list of hits, more than there are queries
+_LINE = np.uint64(64)  # bytes of a line of the cache
+_LINES = np.uint64(8 * TABLE_ROWS // 64)  # of one word of a tile
 MOST_SUM = 254  # that a filter may ask for: sums saturate one above
-MOST_WEIGHT = 63  # of a bit: four of them fit into a byte
+WEIGHT_BITS = 6
+MOST_WEIGHT = 2**WEIGHT_BITS - 1  # of a bit: four of them fit into a byte
 
 _TILE_BYTES = ir.VectorType(I8, 32)
 _HALF = ir.VectorType(I8, 16)
@@ -84,15 +90,18 @@ def _spread_word(typing_context, rows, out):
 
 @intrinsic
 def _add_tables(typing_context, halves, tables, groups, count, most, out):
-    """out: a bit for each of TABLE_ROWS rows, whether S <= most; halves (16 P, TABLE_ROWS), groups (count,) int64."""
+    """Whether S <= most for any of TABLE_ROWS rows; then out: a bit for each. halves (16 P, TABLE_ROWS).
+
+    In five of six tiles nobody passes: one comparison, of the least sums, tells so.
+    """
 
     def emit(context, builder, signature, arguments):
         a = Assembler(builder)
         halves, tables, groups, count, most, out = arguments
 
         def step(at, sums):
-            group = a.load(a.at(groups, at, 8), I64, 8)
-            table = a.load(a.at(tables, group, 16), _HALF, 1)
+            group = builder.zext(a.load(a.at(groups, at), I8, 1), I64)
+            table = a.load(a.at(tables, at, 16), _HALF, 1)
             table, start, new = _picked(builder, table, table, [*range(16)] * 2), a.at(halves, group, TABLE_ROWS), []
             for u, total in enumerate(sums):
                 ways = a.load(a.at(start, 32 * u), _TILE_BYTES, 1)
@@ -100,83 +109,113 @@ def _add_tables(typing_context, halves, tables, groups, count, most, out):
                 new.append(a.call("llvm.uadd.sat.v32i8", _TILE_BYTES, [total, found]))
             return new
 
+        def passes(total):
+            return builder.bitcast(builder.icmp_unsigned("<=", total, limit), I32)
+
         limit = a.splat(builder.trunc(most, I8), 32)
-        for u, total in enumerate(a.loop(count, [a.same(_TILE_BYTES, 0)] * (TABLE_ROWS // 32), step)):
-            a.store(builder.bitcast(builder.icmp_unsigned("<=", total, limit), I32), a.at(out, 4 * u), 4)
-        return context.get_dummy_value()
+        sums = a.loop(count, [a.same(_TILE_BYTES, 0)] * (TABLE_ROWS // 32), step)
+        least = reduce(lambda x, y: a.call("llvm.umin.v32i8", _TILE_BYTES, [x, y]), sums)
+        any_one = builder.icmp_unsigned("!=", passes(least), ir.Constant(I32, 0))
+        with builder.if_then(any_one, likely=False):
+            for u, total in enumerate(sums):
+                a.store(passes(total), a.at(out, 4 * u), 4)
+        return builder.zext(any_one, I64)
+
+    def never(context, builder, signature, arguments):
+        return ir.Constant(I64, 0)
 
     numbers = (types.uint64, types.uint64, types.uint64, types.int64, types.int64, types.uint64)
-    return types.void(*numbers), emit if cpu_has(*TABLE_FEATURES) else nothing
+    return types.int64(*numbers), emit if cpu_has(*TABLE_FEATURES) else never
 
 
 @kernel
-def fill_tables(weights, words, tables):
-    """tables (q, 16 P, 16) uint8 of weights (q, 64 P) uint8 and the signs of the queries, words (q, W)."""
+def fill_tables(weights, words, groups, tables):
+    """tables (q, G, 16) uint8 of weights (q, 64 P) uint8 and the signs of the queries, words (q, W); groups (q, G)."""
     for i in range(len(tables)):
-        for g in range(tables.shape[1]):
+        for at in range(tables.shape[1]):
+            g = np.int64(groups[i, at])
             mine = (words[i, g // 16] >> np.uint64(4 * (g % 16))) & np.uint64(15)
             for way in range(16):
                 differ, total = np.uint64(way) ^ mine, 0
                 for j in range(4):
                     if (differ >> np.uint64(j)) & np.uint64(1):
                         total += weights[i, 4 * g + j]
-                tables[i, g, way] = total
+                tables[i, at, way] = total
 
 
 @kernel
-def weigh_bits(head, row, tables):
-    """The weight of all bits of P words in which one row differs; tables (16 P, 16) are those of one query."""
+def weigh_bits(head, row, words, planes):
+    """The weight of the bits of P words in which one row differs from the query's words (W,).
+
+    planes (P, 6): bit b of the weights of each word, so that it takes six counts of bits a word, not 16 tables.
+    """
     total = np.int64(0)
-    for w in range(len(head)):
-        word, start = head[w, row], np.uint64(16 * w)
-        for g in range(np.uint64(16)):
-            total += tables[start + g, (word >> np.uint64(np.uint64(4) * g)) & np.uint64(15)]
+    for w in range(np.uint64(len(head))):
+        differ, p = head[w, np.uint64(row)] ^ words[w], planes[w]
+        total += (
+            popcount(differ & p[0])
+            + (popcount(differ & p[1]) << 1)
+            + (popcount(differ & p[2]) << 2)
+            + (popcount(differ & p[3]) << 3)
+            + (popcount(differ & p[4]) << 4)
+            + (popcount(differ & p[5]) << 5)
+        )
     return total
 
 
 @kernel
-def weigh_groups(head, row, tables, groups):
-    """S of one row; groups (G,)."""
-    total = np.int64(0)
-    for g in groups:
-        total += tables[g, (head[g // 16, row] >> np.uint64(4 * (g % 16))) & np.uint64(15)]
-    return total
-
-
-@kernel
-def near_tables(head, low, high, width, tables, groups, mosts, halves, masks, fast):
+def near_tables(head, low, high, width, tables, groups, words, planes, mosts, halves, masks, hits, fast):
     """masks (q, m) uint64: a bit for each of the rows low..high, whether S <= mosts (q,); -1 lets nobody pass.
 
+    Answers how many tiles of TABLE_ROWS rows have one that passes, hits[:.] of (m q,) int64, tile t of query i as
+    TILE_STEP t + i: only there is the mask written.
     Groups lie in the first `width` words. halves (16 P, TABLE_ROWS) uint8 is room. mosts are MOST_SUM at most.
+    words (q, W) and planes (q, 2, P, 6) say the same of rows one by one: the last, and all where `fast` is not.
     Rows are read once in many queries, too seldom for the processor to see them coming: without asking ahead 64 queries
     took a tenth longer.
     """
-    masks[:] = 0
-    q, lines = len(tables), width * TABLE_ROWS // _LINE  # of a tile
-    for first in range(low, high, TABLE_ROWS):
+    count = 0
+    q, stride, lines = len(tables), np.uint64(head.strides[0]), np.uint64(width) * _LINES
+    few = np.uint64((lines + np.uint64(q - 1)) // np.uint64(q))
+    for t, first in enumerate(range(low, high, TABLE_ROWS)):
         last = min(high, first + TABLE_ROWS)
-        if fast and last - first == TABLE_ROWS:
-            for w in range(width):
-                for row in range(0, TABLE_ROWS, 32):
-                    _spread_word(
-                        np.uint64(head[w].ctypes.data + 8 * (first + row)),
-                        np.uint64(halves.ctypes.data + 16 * TABLE_ROWS * w + row),
-                    )
+        if not fast or last - first < TABLE_ROWS:
             for i in range(q):
-                for line in range(lines * i // q, lines * (i + 1) // q):  # of the next tile, while this one is added
-                    w, row = line // (TABLE_ROWS // _LINE), last + _LINE * (line % (TABLE_ROWS // _LINE))
-                    touch(np.uint64(head.ctypes.data + head.strides[0] * w + 8 * row))
-                if mosts[i] >= 0:
-                    _add_tables(
-                        np.uint64(halves.ctypes.data), np.uint64(tables[i].ctypes.data),
-                        np.uint64(groups[i].ctypes.data), groups.shape[1], mosts[i],
-                        np.uint64(masks[i].ctypes.data + (first - low) // 8),
-                    )  # fmt: skip
+                hits[count] = TILE_STEP * t + i
+                count += _one_by_one(
+                    head, first, last, words[i], planes[i, 0], mosts[i], masks[i, TILE_WORDS * t : TILE_WORDS * (t + 1)]
+                )
             continue
-        for i in range(len(tables)):
-            for row in range(first, last):
-                if weigh_groups(head, row, tables[i], groups[i]) <= mosts[i]:
-                    masks[i, (row - low) // 64] |= np.uint64(1) << np.uint64((row - low) % 64)
+        for w in range(width):
+            for row in range(0, TABLE_ROWS, 32):
+                _spread_word(
+                    np.uint64(head[w].ctypes.data + 8 * (first + row)),
+                    np.uint64(halves.ctypes.data + 16 * TABLE_ROWS * w + row),
+                )
+        ahead, line, stop = np.uint64(head.ctypes.data + 8 * last), np.uint64(0), np.uint64(0)
+        for i in range(q):
+            stop = min(lines, stop + few)
+            while line < stop:  # of the next tile, while this one is added
+                touch(ahead + stride * (line // _LINES) + _LINE * (line % _LINES))
+                line += np.uint64(1)
+            if mosts[i] >= 0:
+                hits[count] = TILE_STEP * t + i
+                count += _add_tables(
+                    np.uint64(halves.ctypes.data), np.uint64(tables.ctypes.data + tables.strides[0] * i),
+                    np.uint64(groups.ctypes.data + groups.strides[0] * i), groups.shape[1], mosts[i],
+                    np.uint64(masks.ctypes.data + masks.strides[0] * i + 8 * TILE_WORDS * t),
+                )  # fmt: skip
+    return count
+
+
+@kernel
+def _one_by_one(head, first, last, words, planes, most, mask):
+    """mask (TILE_WORDS,) of the rows first..last, TABLE_ROWS at most; 1 if any passes, else 0."""
+    mask[:] = 0
+    for row in range(first, last):
+        if weigh_bits(head, row, words, planes) <= most:
+            mask[(row - first) // 64] |= np.uint64(1) << np.uint64((row - first) % 64)
+    return np.int64(mask.any())
 
 
 @kernel
