@@ -16,6 +16,8 @@ from kway.search.index import Neighbors
 
 TOGETHER = 2**22  # neighbours asked for at once when many queries ask again: 64 MB
 
+_MOST = float(np.finfo(np.float32).max)
+
 Again = Callable[[NDArray[np.int64], int], Neighbors]  # (which queries, how many) -> their nearest, by position
 
 
@@ -23,8 +25,8 @@ def in_precision(distances: NDArray[np.float64], kind: np.dtype) -> NDArray:
     """Distances as they are given; infinity, which stands for nobody, stays."""
     if kind != np.float32:
         return distances
-    most = np.finfo(np.float32).max
-    return np.where(np.isinf(distances), np.inf, np.clip(distances, -most, most)).astype(np.float32)
+    held = np.minimum(np.maximum(distances, -_MOST), _MOST)
+    return np.where(distances < np.inf, held, np.inf).astype(np.float32)
 
 
 def ordered(found: Neighbors, k: int, kind: np.dtype, n_rows: int, again: Again) -> Neighbors:
@@ -33,9 +35,10 @@ def ordered(found: Neighbors, k: int, kind: np.dtype, n_rows: int, again: Again)
         return Neighbors(found.ids[:, :k], found.distances[:, :k])
     given = in_precision(found.distances, kind)
     ids, distances = found.ids[:, :k], given[:, :k]
-    tied = np.flatnonzero((given[:, 1:] == given[:, :-1]).any(axis=1))
-    if not len(tied):  # as a rule
+    same = given[:, 1:] == given[:, :-1]
+    if not same.any():  # as a rule
         return Neighbors(ids, distances)
+    tied = np.flatnonzero(same.any(axis=1))
     ids, ask = ids.copy(), found.ids.shape[1]
     settled = _by_position(Neighbors(found.ids[tied], given[tied]), k)
     ids[tied] = settled.ids

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.codes.bit_cells import search_bit_cells
 from kway.compute.kernels.jit import frozen
+from kway.compute.kernels.one_query import find_cells
 from kway.compute.kernels.topk import EMPTY
-from kway.search.cells.cell_groups import CellGroups
-from kway.search.cells.cell_table import Ground, ordered_by_cell, taken
+from kway.search.cells.cell_groups import CellGroups, one_by_one
+from kway.search.cells.cell_table import CellFinder, Ground, ordered_by_cell, taken
 from kway.search.cells.projection import Projected
-from kway.search.heaps import Heaps
+from kway.search.heaps import Heaps, empty_heaps
 from kway.search.spaces.distances import EUCLIDEAN, Distance
 from kway.search.stores.bits import BitRows, Bits
 from kway.search.stores.centred_bits import CentredBits, residual_frame
@@ -137,7 +138,18 @@ class BitCells:
         codes = CentredBits(self.codes, self.centres, self.names).arrays()
         return full | codes | {"names": self.names, "sizes": np.diff(self.offsets)}
 
-    def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups, few: int) -> int:
+    def look_alone(
+        self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps
+    ) -> int:
+        """Offer each query (q, d) by itself the rows of its nearest cells; rows measured in full, or estimated."""
+        q, near = len(exact), empty_heaps(len(exact), probes)
+        room = Projected(
+            np.empty((q, finder.landmarks.shape[1] + 1), np.float32), np.empty((q, 0), np.float32), np.empty(q)
+        )
+        find_cells(frozen(placed), *finder, *room, *near)
+        return self.look(exact, room, heaps, one_by_one(near.ids))
+
+    def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
         """Offer the rows of cells to groups of queries (q, d); rows measured in full, or estimated."""
         distance, codes = self.distance, self.codes
         turned = codes.frame.turned(np.asarray(distance.place(exact)))

@@ -134,10 +134,10 @@ class Unit:
 
     def finish(self, distances: NDArray, queries: Scaled | None = None) -> NDArray:
         """Distances (q, k) of scaled rows as those of the rows given; one beyond float64's range is its largest."""
-        own: Any = 0 if queries is None or queries.exponents is None else queries.exponents[:, None]
-        if self.distance.degree == 0 or (self.exponent == 0 and np.ndim(own) == 0):
+        own = None if queries is None else queries.exponents
+        if self.distance.degree == 0 or (self.exponent == 0 and own is None):
             return distances
-        power = -(self.distance.degree * self.exponent + own)
+        power = -(self.distance.degree * self.exponent + (0 if own is None else own[:, None]))
         with np.errstate(over="ignore"):
             given = np.ldexp(distances, np.broadcast_to(power, distances.shape).astype(np.int32))
         most = np.finfo(np.float64).max
