@@ -25,8 +25,8 @@ class Heaps(NamedTuple):
     def neighbors(self) -> Neighbors:
         """Sort in place: nearest first, -1 and inf where nobody was."""
         with plainly(self.ids.size):
-            settle(self.distances, self.ids)
-        if (self.ids[:, -1:] == NOBODY).any():  # they come last
+            full = settle(self.distances, self.ids)
+        if not full:
             empty = self.ids == NOBODY
             self.ids[empty] = -1
             self.distances[empty] = np.inf

@@ -315,7 +315,7 @@ class LandmarksIndex(DeviceCellIndex):
     def _search(self, queries: NDArray, heaps: Heaps, probes: int) -> int:
         """A block of queries; those that saw fewer than k rows probe four times as many cells."""
         exact = frozen(queries.astype(np.float64))
-        placed = self.metric.distance.place(exact)
+        placed = frozen(self.metric.distance.place(exact)) if self.metric.distance.moves else exact
         if len(queries) <= _FEW:
             measured = self._table.look_alone(exact, placed, self._finder, probes, heaps)
         else:  # the nearest cell first: it makes the k-th distance small, and the filters sharp
@@ -323,9 +323,8 @@ class LandmarksIndex(DeviceCellIndex):
             keys, cells = self._probe(projected, probes)  # (q, probes), nearest first
             measured = self._look(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
             measured += self._look(exact, projected, heaps, self._groups(slice(1, None), cells, keys, projected, heaps))
-        short = heaps.distances[:, 0] >= EMPTY
-        if probes < self.n_landmarks and short.any():
-            where = np.flatnonzero(short)
+        (where,) = (heaps.distances[:, 0] >= EMPTY).nonzero()
+        if probes < self.n_landmarks and len(where):
             again = empty_heaps(len(where), heaps.ids.shape[1])
             measured += self._search(queries[where], again, min(4 * probes, self.n_landmarks))
             heaps.distances[where], heaps.ids[where] = again

@@ -146,7 +146,7 @@ class BitCells:
         room = Projected(
             np.empty((q, finder.landmarks.shape[1] + 1), np.float32), np.empty((q, 0), np.float32), np.empty(q)
         )
-        find_cells(frozen(placed), *finder, *room, *near)
+        find_cells(placed, *finder, *room, *near)
         return self.look(exact, room, heaps, one_by_one(near.ids))
 
     def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:

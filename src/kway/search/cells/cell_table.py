@@ -196,7 +196,7 @@ class CellTable:
         radii, nearest = (_NO_RADII, False) if bounds is None else (bounds.radii, bounds.nearest)
         return int(
             search_alone(
-                self.distance.code, probes, frozen(placed), *finder, tiled, exact, self.short, self.long, self.half,
+                self.distance.code, probes, placed, *finder, tiled, exact, self.short, self.long, self.half,
                 *self.views, self.names, self.offsets, radii, nearest, self.reach, self.slack, self.largest, *heaps,
             )
         )  # fmt: skip

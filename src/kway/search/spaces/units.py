@@ -21,7 +21,7 @@ from kway.data.messages import largest_value
 from kway.data.row_blocks import row_blocks
 from kway.errors import InputError
 from kway.search.spaces.distances import Distance
-from kway.search.spaces.powers import by_power, exponents, near_one, peak, row_peaks
+from kway.search.spaces.powers import by_power, exponents, near_one, peak, row_peaks, within
 from kway.search.stores.base import Codes
 
 HOLDS = 500  # powers of two that rows may span: their squares then stay within float64's 2^-1074 to 2^1024
@@ -40,8 +40,7 @@ SINGLE = PowerSpan(-40, 40, 400)  # float32 rows, whose squares are float64
 NARROW = PowerSpan(-24, 24, 55)  # float32 squares: 2^110 d stays below 2^127
 
 
-@dataclass(frozen=True)
-class Scaled:
+class Scaled(NamedTuple):
     """Queries (q, d) in the units of an index, their own exponents f (q,) or None, and the float type of answers."""
 
     rows: Any
@@ -120,8 +119,7 @@ class Unit:
         if not self.distance.scales or not rows.shape[0]:
             return Scaled(rows, None, kind)
         if self.distance.degree == 1:
-            top = peak(rows)
-            if self.exponent == 0 and top < 2.0**self.span.farthest:
+            if self.exponent == 0 and within(rows, 2.0**self.span.farthest):
                 return Scaled(rows, None, kind)
             own = np.minimum(0, self.span.farthest - self.exponent - exponents(row_peaks(rows)))
             return Scaled(by_power(rows.astype(np.float64), own + self.exponent), own, kind)
