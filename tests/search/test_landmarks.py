@@ -151,3 +151,34 @@ def test_the_last_of_bits_alone_is_not_ruled_out_by_its_own_bound(metric):
     index = Landmarks(30, 5, store=Bits(1, rerank=False, miss=1e-9)).build(rows.astype(np.float32), metric)
     few, more = index.nearest(queries, 5), index.nearest(queries, 8)
     np.testing.assert_array_equal(few.ids, more.ids[:, :5])
+
+
+_STORED = [
+    (metric, s) for metric in ("euclidean", "cosine", "dot") for s in (None, Int8(), Int8(rerank=False), Bits(4))
+]
+
+
+@pytest.mark.parametrize(("metric", "store"), [*_STORED, ("manhattan", None)], ids=str)
+@pytest.mark.parametrize("d", [3, 30, 300])
+def test_one_query_finds_what_a_batch_finds(d, metric, store):
+    """Alone a query goes through a kernel of its own, of up to eight too; nine and more are grouped by cell."""
+    rows, queries = images(1500, d=d) + 0.3, images(40, seed=1, d=d) + 0.3
+    index = Landmarks(n_landmarks=60, store=store).build(rows, metric)
+    for probes in (1, 7, 60):
+        many = index.nearest(queries, 5, probes=probes)
+        for few in (1, 3, 8):
+            found = [index.nearest(queries[i : i + few], 5, probes=probes) for i in range(0, 40, few)]
+            np.testing.assert_array_equal(np.concatenate([part.ids for part in found]), many.ids)
+            np.testing.assert_array_equal(np.concatenate([part.distances for part in found]), many.distances)
+
+
+def test_one_query_passes_over_cells_that_hold_nothing_near():
+    """All cells probed, the answer is exact, also where clusters lie so far apart that most cells are not read."""
+    rng = np.random.default_rng(3)
+    centres = 20.0 * rng.normal(size=(40, 50))
+    rows = np.repeat(centres, 50, axis=0) + rng.normal(size=(2000, 50))
+    index, exact = Landmarks(n_landmarks=40).build(rows), Flat().build(rows)
+    for query in rows[::97] + 0.1:
+        found, true = index.nearest(query[None], 5, probes=40), exact.nearest(query[None], 5)
+        np.testing.assert_array_equal(found.ids, true.ids)
+        np.testing.assert_array_equal(found.distances, true.distances)

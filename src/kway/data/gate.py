@@ -13,6 +13,7 @@ scikit-learn's `validate_data` does the checking, so its messages are the ones t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +27,12 @@ from kway.compute.gpu.device import Device, is_tensor, on_host
 from kway.compute.gpu.far_rows import FarRows
 from kway.data.labels import Labels, encode, encode_soft, encode_tensor
 from kway.data.messages import explained, first_bad, largest_value, refuse_masked
-from kway.data.row_blocks import Stored, row_blocks
+from kway.data.row_blocks import FEW_VALUES, Stored, row_blocks
 from kway.errors import InputError
 
 Rows = Any  # (n, d): NDArray[float32 | float64], scipy CSR of the same, or FarRows
 
+_FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 _EXACT_IN_FLOAT32 = 2**24
 MOST_SQUARED = {"float32": 1e15, "float64": 1e120}  # squares of these, a billion of them with weights, stay finite
 
@@ -75,12 +77,17 @@ def rows(
 
 def _validated(estimator: Any, X: Any, reset: bool, **how: Any) -> Any:
     """validate_data; what is ready to use needs none, which loads narwhals to look for frames: 0.1 s at the start."""
-    plain = type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype in (np.float32, np.float64)
-    if not (plain and X.flags.c_contiguous) or hasattr(estimator, "feature_names_in_"):
+    if not _ready(X) or hasattr(estimator, "feature_names_in_"):
         return validate_data(estimator, X, reset=reset, **how)
-    assert_all_finite(X, estimator_name=type(estimator).__name__, input_name="X")
+    if not _finite(X):
+        assert_all_finite(X, estimator_name=type(estimator).__name__, input_name="X")
     _check_n_features(estimator, X, reset=reset)
     return X
+
+
+def _ready(X: Any) -> bool:
+    """Whether X is some rows of floats as they are worked with; whether these are finite is not asked."""
+    return type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype in _FLOAT_TYPES and X.flags.c_contiguous
 
 
 def check_tensor(estimator: Any, X: Any) -> None:
@@ -125,7 +132,7 @@ def _needs_copy(X: Any) -> bool:
     """Whether X is an array of numbers that would have to be copied to be floats in C order."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub":
         return False
-    return not (X.dtype in (np.float32, np.float64) and X.flags.c_contiguous)
+    return not (X.dtype in _FLOAT_TYPES and X.flags.c_contiguous)
 
 
 def _stored(estimator: Any, X: NDArray, reset: bool) -> Stored:
@@ -208,6 +215,8 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
         if isinstance(X.rows, FarRows):
             return np.asarray(X.rows)
         return X.rows.toarray() if sp.issparse(X.rows) and not sparse else X.rows
+    if _ready(X) and _finite(X):  # at once: the rest takes longer than to find the neighbours of one query
+        return X
     if sparse and sp.issparse(X):
         return _plain_csr(X, name)
     X = on_host(X)
@@ -269,7 +278,7 @@ def weights(sample_weight: ArrayLike | None, X: Rows) -> NDArray | None:
 def _floats(X: Rows) -> Rows:
     if X.dtype.kind not in "fiub":
         raise InputError(f"X must be numbers, got dtype {X.dtype}; encode it as numbers, or drop it")
-    return X if X.dtype in (np.float32, np.float64) else X.astype(_float_type(X))
+    return X if X.dtype in _FLOAT_TYPES else X.astype(_float_type(X))
 
 
 def _float_type(X: Rows) -> np.dtype:
@@ -280,6 +289,8 @@ def _float_type(X: Rows) -> np.dtype:
 
 def _finite(array: NDArray) -> bool:
     """One pass where all is well: a sum is finite only if every term is (it may also overflow, so look again)."""
+    if array.size <= FEW_VALUES and math.isfinite(np.vdot(array, array)):
+        return True
     with np.errstate(invalid="ignore", over="ignore"):
         total = array.sum(dtype=np.float64)
     return bool(np.isfinite(total)) or all(bool(np.isfinite(array[part]).all()) for part in row_blocks(array))

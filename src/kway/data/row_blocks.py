@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
+FEW_VALUES = 2**13  # whose squares are added up at a glance; of more, BLAS would wake its threads
 BLOCK_BYTES = 2**26  # of a block as float64; a few blocks may be held at once
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kway.search.spaces.metrics import Metric
 
 
+_AT_LEAST_ONE = whole(1)
 _COLUMNS_SHOWN = 5  # of the best of a row that are printed
 
 
@@ -131,5 +132,5 @@ class Index(ABC):
 
 def whole_k(k: Any) -> int:
     """How many are asked for, as an int; anything but a whole number of at least 1 is refused."""
-    whole(1).check("k", k)
+    _AT_LEAST_ONE.check("k", k)
     return int(k)

@@ -28,8 +28,8 @@ from kway.compute.threads import even_spans, pmap, spans
 from kway.errors import CombinationError
 from kway.parameters import AUTO, check_parameters, whole
 from kway.search.cells.bit_cells import BitCells
-from kway.search.cells.cell_groups import CellGroups, by_cell, nearest_first, one_by_one
-from kway.search.cells.cell_table import CellTable, Ground
+from kway.search.cells.cell_groups import CellGroups, by_cell, nearest_first
+from kway.search.cells.cell_table import CellFinder, CellTable, Ground
 from kway.search.cells.kmeans import assign_centres, kmeans_sample, place_centres
 from kway.search.cells.projection import Projected, Projection, learn_projection, projection_sample
 from kway.search.device.cells_on_device import DeviceCellIndex, Probed, cells_there, check_cells, choose_for_cells
@@ -161,6 +161,7 @@ class LandmarksIndex(DeviceCellIndex):
     recipe: Landmarks
     _projection: Projection
     _landmarks: NDArray[np.float32]  # (c, m)
+    _finder: CellFinder
     _trained: int  # rows there were when the landmarks were placed
 
     def __init__(self, recipe: Landmarks, metric: Metric, ids: Ids, n_features: int, n_jobs: int | None = None) -> None:
@@ -231,18 +232,13 @@ class LandmarksIndex(DeviceCellIndex):
 
     def _set(self, table: CellTable | BitCells | FarTable) -> None:
         self._held = table
-        self._landmark_keys = self._keys_of_landmarks()
+        self._finder = self._ground().finder()
         where = f" ({self._place_of.why})" if self._place_of.why else ""
         self.why_ = (
             f"{self.n_landmarks} landmarks over {len(table.names):,} rows: approximate, looks into the cells nearest "
             f"to each query{where}"
         )
         self._bring_there()
-
-    def _keys_of_landmarks(self) -> tuple[NDArray, NDArray, NDArray]:
-        """Scale, offset and names (c,) with which products become keys of landmarks."""
-        offset = self._ground().offsets()
-        return frozen(np.full_like(offset, -1)), offset, np.arange(len(offset))
 
     def _nearest_landmarks(self, rows: Any) -> NDArray[np.int64]:
         """The nearest landmark (n,) of rows (n, d), a part at a time: projections are made again in cell order."""
@@ -298,7 +294,7 @@ class LandmarksIndex(DeviceCellIndex):
         """Look into more and more cells and keep the heaps of every step; rows measured up to each."""
         exact = frozen(queries.astype(np.float64))
         projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
-        keys = self._landmark_keys[1] - projected.lead @ self._landmarks.T  # (q, c)
+        keys = self._finder.marks - projected.lead @ self._landmarks.T  # (q, c)
         cells = nearest_first(keys)
         keys = np.take_along_axis(keys, cells, axis=1)
         heaps, measured = empty_heaps(len(queries), kept[0].ids.shape[1]), 0
@@ -319,16 +315,16 @@ class LandmarksIndex(DeviceCellIndex):
     def _search(self, queries: NDArray, heaps: Heaps, probes: int, n_jobs: int | None = 1) -> int:
         """A block of queries; those that saw fewer than k rows probe four times as many cells."""
         exact = frozen(queries.astype(np.float64))
-        projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
-        keys, cells = self._probe(projected, probes)  # (q, probes), nearest first
+        placed = frozen(self.metric.distance.place(exact)) if self.metric.distance.moves else exact
         if len(queries) <= _FEW:
-            measured = self._look(exact, projected, heaps, one_by_one(cells), n_jobs)
+            measured = self._table.look_alone(exact, placed, self._finder, probes, heaps, n_jobs)
         else:  # the nearest cell first: it makes the k-th distance small, and the filters sharp
+            projected = self._projection.of(placed, self._table.long.shape[1] > 0)
+            keys, cells = self._probe(projected, probes)  # (q, probes), nearest first
             measured = self._look(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
             measured += self._look(exact, projected, heaps, self._groups(slice(1, None), cells, keys, projected, heaps))
-        short = heaps.distances[:, 0] >= EMPTY
-        if probes < self.n_landmarks and short.any():
-            where = np.flatnonzero(short)
+        (where,) = (heaps.distances[:, 0] >= EMPTY).nonzero()
+        if probes < self.n_landmarks and len(where):
             again = empty_heaps(len(where), heaps.ids.shape[1])
             measured += self._search(queries[where], again, min(4 * probes, self.n_landmarks), n_jobs)
             heaps.distances[where], heaps.ids[where] = again
@@ -346,20 +342,16 @@ class LandmarksIndex(DeviceCellIndex):
         """Keys and names (q, probes) of the nearest cells of each query, nearest first."""
         q = len(projected.short)
         products = projected.lead @ self._landmarks.T  # (q, c)
-        scale, offset, names = self._landmark_keys
-        heaps = empty_heaps(q, probes)
-        nothing, still = _NOTHING[:q], _STILL[:q]
-        if q > len(_NOTHING):
-            nothing, still = frozen(np.empty((q, 0))), np.zeros(q)
-        offer(KEY, products, scale, offset, nothing, nothing, names, np.arange(q), still, 0.0, 0.0, 0.0, *heaps)
+        marks = self._finder.marks
+        scale, names = frozen(np.full_like(marks, -1)), np.arange(len(marks))
+        heaps, nothing, which = empty_heaps(q, probes), frozen(np.empty((q, 0))), np.arange(q)
+        offer(KEY, products, scale, marks, nothing, nothing, names, which, np.zeros(q), 0.0, 0.0, 0.0, *heaps)
         settle(*heaps)
         return heaps
 
-    def _look(
-        self, exact: NDArray, projected: Projected, heaps: Heaps, groups: CellGroups, n_jobs: int | None = 1
-    ) -> int:
+    def _look(self, exact: NDArray, projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
         """Offer the rows of cells to groups of queries; rows measured in full."""
-        return self._table.look(exact, projected, heaps, groups, _FEW * PROBES, n_jobs)
+        return self._table.look(exact, projected, heaps, groups)
 
     def _asked(self, queries: Scaled, k: int) -> int:
         """No more than k of bits, which settle no ties (flat.py)."""
@@ -380,7 +372,3 @@ class LandmarksIndex(DeviceCellIndex):
         arrays = self._table.arrays() | {"landmarks": self._landmarks}
         arrays |= {"mean": self._projection.mean, "basis": self._projection.basis}
         return {"length": self._projection.length, "trained": self._trained, "probes": self.probes}, arrays
-
-
-_NOTHING = frozen(np.empty((_FEW, 0)))
-_STILL = np.zeros(_FEW)

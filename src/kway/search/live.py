@@ -26,6 +26,8 @@ from kway.search.stores.base import Store
 from kway.search.stores.kept import store_from
 from kway.search.ties import ordered
 
+_SINGLE = np.dtype(np.float32)
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -185,7 +187,7 @@ class LiveIndex(Index):
 
     def _asked(self, queries: Scaled, k: int) -> int:
         """Neighbours to ask for, where k are wanted: one more where ties have to be seen."""
-        return min(k + (queries.kind == np.float32), self.n_rows)
+        return min(k + (queries.kind == _SINGLE), self.n_rows)
 
     def _named(self, queries: Scaled, found: Neighbors, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         """The k nearest as the caller knows them, from the positions found: ties settled, ids for positions, padded."""

@@ -7,35 +7,46 @@ tie crosses the end of the list, rows of lower position may lie beyond it, and t
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.kernels.jit import plainly
+from kway.compute.kernels.topk import narrow
 from kway.compute.threads import spans
 from kway.search.index import Neighbors
 
 TOGETHER = 2**22  # neighbours asked for at once when many queries ask again: 64 MB
 
+_SINGLE = np.dtype(np.float32)
+
 Again = Callable[[NDArray[np.int64], int], Neighbors]  # (which queries, how many) -> their nearest, by position
 
 
-def in_precision(distances: NDArray[np.float64], kind: np.dtype) -> NDArray:
-    """Distances as they are given; infinity, which stands for nobody, stays."""
-    if kind != np.float32:
-        return distances
-    most = np.finfo(np.float32).max
-    return np.where(np.isinf(distances), np.inf, np.clip(distances, -most, most)).astype(np.float32)
+class GivenDistances(NamedTuple):
+    """Distances (q, k) as they are given, and whether any tie with the next."""
+
+    distances: NDArray
+    tied: bool
+
+
+def in_precision(distances: NDArray[np.float64]) -> GivenDistances:
+    """Distances in float32; infinity, which stands for nobody, stays."""
+    given = np.empty(distances.shape, _SINGLE)
+    with plainly(distances.size):
+        return GivenDistances(given, narrow(distances, given))
 
 
 def ordered(found: Neighbors, k: int, kind: np.dtype, n_rows: int, again: Again) -> Neighbors:
     """The k nearest by (distance in that precision, position), from those found (q, k + 1, or all n_rows)."""
-    if kind != np.float32:
+    if kind != _SINGLE:
         return Neighbors(found.ids[:, :k], found.distances[:, :k])
-    given = in_precision(found.distances, kind)
+    given, any_tied = in_precision(found.distances)
     ids, distances = found.ids[:, :k], given[:, :k]
-    tied = np.flatnonzero((given[:, 1:] == given[:, :-1]).any(axis=1))
-    if not len(tied):  # as a rule
+    if not any_tied:  # as a rule
         return Neighbors(ids, distances)
+    tied = np.flatnonzero((given[:, 1:] == given[:, :-1]).any(axis=1))
     ids, ask = ids.copy(), found.ids.shape[1]
     settled = _by_position(Neighbors(found.ids[tied], given[tied]), k)
     ids[tied] = settled.ids
@@ -46,7 +57,7 @@ def ordered(found: Neighbors, k: int, kind: np.dtype, n_rows: int, again: Again)
         for part in spans(len(rest), max(1, TOGETHER // ask)):
             some = rest[part]
             more = again(some, ask)
-            more = Neighbors(more.ids, in_precision(more.distances, kind))
+            more = Neighbors(more.ids, in_precision(more.distances).distances)
             ids[some], distances[some] = _by_position(more, k)  # an approximate search may find nearer ones too
             left.append(some[_crosses(more.distances, k)])
         rest = np.concatenate(left)

@@ -2,7 +2,7 @@
 
 how they are made   jit (njit as kway uses it)  lanes (what this CPU can do)  assembler (LLVM's terms)
 what all use        product_tiles  topk  distances
-landmarks, hashes   cells  cell_scan  buckets
+landmarks, hashes   cells  cell_scan  one_query  buckets
 linear/             losses and the inner loops of solvers
 certified/          exact search: bounds, and the rows that they leave
 codes/              codes of few bits

@@ -146,6 +146,27 @@ def keys_within(line, half, lo, start, sign, limit):
     return word
 
 
+@strict_kernel
+def beyond(value, limit):
+    """Whether value > limit; not of what is no number, which is measured."""
+    return value > limit
+
+
+@kernel
+def keys_near(line, half, lo, sign, limit, long, near):
+    """Places in the line of keys that are at most limit, into near; how many. Their longer sketches are asked for."""
+    count = 0
+    for start in range(0, len(line), STRIP):
+        word = keys_within(line, half, lo, start, sign, limit)
+        while word != 0:
+            j = start + ctz(word)
+            word &= word - np.uint64(1)
+            touch_row(long, lo + j, 0, long.strides[0])
+            near[count] = j
+            count += 1
+    return count
+
+
 @kernel
 def offer_cell(
     code, line, lo, w, q_short, q_long, query, norm, short, long, half, rows, codes, steps, errors, centre, names,
@@ -153,9 +174,10 @@ def offer_cell(
 ):  # fmt: skip
     """Offer the rows lo.. of a cell to the heap of query w; line (c,) the products of short sketches.
 
-    room: decoded (d,), keys and places of the k nearest, and rows that wait. Answers the rows measured in full.
+    room: decoded (d,), keys and places of the k nearest, rows that wait, and places (c,) that are near enough. Answers
+    the rows measured in full. Sketches, and then rows, are fetched some together: waiting for each is half of the time.
     """
-    decoded, keys, best, waiting = room
+    decoded, keys, best, waiting, near = room
     sign = np.float32(1) if code == MANHATTAN else np.float32(-1)
     kept = rows, codes, steps, errors, centre, decoded, names, heap_d, heap_i
     count, m = 0, 0
@@ -165,23 +187,48 @@ def offer_cell(
             touch_row(rows, waiting[i], 0, rows.strides[0])
         count, m = measure_waiting(code, query, norm, waiting, m, *kept), 0
     limit, most = cell_limit(code, heap_d[0], norm, reach, slack), sketch_limit(code, heap_d[0], norm, reach, slack)
-    for start in range(0, len(line), STRIP):
-        word = keys_within(line, half, lo, start, sign, limit)
-        while word != 0:
-            j = start + ctz(word)
-            word &= word - np.uint64(1)
-            if long.shape[1] > 0:
-                key = half[lo + j] - line[j]
-                if longer(code, key, norm, q_short, q_long, w, short, long, lo + j) > most:
-                    continue
-            touch_row(rows, lo + j, 0, rows.strides[0])
-            waiting[m] = lo + j
-            m += 1
-            if m == WAITING:
-                count, m = count + measure_waiting(code, query, norm, waiting, m, *kept), 0
-                limit = cell_limit(code, heap_d[0], norm, reach, slack)
-                most = sketch_limit(code, heap_d[0], norm, reach, slack)
+    for i in range(keys_near(line, half, lo, sign, limit, long, near)):
+        j = near[i]
+        key = sign * line[j] + half[lo + j]
+        if beyond(key, limit):
+            continue
+        if long.shape[1] > 0 and beyond(longer(code, key, norm, q_short, q_long, w, short, long, lo + j), most):
+            continue
+        touch_row(rows, lo + j, 0, rows.strides[0])
+        waiting[m] = lo + j
+        m += 1
+        if m == WAITING:
+            count, m = count + measure_waiting(code, query, norm, waiting, m, *kept), 0
+            limit = cell_limit(code, heap_d[0], norm, reach, slack)
+            most = sketch_limit(code, heap_d[0], norm, reach, slack)
     return count + measure_waiting(code, query, norm, waiting, m, *kept)
+
+
+@kernel
+def row_products(rows, query, out):
+    """out (n,) = rows (n, m) times query (m,), four rows at a time: BLAS would wake another thread for so little."""
+    m, full = np.uint64(rows.shape[1]), len(rows) - len(rows) % 4
+    for j in range(0, full, 4):
+        a, b, c, e = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
+        sa, sb, sc, se = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+        for t in range(m):
+            sa += query[t] * a[t]
+            sb += query[t] * b[t]
+            sc += query[t] * c[t]
+            se += query[t] * e[t]
+        out[j], out[j + 1], out[j + 2], out[j + 3] = sa, sb, sc, se
+    for j in range(full, len(rows)):
+        total = np.float32(0)
+        for t in range(m):
+            total += query[t] * rows[j, t]
+        out[j] = total
+
+
+@kernel
+def cell_room(k, d, largest):
+    """Room for `offer_cell`."""
+    best = np.empty(k), np.empty(k, np.int64)
+    return np.empty(d, np.float32), *best, np.empty(max(k, WAITING), np.int64), np.empty(largest, np.int64)
 
 
 @kernel
@@ -194,8 +241,7 @@ def search_cells(
     rows (n, d) or (0, d), codes (n, d) or (0, 0): at least one is there. tile (any,) float32 is the room for products,
     at least the largest cell. Answers the rows measured in full.
     """
-    count, k = 0, distances.shape[1]
-    room = np.empty(codes.shape[1], np.float32), np.empty(k), np.empty(k, np.int64), np.empty(max(k, WAITING), np.int64)
+    count, room = 0, cell_room(distances.shape[1], codes.shape[1], len(tile))
     gathered = np.empty((min(256, len(pairs)), q_short.shape[1]), np.float32)
     for g in range(len(cells)):
         if cells[g] >= len(offsets) - 1:  # nobody: as above, among the landmarks
@@ -214,8 +260,8 @@ def search_cells(
             products = tile[: m * c].reshape(m, c)
             if code == MANHATTAN:
                 manhattan_tile(block, short[lo:hi], products)
-            elif m == 1:  # a matrix-vector product reads the cell once; the matrix product would copy it first
-                np.dot(short[lo:hi], block[0], products[0])
+            elif m == 1:  # reads the cell once; the matrix product would copy it first
+                row_products(short[lo:hi], block[0], products[0])
             else:
                 np.dot(block, short[lo:hi].T, products)
             for i in range(m):

@@ -21,8 +21,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,17 +84,20 @@ def strict_kernel(function: Callable[..., Any]) -> Kernel:
     return Kernel(function, fastmath=False)
 
 
-@contextmanager
-def plainly(numbers: int) -> Iterator[bool]:
+class plainly:  # a context manager of its own: a generator takes longer than a kernel of one query
     """Kernels that this thread calls meanwhile are run by Python, for the first few numbers, until numba is loaded."""
-    before = _mode.plain
-    if not before and "numba" not in sys.modules:
-        _Spent.numbers += numbers
-        _mode.plain = _Spent.numbers <= FEW
-    try:
-        yield _mode.plain
-    finally:
-        _mode.plain = before
+
+    def __init__(self, numbers: int) -> None:
+        self._numbers, self._before = numbers, _mode.plain
+
+    def __enter__(self) -> bool:
+        if not self._before and "numba" not in sys.modules:
+            _Spent.numbers += self._numbers
+            _mode.plain = _Spent.numbers <= FEW
+        return _mode.plain
+
+    def __exit__(self, *error: object) -> None:
+        _mode.plain = self._before
 
 
 def _own_folder() -> str | None:

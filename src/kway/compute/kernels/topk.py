@@ -17,11 +17,12 @@ from __future__ import annotations
 import numpy as np
 
 from kway.compute.kernels.distances import COSINE, DOT, EUCLIDEAN, HAMMING, HAVERSINE, KEY, MANHATTAN, distance
-from kway.compute.kernels.jit import kernel
+from kway.compute.kernels.jit import kernel, strict_kernel
 
 EMPTY = 1e300  # stands for infinity, which fastmath may not see
 NOBODY = np.int64(2**62)
 
+_MOST = float(np.finfo(np.float32).max)
 _TINY = 1e-35  # what a float32 product may lose by underflow
 
 STRIP = 32  # keys looked at together: a vector minimum, since almost none passes
@@ -138,8 +139,8 @@ def measure(code, queries, rows, found, distances):
 
 @kernel
 def settle(distances, ids):
-    """Turn heaps (q, k) into lists, nearest first (heap sort, in place)."""
-    k = ids.shape[1]
+    """Turn heaps (q, k) into lists, nearest first (heap sort, in place); whether all were full."""
+    k, full = ids.shape[1], True
     for i in range(len(ids)):
         for last in range(k - 1, 0, -1):
             worst, name = distances[i, 0], ids[i, 0]
@@ -147,3 +148,20 @@ def settle(distances, ids):
             sift(distances[i, :last], ids[i, :last], value, other)
             distances[i, last] = worst
             ids[i, last] = name
+        full = full and ids[i, k - 1] != NOBODY
+    return full
+
+
+@strict_kernel
+def narrow(distances, given):
+    """given (q, k) float32 of distances (q, k), infinity as it is, what is too large as the largest; whether any tie.
+
+    Ties are those of neighbours in a list.
+    """
+    tied = False
+    for i in range(len(distances)):
+        for j in range(distances.shape[1]):
+            value = distances[i, j]
+            given[i, j] = value if value == np.inf else min(max(value, -_MOST), _MOST)
+            tied = tied or (j > 0 and given[i, j] == given[i, j - 1])
+    return tied

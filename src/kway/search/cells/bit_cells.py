@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.codes.bit_cells import bound_bit_cells, search_bit_cells
 from kway.compute.kernels.jit import frozen
+from kway.compute.kernels.one_query import find_cells
 from kway.compute.kernels.topk import EMPTY, merge
 from kway.compute.threads import pmap, workers
-from kway.search.cells.cell_groups import CellGroups
-from kway.search.cells.cell_table import Ground, ordered_by_cell, taken
+from kway.search.cells.cell_groups import CellGroups, one_by_one
+from kway.search.cells.cell_table import CellFinder, Ground, ordered_by_cell, taken
 from kway.search.cells.projection import Projected
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.spaces.distances import EUCLIDEAN, Distance
@@ -139,15 +140,30 @@ class BitCells:
         codes = CentredBits(self.codes, self.centres, self.names).arrays()
         return full | codes | {"names": self.names, "sizes": np.diff(self.offsets)}
 
-    def look(
-        self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups, few: int,
-        n_jobs: int | None = 1,
+    def look_alone(
+        self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
+        n_jobs: int | None,
     ) -> int:  # fmt: skip
-        """Offer the rows of cells to groups of queries (q, d); rows measured in full, or estimated.
+        """Offer each query (q, d) by itself the rows of its nearest cells; rows measured in full, or estimated.
 
-        For a few queries the threads share the rows of every cell, once they know one bound from the first of each.
+        The threads share the rows of every cell, once they know one bound from the first of each.
         """
-        parts = min(workers(n_jobs), 1 + self._rows_in(groups) // _SHARED) if len(groups.pairs) <= few else 1
+        q, near = len(exact), empty_heaps(len(exact), probes)
+        room = Projected(
+            np.empty((q, finder.landmarks.shape[1] + 1), np.float32), np.empty((q, 0), np.float32), np.empty(q)
+        )
+        find_cells(placed, *finder, *room, *near)
+        groups = one_by_one(near.ids)
+        return self._offer(exact, heaps, groups, min(workers(n_jobs), 1 + self._rows_in(groups) // _SHARED), n_jobs)
+
+    def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
+        """Offer the rows of cells to groups of queries (q, d); rows measured in full, or estimated."""
+        return self._offer(exact, heaps, groups, 1, 1)
+
+    def _offer(
+        self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups, parts: int, n_jobs: int | None
+    ) -> int:
+        """Offer the rows of cells to groups of queries, every cell in so many parts."""
         distance, codes = self.distance, self.codes
         turned = codes.frame.turned(np.asarray(distance.place(exact)))
         full = frozen(np.empty((0, exact.shape[1]), dtype=np.float32) if self.full is None else self.full)

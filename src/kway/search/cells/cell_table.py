@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kway.compute.kernels.cell_scan import search_cells
 from kway.compute.kernels.cells import cell_radii
 from kway.compute.kernels.jit import frozen
+from kway.compute.kernels.one_query import search_alone
 from kway.compute.threads import pmap, shares, spans
 from kway.search.blocks import sum_rounding
 from kway.search.cells.cell_groups import CellBounds, CellGroups
@@ -34,7 +35,20 @@ from kway.search.stores.kept import KeptRows
 _TILE = 2**17  # products of one group: 512 kB
 
 _NO_FLOATS = frozen(np.empty(0, dtype=np.float32))
+_NO_RADII, _NO_TILES = np.empty(0, dtype=np.float32), np.empty((0, 0), dtype=np.float32)
 _NO_CODES = ByteRows(np.empty((0, 0), dtype=np.int8), _NO_FLOATS, _NO_FLOATS)
+
+
+class CellFinder(NamedTuple):
+    """What finds the nearest cells of a query: mean (d,), basis (d, M or 0), landmarks (c, m) and marks (c,).
+
+    marks less products are the keys of landmarks.
+    """
+
+    mean: NDArray[np.float64]
+    basis: NDArray[np.float32]
+    landmarks: NDArray[np.float32]
+    marks: NDArray[np.float32]
 
 
 class Ground(NamedTuple):
@@ -46,10 +60,11 @@ class Ground(NamedTuple):
     store: Store | None
     n_jobs: int | None = None
 
-    def offsets(self) -> NDArray[np.float32]:
-        """What is added to products to make keys of landmarks (c,)."""
+    def finder(self) -> CellFinder:
+        """What finds the cells of queries."""
         half = half_squares(self.landmarks)
-        return half if self.distance.order else frozen(np.zeros_like(half))
+        marks = half if self.distance.order else frozen(np.zeros_like(half))
+        return CellFinder(frozen(self.projection.mean), self.projection.basis, self.landmarks, marks)
 
     def centres(self) -> NDArray[np.float32]:
         """The landmarks (c, d) among the rows, in the distance's space."""
@@ -159,27 +174,40 @@ class CellTable:
         """Arrays of a model file."""
         return self.rows().arrays() | {"cells": self.cells}
 
-    def look(
-        self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups, few: int,
-        n_jobs: int | None = 1,
-    ) -> int:  # fmt: skip
-        """Offer the rows of cells to groups of queries (q, d); rows measured in full. `few` pairs need little room.
-
-        Cells of full rows are too small for more than one thread.
-        """
+    def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
+        """Offer the rows of cells to groups of queries (q, d); rows measured in full."""
         starts, cells, pairs = groups
         if not len(pairs):
             return 0
-        short = projected.short
-        if not self.distance.product:
-            short = (exact if self.shift is None else exact - self.shift).astype(np.float32)
-        tile = np.empty(self.largest if len(pairs) <= few else max(_TILE, self.largest), dtype=np.float32)
+        short = projected.short if self.distance.product else self._tiled(exact)
+        tile = np.empty(max(_TILE, self.largest), dtype=np.float32)
         return int(
             search_cells(
                 self.distance.code, starts, cells, pairs, short, projected.long, exact, projected.norms, self.short,
                 self.long, self.half, *self.views, self.names, self.offsets, self.reach, self.slack, tile, *heaps,
             )
         )  # fmt: skip
+
+    def look_alone(
+        self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
+        n_jobs: int | None,
+    ) -> int:  # fmt: skip
+        """Offer each query (q, d) by itself the rows of its nearest cells; rows measured in full.
+
+        Cells of full rows are too small for more than one thread.
+        """
+        bounds, tiled = self.bounds, _NO_TILES if self.distance.product else self._tiled(exact)
+        radii, nearest = (_NO_RADII, False) if bounds is None else (bounds.radii, bounds.nearest)
+        return int(
+            search_alone(
+                self.distance.code, probes, placed, *finder, tiled, exact, self.short, self.long, self.half,
+                *self.views, self.names, self.offsets, radii, nearest, self.reach, self.slack, self.largest, *heaps,
+            )
+        )  # fmt: skip
+
+    def _tiled(self, exact: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Queries (q, d) as a scan reads them that is no product."""
+        return (exact if self.shift is None else exact - self.shift).astype(np.float32)
 
 
 def _kernel_views(kept: KeptRows, errors: NDArray[np.float32]) -> tuple[NDArray, ...]:

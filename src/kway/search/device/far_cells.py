@@ -86,7 +86,7 @@ def landing_of(ground: Ground, device: Device) -> Any:
         device.put(projection.mean, torch.float64),
         device.put(basis, torch.float64) if basis.shape[1] else None,
         device.put(ground.landmarks, torch.float64),
-        device.put(ground.offsets(), torch.float64),
+        device.put(ground.finder().marks, torch.float64),
     )
 
 

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, spans
+from kway.data.row_blocks import FEW_VALUES
 
 _BLOCK = 2**16  # values looked at in one go: they stay in the cache between the largest and the least
 
@@ -18,6 +19,12 @@ def peak(rows: Any) -> float:
     if sp.issparse(rows):
         return float(np.abs(rows.data).max(initial=0.0))
     return max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)))
+
+
+def within(rows: Any, most: float) -> bool:
+    """Whether every |value| is below most: one look at few of them, which do if their squares together do."""
+    few = isinstance(rows, np.ndarray) and rows.size <= FEW_VALUES
+    return (few and float(np.vdot(rows, rows)) < most * most) or peak(rows) < most
 
 
 def row_peaks(rows: Any, n_jobs: int | None = None) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ from kway.data.messages import largest_value
 from kway.data.row_blocks import row_blocks
 from kway.errors import InputError
 from kway.search.spaces.distances import Distance
-from kway.search.spaces.powers import by_power, exponents, near_one, peak, row_peaks
+from kway.search.spaces.powers import by_power, exponents, near_one, peak, row_peaks, within
 from kway.search.stores.base import Codes
 
 # powers of two that rows may span: squares then stay within float64's 2^-1074 to 2^1024, float32 values in a unit of
@@ -42,8 +42,7 @@ SINGLE = PowerSpan(-40, 40, 400)  # float32 rows, whose squares are float64
 NARROW = PowerSpan(-24, 24, 55)  # float32 squares: 2^110 d stays below 2^127
 
 
-@dataclass(frozen=True)
-class Scaled:
+class Scaled(NamedTuple):
     """Queries (q, d) in the units of an index, their own exponents f (q,) or None, and the float type of answers."""
 
     rows: Any
@@ -123,8 +122,7 @@ class Unit:
         if not self.distance.scales or not rows.shape[0]:
             return Scaled(rows, None, kind)
         if self.distance.degree == 1:
-            top = peak(rows)
-            if self.exponent == 0 and top < 2.0**self.span.farthest:
+            if self.exponent == 0 and within(rows, 2.0**self.span.farthest):
                 return Scaled(rows, None, kind)
             own = np.minimum(0, self.span.farthest - self.exponent - exponents(row_peaks(rows)))
             return Scaled(by_power(rows.astype(np.float64), own + self.exponent), own, kind)
@@ -137,10 +135,10 @@ class Unit:
 
     def finish(self, distances: NDArray, queries: Scaled | None = None) -> NDArray:
         """Distances (q, k) of scaled rows as those of the rows given; one beyond float64's range is its largest."""
-        own: Any = 0 if queries is None or queries.exponents is None else queries.exponents[:, None]
-        if self.distance.degree == 0 or (self.exponent == 0 and np.ndim(own) == 0):
+        own = None if queries is None else queries.exponents
+        if self.distance.degree == 0 or (self.exponent == 0 and own is None):
             return distances
-        power = -(self.distance.degree * self.exponent + own)
+        power = -(self.distance.degree * self.exponent + (0 if own is None else own[:, None]))
         with np.errstate(over="ignore"):
             given = np.ldexp(distances, np.broadcast_to(power, distances.shape).astype(np.int32))
         most = np.finfo(np.float64).max

@@ -1,0 +1,100 @@
+"""One query at a time against landmark cells, from its row to its neighbours: projected, its cells chosen and searched.
+
+    short, long, norm      `projection.py`'s of the query
+    keys, cells (p,)       of the nearest landmarks, nearest first
+    distances, ids (k,)    the heap that the rows of these cells are offered to (cell_scan.offer_cell)
+
+What a batch shares by matrix products is small here, and what surrounds it counts: numpy and BLAS around some small
+kernels took twice as long as the work itself, and a second thread that BLAS wakes for one row is waited for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kway.compute.kernels.cell_scan import cell_room, offer_cell, row_products
+from kway.compute.kernels.cells import centre_rows, fill_sketches, holds_nothing, widest_chord
+from kway.compute.kernels.distances import MANHATTAN, manhattan_tile
+from kway.compute.kernels.jit import kernel
+from kway.compute.kernels.topk import EMPTY, NOBODY, push, settle
+
+
+@kernel
+def turn_row(z, basis, p):
+    """p (M,) = z (d,) times the first M columns of basis (d, any), four rows at a time."""
+    p[:] = np.float32(0)
+    width, full = np.uint64(len(p)), len(z) - len(z) % 4
+    for j in range(0, full, 4):
+        a, b, c, e = basis[j], basis[j + 1], basis[j + 2], basis[j + 3]
+        za, zb, zc, ze = z[j], z[j + 1], z[j + 2], z[j + 3]
+        for t in range(width):
+            p[t] += za * a[t] + zb * b[t] + zc * c[t] + ze * e[t]
+    for j in range(full, len(z)):
+        for t in range(width):
+            p[t] += z[j] * basis[j, t]
+
+
+@kernel
+def find_cells(rows, mean, basis, landmarks, marks, short, long, norms, keys, cells):
+    """Projections of rows (q, d) into short, long, norms, and of each the nearest of landmarks (c, m) into its heap.
+
+    basis (d, M) or (d, 0), of which M or m columns are read; marks (c,) minus products are the keys of landmarks.
+    """
+    m, turned = landmarks.shape[1], basis.shape[1] > 0
+    z, line = np.empty((1, rows.shape[1]), np.float32), np.empty(len(marks), np.float32)
+    p = np.empty((1, m + max(0, long.shape[1] - 1)), np.float32)
+    for i in range(len(rows)):
+        one = slice(i, i + 1)
+        centre_rows(rows[one], mean, z, norms[one])  # squares, so far
+        if turned:
+            turn_row(z[0], basis, p[0])
+        else:
+            p[:] = z
+        fill_sketches(p, norms[one], short[one], long[one])
+        norms[i] = np.sqrt(norms[i])
+        row_products(landmarks, p[0, :m], line)
+        for j in range(len(marks)):
+            push(keys[i], cells[i], np.float64(marks[j] - line[j]), j)
+    settle(keys, cells)
+
+
+@kernel
+def search_alone(
+    code, probes, placed, mean, basis, landmarks, marks, tiled, queries, short, long, half, rows, codes, steps, errors,
+    centre, names, offsets, radii, nearest, reach, slack, largest, distances, ids,
+):  # fmt: skip
+    """Each query against the rows of its nearest cells, nearest first, but for those that hold nothing near enough.
+
+    placed (q, d'), queries (q, d): in the distance's space and as they are; tiled (q, d), as the scan reads them under
+    manhattan. radii (c,), or (0,) where nothing is known of cells; the rest is `find_cells`' and
+    `cell_scan.search_cells`'. Answers the rows measured in full.
+    """
+    q, m = len(queries), landmarks.shape[1]
+    q_short, q_long, norms = np.empty((q, m + 1), np.float32), np.empty((q, long.shape[1]), np.float32), np.empty(q)
+    keys, cells = np.full((q, probes), EMPTY), np.full((q, probes), NOBODY)
+    find_cells(placed, mean, basis, landmarks, marks, q_short, q_long, norms, keys, cells)
+    count, tile = 0, np.empty((1, largest), np.float32)
+    room = cell_room(distances.shape[1], codes.shape[1], largest)
+    for i in range(q):
+        square, blur = 0.0, 1e-5 * (norms[i] + reach) ** 2
+        for t in range(m):
+            square += np.float64(q_short[i, t]) * q_short[i, t]
+        for g in range(probes):
+            cell, worst = cells[i, g], distances[i, 0]
+            if cell == NOBODY or offsets[cell] == offsets[cell + 1]:
+                continue
+            if len(radii) > 0 and worst < EMPTY and holds_nothing(
+                keys[i, g], keys[i, 0], square, np.sqrt(widest_chord(code, worst)), blur, landmarks[cell],
+                landmarks[cells[i, 0]], radii[cell], nearest,
+            ):  # fmt: skip
+                continue
+            lo, hi = offsets[cell], offsets[cell + 1]
+            if code == MANHATTAN:
+                manhattan_tile(tiled[i : i + 1], short[lo:hi], tile[:, : hi - lo])
+            else:
+                row_products(short[lo:hi], q_short[i], tile[0])
+            count += offer_cell(
+                code, tile[0, : hi - lo], lo, i, q_short, q_long, queries[i], norms[i], short, long, half, rows, codes,
+                steps, errors, centre, names, reach, slack, room, distances[i], ids[i],
+            )  # fmt: skip
+    return count
