@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 import kway
 from kway.errors import InputError
 
-QUICK = {"models": ["softmax", "centroid"], "also": ()}
+QUICK = {"models": ["softmax", "centroid"], "also": (), "alpha": 1e-3}
 
 
 def mixed(n=300, seed=0):
