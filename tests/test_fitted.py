@@ -179,7 +179,7 @@ def test_a_group_of_words_and_an_order_of_days():
 
 def test_a_saved_model_says_what_its_weights_weigh(tmp_path):
     """Without rows: the spread of the training columns lies in the file."""
-    found = kway.fit(mixed(), "kind", models=["softmax"], also=())
+    found = kway.fit(mixed(), "kind", models=["softmax"], also=(), alpha=1e-3)
     found.save(tmp_path / "m.kway")
     told = kway.explain(kway.load(tmp_path / "m.kway"))
     assert told.how.startswith("weight x spread")
