@@ -1,8 +1,8 @@
 """What holds for every test, of tests/ and in docstrings.
 
 - Modules of compute/gpu import torch and Triton, which `make test-gpu` installs: without them nothing is collected.
-- Processes that test side by side share the cores: with all of them for the BLAS of each, threads of one wait in a
-  busy loop for cores that the other has (tests/linear/test_newton.py: 39 s of CPU, 20 s with one thread).
+- Processes that test side by side share the cores: with all of them for the BLAS and OpenMP of each, threads of one
+  wait in a busy loop for cores that the other has (tests/linear/test_newton.py: 39 s of CPU, 20 s with one thread).
 """
 
 import os
@@ -12,4 +12,4 @@ collect_ignore_glob = [] if find_spec("torch") and find_spec("triton") else ["sr
 
 beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
 if beside:  # numpy is not imported yet, and looks at this when it is
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // beside)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // beside)))

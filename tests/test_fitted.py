@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 import kway
 from kway.errors import InputError
 
-QUICK = {"models": ["softmax", "centroid"], "also": ()}
+QUICK = {"models": ["softmax", "centroid"], "also": (), "alpha": 1e-3}
 
 
 def mixed(n=300, seed=0):
@@ -179,7 +179,7 @@ def test_a_group_of_words_and_an_order_of_days():
 
 def test_a_saved_model_says_what_its_weights_weigh(tmp_path):
     """Without rows: the spread of the training columns lies in the file."""
-    found = kway.fit(mixed(), "kind", models=["softmax"], also=())
+    found = kway.fit(mixed(), "kind", models=["softmax"], also=(), alpha=1e-3)
     found.save(tmp_path / "m.kway")
     told = kway.explain(kway.load(tmp_path / "m.kway"))
     assert told.how.startswith("weight x spread")

@@ -270,7 +270,7 @@ def test_least_squares_against_lapack(kind, ridge):
 
 
 def test_least_squares_sparse_and_wide_never_becomes_dense():
-    X = sp.random(80, 5000, density=0.01, format="csr", random_state=0)
+    X = sp.random(80, 1500, density=0.03, format="csr", random_state=0)
     Y = np.random.default_rng(0).normal(size=(80, 2))
     theta = least_squares(X, Y, ridge=0.1)
     dense = least_squares(X.toarray(), Y, ridge=0.1)

@@ -188,7 +188,7 @@ def test_reported_is_the_exact_loss():
 
 
 def test_a_fit_never_holds_rows_times_classes():
-    n_classes, d = 200_000, 64
+    n_classes, d = 100_000, 64
     rows = kway.datasets.many_classes(n_classes, d, 1, 100, 0.1, seed=0)
     model = kway.SoftmaxClassifier(solver="sampled", alpha=1e-9, max_iter=1, random_state=0)
     tracemalloc.start()
@@ -198,11 +198,9 @@ def test_a_fit_never_holds_rows_times_classes():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     weights = 4 * n_classes * (d + 1)
-    assert (
-        peak < 5 * weights
-    )  # 260 MB, of which the rows gathered and codes are a part; 1,000 rows x K alone would be 800 MB
+    assert peak < 5 * weights  # 130 MB, of which the rows gathered and codes are a part; 1,000 rows x K would be 400 MB
     assert np.isfinite(model.objective_)
-    assert model.objective_ == model.history_[-1]  # of a sample: all rows would be 5e12 products
+    assert model.objective_ == model.history_[-1]  # of a sample: all rows would be 1e12 products
     assert kway.plan(n_classes, d, n_classes, memory="1GB", rates=Rates())["sampled softmax"].missing == ""
 
 

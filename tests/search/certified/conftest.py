@@ -52,6 +52,18 @@ def check():
     return verify
 
 
+def _equally_far(noise):
+    """Every row at distance 1 from the queries but for the last digits, and bounds that are all but equal to it."""
+    shell = np.cumsum(noise(200), axis=1)
+    shell[N:] = 1e-9 * noise(200)[N:]
+    shell[:N] /= np.linalg.norm(shell[:N], axis=1, keepdims=True)
+    shell[1:N:2] = -shell[: N - 1 : 2]
+    simplex = np.abs(np.cumsum(noise(160), axis=1))
+    simplex[:N] /= simplex[:N].sum(axis=1, keepdims=True)
+    simplex[N:] = 0
+    return {"shell": shell, "simplex": simplex}
+
+
 def _cases(rng):
     """name -> points (N + Q, d) float64; the last Q are the queries."""
     m = N + Q
@@ -74,14 +86,6 @@ def _cases(rng):
     wild[N + 1] *= 1e30
     wild[N + 2] = 0
     wild[N + 5] += 1e6
-    # every row at distance 1 from the queries but for the last digits, and bounds that are all but equal to it
-    shell = np.cumsum(noise(200), axis=1)
-    shell[N:] = 1e-9 * noise(200)[N:]
-    shell[:N] /= np.linalg.norm(shell[:N], axis=1, keepdims=True)
-    shell[1:N:2] = -shell[: N - 1 : 2]
-    simplex = np.abs(np.cumsum(noise(160), axis=1))
-    simplex[:N] /= simplex[:N].sum(axis=1, keepdims=True)
-    simplex[N:] = 0
     moved = noise(32)
     moved[N:] += 50  # queries none of which lies where the rows are
     return {
@@ -109,8 +113,7 @@ def _cases(rng):
         "sixteen columns": noise(16),
         "wild queries": wild,
         "queries elsewhere": moved,
-        "shell": shell,
-        "simplex": simplex,
+        **_equally_far(noise),
         "smooth": np.cumsum(noise(200), axis=1),
     }
 
