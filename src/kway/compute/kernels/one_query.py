@@ -81,7 +81,7 @@ def find_cells(rows, mean, basis, middle, landmarks, marks, short, long, norms, 
         some = not_zero(rows[i], places) if turned else 0
         if not turned:
             p[:] = z
-        elif 2 * some < len(places):  # four fifths of an image of digits are
+        elif 2 * some < len(places):  # four fifths of a digit's pixels are 0
             turn_some(rows[i], places[:some], basis, middle, p[0])
         else:
             turn_row(z[0], basis, p[0])
