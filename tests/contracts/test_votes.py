@@ -155,14 +155,14 @@ def test_dense_shares_have_the_winner_as_their_argmax_in_float32_too():
 
 def test_top_k_is_completed_with_classes_that_nobody_voted_for():
     votes = count_votes(np.array([[2, 2, -1]]), np.array([[0.5, 0.5, 0.0]]), pick_ties("nearest", COUNTS))
-    best = filled_up(votes, 6, np.array([1, 2, 0, 3]))
+    best = filled_up(votes, 6, COUNTS)
     assert best.classes.tolist() == [[2, 1, 0, 3, -1, -1]]
     assert best.shares.tolist() == [[1.0, 0, 0, 0, 0, 0]]
 
 
 def test_classes_are_completed_after_the_first_class_and_after_nobody():
     codes, weights = np.array([[2, 0], [-1, -1]]), np.array([[0.75, 0.25], [0.0, 0.0]])
-    best = filled_up(count_votes(codes, weights, pick_ties("nearest", COUNTS)), 3, np.array([1, 2, 0, 3]))
+    best = filled_up(count_votes(codes, weights, pick_ties("nearest", COUNTS)), 3, COUNTS)
     assert best.classes.tolist() == [[2, 0, 1], [1, 2, 0]]
     assert best.shares.tolist() == [[0.75, 0.25, 0], [0, 0, 0]]
     codes, weights = np.array([[2, 0, -1]]), np.array([[0.75, 0.25, 0.0]])

@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
 
+from kway.compute.kernels.jit import frozen
+from kway.compute.kernels.one_query import find_cells
 from kway.search import Bits, Flat, Int8, Landmarks, restore
 from kway.search.cells.projection import learn_projection
+from kway.search.heaps import empty_heaps
 
 
 def images(n, seed=0, d=300):
@@ -182,3 +185,20 @@ def test_one_query_passes_over_cells_that_hold_nothing_near():
         found, true = index.nearest(query[None], 5, probes=40), exact.nearest(query[None], 5)
         np.testing.assert_array_equal(found.ids, true.ids)
         np.testing.assert_array_equal(found.distances, true.distances)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.4, 0.6, 1.0])
+@pytest.mark.parametrize("size", [1.0, 1e4])
+def test_one_query_is_projected_as_a_batch_is(share, size):
+    """By its columns that are not zero where these are few, though some be large in all rows."""
+    rng = np.random.default_rng(0)
+    rows = np.where(rng.random((2000, 300)) < share, images(2000, seed=1), 0.0)
+    rows[:, 7] = size
+    index = Landmarks(n_landmarks=20).build(rows)
+    placed = frozen(rows[:8])
+    expected, found, near = index._projection.of(placed), index._projection.room(8), empty_heaps(8, 3)
+    find_cells(placed, *index._finder, *found, *near)
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, atol=2e-5 * expected.norms.max())
+    keys = index._finder.marks - expected.lead @ index._landmarks.T
+    np.testing.assert_array_equal(near.ids, np.argsort(keys, axis=1)[:, :3])

@@ -84,8 +84,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
     # ---- rows, through the gate once, and in blocks
 
     def _rows(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return gate.rows(self, X, reset=False, sparse=bool(get_tags(self).input_tags.sparse), blocks=True)
+        if not hasattr(self, "classes_"):
+            check_is_fitted(self)
+        fits = not gate.is_sparse(X) or bool(get_tags(self).input_tags.sparse)  # tags take longer than a row's check
+        return gate.rows(self, X, reset=False, sparse=fits, blocks=True)
 
     def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
         """The rows in blocks, each holding at most ENTRIES numbers where a row holds so many."""

@@ -79,9 +79,10 @@ def _validated(estimator: Any, X: Any, reset: bool, **how: Any) -> Any:
     """validate_data; what is ready to use needs none, which loads narwhals to look for frames: 0.1 s at the start."""
     if not _ready(X) or hasattr(estimator, "feature_names_in_"):
         return validate_data(estimator, X, reset=reset, **how)
-    if not _finite(X):
+    if not _few_finite(X):
         assert_all_finite(X, estimator_name=type(estimator).__name__, input_name="X")
-    _check_n_features(estimator, X, reset=reset)
+    if reset or X.shape[1] != getattr(estimator, "n_features_in_", None):
+        _check_n_features(estimator, X, reset=reset)
     return X
 
 
@@ -215,7 +216,7 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
         if isinstance(X.rows, FarRows):
             return np.asarray(X.rows)
         return X.rows.toarray() if sp.issparse(X.rows) and not sparse else X.rows
-    if _ready(X) and _finite(X):  # at once: the rest takes longer than to find the neighbours of one query
+    if _ready(X) and _finite(X):  # as a rule
         return X
     if sparse and sp.issparse(X):
         return _plain_csr(X, name)
@@ -287,9 +288,14 @@ def _float_type(X: Rows) -> np.dtype:
     return np.dtype(np.float32 if narrow else np.float64)
 
 
+def _few_finite(array: NDArray) -> bool:
+    """Whether these are few values, all finite: their squares add up to a number."""
+    return array.size <= FEW_VALUES and math.isfinite(np.vdot(array, array))
+
+
 def _finite(array: NDArray) -> bool:
     """One pass where all is well: a sum is finite only if every term is (it may also overflow, so look again)."""
-    if array.size <= FEW_VALUES and math.isfinite(np.vdot(array, array)):
+    if _few_finite(array):
         return True
     with np.errstate(invalid="ignore", over="ignore"):
         total = array.sum(dtype=np.float64)

@@ -35,7 +35,6 @@ from kway.neighbors.votes import (
     filled_up,
     pick_ties,
     pick_vote,
-    prior_order,
     shares_of,
 )
 from kway.neighbors.voting import Voters
@@ -289,7 +288,7 @@ class NeighborsClassifier(TensorVotes):
         """Label, probabilities, voters with their weights and distances, and the runner-up, from one search."""
         ballot = self._whole_ballot(X)
         listed = min(max(2, _TOP), max(2, len(self.classes_)))
-        best = filled_up(self._with_outliers(self._counted(ballot)), listed, prior_order(self._class_counts()))
+        best = filled_up(self._with_outliers(self._counted(ballot)), listed, self._class_counts())
         voters = np.where(ballot.codes >= 0, ballot.ids, -1)
         return Explanation(
             labels=self._labels(TopK(*best)),

@@ -182,9 +182,12 @@ def fill(row_weights: NDArray[np.float64], k: int) -> Filled:
         return Filled(parts, float(fill_weight(row_weights, float(k), parts)))
 
 
-def filled_up(votes: CountedVotes, k: int, order: NDArray[np.int64]) -> CountedVotes:
-    """The k best classes: those voted for, then, at share 0, the others in the given order (K,)."""
+def filled_up(votes: CountedVotes, k: int, counts: NDArray) -> CountedVotes:
+    """The k best classes: those voted for, then, at share 0, the others from the most frequent on; counts (K,)."""
     q, m = votes.classes.shape
+    if k <= m and (votes.classes[:, k - 1] >= 0).all():  # one is asked for, as a rule, and no class has to be ranked
+        return CountedVotes(votes.classes[:, :k], votes.shares[:, :k])
+    order = prior_order(counts)
     classes, shares = np.full((q, k), -1, np.int64), np.zeros((q, k))
     classes[:, :m], shares[:, :m] = votes.classes[:, :k], votes.shares[:, :k]
     with plainly(classes.size + len(order)):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.base import Classifier
-from kway.neighbors.votes import CountedVotes, dense, filled_up, prior_order
+from kway.neighbors.votes import CountedVotes, dense, filled_up
 from kway.search.index import TopK
 
 
@@ -34,7 +34,7 @@ class VotingClassifier(Classifier):
         raise NotImplementedError(f"{type(self).__name__} has no _class_counts")
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
-        return TopK(*filled_up(self._count(rows), k, prior_order(self._class_counts())))
+        return TopK(*filled_up(self._count(rows), k, self._class_counts()))
 
     def _scores(self, rows: Any) -> NDArray:
         return dense(self._count(rows), len(self.classes_), self._answer_type(rows))

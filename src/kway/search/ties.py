@@ -35,7 +35,7 @@ def in_precision(distances: NDArray[np.float64]) -> GivenDistances:
     """Distances in float32; infinity, which stands for nobody, stays."""
     given = np.empty(distances.shape, _SINGLE)
     with plainly(distances.size):
-        return GivenDistances(given, narrow(distances, given))
+        return GivenDistances(given, narrow(np.ascontiguousarray(distances), given))
 
 
 def ordered(found: Neighbors, k: int, kind: np.dtype, n_rows: int, again: Again) -> Neighbors:

@@ -148,7 +148,7 @@ def settle(distances, ids):
             sift(distances[i, :last], ids[i, :last], value, other)
             distances[i, last] = worst
             ids[i, last] = name
-        full = full and ids[i, k - 1] != NOBODY
+        full = full and (k == 0 or ids[i, k - 1] != NOBODY)
     return full
 
 

@@ -42,11 +42,12 @@ _NO_CODES = ByteRows(np.empty((0, 0), dtype=np.int8), _NO_FLOATS, _NO_FLOATS)
 class CellFinder(NamedTuple):
     """What finds the nearest cells of a query: mean (d,), basis (d, M or 0), landmarks (c, m) and marks (c,).
 
-    marks less products are the keys of landmarks.
+    middle (M or 0,) is mean times basis; marks less products are the keys of landmarks.
     """
 
     mean: NDArray[np.float64]
     basis: NDArray[np.float32]
+    middle: NDArray[np.float64]
     landmarks: NDArray[np.float32]
     marks: NDArray[np.float32]
 
@@ -64,7 +65,9 @@ class Ground(NamedTuple):
         """What finds the cells of queries."""
         half = half_squares(self.landmarks)
         marks = half if self.distance.order else frozen(np.zeros_like(half))
-        return CellFinder(frozen(self.projection.mean), self.projection.basis, self.landmarks, marks)
+        mean, basis = frozen(self.projection.mean), self.projection.basis
+        middle = frozen(np.einsum("d,dm->m", mean, basis, dtype=np.float64))
+        return CellFinder(mean, basis, middle, self.landmarks, marks)
 
     def centres(self) -> NDArray[np.float32]:
         """The landmarks (c, d) among the rows, in the distance's space."""
