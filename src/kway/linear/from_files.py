@@ -1,7 +1,8 @@
 """Learning from rows that stay in files: folders, and blocks, that are larger than memory.
 
-    files -> FileRows, labels here -> Objective -> sampled softmax: epochs that read runs of rows in a new order each
-                                                   L-BFGS: some passes over all rows, for every other loss
+    files -> FileRows or FileCSR, labels here -> Objective
+    -> sampled softmax: epochs that read runs of rows in a new order each
+       L-BFGS: some passes over all rows, for every other loss
 
 Rows are in memory a batch at a time, beside what the system keeps of the files; weights and codes are.
 """
@@ -10,14 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import scipy.sparse as sp
 
 from kway.data import gate
 from kway.data.extent import extent_of
 from kway.data.file_rows import LabelledFiles, rows_of_blocks
+from kway.data.labelled_blocks import labelled_blocks
 from kway.data.labelled_rows import ReadOptions
 from kway.data.labels import encode
+from kway.data.sparse_files import LabelledCSR, sparse_rows_of_blocks
 from kway.errors import CombinationError
 from kway.linear.fit_ways import asks_for_sampled, chooses_sampled, sampled_way
 from kway.linear.fitting import control_of, keep, objective_of
@@ -49,10 +55,13 @@ def stays_in_files(model: LinearClassifier, folder: str | Path, target: str | No
 def fit_blocks(model: LinearClassifier, blocks: Iterable[tuple[Any, Any]]) -> None:
     """LinearClassifier.fit_blocks."""
     model._check_parameters()
-    fit_files(model, rows_of_blocks(blocks))
+    given = labelled_blocks(blocks)
+    first = next(given)
+    together = chain([first], given)
+    fit_files(model, sparse_rows_of_blocks(together) if sp.issparse(first.X) else rows_of_blocks(together))
 
 
-def fit_files(model: LinearClassifier, found: LabelledFiles) -> None:
+def fit_files(model: LinearClassifier, found: LabelledFiles | LabelledCSR) -> None:
     """Fit the model to rows in files."""
     model._forget()
     X, labels = found.X, encode(found.y)
@@ -69,7 +78,7 @@ def fit_files(model: LinearClassifier, found: LabelledFiles) -> None:
     start = solver.cold_start(objective) if isinstance(solver, Sampled) else objective.zeros()
     with shown(f"{who} {solver.name}", model.max_iter, model.verbose) as progress:
         solution = solver.solve(objective, start, replace(control_of(model), progress=progress))
-    model.why_ = f"{len(X):,} rows in files, read some at a time"
+    model.why_ = f"{X.shape[0]:,} rows in files, read some at a time"
     keep(model, objective, solution, solver.name, given.kept)
 
 

@@ -7,6 +7,7 @@ fused kernel (float32, at most 16 scores a row), BLAS, and for CSR rows a kernel
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from kway.compute.kernels.product_tiles import tile_height, wide
 from kway.compute.threads import pmap, shares, spans, spans_of
 from kway.data.file_rows import MIXED_BYTES, FileRows
 from kway.data.gate import Rows
+from kway.data.sparse_files import FileCSR
 from kway.linear.losses import Loss, Targets
 from kway.linear.objective.bends import Bends, HostBends, bends_of_rows
 from kway.linear.objective.curvature import curvatures, gram, mean_squares
@@ -56,7 +58,7 @@ class Objective:
     @property
     def rows_here(self) -> bool:
         """Whether X is all rows, in this machine's memory; else on a device, in files, or a sample (folder_rows.py)."""
-        return not isinstance(self.X, FarRows | FileRows)
+        return not isinstance(self.X, FarRows | FileRows | FileCSR)
 
     @property
     def n(self) -> int:
@@ -106,6 +108,8 @@ class Objective:
         """The problem itself, or on so many of its rows, drawn at random, where it has more."""
         if isinstance(self.X, FileRows):  # no more than is read at a time
             most = min(most, MIXED_BYTES // (self.X.dtype.itemsize * self.d))
+        if isinstance(self.X, FileCSR):
+            most = min(most, self.X.rows_in(MIXED_BYTES))
         if self.n <= most:
             return self
         return self.rows(np.sort(np.random.default_rng(0).choice(self.n, most, replace=False)))
@@ -239,8 +243,13 @@ class Objective:
             gradient[:, -1] += slopes.sum(axis=0)
         return total, gradient
 
-    def _runs(self) -> list[RowRun]:
-        """Runs of the CSR rows, made once; `replace` hands them on, rows that are others have others."""
+    def _runs(self) -> Iterable[RowRun]:
+        """Runs of the CSR rows, made once; `replace` hands them on, rows that are others have others.
+
+        Of rows in files they are made anew for each pass: all of them take as much memory as the rows.
+        """
+        if isinstance(self.X, FileCSR):
+            return runs(self.X, self.n_scores, self.n_jobs, self.X.rows_in(MIXED_BYTES))
         if not self.turned or self.turned[0] is not self.X:
             self.turned[:] = [self.X, list(runs(self.X, self.n_scores, self.n_jobs))]
         found: list[RowRun] = self.turned[1]

@@ -3,7 +3,8 @@
     scores (m, R) = rows W + b, W (d, R)          by rows, a share of them a worker
     sums (d, R) += rows' slopes, slopes (m, R)    by columns, a share of the entries a worker
 
-Rows come in runs whose slopes stay small; the transpose, as large as the rows, is made once for all gradients.
+Rows come in runs whose slopes stay small; the transpose, as large as the rows, is made once for all gradients, unless
+the rows are in files.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ class RowRun:
         pmap(lambda s: csr_product(X.data, X.indices, X.indptr, s.start, slopes, sums[s]), self.shares, n_jobs)
 
 
-def runs(X: sp.csr_matrix, n_scores: int, n_jobs: int | None) -> Iterator[RowRun]:
-    """The rows in runs."""
-    for rows in spans(X.shape[0], max(FEWEST_ROWS, MOST_SLOPES // n_scores)):
+def runs(X: sp.csr_matrix, n_scores: int, n_jobs: int | None, most: int | None = None) -> Iterator[RowRun]:
+    """The rows in runs, of `most` rows at most."""
+    size = max(FEWEST_ROWS, MOST_SLOPES // n_scores)
+    for rows in spans(X.shape[0], size if most is None else min(size, most)):
         columns = X[rows].tocsc()
         yield RowRun(rows, columns, _even_shares(columns.indptr, workers(n_jobs)))
 
