@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from kway.data.sources.table_files import TableSource, csv_files, parquet_files, suffix_of, table_source
+from kway.data.sources.table_files import TableSource, csv_files, parquet_files, suffix_of, table_source, unreadable
 from kway.data.sources.text_form import HEAD, OPEN, TextForm, settle_form
 
 ROWS = 65_536
@@ -59,9 +59,12 @@ def _of_parquet(path: Path, files: list[Path]) -> Pieces | None:
 
     def each() -> Iterator[TableSource]:
         for file in files:
-            with pq.ParquetFile(file) as opened:
-                for batch in opened.iter_batches(ROWS):
-                    yield TableSource(file.name, pa.Table.from_batches([batch]), ".parquet")
+            try:
+                with pq.ParquetFile(file) as opened:
+                    for batch in opened.iter_batches(ROWS):
+                        yield TableSource(file.name, pa.Table.from_batches([batch]), ".parquet")
+            except (pa.ArrowException, OSError) as error:
+                raise unreadable(file, error) from error
 
     return Pieces(tuple(pq.read_schema(files[0]).names), each())
 
@@ -75,10 +78,15 @@ def _of_text(files: list[Path], form: TextForm, before: TextForm, columns: Seque
 
     def each() -> Iterator[TableSource]:
         for file in files:
-            with _opened(file) as opened:
-                first = opened.readline() if header else b""
-                for lines in _runs_of_lines(opened):
-                    yield TableSource(file.name, first + lines, ".csv")
+            try:
+                if not file.stat().st_size:
+                    raise OSError("it is empty")
+                with _opened(file) as opened:
+                    first = opened.readline() if header else b""
+                    for lines in _runs_of_lines(opened):
+                        yield TableSource(file.name, first + lines, ".csv")
+            except (OSError, EOFError) as error:  # a .gz that was cut ends early
+                raise unreadable(file, error) from error
 
     return Pieces(settled.first if header else (), each())
 

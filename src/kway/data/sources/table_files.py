@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kway.data.sources.delimited import OpenedTable, read_delimited, read_json_lines
+from kway.data.sources.file_columns import FileTable, joined_files
 from kway.data.sources.text_form import OPEN, TextForm
 from kway.data.sources.unpacking import gunzipped
 from kway.data.suggest import listing
@@ -82,10 +83,21 @@ def open_table(
             return _joined_text(content, name, words, asked, before, columns, only)
         if source.suffix in _TEXT:
             return read_delimited(content, name, words, asked, before, columns, only)
+        if isinstance(content, Path) and source.suffix == "":
+            return _read_folder(content, only)
         table = _typed_table(source)
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(f"{name} cannot be read: {str(error).splitlines()[0]}") from error
     return OpenedTable(table if only is None else table.select(list(only)))
+
+
+def unreadable(file: Path, error: Exception) -> InputError:
+    """What is wrong with a file of a folder, by its name."""
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{file.parent.name}/{file.name} is gone, and was there when the work began; put it back")
+    return InputError(
+        f"{file.parent.name}/{file.name} cannot be read: {(str(error) or 'it ends early').splitlines()[0]}"
+    )
 
 
 def parquet_files(folder: Path) -> list[Path]:
@@ -117,8 +129,6 @@ def _typed_table(source: TableSource) -> Any:
     content = source.content
     if isinstance(content, pa.Table):
         return content
-    if isinstance(content, Path) and source.suffix == "":
-        return _read_folder(content)
     if source.suffix in _LINES:
         return read_json_lines(content if isinstance(content, bytes) else content.read_bytes(), source.name)
     return pyarrow.parquet.read_table(pa.BufferReader(content) if isinstance(content, bytes) else content)
@@ -129,27 +139,26 @@ def _joined_text(
     only: Sequence[str] | None,
 ) -> OpenedTable:  # fmt: skip
     """One table of all files, each read in the form of the first; notes are those of the first."""
-    import pyarrow as pa
-
     found: list[OpenedTable] = []
     for file in files:
         content = table_source(file).content
         found.append(read_delimited(content, f"{name}/{file.name}", words, asked, before, columns, only))
         asked = found[0].form
-    try:
-        table = pa.concat_tables([part.table for part in found], promote_options="permissive")
-    except pa.ArrowException as error:
-        raise InputError(f"the files of {name} do not have the same columns: {error}") from error
-    return OpenedTable(table, found[0].form, found[0].notes)
+    parts = [FileTable(f"{name}/{file.name}", part.table) for file, part in zip(files, found)]
+    table, lacking = joined_files(parts, name)
+    return OpenedTable(table, found[0].form, found[0].notes, lacking)
 
 
-def _read_folder(folder: Path) -> Any:
+def _read_folder(folder: Path, only: Sequence[str] | None) -> OpenedTable:
     """One table of all files, in the order of their names; sub-folders such as year=2024 become columns."""
     import pyarrow as pa
     import pyarrow.parquet
 
-    tables = [pyarrow.parquet.read_table(file) for file in parquet_files(folder)]
-    try:
-        return pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise InputError(f"the parquet files of {folder} do not have the same columns: {error}") from error
+    parts = []
+    for file in parquet_files(folder):
+        try:
+            parts.append(FileTable(f"{folder.name}/{file.relative_to(folder)}", pyarrow.parquet.read_table(file)))
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(file, error) from error
+    table, lacking = joined_files(parts, folder.name)
+    return OpenedTable(table if only is None else table.select(list(only)), lacking=lacking)
