@@ -22,9 +22,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway import progress
+from kway.compute.threads import spans
 from kway.confidence.heldout import hold_out
 from kway.data.features.features import Features
 from kway.data.labels import encode
+from kway.data.sources.frames import take_rows
 from kway.data.sparse_files import ENTRY_BYTES
 from kway.errors import CombinationError, KwayError
 from kway.linear.classifier import LinearClassifier
@@ -40,6 +42,7 @@ from kway.select.train_test import Parts
 
 HELD, MOST_HELD = 0.2, 10_000  # of the rows in memory, for the temperature: its error is then under a per cent
 TOL = 1e-2  # of the passes: more take long, and change few answers
+_TOGETHER = 8192  # rows made numbers at a time
 _CODES = 0.4  # of the memory there is, for the codes of neighbours
 _FLOATS = 0.9  # of the disk that is free, for rows as floats
 
@@ -86,11 +89,11 @@ class _Counted:
         self.larger, self.features, self.rows = larger, features, 0
 
     def blocks(self) -> Iterator[tuple[Any, NDArray]]:
-        """Blocks (m, d) with labels (m,)."""
-        for piece in self.larger.blocks():
-            if len(piece.y):
-                self.rows += len(piece.y)
-                yield self.features.transform(piece.rows), piece.y
+        """Blocks (m, d) with labels (m,): of some thousand rows, since a text makes many more numbers than letters."""
+        for rows, y in self.larger.blocks():
+            for part in spans(len(y), _TOGETHER):
+                self.rows += len(y[part])
+                yield self.features.transform(take_rows(rows, np.arange(part.start, part.stop))), y[part]
 
 
 def _ready(model: Any, X: Any, n: int) -> Any:
