@@ -90,13 +90,14 @@ def read_fitting(data: Any, how: ReadOptions) -> Fitting:
     rng, share = np.random.default_rng(0), room / needed
     kept, places, rows = list[LabelledRows](), list[NDArray[np.int64]](), 0
     for piece in row_stream(data, how):
+        whole = None if kept else piece
         chosen = np.flatnonzero((rng.random(piece.n) < share) | (np.arange(rows, rows + piece.n) < _LEAST))
         kept.append(_some(piece, chosen))
         places.append(rows + chosen)
         rows += piece.n
+    if whole is not None:  # of a kind that does not come in pieces
+        return Fitting(whole)
     found = _joined(kept)
-    if found.n == rows:  # of a kind that does not come in pieces
-        return Fitting(found)
     note = (
         f"{found.name} is larger than memory: {found.n:,} of its {rows:,} rows, drawn at random, were compared on; "
         "$KWAY_MEMORY sets what may be taken"
