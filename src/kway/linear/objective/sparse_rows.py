@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.kernels.linear.csr import csr_product
-from kway.compute.threads import pmap, spans, workers
+from kway.compute.threads import pmap, spans_of, workers
 
 MOST_SLOPES = 1 << 23  # of a run
 FEWEST_ROWS = 1024  # of a run: with fewer most columns would be empty
@@ -38,10 +38,12 @@ class RowRun:
         pmap(lambda s: csr_product(X.data, X.indices, X.indptr, s.start, slopes, sums[s]), self.shares, n_jobs)
 
 
-def runs(X: sp.csr_matrix, n_scores: int, n_jobs: int | None, most: int | None = None) -> Iterator[RowRun]:
-    """The rows in runs, of `most` rows at most."""
+def runs(
+    X: sp.csr_matrix, n_scores: int, n_jobs: int | None, share: slice, most: int | None = None
+) -> Iterator[RowRun]:
+    """A share of the rows in runs, of `most` rows at most."""
     size = max(FEWEST_ROWS, MOST_SLOPES // n_scores)
-    for rows in spans(X.shape[0], size if most is None else min(size, most)):
+    for rows in spans_of(share, size if most is None else min(size, most)):
         columns = X[rows].tocsc()
         yield RowRun(rows, columns, _even_shares(columns.indptr, workers(n_jobs)))
 
