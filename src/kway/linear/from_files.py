@@ -9,9 +9,8 @@ Rows are in memory a batch at a time, beside what the system keeps of the files;
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ import scipy.sparse as sp
 from kway.data import gate
 from kway.data.extent import extent_of
 from kway.data.file_rows import LabelledFiles, rows_of_blocks
-from kway.data.labelled_blocks import labelled_blocks
+from kway.data.labelled_blocks import LabelledBlock, labelled_blocks
 from kway.data.labelled_rows import ReadOptions
 from kway.data.labels import encode
 from kway.data.sparse_files import LabelledCSR, sparse_rows_of_blocks
@@ -56,9 +55,15 @@ def fit_blocks(model: LinearClassifier, blocks: Iterable[tuple[Any, Any]]) -> No
     """LinearClassifier.fit_blocks."""
     model._check_parameters()
     given = labelled_blocks(blocks)
-    first = next(given)
-    together = chain([first], given)
-    fit_files(model, sparse_rows_of_blocks(together) if sp.issparse(first.X) else rows_of_blocks(together))
+    held = [next(given)]
+    read: Callable[[Iterable[Any]], Any] = sparse_rows_of_blocks if sp.issparse(held[0].X) else rows_of_blocks
+    fit_files(model, read(_with_first(held, given)))
+
+
+def _with_first(held: list[LabelledBlock], others: Iterator[LabelledBlock]) -> Iterator[LabelledBlock]:
+    """The block that was looked at, let go of as it is given, and the others."""
+    yield held.pop()
+    yield from others
 
 
 def fit_files(model: LinearClassifier, found: LabelledFiles | LabelledCSR) -> None:
