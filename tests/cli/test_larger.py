@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -107,3 +108,49 @@ def test_memory_does_not_grow_with_the_rows(cli, tmp_path):
         assert code == 0, err
     # 30,000 rows more; of each some numbers of 8 bytes are kept: its place, its code, its place in the test
     assert peaks[40_000] - peaks[10_000] < 0.6 * 30_000 * D * 4, peaks
+
+
+WORDS = {
+    "ant": ["hill", "march", "worker", "tunnel", "queen"],
+    "bee": ["honey", "hive", "flower", "sting", "wing"],
+    "cat": ["purr", "whisker", "mouse", "sofa", "claw"],
+}
+
+
+def written(n, seed=0):
+    """Sentences, each with one word that its label uses and others that all use."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(list(WORDS), n)
+    common = np.array(["the", "of", "today", "where", "small", "under", "again", "many"])
+    said = [" ".join([*rng.choice(common, 5), rng.choice(WORDS[label]), *rng.choice(common, 4)]) for label in y]
+    return pa.table({"said": said, "kind": y})
+
+
+def sentences(home, kind):
+    """A folder of 9,000 sentences in three files."""
+    home.mkdir()
+    table = written(9000)
+    for i in range(3):
+        part = table.slice(3000 * i, 3000)
+        if kind == "parquet":
+            pq.write_table(part, home / f"part{i}.parquet")
+        else:
+            pa_csv.write_csv(part, home / f"part{i}.csv")
+    return home
+
+
+SLOW = [pytest.param(name, "csv", marks=pytest.mark.slow) for name in ("svm-one-vs-all", "centroid")]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("softmax", "csv"), ("naive-bayes", "parquet"), *SLOW])
+def test_texts_are_learned_from_by_the_piece(name, kind, answer, tmp_path, monkeypatch):
+    monkeypatch.setattr(pieces, "BYTES", 40_000)
+    monkeypatch.setenv("KWAY_MEMORY", "1MB")
+    found = answer("fit", sentences(tmp_path / "big", kind), "--target", "kind", "--model", name)
+    about = found["data"]
+    assert about["train_rows"] + about["test_rows"] < 5000
+    assert any(f"fitted on {about['fitted_rows']:,} of 9,000 rows" in note for note in found["notes"]), found["notes"]
+    assert about["fitted_rows"] > 6500
+    model = kway.load(tmp_path / "model.kway")
+    fresh = written(300, seed=1)
+    assert np.mean(model.predict(fresh.select(["said"])) == fresh["kind"].to_numpy()) > 0.98

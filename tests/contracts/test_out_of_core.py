@@ -296,7 +296,10 @@ def test_labels_of_all_blocks_are_of_one_kind(name, rows):
 @pytest.mark.parametrize("name", ["SoftmaxClassifier", "NeighborsClassifier"])
 def test_blocks_that_are_none_are_refused(name, rows):
     X, y = rows
-    for block, said in (((sp.csr_matrix(X), y), "dense"), ((X[0], y), "shape"), ((X.astype(str), y), "dense")):
+    refused = [((X[0], y), "shape"), ((X.astype(str), y), "dense")]
+    if name == "NeighborsClassifier":  # codes are of dense rows; linear classifiers learn from sparse ones too
+        refused.append(((sp.csr_matrix(X), y), "dense"))
+    for block, said in refused:
         with pytest.raises(InputError, match=said):
             getattr(kway, name)().fit_blocks([block])
     with pytest.raises(InputError, match="columns"):

@@ -101,3 +101,62 @@ def test_folders_of_arrays(tmp_path):
     (tmp_path / "x-99.npy").write_bytes(b"no array")
     with pytest.raises(InputError, match=r"numpy\.save"):
         read_rows(str(tmp_path))
+
+
+def spoil(folder, name, how):
+    """A folder of three files, of which the second is spoilt."""
+    folder.mkdir()
+    for i in range(3):
+        table = columns(60, seed=i)
+        if i == 1 and how == "lacks":
+            del table["size"]
+        if i == 1 and how == "more":
+            table["extra"] = table["size"]
+        if i == 1 and how == "kind":
+            table["size"] = [f"about {v}" for v in table["size"]]
+        write(folder / f"{i}-{name}", table)
+    if how in ("cut", "empty"):
+        file = folder / f"1-{name}"
+        file.write_bytes(file.read_bytes()[:200] if how == "cut" else b"")
+    return folder
+
+
+WRONG = {
+    "lacks": r"big/1-t\.\w+ has no column 'size', which other files have",
+    "more": r"big/0-t\.\w+ has no column 'extra', which other files have",
+    "kind": r"column 'size' holds text in big/1-t\.\w+ and numbers in big/0-t\.\w+",
+    "empty": r"1-t\.\w+ cannot be read",
+    "cut": r"1-t\.\w+ cannot be read",
+}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+@pytest.mark.parametrize("how", WRONG)
+def test_a_file_unlike_the_others_is_named(tmp_path, name, how, whole):
+    if how == "cut" and name == "t.csv":
+        return  # fewer rows, and no way to tell
+    big = spoil(tmp_path / "big", name, how)
+    with pytest.raises(InputError, match=WRONG[how]):
+        read_rows(big, ReadOptions(target="kind")) if whole else list(row_stream(big, ReadOptions(target="kind")))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_columns_that_nobody_asks_for_may_differ(tmp_path, name):
+    big = spoil(tmp_path / "big", name, "more")
+    assert (
+        read_rows(big, ReadOptions(), LIKE).n == sum(piece.n for piece in row_stream(big, ReadOptions(), LIKE)) == 180
+    )
+    big = spoil(tmp_path / "less", name, "lacks")
+    with pytest.raises(InputError, match=r"less/1-t\.\w+ has no .*column 'size'"):
+        list(row_stream(big, ReadOptions(), LIKE))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_a_file_that_is_gone_is_named(tmp_path, name):
+    big = spoil(tmp_path / "big", name, "whole")
+    pieces = row_stream(big, ReadOptions(target="kind"))
+    next(pieces)
+    (big / f"2-{name}").unlink()
+    with pytest.raises(InputError, match=r"big/2-t\.\w+ is gone"):
+        list(pieces)

@@ -64,3 +64,18 @@ def test_counts_of_any_size_give_weights(size):
 def test_smoothing_is_a_finite_number():
     with pytest.raises(InputError, match="smoothing must be a number above 0"):
         kway.NaiveBayesClassifier(smoothing=np.inf).fit(np.eye(3), [0, 1, 2])
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_blocks_give_what_all_rows_give(sparse, n_classes):
+    rng = np.random.default_rng(0)
+    X, y = rng.poisson(0.3, (500, 40)).astype(np.float32), np.sort(rng.integers(0, n_classes, 500))  # classes come late
+    X = sp.csr_matrix(X) if sparse else X
+    whole = kway.NaiveBayesClassifier().fit(X, y)
+    blocks = kway.NaiveBayesClassifier().fit_blocks((X[i : i + 60], y[i : i + 60]) for i in range(0, 500, 60))
+    np.testing.assert_array_equal(blocks.classes_, whole.classes_)
+    assert blocks.classes_.dtype == whole.classes_.dtype
+    np.testing.assert_allclose(blocks.coef_, whole.coef_, rtol=1e-5, atol=1e-6)
+    with pytest.raises(kway.errors.KwayError, match="class"):
+        kway.NaiveBayesClassifier().fit_blocks([(X, np.zeros(500, int))])

@@ -4,7 +4,7 @@ gate, labels, messages, row_blocks   checked rows and labels: what every estimat
 reading                              DATA of the command line -> LabelledRows (labelled_rows): the one reader
 row_stream                           the same a block at a time, for DATA of any size; extent: how much there is
 labelled_blocks                      blocks (X, y) of a generator, checked as they come
-file_rows                            rows larger than memory: mapped files, read some at a time
+file_rows  sparse_files              rows larger than memory: mapped files, read some at a time
 row_parts                            files cut into parts that other processes read
 given_rows                           the same for rows that are in memory already
 number_rows                          the same as a matrix of numbers, for models without features of their own

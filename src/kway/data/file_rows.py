@@ -65,6 +65,10 @@ class FileRows(PassingRows):
     def __len__(self) -> int:
         return self.shape[0]
 
+    def rows_in(self, n_bytes: int) -> int:
+        """How many rows take so many bytes."""
+        return n_bytes // (self.dtype.itemsize * self.shape[1])
+
     def __getitem__(self, where: slice | NDArray[np.int64]) -> NDArray:
         if isinstance(where, slice) and (run := self._run(*where.indices(len(self)))) is not None:
             return run

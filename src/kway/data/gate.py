@@ -189,7 +189,7 @@ def labels_of(y: Any, n: int, soft: bool = False) -> Labels:
 def check_blocks(X: Any) -> None:
     """Refuse rows in files (data/file_rows.py) that are no numbers, or whose squares overflow; a block at a time."""
     for block in row_blocks(X):
-        _refuse_overflow(plain_rows(X[block]))
+        _refuse_overflow(plain_rows(X[block], sparse=True))
 
 
 def _refuse_overflow(X: Rows) -> None:

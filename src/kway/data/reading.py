@@ -25,6 +25,7 @@ from kway.data.labelled_rows import ALL, LabelledRows, ReadOptions
 from kway.data.sources import images
 from kway.data.sources.arrow_types import is_text, whole_column
 from kway.data.sources.column_names import refuse_repeated, refuse_unknown
+from kway.data.sources.file_columns import refuse_lacking
 from kway.data.sources.frames import take_rows
 from kway.data.sources.images import ImageForm
 from kway.data.sources.label_column import column_labels
@@ -206,7 +207,7 @@ def table_rows(
     source: TableSource, name: str, how: ReadOptions, like: RowRequirements, usual_target: str | None = None
 ) -> LabelledRows:
     """Rows of a table; what looks like a number in the target is text if the file, or training, says so."""
-    table, form, notes = open_table(
+    table, form, notes, lacking = open_table(
         source, _as_written(how, like, usual_target), how.form, like.form, _named(how, like)
     )
     columns = [str(c) for c in table.column_names]
@@ -222,6 +223,7 @@ def table_rows(
         y = column_labels(target, f"target {how.target!r} of {name}", source.typed or like.text_labels)
     features = _feature_columns(columns, how, like, name)
     extra = [c for c in (how.group, how.order) if c is not None]
+    refuse_lacking([*features, *extra, *([] if how.target is None else [how.target])], lacking)
     leave = tuple(w for w in like.words if w not in like.written)
     wanted = table.select(list(dict.fromkeys([*features, *extra])))
     wanted, written = convert(wanted, form.decimal or like.form.decimal or ".", like.written, how.types, leave)

@@ -15,6 +15,7 @@ from typing import Any
 
 from kway.data.labelled_rows import LabelledRows, ReadOptions
 from kway.data.reading import AS_IT_IS, read_rows, table_rows
+from kway.data.sources.file_columns import FileTable, refuse_lacking, refuse_other_kinds
 from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.pieces import Pieces, pieces_of
 from kway.data.sources.requirements import RowRequirements
@@ -37,10 +38,26 @@ def row_stream(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements =
     if pieces is None:
         yield read_rows(source, how, like)
         return
+    first: FileTable | None = None
     for piece in pieces.each:
-        found = table_rows(piece, path.name, how, like)
+        file = f"{path.name}/{piece.name}" if path.is_dir() else path.name
+        found = replace(table_rows(piece, file, how, like), name=path.name)
         how = replace(how, form=found.form)  # what follows is written as the first piece was
+        if like.columns is None:  # else the model says what it makes of them
+            here = FileTable(file, found.rows)
+            first = first or here
+            _refuse_other_columns(first, here)
         yield found
+
+
+def _refuse_other_columns(first: FileTable, here: FileTable) -> None:
+    """Columns that only one of two pieces has, or that hold other kinds of values in them."""
+    names = [part.table.column_names for part in (first, here)]
+    if names[0] == names[1] and first.table.schema.equals(here.table.schema):
+        return
+    for mine, theirs, file in ((names[0], names[1], here.file), (names[1], names[0], first.file)):
+        refuse_lacking(mine, {column: file for column in mine if column not in theirs})
+    refuse_other_kinds(first, here, names[0])
 
 
 def _pieces(path: Path, how: ReadOptions, like: RowRequirements) -> Pieces | None:

@@ -1,23 +1,28 @@
 """Learning from rows that stay in files: folders, and blocks, that are larger than memory.
 
-    files -> FileRows, labels here -> Objective -> sampled softmax: epochs that read runs of rows in a new order each
-                                                   L-BFGS: some passes over all rows, for every other loss
+    files -> FileRows or FileCSR, labels here -> Objective
+    -> sampled softmax: epochs that read runs of rows in a new order each
+       L-BFGS: some passes over all rows, for every other loss
 
 Rows are in memory a batch at a time, beside what the system keeps of the files; weights and codes are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import scipy.sparse as sp
+
 from kway.data import gate
 from kway.data.extent import extent_of
 from kway.data.file_rows import LabelledFiles, rows_of_blocks
+from kway.data.labelled_blocks import LabelledBlock, labelled_blocks
 from kway.data.labelled_rows import ReadOptions
 from kway.data.labels import encode
+from kway.data.sparse_files import LabelledCSR, sparse_rows_of_blocks
 from kway.errors import CombinationError
 from kway.linear.fit_ways import asks_for_sampled, chooses_sampled, sampled_way
 from kway.linear.fitting import control_of, keep, objective_of
@@ -49,10 +54,19 @@ def stays_in_files(model: LinearClassifier, folder: str | Path, target: str | No
 def fit_blocks(model: LinearClassifier, blocks: Iterable[tuple[Any, Any]]) -> None:
     """LinearClassifier.fit_blocks."""
     model._check_parameters()
-    fit_files(model, rows_of_blocks(blocks))
+    given = labelled_blocks(blocks)
+    held = [next(given)]
+    read: Callable[[Iterable[Any]], Any] = sparse_rows_of_blocks if sp.issparse(held[0].X) else rows_of_blocks
+    fit_files(model, read(_with_first(held, given)))
 
 
-def fit_files(model: LinearClassifier, found: LabelledFiles) -> None:
+def _with_first(held: list[LabelledBlock], others: Iterator[LabelledBlock]) -> Iterator[LabelledBlock]:
+    """The block that was looked at, let go of as it is given, and the others."""
+    yield held.pop()
+    yield from others
+
+
+def fit_files(model: LinearClassifier, found: LabelledFiles | LabelledCSR) -> None:
     """Fit the model to rows in files."""
     model._forget()
     X, labels = found.X, encode(found.y)
@@ -69,7 +83,7 @@ def fit_files(model: LinearClassifier, found: LabelledFiles) -> None:
     start = solver.cold_start(objective) if isinstance(solver, Sampled) else objective.zeros()
     with shown(f"{who} {solver.name}", model.max_iter, model.verbose) as progress:
         solution = solver.solve(objective, start, replace(control_of(model), progress=progress))
-    model.why_ = f"{len(X):,} rows in files, read some at a time"
+    model.why_ = f"{X.shape[0]:,} rows in files, read some at a time"
     keep(model, objective, solution, solver.name, given.kept)
 
 

@@ -10,6 +10,7 @@ is for the folds to say. W is centred over the classes, which changes no answer;
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from sklearn.utils.metaestimators import available_if
 
 from kway.data import gate
 from kway.data.gate import Rows
-from kway.data.labels import Labels
+from kway.data.labelled_blocks import labelled_blocks
+from kway.data.labels import Labels, encode, joined
 from kway.linear.classifier import LinearClassifier
 from kway.linear.problem import refuse_one_class
 from kway.parameters import THREADS, above, check_parameters
@@ -27,7 +29,7 @@ from kway.parameters import THREADS, above, check_parameters
 
 def _learns_in_pieces(model: Any) -> bool:
     raise AttributeError(
-        f"{type(model).__name__} learns from all rows in one pass, so it has no partial_fit or fit_blocks; use fit"
+        f"{type(model).__name__} learns from all rows in one pass, so it has no partial_fit; use fit, or fit_blocks"
     )
 
 
@@ -66,19 +68,35 @@ class NaiveBayesClassifier(LinearClassifier):
         X, labels = gate.rows_and_labels(self, X, y)
         refuse_one_class(labels, type(self).__name__)
         guard.before_fit(type(self).__name__, linear_ways.centroids, guard.size_of(X, labels.n_classes))
-        self.classes_ = labels.classes
-        counts = _complements(X, labels, gate.weights(sample_weight, X), self.smoothing)  # (K, d)
+        return self._weigh(labels.classes, _complements(X, labels, gate.weights(sample_weight, X), self.smoothing), X)
+
+    def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> NaiveBayesClassifier:
+        """Count what the columns hold in blocks (X, y), dense or sparse, such as a generator's."""
+        self._check_parameters()
+        self._forget()
+        own: dict[Any, NDArray[np.float64]] = {}  # (d,) of each class
+        names, X = list[NDArray](), None
+        for rows, y in labelled_blocks(blocks):
+            X, labels = gate.rows_and_labels(self, rows, y, reset=X is None, squared=True)  # sums of these fit
+            sums = _class_sums(X, labels, np.ones(X.shape[0]))
+            for name, label, more in zip(labels.classes, labels.classes.tolist(), sums):
+                if label not in own:
+                    names.append(np.asarray(name)[None])
+                own[label] = own.get(label, 0.0) + more
+        found = encode(joined(names))
+        refuse_one_class(found, type(self).__name__)
+        sums = np.stack(list(own.values()))[np.argsort(found.codes)]
+        return self._weigh(found.classes, _others(sums, self.smoothing), X)
+
+    def _weigh(self, classes: NDArray, counts: NDArray[np.float64], like: Any) -> NaiveBayesClassifier:
+        """The weights by counts N (K, d), in the float type of the rows."""
         W = _surprises(counts)
-        W = W[1:] - W[:1] if labels.n_classes == 2 else W - W.mean(axis=0)
-        self.coef_ = np.ascontiguousarray(W, X.dtype)
-        self.intercept_ = np.zeros(len(W), X.dtype)
+        W = W[1:] - W[:1] if len(classes) == 2 else W - W.mean(axis=0)
+        self.classes_ = classes
+        self.coef_ = np.ascontiguousarray(W, like.dtype)
+        self.intercept_ = np.zeros(len(W), like.dtype)
         self.n_iter_, self.history_, self.objective_, self.solver_ = 1, [], 0.0, "counts"  # nothing is minimised
         return self
-
-    @available_if(_learns_in_pieces)
-    def fit_blocks(self, blocks: Any) -> NaiveBayesClassifier:
-        """There is none, as there is no partial_fit."""
-        raise NotImplementedError
 
     @available_if(_learns_in_pieces)
     def partial_fit(
@@ -109,8 +127,12 @@ def _complements(X: Rows, labels: Labels, weight: NDArray | None, smoothing: flo
     sizes = [float(X.max()) if n * d else 0.0, float(w.max(initial=1.0)), float(n), float(d)]
     bits = max(np.log2(np.maximum(sizes, 1.0)).sum(), np.log2(smoothing) + np.log2(d))
     shrink = 2.0 ** -max(0.0, np.ceil(bits) - 1020)
-    own = _class_sums(X, labels, w * shrink)
-    return np.maximum(own.sum(axis=0) - own + smoothing * shrink, np.finfo(np.float64).smallest_subnormal)
+    return _others(_class_sums(X, labels, w * shrink), smoothing * shrink)
+
+
+def _others(own: NDArray[np.float64], smoothing: float) -> NDArray[np.float64]:
+    """N (K, d) of the sums of each class."""
+    return np.maximum(own.sum(axis=0) - own + smoothing, np.finfo(np.float64).smallest_subnormal)
 
 
 def _class_sums(X: Rows, labels: Labels, weight: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,6 +1,7 @@
-"""DATA larger than memory: as many of its pieces (kway.data.row_stream), drawn at random, as a part of memory holds.
+"""DATA larger than memory: as many of its rows, drawn at random, as a part of memory holds.
 
-The others are not lost: `Larger.blocks` reads all rows again, a piece at a time, for the fit of what was chosen.
+The others are not lost: `Larger.blocks` reads all rows again, a piece at a time (kway.data.row_stream), for the fit of
+what was chosen.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.data.features.column_kinds import kind_of
 from kway.data.labelled_rows import LabelledRows, ReadOptions
 from kway.data.reading import read_rows
 from kway.data.row_stream import row_stream
@@ -26,6 +28,8 @@ from kway.planning.machine import available_bytes
 
 PART = 0.2  # of the memory there is, for rows as they are read: features, folds and models come on top
 GROWS = {".parquet": 4.0, ".gz": 6.0}  # bytes in memory a byte of a file, where they are packed; else 1
+TEXT_GROWS = 22.0  # bytes of entries a byte of text: its words, pairs of them and pieces of 2 to 5 letters
+_LEAST = 100  # of the first rows, read in any case
 
 
 class FileState(NamedTuple):
@@ -103,24 +107,28 @@ def read_fitting(data: Any, how: ReadOptions) -> Fitting:
     rng, share, state = np.random.default_rng(0), room / needed, _state_of(path, how)
     kept, places, rows = list[LabelledRows](), list[NDArray[np.int64]](), 0
     for piece in row_stream(data, how):
-        if not kept or rng.random() < share:
-            kept.append(piece)
-            places.append(np.arange(rows, rows + piece.n))
+        whole = None if kept else piece
+        chosen = np.flatnonzero((rng.random(piece.n) < share) | (np.arange(rows, rows + piece.n) < _LEAST))
+        kept.append(_some(piece, chosen))
+        places.append(rows + chosen)
         rows += piece.n
+    if whole is not None:  # of a kind that does not come in pieces
+        return Fitting(whole)
     found = _joined(kept)
-    if found.n == rows:  # of a kind that does not come in pieces
-        return Fitting(found)
     note = (
-        f"{found.name} is larger than memory: {found.n:,} of its {rows:,} rows, in pieces drawn at random, were "
-        "compared on; $KWAY_MEMORY sets what may be taken"
+        f"{found.name} is larger than memory: {found.n:,} of its {rows:,} rows, drawn at random, were compared on; "
+        "$KWAY_MEMORY sets what may be taken"
     )
     larger = Larger(data, replace(how, form=found.form), found.requirements(), rows, state, np.concatenate(places))
     return Fitting(replace(found, notes=(*found.notes, note)), larger)
 
 
 def _bytes_of(path: Path, how: ReadOptions) -> float:
-    """What the rows take in memory, about; 0 of what cannot be read in pieces."""
-    return sum(GROWS.get(Path(part.file).suffix.lower(), 1.0) * part.size for part in _state_of(path, how))
+    """What the rows take in memory, about, texts as what is made of them; 0 of what cannot be read in pieces."""
+    files = _state_of(path, how)
+    size = sum(GROWS.get(Path(part.file).suffix.lower(), 1.0) * part.size for part in files)
+    texts = _share_of_texts(next(row_stream(path, how)).rows, how) if files and not npy_files(path) else 0.0
+    return size * (1 + TEXT_GROWS * texts)
 
 
 def _state_of(path: Path, how: ReadOptions) -> tuple[FileState, ...]:
@@ -129,6 +137,22 @@ def _state_of(path: Path, how: ReadOptions) -> tuple[FileState, ...]:
     if not files and pieces_of(path, how.form) is not None:
         files = [path] if path.is_file() else parquet_files(path) or csv_files(path)
     return tuple(FileState(str(file), (now := file.stat()).st_size, now.st_mtime_ns) for file in files)
+
+
+def _share_of_texts(table: Any, how: ReadOptions) -> float:
+    """Of the bytes of a table, those in columns that are read for their words."""
+    columns = {name: table.column(name) for name in table.column_names}
+    texts = [c.nbytes for name, c in columns.items() if how.kinds.get(name, kind_of(c, name).name) == "text"]
+    return sum(texts) / max(1, table.nbytes)
+
+
+def _some(piece: LabelledRows, chosen: NDArray[np.int64]) -> LabelledRows:
+    """Some rows of a piece, with what goes with them."""
+    each: dict[str, Any] = {
+        name: None if getattr(piece, name) is None else getattr(piece, name)[chosen]
+        for name in ("y", "groups", "order")
+    }
+    return replace(piece, rows=take_rows(piece.rows, chosen), **each)
 
 
 def _joined(parts: list[LabelledRows]) -> LabelledRows:

@@ -1,6 +1,7 @@
 """The winner fitted on all rows of DATA that memory does not hold: read again, made numbers and learned, by the piece.
 
-linear        rows as floats in a temporary file: some passes over it, or sampled softmax (linear/from_files.py)
+linear        rows as floats, or entries of sparse ones, in temporary files: some passes over them, or sampled
+              softmax (linear/from_files.py)
 centroids     running means
 neighbours    codes of all rows: a byte a number where memory holds that, else 4, 2 or 1 bits
 
@@ -21,9 +22,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway import progress
+from kway.compute.threads import spans
 from kway.confidence.heldout import hold_out
 from kway.data.features.features import Features
 from kway.data.labels import encode
+from kway.data.sources.frames import take_rows
+from kway.data.sparse_files import ENTRY_BYTES
 from kway.errors import CombinationError, KwayError
 from kway.linear.classifier import LinearClassifier
 from kway.planning.machine import available_bytes
@@ -38,6 +42,7 @@ from kway.select.train_test import Parts
 
 HELD, MOST_HELD = 0.2, 10_000  # of the rows in memory, for the temperature: its error is then under a per cent
 TOL = 1e-2  # of the passes: more take long, and change few answers
+_TOGETHER = 8192  # rows made numbers at a time
 _CODES = 0.4  # of the memory there is, for the codes of neighbours
 _FLOATS = 0.9  # of the disk that is free, for rows as floats
 
@@ -84,25 +89,26 @@ class _Counted:
         self.larger, self.features, self.rows = larger, features, 0
 
     def blocks(self) -> Iterator[tuple[Any, NDArray]]:
-        """Blocks (m, d) with labels (m,)."""
-        for piece in self.larger.blocks():
-            if len(piece.y):
-                self.rows += len(piece.y)
-                yield self.features.transform(piece.rows), piece.y
+        """Blocks (m, d) with labels (m,): of some thousand rows, since a text makes many more numbers than letters."""
+        for rows, y in self.larger.blocks():
+            for part in spans(len(y), _TOGETHER):
+                self.rows += len(y[part])
+                yield self.features.transform(take_rows(rows, np.arange(part.start, part.stop))), y[part]
 
 
 def _ready(model: Any, X: Any, n: int) -> Any:
     """The model with parameters for n rows like X; an error that says why it cannot learn them."""
-    if sp.issparse(X):
-        raise CombinationError("its rows are sparse, and files hold dense ones")
     if not hasattr(model, "fit_blocks"):
         raise CombinationError(f"{type(model).__name__} learns from all rows at once")
     params = model.get_params()
     changes: dict[str, Any] = {"tol": TOL} if params.get("tol", TOL) < TOL else {}
-    floats = n * X.shape[1] * X.dtype.itemsize
+    each = ENTRY_BYTES * X.nnz / X.shape[0] if sp.issparse(X) else X.shape[1] * X.dtype.itemsize
+    floats = n * each
     if isinstance(model, LinearClassifier) and floats > _FLOATS * shutil.disk_usage(tempfile.gettempdir()).free:
         raise CombinationError(f"{tempfile.gettempdir()} has no room for {floats / 2**30:,.0f} GiB of floats")
     if at := _index_of(model):
+        if sp.issparse(X):
+            raise CombinationError("its rows are sparse, and codes are made of dense ones")
         changes[at] = _recipe(pick_metric(params[at.removesuffix("index") + "metric"]), n, X.shape[1])
     return copy.copy(model).set_params(**changes)
 

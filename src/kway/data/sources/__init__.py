@@ -9,6 +9,7 @@ images          a folder of images, one sub-folder a class -> rows of bytes
 frames          pandas, polars, dicts of columns -> the same Table; rows of any make counted and taken
 arrow_types     what type an Arrow column has: text, number, date, vector
 column_names    columns that are missing or named twice, with the nearest name offered
+file_columns    the files of a folder as one table: which of them lacks a column, or holds other values in it
 label_column    a column -> labels; 007 stays text
 split_column    a column that says train, val, test -> which rows are which
 requirements    what rows must bring to be used with a model

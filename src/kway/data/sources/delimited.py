@@ -6,9 +6,10 @@ A csv is parsed again where later rows show what the head did not: bytes that ar
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kway.data.sources.column_names import refuse_repeated
@@ -21,11 +22,15 @@ _WHOLE_FILE = 2**31 - 1  # bytes a block: types are then told from all rows, not
 
 
 class OpenedTable(NamedTuple):
-    """The table, the form it was read by (OPEN where a file has its own types), and notes in words."""
+    """The table, the form it was read by (OPEN where a file has its own types), and notes in words.
+
+    lacking: of a folder, a file for each column that not every file has.
+    """
 
     table: Any
     form: TextForm = OPEN
     notes: tuple[str, ...] = ()
+    lacking: Mapping[str, str] = MappingProxyType({})
 
 
 def read_delimited(

@@ -76,10 +76,13 @@ def _of_text(files: list[Path], form: TextForm, before: TextForm, columns: Seque
 
     def each() -> Iterator[TableSource]:
         for file in files:
-            with readable(file.name), _opened(file) as opened:
-                first = opened.readline() if header else b""
-                for lines in _runs_of_lines(opened):
-                    yield TableSource(file.name, first + lines, ".csv")
+            with readable(file.name):
+                if not file.stat().st_size:
+                    raise OSError("it is empty")
+                with _opened(file) as opened:
+                    first = opened.readline() if header else b""
+                    for lines in _runs_of_lines(opened):
+                        yield TableSource(file.name, first + lines, ".csv")
 
     return Pieces(settled.first if header else (), each())
 

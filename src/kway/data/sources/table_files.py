@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kway.data.sources.delimited import OpenedTable, read_delimited, read_json_lines
+from kway.data.sources.file_columns import FileTable, joined_files
 from kway.data.sources.text_form import OPEN, TextForm
 from kway.data.sources.unpacking import gunzipped
 from kway.data.suggest import listing
@@ -73,6 +74,8 @@ def readable(name: str) -> Iterator[None]:
 
     try:
         yield
+    except FileNotFoundError as error:
+        raise InputError(f"{name} is gone, and was there when the work began; put it back") from error
     except (pa.ArrowException, OSError, UnicodeError, EOFError, zlib.error) as error:  # EOFError would read as Ctrl-D
         why = str(error).splitlines()[0] if str(error) else "it ends too early"
         raise InputError(f"{name} cannot be read: {why}") from error
@@ -104,6 +107,8 @@ def open_table(
             return _joined_text(content, name, words, asked, before, columns, only)
         if source.suffix in _TEXT:
             return read_delimited(content, name, words, asked, before, columns, only)
+        if isinstance(content, Path) and source.suffix == "":
+            return _read_folder(content, only)
         table = _typed_table(source)
     return OpenedTable(table if only is None else table.select(list(only)))
 
@@ -137,8 +142,6 @@ def _typed_table(source: TableSource) -> Any:
     content = source.content
     if isinstance(content, pa.Table):
         return content
-    if isinstance(content, Path) and source.suffix == "":
-        return _read_folder(content)
     if source.suffix in _LINES:
         return read_json_lines(content if isinstance(content, bytes) else content.read_bytes(), source.name)
     return pyarrow.parquet.read_table(pa.BufferReader(content) if isinstance(content, bytes) else content)
@@ -154,16 +157,18 @@ def _joined_text(
         content = table_source(file).content
         found.append(read_delimited(content, f"{name}/{file.name}", words, asked, before, columns, only))
         asked = found[0].form
-    table = joined_tables([part.table for part in found], name)
-    return OpenedTable(table, found[0].form, found[0].notes)
+    parts = [FileTable(f"{name}/{file.name}", part.table) for file, part in zip(files, found)]
+    table, lacking = joined_files(parts, name)
+    return OpenedTable(table, found[0].form, found[0].notes, lacking)
 
 
-def _read_folder(folder: Path) -> Any:
+def _read_folder(folder: Path, only: Sequence[str] | None) -> OpenedTable:
     """One table of all files, in the order of their names; sub-folders such as year=2024 become columns."""
     import pyarrow.parquet
 
-    tables = list[Any]()
+    parts = []
     for file in parquet_files(folder):
         with readable(file.name):
-            tables.append(pyarrow.parquet.read_table(file))
-    return joined_tables(tables, folder.name)
+            parts.append(FileTable(f"{folder.name}/{file.relative_to(folder)}", pyarrow.parquet.read_table(file)))
+    table, lacking = joined_files(parts, folder.name)
+    return OpenedTable(table if only is None else table.select(list(only)), lacking=lacking)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kway.linear.objective.objective import Objective
 
 BLOCK_ROWS = 2048
+_SPARSE_ROWS = 8192  # a pass over all columns for each so many
 
 
 def curvatures(objective: Objective, theta: NDArray) -> NDArray:
@@ -46,13 +47,14 @@ def mean_squares(objective: Objective, h: NDArray | None = None) -> NDArray:
         return objective.X.squares(h) / objective.n
 
     def part(share: slice) -> NDArray:
-        if sp.issparse(objective.X):
-            squares = objective.X[share].multiply(objective.X[share])
-            return np.asarray(squares.sum(axis=0)) if h is None else np.asarray((squares.T @ h[:, share].T).T)
-        return np.asarray(sum(map(block, spans_of(share, BLOCK_ROWS))))
+        size = _SPARSE_ROWS if sp.issparse(objective.X) else BLOCK_ROWS
+        return np.asarray(sum(map(block, spans_of(share, size))))
 
     def block(rows: slice) -> NDArray:
         X = objective.X[rows]
+        if sp.issparse(X):
+            squares = X.multiply(X)
+            return np.asarray(squares.sum(axis=0)) if h is None else np.asarray((squares.T @ h[:, rows].T).T)
         return np.einsum("ij,ij->j", X, X)[None, :] if h is None else h[:, rows] @ np.square(X)
 
     total: NDArray = np.sum(pmap(part, shares(objective.n, objective.n_jobs, least=256), objective.n_jobs), axis=0)

@@ -7,6 +7,7 @@ fused kernel (float32, at most 16 scores a row), BLAS, and for CSR rows a kernel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from kway.compute.kernels.product_tiles import tile_height, wide
 from kway.compute.threads import pmap, shares, spans, spans_of
 from kway.data.file_rows import MIXED_BYTES, FileRows
 from kway.data.gate import Rows
+from kway.data.sparse_files import FileCSR
 from kway.linear.losses import Loss, Targets
 from kway.linear.objective.bends import Bends, HostBends, bends_of_rows
 from kway.linear.objective.curvature import curvatures, gram, mean_squares
@@ -61,7 +63,7 @@ class Objective:
     @property
     def rows_in_files(self) -> bool:
         """Whether X is read a block at a time, and no pass may need more."""
-        return isinstance(self.X, FileRows)
+        return isinstance(self.X, FileRows | FileCSR)
 
     @property
     def n(self) -> int:
@@ -110,7 +112,7 @@ class Objective:
     def some(self, most: int) -> Objective:
         """The problem itself, or on so many of its rows, drawn at random, where it has more."""
         if self.rows_in_files:
-            most = min(most, MIXED_BYTES // (self.X.dtype.itemsize * self.d))
+            most = min(most, self.X.rows_in(MIXED_BYTES))
         if self.n <= most:
             return self
         return self.rows(np.sort(np.random.default_rng(0).choice(self.n, most, replace=False)))
@@ -179,8 +181,11 @@ class Objective:
         return float(value.sum() if self.weight is None else value @ self.weight[rows])
 
     def _dense_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
-        """Sum of losses and of gradients, a share of the rows a worker."""
-        share = self._fused_share if self._fusible else self._blas_share
+        """Sum of losses and of gradients."""
+        return self._by_shares(self._fused_share if self._fusible else self._blas_share, theta)
+
+    def _by_shares(self, share: Callable[..., tuple[float, NDArray]], theta: NDArray) -> tuple[float, NDArray]:
+        """The sums of all rows, a share of them a worker."""
         parts = pmap(lambda s: share(theta, s), shares(self.n, self.n_jobs, least=256), self.n_jobs)
         total, gradient = parts[0]
         for value, more in parts[1:]:
@@ -227,6 +232,8 @@ class Objective:
     def _sparse_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
         """Sum of losses and of gradients over CSR rows; theta and the gradient column by column in memory."""
         theta = self.laid_out(theta)
+        if self.rows_in_files:
+            return self._by_shares(self._file_share, theta)
         gradient = np.zeros_like(theta)
         total = 0.0
         for run in self._runs():
@@ -244,10 +251,20 @@ class Objective:
             gradient[:, -1] += slopes.sum(axis=0)
         return total, gradient
 
+    def _file_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
+        """Of CSR rows in files, whose runs are turned anew in each pass: all take as much memory as the rows."""
+        total, gradient = 0.0, np.zeros_like(theta)
+        for run in runs(self.X, self.n_scores, 1, share, self.X.rows_in(MIXED_BYTES // 2)):
+            slopes = self.scores(theta, run.rows)
+            total += self._slopes(slopes, run.rows)
+            run.add_product(slopes, gradient.T[:-1], 1)
+            gradient[:, -1] += slopes.sum(axis=0)
+        return total, gradient
+
     def _runs(self) -> list[RowRun]:
         """Runs of the CSR rows, made once; `replace` hands them on, rows that are others have others."""
         if not self.turned or self.turned[0] is not self.X:
-            self.turned[:] = [self.X, list(runs(self.X, self.n_scores, self.n_jobs))]
+            self.turned[:] = [self.X, list(runs(self.X, self.n_scores, self.n_jobs, slice(0, self.n)))]
         found: list[RowRun] = self.turned[1]
         return found
 

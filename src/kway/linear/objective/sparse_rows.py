@@ -3,7 +3,8 @@
     scores (m, R) = rows W + b, W (d, R)          by rows, a share of them a worker
     sums (d, R) += rows' slopes, slopes (m, R)    by columns, a share of the entries a worker
 
-Rows come in runs whose slopes stay small; the transpose, as large as the rows, is made once for all gradients.
+Rows come in runs whose slopes stay small; the transpose, as large as the rows, is made once for all gradients, unless
+the rows are in files.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.kernels.linear.csr import csr_product
-from kway.compute.threads import pmap, spans, workers
+from kway.compute.threads import pmap, spans_of, workers
 
 MOST_SLOPES = 1 << 23  # of a run
 FEWEST_ROWS = 1024  # of a run: with fewer most columns would be empty
@@ -37,9 +38,12 @@ class RowRun:
         pmap(lambda s: csr_product(X.data, X.indices, X.indptr, s.start, slopes, sums[s]), self.shares, n_jobs)
 
 
-def runs(X: sp.csr_matrix, n_scores: int, n_jobs: int | None) -> Iterator[RowRun]:
-    """The rows in runs."""
-    for rows in spans(X.shape[0], max(FEWEST_ROWS, MOST_SLOPES // n_scores)):
+def runs(
+    X: sp.csr_matrix, n_scores: int, n_jobs: int | None, share: slice, most: int | None = None
+) -> Iterator[RowRun]:
+    """A share of the rows in runs, of `most` rows at most."""
+    size = max(FEWEST_ROWS, MOST_SLOPES // n_scores)
+    for rows in spans_of(share, size if most is None else min(size, most)):
         columns = X[rows].tocsc()
         yield RowRun(rows, columns, _even_shares(columns.indptr, workers(n_jobs)))
 

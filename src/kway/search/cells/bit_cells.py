@@ -11,7 +11,7 @@ A file keeps this order, so that a large index is read where it lies: nothing is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,25 +182,34 @@ class BitCells:
             )  # fmt: skip
             return out
 
-        def work(part: int) -> tuple[Heaps, int]:
+        def work(part: int) -> _Looked:
             own = heaps if parts == 1 else empty_heaps(*heaps.ids.shape)
             counts = search_bit_cells(
                 *how, self.z, bar, *held, self.spans, self.turned, part, parts, *groups, turned, exact, full,
                 self.names, self.offsets, bounds, *own,
             )  # fmt: skip
-            return own, int(counts[0] if self.full is None else counts[1])
+            return _Looked(own, int(counts[0] if self.full is None else counts[1]))
 
-        bounds = np.full(len(exact), EMPTY) if parts == 1 else np.min(pmap(bound, range(parts), n_jobs), axis=0)
+        if parts == 1:
+            bounds = np.full(len(exact), EMPTY)
+            return work(0).measured
+        bounds = np.min(pmap(bound, range(parts), n_jobs), axis=0)
         done = pmap(work, range(parts), n_jobs)
-        if parts > 1:
-            for own, _ in done:
-                merge(*heaps, *own)
-        return sum(measured for _, measured in done)
+        for own, _ in done:
+            merge(*heaps, *own)
+        return sum(looked.measured for looked in done)
 
     def _rows_in(self, groups: CellGroups) -> int:
         """Rows of the cells of all groups."""
         cells = groups.cells[groups.cells < len(self.centres)]
         return int((self.offsets[cells + 1] - self.offsets[cells]).sum())
+
+
+class _Looked(NamedTuple):
+    """Heaps of a part of all cells, and the rows that were measured in it."""
+
+    heaps: Heaps
+    measured: int
 
 
 def _bits(ground: Ground) -> Bits:

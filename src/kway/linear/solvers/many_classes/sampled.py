@@ -349,7 +349,7 @@ def mean_square_row(X: Rows) -> float:
     """Of the numbers in X; 1 where all are zero."""
     if isinstance(X, FarRows):
         return X.mean_square() or 1.0
-    total = float(np.square(X.data, dtype=np.float64).sum()) if sp.issparse(X) else _square_sum(X)
+    total = float(np.einsum("i,i->", X.data, X.data, dtype=np.float64)) if sp.issparse(X) else _square_sum(X)
     return total / (X.shape[0] * X.shape[1]) or 1.0
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal
 
-from kway.data.file_rows import FileRows
 from kway.linear.losses import Loss
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import offers
@@ -51,7 +50,7 @@ class Decrement(NamedTuple):
 def provable(objective: Objective) -> bool:
     """Whether the loss is convex with a known Hessian, and its curvatures fit: of rows in files they need not."""
     known = objective.loss.smooth and "loss.hessian" in offers(objective.loss, objective.penalty)
-    here = not isinstance(objective.X, FileRows)
+    here = not objective.rows_in_files
     return known and here and objective.n * objective.n_scores <= _MOST_NUMBERS
 
 
