@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_classification
 from sklearn.model_selection import cross_val_score
 
@@ -231,3 +232,18 @@ def test_trees_beside_the_comparison_say_the_same(monkeypatch):
     assert there.problems == here.problems == {}
     begin_references(data, [TREES], Clock(60.0))  # a budget is shared: they wait until the families are done
     assert len(copies) == 1
+
+
+def test_of_sparse_rows_machines_stand_for_what_is_alike():
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(12), 15)
+    counts = rng.poisson(0.05, (len(codes), 120))
+    counts[np.arange(len(codes)), 10 * codes + rng.integers(0, 3, len(codes))] += 2
+    found = compare(sp.csr_matrix(counts.astype(np.float64)), codes)
+    notes = {line.model: line.note for line in found.standings}
+    first = {name: np.nanmax(scan.accuracy[0]) for name, scan in found.scans.items()}
+    assert notes["svm-rounded"] == ""
+    below = [name for name in ("softmax", "logistic", "least-squares") if first[name] <= first["svm-rounded"]]
+    assert below  # easy rows: no one is better
+    assert all("stopped after fold 1" in notes[name] for name in below)
+    assert all("no better than svm-rounded" in notes[name] or "against" in notes[name] for name in below)
