@@ -152,6 +152,18 @@ def test_within_the_slack_the_lower_log_loss_decides():
     assert Scan(settings, accuracy, loss, 0.0, slack=0.5).joined(Scan(settings, accuracy, loss, 0.0)).slack == 0.5
 
 
+def test_a_penalty_stronger_than_the_usual_one_has_to_be_better():
+    from kway.select.contest.scans import Scan
+
+    settings, none = [{"alpha": a} for a in (3.0, 2.0, 1.0)], np.full((2, 3), np.nan)
+    best = lambda accuracy: Scan(settings, np.array(accuracy), none, 0.0, slack=0.5, usual=1).best  # noqa: E731
+    assert best([[0.90, 0.899, 0.80], [0.92, 0.919, 0.80]]) == 1  # 0.001 below, of a standard error of 0.01
+    assert best([[0.90, 0.88, 0.80], [0.92, 0.90, 0.80]]) == 0
+    assert best([[0.90, 0.899, 0.903], [0.92, 0.919, 0.92]]) == 2  # a weaker one need not
+    one = Scan(settings, np.ones((2, 3)), none, 0.0, slack=0.5, usual=1)
+    assert one.joined(one).usual == 1
+
+
 def test_a_family_left_alone_runs_three_folds_and_says_so(monkeypatch):
     from kway.select.contest import compare as module
 
