@@ -85,4 +85,5 @@ def test_copies_that_stand_still_are_ended(monkeypatch):
     monkeypatch.setattr(module, "STANDSTILL", 0.2)
     one = copies(lambda: lambda line: time.sleep(600) or line, 1)
     one.ask(0, "a")
+    one.ask(0, "b" * 1_000_000)  # more than a pipe holds
     assert one.answers() is None

@@ -126,7 +126,7 @@ def test_a_figure_that_fails_is_left_out_with_the_reason(digits, monkeypatch):
     def fail(*_, **__):
         raise ValueError("no ink")
 
-    monkeypatch.setitem(FIGURES, "confusion_matrix", fail)
+    monkeypatch.setitem(FIGURES, "confusion_of", fail)
     drawn = {p.name: drawn_picture(p) for p in pictures(digits, ["confusion", "leaderboard"])}
     assert drawn["confusion"].svg is None
     assert "no ink" in drawn["confusion"].text

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_classification
 from sklearn.model_selection import cross_val_score
 
@@ -151,6 +152,18 @@ def test_within_the_slack_the_lower_log_loss_decides():
     assert Scan(settings, accuracy, loss, 0.0, slack=0.5).joined(Scan(settings, accuracy, loss, 0.0)).slack == 0.5
 
 
+def test_a_penalty_stronger_than_the_usual_one_has_to_be_better():
+    from kway.select.contest.scans import Scan
+
+    settings, none = [{"alpha": a} for a in (3.0, 2.0, 1.0)], np.full((2, 3), np.nan)
+    best = lambda accuracy: Scan(settings, np.array(accuracy), none, 0.0, slack=0.5, usual=1).best  # noqa: E731
+    assert best([[0.90, 0.899, 0.80], [0.92, 0.919, 0.80]]) == 1  # 0.001 below, of a standard error of 0.01
+    assert best([[0.90, 0.88, 0.80], [0.92, 0.90, 0.80]]) == 0
+    assert best([[0.90, 0.899, 0.903], [0.92, 0.919, 0.92]]) == 2  # a weaker one need not
+    one = Scan(settings, np.ones((2, 3)), none, 0.0, slack=0.5, usual=1)
+    assert one.joined(one).usual == 1
+
+
 def test_a_family_left_alone_runs_three_folds_and_says_so(monkeypatch):
     from kway.select.contest import compare as module
 
@@ -231,3 +244,18 @@ def test_trees_beside_the_comparison_say_the_same(monkeypatch):
     assert there.problems == here.problems == {}
     begin_references(data, [TREES], Clock(60.0))  # a budget is shared: they wait until the families are done
     assert len(copies) == 1
+
+
+def test_of_sparse_rows_machines_stand_for_what_is_alike():
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(12), 15)
+    counts = rng.poisson(0.05, (len(codes), 120))
+    counts[np.arange(len(codes)), 10 * codes + rng.integers(0, 3, len(codes))] += 2
+    found = compare(sp.csr_matrix(counts.astype(np.float64)), codes)
+    notes = {line.model: line.note for line in found.standings}
+    first = {name: np.nanmax(scan.accuracy[0]) for name, scan in found.scans.items()}
+    assert notes["svm-rounded"] == ""
+    below = [name for name in ("softmax", "logistic", "least-squares") if first[name] <= first["svm-rounded"]]
+    assert below  # easy rows: no one is better
+    assert all("stopped after fold 1" in notes[name] for name in below)
+    assert all("no better than svm-rounded" in notes[name] or "against" in notes[name] for name in below)

@@ -31,6 +31,7 @@ from kway.cli.places import Output, check_output_folder, check_places, is_model,
 from kway.cli.progress import live, seconds
 from kway.cli.spreading import AddressOption, ClusterOption, over_cluster
 from kway.cli.summary import show_comparison, show_fit, show_saved
+from kway.progress import stage, within
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
@@ -90,7 +91,6 @@ def fit(
     from kway.report.drawn import begin_drawing
 
     drawing = begin_drawing(figures)  # before the rest is loaded: meanwhile, its copies load what draws
-    from kway.progress import within
     from kway.select.job import run_job
     from kway.select.train_test import read_parts
 
@@ -183,7 +183,6 @@ def write_outputs(
     found: JobResult, wishes: Wishes, out: Path, report: Path, drawing: Drawing, reading: ReadOptions
 ) -> dict[str, str]:
     """The model file and the page, each complete or absent; what could not be written, by what it was, and why."""
-    from kway.progress import stage
     from kway.report.page import write_page
     from kway.select.saved import save_model
 

@@ -70,26 +70,28 @@ class Copies:
         for way in ways:
             os.close(way.asked[0])
             os.close(way.told[1])
-        self._asked = [open(way.asked[1], "w", encoding="utf-8") for way in ways]  # noqa: SIM115
-        self._told = [way.told[0] for way in ways]
+        self._asked, self._told = [way.asked[1] for way in ways], [way.told[0] for way in ways]
         self._counts = [0] * count
 
     def ask(self, which: int, line: str) -> None:
-        """A line without breaks for one of the copies; one that has died is told by `answers`."""
+        """A line without breaks for one of the copies; one that has died, or stands still, is told by `answers`."""
         self._counts[which] += 1
+        self._write(which, line)
+
+    def _write(self, which: int, line: str) -> None:
+        left = memoryview(f"{line}\n".encode())
         with contextlib.suppress(BrokenPipeError):
-            print(line, file=self._asked[which], flush=True)
+            while left and select.select([], [self._asked[which]], [], STANDSTILL)[1]:
+                left = left[os.write(self._asked[which], left[: select.PIPE_BUF]) :]  # so many never wait
 
     def answers(self) -> list[list[str]] | None:
         """What each copy answers; None where one did not come to its end. Nothing can be asked afterwards."""
-        for asked in self._asked:
-            with contextlib.suppress(BrokenPipeError):
-                print(file=asked, flush=True)  # an end that can be seen while another fork holds the pipe
+        for which in range(len(self._asked)):
+            self._write(which, "")  # an end that can be seen while another fork holds the pipe
         found = [_received(told, self._child) for told in self._told]
         ended = os.waitpid(self._child, 0)[1] == 0
         for asked in self._asked:
-            with contextlib.suppress(BrokenPipeError):
-                asked.close()
+            os.close(asked)
         answers = [(text or "").split("\n")[:-1] for text in found]
         return answers if ended and [len(own) for own in answers] == self._counts else None
 

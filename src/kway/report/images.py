@@ -25,8 +25,11 @@ def weight_templates(
     labels: ArrayLike | None = None,
     title: str = "What each class looks for",
     most: int = 40,
+    of: int | None = None,
 ) -> Figure:
     """Rows of `coef` (R, d) as images on one scale: orange pixels speak for the class, blue ones against it.
+
+    At most `most` of them; `of` is how many there are, where these are the first.
 
     Two classes have one row, the second class against the first. Colour images (h, w, 3) are shown in colour around
     grey. The scale ends at the 99.5 % quantile of |w|, as single border pixels can be far larger than the rest.
@@ -51,7 +54,8 @@ def weight_templates(
             style.shorten(name, max(int(cell / 0.066), 22 if len(w) == 1 else 0)),
             style.TINY if cell < 1 else style.SMALL,
         )
-    more = f" (the first {most} of {len(w)})" if len(w) > most else ""
+    every = of or len(w)
+    more = f" (the first {len(drawn)} of {every})" if every > len(drawn) else ""
     style.headline(figure, title + more)
     if len(shape) == 2:
         bar = figure.colorbar(image, ax=list(grid), shrink=0.75, aspect=28, extend="both", pad=0.015)

@@ -51,6 +51,14 @@ def confusion_matrix(
     return _large(table, names, title, clustered)
 
 
+def confusion_of(true: NDArray, called: NDArray, labels: list[str], title: str) -> Figure:
+    """The confusion matrix of rows by the codes (n,) of their class and of what they were called; K^2 may be many."""
+    from scipy.sparse import csr_array
+
+    ones = np.ones(len(true), np.int64)
+    return confusion_matrix(csr_array((ones, (true, called)), shape=(len(labels), len(labels))), labels, title=title)
+
+
 def worst_pairs(counts: ArrayLike, most: int = _PAIRS_LISTED) -> list[Pair]:
     """The pairs of classes most often taken for each other, by rows and then by share of the class.
 

@@ -25,6 +25,7 @@ from kway.select.leaderboard import Line
 MOST_PROJECTED = 1500  # of principal components: their matrix is d x d
 MOST_CLASSES = 60  # whose regions can still be told apart
 SLICE_ROWS = 4000
+MOST_TEMPLATES = 40
 
 
 def pictures(found: JobResult, names: Iterable[str] | None = None) -> Iterator[Picture]:
@@ -125,9 +126,7 @@ def _drawn_folds(accuracy: NDArray) -> tuple[NDArray, NDArray]:
 def _confusion(found: JobResult) -> Picture:
     classes = np.asarray(found.model.classes_)
     true, called = encode_as(found.parts.test_y, classes), encode_as(found.evaluation.predicted, classes)
-    counts = np.zeros((len(classes), len(classes)), np.int64)
-    np.add.at(counts, (true, called), 1)
-    sketch = _sketch("confusion_matrix", counts=counts, labels=_names(classes), title="Test rows")
+    sketch = _sketch("confusion_of", true=true, called=called, labels=_names(classes), title="Test rows")
     return Picture(
         "confusion",
         "What is taken for what",
@@ -198,7 +197,9 @@ def _templates(found: JobResult) -> Picture | None:
     shape, line = picture_shape(found), _first(found, LinearFamily)
     if shape is None or line is None or line.model is None or line.model.coef_.shape[1] != math.prod(shape):
         return None  # weights of shapes are no pixels
-    sketch = _sketch("weight_templates", coef=line.model.coef_, shape=shape, labels=_names(found.model.classes_))
+    coef, labels = line.model.coef_, _names(found.model.classes_)
+    some, names = coef[:MOST_TEMPLATES], labels[:MOST_TEMPLATES]
+    sketch = _sketch("weight_templates", coef=some, shape=shape, labels=names, of=len(coef))
     text = f"The weights of {line.standing.model} as images: orange pixels speak for a class, blue ones against it."
     return Picture("templates", "What each class looks for", text, sketch)
 

@@ -4,7 +4,8 @@
     stage 1   all families on fold 0, on dense rows without a budget neighbours first: what they reach tells a path
               when to give up, and where softmax is out of sight the families that are alike are not run
     stage 2   the other folds, for the families that may still win: their best setting on fold 0 is not below the
-              leader's by more than three standard errors of a difference and a point and a half (measures.py);
+              leader's by more than three standard errors of a difference and a point and a half (measures.py), and
+              of those alike softmax (of sparse rows: machines) they are the better;
               with `curves` also for the best linear (unless that takes long) and the best neighbours family, so that
               their cross-validation can be drawn
               where a whole comparison leaves one family, two folds more choose its setting, unless rows are few
@@ -295,8 +296,9 @@ def _hopeless(work: _Work, name: str) -> str:
         tried = int(np.isfinite(scores).sum())
         some = f", with {tried} of {len(scores)} settings" if tried < len(scores) else ""
         return f"{shown(own):.3f} against {shown(lead):.3f}{some}"
-    if name in ALIKE and "softmax" in work.scans and own <= work.first("softmax"):
-        return f"{shown(own):.3f}, no better than softmax, which is alike"
+    stands = "svm-rounded" if "svm-rounded" in work.scans else "softmax"  # of sparse rows the quick one, and the better
+    if name in (*ALIKE, "softmax") and name != stands and stands in work.scans and own <= work.first(stands):
+        return f"{shown(own):.3f}, no better than {stands}, which is alike"
     return ""
 
 

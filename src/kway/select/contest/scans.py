@@ -104,6 +104,7 @@ class Scan:
     measure: Measure = ACCURACY  # by which `best` is the best
     slack: float = 0.0  # standard errors below the best score within which the lower log loss decides
     held: tuple[HeldVotes, ...] = ()  # of neighbours: their votes are found, and need no search to be counted again
+    usual: int | None = None  # the setting before which none is chosen unless it is better by more than the slack
 
     def joined(self, other: Scan) -> Scan:
         """This scan and another of the same settings on more folds."""
@@ -118,6 +119,7 @@ class Scan:
             self.measure,
             self.slack,
             self.held if sum(len(votes.codes) for votes in self.held) >= HELD_ROWS else (*self.held, *other.held),
+            self.usual,
         )
 
     def held_out(self, setting: dict[str, Any]) -> HeldOut | None:
@@ -141,7 +143,8 @@ class Scan:
         """The setting of the best mean score, of those run on most folds; among equals the lower log loss.
 
         Settings within the slack of the best are as good by what is known, and the lower log loss decides: a few
-        voters more, or votes by distance, whose shares are not k + 1 levels.
+        voters more, or votes by distance, whose shares are not k + 1 levels. Machines state none, and a penalty
+        stronger than the usual one has to show that it is better.
         """
         run = np.isfinite(self.scores).sum(axis=0)
         mean = np.where(run == run.max(), _fold_means(self.scores), -np.inf)
@@ -152,6 +155,8 @@ class Scan:
         folds = self.scores[:, first]
         error = float(np.nanstd(folds, ddof=1)) / np.sqrt(run.max())
         close = np.flatnonzero(mean >= mean[first] - self.slack * error)
+        if self.usual is not None:
+            return self.usual if first < self.usual and self.usual in close else first
         return int(close[np.lexsort((-mean[close], loss[close]))[0]])
 
 
@@ -175,10 +180,11 @@ def scan_of(
     data: FoldedRows,
     slack: float = 0.0,
     held: tuple[HeldVotes, ...] = (),
+    usual: int | None = None,
 ) -> Scan:
     """Scores of settings on some folds as a scan."""
     accuracy, loss, balanced, macro_f1 = scores
-    return Scan(settings, accuracy, loss, seconds, fit_seconds, balanced, macro_f1, data.measure, slack, held)
+    return Scan(settings, accuracy, loss, seconds, fit_seconds, balanced, macro_f1, data.measure, slack, held, usual)
 
 
 class FoldScores(NamedTuple):
