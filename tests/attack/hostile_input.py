@@ -69,6 +69,9 @@ LINEAR: dict[str, Model] = {
     "softmax": lambda: kway.SoftmaxClassifier(max_iter=50),
     "logistic": lambda: kway.LogisticClassifier(max_iter=50),
     "svm": lambda: kway.SVMClassifier(max_iter=50),
+    "rounded hinge": lambda: kway.LinearClassifier(
+        loss="rounded-hinge", multiclass="one-vs-all", solver="sweeps", max_iter=50
+    ),
     "least squares": kway.LeastSquaresClassifier,
     "naive Bayes": kway.NaiveBayesClassifier,
     "perceptron": lambda: kway.PerceptronClassifier(max_iter=20),
@@ -77,6 +80,7 @@ LINEAR: dict[str, Model] = {
 }
 AROUND: dict[str, Model] = {
     "temperature": lambda: TemperatureScaledClassifier(kway.CentroidClassifier(), cv=2),
+    "temperature of svm": lambda: TemperatureScaledClassifier(kway.SVMClassifier(max_iter=20)),
     "conformal": lambda: ConformalClassifier(_neighbors()()),
     "open set": lambda: OpenSetClassifier(_neighbors()()),
 }
