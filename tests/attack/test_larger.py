@@ -19,6 +19,7 @@ import pytest
 import kway
 from kway.cli import run
 from kway.data.sources import pieces
+from kway.data.sources.table_files import read_table
 from kway.select.larger import Larger
 
 D = 5
@@ -123,6 +124,37 @@ def test_a_broken_file_among_whole_ones_is_named(name, monkeypatch, capfd):
     assert said in err
     assert "KWAY_TRACEBACK" not in err
     assert not Path("model.kway").exists()
+
+
+ODD_PARTS = {
+    "in another order": (lambda rows: rows.select(rows.column_names[::-1]), ""),
+    "a column less": (lambda rows: rows.drop_columns(["more"]), "columns more and others have not"),
+    "other values": (lambda rows: rows.set_column(6, "more", pa.array(["x"] * len(rows))), "what a column holds"),
+}
+
+
+@pytest.mark.parametrize("out", ["p.csv", "p.jsonl", "p.parquet"])
+@pytest.mark.parametrize("name", ODD_PARTS)
+def test_columns_that_are_kept_stay_in_their_place(name, out, capfd):
+    change, said = ODD_PARTS[name]
+    rows = [table(i, 400).append_column("more", pa.array(np.arange(400) + 0.5)) for i in range(3)]
+    kway.fit(rows[0].drop_columns(["more"]), target="kind", models=["centroid"]).save("model.kway")
+    Path("big").mkdir()
+    for i, part in enumerate(rows):
+        pq.write_table(change(part) if i == 1 else part, f"big/p{i}.parquet")
+    code = run(["predict", "model.kway", "big", "--keep", "all", "--out", out])
+    if said and (out == "p.parquet" or "column less" in name):
+        assert code == 1
+        assert said in capfd.readouterr().err
+        assert not Path(out).exists()
+        return
+    assert code == 0
+    kept = read_table(Path(out))
+    given = pa.concat_tables(rows)
+    for column in ("a0", "a4"):
+        np.testing.assert_allclose(kept[column], given[column])
+    assert kept["kind"].to_pylist() == given["kind"].to_pylist()
+    assert [str(x) for x in kept["more"].to_pylist()[400:402]] == (["x", "x"] if said else ["0.5", "1.5"])
 
 
 def test_rows_on_their_way_have_no_name_that_a_kill_could_leave_behind(tmp_path, monkeypatch):

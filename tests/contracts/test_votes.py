@@ -112,6 +112,8 @@ def test_who_is_not_there_weighs_nothing_and_changes_nothing(vote):
     np.testing.assert_array_equal(weights[:, 2], 0)
     np.testing.assert_array_equal(weights[:1, :2], VOTES[vote].weigh(np.array([[5.0, 6.0]]), metric))
     np.testing.assert_array_equal(weights[1], 0)
+    weights = Custom(lambda d: np.exp(-d) + 1).weigh(np.array([[0.0, np.inf]]), metric)
+    np.testing.assert_array_equal(weights, [[2, 0]])
 
 
 def test_distance_votes_are_refused_under_dot():
@@ -191,6 +193,7 @@ def test_class_weights_of_a_name_and_of_a_dict():
     labels, counts = np.array(["a", "b", "c"]), np.array([3.0, 0.0, 1.0])
     assert class_votes(None, labels, counts) is None
     np.testing.assert_allclose(class_votes("balanced", labels, counts), [4 / 9, 0, 4 / 3])
+    np.testing.assert_allclose(class_votes("balanced", labels, counts / 4), [4 / 9, 0, 4 / 3])  # of weighted rows
     np.testing.assert_array_equal(class_votes({"b": 0.0, "c": 2.5}, labels, counts), [1, 0, 2.5])
     for bad in (np.inf, np.nan, -1.0):
         with pytest.raises(InputError, match="class_weight of 'a'"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import warnings
+from typing import TYPE_CHECKING, Any
 
 from kway.cli.options import AskedArgument, JsonOption, ModelArgument, MovedOption, reads_data
 from kway.cli.output import emit_json, safe, say, show_table, shown_number
@@ -24,6 +25,7 @@ def evaluate(
     fitted, read = ready_blocks(model, data, reading, needs_labels=True, embed=embed)
     scores = evaluate_blocks(fitted, ((rows.X, rows.y) for rows in read))  # type: ignore[misc]  # ready saw to labels
     classes = scores.classes
+    _warn_of_unseen({c["class"]: c["rows"] for c in classes}, set(fitted.classes_.tolist()))
     if json:
         emit_json(vars(scores))
         return
@@ -41,3 +43,16 @@ def evaluate(
         ("class", "rows", "recall", "most often taken for"),
         [(str(c["class"]), f"{c['rows']:,}", shown_number(c["recall"]), str(c["taken_for"] or "")) for c in worst],
     )
+
+
+def _warn_of_unseen(rows: dict[Any, int], known: set[Any]) -> None:
+    """Say that labels, with the rows of each, are none of the model's, such as one of a line that was cut short."""
+    from kway.data.suggest import listing
+
+    unseen = sorted((label for label in rows if label not in known), key=str)
+    if unseen:
+        warnings.warn(
+            f"{sum(rows[label] for label in unseen):,} rows have labels that the model never saw "
+            f"({listing(map(repr, unseen), 5)}): they count as mistakes",
+            stacklevel=2,
+        )

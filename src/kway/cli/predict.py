@@ -50,13 +50,15 @@ def predict(
     from dataclasses import replace
 
     from kway.cli.model_rows import ready_blocks
-    from kway.cli.usage import names_in
+    from kway.cli.usage import UsageError, names_in
     from kway.data.sources.writing import write_blocks, write_stream
 
     reading = replace(reading, keep=names_in(keep))
     if cluster or address is not None:
         _predict_parts(PartsJob(model, reading, topk, proba, embed), data, out, format, address, force, json)
         return
+    if out is None and sys.stdout is None:  # as `>&-` leaves it
+        raise UsageError("stdout is closed; name a file with --out")
     form = _checked_format(out, format, {"MODEL": model, "DATA": data}, force)
     fitted, read = ready_blocks(model, data, reading, needs_labels=False, embed=embed)
     blocks = (found for rows in read for found in answers(fitted, rows.X, rows.beside, topk, proba))

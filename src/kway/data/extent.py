@@ -22,6 +22,7 @@ from kway.data.row_stream import row_stream
 from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.pieces import pieces_of
 from kway.data.sources.table_files import csv_files, parquet_files, readable
+from kway.errors import InputError
 
 
 class Extent(NamedTuple):
@@ -64,6 +65,8 @@ def _of_large(path: Path, first: LabelledRows, labels: NDArray, how: ReadOptions
     for file in files:
         with readable(file.name), pq.ParquetFile(file) as opened:
             n += opened.metadata.num_rows
+            if how.target not in opened.schema_arrow.names:
+                raise InputError(f"{file.name} has no target column {how.target!r}, which other files of {path} have")
             for batch in opened.iter_batches(columns=[how.target]):
                 seen.update(batch.column(0).unique().to_pylist())
     return Extent(n, d, len(seen), 1.0)

@@ -78,7 +78,7 @@ def check_problem(model: LinearClassifier) -> None:
 def refuse_one_class(labels: Labels, who: str) -> None:
     """A classifier needs two classes to tell apart."""
     if labels.n_classes < 2:
-        only = labels.classes[0] if labels.n_classes else None
+        only = labels.classes.tolist()[0] if labels.n_classes else None
         raise InputError(
             f"{who} needs samples of at least 2 classes, but the data contains one class: {only!r}; "
             "a constant needs no classifier, so check the labels"

@@ -245,11 +245,12 @@ class CentroidClassifier(MeansOnDevice):
             return self._found(rows, k, stated)
         there = self._answering(rows)
         if there is not None:
-            return TopK(*map(there.device.fetch, there.best(there.device.put(self._placed(rows)), k, stated)))
-        W, b = self._lines(sp.issparse(rows))
-        z = self._z if stated else None
-        best = class_rows.top(self._moved(rows, W.dtype), W, b, k, z, self.n_jobs)
-        return TopK(best.ids, best.scores.astype(np.result_type(rows.dtype, self._dtype)))
+            codes, scores = map(there.device.fetch, there.best(there.device.put(self._placed(rows)), k, stated))
+        else:
+            W, b = self._lines(sp.issparse(rows))
+            z = self._z if stated else None
+            codes, scores = class_rows.top(self._moved(rows, W.dtype), W, b, k, z, self.n_jobs)
+        return TopK(codes, scores.astype(np.result_type(rows.dtype, self._dtype)))
 
     def _found(self, rows: Any, k: int, stated: bool) -> TopK:
         """The k nearest means by the index, each with its share of the SHORTLIST nearest."""
@@ -282,10 +283,12 @@ class CentroidClassifier(MeansOnDevice):
         """z (q, K), the largest of each row set to 0."""
         there = self._answering(rows)
         if there is not None:
-            return there.device.fetch(there.scores(there.device.put(self._placed(rows))))
-        W, b = self._lines(sp.issparse(rows))
-        f = class_rows.scores(self._moved(rows, W.dtype), W, b, self.n_jobs)
-        return self._z(f - f.max(axis=1, keepdims=True)).astype(np.result_type(rows.dtype, self._dtype))
+            z = there.device.fetch(there.scores(there.device.put(self._placed(rows))))
+        else:
+            W, b = self._lines(sp.issparse(rows))
+            f = class_rows.scores(self._moved(rows, W.dtype), W, b, self.n_jobs)
+            z = self._z(f - f.max(axis=1, keepdims=True))
+        return z.astype(np.result_type(rows.dtype, self._dtype))
 
     def _z(self, f: NDArray) -> NDArray:
         """scale_ * f, held within the rows' float type: so far apart, classes are certain."""
@@ -326,9 +329,13 @@ def _spread(X: Any, means: NDArray, place: NDArray[np.int64], w: NDArray) -> flo
     if sp.issparse(X):
         of_row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))  # (nnz,)
         gap = X.data - means[place[of_row], X.indices]
-        held = sp.csr_matrix((w[of_row], (place[of_row], X.indices)), means.shape)
-        zeros = np.bincount(place, w)[:, None] - held.toarray()  # (c, d) the weight of zeros
-        return float(w[of_row] @ gap**2 + np.sum(np.maximum(zeros, 0) * means**2))
+        held = sp.csr_matrix((w[of_row].astype(np.float64), (place[of_row], X.indices)), means.shape)
+        every, total = np.bincount(place, w)[:, None], float(w[of_row] @ gap**2)
+        for part in spans(len(means), max(1, 2**22 // X.shape[1])):
+            zeros = every[part] - held[part].toarray()  # (c, d) what they weigh
+            zeros[zeros < 1e-12 * every[part]] = 0.0  # there are none: weights were added up in another order
+            total += float(np.einsum("ij,ij,ij->", zeros, means[part], means[part]))
+        return total
     total = 0.0
     for part in spans(X.shape[0], 4096):
         gap = X[part] - means[place[part]]

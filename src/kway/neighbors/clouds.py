@@ -130,7 +130,8 @@ class RoundCloud(Cloud):
         """1 / s^2, s^2 the mean squared deviation a column."""
         (_, d), size, centre = known.means.shape, 0.0, self.centre(known)
         for part in spans(len(known.means), max(1, _BLOCK // d)):
-            size += float(np.square(known.means[part] - centre).sum()) / known.means.size
+            filled = known.weights[part] > 0
+            size += float(np.square(known.means[part][filled] - centre).sum()) / known.means.size
         # where every row lies at its mean the width is rounding, not zero
         return 1.0 / max(known.spread / (known.weights.sum() * d), 1e-12 * size, 1e-300)
 
@@ -146,9 +147,10 @@ class RoundCloud(Cloud):
         return total
 
     def lines(self, known: ClassMeans, sparse: bool) -> Lines:
-        """Means less the centre, and half of their squares."""
+        """Means less the centre, and half of their squares; zeros of a class without rows."""
         centre = self.centre(known)
         rows = known.means - centre
+        rows[known.weights == 0] = 0.0
         return Lines(rows, -0.5 * squares(rows) - (rows @ centre if sparse else 0.0))
 
     def placed(self, kept_in: Unit, rows: Any) -> Any:

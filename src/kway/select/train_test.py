@@ -54,6 +54,7 @@ def read_parts(data: Any, how: ReadOptions = AS_IT_IS, test: Any = None, seed: i
     found, larger = read_fitting(data, how)
     y = found.required_labels()
     of = f"target {how.target!r} of {found.name}" if how.target else f"the target of {found.name}"
+    of += "" if larger is None else ", as far as memory holds it,"
     found = replace(found, notes=(*found.notes, *check_labels(y, of)))
     if test is not None:
         other = read_rows(test, replace(how, group=None, order=None, id=None), found.requirements())

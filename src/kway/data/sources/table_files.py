@@ -53,6 +53,8 @@ class TableSource(NamedTuple):
 def table_source(path: Path, asked: TextForm = OPEN) -> TableSource:
     """The file, folder or stdin ("-"), unpacked where it is packed; an empty one is an error."""
     if str(path) == STDIN:
+        if sys.stdin is None:  # as `<&-` leaves it
+            raise InputError("stdin is closed; pipe a table into it, or name a file")
         name, content = "stdin", sys.stdin.buffer.read()
         suffix, empty = _suffix_of_bytes(content), not content.strip()
     elif path.is_dir():

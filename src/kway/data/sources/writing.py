@@ -54,7 +54,7 @@ def write_blocks(blocks: Iterable[Columns], path: Path, asked: str | None = None
 
 def write_stream(blocks: Iterable[Columns], out: BinaryIO, form: str) -> int:
     """Blocks into an open stream, flushed after each; the number of rows."""
-    return _WRITERS[form](map(_arrow, blocks), out)
+    return _WRITERS[form](_alike(map(_arrow, blocks)), out)
 
 
 def write_npz(path: str | Path, **arrays: NDArray) -> None:
@@ -87,6 +87,19 @@ def _arrow(columns: Columns) -> Any:
     import pyarrow as pa
 
     return pa.table({str(name): _arrow_column(values) for name, values in columns.items()})
+
+
+def _alike(tables: Iterable[Any]) -> Iterator[Any]:
+    """Tables with the columns of the first, in its order: of those that files of a folder have, some may differ."""
+    names: list[str] = []
+    for table in tables:
+        names = names or table.column_names
+        if other := sorted(set(names) ^ set(table.column_names)):
+            raise InputError(
+                f"some files have the columns {listing(other)} and others have not, so that they cannot be kept; "
+                "keep those that all files have: --keep"
+            )
+        yield table.select(names)
 
 
 def _arrow_column(values: Any) -> Any:
@@ -132,14 +145,17 @@ def _write_lines(tables: Iterable[Any], out: Any) -> int:
 
 
 def _write_parquet(tables: Iterable[Any], out: Any) -> int:
+    import pyarrow as pa
     import pyarrow.parquet
 
     n, writer = 0, None
     try:
         for table in tables:
             writer = writer or pyarrow.parquet.ParquetWriter(out, table.schema)
-            writer.write_table(table)
+            writer.write_table(table.cast(writer.schema))
             n += table.num_rows
+    except pa.ArrowException as error:
+        raise InputError(f"files differ in what a column holds: {error}; write csv, or leave it out: --keep") from error
     finally:
         if writer is not None:  # after an error, too: it would write its end into a closed file when it is collected
             writer.close()

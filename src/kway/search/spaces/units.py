@@ -169,7 +169,7 @@ def _refuse_uneven(rows: Any, high: int, low: int) -> None:
     if 0 < spread < 2.0 ** (high - holds):
         raise InputError(
             f"rows differ by at most {spread:.3g} while they hold {largest_value(rows)}: "
-            f"distances of such rows vanish in {rows.dtype}; drop the constant columns, or scale the others"
+            f"more than {rows.dtype} holds at once; drop the constant columns, or scale the others"
         )
 
 
