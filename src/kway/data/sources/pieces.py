@@ -59,7 +59,7 @@ def _of_parquet(path: Path, files: list[Path]) -> Pieces | None:
 
     def each() -> Iterator[TableSource]:
         for file in files:
-            with readable(file.name), pq.ParquetFile(file) as opened:
+            with readable(f"{file.parent.name}/{file.name}"), pq.ParquetFile(file) as opened:
                 for batch in opened.iter_batches(ROWS):
                     yield TableSource(file.name, pa.Table.from_batches([batch]), ".parquet")
 
@@ -76,7 +76,7 @@ def _of_text(files: list[Path], form: TextForm, before: TextForm, columns: Seque
 
     def each() -> Iterator[TableSource]:
         for file in files:
-            with readable(file.name):
+            with readable(f"{file.parent.name}/{file.name}"):
                 if not file.stat().st_size:
                     raise OSError("it is empty")
                 with _opened(file) as opened:
