@@ -88,7 +88,10 @@ def fit_files(model: LinearClassifier, found: LabelledFiles | LabelledCSR) -> No
 
 
 def _solver(model: LinearClassifier, objective: Objective, size: Size) -> Solver:
-    """Sampled softmax where it is asked for, or classes are too many; else L-BFGS, which reads rows in order."""
+    """Sampled softmax where it is asked for, or classes are too many; else L-BFGS, which reads rows in order.
+
+    Of sparse rows it is taken only where it is asked for: it makes dense ones of every batch.
+    """
     by_name = asks_for_sampled(model)
     able = by_name or model.solver in ("auto", "lbfgs")
     if (
@@ -101,5 +104,5 @@ def _solver(model: LinearClassifier, objective: Objective, size: Size) -> Solver
             f"an optimum and a smooth penalty, without early_stopping; got solver={model.solver!r}, "
             f"loss={model.loss!r}, early_stopping={model.early_stopping!r}: partial_fit takes blocks by sgd"
         )
-    sampled = by_name or chooses_sampled(model, size, hard=True)
+    sampled = by_name or (not sp.issparse(objective.X) and chooses_sampled(model, size, hard=True))
     return pick_solver(model.solver if by_name else "sampled" if sampled else "lbfgs", objective)
