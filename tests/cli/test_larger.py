@@ -145,7 +145,7 @@ SLOW = [pytest.param(name, "csv", marks=pytest.mark.slow) for name in ("svm-one-
 @pytest.mark.parametrize(("name", "kind"), [("softmax", "csv"), ("naive-bayes", "parquet"), *SLOW])
 def test_texts_are_learned_from_by_the_piece(name, kind, answer, tmp_path, monkeypatch):
     monkeypatch.setattr(pieces, "BYTES", 40_000)
-    monkeypatch.setenv("KWAY_MEMORY", "1MB")
+    monkeypatch.setenv("KWAY_MEMORY", "20MB")
     found = answer("fit", sentences(tmp_path / "big", kind), "--target", "kind", "--model", name)
     about = found["data"]
     assert about["train_rows"] + about["test_rows"] < 5000

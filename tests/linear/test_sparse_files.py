@@ -103,3 +103,11 @@ def test_memory_does_not_grow_with_the_entries(monkeypatch):
         tracemalloc.stop()
     # 36,000 rows more, of 160 bytes of entries each; of each are kept its label, code, place and end
     assert peaks[40_000] - peaks[4000] < 0.6 * 36_000 * 160, peaks
+
+
+def test_sparse_rows_are_not_sampled_unless_asked(monkeypatch):
+    """Every batch of sampled softmax is dense: of texts with 200,000 words it takes minutes an epoch."""
+    monkeypatch.setattr("kway.linear.from_files.chooses_sampled", lambda *_, **__: True)
+    X, y = texts(1000)
+    assert kway.SoftmaxClassifier(tol=1e-2).fit_blocks(blocks(X, y)).solver_ == "lbfgs"
+    assert kway.SoftmaxClassifier(tol=1e-2).fit_blocks(blocks(X.toarray(), y)).solver_ == "sampled"

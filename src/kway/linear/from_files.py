@@ -88,7 +88,10 @@ def fit_files(model: LinearClassifier, found: LabelledFiles | LabelledCSR) -> No
 
 
 def _solver(model: LinearClassifier, objective: Objective, size: Size) -> Solver:
-    """Sampled softmax where it is asked for, or classes are too many; else L-BFGS, which reads rows in order."""
+    """Sampled softmax where it is asked for, or classes are too many; else L-BFGS, which reads rows in order.
+
+    Of sparse rows it is taken only where it is asked for: it makes dense ones of every batch.
+    """
     by_name = asks_for_sampled(model)
     by_passes = model.solver in ("auto", "lbfgs") and offers(objective.loss, objective.penalty) >= LBFGS.needs
     if model.early_stopping or not (by_name or by_passes):
@@ -99,4 +102,5 @@ def _solver(model: LinearClassifier, objective: Objective, size: Size) -> Solver
         )
     if by_name:
         return pick_solver(model.solver, objective)
-    return pick_solver("sampled" if chooses_sampled(model, size, hard=True) else "lbfgs", objective)
+    sampled = not sp.issparse(objective.X) and chooses_sampled(model, size, hard=True)
+    return pick_solver("sampled" if sampled else "lbfgs", objective)
