@@ -87,3 +87,35 @@ def test_copies_that_stand_still_are_ended(monkeypatch):
     one.ask(0, "a")
     one.ask(0, "b" * 1_000_000)  # more than a pipe holds
     assert one.answers() is None
+
+
+def _gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_copies_of_a_process_that_is_killed_end_as_well(tmp_path):
+    def note(name):
+        (tmp_path / name).write_text(str(os.getpid()))
+        return "a" * 1_000_000  # more than a pipe holds
+
+    killed = os.fork()
+    if killed == 0:
+        both = copies(lambda: lambda line: note(line.strip()), 2)
+        both.ask(0, "first")
+        both.ask(1, "second")
+        beside(lambda: note("third"))
+        time.sleep(600)
+    until = time.monotonic() + 60
+    while len(list(tmp_path.iterdir())) < 3 and time.monotonic() < until:
+        time.sleep(0.02)
+    os.kill(killed, signal.SIGKILL)
+    os.waitpid(killed, 0)
+    pids = [int(file.read_text()) for file in tmp_path.iterdir()]
+    while not all(map(_gone, pids)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert len(pids) == 3
+    assert all(map(_gone, pids))

@@ -33,6 +33,7 @@ def beside(work: Callable[[], str]) -> Callable[[], str]:
     source, sink = os.pipe()
     child = os.fork()
     if child == 0:
+        os.close(source)  # else it would wait for a reader for ever, where this process is killed
         _send(work, sink)
     os.close(sink)
 
