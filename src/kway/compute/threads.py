@@ -6,6 +6,11 @@ whoever works in parallel does it here: numpy, BLAS and `nogil` kernels all let 
     n_jobs   None or -1: every core (scikit-learn's None means one; kway's default uses the machine)
              m > 0: at most m threads;  -m: all cores but m - 1
 
+Ctrl-C may come at any instruction of the thread that waits, and its caller may go on to use the pool (`kway fit` ends
+with the best so far, a notebook runs its next cell), so no lock that is written in Python is held on the way: an
+interrupt inside Condition.__enter__ leaves it locked for good, and a ThreadPoolExecutor is full of them. Work goes in
+and results come out by queues written in C.
+
 A forked child makes a pool of its own. A fork waits until no other thread is inside pmap or single_blas and holds new
 ones back meanwhile, FORK_WAIT at most: OpenBLAS joins its threads before a fork and never returns where another thread
 gives them work then, and a child copied inside it finds a lock that nobody will open. What runs longer, such as a fit,
@@ -20,18 +25,19 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 FORK_WAIT = 1.0  # seconds; answers take milliseconds
 
-_calm = threading.Condition(threading.RLock())  # guards what follows; told whenever a section ends
+_gate = threading.RLock()  # guards what follows
+_calm = threading.Condition(_gate)  # told whenever a section ends
 _local = threading.local()  # .inside: it is a worker, so nested work runs where it stands; .depth: its sections
-_pool: ThreadPoolExecutor | None = None
+_pool: SimpleQueue[Task] | None = None  # what the workers take from
 _controller: Any = None
 _knows_scipy = False  # whether the controller was made after scipy.linalg had loaded
 _sections = 0  # how many callers hold BLAS at one thread
@@ -55,12 +61,43 @@ def workers(n_jobs: int | None = None) -> int:
     return max(1, cores() + 1 + n_jobs) if n_jobs < 0 else min(n_jobs, cores())
 
 
-def _shared_pool() -> ThreadPoolExecutor:
+class Ended(NamedTuple):
+    """What came of one item: its place in the list, and its result or its error."""
+
+    place: int
+    result: Any
+    error: BaseException | None = None
+
+
+class Task(NamedTuple):
+    """One item for a worker, and where what comes of it goes."""
+
+    f: Callable[[Any], Any]
+    item: Any
+    place: int
+    ended: SimpleQueue[Ended]
+
+
+def _shared_pool() -> SimpleQueue[Task]:
+    """What the workers take from, a thread a core; they end with the process."""
     global _pool
-    with _calm:
+    with _gate:
         if _pool is None:
-            _pool = ThreadPoolExecutor(cores(), thread_name_prefix="kway")
+            _pool = SimpleQueue()
+            for i in range(cores()):
+                threading.Thread(target=_work, args=(_pool,), name=f"kway_{i}", daemon=True).start()
         return _pool
+
+
+def _work(tasks: SimpleQueue[Task]) -> None:
+    _local.inside = True
+    while True:
+        f, item, place, ended = tasks.get()
+        try:
+            ended.put(Ended(place, f(item)))
+        except BaseException as error:
+            ended.put(Ended(place, None, error))
+        del f, item, ended  # while it waits a worker holds nothing of its last work
 
 
 def _blas_controller() -> Any:
@@ -90,7 +127,7 @@ def single_blas() -> Iterator[None]:
     Counted: overlapping limits would otherwise restore in the wrong order and leave BLAS at one thread for good.
     """
     global _sections, _limiter
-    with _calm:
+    with _gate:
         if not _working():
             _calm.wait_for(lambda: not _forks)
         if _sections == 0:
@@ -101,7 +138,7 @@ def single_blas() -> Iterator[None]:
     try:
         yield
     finally:
-        with _calm:
+        with _gate:
             _sections -= 1
             _local.depth -= 1
             if _sections == 0:
@@ -127,14 +164,6 @@ def _working() -> bool:
     return getattr(_local, "inside", False) or _depth() > 0
 
 
-def _enter(f: Callable[[Item], Result], item: Item) -> Result:
-    _local.inside = True
-    try:
-        return f(item)
-    finally:
-        _local.inside = False
-
-
 def pmap(f: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None) -> list[Result]:
     """[f(item) for item in items], on the pool; the first error is raised after all have ended.
 
@@ -149,18 +178,22 @@ def pmap(f: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None 
         if m <= 1:
             return [f(item) for item in todo]
         if m >= cores():
-            futures = [_shared_pool().submit(_enter, f, item) for item in todo]
-            return _results(futures)
-        lanes = [todo[i::m] for i in range(m)]  # fewer threads than cores: one future a thread
-        parts = _results([_shared_pool().submit(_enter, lambda lane: [f(v) for v in lane], lane) for lane in lanes])
+            return _results(f, todo)
+        lanes = [todo[i::m] for i in range(m)]  # fewer threads than cores: one task a thread
+        parts = _results(lambda lane: [f(v) for v in lane], lanes)
         return [parts[i % m][i // m] for i in range(len(todo))]
 
 
-def _results(futures: list[Future[Result]]) -> list[Result]:
-    errors = [e for e in (future.exception() for future in futures) if e is not None]
+def _results(f: Callable[[Item], Result], items: list[Item]) -> list[Result]:
+    """f of every item, by the pool; the error of the first in the list that has one."""
+    tasks, ended = _shared_pool(), SimpleQueue[Ended]()
+    for place, item in enumerate(items):
+        tasks.put(Task(f, item, place, ended))
+    found = sorted((ended.get() for _ in items), key=lambda one: one.place)
+    errors = [one.error for one in found if one.error is not None]
     if errors:
         raise errors[0]
-    return [future.result() for future in futures]
+    return [one.result for one in found]
 
 
 def spans(n: int, size: int) -> list[slice]:
@@ -202,7 +235,7 @@ def shares(n: int, n_jobs: int | None = None, least: int = 1) -> list[slice]:
 def _hold_before_fork() -> None:
     """Wait for the others' sections to end, and let none begin while the process is copied."""
     global _forks
-    _calm.acquire()
+    _gate.acquire()
     _forks += 1
     if not getattr(_local, "inside", False):  # a worker would wait for the section that it belongs to
         _calm.wait_for(lambda: _sections <= _depth(), FORK_WAIT)
@@ -212,13 +245,14 @@ def _go_on_after_fork() -> None:
     global _forks
     _forks -= 1
     _calm.notify_all()
-    _calm.release()
+    _gate.release()
 
 
 def _forget_after_fork() -> None:
     """A forked child has the pool object but none of its threads, and of all sections only those of its own thread."""
-    global _pool, _calm, _sections, _forks
-    _pool, _calm, _sections, _forks = None, threading.Condition(threading.RLock()), _depth(), 0
+    global _pool, _gate, _calm, _sections, _forks
+    _gate = threading.RLock()
+    _pool, _calm, _sections, _forks = None, threading.Condition(_gate), _depth(), 0
     _local.inside = False
     if _sections == 0:
         _let_go_of_blas()
