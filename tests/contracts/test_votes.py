@@ -168,7 +168,7 @@ def test_classes_are_completed_after_the_first_class_and_after_nobody():
     assert best.classes.tolist() == [[2, 0, 1], [1, 2, 0]]
     assert best.shares.tolist() == [[0.75, 0.25, 0], [0, 0, 0]]
     codes, weights = np.array([[2, 0, -1]]), np.array([[0.75, 0.25, 0.0]])
-    best = filled_up(count_votes(codes, weights, pick_ties("nearest", COUNTS)), 4, np.array([1, 2, 0, 3]))
+    best = filled_up(count_votes(codes, weights, pick_ties("nearest", COUNTS)), 4, np.array([2, 4, 3, 1]))
     assert best.classes.tolist() == [[2, 0, 1, 3]]
     assert best.shares.tolist() == [[0.75, 0.25, 0, 0]]
 
