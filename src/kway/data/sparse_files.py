@@ -1,4 +1,4 @@
-"""Sparse rows larger than memory: CSR whose entries lie in mapped temporary files, which go when nobody holds them.
+"""Sparse rows larger than memory: CSR whose entries lie in mapped temporary files without names.
 
 data (e,), indices (e,) int32     in files, written once, as the blocks come
 indptr (n + 1,)                   here, with the labels
@@ -6,11 +6,9 @@ indptr (n + 1,)                   here, with the labels
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Iterable
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,8 +46,7 @@ def sparse_rows_of_blocks(blocks: Iterable[LabelledBlock]) -> LabelledCSR:
     """Sparse blocks (X, y) written as they come, in the float type of the first, all as wide as it."""
     labels, ends = list[NDArray](), [np.zeros(1, np.int64)]
     width, kind = 0, np.dtype(np.float32)
-    with ExitStack() as opened:
-        numbers, columns = opened.enter_context(_file()), opened.enter_context(_file())
+    with TemporaryFile(prefix="kway-entries-") as numbers, TemporaryFile(prefix="kway-entries-") as columns:
         for X, y in blocks:
             if not sp.issparse(X):
                 raise InputError(f"a block is {type(X).__name__}, the first was sparse; give all the same")
@@ -73,18 +70,7 @@ def _refuse_too_many(entries: int) -> None:
         raise CombinationError(f"sparse rows in files may have {MOST_IN_FILES:,} entries, and these have more")
 
 
-@contextmanager
-def _file() -> Iterator[BinaryIO]:
-    """A file that has no name when the work is done; what is mapped of it stays."""
-    handle, name = tempfile.mkstemp(prefix="kway-entries-")
-    try:
-        with os.fdopen(handle, "w+b") as file:
-            yield file
-    finally:
-        os.unlink(name)
-
-
-def _mapped(file: BinaryIO, kind: np.dtype) -> NDArray:
+def _mapped(file: IO[bytes], kind: np.dtype) -> NDArray:
     """What was written; a private map, since kernels are compiled for arrays that can be written to."""
     file.flush()
     size = file.tell() // kind.itemsize
