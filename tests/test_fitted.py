@@ -119,6 +119,13 @@ def test_features_are_a_transformer_of_pipelines():
     assert "size" in names
 
 
+def test_one_name_is_a_name():
+    found = kway.fit(mixed(), "kind", models="centroid", drop="gaps", also=())
+    assert found.leaderboard.best.model == "centroid"
+    assert "gaps" not in {read["column"] for read in found.model.features_.explain()}
+    assert kway.compare(np.eye(8), np.arange(8) % 2, families="centroid").best.model == "centroid"
+
+
 def german(n=200, seed=0):
     """A frame as pandas reads a German csv without being told: numbers, shares and days are text."""
     rng = np.random.default_rng(seed)

@@ -120,7 +120,7 @@ def fit(
     target: Any = None,
     *,
     test: Any = None,
-    models: Sequence[str] | None = None,
+    models: str | Sequence[str] | None = None,
     metric: str = "accuracy",
     class_weight: str | None = None,
     folds: int = 5,
@@ -132,7 +132,7 @@ def fit(
     budget: float | None = None,
     group: str | None = None,
     order: str | None = None,
-    drop: Sequence[str] = (),
+    drop: str | Sequence[str] = (),
     embed: Any = None,
     seed: int = 0,
     device: str = "cpu",
@@ -144,7 +144,7 @@ def fit(
     data : a table (pandas, polars, pyarrow, a dict of columns), a matrix, or what `kway fit` takes, such as a path.
     target : the column of the labels; of a matrix, or beside a table, the labels themselves (n,).
     test : rows to test on, as data is given, (X, y) where labels stand beside; else a fifth of the rows is put aside.
-    models : families to compare; None: all.
+    models : families to compare, or one; None: all.
     metric : what the choice is made by: "accuracy", "balanced", "macro-f1" or "log-loss".
     class_weight : "balanced" lets rows of rare classes count for more.
     folds, repeats : of the cross-validation.
@@ -153,7 +153,7 @@ def fit(
     unknown : allow the answer "unknown" for at most this share of known rows, such as 0.05.
     budget : seconds for the whole.
     group, order : columns whose groups are never split; of time, so that the last rows test.
-    drop : columns to leave out.
+    drop : columns to leave out, or one.
     alpha, embed, seed, device : as the options of `kway fit`.
 
     >>> from sklearn.datasets import load_iris
@@ -163,15 +163,21 @@ def fit(
     """
     begun = time.perf_counter()
     column = target if isinstance(target, str) else None
-    how = ReadOptions(target=column, group=group, order=order, drop=tuple(drop))
+    how = ReadOptions(target=column, group=group, order=order, drop=_names(drop))
     source = _source(data, None if column is not None else target, "the data")
     rows, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
     asked = _source(rows, labels, "the test rows")
     wishes = Wishes(
-        models, alpha, budget, seed, folds, embed, metric=metric, class_weight=class_weight, repeats=repeats,
-        also=None if also is None else tuple(also), sets=sets, unknown=unknown, device=device,
+        None if models is None else _names(models), alpha, budget, seed, folds, embed, metric=metric,
+        class_weight=class_weight, repeats=repeats, also=None if also is None else tuple(also), sets=sets,
+        unknown=unknown, device=device,
     )  # fmt: skip
     return Fitted(run_job(read_parts(source, how, asked, seed), wishes, begun), wishes, column)
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """One name, or several."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _source(data: Any, labels: Any, name: str) -> Any:

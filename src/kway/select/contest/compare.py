@@ -65,7 +65,7 @@ UNWEIGHED = "class weights change nothing here: it learns each class from sums, 
 def compare(
     X: Any,
     y: Any,
-    families: Iterable[str | Family] | None = None,
+    families: str | Iterable[str | Family] | None = None,
     n_folds: int = FOLDS,
     groups: Any = None,
     order: Any = None,
@@ -331,8 +331,8 @@ def _scores_so_far(scans: dict[str, Scan]) -> tuple[tuple[str, ...], ...]:
     return tuple((name, f"{shown[name]:.4f}", folds[name]) for name in best_first)
 
 
-def _pick(families: Iterable[str | Family] | None) -> list[Family]:
-    given = list(FAMILIES) if families is None else list(families)
+def _pick(families: str | Iterable[str | Family] | None) -> list[Family]:
+    given = list(FAMILIES) if families is None else [families] if isinstance(families, str) else list(families)
     known = {**FAMILIES, STRAW_MAN.name: STRAW_MAN}
     unknown = [name for name in given if isinstance(name, str) and name not in known]
     if unknown or not given:
