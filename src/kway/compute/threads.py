@@ -37,7 +37,7 @@ FORK_WAIT = 1.0  # seconds; answers take milliseconds
 _gate = threading.RLock()  # guards what follows
 _calm = threading.Condition(_gate)  # told whenever a section ends
 _local = threading.local()  # .inside: it is a worker, so nested work runs where it stands; .depth: its sections
-_pool: SimpleQueue[Task] | None = None  # what the workers take from
+_pool: SimpleQueue[_Task] | None = None  # what the workers take from
 _controller: Any = None
 _knows_scipy = False  # whether the controller was made after scipy.linalg had loaded
 _sections = 0  # how many callers hold BLAS at one thread
@@ -61,7 +61,7 @@ def workers(n_jobs: int | None = None) -> int:
     return max(1, cores() + 1 + n_jobs) if n_jobs < 0 else min(n_jobs, cores())
 
 
-class Ended(NamedTuple):
+class _Ended(NamedTuple):
     """What came of one item: its place in the list, and its result or its error."""
 
     place: int
@@ -69,16 +69,16 @@ class Ended(NamedTuple):
     error: BaseException | None = None
 
 
-class Task(NamedTuple):
+class _Task(NamedTuple):
     """One item for a worker, and where what comes of it goes."""
 
     f: Callable[[Any], Any]
     item: Any
     place: int
-    ended: SimpleQueue[Ended]
+    ended: SimpleQueue[_Ended]
 
 
-def _shared_pool() -> SimpleQueue[Task]:
+def _shared_pool() -> SimpleQueue[_Task]:
     """What the workers take from, a thread a core; they end with the process."""
     global _pool
     with _gate:
@@ -89,14 +89,14 @@ def _shared_pool() -> SimpleQueue[Task]:
         return _pool
 
 
-def _work(tasks: SimpleQueue[Task]) -> None:
+def _work(tasks: SimpleQueue[_Task]) -> None:
     _local.inside = True
     while True:
         f, item, place, ended = tasks.get()
         try:
-            ended.put(Ended(place, f(item)))
+            ended.put(_Ended(place, f(item)))
         except BaseException as error:
-            ended.put(Ended(place, None, error))
+            ended.put(_Ended(place, None, error))
         del f, item, ended  # while it waits a worker holds nothing of its last work
 
 
@@ -186,9 +186,9 @@ def pmap(f: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None 
 
 def _results(f: Callable[[Item], Result], items: list[Item]) -> list[Result]:
     """f of every item, by the pool; the error of the first in the list that has one."""
-    tasks, ended = _shared_pool(), SimpleQueue[Ended]()
+    tasks, ended = _shared_pool(), SimpleQueue[_Ended]()
     for place, item in enumerate(items):
-        tasks.put(Task(f, item, place, ended))
+        tasks.put(_Task(f, item, place, ended))
     found = sorted((ended.get() for _ in items), key=lambda one: one.place)
     errors = [one.error for one in found if one.error is not None]
     if errors:
