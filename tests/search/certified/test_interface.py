@@ -189,7 +189,7 @@ PORTABLE = """
 import numpy as np
 from kway import NeighborsClassifier
 from kway.compute.kernels import lanes, product_tiles
-assert not lanes.chosen() and not product_tiles.wide()
+assert not lanes.chosen() and not product_tiles.in_registers()
 rng = np.random.default_rng(0)
 X, Q = (np.cumsum(rng.standard_normal((n, 80)), axis=1).astype(np.float32) for n in (1500, 50))
 y = (X[:, 5] > 0).astype(int) + (X[:, 60] > 0)

@@ -1,6 +1,7 @@
 """Every numba function, a file a theme, so that an edit recompiles one theme. Kernels trust their input.
 
-how they are made   jit (njit as kway uses it)  lanes (what this CPU can do)  assembler (LLVM's terms)
+how they are made   jit (njit as kway uses it)  source_stamp (until when one is kept)
+                    lanes (what this CPU can do)  assembler (LLVM's terms)
 what all use        product_tiles  topk  distances
 landmarks, hashes   cells  cell_scan  one_query  buckets
 linear/             losses and the inner loops of solvers

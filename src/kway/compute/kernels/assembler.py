@@ -14,6 +14,12 @@ from numba.core import cgutils
 
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
+BYTES = {F32: 4, F64: 8}
+
+
+def spelled(kind: ir.VectorType) -> str:
+    """A vector of floats as LLVM's names end: v8f32."""
+    return f"v{kind.count}f{8 * BYTES[kind.element]}"
 
 
 class Assembler:
@@ -59,8 +65,8 @@ class Assembler:
         return self.builder.call(cgutils.get_or_insert_function(self.builder.module, signature, name), arguments)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
-        """a * b + c of float32 vectors, rounded once."""
-        return self.call(f"llvm.fma.v{a.type.count}f32", a.type, [a, b, c])
+        """a * b + c of vectors, rounded once."""
+        return self.call(f"llvm.fma.{spelled(a.type)}", a.type, [a, b, c])
 
     def first_lanes(self, count: Any, lanes: int) -> Any:
         """Mask of the first `count` lanes."""
@@ -68,10 +74,10 @@ class Assembler:
         return self.builder.icmp_signed("<", numbers, self.splat(count, lanes))
 
     def load_masked(self, address: Any, kind: ir.VectorType, mask: Any) -> Any:
-        """A float32 vector of which only the lanes of the mask are read; zero elsewhere."""
+        """A vector of which only the lanes of the mask are read; zero elsewhere."""
         pointer = self.builder.inttoptr(address, kind.as_pointer())
-        zero = ir.Constant(kind, [0.0] * kind.count)
-        return self.call(f"llvm.masked.load.v{kind.count}f32.p0", kind, [pointer, ir.Constant(I32, 4), mask, zero])
+        zero, align = ir.Constant(kind, [0.0] * kind.count), ir.Constant(I32, BYTES[kind.element])
+        return self.call(f"llvm.masked.load.{spelled(kind)}.p0", kind, [pointer, align, mask, zero])
 
     def prefetch(self, address: Any) -> None:
         """Ask for a cache line (read, locality 2, data); an address beyond the array does no harm."""

@@ -9,7 +9,7 @@ fresh process has its first answer. Where it is not loaded yet, `plainly` lets P
 
 Where compiled kernels are kept: where numba would (NUMBA_CACHE_DIR, beside the source, the user's cache); where it may
 write to none of these (site-packages that are read-only, no HOME), in a folder of the user's own under the temporary
-one; else nowhere, which is said once.
+one; else nowhere, which is said once. They are kept under a stamp of their sources (source_stamp.py).
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kway.compute.kernels.source_stamp import source_stamp
 
 BIG = np.float32(1e37)  # stands for infinity, which fastmath may not see
 FEW = 2**16  # numbers that Python works through in a tenth of the time that numba takes to load
@@ -122,9 +124,24 @@ def _compile(function: Callable[..., Any], fastmath: bool, cache: bool, folder: 
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = before if folder is None else folder
     try:
-        return numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, cache=cache)(function)
+        made = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+        if cache:
+            made._cache = _stamped_cache()(function)
+        return made
     finally:
         numba.config.CACHE_DIR = before
+
+
+@functools.cache
+def _stamped_cache() -> Any:
+    """numba's cache of a function, whose key knows the sources of what the function calls, too."""
+    from numba.core.caching import FunctionCache
+
+    class StampedCache(FunctionCache):
+        def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+            return (*super()._index_key(sig, codegen), source_stamp(self._py_func.__module__))
+
+    return StampedCache
 
 
 class KernelCache(NamedTuple):

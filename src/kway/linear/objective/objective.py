@@ -2,7 +2,7 @@
 
 R is 1 for two classes (class 0 has score 0) and K otherwise. Rows are read in blocks, once for scores and gradient
 both: a block's scores (m, R) turn into its slopes in place and are multiplied with the block again. Three ways: a
-fused kernel (float32, at most 16 scores a row), BLAS, and for CSR rows a kernel that the transpose serves as well.
+fused kernel (at most 16 scores a row), BLAS, and for CSR rows a kernel that the transpose serves as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.linear import fused
-from kway.compute.kernels.product_tiles import tile_height, wide
+from kway.compute.kernels.product_tiles import MOST, in_registers, tile_of
 from kway.compute.threads import pmap, shares, spans, spans_of
 from kway.data.file_rows import MIXED_BYTES, FileRows
 from kway.data.gate import Rows
@@ -33,8 +33,7 @@ from kway.linear.penalties import Penalty
 BLOCK_VALUES = 1 << 20
 _MOST_ROWS = 2048
 FUSED_FEATURES = 48  # with fewer the sums across lanes weigh more than the products
-
-_NO_WEIGHT = np.empty(0, np.float32)
+FUSED_PRODUCTS = 1 << 26  # of a pass over the rows; with fewer a fit gains less than the second that compiling takes
 
 
 @dataclass(frozen=True)
@@ -199,19 +198,21 @@ class Objective:
         X = self.X
         if self.rows_in_files:
             return False
-        few = self.n_scores <= fused.MOST and self.d >= FUSED_FEATURES and self.loss.compiled
-        return few and X.dtype == np.float32 and X.strides[1] == 4 and self.targets.soft is None and wide()
+        pays = self.d >= FUSED_FEATURES and self.n * self.d * self.n_scores >= FUSED_PRODUCTS
+        able = self.n_scores <= MOST and self.loss.compiled and self.targets.soft is None
+        return pays and able and X.strides[1] == X.itemsize and in_registers()
 
     def _fused_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
         R, d, X = self.n_scores, self.d, self.X[share]
-        weights = np.zeros((R, fused.padded_width(d)), np.float32)
+        number, tile = X.dtype.type, tile_of(R, X.itemsize)
+        weights = np.zeros((R, fused.padded_width(d, tile.lanes)), number)
         weights[:, :d] = theta[:, :-1]
-        bias = np.full(fused.MOST, fused.FAR, np.float32)
+        bias = np.full(MOST, fused.FAR, number)
         bias[:R] = theta[:, -1]
-        products, sums = np.zeros_like(weights), np.zeros(fused.MOST, np.float32)
-        row_weight = _NO_WEIGHT if self.weight is None else np.ascontiguousarray(self.weight[share], np.float32)
+        products, sums = np.zeros_like(weights), np.zeros(MOST, number)
+        row_weight = np.empty(0, number) if self.weight is None else np.ascontiguousarray(self.weight[share], number)
         work = (X.ctypes.data, X.strides[0], len(X), d, self.targets.codes[share], row_weight)
-        into = (weights, bias, products, sums, tile_height(R), (0,) * R)
+        into = (weights, bias, products, sums, tile, (number(0),) * R)
         total = fused.each_fused(self.loss.kernel, self.loss.margin, self.loss.width, *work, *into)
         return total, np.column_stack((products[:, :d], sums[:R]))
 
