@@ -12,15 +12,17 @@ model promises understates the excess over the optimum by 2 to 50 times, the gra
 sets it was tried on. Once the factor is the whole Hessian, what it promises is the excess. Then, unless rows are many
 and the promise is far under tol (for which a few steps more are taken where they are fast), that is proved
 (newton/decrement.py): a few products with the Hessian, preconditioned by all that L-BFGS has learned, bound the excess;
-where it is still above tol their result is Newton's step, which is taken, and so on. Where a proof is to follow anyway
-it is tried as soon as the promise is a hundredth of tol. Small problems are run to a hundredth of tol before, which
-takes a few steps more, and to rounding where there is no such proof or a whole Hessian is cheap: equal problems then
-have equal solutions.
+where it is still above tol their result is Newton's step, which is taken, and so on. A rounded hinge is held against
+its dual first (newton/gap.py), for as many steps more as there were. Where a proof is to follow anyway it is tried as
+soon as the promise is a hundredth of tol. Small problems are run to a hundredth of tol before, which takes a few steps
+more, and to rounding where there is no such proof or a whole Hessian is cheap: equal problems then have equal
+solutions.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -32,6 +34,7 @@ from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.newton.decrement import decrement, provable
+from kway.linear.solvers.newton.gap import closes, gap, least_excess
 from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, proves_cheaply
 from kway.linear.solvers.point import Point
 from kway.linear.solvers.preconditioners.factors import Factor
@@ -44,7 +47,7 @@ from kway.linear.solvers.preconditioners.moments import (
     quick_moments,
     sample_rows,
 )
-from kway.linear.solvers.quasi_newton import Pairs, descend, loss_rounding, search_along
+from kway.linear.solvers.quasi_newton import Pairs, Step, descend, loss_rounding, search_along
 from kway.linear.solvers.shards.diary import Trail
 from kway.linear.solvers.shards.step_files import kept_steps
 from kway.linear.solvers.svm.smoothing import solve_smoothed
@@ -121,13 +124,43 @@ def solve_smooth(
         watch.begin(point)
         control.diary.enter(0, point)
     refactoring = Refactoring(start.moments, objective, watch, legacy, start.all_drawn)
-    for step in descend(objective, point, start.factor, refactoring, legacy.pairs):
+    steps = descend(objective, point, start.factor, refactoring, legacy.pairs)
+    for step in steps:
         point = step.point
         if watch.done(point, step.promised, step.stuck):
             break
+    if prove and watch.trusted and closes(objective):
+        point, closed = _closed(objective, point, watch, steps)
+        if closed:
+            return replace(watch.solution(point), proved=True)
     if prove and watch.trusted and (watch.proof_ahead or watch.doubtful or not watch.clear):
         return _proved(objective, point, watch, refactoring, watch.factor or start.factor)
     return watch.solution(point)
+
+
+def _closed(objective: Objective, point: Point, watch: Watch, steps: Iterator[Step]) -> tuple[Point, bool]:
+    """The point where the gap to the dual is closed to tol, after as many more steps as there were; and whether it is.
+
+    Solving for intercepts takes some passes, so after a try in vain the rest of the gap is to halve before the next.
+    """
+    most = min(len(watch.history) + SAMPLE_STEPS, watch.control.max_iter - len(watch.history))
+    limit = np.inf
+    for left in range(most, -1, -1):
+        enough = watch.control.tol * max(abs(point.value), watch.control.least, 1e-300)
+        if least_excess(objective, point) <= min(enough, limit):
+            found = gap(objective, point)
+            watch.miss = found.excess * watch.control.tol / enough
+            if found.excess <= enough:
+                return found.point, True
+            limit = least_excess(objective, point) / 2
+        step = next(steps, None) if left else None
+        if step is None or step.stuck:
+            break
+        point = step.point
+        watch.done(point, step.promised, step.stuck)
+        if watch.finished:
+            break
+    return point, False
 
 
 def _proved(objective: Objective, point: Point, watch: Watch, refactoring: Refactoring, factor: Factor) -> Solution:

@@ -83,6 +83,6 @@ def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) ->
 
 
 def _rough(control: Control, left: int, miss: float) -> Control:
-    """Half of tol for the smooth problem, and no less while the width is far from the last one."""
-    tol = control.tol / 2 if miss < 20 * control.tol else max(ROUGH_TOL, control.tol)
+    """A quarter of tol for the smooth problem, most of it being left to the rounding; more while the width is large."""
+    tol = control.tol / 4 if miss < 20 * control.tol else max(ROUGH_TOL, control.tol)
     return replace(control, tol=tol, max_iter=left)
