@@ -37,7 +37,7 @@ def ratio_bars(rows: list[Row]) -> Figure:
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_yticks(places, _labels(rows))
     style.dress(axes, "Times faster than the peer (thick tick: aim)", "peer / kway", grid="x")
-    axes.tick_params(axis="y", labelsize=style.TINY)
+    axes.tick_params(axis="y", labelsize=style.TINY, left=False)
     style.powers(axes.xaxis)
     return figure
 
