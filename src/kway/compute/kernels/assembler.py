@@ -14,12 +14,12 @@ from numba.core import cgutils
 
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
-BYTES = {F32: 4, F64: 8}
+NUMBER_BYTES = {F32: 4, F64: 8}
 
 
 def spelled(kind: ir.VectorType) -> str:
     """A vector of floats as LLVM's names end: v8f32."""
-    return f"v{kind.count}f{8 * BYTES[kind.element]}"
+    return f"v{kind.count}f{8 * NUMBER_BYTES[kind.element]}"
 
 
 class Assembler:
@@ -76,7 +76,7 @@ class Assembler:
     def load_masked(self, address: Any, kind: ir.VectorType, mask: Any) -> Any:
         """A vector of which only the lanes of the mask are read; zero elsewhere."""
         pointer = self.builder.inttoptr(address, kind.as_pointer())
-        zero, align = ir.Constant(kind, [0.0] * kind.count), ir.Constant(I32, BYTES[kind.element])
+        zero, align = ir.Constant(kind, [0.0] * kind.count), ir.Constant(I32, NUMBER_BYTES[kind.element])
         return self.call(f"llvm.masked.load.{spelled(kind)}.p0", kind, [pointer, align, mask, zero])
 
     def prefetch(self, address: Any) -> None:

@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from kway.compute.kernels.assembler import BYTES, F32, F64, I32, I64, Assembler
+from kway.compute.kernels.assembler import NUMBER_BYTES, F32, F64, I32, I64, Assembler
 from kway.compute.kernels.lanes import chosen, cpu_has
 
 MOST = 16  # scores a row
@@ -52,7 +52,7 @@ def tile_of(n_classes: int, size: int) -> Tile:
 def _laid(classes):
     """K, its tile, and the vector of its numbers."""
     number = F32 if classes.dtype == types.float32 else F64
-    tile = tile_of(classes.count, BYTES[number])
+    tile = tile_of(classes.count, NUMBER_BYTES[number])
     return classes.count, tile, ir.VectorType(number, tile.lanes)
 
 
@@ -80,7 +80,7 @@ def _sums(b, vectors):
 def _forward(builder, arguments, rows, classes):
     asm = Assembler(builder)
     (K, tile, vector), (x, w, z, x_stride, w_stride, z_stride, features) = _laid(classes), arguments
-    size = BYTES[vector.element]
+    size = NUMBER_BYTES[vector.element]
     width, zero = size * tile.lanes, ir.Constant(vector, [0.0] * tile.lanes)
     row = [asm.at(x, r, x_stride) for r in range(rows)]
     full = builder.udiv(features, asm.number(tile.lanes))
@@ -123,7 +123,7 @@ def _forward(builder, arguments, rows, classes):
 def _backward(builder, arguments, vectors, classes, lanes=None):
     asm = Assembler(builder)
     (K, tile, vector), (x, p, g, x_stride, p_stride, g_stride, rows) = _laid(classes), arguments
-    size = BYTES[vector.element]
+    size = NUMBER_BYTES[vector.element]
     width = size * tile.lanes
     mask = None if lanes is None else asm.first_lanes(lanes, tile.lanes)
     ahead = builder.mul(x_stride, rows)  # the next block, fetched while this one is multiplied
