@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from kway.compute.kernels.assembler import NUMBER_BYTES, F32, F64, I32, I64, Assembler
+from kway.compute.kernels.assembler import F32, F64, I32, I64, NUMBER_BYTES, Assembler
 from kway.compute.kernels.lanes import chosen, cpu_has
 
 MOST = 16  # scores a row
