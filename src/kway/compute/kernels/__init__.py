@@ -1,4 +1,4 @@
-"""Every numba function, a file a theme, so that an edit recompiles one theme. Kernels trust their input.
+"""Every numba function, a file a theme: an edit recompiles that and what draws on it. Kernels trust their input.
 
 how they are made   jit (njit as kway uses it)  source_stamp (until when one is kept)
                     lanes (what this CPU can do)  assembler (LLVM's terms)

@@ -14,9 +14,8 @@ and the promise is far under tol (for which a few steps more are taken where the
 (newton/decrement.py): a few products with the Hessian, preconditioned by all that L-BFGS has learned, bound the excess;
 where it is still above tol their result is Newton's step, which is taken, and so on. A rounded hinge is held against
 its dual first (newton/gap.py), for as many steps more as there were. Where a proof is to follow anyway it is tried as
-soon as the promise is a hundredth of tol. Small problems are run to a hundredth of tol before, which takes a few steps
-more, and to rounding where there is no such proof or a whole Hessian is cheap: equal problems then have equal
-solutions.
+soon as the promise is a hundredth of tol. Small problems are run to a hundredth of tol before, in a few steps more, and
+to rounding where there is no such proof or a whole Hessian is cheap: equal problems then have equal solutions.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,7 @@ from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.newton.decrement import decrement, provable
-from kway.linear.solvers.newton.gap import closes, gap, least_excess
+from kway.linear.solvers.newton.gap import close, closes
 from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, proves_cheaply
 from kway.linear.solvers.point import Point
 from kway.linear.solvers.preconditioners.factors import Factor
@@ -130,37 +129,13 @@ def solve_smooth(
         if watch.done(point, step.promised, step.stuck):
             break
     if prove and watch.trusted and closes(objective):
-        point, closed = _closed(objective, point, watch, steps)
-        if closed:
+        point, excess = close(objective, point, watch.more(steps), watch.enough)
+        if excess <= watch.enough(point):
+            watch.miss = excess / watch.scale(point)
             return replace(watch.solution(point), proved=True)
     if prove and watch.trusted and (watch.proof_ahead or watch.doubtful or not watch.clear):
         return _proved(objective, point, watch, refactoring, watch.factor or start.factor)
     return watch.solution(point)
-
-
-def _closed(objective: Objective, point: Point, watch: Watch, steps: Iterator[Step]) -> tuple[Point, bool]:
-    """The point where the gap to the dual is closed to tol, after as many more steps as there were; and whether it is.
-
-    Solving for intercepts takes some passes, so after a try in vain the rest of the gap is to halve before the next.
-    """
-    most = min(len(watch.history) + SAMPLE_STEPS, watch.control.max_iter - len(watch.history))
-    limit = np.inf
-    for left in range(most, -1, -1):
-        enough = watch.control.tol * max(abs(point.value), watch.control.least, 1e-300)
-        if least_excess(objective, point) <= min(enough, limit):
-            found = gap(objective, point)
-            watch.miss = found.excess * watch.control.tol / enough
-            if found.excess <= enough:
-                return found.point, True
-            limit = least_excess(objective, point) / 2
-        step = next(steps, None) if left else None
-        if step is None or step.stuck:
-            break
-        point = step.point
-        watch.done(point, step.promised, step.stuck)
-        if watch.finished:
-            break
-    return point, False
 
 
 def _proved(objective: Objective, point: Point, watch: Watch, refactoring: Refactoring, factor: Factor) -> Solution:
@@ -171,13 +146,11 @@ def _proved(objective: Objective, point: Point, watch: Watch, refactoring: Refac
     noise, used, pairs = loss_rounding(point.theta.dtype), 0, refactoring.legacy.pairs
     whole = affordable(objective, MOST_PROOF)
     while True:
-        scale = max(abs(point.value), watch.control.least, 1e-300)
-        enough = watch.control.tol * scale
         fresh = refactoring.for_proof(point, len(watch.history))
         precondition = fresh or partial(pairs.direction, factor=factor)
-        newton_step = decrement(objective, point.theta, point.gradient, precondition, enough)
+        newton_step = decrement(objective, point.theta, point.gradient, precondition, watch.enough(point))
         used += newton_step.products
-        watch.miss = newton_step.excess / scale
+        watch.miss = newton_step.excess / watch.scale(point)
         if watch.miss <= watch.control.tol:
             return replace(watch.solution(point), proved=True)
         given_up = whole and not newton_step.settled
@@ -243,21 +216,14 @@ def _drawn(objective: Objective) -> int:
     return 5 * objective.d if objective.d > 128 else objective.n
 
 
-class SampleStart(NamedTuple):
-    """theta after some iterations on a sample of the rows, and how many they were."""
-
-    theta: NDArray
-    used: int
-
-
-def on_sample(sample: Objective, theta: NDArray, factor: Factor) -> SampleStart:
+def on_sample(sample: Objective, theta: NDArray, factor: Factor) -> tuple[NDArray, int]:
     """theta after some iterations on the sample, and how many they were."""
     used = 0
     for used, step in enumerate(descend(sample, Point.centred_at(sample, theta), factor), 1):
         theta = step.point.theta
         if step.stuck or used >= SAMPLE_STEPS or step.promised < SAMPLE_TOL * step.point.value:
             break
-    return SampleStart(theta, used)
+    return theta, used
 
 
 @dataclass
@@ -357,6 +323,23 @@ class Watch:
             return True
         due = self.proof_ahead and _AHEAD * promised <= self.tol * abs(point.value)
         return due or self._near_enough() or iteration >= self.control.max_iter
+
+    def more(self, steps: Iterator[Step]) -> Iterator[Point]:
+        """Where the next steps lead, for as many as there were."""
+        most = min(len(self.history) + SAMPLE_STEPS, self.control.max_iter - len(self.history))
+        for step in itertools.islice(steps, max(0, most)):
+            self.done(step.point, step.promised, step.stuck)
+            if step.stuck or self.finished:
+                return
+            yield step.point
+
+    def scale(self, point: Point) -> float:
+        """What tol is relative to."""
+        return max(abs(point.value), self.control.least, 1e-300)
+
+    def enough(self, point: Point) -> float:
+        """The excess over the optimum that tol allows."""
+        return self.control.tol * self.scale(point)
 
     def _near_enough(self) -> bool:
         """Whether the excess is thought to be under tol, and a step more would hardly spare a proof or shorten it."""

@@ -14,6 +14,8 @@ the gap in half a second.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +44,22 @@ def closes(objective: Objective) -> bool:
     here = o.rows_here and not (o.on_device or o.rows_apart or o.classes_apart)
     fits = o.n * o.n_scores <= _MOST_NUMBERS and (o.n_scores <= MOST_SCORES or not o.fit_intercept)
     return bool(here and fits and o.loss.width and o.loss.convex and o.penalty.ridge > 0 and not o.penalty.lasso)
+
+
+def close(objective: Objective, start: Point, more: Iterator[Point], enough: Callable[[Point], float]) -> Gap:
+    """Where the gap is at most `enough`, at the start or one of `more`; the last of them, and inf, where it stays open.
+
+    Solving for intercepts takes some passes, so after a try in vain the rest of the gap is to halve before the next.
+    """
+    point, limit = start, np.inf
+    for point in itertools.chain([start], more):
+        least = least_excess(objective, point)
+        if least <= min(enough(point), limit):
+            found = gap(objective, point)
+            if found.excess <= enough(found.point):
+                return found
+            limit = least / 2
+    return Gap(point, np.inf)
 
 
 def least_excess(objective: Objective, point: Point) -> float:
