@@ -12,6 +12,7 @@ from kway.report import style
 from .race import WITH_FIT, Row
 from .records import ratios, short
 
+APART = ("frontier", "C2b", "R1")  # a picture of its own; peers right half as often; shards beside one process
 AXES = {"n": "rows or queries", "d": "features", "K": "classes"}
 
 
@@ -119,8 +120,7 @@ def _job(row: Row) -> str:
 def drawn(records: dict[str, dict[str, Any]]) -> dict[str, Figure]:
     """Every figure whose records exist, by file name."""
     rows = [r for record in records.values() for r in record["rows"]]
-    contests = [r for r in rows if r.target not in ("frontier", "C2b")]  # peers of C2b are right half as often
-    out = {"ratios.svg": ratio_bars(contests)}
+    out = {"ratios.svg": ratio_bars([r for r in rows if r.target not in APART])}
     if "frontier" in records:
         out["frontier.svg"] = frontier(records["frontier"]["rows"])
     if "T10" in records:
