@@ -168,12 +168,13 @@ def _as_text(mistakes: Sequence[Mistake], title: str) -> Figure:
     axes = figure.subplots()
     axes.set_axis_off()
     axes.set(xlim=(0, 1), ylim=(len(lines), 0))
+    within = {"va": "top", "in_layout": False}  # lines are cut to fit the axes: measuring each took half of the drawing
     for row, line in enumerate(lines):
         if line.heading:
-            axes.text(0, row, line.words, fontsize=style.LABEL, va="top", color=style.INK, fontweight="bold")
+            axes.text(0, row, line.words, fontsize=style.LABEL, color=style.INK, fontweight="bold", **within)
             continue
-        axes.text(0.27, row, line.label, fontsize=style.SMALL, va="top", ha="right", color=line.colour)
-        axes.text(0.29, row, line.words, fontsize=style.SMALL, va="top", color=style.INK)
+        axes.text(0.27, row, line.label, fontsize=style.SMALL, ha="right", color=line.colour, **within)
+        axes.text(0.29, row, line.words, fontsize=style.SMALL, color=style.INK, **within)
     style.headline(figure, title, "labels: blue, of the true class; orange, of the predicted one; with the distance")
     return figure
 

@@ -166,7 +166,9 @@ def _error_scale(share: NDArray) -> Normalize:
 def _write_counts(axes: Any, table: NDArray, share: NDArray, wrong: Any, size: float) -> None:
     for t, p in zip(*np.nonzero(table)):
         back = style.BLUES(share[t, p] / _PALER) if t == p else wrong.cmap(wrong.norm(share[t, p]))
-        axes.text(p, t, f"{int(table[t, p])}", ha="center", va="center", fontsize=size, color=style.ink_on(back))
+        count = f"{int(table[t, p])}"
+        ink = style.ink_on(back)
+        axes.text(p, t, count, ha="center", va="center", fontsize=size, color=ink, in_layout=False)  # inside its cell
 
 
 def _large(table: NDArray, names: list[str], title: str, clustered: bool) -> Figure:
