@@ -25,6 +25,7 @@ from sklearn.utils.validation import _check_n_features, _check_sample_weight, ch
 
 from kway.compute.gpu.device import Device, is_tensor, on_host
 from kway.compute.gpu.far_rows import FarRows
+from kway.compute.threads import pmap, spans
 from kway.data.labels import Labels, encode, encode_soft, encode_tensor
 from kway.data.messages import explained, first_bad, largest_value, refuse_masked
 from kway.data.row_blocks import FEW_VALUES, Stored, row_blocks
@@ -34,6 +35,7 @@ Rows = Any  # (n, d): NDArray[float32 | float64], scipy CSR of the same, or FarR
 
 _FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 _EXACT_IN_FLOAT32 = 2**24
+_CACHED = 1 << 18  # values that are still in the cache when they are looked at again
 MOST_SQUARED = {"float32": 1e15, "float64": 1e120}  # squares of these, a billion of them with weights, stay finite
 
 
@@ -79,7 +81,7 @@ def _validated(estimator: Any, X: Any, reset: bool, **how: Any) -> Any:
     """validate_data; what is ready to use needs none, which loads narwhals to look for frames: 0.1 s at the start."""
     if not _ready(X) or hasattr(estimator, "feature_names_in_"):
         return validate_data(estimator, X, reset=reset, **how)
-    if not _few_finite(X):
+    if not _finite(X):
         assert_all_finite(X, estimator_name=type(estimator).__name__, input_name="X")
     if reset or X.shape[1] != getattr(estimator, "n_features_in_", None):
         _check_n_features(estimator, X, reset=reset)
@@ -198,7 +200,8 @@ def _refuse_overflow(X: Rows) -> None:
     if isinstance(X, FarRows):
         fine, largest = X.peak() <= most, f"{X.peak():.3g}"
     else:
-        fine = not values.size or bool(values.max() <= most and values.min() >= -most)
+        low, high = _ends(values) if values.size else (0.0, 0.0)
+        fine = -most <= low and high <= most
         largest = "" if fine else largest_value(X)
     if not fine:
         raise InputError(
@@ -294,19 +297,24 @@ def _few_finite(array: NDArray) -> bool:
 
 
 def _finite(array: NDArray) -> bool:
-    """One pass where all is well: a sum is finite only if every term is (it may also overflow, so look again)."""
-    if _few_finite(array):
-        return True
-    with np.errstate(invalid="ignore", over="ignore"):
-        total = array.sum(dtype=np.float64)
-    return bool(np.isfinite(total)) or all(bool(np.isfinite(array[part]).all()) for part in row_blocks(array))
+    """Whether all values are: both ends are, and NaN would be either."""
+    return _few_finite(array) or all(map(math.isfinite, _ends(array)))
+
+
+def _ends(values: NDArray) -> tuple[float, float]:
+    """Least and largest value, NaN where one is; memory is read once, by all threads."""
+    step = max(1, _CACHED // max(1, values[0].size))
+    ends = pmap(lambda part: (values[part].min(), values[part].max()), spans(len(values), step))
+    low, high = np.array(ends, np.float64).T
+    return float(low.min()), float(high.max())
 
 
 def _fits_float32(X: Rows) -> bool:
     values = X.data if sp.issparse(X) else X
     if values.dtype.itemsize <= 2 or values.size == 0:
         return True
-    return bool(values.min() > -_EXACT_IN_FLOAT32 and values.max() < _EXACT_IN_FLOAT32)
+    low, high = _ends(values)
+    return low > -_EXACT_IN_FLOAT32 and high < _EXACT_IN_FLOAT32
 
 
 def _is_soft(y: Any) -> bool:
