@@ -178,3 +178,11 @@ def test_the_file_is_opened_once(tiny, fitted, model):
         thread.join()
     with suppress(FileNotFoundError):
         model.unlink()
+
+
+@pytest.mark.parametrize("path", [None, 3, 1.5])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(ModelFileError, match="named by its path"):
+        kway.load(path)
+    with pytest.raises(ModelFileError, match="named by its path"):
+        kway.save(kway.CentroidClassifier().fit([[0.0], [1.0]], [0, 1]), path)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from kway.data.atomic import replacing
 from kway.errors import ModelFileError
-from kway.store.files import model_place, open_model
+from kway.store.files import model_path, model_place, open_model
 
 FORMAT, FORMAT_VERSION = "kway", 1
 
@@ -87,7 +87,7 @@ def read(path: str | Path, *, mmap: bool = True, verify: bool = False) -> Opened
 
     `mmap=False` reads it into memory instead; `verify` reads it and compares its digest.
     """
-    path = Path(path)
+    path = model_path(path)
     with open_model(path) as file:
         n_bytes = os.fstat(file.fileno()).st_size
         header = _read_header(file, n_bytes, path)

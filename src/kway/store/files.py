@@ -35,10 +35,18 @@ def open_model(path: Path) -> Iterator[BufferedReader]:
             raise ModelFileError(_why_not(path, error)) from error
 
 
+def model_path(path: str | Path) -> Path:
+    """The path, where it is one."""
+    try:
+        return Path(os.fsdecode(path))
+    except TypeError as error:
+        raise ModelFileError(f"a model file is named by its path, a str or a Path; got {path!r}") from error
+
+
 def model_place(path: str | Path) -> Path:
     """Where a save to `path` goes."""
     try:
-        return atomic.place_of(path)
+        return atomic.place_of(model_path(path))
     except InputError as error:
         raise ModelFileError(str(error)) from error
 
