@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 
+import kway
 from kway import datasets
 from kway.compute.kernels.linear.coordinate import minimise_model
 from kway.linear.losses import LOSSES, Targets
@@ -256,3 +257,36 @@ def test_mnist_within_the_tolerance(lasso):
     objective = problem(X, mnist.y_train[:20000].astype(np.int64), Penalty(lasso=lasso))
     optimum = objective.value(solve(objective, 1e-6).theta)
     assert objective.value(solve(objective).theta) <= optimum * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6, 1e9])
+def test_units_change_nothing(unit):
+    """The same problem in other units; a bias of ones beside columns of 1e6 was taken for a column of zeros."""
+    Z = np.random.default_rng(0).normal(size=(40, 2))
+    y = (Z[:, 0] > 1).astype(int)
+    found = kway.LinearClassifier("rounded-hinge", "l1", 1e-3 * unit).fit(Z * unit, y)
+    assert found.objective_ == pytest.approx(0.0097241, rel=1e-3)
+
+
+@pytest.mark.parametrize("penalty", [Penalty(1.0), Penalty(lasso=1.0), Penalty(0.7, 0.3), Penalty(1e-3, 1.0)])
+@pytest.mark.parametrize("n_classes", [2, 5, 8])
+def test_no_other_shift_has_less_penalty(penalty, n_classes):
+    W = np.random.default_rng(n_classes).normal(size=(n_classes, 6))
+    best = penalty.value(W - penalty.shift(W))
+    for by in np.linspace(-2, 2, 401):
+        for j in range(6):
+            other = penalty.shift(W)
+            other[j] += by
+            assert best <= penalty.value(W - other) + 1e-12
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1e-4])
+def test_many_classes_of_related_columns_are_within_tol(alpha):
+    """Weights of a feature that all classes share drifted so slowly that the end came at 3.5 times tol."""
+    rng = np.random.default_rng(5)
+    scales = 10.0 ** rng.uniform(-1, 1, 100)
+    X = rng.normal(size=(8000, 100)) @ (rng.normal(size=(100, 100)) / 10) * scales
+    y = (X @ rng.normal(size=(10, 100)).T / scales.mean() + rng.normal(size=(8000, 10))).argmax(axis=1)
+    found = kway.LinearClassifier("softmax", "l1", alpha).fit(X, y)
+    exact = kway.LinearClassifier("softmax", "l1", alpha, tol=1e-6, max_iter=4000).fit(X, y)
+    assert found.objective_ <= exact.objective_ * (1 + found.tol)

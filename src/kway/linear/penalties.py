@@ -42,6 +42,20 @@ class Penalty:
             self.lasso * float(np.abs(flat).sum(dtype=np.float64)) if self.lasso else 0.0
         )
 
+    def shift(self, W: NDArray) -> NDArray:
+        """c (d,) that makes R(W - c) least, W (R, d): a column's mean under L2, its median under L1.
+
+        Under both, of the R values w and the R + 1 values mean + (R - 2 i) lasso / (R ridge), i = 0 .. R, the median:
+        there the slope R ridge (c - mean) + lasso (number below c - number above it) changes its sign.
+        """
+        if not self.lasso:
+            return np.asarray(W.mean(axis=0))
+        n = len(W)
+        if not self.ridge:
+            return np.asarray(np.partition(W, n // 2, axis=0)[n // 2])
+        flat = W.mean(axis=0) + (n - 2 * np.arange(n + 1))[:, None] * (self.lasso / (n * self.ridge))
+        return np.asarray(np.partition(np.concatenate((W, flat.astype(W.dtype))), n, axis=0)[n])
+
     def prox(self, V: NDArray, step: float | NDArray) -> NDArray:
         """The point that trades R against the distance to V; entries within step * lasso of zero become zero.
 

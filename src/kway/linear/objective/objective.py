@@ -99,6 +99,12 @@ class Objective:
         """theta less its mean over the scores: where a shift is free the loss is the same, the penalty no larger."""
         return theta - theta.mean(axis=0)
 
+    def shifted(self, theta: NDArray) -> NDArray:
+        """theta less the row that leaves the least penalty, where a shift of all scores changes no loss."""
+        if not self.loss.shift_free or len(theta) < 2:
+            return theta
+        return theta - np.append(self.penalty.shift(theta[:, :-1]), theta[:, -1].mean())
+
     def rows(self, chosen: NDArray | slice) -> Objective:
         """The same problem on some of the rows (the mean then is theirs)."""
         soft = None if self.targets.soft is None else self.targets.soft[chosen]

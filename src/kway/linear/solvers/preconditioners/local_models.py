@@ -122,12 +122,12 @@ class LocalModels:
         self.built += 1
         o, D = self.objective, self.objective.d + 1
         if sp.issparse(o.X) or D > MOST_MODEL_FEATURES or o.n_scores * D * D > MOST_ENTRIES:
-            return _diagonal_model(o, curvatures(o, theta), self.rng)
+            return _diagonal_model(o, curvatures(o, theta), self.squares, self.rng)
         if (
             not np.any(theta[:, :-1]) and o.loss.label_free_curvature
         ):  # every row bends alike: one matrix serves all columns
             h = o.loss.curvatures(theta[:, -1][None], Targets(np.zeros(1, np.int64)))[0]
-            return self._gram([_lifted_positive(mirrored(self.plain) * v) for v in np.maximum(h, h.dtype.type(1e-10))])
+            return self._gram([self._positive(mirrored(self.plain) * v) for v in np.maximum(h, h.dtype.type(1e-10))])
         h = curvatures(o, theta)  # (R, n)
         seeds = self.rng.integers(0, 2**63, o.n_scores)
         wanted = SAMPLE * D * 2 ** max(0, self.built - 2) + 1000
@@ -143,20 +143,42 @@ class LocalModels:
         gram = quick_moments(self.objective, sample_rows(self.objective)).gram
         return np.asfortranarray(gram, self.objective.X.dtype)
 
+    @cached_property
+    def squares(self) -> NDArray:
+        """Mean squares of the features, and 1 of the bias: (d + 1,)."""
+        squares = mean_squares(self.objective).ravel()
+        return np.append(squares, squares.dtype.type(1))
+
+    def _positive(self, M: NDArray) -> NDArray:
+        """M with its diagonal lifted a little, and more where rows hardly bend."""
+        i = np.arange(len(M))
+        M[i, i] = _bent(M[i, i], self.squares[: len(M)]) * (1 + JITTER)
+        return np.ascontiguousarray(M)
+
     def _gram(self, blocks: list[NDArray]) -> GramModel:
         return GramModel(blocks, 1.2 if self.objective.loss.couples else 1.0, self.objective.n_jobs)
 
     def _exact(self, h: NDArray) -> NDArray:
         o = self.objective
         if isinstance(o.X, FarRows):
-            return _lifted_positive(o.X.gram(np.sqrt(h), o.fit_intercept, o.X.dtype) / h.dtype.type(len(h)))
+            return self._positive(o.X.gram(np.sqrt(h), o.fit_intercept, o.X.dtype) / h.dtype.type(len(h)))
         rows = rooted_rows(o.X, np.sqrt(h), o.X.dtype, o.fit_intercept)
-        return _lifted_positive(rows.T @ rows / h.dtype.type(len(h)))
+        return self._positive(rows.T @ rows / h.dtype.type(len(h)))
 
     def _sampled(self, h: NDArray, squares: NDArray, wanted: int, seed: int) -> NDArray:
         """The matrix of a column from about `wanted` rows drawn in proportion to h, mixed with the plain one."""
         drawn = sampled_gram(self.objective, h, wanted, np.random.default_rng(seed), self.plain, _PLAIN)
-        return _lifted_positive(_lifted(mirrored(drawn), squares))
+        return self._positive(_lifted(mirrored(drawn), squares))
+
+
+def _bent(diagonal: NDArray, squares: NDArray) -> NDArray:
+    """A diagonal (..., D) of curvature x square, where rows hardly bend along a feature as if they bent as elsewhere.
+
+    Curvatures are compared, not entries: a feature in units of 1e6, or a bias of ones beside it, is as good as others.
+    """
+    bend = diagonal / np.where(squares > 0, squares, 1)
+    usual = bend[..., squares > 0].mean(axis=-1, keepdims=True)
+    return np.where(bend > 1e-10 * usual, diagonal, np.maximum(usual, 1e-10) * np.where(squares > 0, squares, 1))
 
 
 def _lifted(M: NDArray, squares: NDArray) -> NDArray:
@@ -166,25 +188,14 @@ def _lifted(M: NDArray, squares: NDArray) -> NDArray:
     return M
 
 
-def _lifted_positive(M: NDArray) -> NDArray:
-    """M with its diagonal lifted a little, and a feature that is zero everywhere given the mean."""
-    i = np.arange(len(M))
-    diagonal = M[i, i]
-    floor = max(1e-10 * float(diagonal.mean()), 1e-30)
-    M[i, i] = np.where(diagonal > floor, diagonal * M.dtype.type(1 + JITTER), M.dtype.type(max(diagonal.mean(), 1e-6)))
-    return np.ascontiguousarray(M)
-
-
 def _diagonals(objective: Objective, h: NDArray) -> NDArray:
     """mean_i h_ki x_ij^2 and, for the bias, mean_i h_ki: (R, d + 1)."""
     return np.hstack((mean_squares(objective, h), h.mean(axis=1, keepdims=True)))
 
 
-def _diagonal_model(objective: Objective, h: NDArray, rng: np.random.Generator) -> DiagonalModel:
+def _diagonal_model(objective: Objective, h: NDArray, squares: NDArray, rng: np.random.Generator) -> DiagonalModel:
     """Mean h_k x_j^2; the scale at which it bounds the Hessian from the power method on some rows."""
-    X, n, diagonal = objective.X, objective.n, _diagonals(objective, h)
-    floor = np.maximum(diagonal.mean(axis=1, keepdims=True), 1e-10)
-    diagonal = np.where(diagonal > 1e-10 * floor, diagonal, floor)
+    X, n, diagonal = objective.X, objective.n, _bent(_diagonals(objective, h), squares)
     some = rng.permutation(n)[:2000]
     k = int(np.argmax(h.mean(axis=1)))
     top = _largest_ratio(X[np.sort(some)], h[k, np.sort(some)], diagonal[k, :-1], rng)
