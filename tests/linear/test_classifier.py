@@ -355,3 +355,9 @@ def test_a_fit_leaves_nothing_of_the_one_before(tmp_path):
     assert hasattr(model, "support_")
     model.set_params(loss="softmax").partial_fit(X, y)
     assert not hasattr(model, "support_")
+
+
+@pytest.mark.parametrize("classes", [[0, None, 2], [[0, 1, 2]]])
+def test_odd_classes_of_a_first_part_are_refused(classes):
+    with pytest.raises(InputError):
+        SoftmaxClassifier().partial_fit(np.eye(3), [0, 1, 2], classes=classes)

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_iris, make_blobs, make_classification
 from sklearn.exceptions import ConvergenceWarning
 
 from kway import LogisticClassifier, PerceptronClassifier, SoftmaxClassifier
@@ -58,3 +58,32 @@ def test_what_is_too_large_to_check_is_said(monkeypatch):
 def test_where_there_is_no_optimum_or_rows_held_out_end_it_nothing_is_said():
     assert not said(PerceptronClassifier(random_state=0))[1]
     assert not said(SoftmaxClassifier(solver="sgd", early_stopping=True, random_state=0))[1]
+
+
+def test_gradient_descent_says_where_it_is_far_from_the_optimum():
+    """Columns of many scales: ten steps gain next to nothing at 1.03 times the optimum."""
+    X, y = make_classification(8000, 100, n_informative=60, n_redundant=20, n_classes=10, random_state=0)
+    X = X * 10 ** np.random.default_rng(0).uniform(-1, 1, 100)
+    with pytest.warns(ConvergenceWarning, match="above the optimum.*use solver='lbfgs'"):
+        LinearClassifier(solver="gradient").fit(X, y)
+
+
+@pytest.mark.parametrize("loss", ["softmax", "logistic", "squared"])
+def test_gradient_descent_is_proved_where_it_is_near(loss):
+    X, y = make_blobs(9000, 120, centers=12, cluster_std=20.0, random_state=0)
+    X = X / np.abs(X).max()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = LinearClassifier(loss, alpha=1e-2, solver="gradient").fit(X, y)
+        best = LinearClassifier(loss, alpha=1e-2, tol=1e-6).fit(X, y)
+    assert found.objective_ <= best.objective_ * (1 + found.tol)
+
+
+@pytest.mark.parametrize("unit", [10.0, 1e5])
+@pytest.mark.parametrize("kind", [SoftmaxClassifier, LogisticClassifier])
+def test_a_start_of_other_units_is_left_aside(kind, unit):
+    X, y = load_iris(return_X_y=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = kind(warm_start=True).fit(X, y).fit(X * unit, y)
+    assert found.objective_ == pytest.approx(kind().fit(X * unit, y).objective_, rel=2e-3)

@@ -70,8 +70,9 @@ def learn(model: LinearClassifier, given: WeightedRows, last: NDArray | None) ->
     title = f"{type(model).__name__} {work.solver.name}"
     with room(there), shown(title, model.max_iter, model.verbose) as progress:
         solution = _solved(work, start, replace(control, progress=progress, validate=validation))
-    if validation is not None and validation.theta is not None:
-        solution = replace(solution, theta=validation.theta)
+    if validation is not None:  # it learned from some rows
+        best = solution.theta if validation.theta is None else validation.theta
+        solution = replace(solution, theta=best, value=None)
     if why:
         model.why_ = why
     keep(model, objective, solution, work.solver.name, given.kept)
@@ -85,7 +86,9 @@ def partial_fit(
     first = not hasattr(model, "coef_")
     X, labels = gate.rows_and_labels(model, X, y, reset=first, squared=True, device=_stays_there(model, X))
     if first:
-        model.classes_ = labels.classes if classes is None else np.unique(np.asarray(classes))
+        model.classes_ = (
+            labels.classes if classes is None else gate.labels_of(classes, len(np.asarray(classes))).classes
+        )
     labels = Labels(model.classes_, encode_as(labels.classes[labels.codes], model.classes_))
     problem.refuse_one_class(labels, type(model).__name__)
     given = problem.weighted_rows(X, labels, gate.weights(sample_weight, X), model.class_weight)

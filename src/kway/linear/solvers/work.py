@@ -51,7 +51,16 @@ class Work:
             return self.solver.cold_start(self.objective)
         if theta is None:
             return cold_start(self.objective, rng)
-        return theta if self.frame is None else self.frame.into(theta)
+        start = theta if self.frame is None else self.frame.into(theta)
+        return start if self._helps(start) else cold_start(self.objective, rng)
+
+    def _helps(self, start: NDArray) -> bool:
+        """Whether a start is no worse than none: from one that was learned in other units nothing may converge."""
+        o = self.objective
+        if o.loss.minimised_by_zero or o.rows_in_files:
+            return True
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(o.value(start) <= o.value(o.zeros()))
 
     def solve(self, start: NDArray, control: Control) -> Solution:
         """From a start to a solution in the columns given."""
@@ -61,7 +70,8 @@ class Work:
         if validate is not None:
             control = replace(control, validate=lambda theta: validate(frame.back(theta)))
         found = self._sure(self.solver.solve(self.objective, start, control), control)
-        return self._kept(replace(found, theta=frame.back(found.theta)), self.objective.value(found.theta), control)
+        back = replace(found, theta=frame.back(found.theta), value=None)
+        return self._kept(back, self.objective.value(found.theta), control)
 
     def _kept(self, found: Solution, value: float, control: Control) -> Solution:
         """The solution in the columns given, where their number format keeps it: else it has not converged."""
