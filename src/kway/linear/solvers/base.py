@@ -46,7 +46,7 @@ class Solution:
     history: list[float] = field(default_factory=list)  # objective (or mean loss) an iteration
     advice: str = ""  # what to change, where it did not converge
     proved: bool = False  # `miss` is a bound, not an estimate
-    value: float | None = None  # the objective as estimated on some rows, where all of them would take too long
+    value: float | None = None  # the objective, where the solver knows it; of many rows perhaps as estimated on some
 
     @property
     def distance(self) -> str:

@@ -375,9 +375,9 @@ class Watch:
 
     def solution(self, point: Point) -> Solution:
         """What to hand back."""
-        converged = self.finished or self.miss <= self.control.tol
-        advice = "" if converged else self.advice or "raise max_iter, or tol, or scale the features"
-        return Solution(point.theta, len(self.history) - 1, converged, self.miss, self.history, advice)
+        near = self.finished or self.miss <= self.control.tol
+        advice = "" if near else self.advice or "raise max_iter, or tol, or scale the features"
+        return Solution(point.theta, len(self.history) - 1, near, self.miss, self.history, advice, False, point.value)
 
     def _estimate(self, promised: float, stuck: bool) -> float:
         """Gain of the last third of the iterations, relative to the objective."""

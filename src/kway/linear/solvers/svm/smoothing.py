@@ -61,7 +61,8 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
         width /= _SHRINK
     converged = best.miss <= control.tol or value <= 0
     advice = "" if converged else found.advice or "raise max_iter or tol"
-    return replace(best, converged=converged, advice=advice, proved=False)  # of the rounded hinge, not of the hinge
+    # the proof is of the rounded hinge, not of the hinge
+    return replace(best, converged=converged, advice=advice, proved=False, value=value)
 
 
 def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) -> float:
