@@ -30,12 +30,12 @@ _PROOF = (
     "prove how near the optimum it is, as 0.1.0 did not."
 )
 _GRADIENTS = (
-    "Measured on a CPU without AVX-512: a gradient of 60,000 images takes 22 ms there and 12 with it, and a fit is "
-    "made of gradients, and of factors that gain as much."
+    "A gradient of 60,000 images takes 22 ms without AVX-512 and 12 with it, and a fit is made of gradients, and of "
+    "factors that gain as much; on two cores of a Xeon with AVX-512 it was 32 times as fast as lbfgs, 13 as intelex."
 )
 _CLOSED = (
-    "Measured on a CPU without AVX-512. A third of the steps close the gap to the dual, which 0.1.0 did not: it ended "
-    "on an estimate."
+    "A third of the steps close the gap to the dual, which 0.1.0 did not: it ended on an estimate. With AVX-512 the "
+    "ratio was the same."
 )
 _EARLY = (
     "cyanure is stopped at the first number of passes that comes within the tolerance, and ends a little above kway, "

@@ -24,7 +24,7 @@ class Tuning(NamedTuple):
     """Grids and limits."""
 
     strengths: Any = 10  # Cs of LogisticRegressionCV
-    folds: int = 5
+    folds: int = 5  # of LogisticRegressionCV
     iterations: int = 200
     ks: tuple[int, ...] = KS
     margins: tuple[float, ...] = (0.05, 0.2, 1.0, 5.0)  # C of the linear SVM
@@ -84,14 +84,14 @@ def svm(X: Any, y: Any, tuning: Tuning) -> Tuned:
     """A linear SVM over C."""
     from sklearn.svm import LinearSVC
 
-    return _searched(LinearSVC(), {"C": list(tuning.margins)}, X, y, tuning.folds)
+    return _searched(LinearSVC(), {"C": list(tuning.margins)}, X, y, folds=5)
 
 
 def bayes(X: Any, y: Any, tuning: Tuning) -> Tuned:
     """Complement naive Bayes over its smoothing."""
     from sklearn.naive_bayes import ComplementNB
 
-    return _searched(ComplementNB(), {"alpha": [0.03, 0.1, 0.3, 1.0], "norm": [False, True]}, X, y, tuning.folds)
+    return _searched(ComplementNB(), {"alpha": [0.03, 0.1, 0.3, 1.0], "norm": [False, True]}, X, y, folds=5)
 
 
 def forest(X: Any, y: Any, tuning: Tuning) -> Tuned:
