@@ -196,3 +196,12 @@ def test_a_saved_model_says_what_its_weights_weigh(tmp_path):
     plain = kway.SoftmaxClassifier().fit(*load_iris(return_X_y=True))
     plain.save(tmp_path / "p.kway")
     assert kway.explain(kway.load(tmp_path / "p.kway")).how.startswith("weights alone")
+
+
+@pytest.mark.parametrize("family", ["neighbors", "softmax"])
+def test_why_of_what_was_found_is_why_of_its_file(family, tmp_path):
+    found = kway.fit(*load_iris(return_X_y=True), models=[family], also=())
+    found.save(tmp_path / "m.kway")
+    told = [kway.explain(found), found.explain(), kway.explain(kway.load(tmp_path / "m.kway"))]
+    assert len({(t.columns, t.how) for t in told}) == 1
+    assert len(told[0].columns[0]) == 4

@@ -42,7 +42,7 @@ from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
 from kway.select.leaderboard import Line, fit_lines
 from kway.select.learning_curve import Learned, LearningCurve, learning_curve
 from kway.select.promises import Promises, Tradeoff, promise, sets_tradeoff, unknown_tradeoff
-from kway.select.reasons import SECONDS, SHOWN, Reasons, explain, weighed
+from kway.select.reasons import SECONDS, SHOWN, Reasons, kept_facts, own_reasons, shuffled
 from kway.select.streamed import Refit, refit
 from kway.select.train_test import Parts
 from kway.select.wishes import Wishes
@@ -247,7 +247,8 @@ def run_job(
         tested(found)
     with progress.within(0.88, 0.92), progress.stage("looking for reasons"):
         curve, why = _curve(compared_line, X, chosen, parts, wishes, clock)
-        reasons = _reasons(FeaturedClassifier.of(features, lines[0].model), X, parts, clock)
+        reasons = _reasons(FeaturedClassifier.of(features, lines[0].model, X), X, parts, clock)
+    found.model.reasons_ = None if reasons is None else kept_facts(reasons)
     laps.lap("reasons")
     return replace(found, notes=(*found.notes, *filter(None, (why,))), curve=curve, reasons=reasons)
 
@@ -290,10 +291,10 @@ def _reasons(model: FeaturedClassifier, X: Any, parts: Parts, clock: Clock) -> R
     if not model.features_.is_table_ and X.shape[1] > NAMELESS:
         return None
     try:
-        if hasattr(model.estimator_, "coef_"):
-            names = np.asarray(model.features_.get_feature_names_out())
-            return weighed(model.estimator_, names, spread(X), SHOWN)
-        return None if clock.up(SECONDS) else explain(model, parts.test_rows, parts.test_y)
+        own = own_reasons(model)
+        if own is not None or clock.up(SECONDS):
+            return own
+        return shuffled(model, parts.test_rows, parts.test_y, SHOWN, SECONDS, "test rows")
     except KwayError:
         return None
 
