@@ -1,5 +1,8 @@
 """`kway compare`: the leaderboard only."""
 
+import numpy as np
+import pytest
+
 
 def test_compare_leaves_the_test_rows_alone_and_writes_nothing(answer, cli, tmp_path):
     result = answer("compare", "iris", "--model", "softmax,centroid")
@@ -15,3 +18,19 @@ def test_compare_asks_for_a_device_as_fit_does(answer, cli):
     code, _, said = cli("compare", "iris", "--model", "softmax", "--device", "abacus")
     assert code == 1
     assert "device must be one of 'cpu', 'cuda', 'auto', got 'abacus'" in said
+
+
+@pytest.mark.filterwarnings("error")
+def test_two_rows_a_class_are_no_ground_for_a_choice(answer, cli):
+    rng = np.random.default_rng(0)
+    words = [a + b for a in ("ba", "ce", "di", "fo", "gu", "ka") for b in ("ra", "te", "si", "lo", "mu")]
+    lines = [f"{' '.join(rng.choice(words, 8))},c{code}" for code in range(40) for _ in range(2)]
+    with open("few.csv", "w") as out:
+        out.write("\n".join(["text,label", *lines]))
+    found = answer("fit", "few.csv", "-t", "label")
+    assert found["data"]["test_part"] == "40 of 80 rows, by class"
+    assert found["test"]["low"] >= 0
+    (note,) = [note for note in found["notes"] if "too few rows" in note]
+    assert "40 of 40 training rows" in note
+    assert "give more rows a class, or name a family (--model)" in note
+    assert "too few rows" in " ".join(cli("compare", "few.csv", "-t", "label")[1].split())

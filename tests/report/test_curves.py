@@ -126,6 +126,13 @@ def test_always_guessing_is_named_and_drawn_where_it_is_on_the_axis(baseline, wo
     assert len([line for line in axes.lines if line.get_linestyle() == "--"]) == lines
 
 
+@pytest.mark.filterwarnings("error")
+def test_models_that_are_never_right_are_drawn_too():
+    axes = scores.leaderboard(["a", "b"], [0.0, 0.0], [0.0, 0.0]).axes[0]
+    assert axes.get_xlim()[0] <= 0
+    assert [t.get_text() for t in axes.texts] == ["0.000", "0.000"]
+
+
 def test_only_the_first_of_many_models_are_drawn():
     axes = scores.leaderboard([str(i) for i in range(50)], np.linspace(1, 0, 50), most=7).axes[0]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["0", "1", "2", "3", "4", "5", "6"]

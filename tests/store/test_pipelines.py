@@ -90,7 +90,7 @@ def test_a_step_that_does_nothing_keeps_the_names_of_the_columns(idle, after, tm
     kway.save(pipe, "p.kway")
     again = kway.load("p.kway")
     np.testing.assert_array_equal(again.predict(frame), pipe.predict(frame))
-    with pytest.raises(ValueError, match="feature names|columns"):
+    with pytest.raises(ValueError, match=r"feature names|columns"):
         again.predict(frame[list("dcba")])
     frame.assign(target=y).to_csv("d.csv", index=False)
     assert run(["predict", "p.kway", "d.csv", "-o", "o.csv"]) == 0

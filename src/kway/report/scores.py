@@ -33,8 +33,8 @@ def leaderboard(
     """A bar a model with its standard deviation, in the order given: the chosen one first, which stands out.
 
     A higher score further down is one of fewer folds, or the choice is made by another measure. `baseline` is the
-    score of always guessing. Where every score is close to the best, the axis starts above zero so that they can be told apart, and its label
-    says so. At most `most` models are drawn.
+    score of always guessing. Where every score is close to the best, the axis starts above zero so that they can be
+    told apart, and its label says so. At most `most` models are drawn.
     """
     values = np.asarray(means, float)[:most]
     spread = np.zeros_like(values) if stds is None else np.asarray(stds, float)[:most]
@@ -69,7 +69,7 @@ def leaderboard(
 def _axis_start(values: NDArray, spread: NDArray) -> float:
     """0, or where all bars would look the same, a round number below the lowest one."""
     lowest, highest = float((values - spread).min()), float((values + spread).max())
-    if lowest < 0.75 * highest:
+    if lowest < 0.75 * highest or highest <= 0:  # all of them 0: nothing to be told apart
         return min(0.0, lowest)
     room = max(highest - lowest, 1e-3 * highest) * 1.5
     step = 10.0 ** np.floor(np.log10(room))

@@ -20,7 +20,6 @@ from kway import progress
 from kway.data.features.features import Features
 from kway.data.labels import encode
 from kway.data.row_blocks import rows_at
-from kway.data.spread import spread
 from kway.data.suggest import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier
@@ -32,7 +31,7 @@ from kway.select.calibration import PAGE, Calibrated, calibrate_winner, scaled_o
 from kway.select.contest.clock import Clock
 from kway.select.contest.compare import TOO_LATE, Comparison, compare
 from kway.select.contest.families import FAMILIES, STRAW_MAN, Family, LinearFamily
-from kway.select.contest.folds import fold_numbers
+from kway.select.contest.folds import few_rows_note, fold_numbers
 from kway.select.contest.references import TREES, verdict
 from kway.select.contest.sample import Sample, draw_sample
 from kway.select.contest.scans import FoldedRows, HeldOut
@@ -158,6 +157,7 @@ def compare_parts(
             others[ending] = view
     told = (verdict(found.best, other, found.measure.rises) for other in found.references)
     on = () if drawn is None else (drawn.note,)
+    on += few_rows_note(encode(at(parts.y)).codes, found.folds)
     notes = (*parts.notes, *on, *_cut_notes(found, clock), *_left_out(found.problems), *told)
     return Compared(whole, others, found, notes, size.K, some)
 

@@ -134,8 +134,8 @@ def _nothing_to_read(model: Any) -> str:
 def _pixels(n_columns: int) -> str:
     return (
         f"its {n_columns:,} columns, such as pixels, have no names and are too many to be shuffled one by one "
-        f"({_WIDEST} are the most): the report of `kway fit` shows its worst mistakes and the rows nearest to them, and "
-        "a linear model (`kway fit --model softmax`) draws what each class looks for"
+        f"({_WIDEST} are the most): the report of `kway fit` shows its worst mistakes and the rows nearest to them, "
+        "and a linear model (`kway fit --model softmax`) draws what each class looks for"
     )
 
 

@@ -76,7 +76,7 @@ def standing_of(name: str, scan: Scan, note: str, n_folds: int) -> Standing:
 
 
 def in_order(lines: Iterable[Standing], measure: Measure) -> list[Standing]:
-    """By the measure, then by log loss; those stopped as losers come last, as one lucky fold is no score of them all."""
+    """By the measure, then by log loss; those stopped as losers come last: a lucky fold is no score of them all."""
     sign = -1 if measure.rises else 1
     loss = lambda s: np.inf if s.log_loss is None else s.log_loss  # noqa: E731
     return sorted(lines, key=lambda s: (s.stopped, sign * s.score, loss(s)))
