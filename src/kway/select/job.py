@@ -32,7 +32,7 @@ from kway.select.contest.clock import Clock
 from kway.select.contest.compare import TOO_LATE, Comparison, compare
 from kway.select.contest.families import FAMILIES, STRAW_MAN, Family, LinearFamily
 from kway.select.contest.folds import few_rows_note, fold_numbers
-from kway.select.contest.references import TREES, verdict
+from kway.select.contest.references import TREES, verdict, words_note
 from kway.select.contest.sample import Sample, draw_sample
 from kway.select.contest.scans import FoldedRows, HeldOut
 from kway.select.contest.standings import Standing
@@ -156,8 +156,10 @@ def compare_parts(
             found = found.joined(run(view.X, families))
             others[ending] = view
     told = (verdict(found.best, other, found.measure.rises) for other in found.references)
-    on = () if drawn is None else (drawn.note,)
+    on: tuple[str, ...] = () if drawn is None else (drawn.note,)
     on += few_rows_note(encode(at(parts.y)).codes, found.folds)
+    if TREES in references_of(wishes):
+        on += words_note(whole.X, [r.column for r in features.records_ if r.used and r.kind == "text"])
     notes = (*parts.notes, *on, *_cut_notes(found, clock), *_left_out(found.problems), *told)
     return Compared(whole, others, found, notes, size.K, some)
 

@@ -91,9 +91,9 @@ def few_rows_note(codes: NDArray[np.int64], folds: NDArray[np.int64]) -> tuple[s
     if alone.mean() <= 0.5:
         return ()
     return (
-        f"classes have too few rows to compare families by: {int(alone.sum()):,} of {len(alone):,} training rows are the "
-        "only ones of their class once their fold is held out, so no family could get them right; the choice and the "
-        "probabilities rest on the others alone: give more rows a class, or name a family (--model)",
+        f"classes have too few rows to compare families by: {int(alone.sum()):,} of {len(alone):,} training rows are "
+        "the only ones of their class once their fold is held out, so no family could get them right; the choice and "
+        "the probabilities rest on the others alone: give more rows a class, or name a family (--model)",
     )
 
 
