@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,11 @@ class Reasons(Printed):
             (label, ", ".join(f"{column} ({pull:+.3g})" for column, pull in zip(columns, pulls)))
             for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
         ]
+
+    def __repr__(self) -> str:
+        return self._table().narrowed(get_terminal_size().columns).text()
+
+    __str__ = __repr__  # notebooks, whose tables scroll, show every column
 
     def _table(self) -> Table:
         if len(self.classes) == 1:
