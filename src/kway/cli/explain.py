@@ -20,7 +20,7 @@ _MOST_CLASSES = 30  # lines of the table for people
 def explain(
     model: ModelArgument,
     reading: ReadOptions,
-    data: Annotated[str | None, typer.Argument(help="Labelled rows; a model without weights needs them.")] = None,
+    data: Annotated[str | None, typer.Argument(help="Labelled rows to measure a model without weights on.")] = None,
     columns: Annotated[int, typer.Option("--columns", "-n", min=1, help="Columns to list a class.")] = 8,
     embed: MovedOption = None,
     json: JsonOption = False,
