@@ -126,3 +126,31 @@ def test_a_foreign_part_is_refused(table, tmp_path):
 def test_default_is_softmax(table):
     X, y = table
     assert type(FeaturedClassifier().fit(X, y).estimator_) is kway.SoftmaxClassifier
+
+
+ODD_REASONS = {
+    "a column without a fall": {"columns": ["a", "b"]},
+    "more than a file lists": {"columns": ["a"] * 101, "falls": [0.0] * 101},
+    "a fall above 1": {"falls": [1.5]},
+    "a fall that is none": {"falls": [float("nan")]},
+    "words without end": {"how": "x" * 2000},
+    "no words": {"how": None},
+    "a field too many": {"evil": 1},
+}
+
+
+@pytest.mark.parametrize("odd", ODD_REASONS.values(), ids=ODD_REASONS.keys())
+def test_reasons_of_another_make_are_refused(odd, tmp_path):
+    rng = np.random.default_rng(0)
+    model = FeaturedClassifier(kway.CentroidClassifier()).fit(
+        pd.DataFrame({"a": rng.normal(size=20)}), np.arange(20) % 2
+    )
+    model.reasons_ = {"how": "measured", "columns": ["a"], "falls": [0.5]}
+    kway.save(model, tmp_path / "m.kway")
+    assert kway.explain(kway.load(tmp_path / "m.kway")).records() == [
+        {"class": "all classes", "column": "a", "pull": 0.5}
+    ]
+    model.reasons_ |= odd
+    kway.save(model, tmp_path / "odd.kway")
+    with pytest.raises(ModelFileError, match="reasons"):
+        kway.load(tmp_path / "odd.kway")

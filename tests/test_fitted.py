@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 
 import kway
 from kway.errors import InputError
+from kway.featured import FeaturedClassifier
 
 QUICK = {"models": ["softmax", "centroid"], "also": (), "alpha": 1e-3}
 
@@ -196,3 +197,27 @@ def test_a_saved_model_says_what_its_weights_weigh(tmp_path):
     plain = kway.SoftmaxClassifier().fit(*load_iris(return_X_y=True))
     plain.save(tmp_path / "p.kway")
     assert kway.explain(kway.load(tmp_path / "p.kway")).how.startswith("weights alone")
+
+
+@pytest.mark.parametrize("family", ["neighbors", "softmax"])
+def test_why_of_what_was_found_is_why_of_its_file(family, tmp_path):
+    found = kway.fit(*load_iris(return_X_y=True), models=[family], also=())
+    found.save(tmp_path / "m.kway")
+    told = [kway.explain(found), found.explain(), kway.explain(kway.load(tmp_path / "m.kway"))]
+    assert len({(t.columns, t.how) for t in told}) == 1
+    assert len(told[0].columns[0]) == 4
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_reasons_print_within_the_terminal(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    names = [f"a_rather_long_name_of_column_{j}" for j in range(8)]
+    frame = pd.DataFrame(rng.normal(size=(120, 8)) + y[:, None], columns=names)
+    for model in (FeaturedClassifier(), FeaturedClassifier(kway.NeighborsClassifier())):
+        told = kway.explain(model.fit(frame, y), frame, y)
+        lines = str(told).splitlines()
+        assert max(map(len, lines)) <= width
+        assert "a_rather_long_name" in str(told)
+        assert all(name in told._repr_html_() for name in told.columns[0])

@@ -27,6 +27,7 @@ class FeaturedClassifier(DelegatedAnswers):
     spread_: NDArray | None = (
         None  # (d,) of the columns of the training rows, behind a linear model: what weights weigh
     )
+    reasons_: dict[str, Any] | None = None  # what the fit found to matter, of a model without weights (select.reasons)
 
     def __init__(self, estimator: Any = None, features: Features | None = None) -> None:
         self.estimator = estimator
@@ -81,12 +82,14 @@ class FeaturedClassifier(DelegatedAnswers):
         learned, arrays = self.features_._fitted()
         spreads = {} if self.spread_ is None else {"spread": self.spread_}
         facts = {"learned": learned, "settings": self.features_._stored_params()}
+        facts |= {} if self.reasons_ is None else {"reasons": self.reasons_}
         return facts, {**prefixed(_FEATURES, arrays), **spreads}
 
     def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self.features_ = Features(**facts["settings"])
         self.features_._restore(facts["learned"], under(_FEATURES, arrays))
         self.spread_ = arrays.get("spread")
+        self.reasons_ = facts.get("reasons")
 
 
 def _weighs(estimator: Any) -> bool:

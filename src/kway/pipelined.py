@@ -43,7 +43,7 @@ class PipelinedClassifier(DelegatedAnswers):
         if whole.featured_:
             inner = FeaturedClassifier()  # without parameters: a Pipeline is none that a file could hold
             inner._join(steps[0][1], pipeline[1:] if len(steps) > 2 else steps[-1][1])
-        whole._adopt(inner, pipeline)
+        whole._adopt(inner, _first_that_works(steps))
         return whole
 
     def fit(self, X: Any, y: Any) -> PipelinedClassifier:
@@ -63,7 +63,7 @@ class PipelinedClassifier(DelegatedAnswers):
     def numbers(self, X: Any) -> Any:
         """What the steps make of rows: the X (n, d) that the classifier inside sees."""
         for _, step in self.steps_:
-            X = X if step is None or isinstance(step, str) else step.transform(X)
+            X = step.transform(X) if _works(step) else X
         return X
 
     def _rows(self, X: Any) -> Any:
@@ -89,5 +89,15 @@ class PipelinedClassifier(DelegatedAnswers):
             made = unpack_step(step, under(f"steps.{i}.", arrays), columns)
             columns = len(getattr(made, "components_", range(columns)))
             self.steps_.append((step["name"], made))
-        if self.steps_ and hasattr(self, "feature_names_in_") and not isinstance(self.steps_[0][1], str):
-            self.steps_[0][1].feature_names_in_ = self.feature_names_in_
+        if hasattr(self, "feature_names_in_"):
+            _first_that_works([*self.steps_, (self.name_, self.estimator_)]).feature_names_in_ = self.feature_names_in_
+
+
+def _works(step: Any) -> bool:
+    """Whether a step does anything: None and "passthrough" do not."""
+    return step is not None and not isinstance(step, str)
+
+
+def _first_that_works(steps: list[tuple[str, Any]]) -> Any:
+    """The step that sees rows as they come; a Pipeline itself asks its first one, which may be no more than a word."""
+    return next(step for _, step in steps if _works(step))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 _SHOWN = 10  # rows of an answer that are printed
@@ -37,6 +38,19 @@ class Table(NamedTuple):
         widths = [max(map(len, column)) for column in zip(*cells)]
         rows = ["  " + "  ".join(c.ljust(w) for c, w in zip(line, widths)).rstrip() for line in cells]
         return "\n".join([self.title, *rows, *([f"  {self.more}"] if self.more else [])])
+
+    def narrowed(self, width: int) -> Table:
+        """With as many of the columns, two at least, as a line of so many letters holds, and the title in such lines.
+
+        >>> Table("three", ("a", "b", "c"), [("1", "x" * 9, "y" * 9)]).narrowed(18).columns
+        ('a', 'b')
+        """
+        title, kept = "\n".join(wrap(self.title, width)), len(self.columns)
+        narrow = self._replace(title=title)
+        while kept > 2 and any(len(line) > width for line in narrow.text().splitlines()):
+            kept -= 1
+            narrow = Table(title, self.columns[:kept], [line[:kept] for line in self.lines], self.more)
+        return narrow
 
     def html(self) -> str:
         """The same as a table of a notebook."""

@@ -128,12 +128,57 @@ def test_why(answer, cli, rare):
     code, out, _ = cli("explain", "model.kway")
     assert code == 0
     assert "telling" in out
-    answer("fit", rare, "-t", "kind", "--model", "neighbors")
-    code, _, err = cli("explain", "model.kway")
-    assert code == 1
-    assert "give labelled rows" in err
+
+
+@pytest.mark.parametrize("family", ["neighbors", "centroid"])
+def test_a_model_without_weights_keeps_why(family, answer, cli, rare):
+    n_test = answer("fit", rare, "-t", "kind", "--model", family)["data"]["test_rows"]
+    kept = answer("explain", "model.kway")
+    assert f"of {n_test:,} test rows when a column is shuffled" in kept["how"]
+    assert [r["column"] for r in kept["reasons"]] == ["telling", "noise"]
+    assert [r["column"] for r in answer("explain", "model.kway", "-n", 1)["reasons"]] == ["telling"]
+    code, out, _ = cli("explain", "model.kway")
+    assert code == 0
+    assert "telling" in out
     shuffled = answer("explain", "model.kway", rare, "-t", "kind")
     assert {r["column"] for r in shuffled["reasons"]} == {"telling", "noise"}
+    assert "rows given" in shuffled["how"]  # they may be those it was fitted from
+    model = kway.load("model.kway")
+    model.reasons_ = None  # as of a file that has none
+    kway.save(model, "without.kway")
+    code, _, err = cli("explain", "without.kway")
+    assert code == 1
+    assert "give labelled rows" in err
+
+
+def test_means_of_texts_name_their_words(answer):
+    rng = np.random.default_rng(0)
+    words = {"cat": ["purr", "whisker"], "dog": ["bark", "leash"], "cow": ["moo", "milk"]}
+    say = lambda k: " ".join(rng.permutation([*words[k], *rng.choice(["here", "was", "a", "of", "to", "it"], 4)]))  # noqa: E731
+    lines = [f"{say(k)},{k}" for k in words for _ in range(30)]
+    with open("texts.csv", "w") as out:
+        out.write("\n".join(["text,label", *lines]))
+    answer("fit", "texts.csv", "-t", "label", "--model", "centroid")
+    for rows in ((), ("texts.csv", "-t", "label")):
+        told = answer("explain", "model.kway", *rows, "-n", 2)
+        for kind, own in words.items():
+            named = " ".join(r["column"] for r in told["reasons"] if r["class"] == kind)
+            assert any(word in named for word in own)
+        assert all(r["pull"] > 0 for r in told["reasons"])
+
+
+def test_pixels_have_no_names_and_the_error_says_what_to_do(answer, cli):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = rng.normal(size=(60, 500)) + y[:, None]
+    np.savez("wide.npz", X=X, y=y)
+    answer("fit", "wide.npz", "--model", "neighbors")
+    for rows in ((), ("wide.npz",)):
+        code, _, err = cli("explain", "model.kway", *rows)
+        assert code == 1
+        assert "500 columns, such as pixels, have no names" in err
+        assert "worst mistakes" in err
+        assert "--model softmax" in err
 
 
 def test_weights_are_scaled_to_the_spread_of_the_columns():

@@ -1,5 +1,10 @@
 """`kway compare`: the leaderboard only."""
 
+import re
+
+import numpy as np
+import pytest
+
 
 def test_compare_leaves_the_test_rows_alone_and_writes_nothing(answer, cli, tmp_path):
     result = answer("compare", "iris", "--model", "softmax,centroid")
@@ -15,3 +20,50 @@ def test_compare_asks_for_a_device_as_fit_does(answer, cli):
     code, _, said = cli("compare", "iris", "--model", "softmax", "--device", "abacus")
     assert code == 1
     assert "device must be one of 'cpu', 'cuda', 'auto', got 'abacus'" in said
+
+
+@pytest.mark.filterwarnings("error")
+def test_two_rows_a_class_are_no_ground_for_a_choice(answer, cli):
+    rng = np.random.default_rng(0)
+    words = [a + b for a in ("ba", "ce", "di", "fo", "gu", "ka") for b in ("ra", "te", "si", "lo", "mu")]
+    lines = [f"{' '.join(rng.choice(words, 8))},c{code}" for code in range(40) for _ in range(2)]
+    with open("few.csv", "w") as out:
+        out.write("\n".join(["text,label", *lines]))
+    found = answer("fit", "few.csv", "-t", "label")
+    assert found["data"]["test_part"] == "40 of 80 rows, by class"
+    assert found["test"]["low"] >= 0
+    (note,) = [note for note in found["notes"] if "too few rows" in note]
+    assert "40 of 40 training rows" in note
+    assert "give more rows a class, or name a family (--model)" in note
+    assert "too few rows" in " ".join(cli("compare", "few.csv", "-t", "label")[1].split())
+
+
+def notes_of_text(n):
+    """Rows of two kinds with a text of many words and a number."""
+    rng = np.random.default_rng(0)
+    words = np.array([a + b + c for a in ("ba", "ce", "di") for b in ("ra", "te", "si", "lo") for c in "nmst"])
+    kinds = np.arange(n) % 2
+    texts = [" ".join(rng.choice(words[24 * kind :][:24], 9)) for kind in kinds]
+    return ["note,size,kind", *(f"{t},{v:.3f},k{k}" for t, v, k in zip(texts, rng.normal(size=n), kinds))]
+
+
+def test_trees_that_are_not_grown_on_text_are_told(answer):
+    with open("texts.csv", "w") as out:
+        out.write("\n".join(notes_of_text(80)))
+    found = answer("compare", "texts.csv", "-t", "kind")
+    assert not found["references"]
+    (note,) = [note for note in found["notes"] if "trees" in note]
+    assert "that the text of note makes; ask by name (--also sklearn.ensemble.RandomForestClassifier)" in note
+    asked = answer("compare", "texts.csv", "-t", "kind", "--also", "sklearn.ensemble.RandomForestClassifier")
+    assert [line["model"] for line in asked["references"]] == ["RandomForest"]
+    assert not any("trees" in note for note in asked["notes"])
+
+
+def test_scores_stay_in_one_line_of_80_letters(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with open("texts.csv", "w") as out:
+        out.write("\n".join(notes_of_text(80)))
+    lines = [line for line in cli("compare", "texts.csv", "-t", "kind")[1].splitlines() if line.startswith("  ")]
+    (long,) = [line for line in lines if "neighbors-manhattan-no-text" in line]
+    assert re.search(r"0\.\d{3} ± 0\.\d{3}", long)  # whole
+    assert max(map(len, lines)) <= 80

@@ -46,6 +46,12 @@ def test_the_test_is_told_in_full(answer):
     assert runner["test"]["p_value"] < 0.05
 
 
+def test_the_straw_man_is_said_to_be_one(cli):
+    code, out, _ = cli("fit", "iris", "--model", "centroid")
+    assert code == 0
+    assert "(least squares on the class number, which has no reason to be right)." in out
+
+
 def inner(path="model.kway"):
     """The classifier inside the features and the temperature."""
     model = kway.load(path)

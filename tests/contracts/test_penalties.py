@@ -39,3 +39,8 @@ def test_values_are_the_formulas():
 def test_unknown_name_lists_the_known():
     with pytest.raises(InputError, match="none, l2, l1, elasticnet"):
         pick_penalty("l3", 0.5)
+
+
+@pytest.mark.filterwarnings("error")
+def test_weights_too_far_out_to_square_are_infinitely_dear_and_warn_of_nothing():
+    assert pick_penalty("l2", 0.0).value(np.full((2, 2), 1e30, np.float32)) == np.inf

@@ -1,8 +1,9 @@
+import matplotlib.colors
 import numpy as np
 import pytest
 
 from kway.errors import InputError
-from kway.report import curves, scores
+from kway.report import curves, scores, style
 
 SCORES = np.array([[0.7, 0.8, 0.9], [0.8, 0.85, 0.87], [0.6, 0.65, 0.7]])
 
@@ -89,14 +90,20 @@ def test_exponent_ignores_what_was_not_measured():
     assert curves.exponent([5, 5], [2, 3]) is None
 
 
-def test_leaderboard_is_sorted_and_its_bars_end_at_the_means():
-    axes = scores.leaderboard(["a", "b", "c"], [0.2, 0.9, 0.5], [0.01, 0.02, 0.03]).axes[0]
+def test_leaderboard_keeps_the_order_given_and_its_bars_end_at_the_means():
+    axes = scores.leaderboard(["chosen", "b", "one fold"], [0.8, 0.5, 0.9], [0.02, 0.03, 0]).axes[0]
     bars = axes.containers[0].patches
-    np.testing.assert_allclose([bar.get_x() + bar.get_width() for bar in bars], [0.9, 0.5, 0.2])
-    assert [t.get_text() for t in axes.get_yticklabels()] == ["b", "c", "a"]
+    np.testing.assert_allclose([bar.get_x() + bar.get_width() for bar in bars], [0.8, 0.5, 0.9])
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["chosen", "b", "one fold"]
+    assert axes.yaxis_inverted()  # the first on top
+    assert [matplotlib.colors.to_hex(bar.get_facecolor()) == style.ACCENT.lower() for bar in bars] == [
+        True,
+        False,
+        False,
+    ]
     lower, upper = bars_of(axes.containers[1])
-    np.testing.assert_allclose(upper[:, 0] - lower[:, 0], [0.04, 0.06, 0.02])
-    assert [t.get_text() for t in axes.texts] == ["0.900 ± 0.020", "0.500 ± 0.030", "0.200 ± 0.010"]
+    np.testing.assert_allclose(upper[:, 0] - lower[:, 0], [0.04, 0.06])
+    assert [t.get_text() for t in axes.texts] == ["0.800 ± 0.020", "0.500 ± 0.030", "0.900"]
 
 
 def test_an_axis_that_does_not_start_at_zero_says_so():
@@ -119,9 +126,16 @@ def test_always_guessing_is_named_and_drawn_where_it_is_on_the_axis(baseline, wo
     assert len([line for line in axes.lines if line.get_linestyle() == "--"]) == lines
 
 
-def test_only_the_best_of_many_models_are_drawn():
-    axes = scores.leaderboard([str(i) for i in range(50)], np.linspace(0, 1, 50), most=7).axes[0]
-    assert [t.get_text() for t in axes.get_yticklabels()] == ["49", "48", "47", "46", "45", "44", "43"]
+@pytest.mark.filterwarnings("error")
+def test_models_that_are_never_right_are_drawn_too():
+    axes = scores.leaderboard(["a", "b"], [0.0, 0.0], [0.0, 0.0]).axes[0]
+    assert axes.get_xlim()[0] <= 0
+    assert [t.get_text() for t in axes.texts] == ["0.000", "0.000"]
+
+
+def test_only_the_first_of_many_models_are_drawn():
+    axes = scores.leaderboard([str(i) for i in range(50)], np.linspace(1, 0, 50), most=7).axes[0]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["0", "1", "2", "3", "4", "5", "6"]
 
 
 def test_reliability_draws_the_bins_and_their_ece():

@@ -16,7 +16,9 @@ from kway.select.contest.clock import Clock
 from kway.select.contest.compare import compare
 from kway.select.contest.families import FAMILIES, LinearFamily
 from kway.select.contest.folds import fold_numbers, split_test
+from kway.select.contest.measures import ACCURACY
 from kway.select.contest.scans import FoldedRows
+from kway.select.contest.standings import Standing, in_order
 
 
 @pytest.fixture(scope="module")
@@ -259,3 +261,12 @@ def test_of_sparse_rows_machines_stand_for_what_is_alike():
     assert below  # easy rows: no one is better
     assert all("stopped after fold 1" in notes[name] for name in below)
     assert all("no better than svm-rounded" in notes[name] or "against" in notes[name] for name in below)
+    for name in below:
+        if "no better" in notes[name]:  # the score that it is held against, of the same fold
+            assert f"which is alike and has {first['svm-rounded']:.3f} there" in notes[name]
+
+
+def test_a_lucky_fold_of_a_family_that_was_stopped_ranks_below_whole_scores():
+    line = lambda model, folds, note="": Standing(model, {}, np.mean(folds), 0.0, tuple(folds), None, 0.0, note)  # noqa: E731
+    whole, less, lucky = line("a", [0.9, 0.8]), line("b", [0.8, 0.8]), line("c", [0.95], "stopped after fold 1 of 2")
+    assert [s.model for s in in_order([lucky, less, whole], ACCURACY)] == ["a", "b", "c"]

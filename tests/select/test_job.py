@@ -171,3 +171,12 @@ def test_views_of_images(stated, name):
     plain = Features()
     plain.fit(X.astype(float))
     assert not list(other_views(plain, X.astype(float), 3, stated))  # numbers that nobody said were images
+
+
+@pytest.mark.parametrize("unknown", [None, 0.1])
+def test_the_limit_of_sets_that_is_kept_lies_on_the_curve(unknown):
+    X, y = load_digits(return_X_y=True)
+    noisy = X + np.random.default_rng(0).normal(scale=6.0, size=X.shape)
+    kept = kway.fit(noisy[:600], y[:600], models=["softmax"], also=(), sets=0.9, unknown=unknown).result.sets
+    assert kept.at in set(zip(kept.x.tolist(), kept.y.tolist()))
+    assert (np.diff(kept.x) >= 0).all()

@@ -38,11 +38,13 @@ PLAIN = {
     "TruncatedSVD": [TruncatedSVD(3, random_state=1)],
     "a chain": [StandardScaler(), PCA(0.95), "passthrough", Normalizer()],
     "nothing before": [],
+    "a step that does nothing first": ["passthrough", StandardScaler(), PCA(2)],
+    "nothing but steps that do nothing": ["passthrough", None],
 }
 
 
 def test_every_plain_step_is_tried():
-    assert {type(s).__name__ for steps in PLAIN.values() for s in steps if not isinstance(s, str)} == set(STEPS)
+    assert {type(s).__name__ for steps in PLAIN.values() for s in steps if hasattr(s, "fit")} == set(STEPS)
 
 
 @pytest.mark.parametrize("steps", PLAIN.values(), ids=PLAIN.keys())
@@ -55,7 +57,7 @@ def test_a_pipeline_comes_back_as_it_was(steps, tmp_path):
     np.testing.assert_allclose(again.predict_proba(X), pipe.predict_proba(X), rtol=1e-12)  # BLAS sums as arrays lie
     np.testing.assert_array_equal(again.classes_, pipe.classes_)
     for (_, ours), (_, theirs) in zip(again.steps, pipe.steps):
-        if not isinstance(theirs, str):
+        if hasattr(theirs, "fit"):
             assert ours.get_params() == theirs.get_params()
             assert ours.n_features_in_ == theirs.n_features_in_
     assert kway.load(tmp_path / "p.kway").fit(X, y).score(X, y) == pipe.score(X, y)
@@ -79,6 +81,22 @@ def test_a_step_that_learned_nothing_is_refused_when_saved(tmp_path):
         kway.save(pipe, tmp_path / "p.kway")
 
 
+@pytest.mark.parametrize("idle", ["passthrough", None])
+@pytest.mark.parametrize("after", [[], [("scale", StandardScaler())]], ids=["alone", "scaled"])
+def test_a_step_that_does_nothing_keeps_the_names_of_the_columns(idle, after, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    pipe = Pipeline([("idle", idle), *after, ("c", kway.CentroidClassifier())]).fit(frame, y)
+    kway.save(pipe, "p.kway")
+    again = kway.load("p.kway")
+    np.testing.assert_array_equal(again.predict(frame), pipe.predict(frame))
+    with pytest.raises(ValueError, match=r"feature names|columns"):
+        again.predict(frame[list("dcba")])
+    frame.assign(target=y).to_csv("d.csv", index=False)
+    assert run(["predict", "p.kway", "d.csv", "-o", "o.csv"]) == 0
+    np.testing.assert_array_equal(pd.read_csv("o.csv")["prediction"], pipe.predict(frame))
+
+
 def test_sparse_rows_and_names_of_columns(tmp_path):
     rows = sp.random(60, 50, 0.2, format="csr", random_state=0)
     labels = np.arange(60) % 3
@@ -94,7 +112,7 @@ def test_sparse_rows_and_names_of_columns(tmp_path):
         again.predict(frame[list("dcba")])
 
 
-@pytest.mark.parametrize("after", [[], [StandardScaler(), PCA(3)]], ids=["alone", "scaled"])
+@pytest.mark.parametrize("after", [[], [StandardScaler(), PCA(3)], ["passthrough"]], ids=["alone", "scaled", "idle"])
 def test_features_come_first(after, tmp_path):
     frame = pd.DataFrame({"a": X[:, 0], "kind": np.where(X[:, 1] > 3, "x", "y"), "price": [f"{v},5" for v in y * 3]})
     pipe = make_pipeline(kway.Features(), *after, kway.SoftmaxClassifier()).fit(frame, y)

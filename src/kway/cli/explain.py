@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kway.cli.options import JsonOption, ModelArgument, MovedOption, reads_data
-from kway.cli.output import emit_json, say, show_table
+from kway.cli.output import emit_json, safe, say, show_table
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
@@ -20,7 +20,7 @@ _MOST_CLASSES = 30  # lines of the table for people
 def explain(
     model: ModelArgument,
     reading: ReadOptions,
-    data: Annotated[str | None, typer.Argument(help="Labelled rows; a model without weights needs them.")] = None,
+    data: Annotated[str | None, typer.Argument(help="Labelled rows to measure a model without weights on.")] = None,
     columns: Annotated[int, typer.Option("--columns", "-n", min=1, help="Columns to list a class.")] = 8,
     embed: MovedOption = None,
     json: JsonOption = False,
@@ -44,9 +44,11 @@ def show_reasons(found: Reasons) -> None:
     """The same for people."""
     if len(found.classes) == 1:
         rows = [(column, f"{pull:+.4f}") for column, pull in zip(found.columns[0], found.pulls[0])]
-        show_table(f"What matters: {found.how}", ("column", "fall"), rows)
+        say(f"[bold]What matters: {safe(found.how)}[/]")  # as a title it would be as narrow as the table
+        show_table("", ("column", "fall"), rows)
         return
     lines = found.lines()
-    show_table(f"What tells each class: {found.how}", ("class", "columns, strongest first"), lines[:_MOST_CLASSES])
+    say(f"[bold]What tells each class: {safe(found.how)}[/]")
+    show_table("", ("class", "columns, strongest first"), lines[:_MOST_CLASSES])
     if len(lines) > _MOST_CLASSES:
         say(f"… {len(lines) - _MOST_CLASSES:,} more classes; --json lists all.")

@@ -64,7 +64,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for j, column in enumerate(columns):
         words = j == 0 or not all(_NUMBER.match(line[j]) for line in lines)
-        table.add_column(column, justify="left" if words else "right", no_wrap=j == 0)
+        table.add_column(column, justify="left" if words else "right", no_wrap=j == 0 or not words)
     for i, row in enumerate(lines):
         table.add_row(*map(safe, row), style="bold green" if i == best else None)
     Console(highlight=False).print(table)

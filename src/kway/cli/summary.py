@@ -7,6 +7,7 @@ from typing import Any
 from kway.cli.output import safe, say, show_table, shown_number, width
 
 _WIDE = 110  # letters of a line that holds every column of the leaderboard
+_WHAT_IT_IS = {"straw man": " (least squares on the class number, which has no reason to be right)"}
 
 
 def show_fit(result: dict[str, Any]) -> None:
@@ -27,7 +28,8 @@ def show_fit(result: dict[str, Any]) -> None:
     )
     for line in _promise_lines(result):
         say(line)
-    say("Beside it: " + ", ".join(f"{safe(name)} {value:.4f}" for name, value in result["baselines"].items()) + ".")
+    beside = (f"{safe(name)} {value:.4f}{_WHAT_IT_IS.get(name, '')}" for name, value in result["baselines"].items())
+    say(f"Beside it: {', '.join(beside)}.")
     if result["runner_up"] is not None:
         say(_runner_up_line(result["runner_up"]))
 

@@ -35,9 +35,10 @@ class Penalty:
         return Penalty(self.ridge * alpha, self.lasso * alpha)
 
     def value(self, W: NDArray) -> float:
-        """R(W)."""
+        """R(W); infinite where W is too far out for the squares of its numbers, from where a search turns back."""
         flat = W.ravel(order="K")  # no copy, in whatever order W lies
-        squares = float(np.dot(flat, flat)) if self.ridge else 0.0
+        with np.errstate(over="ignore"):
+            squares = float(np.dot(flat, flat)) if self.ridge else 0.0
         return self.ridge / 2 * squares + (
             self.lasso * float(np.abs(flat).sum(dtype=np.float64)) if self.lasso else 0.0
         )

@@ -168,7 +168,8 @@ def _as_text(mistakes: Sequence[Mistake], title: str) -> Figure:
     axes = figure.subplots()
     axes.set_axis_off()
     axes.set(xlim=(0, 1), ylim=(len(lines), 0))
-    within = {"va": "top", "in_layout": False}  # lines are cut to fit the axes: measuring each took half of the drawing
+    # lines are cut to fit the axes: measuring each took half of the drawing
+    within: dict[str, Any] = {"va": "top", "in_layout": False}
     for row, line in enumerate(lines):
         if line.heading:
             axes.text(0, row, line.words, fontsize=style.LABEL, color=style.INK, fontweight="bold", **within)

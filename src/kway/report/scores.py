@@ -1,6 +1,6 @@
 """How good, and how sure: the leaderboard of models, and whether probabilities mean what they say.
 
-leaderboard   mean and standard deviation of a score over folds, the best on top
+leaderboard   mean and standard deviation of a score over folds, the chosen model on top
 reliability   accuracy against confidence in bins, dots as large as their rows, above the histogram of confidence
               ECE = sum_b (n_b / n) |accuracy_b - confidence_b|
 """
@@ -30,16 +30,15 @@ def leaderboard(
     title: str = "Leaderboard",
     most: int = 20,
 ) -> Figure:
-    """A bar a model, the best on top, with its standard deviation; `baseline` is the score of always guessing.
+    """A bar a model with its standard deviation, in the order given: the chosen one first, which stands out.
 
-    Where every score is close to the best, the axis starts above zero so that they can be told apart, and its label
-    says so. At most `most` models are drawn.
+    A higher score further down is one of fewer folds, or the choice is made by another measure. `baseline` is the
+    score of always guessing. Where every score is close to the best, the axis starts above zero so that they can be
+    told apart, and its label says so. At most `most` models are drawn.
     """
-    values = np.asarray(means, float)
-    spread = np.zeros_like(values) if stds is None else np.asarray(stds, float)
-    order = np.argsort(-values, kind="stable")[:most]
-    values, spread = values[order], spread[order]
-    labels = [style.shorten(np.asarray(names, object)[i], 34) for i in order]
+    values = np.asarray(means, float)[:most]
+    spread = np.zeros_like(values) if stds is None else np.asarray(stds, float)[:most]
+    labels = [style.shorten(name, 34) for name in np.asarray(names, object)[:most]]
     figure = style.figure(height=1.15 + 0.3 * max(len(values), 2))
     axes = style.dress(figure.subplots(), title, score_name, "", grid="x")
     if not len(values):
@@ -70,7 +69,7 @@ def leaderboard(
 def _axis_start(values: NDArray, spread: NDArray) -> float:
     """0, or where all bars would look the same, a round number below the lowest one."""
     lowest, highest = float((values - spread).min()), float((values + spread).max())
-    if lowest < 0.75 * highest:
+    if lowest < 0.75 * highest or highest <= 0:  # all of them 0: nothing to be told apart
         return min(0.0, lowest)
     room = max(highest - lowest, 1e-3 * highest) * 1.5
     step = 10.0 ** np.floor(np.log10(room))

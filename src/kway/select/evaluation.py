@@ -214,7 +214,8 @@ def wilson(right: NDArray, n: NDArray, z: float = 1.959964) -> tuple[NDArray, ND
     p = right / n
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return np.minimum(centre - half, p), np.maximum(centre + half, p)
+    low = np.minimum(np.maximum(centre - half, 0.0), p)  # rounding would make it -0.0000 of none right
+    return low, np.maximum(centre + half, p)
 
 
 def mcnemar(first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> McNemar:

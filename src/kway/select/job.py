@@ -20,7 +20,6 @@ from kway import progress
 from kway.data.features.features import Features
 from kway.data.labels import encode
 from kway.data.row_blocks import rows_at
-from kway.data.spread import spread
 from kway.data.suggest import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier
@@ -32,8 +31,8 @@ from kway.select.calibration import PAGE, Calibrated, calibrate_winner, scaled_o
 from kway.select.contest.clock import Clock
 from kway.select.contest.compare import TOO_LATE, Comparison, compare
 from kway.select.contest.families import FAMILIES, STRAW_MAN, Family, LinearFamily
-from kway.select.contest.folds import fold_numbers
-from kway.select.contest.references import TREES, verdict
+from kway.select.contest.folds import few_rows_note, fold_numbers
+from kway.select.contest.references import TREES, verdict, words_note
 from kway.select.contest.sample import Sample, draw_sample
 from kway.select.contest.scans import FoldedRows, HeldOut
 from kway.select.contest.standings import Standing
@@ -42,7 +41,7 @@ from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
 from kway.select.leaderboard import Line, fit_lines
 from kway.select.learning_curve import Learned, LearningCurve, learning_curve
 from kway.select.promises import Promises, Tradeoff, promise, sets_tradeoff, unknown_tradeoff
-from kway.select.reasons import SECONDS, SHOWN, Reasons, explain, weighed
+from kway.select.reasons import SECONDS, SHOWN, Reasons, kept_facts, own_reasons, shuffled
 from kway.select.streamed import Refit, refit
 from kway.select.train_test import Parts
 from kway.select.wishes import Wishes
@@ -157,7 +156,10 @@ def compare_parts(
             found = found.joined(run(view.X, families))
             others[ending] = view
     told = (verdict(found.best, other, found.measure.rises) for other in found.references)
-    on = () if drawn is None else (drawn.note,)
+    on: tuple[str, ...] = () if drawn is None else (drawn.note,)
+    on += few_rows_note(encode(at(parts.y)).codes, found.folds)
+    if TREES in references_of(wishes):
+        on += words_note(whole.X, [r.column for r in features.records_ if r.used and r.kind == "text"])
     notes = (*parts.notes, *on, *_cut_notes(found, clock), *_left_out(found.problems), *told)
     return Compared(whole, others, found, notes, size.K, some)
 
@@ -247,7 +249,8 @@ def run_job(
         tested(found)
     with progress.within(0.88, 0.92), progress.stage("looking for reasons"):
         curve, why = _curve(compared_line, X, chosen, parts, wishes, clock)
-        reasons = _reasons(FeaturedClassifier.of(features, lines[0].model), X, parts, clock)
+        reasons = _reasons(FeaturedClassifier.of(features, lines[0].model, X), X, parts, clock)
+    found.model.reasons_ = None if reasons is None else kept_facts(reasons)
     laps.lap("reasons")
     return replace(found, notes=(*found.notes, *filter(None, (why,))), curve=curve, reasons=reasons)
 
@@ -290,10 +293,10 @@ def _reasons(model: FeaturedClassifier, X: Any, parts: Parts, clock: Clock) -> R
     if not model.features_.is_table_ and X.shape[1] > NAMELESS:
         return None
     try:
-        if hasattr(model.estimator_, "coef_"):
-            names = np.asarray(model.features_.get_feature_names_out())
-            return weighed(model.estimator_, names, spread(X), SHOWN)
-        return None if clock.up(SECONDS) else explain(model, parts.test_rows, parts.test_y)
+        own = own_reasons(model)
+        if own is not None or clock.up(SECONDS):
+            return own
+        return shuffled(model, parts.test_rows, parts.test_y, SHOWN, SECONDS, "test rows")
     except KwayError:
         return None
 

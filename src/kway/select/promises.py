@@ -4,7 +4,7 @@
 
 Both rest on rows held out of training, so the model that is kept learns from the others only. On the test rows:
 
-    coverage against size       of the sets {c : p_c >= t} over all t       the promised point among them
+    coverage against size       of the sets {c : 1 - p_c <= t} over all t   the promised point among them
     accuracy against answered   of the rows whose score of being known is highest
 """
 
@@ -66,12 +66,15 @@ def promise(
 
 
 def sets_tradeoff(promises: Promises, X: Any, y: NDArray) -> Tradeoff:
-    """Share of test rows whose set holds their label, against labels in a set."""
-    p = np.asarray(promises.classifier.predict_proba(X))
-    own = p[np.arange(len(y)), encode_as(y, promises.classifier.classes_)]
-    limits = np.unique(np.quantile(own, np.linspace(0, 1, _POINTS)))
-    sizes = np.array([(p >= t).sum(axis=1).mean() for t in limits])
-    covered = np.array([(own >= t).mean() for t in limits])
+    """Share of test rows whose set holds their label, against labels in a set; the limit that is kept is on the curve.
+
+    Between the limits at which a label comes in, sets grow and hold no more: the kept one lies on such a step.
+    """
+    odd = 1.0 - np.asarray(promises.classifier.predict_proba(X))
+    own = odd[np.arange(len(y)), encode_as(y, promises.classifier.classes_)]
+    limits = np.unique([*np.quantile(own, np.linspace(0, 1, _POINTS)), *np.unique(promises.model.thresholds_)])
+    sizes = np.array([(odd <= t).sum(axis=1).mean() for t in limits])
+    covered = np.array([(own <= t).mean() for t in limits])
     found = promises.model.predict_set(X)
     at = float(found.sizes.mean()), float(found.covers(y).mean())
     return Tradeoff(sizes, covered, at, str(promises.model.promise_))

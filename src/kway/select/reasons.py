@@ -3,14 +3,16 @@
 linear       w_cj s_j, the weight of column j for class c times the column's spread s_j: what a usual step of the column
              moves the score by; weights are centred over the classes, as only their differences decide. s_j is that of
              the rows given, else of the training rows, which a model with its features inside keeps
+means        m_cj less its mean over the classes, of the words of text: those that a class's rows have more than others
 any other    permutation importance: by how much the accuracy on labelled rows falls when a column is shuffled
-             among them, on some rows and while the time lasts
+             among them, on some rows and while the time lasts; what a fit found so is kept in the model file
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,9 @@ SHOWN = 8  # columns a class
 SECONDS = 2.0  # that shuffling may take
 _ROWS = 500  # that are shuffled
 _WIDEST = 400  # columns of a matrix that are shuffled one by one
+_GIVEN = "rows given"  # whose labels are asked: they may be those that the model was fitted from
 _CLASSES_PRINTED = 20
+_ALL = "all classes"  # stands for every class where columns matter to all at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,6 +56,11 @@ class Reasons(Printed):
             for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
         ]
 
+    def __repr__(self) -> str:
+        return self._table().narrowed(get_terminal_size().columns).text()
+
+    __str__ = __repr__  # notebooks, whose tables scroll, show every column
+
     def _table(self) -> Table:
         if len(self.classes) == 1:
             rows = [(c, f"{p:+.4f}") for c, p in zip(self.columns[0], self.pulls[0])]
@@ -66,25 +75,74 @@ class Reasons(Printed):
 
 
 def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = SHOWN, seconds: float = SECONDS) -> Reasons:
-    """Why a fitted model answers as it does; a model without weights needs labelled rows X, y that it has not seen.
+    """Why a fitted model, or what `kway.fit` found, answers as it does.
+
+    A model without weights says what its fit found; with labelled rows X, y, best those it has not seen, what they say.
 
     >>> from sklearn.datasets import load_iris
     >>> from kway import SoftmaxClassifier
     >>> explain(SoftmaxClassifier().fit(*load_iris(return_X_y=True)), n_columns=1).columns[0]
     ('x2',)
     """
-    features, inner = getattr(model, "features_", None), model
-    while hasattr(inner, "estimator_"):
-        inner = inner.estimator_
+    model = getattr(model, "model", model)  # of what `kway.fit` found
+    own = own_reasons(model, X, n_columns)
+    if own is not None:
+        return own
+    if X is not None and y is not None:
+        return shuffled(model, X, np.asarray(y), n_columns, seconds)
+    kept = getattr(model, "reasons_", None)
+    if kept is None:
+        raise InputError(_nothing_to_read(model))
+    return Reasons((_ALL,), (tuple(kept["columns"][:n_columns]),), np.array([kept["falls"][:n_columns]]), kept["how"])
+
+
+def kept_facts(found: Reasons) -> dict[str, Any] | None:
+    """What a model file holds of reasons that the model itself does not tell, plain; None where it does."""
+    if found.classes != (_ALL,):
+        return None
+    return {"how": found.how, "columns": list(found.columns[0]), "falls": found.pulls[0].tolist()}
+
+
+def own_reasons(model: Any, X: Any = None, n_columns: int = SHOWN) -> Reasons | None:
+    """What a model's own numbers tell; None where they tell nothing of its columns."""
+    features, inner = getattr(model, "features_", None), _innermost(model)
     if hasattr(inner, "_class_rows") and hasattr(inner, "coef_"):
         numbers = X if X is None or not hasattr(model, "numbers") else model.numbers(X)
         spreads = getattr(model, "spread_", None) if numbers is None else spread(numbers)
         return weighed(inner, _names(model, features, inner), spreads, n_columns)
-    if X is None or y is None:
-        raise InputError(
-            f"a {type(inner).__name__} has no weights to read; give labelled rows, on which its columns are shuffled"
-        )
-    return shuffled(model, X, np.asarray(y), n_columns, seconds)
+    if hasattr(inner, "centroids_") and _has_words(features):
+        return spoken(inner, _names(model, features, inner), n_columns)
+    return None
+
+
+def _has_words(features: Any) -> bool:
+    """Whether columns are words of texts: a mean then says what a class is about."""
+    if features is None or getattr(features, "embed_", None):
+        return False
+    return any(record.used and record.kind == "text" for record in features.records_)
+
+
+def _innermost(model: Any) -> Any:
+    while hasattr(model, "estimator_"):
+        model = model.estimator_
+    return model
+
+
+def _nothing_to_read(model: Any) -> str:
+    """Why a model tells nothing, and what to do."""
+    said = f"a {type(_innermost(model)).__name__} has no weights to read"
+    features = getattr(model, "features_", None)
+    nameless = features is not None and not features.is_table_ and model.n_features_in_ > _WIDEST
+    todo = "give labelled rows, on which its columns are shuffled"
+    return f"{said}; {_pixels(model.n_features_in_) if nameless else todo}"
+
+
+def _pixels(n_columns: int) -> str:
+    return (
+        f"its {n_columns:,} columns, such as pixels, have no names and are too many to be shuffled one by one "
+        f"({_WIDEST} are the most): the report of `kway fit` shows its worst mistakes and the rows nearest to them, "
+        "and a linear model (`kway fit --model softmax`) draws what each class looks for"
+    )
 
 
 def weighed(linear: Any, names: NDArray, spreads: NDArray | None, n_columns: int) -> Reasons:
@@ -102,8 +160,26 @@ def weighed(linear: Any, names: NDArray, spreads: NDArray | None, n_columns: int
     )
 
 
-def shuffled(model: Any, X: Any, y: NDArray, n_columns: int, seconds: float) -> Reasons:
-    """Permutation importance of the columns of rows as they come."""
+def spoken(means: Any, names: NDArray, n_columns: int) -> Reasons:
+    """The columns in which the mean of a class lies furthest above the mean of all classes: the words of its texts."""
+    M = np.asarray(means.centroids_)
+    middle, m = M.mean(axis=0), min(n_columns, M.shape[1])
+    pulls, columns = np.empty((len(M), m)), []
+    for code, mean in enumerate(M):  # a class at a time: texts have many columns
+        above = mean - middle
+        best = np.argsort(-above, kind="stable")[:m]
+        pulls[code] = above[best]
+        columns.append(tuple(map(str, names[best])))
+    return Reasons(
+        tuple(map(str, means.classes_.tolist())),
+        tuple(columns),
+        pulls,
+        "mean of the class less the mean of all classes",
+    )
+
+
+def shuffled(model: Any, X: Any, y: NDArray, n_columns: int, seconds: float, whose: str = _GIVEN) -> Reasons:
+    """Permutation importance of the columns of rows as they come; `whose` says which rows they are."""
     ended = time.perf_counter() + seconds
     rng = np.random.default_rng(0)
     some = np.sort(rng.permutation(n_rows(X))[:_ROWS])
@@ -117,8 +193,8 @@ def shuffled(model: Any, X: Any, y: NDArray, n_columns: int, seconds: float) -> 
         falls[name] = base - float((model.predict(_with_shuffled(rows, place, order)) == y).mean())
     best = sorted(falls, key=lambda name: -falls[name])[:n_columns]
     left = f", {len(columns) - len(falls):,} columns were left out for time" if len(falls) < len(columns) else ""
-    how = f"fall of the accuracy {base:.3f} of {len(y):,} held-out rows when a column is shuffled{left}"
-    return Reasons(("all classes",), (tuple(best),), np.array([[falls[name] for name in best]]), how)
+    how = f"fall of the accuracy {base:.3f} of {len(y):,} {whose} when a column is shuffled{left}"
+    return Reasons((_ALL,), (tuple(best),), np.array([[falls[name] for name in best]]), how)
 
 
 def _columns(model: Any, rows: Any) -> dict[str, Any]:
@@ -129,7 +205,7 @@ def _columns(model: Any, rows: Any) -> dict[str, Any]:
     if hasattr(rows, "tocsr"):
         raise InputError("columns of sparse rows are not shuffled one by one; give dense rows, or a table")
     if rows.shape[1] > _WIDEST:
-        raise InputError(f"rows of {rows.shape[1]:,} columns are not shuffled one by one; {_WIDEST} are the most")
+        raise InputError(f"a {type(_innermost(model)).__name__} has no weights to read; {_pixels(rows.shape[1])}")
     return {f"x{j}": j for j in range(rows.shape[1])}
 
 

@@ -21,6 +21,7 @@ from kway.select.contest.folds import split_test
 from kway.select.larger import Larger, read_fitting
 
 _TEST_SHARE = 0.2
+_NEARLY = 0.05  # by which a share may be off and still be called a fifth
 MOST_TESTED = 50_000  # rows put aside at most: they tell an accuracy to within half a point, the others teach more
 
 
@@ -110,12 +111,13 @@ def _parts(found: LabelledRows, y: NDArray, test_rows: Any, test_y: NDArray, how
 def _put_aside(found: LabelledRows, y: NDArray, seed: int, larger: Larger | None) -> Parts:
     share = min(_TEST_SHARE, MOST_TESTED / len(y))
     train, test = split_test(encode(y).codes, share, found.groups, found.order, seed)
-    part = "a fifth" if share == _TEST_SHARE else f"{len(test):,}"
-    how = f"{part} of the rows, by class"
+    about = abs(len(test) / len(y) - _TEST_SHARE) < _NEARLY  # of many small classes one row each is more
+    part = "a fifth of the rows" if about else f"{len(test):,} of {len(y):,} rows"
+    how = f"{part}, by class"
     if found.groups is not None:
-        how = f"about {part} of the rows, no group in both parts"
+        how = f"{'about ' if about else ''}{part}, no group in both parts"
     if found.order is not None:
-        how = f"the last {part.removeprefix('a ')} of the rows in order"
+        how = f"the last {part.removeprefix('a ')} in order"
     cut = replace(
         found,
         rows=take_rows(found.rows, train),

@@ -298,7 +298,8 @@ def _hopeless(work: _Work, name: str) -> str:
         return f"{shown(own):.3f} against {shown(lead):.3f}{some}"
     stands = "svm-rounded" if "svm-rounded" in work.scans else "softmax"  # of sparse rows the quick one, and the better
     if name in (*ALIKE, "softmax") and name != stands and stands in work.scans and own <= work.first(stands):
-        return f"{shown(own):.3f}, no better than {stands}, which is alike"
+        theirs = shown(work.first(stands))
+        return f"{shown(own):.3f}, no better than {stands}, which is alike and has {theirs:.3f} there"
     return ""
 
 

@@ -82,6 +82,21 @@ def fold_numbers(
     return _spread_folds(codes, n_folds, seed)
 
 
+def few_rows_note(codes: NDArray[np.int64], folds: NDArray[np.int64]) -> tuple[str, ...]:
+    """A note where most rows that are scored are of a class that their fold leaves nothing of to learn from."""
+    n_folds = int(folds.max()) + 1
+    inside = folds >= 0
+    own = np.bincount(codes[inside] * n_folds + folds[inside], minlength=(int(codes.max()) + 1) * n_folds)
+    alone = own[codes[inside] * n_folds + folds[inside]] == np.bincount(codes)[codes[inside]]
+    if alone.mean() <= 0.5:
+        return ()
+    return (
+        f"classes have too few rows to compare families by: {int(alone.sum()):,} of {len(alone):,} training rows are "
+        "the only ones of their class once their fold is held out, so no family could get them right; the choice and "
+        "the probabilities rest on the others alone: give more rows a class, or name a family (--model)",
+    )
+
+
 def _spread_folds(codes: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
     """Stratified folds; classes with fewer rows than folds are spread as far as they go."""
     if np.bincount(codes)[codes].min() >= n_folds:

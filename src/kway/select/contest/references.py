@@ -35,6 +35,7 @@ from sklearn.base import clone
 from kway import light_imports, progress
 from kway.compute.beside import beside
 from kway.compute.threads import workers
+from kway.data.suggest import listing
 from kway.errors import InputError
 from kway.planning.comparison import comparison_seconds
 from kway.select.contest.clock import Clock
@@ -195,6 +196,16 @@ def _trees(data: FoldedRows, seed: int) -> Reference | None:
 
 def _grows(data: FoldedRows) -> bool:
     return not data.sparse and data.X.shape[1] <= _WIDEST and int(data.codes.max()) < _MOST_CLASSES
+
+
+def words_note(X: Any, texts: Sequence[str]) -> tuple[str, ...]:
+    """A note where the words of columns of text make too many numbers for trees to be grown unasked."""
+    if not texts or (not hasattr(X, "tocsr") and X.shape[1] <= _WIDEST):
+        return ()
+    return (
+        f"no trees of scikit-learn were grown for comparison: they are slow on the {X.shape[1]:,} numbers that the "
+        f"text of {listing(texts)} makes; ask by name (--also sklearn.ensemble.RandomForestClassifier)",
+    )
 
 
 def _tree_seconds(costs: tuple[float, float], values: int) -> float:

@@ -76,11 +76,10 @@ def standing_of(name: str, scan: Scan, note: str, n_folds: int) -> Standing:
 
 
 def in_order(lines: Iterable[Standing], measure: Measure) -> list[Standing]:
-    """By the measure, then by log loss; but the first is one that was not stopped as a loser."""
+    """By the measure, then by log loss; those stopped as losers come last: a lucky fold is no score of them all."""
     sign = -1 if measure.rises else 1
-    ordered = sorted(lines, key=lambda s: (sign * s.score, np.inf if s.log_loss is None else s.log_loss))
-    first = next((line for line in ordered if not line.stopped), ordered[0])
-    return [first, *(line for line in ordered if line is not first)]
+    loss = lambda s: np.inf if s.log_loss is None else s.log_loss  # noqa: E731
+    return sorted(lines, key=lambda s: (s.stopped, sign * s.score, loss(s)))
 
 
 def setting_in_words(setting: dict[str, Any]) -> str:

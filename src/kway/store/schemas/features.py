@@ -93,6 +93,16 @@ _SETTINGS = record(
     },
     optional=("shapes", "written"),
 )
+_MOST_REASONS = 100  # columns that a file lists
+
+
+def _reasons(value: Any) -> str | None:
+    """What the fit found to matter: columns with the fall of the accuracy, and how it was measured."""
+    said = record({"how": text(1000), "columns": _NAMES, "falls": many(number(-1.0, 1.0))})(value)
+    if said:
+        return said
+    fits = len(value["columns"]) == len(value["falls"]) <= _MOST_REASONS
+    return None if fits else f"at most {_MOST_REASONS} columns with a fall each"
 
 
 # ---- arrays of the parts, by type
@@ -267,7 +277,8 @@ def _read_by(part: Mapping[str, Any]) -> list[str]:
 
 
 FEATURED = Schema(
-    facts={"inner": inner_manifest, "learned": _LEARNED, "settings": _SETTINGS},
+    facts={"inner": inner_manifest, "learned": _LEARNED, "settings": _SETTINGS, "reasons": _reasons},
+    optional_facts=("reasons",),  # of models without weights; 0.1 had none
     arrays=_arrays,
     sizes=lambda held: {"columns made": held.facts["learned"]["n_out"]},
     rules=(same_labels, _widths, _columns),
