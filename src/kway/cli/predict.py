@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kway.cli.options import AskedArgument, ForceOption, JsonOption, ModelArgument, MovedOption, reads_data
-from kway.cli.output import emit_json, safe, say
+from kway.cli.output import emit_json, hush, safe, say
 from kway.cli.predict_parts import PartsJob
 from kway.cli.spreading import AddressOption, ClusterOption, over_cluster
 
@@ -69,7 +70,11 @@ def predict(
         columns = _joined(list(blocks))
         emit_json({"rows": len(columns["prediction"]), "predictions": columns})
     else:
-        write_stream(blocks, sys.stdout.buffer, form)
+        try:
+            write_stream(blocks, sys.stdout.buffer, form)
+        except BrokenPipeError:  # the rest is wanted by nobody
+            hush()
+            raise typer.Exit(128 + signal.SIGPIPE) from None
 
 
 def _predict_parts(
