@@ -27,7 +27,8 @@ from kway.cli.columns_said import column_lines
 from kway.cli.models import ALL_COLUMNS, MODELS, pick_models
 from kway.cli.options import DataArgument, ForceOption, JsonOption, reads_data
 from kway.cli.output import emit_json
-from kway.cli.places import Output, check_output_folder, check_places, is_model, is_report
+from kway.cli.own_files import is_model, is_report
+from kway.cli.places import Output, check_output_folder, check_places, figure_outputs, refuse_as_folder
 from kway.cli.progress import live, seconds
 from kway.cli.spreading import AddressOption, ClusterOption, over_cluster
 from kway.cli.summary import show_comparison, show_fit, show_saved
@@ -174,9 +175,13 @@ def _check_fit_places(
     out: Path, report: Path, figures: Path | None, inputs: dict[str, str | Path | None], force: bool
 ) -> None:
     outputs = [Output("--out", out, "model", is_model), Output("--report", report, "report", is_report)]
-    check_places(outputs, inputs, force)
     if figures is not None:
+        from kway.report.drawn import NAMES
+
+        refuse_as_folder("--figures", figures, outputs)
         check_output_folder("--figures", figures)
+        outputs += figure_outputs("--figures", figures, NAMES)
+    check_places(outputs, inputs, force)
 
 
 def write_outputs(

@@ -60,7 +60,7 @@ def predict(
         return
     if out is None and sys.stdout is None:  # as `>&-` leaves it
         raise UsageError("stdout is closed; name a file with --out")
-    form = _checked_format(out, format, {"MODEL": model, "DATA": data}, force)
+    form = _checked_format(out, format, {"MODEL": model, "DATA": data}, reading, force)
     fitted, read = ready_blocks(model, data, reading, needs_labels=False, embed=embed)
     blocks = (found for rows in read for found in answers(fitted, rows.X, rows.beside, topk, proba))
     if out is not None:
@@ -98,19 +98,36 @@ def _predict_parts(
     say(f"Wrote {found.rows:,} predictions to {safe(out)}: {found.parts:,} parts{before}.")
 
 
-def _checked_format(out: Path | None, asked: str | None, inputs: dict[str, str | Path | None], force: bool) -> str:
+def _checked_format(
+    out: Path | None, asked: str | None, inputs: dict[str, str | Path | None], reading: ReadOptions, force: bool
+) -> str:
     """The format to write, its place tested before the work."""
-    from kway.cli.places import Output, check_places, is_predictions
+    from functools import partial
+
+    from kway.cli.own_files import is_predictions
+    from kway.cli.places import Output, check_places
     from kway.cli.usage import UsageError, as_usage
     from kway.data.sources.writing import format_of
 
     with as_usage():
         form = format_of(Path("stdout.csv") if out is None else out, asked)
     if out is not None:
-        check_places([Output("--out", out, "file of predictions", is_predictions)], inputs, force)
+        kept = _kept_columns(str(inputs["MODEL"]), reading)
+        check_places(
+            [Output("--out", out, "file of these predictions", partial(is_predictions, kept=kept))], inputs, force
+        )
     elif form == "parquet":
-        raise UsageError("--format parquet is not for a terminal; name a file with --out")
+        raise UsageError("--format parquet goes to a file; name it by -o")
     return form
+
+
+def _kept_columns(model: str, reading: ReadOptions) -> tuple[str, ...]:
+    """The columns that stand before the answers: of images their file, else those asked for and the model's id."""
+    from kway import store
+
+    noted = store.info(model).notes.get("reading")
+    id = reading.id or (noted.get("id") if isinstance(noted, dict) else None)
+    return ("file", *reading.keep, *([id] if id else []))
 
 
 def answers(
