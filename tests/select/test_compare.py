@@ -259,3 +259,15 @@ def test_of_sparse_rows_machines_stand_for_what_is_alike():
     assert below  # easy rows: no one is better
     assert all("stopped after fold 1" in notes[name] for name in below)
     assert all("no better than svm-rounded" in notes[name] or "against" in notes[name] for name in below)
+
+
+def test_what_stands_beside_is_one_or_several_and_classifiers_all():
+    from sklearn.linear_model import LinearRegression
+    from sklearn.naive_bayes import GaussianNB
+
+    X, y = load_digits(return_X_y=True)
+    for also in ("trees", "sklearn.naive_bayes.GaussianNB", GaussianNB(), [GaussianNB]):
+        assert len(compare(X[:200], y[:200], ["centroid"], 2, also=also).references) == 1
+    for also in (LinearRegression(), "sklearn.linear_model.LinearRegression"):
+        with pytest.raises(InputError, match="LinearRegression is none; give one, such as"):
+            compare(X[:200], y[:200], ["centroid"], 2, also=also)

@@ -26,7 +26,7 @@ import kway
 from kway import light_imports
 from kway.cli import bench, cluster, data, evaluate, explain, fit, info, neighbors, plan, predict
 from kway.cli.plain import speak_plainly
-from kway.cli.usage import UsageError
+from kway.errors import UsageError
 
 app = typer.Typer(
     name="kway",

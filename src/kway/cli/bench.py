@@ -35,7 +35,7 @@ def bench(
     json: JsonOption = False,
 ) -> None:
     """Measure kway beside other libraries on the same work, in interleaved rounds."""
-    from kway.cli.usage import UsageError
+    from kway.errors import UsageError
 
     suite = home()
     run, datasets = (importlib.import_module(f"{suite}.{name}") for name in ("run", "datasets"))

@@ -84,7 +84,7 @@ def fit(
     json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA, keep the best, test it once on untouched rows, save it and write a report."""
-    check_choosing(metric, class_weight)
+    check_choosing(metric, class_weight, device)
     check_shares(sets, unknown)
     _check_fit_places(out, report, figures, {"DATA": data, "--test": test, "--embed": embed}, force)
     wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
@@ -99,7 +99,7 @@ def fit(
     with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), test, seed)
         with over_cluster(cluster, address):
-            seen = None if json else lambda f: tell(column_lines(f, parts))
+            seen = None if json else lambda f: tell(column_lines(f, parts, listed=" (the report lists all)"))
             found = run_job(parts, wishes, started, seen, drawing.begin)
     result = fit_facts(found, time.perf_counter() - started)
     if not json:
@@ -140,7 +140,7 @@ def compare(
     json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA by cross-validation; nothing is saved, the test rows stay untouched."""
-    check_choosing(metric, class_weight)
+    check_choosing(metric, class_weight, device)
     wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
     wishes = replace(wishes, device=device)
     from kway.select.contest.clock import Clock
@@ -150,7 +150,7 @@ def compare(
     started = time.perf_counter()
     with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), seed=seed)
-        seen = None if json else lambda f: tell(column_lines(f, parts))
+        seen = None if json else lambda f: tell(column_lines(f, parts, listed=""))
         with over_cluster(cluster, address):
             chosen = compare_parts(parts, wishes, Clock(wishes.budget, started), seen)
     found = chosen.comparison

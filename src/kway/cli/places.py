@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kway.cli.own_files import is_figure, is_nobodys
-from kway.cli.usage import UsageError
+from kway.errors import UsageError
 
 
 class Output(NamedTuple):

@@ -51,8 +51,9 @@ def predict(
     from dataclasses import replace
 
     from kway.cli.model_rows import ready_blocks
-    from kway.cli.usage import UsageError, names_in
+    from kway.cli.usage import names_in
     from kway.data.sources.writing import write_blocks, write_stream
+    from kway.errors import UsageError
 
     reading = replace(reading, keep=names_in(keep))
     if cluster or address is not None:
@@ -84,7 +85,7 @@ def _predict_parts(
     from kway.cli.places import check_output_folder
     from kway.cli.predict_parts import predict_parts
     from kway.cli.progress import live
-    from kway.cli.usage import UsageError
+    from kway.errors import UsageError
 
     if out is None or format not in (None, "parquet"):
         raise UsageError("over a cluster answers are written as a folder of parquet files; name it with --out")
@@ -106,8 +107,9 @@ def _checked_format(
 
     from kway.cli.own_files import is_predictions
     from kway.cli.places import Output, check_places
-    from kway.cli.usage import UsageError, as_usage
+    from kway.cli.usage import as_usage
     from kway.data.sources.writing import format_of
+    from kway.errors import UsageError
 
     with as_usage():
         form = format_of(Path("stdout.csv") if out is None else out, asked)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kway.cli.usage import UsageError
+from kway.errors import UsageError
 from kway.progress import News, watched
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}

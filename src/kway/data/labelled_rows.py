@@ -16,7 +16,7 @@ from kway.data.sources.requirements import RowRequirements
 from kway.data.sources.text_form import OPEN, TextForm
 from kway.data.sources.written import DAY_FIRST, MONTH_FIRST, Written
 from kway.data.suggest import listing
-from kway.errors import InputError
+from kway.errors import InputError, UsageError
 
 ALL = ("all",)  # of the columns to keep
 
@@ -40,6 +40,13 @@ class ReadOptions:
     id: str | None = None
     keep: tuple[str, ...] = ()
     answer: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a target that is to be something else as well."""
+        others = {"--group": (self.group,), "--order": (self.order,), "--id": (self.id,), "--drop": self.drop}
+        for option, columns in others.items():
+            if self.target is not None and self.target in columns:
+                raise UsageError(f"{self.target!r} is both --target and {option}; name another column in one of them")
 
     def without_labels(self) -> ReadOptions:
         """The same for rows to predict."""

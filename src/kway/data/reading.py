@@ -45,7 +45,7 @@ from kway.data.sources.table_files import (
 from kway.data.sources.text_form import TextForm
 from kway.data.sources.written import convert
 from kway.data.suggest import listing, nearest
-from kway.errors import InputError
+from kway.errors import InputError, UsageError
 
 __all__ = ["AS_IT_IS", "LabelledRows", "ReadOptions", "read_rows"]
 
@@ -112,7 +112,7 @@ def _refuse_column_options(how: ReadOptions, name: str, what: str, *more: str) -
     used |= {"--types": how.types, "--drop": how.drop, "--keep": how.keep if how.keep != ALL else ()}
     for option, value in used.items():
         if value:
-            raise InputError(f"{name} is {what}, which have no columns by name; leave out {option}")
+            raise UsageError(f"{name} is {what}, which have no columns by name; leave out {option}")
 
 
 # ---- files and known sets
@@ -196,7 +196,7 @@ def _extra(data: Dataset, key: str | None, what: str, of: Any = None) -> NDArray
     part = "train" if rows is data.x_train else "test"
     values = data.extras.get(f"{key}_{part}", data.extras.get(key))
     if values is None or values.shape[:1] != (rows.shape[0],):
-        raise InputError(f"{data.name} has no {what} {key!r} of one value a row; it has {listing(data.extras)}")
+        raise UsageError(f"{data.name} has no {what} {key!r} of one value a row; it has {listing(data.extras)}")
     return np.asarray(values)
 
 
@@ -274,7 +274,7 @@ def _feature_columns(columns: list[str], how: ReadOptions, like: RowRequirements
     """Those asked for, or every column but those that are something else."""
     if like.columns is not None:
         for column in like.columns:
-            refuse_unknown(column, columns, name, "feature")
+            refuse_unknown(column, columns, name, "feature", InputError)
         return list(like.columns)
     if how.answer is not None:
         refuse_unknown(how.answer, columns, name, "such")

@@ -157,7 +157,7 @@ def compare_parts(
             found = found.joined(run(view.X, families))
             others[ending] = view
     told = (verdict(found.best, other, found.measure.rises) for other in found.references)
-    on = () if drawn is None else (drawn.note,)
+    on = (*(() if drawn is None else (drawn.note,)), *_fold_notes(found, parts, wishes))
     notes = (*parts.notes, *on, *_cut_notes(found, clock), *_left_out(found.problems), *told)
     return Compared(whole, others, found, notes, size.K, some)
 
@@ -174,6 +174,15 @@ def _sample(codes: NDArray[np.int64], size: Size, wishes: Wishes) -> Sample | No
         size = replace(size, n=len(drawn.rows), K=len(np.unique(codes[drawn.rows])))
     before_comparison(size, wishes.budget)
     return drawn
+
+
+def _fold_notes(found: Comparison, parts: Parts, wishes: Wishes) -> tuple[str, ...]:
+    """That there are fewer folds than were asked for; time in order has one, whatever was asked."""
+    made = int(found.folds.max()) + 1
+    if parts.order is not None or made >= wishes.n_folds:
+        return ()
+    what = "rows" if parts.groups is None else "groups"
+    return (f"{made} folds were made and not {wishes.n_folds}: there are no more {what} to divide",)
 
 
 def _cut_notes(found: Comparison, clock: Clock) -> tuple[str, ...]:
