@@ -46,6 +46,21 @@ def test_a_kept_column_makes_way_for_the_answer(trees, cli, read_csv):
     assert list(read_csv("o.csv")[1].items()) == [("code", "001"), ("prediction (input)", "b"), ("prediction", "b")]
 
 
+def test_json_gives_plain_numbers_back_as_numbers(iris, cli, answer):
+    names = [*(f"{part} {side} (cm)" for part in ("sepal", "petal") for side in ("length", "width")), "code", "big"]
+    names += ["gap", "mark"]
+    rows = ["5.10,3.5,1,2e-1,007,12345678901234567890,,-3", "4.9,3,1,0.2,008,1,2,4"]
+    Path("few.csv").write_text("\n".join([",".join(names), *rows]) + "\n")
+    assert cli("predict", "model.kway", "few.csv", "--keep", "all", "-o", "o.jsonl")[0] == 0
+    first = json.loads(Path("o.jsonl").read_text().splitlines()[0])
+    assert [first[name] for name in names] == [5.1, 3.5, 1, 0.2, "007", "12345678901234567890", None, -3]
+    assert answer("predict", "model.kway", "few.csv", "--keep", "mark")["predictions"]["mark"] == [-3, 4]
+    assert cli("predict", "model.kway", "few.csv", "--keep", "all", "-o", "o.csv")[0] == 0
+    assert Path("o.csv").read_text().splitlines()[1].startswith('"5.10","3.5","1","2e-1","007"')
+    Path("few.jsonl").write_text(json.dumps({**dict.fromkeys(names[:4], 1.5), "code": "12"}) + "\n")
+    assert answer("predict", "model.kway", "few.jsonl", "--keep", "code")["predictions"]["code"] == ["12"]
+
+
 @pytest.mark.parametrize("name", ["o.csv", "o.csv.gz", "o.jsonl", "o.jsonl.gz", "o.parquet", "o.txt"])
 def test_formats(trees, cli, name):
     options = ["--format", "jsonl"] if name == "o.txt" else []

@@ -104,7 +104,7 @@ def fit(
     result = fit_facts(found, time.perf_counter() - started)
     if not json:
         show_fit(result)
-    with live(), within(0.92, 1.0):
+    with live("writing the report", time.perf_counter() - started), within(0.92, 1.0):
         failures = write_outputs(found, wishes, out, report, drawing, reading)
     written = {name: None if name in failures else str(place) for name, place in (("model", out), ("report", report))}
     result |= {"seconds": time.perf_counter() - started, **written}

@@ -62,7 +62,9 @@ def predict(
     if out is None and sys.stdout is None:  # as `>&-` leaves it
         raise UsageError("stdout is closed; name a file with --out")
     form = _checked_format(out, format, {"MODEL": model, "DATA": data}, reading, force)
-    fitted, read = ready_blocks(model, data, reading, needs_labels=False, embed=embed)
+    # JSON has numbers; csv and parquet give back what was written
+    reading = replace(reading, numbers=form == "jsonl" or (json and out is None))
+    fitted, read, _ = ready_blocks(model, data, reading, needs_labels=False, embed=embed)
     blocks = (found for rows in read for found in answers(fitted, rows.X, rows.beside, topk, proba))
     if out is not None:
         n = write_blocks(blocks, out, form)

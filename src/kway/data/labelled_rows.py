@@ -27,7 +27,8 @@ class ReadOptions:
 
     `skip_bad` leaves out images that cannot be read. `form` is how text is written; `types` says what columns are
     (number, category, date, day-first, month-first, text, ...). `keep` names columns to give back as they came (ALL:
-    every one), beside the id. `answer` is the target of rows to predict: no feature, and it may have gaps.
+    every one), beside the id; `numbers`: those of a csv that are plain numbers as numbers. `answer` is the target of
+    rows to predict: no feature, and it may have gaps.
     """
 
     target: str | None = None
@@ -39,6 +40,7 @@ class ReadOptions:
     types: Mapping[str, str] = field(default_factory=dict)
     id: str | None = None
     keep: tuple[str, ...] = ()
+    numbers: bool = False
     answer: str | None = None
 
     def __post_init__(self) -> None:
@@ -64,7 +66,8 @@ class LabelledRows:
 
     `feature_names` are those of a matrix, where it has any (a table has its own); `image` is the form of pictures and
     `files` their names; `notes` say what was found on the way, in words. `form` and `written` tell how text was
-    written, `beside` are the columns to give back with the answers (of the test rows, where there are some).
+    written, `beside` are the columns to give back with the answers (of the test rows, where there are some). `skipped`
+    are files that could not be read and were left out, as ReadOptions allowed.
     """
 
     name: str
@@ -81,6 +84,7 @@ class LabelledRows:
     form: TextForm = OPEN
     written: tuple[Written, ...] = ()
     beside: Mapping[str, Any] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:

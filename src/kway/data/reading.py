@@ -23,7 +23,7 @@ from kway.data.datasets.array_files import read_libsvm, read_npz
 from kway.data.datasets.dataset import Dataset
 from kway.data.labelled_rows import ALL, LabelledRows, ReadOptions
 from kway.data.sources import images
-from kway.data.sources.arrow_types import is_text, whole_column
+from kway.data.sources.arrow_types import is_text, plain_numbers, whole_column
 from kway.data.sources.column_names import refuse_repeated, refuse_unknown
 from kway.data.sources.file_columns import refuse_lacking
 from kway.data.sources.frames import take_rows
@@ -101,8 +101,9 @@ def _from_images(
     found = images.read_images(files, labels, like.image, how.skip_bad)
     beside = {"file": np.asarray(found.files)}
     return LabelledRows(
-        name, found.rows, found.labels, image=found.form, files=found.files, notes=found.notes, beside=beside
-    )
+        name, found.rows, found.labels, image=found.form, files=found.files, notes=found.notes, beside=beside,
+        skipped=found.skipped,
+    )  # fmt: skip
 
 
 def _refuse_column_options(how: ReadOptions, name: str, what: str, *more: str) -> None:
@@ -261,13 +262,14 @@ def _named(how: ReadOptions, like: RowRequirements) -> list[str]:
 def _beside(
     source: TableSource, columns: list[str], how: ReadOptions, like: RowRequirements, form: TextForm
 ) -> dict[str, Any]:
-    """The id and the columns to keep, as they are written."""
+    """The id and the columns to keep, as they are written; plain numbers as such, where these are asked for."""
     name = how.id or (like.id if like.id in columns else None)
     only = ([name] if name else []) + [c for c in (columns if how.keep == ALL else how.keep) if c != name]
     if not only:
         return {}
     table = open_table(source, only, form, only=only).table
-    return {c: table.column(c) for c in only}
+    kept = {c: table.column(c) for c in only}
+    return {c: plain_numbers(column) for c, column in kept.items()} if how.numbers and not source.typed else kept
 
 
 def _feature_columns(columns: list[str], how: ReadOptions, like: RowRequirements, name: str) -> list[str]:
