@@ -69,8 +69,9 @@ class ModelReader:
 
         self.model = load_model(path, embed)
         notes = store.info(path).notes
-        named = replace(reading, target=reading.target or notes.get("target"))
-        self.reading = named if needs_labels else reading.without_labels()
+        self.reading = reading.without_labels()
+        if needs_labels:
+            self.reading = replace(reading, target=reading.target or notes.get("target"))
         self.like = _read_alike(_requirements_of(self.model), notes.get("reading"))
         self._needs_labels = needs_labels
         self.skipped: list[str] = []  # files of the rows given so far that could not be read
