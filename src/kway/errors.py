@@ -2,7 +2,8 @@
 
     KwayError
     ├── InputError        (ValueError)   data that cannot be used: what, got, do
-    │   └── KindError     (TypeError)    of a kind that is not taken here, such as sparse rows
+    │   ├── KindError     (TypeError)    of a kind that is not taken here, such as sparse rows
+    │   └── UsageError                   an option that cannot be meant, such as a column that is not there
     ├── CombinationError  (ValueError)   loss, penalty and solver (or metric and index) that cannot work together
     ├── NotSeparableError (ValueError)   a hard margin was asked of data that no hyperplane separates
     ├── BudgetError       (MemoryError)  the answer would not fit in memory; names the way that does
@@ -23,6 +24,10 @@ class InputError(KwayError, ValueError):
 
 class KindError(InputError, TypeError):
     """Data of a kind that is not taken here."""
+
+
+class UsageError(InputError):
+    """An option that cannot be meant; the command line leaves with 2, as on other bad usage."""
 
 
 class CombinationError(KwayError, ValueError):

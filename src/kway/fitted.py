@@ -22,6 +22,7 @@ from kway.data.sources.frames import is_table
 from kway.errors import InputError
 from kway.featured import FeaturedClassifier
 from kway.search.index import TopK
+from kway.select.contest.references import checked_references
 from kway.select.contest.standings import Comparison
 from kway.select.evaluation import Scores
 from kway.select.job import JobResult, run_job
@@ -125,7 +126,7 @@ def fit(
     class_weight: str | None = None,
     folds: int = 5,
     repeats: int = 1,
-    also: Iterable[Any] | None = None,
+    also: str | Iterable[Any] | None = None,
     sets: float | None = None,
     unknown: float | None = None,
     alpha: float | None = None,
@@ -169,7 +170,7 @@ def fit(
     asked = _source(rows, labels, "the test rows")
     wishes = Wishes(
         None if models is None else _names(models), alpha, budget, seed, folds, embed, metric=metric,
-        class_weight=class_weight, repeats=repeats, also=None if also is None else tuple(also), sets=sets,
+        class_weight=class_weight, repeats=repeats, also=None if also is None else checked_references(also), sets=sets,
         unknown=unknown, device=device,
     )  # fmt: skip
     return Fitted(run_job(read_parts(source, how, asked, seed), wishes, begun), wishes, column)

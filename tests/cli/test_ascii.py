@@ -23,7 +23,7 @@ VERBS = {
     "an option that is not there": ["fit", "t.csv", "--größe"],
     "nothing to measure": ["bench", "ü"],
 }
-CODES = {"a column that is not there": 1, "an option that is not there": 2, "nothing to measure": 2}
+CODES = {"a column that is not there": 2, "an option that is not there": 2, "nothing to measure": 2}
 DRIVER = """
 import json, sys
 from kway.cli import run

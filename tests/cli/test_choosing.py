@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import kway
-from kway.cli.choosing import JUDGES
+from kway.cli.choosing import DEVICES, JUDGES
+from kway.parameters import DEVICE
 from kway.select.contest.measures import MEASURES
 
 
@@ -22,6 +23,7 @@ def rare(tmp_path):
 
 def test_the_names_are_those_of_the_measures():
     assert tuple(MEASURES) == JUDGES
+    assert all(DEVICE.allows(name) for name in DEVICES)
 
 
 def test_the_choice_is_made_by_the_measure_and_said(answer, cli, rare):
@@ -192,5 +194,5 @@ def test_weights_are_scaled_to_the_spread_of_the_columns():
 
 def test_a_device_that_is_none_is_refused_before_anything_is_fitted(cli, rare):
     code, _, said = cli("fit", rare, "-t", "kind", "--model", "softmax", "--device", "abacus", "--out", "m.kway")
-    assert code == 1
-    assert "device must be one of 'cpu', 'cuda', 'auto', got 'abacus'" in said
+    assert code == 2
+    assert "--device is 'abacus'; it may be cpu, cuda, auto" in said

@@ -68,3 +68,15 @@ def test_ctrl_c_before_anything_was_scored_leaves_nothing():
     child.communicate(timeout=PATIENCE)
     assert child.returncode == 128 + signal.SIGINT
     assert not os.listdir()
+
+
+def test_the_view_goes_on_while_the_report_is_written():
+    child, ours = start("fit", "iris", "--model", "centroid", "--also", "none")
+    seen = read_until(ours, None, child)
+    child.communicate(timeout=PATIENCE)
+    assert child.returncode == 0
+    work, _, rest = seen.partition("writing the report")
+    assert "reading" in work
+    assert rest
+    assert "reading" not in rest
+    assert "0:00:00" not in rest  # the clock goes on

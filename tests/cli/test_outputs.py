@@ -2,8 +2,13 @@
 
 import json
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import kway
@@ -12,6 +17,14 @@ import kway
 def links():
     os.symlink("iris.csv", "link.csv")
     os.link("iris.csv", "twin.csv")
+
+
+def theirs():
+    """Tables of a person's own, with a column that is called as kway's answer is."""
+    Path("theirs.csv").write_text('"who","prediction"\n"a","1"\n')
+    Path("theirs.jsonl").write_text('{"prediction": "a", "truth": "b"}\n')
+    pq.write_table(pa.table({"truth": ["a"], "prediction": ["b"]}), "theirs.parquet")
+    Path("test.jsonl").write_text('{"prediction": "a", "p_value": 0.1}\n')
 
 
 FIT = ["fit", "iris.csv", "--target", "species", "--model", "centroid"]
@@ -33,8 +46,24 @@ REFUSED = {
     "figures into a file": ([*FIT, "--figures", "notes.txt"], "--figures notes.txt is a file"),
     "predictions over data": ([*PREDICT, "-o", "iris.csv"], "is DATA itself"),
     "predictions over the model": ([*PREDICT, "-o", "model.kway", "--format", "csv"], "is MODEL itself"),
-    "predictions over a table": ([*PREDICT, "-o", "other.csv"], "is no file of predictions that kway wrote"),
+    "predictions over a table": ([*PREDICT, "-o", "other.csv"], "is no file of these predictions that kway wrote"),
     "predictions into no folder": ([*PREDICT, "-o", "no/o.csv"], "no folder no"),
+    "figures and the model in one place": ([*FIT, "-o", "y", "--figures", "y"], "--out and --figures are both y"),
+    "figures and the report in one place": (
+        [*FIT, "--report", "y", "--figures", "./y"],
+        "--report and --figures are both",
+    ),
+    "the report under a figure's name": (
+        [*FIT, "--report", "folder/alpha.svg", "--figures", "folder"],
+        "--report and --figures are both folder/alpha.svg",
+    ),
+    "a figure over another file": ([*FIT, "--figures", "drawn"], "drawn/history.png exists and is no figure that kway"),
+    "a figure over data": (["fit", "drawn/history.png", "--figures", "drawn", "--force"], "is DATA itself"),
+    "model over an image of data": (["fit", "drawn", "-o", "drawn/history.png", "--force"], "is a file of DATA"),
+    "predictions over others' in csv": ([*PREDICT, "-o", "theirs.csv"], "is no file of these predictions that kway"),
+    "predictions over others' in jsonl": ([*PREDICT, "-o", "theirs.jsonl"], "is no file of these predictions"),
+    "predictions over others' in parquet": ([*PREDICT, "-o", "theirs.parquet"], "is no file of these predictions"),
+    "predictions over a p value": ([*PREDICT, "-o", "test.jsonl"], "is no file of these predictions"),
     "export over data": (["data", "export", "iris.csv", "-o", "iris.csv", "--force"], "is DATA itself"),
     "export over a file": (["data", "export", "iris", "-o", "other.csv"], "other.csv exists"),
 }
@@ -47,13 +76,16 @@ def test_refused_before_the_work(iris, cli, arguments, message, monkeypatch):
     Path("notes.txt").write_text("years of work")
     Path("other.csv").write_text("a,b\n1,2\n")
     Path("test.csv").write_bytes(iris.read_bytes())
-    before = {p: p.read_bytes() for p in Path().iterdir() if p.is_file()}
+    Path("drawn").mkdir()
+    Path("drawn/history.png").write_text("a picture of mine")
+    theirs()
+    before = {p: p.read_bytes() for p in Path().rglob("*") if p.is_file()}
     monkeypatch.setattr("kway.data.reading.read_rows", None)  # nothing is read before the places are right
     code, out, err = cli(*arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
-    assert {p: p.read_bytes() for p in Path().iterdir() if p.is_file()} == before
+    assert {p: p.read_bytes() for p in Path().rglob("*") if p.is_file()} == before
     assert os.path.islink("link.csv")
 
 
@@ -67,6 +99,9 @@ def test_kways_own_files_are_replaced_and_others_with_force(iris, cli):
         for _ in range(2):  # predictions of the last run are kway's
             code, _, err = cli(*PREDICT, "-o", name)
             assert code == 0, err
+    for more in (["--keep", "species"], ["--topk", 2, "--proba", "--id", "species"]):
+        assert cli(*PREDICT, "-o", "o.csv", "--force", *more)[0] == 0
+        assert cli(*PREDICT, "-o", "o.csv", *more)[0] == 0
     Path("r.html").write_text("<html>Written by hand</html>")
     assert cli(*FIT, "--report", "r.html")[0] == 2
     Path("r.html").write_text("<html><footer>Written by kway 0.1.0.</footer></html>")
@@ -107,3 +142,32 @@ def test_results_come_before_the_files(iris, cli, monkeypatch, capfd):
     monkeypatch.setattr("kway.store.save", lambda *_, **__: seen.append(capfd.readouterr().out))
     assert cli(*FIT)[0] == 0
     assert "Test accuracy" in seen[0]
+
+
+@pytest.mark.parametrize("name", ["o.csv", "o.jsonl.gz", "o.parquet"])
+def test_predictions_that_cannot_be_written_name_their_file(iris, name):
+    command = shlex.join([sys.executable, "-m", "kway.cli", *PREDICT, "-o", name])
+    done = subprocess.run(["bash", "-c", f"ulimit -f 0; {command}"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: {name} cannot be written: File too large\n"
+    assert not Path(name).exists()
+
+
+def test_figures_of_an_earlier_run_are_replaced(iris, cli):
+    from kway.report.drawing import drawn_picture
+    from kway.report.sketches import Picture, Sketch
+
+    folder = Path("figures")
+    drawn_picture(Picture("history", "", "", Sketch("history", {"curves": {"": [2.0, 1.0]}})), folder)
+    assert {p.name for p in folder.iterdir()} == {"history.svg", "history.png"}
+    assert cli(*FIT, "--report", "r.html", "--figures", "figures")[0] == 0
+    (folder / "alpha.svg").write_text("mine")
+    assert cli(*FIT, "--report", "r.html", "--figures", "figures")[0] == 2
+    assert cli(*FIT, "--report", "r.html", "--figures", "figures", "--force")[0] == 0
+
+
+def test_the_names_of_figures_are_those_of_the_pictures():
+    from kway.report.drawn import NAMES
+    from kway.report.pictures import PICTURES
+
+    assert list(PICTURES) == list(NAMES)

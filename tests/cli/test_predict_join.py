@@ -36,7 +36,7 @@ def test_columns_are_kept_as_they_were_written(trees, cli, read_csv):
     assert cli("predict", "model.kway", "trees.csv", "--keep", "size,colour", "--topk", 1, "-o", "p.csv")[0] == 0
     assert list(read_csv("p.csv")[0]) == ["code", "size", "colour", "prediction", "label_1", "score_1"]
     code, _, err = cli("predict", "model.kway", "trees.csv", "--keep", "sizes")
-    assert code == 1
+    assert code == 2
     assert "did you mean 'size'" in err
 
 
@@ -44,6 +44,21 @@ def test_a_kept_column_makes_way_for_the_answer(trees, cli, read_csv):
     Path("t.csv").write_text(trees.replace("kind", "prediction"))
     assert cli("predict", "model.kway", "t.csv", "--keep", "prediction", "-o", "o.csv")[0] == 0
     assert list(read_csv("o.csv")[1].items()) == [("code", "001"), ("prediction (input)", "b"), ("prediction", "b")]
+
+
+def test_json_gives_plain_numbers_back_as_numbers(iris, cli, answer):
+    names = [*(f"{part} {side} (cm)" for part in ("sepal", "petal") for side in ("length", "width")), "code", "big"]
+    names += ["gap", "mark"]
+    rows = ["5.10,3.5,1,2e-1,007,12345678901234567890,,-3", "4.9,3,1,0.2,008,1,2,4"]
+    Path("few.csv").write_text("\n".join([",".join(names), *rows]) + "\n")
+    assert cli("predict", "model.kway", "few.csv", "--keep", "all", "-o", "o.jsonl")[0] == 0
+    first = json.loads(Path("o.jsonl").read_text().splitlines()[0])
+    assert [first[name] for name in names] == [5.1, 3.5, 1, 0.2, "007", "12345678901234567890", None, -3]
+    assert answer("predict", "model.kway", "few.csv", "--keep", "mark")["predictions"]["mark"] == [-3, 4]
+    assert cli("predict", "model.kway", "few.csv", "--keep", "all", "-o", "o.csv")[0] == 0
+    assert Path("o.csv").read_text().splitlines()[1].startswith('"5.10","3.5","1","2e-1","007"')
+    Path("few.jsonl").write_text(json.dumps({**dict.fromkeys(names[:4], 1.5), "code": "12"}) + "\n")
+    assert answer("predict", "model.kway", "few.jsonl", "--keep", "code")["predictions"]["code"] == ["12"]
 
 
 @pytest.mark.parametrize("name", ["o.csv", "o.csv.gz", "o.jsonl", "o.jsonl.gz", "o.parquet", "o.txt"])
@@ -128,5 +143,5 @@ def test_ids_of_an_npz_file(cli, answer):
     np.savez("rows.npz", x=data.x_test, who=np.array([f"n{i}" for i in range(30)]))
     assert answer("predict", "model.kway", "rows.npz", "--id", "who")["predictions"]["who"][:2] == ["n0", "n1"]
     code, _, err = cli("predict", "model.kway", "rows.npz", "--id", "whom")
-    assert code == 1
+    assert code == 2
     assert "has no id 'whom' of one value a row; it has who" in err

@@ -197,7 +197,7 @@ def test_headers(answer, cli):
     err = cli("fit", "bare.csv", "-t", "c3", "--model", "centroid")[2]
     assert "no header: its columns are called c1 to c3 (--header says otherwise)" in err
     code, _, err = cli("fit", "bare.csv", "-t", "c3", "--model", "centroid", "--header")
-    assert code == 1
+    assert code == 2
     assert "no target column 'c3'" in err
     Path("whole.csv").write_text("".join(f"{i},{i * i + 1000},{i % 2 + 5000}\n" for i in range(40)))
     err = cli("compare", "whole.csv", "-t", "5000", "--model", "centroid")[2]

@@ -270,3 +270,15 @@ def test_a_lucky_fold_of_a_family_that_was_stopped_ranks_below_whole_scores():
     line = lambda model, folds, note="": Standing(model, {}, np.mean(folds), 0.0, tuple(folds), None, 0.0, note)  # noqa: E731
     whole, less, lucky = line("a", [0.9, 0.8]), line("b", [0.8, 0.8]), line("c", [0.95], "stopped after fold 1 of 2")
     assert [s.model for s in in_order([lucky, less, whole], ACCURACY)] == ["a", "b", "c"]
+
+
+def test_what_stands_beside_is_one_or_several_and_classifiers_all():
+    from sklearn.linear_model import LinearRegression
+    from sklearn.naive_bayes import GaussianNB
+
+    X, y = load_digits(return_X_y=True)
+    for also in ("trees", "sklearn.naive_bayes.GaussianNB", GaussianNB(), [GaussianNB]):
+        assert len(compare(X[:200], y[:200], ["centroid"], 2, also=also).references) == 1
+    for also in (LinearRegression(), "sklearn.linear_model.LinearRegression"):
+        with pytest.raises(InputError, match="LinearRegression is none; give one, such as"):
+            compare(X[:200], y[:200], ["centroid"], 2, also=also)

@@ -8,7 +8,8 @@ options     options (of reading)  choosing (how the choice is made)  models (by 
             spreading (over a cluster)
 rows        model_rows (DATA for a model)  columns_said (how each column was read)
             predict_parts (a folder, by the machines of a cluster)
-output      places (tested before the work)  output  summary  progress  plain (for streams without every letter)
+output      places (tested before the work)  own_files (what kway wrote)
+            output  summary  progress  plain (for streams without every letter)
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import kway
 from kway import light_imports
 from kway.cli import bench, cluster, data, evaluate, explain, fit, info, neighbors, plan, predict
 from kway.cli.plain import speak_plainly
-from kway.cli.usage import UsageError
+from kway.errors import UsageError
 
 app = typer.Typer(
     name="kway",

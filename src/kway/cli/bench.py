@@ -11,7 +11,7 @@ import typer
 
 import kway
 from kway.cli.options import JsonOption
-from kway.cli.output import emit_json, safe, say
+from kway.cli.output import emit_json, print_rich, safe, say
 from kway.cli.places import check_output_folder
 
 TargetsArgument = Annotated[
@@ -35,7 +35,7 @@ def bench(
     json: JsonOption = False,
 ) -> None:
     """Measure kway beside other libraries on the same work, in interleaved rounds."""
-    from kway.cli.usage import UsageError
+    from kway.errors import UsageError
 
     suite = home()
     run, datasets = (importlib.import_module(f"{suite}.{name}") for name in ("run", "datasets"))
@@ -78,7 +78,5 @@ def home() -> str:
 
 def _show(what: Any) -> None:
     """A table, or a line as it is."""
-    from rich.console import Console
-
     wide = None if sys.stdout.isatty() else 200  # a file has no edge
-    Console(highlight=False, width=wide).print(safe(what) if isinstance(what, str) else what)
+    print_rich(safe(what) if isinstance(what, str) else what, wide=wide)

@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-from kway.cli.usage import UsageError, as_usage
+from kway.cli.usage import as_usage
 from kway.data.suggest import listing, nearest
+from kway.errors import UsageError
 
 # as kway.select.contest.measures has them, which is slow to load; tests hold them equal
 JUDGES = ("accuracy", "balanced", "macro-f1", "log-loss")
+DEVICES = ("cpu", "cuda", "auto")  # likewise those of kway.parameters
 
 MetricOption = Annotated[
     str, typer.Option("--metric", help=f"What the choice is made by: {', '.join(JUDGES)}.", metavar="NAME")
@@ -41,12 +43,14 @@ DeviceOption = Annotated[
 ]
 
 
-def check_choosing(metric: str, class_weight: str | None) -> None:
+def check_choosing(metric: str, class_weight: str | None, device: str) -> None:
     """Names that cannot be meant are bad usage, told before any row is read."""
     if metric not in JUDGES:
         raise UsageError(f"--metric is {metric!r}{nearest(metric, JUDGES)}; it may be {listing(JUDGES)}")
     if class_weight not in (None, "balanced"):
         raise UsageError(f"--class-weight is {class_weight!r}; it may be balanced, or be left out")
+    if device not in DEVICES:
+        raise UsageError(f"--device is {device!r}; it may be {listing(DEVICES)}")
 
 
 def check_shares(sets: float | None, unknown: float | None) -> None:
@@ -60,11 +64,7 @@ def references(also: list[str] | None) -> tuple[str, ...] | None:
     """The names asked for, each of which can be imported; none of them where that is what was asked."""
     if not also:
         return None
-    from kway.select.contest.references import TREES, reference_of
+    from kway.select.contest.references import checked_references
 
-    names = tuple(name for name in also if name != "none")
     with as_usage():
-        for name in names:
-            if name != TREES:
-                reference_of(name)
-    return names
+        return checked_references([name for name in also if name != "none"])

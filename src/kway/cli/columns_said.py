@@ -20,8 +20,11 @@ _MOST = 12  # lines
 _WIDEST = 24  # letters of a name
 
 
-def column_lines(features: Features, parts: Parts) -> list[str]:
-    """The lines, no wider than the terminal; the first few, and a count of the others by kind, where there are many."""
+def column_lines(features: Features, parts: Parts, listed: str) -> list[str]:
+    """The lines, no wider than the terminal; the first few, and a count of the others by kind, where there are many.
+
+    `listed` says where the others can be found.
+    """
     from collections import Counter
 
     from kway.report.columns import columns_read
@@ -41,5 +44,5 @@ def column_lines(features: Features, parts: Parts) -> list[str]:
     rest = Counter(c.kind for c in read[_MOST:])
     if rest:
         counted = ", ".join(f"{n:,} {kind}" for kind, n in rest.most_common())
-        lines.append(f"  and {sum(rest.values()):,} more: {counted} (the report lists all)")
+        lines.append(f"  and {sum(rest.values()):,} more: {counted}{listed}")
     return lines + notes

@@ -22,12 +22,12 @@ def evaluate(
     from kway.cli.model_rows import ready_blocks
     from kway.select.evaluation import evaluate_blocks
 
-    fitted, read = ready_blocks(model, data, reading, needs_labels=True, embed=embed)
+    fitted, read, skipped = ready_blocks(model, data, reading, needs_labels=True, embed=embed)
     scores = evaluate_blocks(fitted, ((rows.X, rows.y) for rows in read))  # type: ignore[misc]  # ready saw to labels
     classes = scores.classes
     _warn_of_unseen({c["class"]: c["rows"] for c in classes}, set(fitted.classes_.tolist()))
     if json:
-        emit_json(vars(scores))
+        emit_json({**vars(scores), "skipped": skipped})
         return
     loss = "" if scores.log_loss is None else f", log loss {scores.log_loss:.4f}"
     say(

@@ -27,7 +27,8 @@ from kway.cli.columns_said import column_lines
 from kway.cli.models import ALL_COLUMNS, MODELS, pick_models
 from kway.cli.options import DataArgument, ForceOption, JsonOption, reads_data
 from kway.cli.output import emit_json
-from kway.cli.places import Output, check_output_folder, check_places, is_model, is_report
+from kway.cli.own_files import is_model, is_report
+from kway.cli.places import Output, check_output_folder, check_places, figure_outputs, refuse_as_folder
 from kway.cli.progress import live, seconds
 from kway.cli.spreading import AddressOption, ClusterOption, over_cluster
 from kway.cli.summary import show_comparison, show_fit, show_saved
@@ -83,7 +84,7 @@ def fit(
     json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA, keep the best, test it once on untouched rows, save it and write a report."""
-    check_choosing(metric, class_weight)
+    check_choosing(metric, class_weight, device)
     check_shares(sets, unknown)
     _check_fit_places(out, report, figures, {"DATA": data, "--test": test, "--embed": embed}, force)
     wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
@@ -98,12 +99,12 @@ def fit(
     with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), test, seed)
         with over_cluster(cluster, address):
-            seen = None if json else lambda f: tell(column_lines(f, parts))
+            seen = None if json else lambda f: tell(column_lines(f, parts, listed=" (the report lists all)"))
             found = run_job(parts, wishes, started, seen, drawing.begin)
     result = fit_facts(found, time.perf_counter() - started)
     if not json:
         show_fit(result)
-    with live(), within(0.92, 1.0):
+    with live("writing the report", time.perf_counter() - started), within(0.92, 1.0):
         failures = write_outputs(found, wishes, out, report, drawing, reading)
     written = {name: None if name in failures else str(place) for name, place in (("model", out), ("report", report))}
     result |= {"seconds": time.perf_counter() - started, **written}
@@ -139,7 +140,7 @@ def compare(
     json: JsonOption = False,
 ) -> None:
     """Compare classifiers on DATA by cross-validation; nothing is saved, the test rows stay untouched."""
-    check_choosing(metric, class_weight)
+    check_choosing(metric, class_weight, device)
     wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
     wishes = replace(wishes, device=device)
     from kway.select.contest.clock import Clock
@@ -149,7 +150,7 @@ def compare(
     started = time.perf_counter()
     with live() as tell:
         parts = read_parts(data, replace(reading, group=group, order=order), seed=seed)
-        seen = None if json else lambda f: tell(column_lines(f, parts))
+        seen = None if json else lambda f: tell(column_lines(f, parts, listed=""))
         with over_cluster(cluster, address):
             chosen = compare_parts(parts, wishes, Clock(wishes.budget, started), seen)
     found = chosen.comparison
@@ -174,9 +175,13 @@ def _check_fit_places(
     out: Path, report: Path, figures: Path | None, inputs: dict[str, str | Path | None], force: bool
 ) -> None:
     outputs = [Output("--out", out, "model", is_model), Output("--report", report, "report", is_report)]
-    check_places(outputs, inputs, force)
     if figures is not None:
+        from kway.report.drawn import NAMES
+
+        refuse_as_folder("--figures", figures, outputs)
         check_output_folder("--figures", figures)
+        outputs += figure_outputs("--figures", figures, NAMES)
+    check_places(outputs, inputs, force)
 
 
 def write_outputs(

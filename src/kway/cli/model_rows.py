@@ -30,10 +30,11 @@ class Ready(NamedTuple):
 
 
 class ReadyBlocks(NamedTuple):
-    """The same with the rows in blocks, read as they are asked for."""
+    """The same with the rows in blocks, read as they are asked for; `skipped` grows with the files left out."""
 
     model: Any
     blocks: Iterator[ModelRows]
+    skipped: list[str]
 
 
 def ready(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None) -> Ready:
@@ -53,7 +54,7 @@ def ready_blocks(
     reader = ModelReader(path, reading, needs_labels, embed)
     blocks = map(reader.given, row_stream(data, reader.reading, reader.like))
     first = list(islice(blocks, 1))  # read at once: what is wrong with DATA is told before anything is written
-    return ReadyBlocks(reader.model, chain(first, blocks))
+    return ReadyBlocks(reader.model, chain(first, blocks), reader.skipped)
 
 
 class ModelReader:
@@ -68,10 +69,12 @@ class ModelReader:
 
         self.model = load_model(path, embed)
         notes = store.info(path).notes
-        named = replace(reading, target=reading.target or notes.get("target"))
-        self.reading = named if needs_labels else reading.without_labels()
+        self.reading = reading.without_labels()
+        if needs_labels:
+            self.reading = replace(reading, target=reading.target or notes.get("target"))
         self.like = _read_alike(_requirements_of(self.model), notes.get("reading"))
         self._needs_labels = needs_labels
+        self.skipped: list[str] = []  # files of the rows given so far that could not be read
         self._as_numbers = not isinstance(self.model, FeaturedClassifier) or not self.model.features_.is_table_
 
     def given(self, found: LabelledRows) -> ModelRows:
@@ -80,11 +83,37 @@ class ModelReader:
 
         if self._needs_labels:
             found.required_labels()
+        self._tell_skipped(found)
         if self._as_numbers:
+            self._refuse_table_for_image(found)
             found = number_rows(found, self.like.columns)
         if found.test_rows is not None:
             return ModelRows(found.test_rows, found.test_y, found.beside)
         return ModelRows(found.rows, found.y, found.beside)
+
+    def _tell_skipped(self, found: LabelledRows) -> None:
+        """That images have no answer, for they were left out."""
+        from kway import progress
+        from kway.data.sources.images import skipped_note
+
+        if found.skipped:
+            self.skipped += found.skipped
+            progress.note(f"note: {found.name}: {skipped_note(found.skipped)}")
+
+    def _refuse_table_for_image(self, found: LabelledRows) -> None:
+        """An error where a model of images meets a table, unless its columns can be their pixels."""
+        from kway.data.sources.frames import is_table
+        from kway.errors import InputError
+
+        image = self.like.image
+        if image is None or not is_table(found.rows):
+            return
+        columns, pixels = found.rows.num_columns, image.height * image.width * image.channels
+        if columns != pixels:
+            raise InputError(
+                f"this model takes images ({image}), and {found.name} is a table of {columns:,} columns; "
+                f"give an image, a folder of them, or the {pixels:,} pixels as columns of numbers"
+            )
 
 
 def load_model(path: str, embed: str | None = None) -> Any:

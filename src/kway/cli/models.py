@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kway.cli.usage import UsageError
 from kway.data.suggest import listing, nearest
+from kway.errors import UsageError
 
 # Written out so that --help need not load the families; tests hold it equal to theirs.
 MODELS = (

@@ -76,10 +76,11 @@ def read_options(given: dict[str, Any]) -> Any:
 
 
 def _types(text: str | None) -> dict[str, str]:
-    from kway.cli.usage import UsageError, names_in
+    from kway.cli.usage import names_in
     from kway.data.features.column_kinds import USED
     from kway.data.sources.written import DAY_FIRST, MONTH_FIRST
     from kway.data.suggest import listing, nearest
+    from kway.errors import UsageError
 
     known = (*USED, DAY_FIRST, MONTH_FIRST, "drop")
     found = {}

@@ -1,19 +1,43 @@
-"""What the verbs print: one JSON object, or text and tables for people."""
+"""What the verbs print: one JSON object, or text and tables for people.
+
+A reader that has left, as `head` does, ends the printing, not the work: the files of a job are still to be written.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
+import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Inside, what is printed goes to stdout at once; where its reader has left, this and all that follows is lost."""
+    try:
+        yield
+        if sys.stdout is not None:  # as `>&-` leaves it
+            sys.stdout.flush()
+    except BrokenPipeError:
+        hush()
+
+
+def hush() -> None:
+    """Let stdout lead nowhere: what waits in it could not be written, and Python would complain when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def emit_json(value: Any) -> None:
     """Print `value` as one JSON object; what JSON cannot say (infinity, parts) becomes null or text."""
-    sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
+    with printing():
+        sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
 
 
 def plain(value: Any) -> Any:
@@ -42,9 +66,20 @@ def safe(text: object) -> str:
 
 def say(text: str = "") -> None:
     """A line for people, in rich's markup."""
+    print_rich(text, soft_wrap=True)
+
+
+def print_rich(what: Any, soft_wrap: bool = False, wide: int | None = None) -> None:
+    """Rich's markup or tables, on lines `wide` letters long (None: as wide as the terminal)."""
     from rich.console import Console
 
-    Console(highlight=False, soft_wrap=True).print(text)
+    class Patient(Console):
+        """Goes on where its reader has left; rich's own would end the process."""
+
+        def on_broken_pipe(self) -> None:
+            hush()
+
+    Patient(highlight=False, soft_wrap=soft_wrap, width=wide).print(what)
 
 
 def width() -> int:
@@ -57,7 +92,6 @@ def width() -> int:
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], best: int | None = None) -> None:
     """A table, numbers to the right and words to the left; row `best` stands out."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     lines = [tuple(row) for row in rows]
@@ -67,7 +101,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
         table.add_column(column, justify="left" if words else "right", no_wrap=j == 0 or not words)
     for i, row in enumerate(lines):
         table.add_row(*map(safe, row), style="bold green" if i == best else None)
-    Console(highlight=False).print(table)
+    print_rich(table)
 
 
 _NUMBER = re.compile(r"^$|^–$|^[-+]?[0-9][^(]*$")  # a cell that is a figure, with its unit, or a gap among them

@@ -1,7 +1,8 @@
 """Where the outputs of a verb go, tested before the work begins.
 
-An output never replaces an input or another output; a file that kway did not write is replaced only with --force;
-the folder must be there and take a file. A mistake here would cost the data, or the result of an hour.
+An output never replaces an input, a file of an input folder or another output; a file that kway did not write is
+replaced only with --force; the folder must be there and take a file. A mistake here would cost the data, or the result
+of an hour.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kway.cli.usage import UsageError
-
-_HEAD = 4096  # bytes of a file looked at
+from kway.cli.own_files import is_figure, is_nobodys
+from kway.errors import UsageError
 
 
 class Output(NamedTuple):
@@ -33,12 +33,27 @@ def check_places(outputs: Sequence[Output], inputs: dict[str, str | Path | None]
             if _same(output.path, other.path):
                 raise UsageError(f"{other.option} and {output.option} are both {output.path}; give each its own file")
         for name, given in inputs.items():
-            if given is not None and _same(output.path, Path(given)):
-                raise UsageError(
-                    f"{output.option} {output.path} is {name} itself, which would be lost; write to another file"
-                )
+            if given is not None:
+                _refuse_input(output, name, Path(given))
         check_folder(output.option, output.path)
         _refuse_foreign(output, force)
+
+
+def figure_outputs(option: str, folder: Path, names: Sequence[str]) -> list[Output]:
+    """The files of figures of these names that a folder would take; none where it is still to be made."""
+    if not folder.is_dir():
+        return []
+    files = (folder / f"{name}{ending}" for name in names for ending in (".svg", ".png"))
+    return [Output(option, file, "figure", is_figure) for file in files]
+
+
+def refuse_as_folder(option: str, folder: Path, outputs: Sequence[Output]) -> None:
+    """An error where a file is to be written at the very place of a folder."""
+    for output in outputs:
+        if _same(output.path, folder):
+            raise UsageError(
+                f"{output.option} and {option} are both {folder}, a file and a folder; give each its own place"
+            )
 
 
 def check_folder(option: str, path: Path) -> None:
@@ -67,40 +82,16 @@ def check_output_folder(option: str, folder: Path) -> None:
     check_folder(option, folder / "figure" if folder.is_dir() else folder)
 
 
-def is_model(path: Path) -> bool:
-    """Whether a file is a model of kway's, by its first bytes; the manifest lies in the header."""
-    head = _bytes(path)
-    return head[8:9] == b"{" and b'"__metadata__"' in head and b"kway" in head
-
-
-def is_report(path: Path) -> bool:
-    """Whether a file is a page that kway wrote; an empty one is nobody's."""
-    tail = _bytes(path, end=True)
-    return not tail or b"Written by kway" in tail
-
-
-def is_predictions(path: Path) -> bool:
-    """Whether a file holds predictions, by the names of its columns."""
-    from kway.data.sources.table_files import table_source
-    from kway.data.sources.text_form import HEAD
-    from kway.errors import InputError
-
-    try:
-        source = table_source(path)
-    except InputError:
-        return False
-    if source.suffix == ".parquet":
-        return b"prediction" in _bytes(path, end=True)
-    content = source.content
-    if isinstance(content, Path):
-        with content.open("rb") as file:
-            content = file.read(HEAD)
-    return b'"prediction"' in content.partition(b"\n")[0]
-
-
-def is_nobodys(path: Path) -> bool:
-    """An empty file."""
-    return path.stat().st_size == 0
+def _refuse_input(output: Output, name: str, given: Path) -> None:
+    """An error where the output is an input, or, unless kway wrote it, a file inside one."""
+    if _same(output.path, given):
+        raise UsageError(f"{output.option} {output.path} is {name} itself, which would be lost; write to another file")
+    if not given.is_dir() or not output.path.is_file() or output.is_ours(output.path):
+        return
+    if given.resolve() in output.path.resolve().parents:
+        raise UsageError(
+            f"{output.option} {output.path} is a file of {name}, which would be lost; write to another file"
+        )
 
 
 def _refuse_foreign(output: Output, force: bool) -> None:
@@ -108,7 +99,7 @@ def _refuse_foreign(output: Output, force: bool) -> None:
         return
     raise UsageError(
         f"{output.option} {output.path} exists and is no {output.what} that kway wrote; "
-        "name another file, or replace it with --force"
+        "name another place, or replace it with --force"
     )
 
 
@@ -116,10 +107,3 @@ def _same(a: Path, b: Path) -> bool:
     if a.exists() and b.exists():
         return a.samefile(b)
     return a.resolve() == b.resolve()
-
-
-def _bytes(path: Path, end: bool = False) -> bytes:
-    with path.open("rb") as file:
-        if end:
-            file.seek(max(0, path.stat().st_size - _HEAD))
-        return file.read(_HEAD)

@@ -8,7 +8,7 @@ import typer
 
 from kway.cli.options import JsonOption, reads_data
 from kway.cli.output import emit_json, safe, say, show_table
-from kway.cli.usage import UsageError
+from kway.errors import UsageError
 
 if TYPE_CHECKING:
     from kway.data.extent import Extent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kway.cli.options import AskedArgument, ForceOption, JsonOption, ModelArgument, MovedOption, reads_data
-from kway.cli.output import emit_json, safe, say
+from kway.cli.output import emit_json, hush, safe, say
 from kway.cli.predict_parts import PartsJob
 from kway.cli.spreading import AddressOption, ClusterOption, over_cluster
 
@@ -50,8 +51,9 @@ def predict(
     from dataclasses import replace
 
     from kway.cli.model_rows import ready_blocks
-    from kway.cli.usage import UsageError, names_in
+    from kway.cli.usage import names_in
     from kway.data.sources.writing import write_blocks, write_stream
+    from kway.errors import UsageError
 
     reading = replace(reading, keep=names_in(keep))
     if cluster or address is not None:
@@ -59,8 +61,10 @@ def predict(
         return
     if out is None and sys.stdout is None:  # as `>&-` leaves it
         raise UsageError("stdout is closed; name a file with --out")
-    form = _checked_format(out, format, {"MODEL": model, "DATA": data}, force)
-    fitted, read = ready_blocks(model, data, reading, needs_labels=False, embed=embed)
+    form = _checked_format(out, format, {"MODEL": model, "DATA": data}, reading, force)
+    # JSON has numbers; csv and parquet give back what was written
+    reading = replace(reading, numbers=form == "jsonl" or (json and out is None))
+    fitted, read, _ = ready_blocks(model, data, reading, needs_labels=False, embed=embed)
     blocks = (found for rows in read for found in answers(fitted, rows.X, rows.beside, topk, proba))
     if out is not None:
         n = write_blocks(blocks, out, form)
@@ -69,7 +73,11 @@ def predict(
         columns = _joined(list(blocks))
         emit_json({"rows": len(columns["prediction"]), "predictions": columns})
     else:
-        write_stream(blocks, sys.stdout.buffer, form)
+        try:
+            write_stream(blocks, sys.stdout.buffer, form)
+        except BrokenPipeError:  # the rest is wanted by nobody
+            hush()
+            raise typer.Exit(128 + signal.SIGPIPE) from None
 
 
 def _predict_parts(
@@ -79,7 +87,7 @@ def _predict_parts(
     from kway.cli.places import check_output_folder
     from kway.cli.predict_parts import predict_parts
     from kway.cli.progress import live
-    from kway.cli.usage import UsageError
+    from kway.errors import UsageError
 
     if out is None or format not in (None, "parquet"):
         raise UsageError("over a cluster answers are written as a folder of parquet files; name it with --out")
@@ -93,19 +101,37 @@ def _predict_parts(
     say(f"Wrote {found.rows:,} predictions to {safe(out)}: {found.parts:,} parts{before}.")
 
 
-def _checked_format(out: Path | None, asked: str | None, inputs: dict[str, str | Path | None], force: bool) -> str:
+def _checked_format(
+    out: Path | None, asked: str | None, inputs: dict[str, str | Path | None], reading: ReadOptions, force: bool
+) -> str:
     """The format to write, its place tested before the work."""
-    from kway.cli.places import Output, check_places, is_predictions
-    from kway.cli.usage import UsageError, as_usage
+    from functools import partial
+
+    from kway.cli.own_files import is_predictions
+    from kway.cli.places import Output, check_places
+    from kway.cli.usage import as_usage
     from kway.data.sources.writing import format_of
+    from kway.errors import UsageError
 
     with as_usage():
         form = format_of(Path("stdout.csv") if out is None else out, asked)
     if out is not None:
-        check_places([Output("--out", out, "file of predictions", is_predictions)], inputs, force)
+        kept = _kept_columns(str(inputs["MODEL"]), reading)
+        check_places(
+            [Output("--out", out, "file of these predictions", partial(is_predictions, kept=kept))], inputs, force
+        )
     elif form == "parquet":
-        raise UsageError("--format parquet is not for a terminal; name a file with --out")
+        raise UsageError("--format parquet goes to a file; name it by -o")
     return form
+
+
+def _kept_columns(model: str, reading: ReadOptions) -> tuple[str, ...]:
+    """The columns that stand before the answers: of images their file, else those asked for and the model's id."""
+    from kway import store
+
+    noted = store.info(model).notes.get("reading")
+    id = reading.id or (noted.get("id") if isinstance(noted, dict) else None)
+    return ("file", *reading.keep, *([id] if id else []))
 
 
 def answers(

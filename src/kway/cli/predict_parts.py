@@ -18,8 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kway.cli.usage import UsageError
-from kway.errors import InputError
+from kway.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kway.cli.usage import UsageError
+from kway.errors import UsageError
 from kway.progress import News, watched
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -22,8 +22,11 @@ _WORDS_WIDTH = 44  # letters of "neighbors-manhattan-no-text: folds 2 to 5"
 
 
 @contextmanager
-def live() -> Iterator[Callable[[list[str]], None]]:
-    """Inside, a person at a terminal sees the job run; what is given prints lines that stay, on stderr."""
+def live(what: str = "reading", elapsed: float = 0.0) -> Iterator[Callable[[list[str]], None]]:
+    """Inside, a person at a terminal sees the job run; what is given prints lines that stay, on stderr.
+
+    It begins with `what`; `elapsed` are the seconds that the job has taken before, where this goes on with it.
+    """
     if not sys.stderr.isatty():
         yield lambda lines: print(*lines, sep="\n", file=sys.stderr, flush=True)
         return
@@ -33,10 +36,11 @@ def live() -> Iterator[Callable[[list[str]], None]]:
     from rich.table import Column
 
     console = Console(stderr=True)
-    what = TextColumn("{task.description}", table_column=Column(min_width=_WORDS_WIDTH))  # the bar stays where it is
-    columns = (SpinnerColumn(), what, BarColumn(24), TimeElapsedColumn())
+    words = TextColumn("{task.description}", table_column=Column(min_width=_WORDS_WIDTH))  # the bar stays where it is
+    columns = (SpinnerColumn(), words, BarColumn(24), TimeElapsedColumn())
     bar = Progress(*columns, console=console)
-    task = bar.add_task("reading", total=None)
+    task = bar.add_task(what, total=None)
+    bar.tasks[0].start_time = bar.get_time() - elapsed
     with Live(bar, console=console, transient=True) as screen:
 
         def show(news: News) -> None:

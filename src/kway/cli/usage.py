@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kway.errors import InputError
-
-
-class UsageError(InputError):
-    """An option that cannot be meant, whatever the data."""
+from kway.errors import InputError, UsageError
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from kway.data.sources.requirements import RowRequirements
 from kway.data.sources.text_form import OPEN, TextForm
 from kway.data.sources.written import DAY_FIRST, MONTH_FIRST, Written
 from kway.data.suggest import listing
-from kway.errors import InputError
+from kway.errors import InputError, UsageError
 
 ALL = ("all",)  # of the columns to keep
 
@@ -27,7 +27,8 @@ class ReadOptions:
 
     `skip_bad` leaves out images that cannot be read. `form` is how text is written; `types` says what columns are
     (number, category, date, day-first, month-first, text, ...). `keep` names columns to give back as they came (ALL:
-    every one), beside the id. `answer` is the target of rows to predict: no feature, and it may have gaps.
+    every one), beside the id; `numbers`: those of a csv that are plain numbers as numbers. `answer` is the target of
+    rows to predict: no feature, and it may have gaps.
     """
 
     target: str | None = None
@@ -39,7 +40,15 @@ class ReadOptions:
     types: Mapping[str, str] = field(default_factory=dict)
     id: str | None = None
     keep: tuple[str, ...] = ()
+    numbers: bool = False
     answer: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a target that is to be something else as well."""
+        others = {"--group": (self.group,), "--order": (self.order,), "--id": (self.id,), "--drop": self.drop}
+        for option, columns in others.items():
+            if self.target is not None and self.target in columns:
+                raise UsageError(f"{self.target!r} is both --target and {option}; name another column in one of them")
 
     def without_labels(self) -> ReadOptions:
         """The same for rows to predict."""
@@ -57,7 +66,8 @@ class LabelledRows:
 
     `feature_names` are those of a matrix, where it has any (a table has its own); `image` is the form of pictures and
     `files` their names; `notes` say what was found on the way, in words. `form` and `written` tell how text was
-    written, `beside` are the columns to give back with the answers (of the test rows, where there are some).
+    written, `beside` are the columns to give back with the answers (of the test rows, where there are some). `skipped`
+    are files that could not be read and were left out, as ReadOptions allowed.
     """
 
     name: str
@@ -74,6 +84,7 @@ class LabelledRows:
     form: TextForm = OPEN
     written: tuple[Written, ...] = ()
     beside: Mapping[str, Any] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:

@@ -23,7 +23,7 @@ from kway.data.datasets.array_files import read_libsvm, read_npz
 from kway.data.datasets.dataset import Dataset
 from kway.data.labelled_rows import ALL, LabelledRows, ReadOptions
 from kway.data.sources import images
-from kway.data.sources.arrow_types import is_text, whole_column
+from kway.data.sources.arrow_types import is_text, plain_numbers, whole_column
 from kway.data.sources.column_names import refuse_repeated, refuse_unknown
 from kway.data.sources.file_columns import refuse_lacking
 from kway.data.sources.frames import take_rows
@@ -45,7 +45,7 @@ from kway.data.sources.table_files import (
 from kway.data.sources.text_form import TextForm
 from kway.data.sources.written import convert
 from kway.data.suggest import listing, nearest
-from kway.errors import InputError
+from kway.errors import InputError, UsageError
 
 __all__ = ["AS_IT_IS", "LabelledRows", "ReadOptions", "read_rows"]
 
@@ -101,8 +101,9 @@ def _from_images(
     found = images.read_images(files, labels, like.image, how.skip_bad)
     beside = {"file": np.asarray(found.files)}
     return LabelledRows(
-        name, found.rows, found.labels, image=found.form, files=found.files, notes=found.notes, beside=beside
-    )
+        name, found.rows, found.labels, image=found.form, files=found.files, notes=found.notes, beside=beside,
+        skipped=found.skipped,
+    )  # fmt: skip
 
 
 def _refuse_column_options(how: ReadOptions, name: str, what: str, *more: str) -> None:
@@ -112,7 +113,7 @@ def _refuse_column_options(how: ReadOptions, name: str, what: str, *more: str) -
     used |= {"--types": how.types, "--drop": how.drop, "--keep": how.keep if how.keep != ALL else ()}
     for option, value in used.items():
         if value:
-            raise InputError(f"{name} is {what}, which have no columns by name; leave out {option}")
+            raise UsageError(f"{name} is {what}, which have no columns by name; leave out {option}")
 
 
 # ---- files and known sets
@@ -196,7 +197,7 @@ def _extra(data: Dataset, key: str | None, what: str, of: Any = None) -> NDArray
     part = "train" if rows is data.x_train else "test"
     values = data.extras.get(f"{key}_{part}", data.extras.get(key))
     if values is None or values.shape[:1] != (rows.shape[0],):
-        raise InputError(f"{data.name} has no {what} {key!r} of one value a row; it has {listing(data.extras)}")
+        raise UsageError(f"{data.name} has no {what} {key!r} of one value a row; it has {listing(data.extras)}")
     return np.asarray(values)
 
 
@@ -261,20 +262,21 @@ def _named(how: ReadOptions, like: RowRequirements) -> list[str]:
 def _beside(
     source: TableSource, columns: list[str], how: ReadOptions, like: RowRequirements, form: TextForm
 ) -> dict[str, Any]:
-    """The id and the columns to keep, as they are written."""
+    """The id and the columns to keep, as they are written; plain numbers as such, where these are asked for."""
     name = how.id or (like.id if like.id in columns else None)
     only = ([name] if name else []) + [c for c in (columns if how.keep == ALL else how.keep) if c != name]
     if not only:
         return {}
     table = open_table(source, only, form, only=only).table
-    return {c: table.column(c) for c in only}
+    kept = {c: table.column(c) for c in only}
+    return {c: plain_numbers(column) for c, column in kept.items()} if how.numbers and not source.typed else kept
 
 
 def _feature_columns(columns: list[str], how: ReadOptions, like: RowRequirements, name: str) -> list[str]:
     """Those asked for, or every column but those that are something else."""
     if like.columns is not None:
         for column in like.columns:
-            refuse_unknown(column, columns, name, "feature")
+            refuse_unknown(column, columns, name, "feature", InputError)
         return list(like.columns)
     if how.answer is not None:
         refuse_unknown(how.answer, columns, name, "such")

@@ -18,6 +18,11 @@ from kway.report.sketches import DrawnPicture, Picture, from_line, to_line
 if TYPE_CHECKING:
     from kway.select.job import JobResult
 
+# as kway.report.pictures has them, which is slow to load; tests hold them equal
+NAMES = (
+    "leaderboard", "neighbours", "alpha", "confusion", "reliability", "sets", "unknown", "more-rows", "regions",
+    "templates", "mistakes", "history",
+)  # fmt: skip
 _SECOND = ("neighbours", "confusion", "sets", "regions", "templates")  # what the second copy draws: regions take long
 
 
@@ -30,18 +35,16 @@ class Drawing:
 
     def begin(self, found: JobResult) -> None:
         """Ask for every picture that this outcome allows, but for those that were asked for before."""
-        from kway.report.pictures import PICTURES, pictures  # and with them all of the job
+        from kway.report.pictures import pictures  # and with them all of the job
 
         there = {picture.name for picture in self._asked}
-        for picture in pictures(found, [name for name in PICTURES if name not in there]):
+        for picture in pictures(found, [name for name in NAMES if name not in there]):
             self._asked.append(picture)
             if self._helpers is not None:
                 self._helpers.ask(int(picture.name in _SECOND), to_line(picture))
 
     def drawn(self) -> list[DrawnPicture]:
         """All that were asked for, in the order of the page."""
-        from kway.report.pictures import PICTURES
-
         answers = None if self._helpers is None else self._helpers.answers()
         if answers is None:
             light_imports.matplotlib_figure()
@@ -50,7 +53,7 @@ class Drawing:
             drawn = [drawn_picture(picture, self._folder) for picture in self._asked]
         else:
             drawn = [DrawnPicture(*json.loads(line)) for own in answers for line in own]
-        return sorted(drawn, key=lambda picture: list(PICTURES).index(picture.name))
+        return sorted(drawn, key=lambda picture: NAMES.index(picture.name))
 
 
 def begin_drawing(folder: Path | None = None) -> Drawing:

@@ -72,11 +72,11 @@ def to_data_uri(figure: Figure, kind: str = "svg") -> str:
 
 def svg_document(figure: Figure) -> bytes:
     """The figure as an SVG file."""
-    return _figure_bytes(figure, format="svg", metadata={"Date": None})
+    return _figure_bytes(figure, format="svg", metadata={"Date": None, "Creator": "kway"})
 
 
 def _png(figure: Figure) -> bytes:
-    return _figure_bytes(figure, format="png", dpi=_PNG_DPI)
+    return _figure_bytes(figure, format="png", dpi=_PNG_DPI, metadata={"Software": "kway"})
 
 
 def _figure_bytes(figure: Figure, **options: Any) -> bytes:

@@ -157,6 +157,7 @@ def compare_parts(
             others[ending] = view
     told = (verdict(found.best, other, found.measure.rises) for other in found.references)
     on: tuple[str, ...] = () if drawn is None else (drawn.note,)
+    on += _fold_notes(found, parts, wishes)
     on += few_rows_note(encode(at(parts.y)).codes, found.folds)
     if TREES in references_of(wishes):
         on += words_note(whole.X, [r.column for r in features.records_ if r.used and r.kind == "text"])
@@ -176,6 +177,15 @@ def _sample(codes: NDArray[np.int64], size: Size, wishes: Wishes) -> Sample | No
         size = replace(size, n=len(drawn.rows), K=len(np.unique(codes[drawn.rows])))
     before_comparison(size, wishes.budget)
     return drawn
+
+
+def _fold_notes(found: Comparison, parts: Parts, wishes: Wishes) -> tuple[str, ...]:
+    """That there are fewer folds than were asked for; time in order has one, whatever was asked."""
+    made = int(found.folds.max()) + 1
+    if parts.order is not None or made >= wishes.n_folds:
+        return ()
+    what = "rows" if parts.groups is None else "groups"
+    return (f"{made} folds were made and not {wishes.n_folds}: there are no more {what} to divide",)
 
 
 def _cut_notes(found: Comparison, clock: Clock) -> tuple[str, ...]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+_WHOLE_NUMBER = r"^-?(0|[1-9]\d*)$"
+_PLAIN_NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"  # as JSON writes one
+
 
 def whole_column(column: Any) -> Any:
     """The column as one array with its dictionary, if any, looked up, and its text as large_string."""
@@ -18,6 +21,22 @@ def whole_column(column: Any) -> Any:
         column = column.dictionary_decode()
     if is_text(column.type) and not kinds.is_large_string(column.type):
         column = column.cast(pa.large_string())
+    return column
+
+
+def plain_numbers(column: Any) -> Any:
+    """Words that are all plain numbers, but for gaps, as numbers; others, such as codes (007), as they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = whole_column(column)
+    words = pc.if_else(pc.equal(words, ""), pa.scalar(None, words.type), words)
+    for pattern, kind in ((_WHOLE_NUMBER, pa.int64()), (_PLAIN_NUMBER, pa.float64())):
+        if words.null_count < len(words) and pc.all(pc.match_substring_regex(words, pattern)).as_py():
+            try:
+                return words.cast(kind)
+            except pa.ArrowInvalid:  # a number of twenty digits is a code
+                return column
     return column
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kway.data.suggest import listing, nearest
-from kway.errors import InputError
+from kway.errors import InputError, UsageError
 
 
 def refuse_repeated(columns: Sequence[str], name: str) -> None:
@@ -15,9 +15,11 @@ def refuse_repeated(columns: Sequence[str], name: str) -> None:
         raise InputError(f"{name} has more than one column named {listing(repeated)}; give each its own name")
 
 
-def refuse_unknown(column: str, columns: Sequence[str], name: str, what: str) -> None:
-    """An error that offers the nearest name, where a table has no such column."""
+def refuse_unknown(
+    column: str, columns: Sequence[str], name: str, what: str, error: type[InputError] = UsageError
+) -> None:
+    """An error that offers the nearest name, where a table has no such column; by default one that a person named."""
     if column not in columns:
-        raise InputError(
+        raise error(
             f"{name} has no {what} column {column!r}{nearest(column, columns)}; its columns are {listing(columns)}"
         )

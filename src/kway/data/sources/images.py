@@ -38,13 +38,14 @@ class ImageForm(NamedTuple):
 
 
 class Images(NamedTuple):
-    """rows (n, d) uint8, labels (n,) or None, the files, the form, and notes on what was done."""
+    """rows (n, d) uint8, labels (n,) or None, the files, the form, notes on what was done, and the files skipped."""
 
     rows: NDArray[np.uint8]
     labels: NDArray[np.str_] | None
     files: tuple[str, ...]
     form: ImageForm
     notes: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
 
 
 def class_folders(folder: Path) -> list[Path]:
@@ -75,12 +76,18 @@ def read_images(
             if not skip_bad:
                 raise
             good[i] = False
-    if not good.all():
-        notes.append(f"{int((~good).sum())} unreadable images skipped: {listing(_bad_names(files, good), 5)}")
+    skipped = tuple(str(f) for f, ok in zip(files, good) if not ok)
+    if skipped:
+        notes.append(skipped_note(skipped))
     if not good.any():
         raise InputError(f"none of the {len(files)} images can be read")
     kept = tuple(str(f) for f, ok in zip(files, good) if ok)
-    return Images(rows[good], None if labels is None else np.array(labels)[good], kept, form, tuple(notes))
+    return Images(rows[good], None if labels is None else np.array(labels)[good], kept, form, tuple(notes), skipped)
+
+
+def skipped_note(files: Sequence[str]) -> str:
+    """That images were left out, how many and which, the first few by name."""
+    return f"{len(files):,} unreadable images skipped: {listing((Path(f).name for f in files), 5)}"
 
 
 def choose_form(files: Sequence[Path], skip_bad: bool = False) -> tuple[ImageForm, str]:
@@ -149,7 +156,3 @@ def _is_grey(image: Any) -> bool:
 def _unreadable(path: Path, error: Exception) -> InputError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return InputError(f"image {path} cannot be read ({reason}); remove or repair it, or skip such files: --skip-bad")
-
-
-def _bad_names(files: Sequence[Path], good: NDArray[np.bool_]) -> list[str]:
-    return [f.name for f, ok in zip(files, good) if not ok]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ _LINES = (".jsonl", ".ndjson")
 _SVM = (".svm", ".libsvm")
 _PACKED = tuple(s + gz for s in (*_TEXT, *_LINES, *_SVM) for gz in ("", ".gz"))
 FILE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".npy", *(s for s in _PACKED if not s.startswith(".csv")))
+
+_IMAGE = re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL)  # how their files begin
 
 
 def suffix_of(path: Path, asked: TextForm = OPEN) -> str:
@@ -134,6 +137,10 @@ def _suffix_of_bytes(content: bytes) -> str:
         return ".parquet"
     if content.startswith(b"\x1f\x8b"):
         return ".csv.gz"
+    if _IMAGE.match(content):
+        raise InputError(
+            "stdin holds an image, and only tables are read from there; name the image's file in place of -"
+        )
     return ".jsonl" if content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") else ".csv"
 
 

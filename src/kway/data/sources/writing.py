@@ -48,7 +48,7 @@ def write_blocks(blocks: Iterable[Columns], path: Path, asked: str | None = None
     """The same of blocks of rows with the same columns, each written as it comes; the number of rows."""
     form = format_of(path, asked)
     refuse_missing_folder(path)
-    with replacing(path) as draft, _opened(draft, path.name.lower().endswith(".gz")) as out:
+    with _writable(path), replacing(path) as draft, _opened(draft, path.name.lower().endswith(".gz")) as out:
         return write_stream(blocks, out, form)
 
 
@@ -61,7 +61,7 @@ def write_npz(path: str | Path, **arrays: NDArray) -> None:
     """np.savez_compressed, complete or absent."""
     path = Path(path)
     refuse_missing_folder(path)
-    with replacing(path) as draft, draft.open("wb") as out:
+    with _writable(path), replacing(path) as draft, draft.open("wb") as out:
         np.savez_compressed(out, allow_pickle=False, **arrays)
 
 
@@ -69,6 +69,15 @@ def refuse_missing_folder(path: Path) -> None:
     """An error before the work, not after it."""
     if not path.parent.is_dir():
         raise InputError(f"no folder {path.parent} to write {path.name} in; make it first")
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    """What is written to this file, inside; a disk that is full, or the like, is told with the file's name."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager

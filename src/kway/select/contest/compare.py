@@ -48,7 +48,7 @@ from kway.select.contest.folds import fold_numbers
 from kway.select.contest.heats import outrun
 from kway.select.contest.learned_neighbors import LearnedNeighborsFamily
 from kway.select.contest.measures import pick_measure
-from kway.select.contest.references import Referred, begin_references
+from kway.select.contest.references import Referred, begin_references, checked_references
 from kway.select.contest.scans import FoldedRows, Scan
 from kway.select.contest.spread_scans import ScansAhead
 from kway.select.contest.standings import STOPPED, Comparison, Standing, in_order, setting_in_words, standing_of
@@ -75,7 +75,7 @@ def compare(
     metric: str = "accuracy",
     class_weight: str | None = None,
     repeats: int = 1,
-    also: Iterable[Any] = (),
+    also: str | Iterable[Any] = (),
     device: str = "cpu",
 ) -> Comparison:
     """Score the families named (all by default) on rows X (n, d) with labels y (n,); `budget` in seconds, or a clock.
@@ -83,8 +83,8 @@ def compare(
     `groups` (n,) keeps rows together, `order` (n,) validates on the last rows. kway.progress tells what runs.
     `metric` is what the choice is made by: "accuracy", "balanced", "macro-f1" or "log-loss". `class_weight="balanced"`
     lets rows of rare classes count for more. `repeats` draws the folds so many times. `also` are classifiers of other
-    libraries, as they are or by name ("sklearn.svm.SVC"): scored on the same folds, never chosen. `device` is that of
-    the classifiers that have one.
+    libraries, as they are or by name ("sklearn.svm.SVC"), or one such name: scored on the same folds, never chosen.
+    `device` is that of the classifiers that have one.
 
     >>> from sklearn.datasets import load_iris
     >>> compare(*load_iris(return_X_y=True), families=["softmax", "centroid"]).best.model
@@ -93,6 +93,7 @@ def compare(
     labels = encode(y)
     measure = pick_measure(metric)
     _check_wishes(class_weight, repeats, order)
+    asked = checked_references(also)
     whole(2).check("folds", n_folds)
     n_folds = max(2, min(n_folds, len(labels.codes)))
     resolve(device, pays=False)  # refused now, rather than by every family
@@ -109,7 +110,7 @@ def compare(
     if families is None:
         idle |= outrun(data, known, clock)
         known = {name: family for name, family in known.items() if name not in idle}
-    refer = begin_references(data, tuple(also), clock, seed)
+    refer = begin_references(data, asked, clock, seed)
     work = _Work(data, known, clock, whole=families is None)
     _every_fold(work, rounds[1:], curves, spare=families is None and n_folds == FOLDS and repeats == 1)
     if not work.scans:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 
 from kway import light_imports, progress
 from kway.compute.beside import beside
@@ -150,6 +150,15 @@ def _with_tuples(line: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in line.items()}
 
 
+def checked_references(also: Any) -> tuple[Any, ...]:
+    """What was asked for, one or several, each a classifier: refused before the work, not behind it."""
+    asked = (also,) if isinstance(also, str) or hasattr(also, "fit") else tuple(also)
+    for what in asked:
+        if not isinstance(what, str) or what != TREES:
+            reference_of(what)
+    return asked
+
+
 def reference_of(what: Any) -> Reference:
     """A classifier given as it is, as its class, or by name, such as sklearn.svm.SVC."""
     if isinstance(what, str):
@@ -157,7 +166,19 @@ def reference_of(what: Any) -> Reference:
     made = what() if isinstance(what, type) else what
     if not hasattr(made, "fit") or not hasattr(made, "predict"):
         raise InputError(f"also takes classifiers with fit and predict, got {type(made).__name__}")
+    if not _tells_classes(made):
+        raise InputError(
+            f"also takes classifiers, and {type(made).__name__} is none; give one, such as sklearn.svm.SVC"
+        )
     return Reference(type(made).__name__.removesuffix("Classifier"), made)
+
+
+def _tells_classes(estimator: Any) -> bool:
+    """Whether it is a classifier by its own word; one of a make that says nothing is taken for one."""
+    try:
+        return is_classifier(estimator)
+    except AttributeError:  # scikit-learn's answer to what has no tags
+        return getattr(estimator, "_estimator_type", "classifier") == "classifier"
 
 
 def _imported(name: str) -> Any:
