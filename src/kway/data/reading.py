@@ -214,7 +214,7 @@ def table_rows(
     refuse_repeated(columns, name)
     if how.target is None and usual_target in columns and how.answer is None:
         how = replace(how, target=usual_target)
-    _refuse_columns(columns, how, name)
+    refuse_columns(columns, how, name)
     if table.num_rows == 0:
         raise InputError(f"{name} has a header but no rows; give rows to learn from or to predict")
     target = None if how.target is None else table.column(how.target)
@@ -236,7 +236,7 @@ def table_rows(
     return _cut_by_split(found)
 
 
-def _refuse_columns(columns: list[str], how: ReadOptions, name: str) -> None:
+def refuse_columns(columns: list[str], how: ReadOptions, name: str) -> None:
     """Columns that were named and are not there."""
     for what, column in (("target", how.target), ("group", how.group), ("order", how.order), ("id", how.id)):
         if column is not None:

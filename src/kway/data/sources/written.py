@@ -94,10 +94,10 @@ def convert(
 
 def convert_frame(
     table: Any, known: Mapping[str, str] | None = None, types: Mapping[str, str] | None = None,
-    leave: tuple[str, ...] = (),
+    leave: tuple[str, ...] = (), mark: str | None = None,
 ) -> Converted:  # fmt: skip
-    """`convert` of a table that comes without a file: its own columns say the mark."""
-    return convert(table, "," if says_comma(table, leave) else ".", known, types, leave)
+    """`convert` of a table that comes without a file: its own columns say the mark, where nobody does."""
+    return convert(table, mark or ("," if says_comma(table, leave) else "."), known, types, leave)
 
 
 def convert_known(table: Any, known: Mapping[str, str]) -> Any:
