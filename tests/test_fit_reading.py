@@ -82,3 +82,8 @@ def test_messages_name_arguments():
     assert in_python("(--types when=month-first says") == "(types={'when': 'month-first'} says"
     assert in_python("c2 (--no-header says otherwise)") == "c2 (header=False says otherwise)"
     assert in_python("such files: --skip-bad") == "such files: skip_bad=True"
+
+
+def test_compare_names_the_columns_that_are_no_numbers():
+    with pytest.raises(InputError, match="drop the columns when, amount, name, or let kway.fit read the table"):
+        kway.compare(frame().drop(columns="kind"), frame()["kind"])
