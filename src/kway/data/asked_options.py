@@ -12,8 +12,8 @@ from typing import Any, TypedDict
 
 from kway.data.features.column_kinds import USED
 from kway.data.labelled_rows import ReadOptions
+from kway.data.sources.dates import DAY_FIRST, MONTH_FIRST
 from kway.data.sources.text_form import TextForm
-from kway.data.sources.written import DAY_FIRST, MONTH_FIRST
 from kway.data.suggest import listing, nearest
 from kway.errors import InputError, KindError
 

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.data.sources.arrow_types import text_columns
+from kway.data.sources.dates import DAY_FIRST, MONTH_FIRST
 from kway.data.sources.frames import n_rows
 from kway.data.sources.images import ImageForm
 from kway.data.sources.requirements import RowRequirements
 from kway.data.sources.text_form import OPEN, TextForm
-from kway.data.sources.written import DAY_FIRST, MONTH_FIRST, Written
+from kway.data.sources.written import Written
 from kway.data.suggest import listing
 from kway.errors import InputError
 

@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kway.data.sources.arrow_types import is_text, whole_column
+from kway.data.sources.dates import DAY_FIRST, MONTH_FIRST, as_dates, dated
+from kway.data.sources.word_gaps import is_present, present, trimmed
 
-_GAPS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-")  # words for a missing number
 _MOSTLY = 0.9
 _SPACE = r"[\s\x{00A0}\x{2009}\x{202F}]"
 _UNIT = r"(?:US|R|A|C)?\p{Sc}|EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN|CZK|BRL|Rs\.?|kr\.?|zł|Fr\."
@@ -33,16 +34,6 @@ _AS_NUMBER = {
     mark: _GROUPED.replace("GROUP", rf"(?:{other}|['’]|{_SPACE})").replace("MARK", rf"\{mark}")
     for mark, other in ((".", ","), (",", r"\."))
 }
-_TIMES = (("", ""), (r" [0-9]{1,2}:[0-9]{2}", " %H:%M"), (r" [0-9]{1,2}:[0-9]{2}:[0-9]{2}", " %H:%M:%S"))
-_MONTH = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
-_OTHER_DATES = (
-    (r"[0-9]{4}/[0-9]{1,2}/[0-9]{1,2}", "%Y/%m/%d"),
-    (r"[0-9]{4}\.[0-9]{1,2}\.[0-9]{1,2}", "%Y.%m.%d"),
-    (rf"[0-9]{{1,2}} {_MONTH} [0-9]{{4}}", "%d %b %Y"),
-    (rf"[0-9]{{1,2}}-{_MONTH}-[0-9]{{4}}", "%d-%b-%Y"),
-    (rf"{_MONTH} [0-9]{{1,2}}, [0-9]{{4}}", "%b %d, %Y"),
-)
-DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
 
 
 class Written(NamedTuple):
@@ -81,12 +72,12 @@ def convert(
         asked = types.get(name)
         if name in left or not is_text(whole_column(table.column(name)).type) or asked in ("text", "category", "drop"):
             continue
-        words = _trimmed(table.column(name))
+        words = trimmed(table.column(name))
         done = _as_known(words, known[name]) if name in known else _as_found(words, mark, asked)
         if done is not None:
             column, how, note = done
-            present = _present(words)
-            example = present[0].as_py() if len(present) else ""
+            some = present(words)
+            example = some[0].as_py() if len(some) else ""
             table = table.set_column(place, name, column)
             found.append(Written(name, how, example, note))
     return Converted(table, tuple(found))
@@ -109,7 +100,7 @@ def says_comma(table: Any, leave: tuple[str, ...] = ()) -> bool:
     """Whether a column has numbers that only a decimal comma explains."""
     for name in table.column_names:
         if name not in leave and is_text(whole_column(table.column(name)).type):
-            found = numerals(_present(_trimmed(table.column(name))), ".")
+            found = numerals(present(trimmed(table.column(name))), ".")
             if found is not None and found.mark == "," and found.decided:
                 return True
     return False
@@ -139,13 +130,13 @@ def numerals(words: Any, mark: str, mostly: float = _MOSTLY) -> Numerals | None:
 def _as_found(words: Any, mark: str, asked: str | None) -> tuple[Any, str, str] | None:
     """The column, how and a note, where the words are numbers or dates."""
     if asked in (None, "date", DAY_FIRST, MONTH_FIRST):
-        dates = _as_dates(words, asked)
+        dates = as_dates(words, asked)
         if dates is not None or asked is not None:
             return dates
-    found = numerals(_present(words), mark, 0.0 if asked == "number" else _MOSTLY)
+    found = numerals(present(words), mark, 0.0 if asked == "number" else _MOSTLY)
     if found is None:
         return None
-    return _rewritten(words, found), found.mark, _note(_present(words), found)
+    return _rewritten(words, found), found.mark, _note(present(words), found)
 
 
 def _as_known(words: Any, how: str) -> tuple[Any, str, str] | None:
@@ -153,9 +144,8 @@ def _as_known(words: Any, how: str) -> tuple[Any, str, str] | None:
     import pyarrow.compute as pc
 
     if "%" in how:
-        return _dated(words, [(how, "")])
-    present = _present(words)
-    parts = pc.extract_regex(present, _WORD)
+        return dated(words, [(how, "")])
+    parts = pc.extract_regex(present(words), _WORD)
     core = _glued(parts, "sign", "number")
     fits = pc.match_substring_regex(core, _AS_NUMBER[how]).fill_null(False)
     return _rewritten(words, Numerals(_plain(core, how), fits, how, "", True)), how, ""
@@ -166,10 +156,9 @@ def _rewritten(words: Any, found: Numerals) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    there = _is_present(words)
+    there = is_present(words)
     nothing = pa.scalar(None, pa.large_string())
-    present = words.filter(there)
-    plain = pc.if_else(found.fits, found.plain, present)
+    plain = pc.if_else(found.fits, found.plain, words.filter(there))
     if pc.all(found.fits).as_py() is not False:
         empty = pa.nulls(len(words), pa.large_string())
         return pc.replace_with_mask(empty, there, plain).cast("float64")
@@ -210,74 +199,3 @@ def _note(words: Any, found: Numerals) -> str:
     if pc.any(pc.match_substring_regex(text, rf"[0-9](?:['’]|{_SPACE})[0-9]")).as_py():
         said.append("spaces between thousands")
     return ", ".join(said + ([f"{found.unit} left out"] if found.unit else []))
-
-
-def _as_dates(words: Any, asked: str | None) -> tuple[Any, str, str] | None:
-    """Text that is all dates, but ISO ones, which need no help."""
-    present = _present(words)
-    return _dated(words, _date_shape(present, asked)) if len(present) else None
-
-
-def _dated(words: Any, formats: list[tuple[str, str]]) -> tuple[Any, str, str] | None:
-    """The words by the first format that fits them all, gaps aside."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    dates = pc.if_else(_is_present(words), words, pa.scalar(None, pa.large_string()))
-    for how, note in formats:
-        moments = pc.strptime(dates, format=how, unit="us", error_is_null=True)
-        if moments.null_count == dates.null_count:
-            return moments, how, note
-    return None
-
-
-def _date_shape(words: Any, asked: str | None) -> list[tuple[str, str]]:
-    """Formats to try, each with its note."""
-    import pyarrow.compute as pc
-
-    for clock, hours in _TIMES:
-        for pattern, how in _OTHER_DATES:
-            if pc.all(pc.match_substring_regex(words, f"^{pattern}{clock}$")).as_py():
-                return [(how + hours, "")]
-        for mark in "./-":
-            numbers = rf"^(?P<a>[0-9]{{1,2}})\{mark}(?P<b>[0-9]{{1,2}})\{mark}(?P<y>[0-9]{{4}}|[0-9]{{2}}){clock}$"
-            found = pc.extract_regex(words, numbers)
-            if found.null_count == 0:
-                return _orders(found, mark, hours, asked)
-    return []
-
-
-def _orders(found: Any, mark: str, hours: str, asked: str | None) -> list[tuple[str, str]]:
-    import pyarrow.compute as pc
-
-    most = [pc.max(pc.struct_field(found, part).cast("int64")).as_py() for part in "ab"]
-    years = pc.unique(pc.utf8_length(pc.struct_field(found, "y"))).to_pylist()
-    if len(years) > 1:
-        return []
-    year = "%Y" if years == [4] else "%y"
-    day = (f"%d{mark}%m{mark}{year}{hours}", "day first")
-    month = (f"%m{mark}%d{mark}{year}{hours}", "month first")
-    if asked in (DAY_FIRST, MONTH_FIRST):
-        return [day if asked == DAY_FIRST else month]
-    if max(most) > 12 or mark == ".":
-        return [day] if most[1] <= 12 else [month]
-    return [(day[0], f"day first (--types COL={MONTH_FIRST} says otherwise)")]
-
-
-def _trimmed(column: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return pc.utf8_trim_whitespace(whole_column(column)).cast(pa.large_string())
-
-
-def _present(words: Any) -> Any:
-    return words.filter(_is_present(words))
-
-
-def _is_present(words: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    gap = pc.or_(pc.is_null(words), pc.is_in(words, pa.array(_GAPS, pa.large_string())))
-    return pc.invert(gap)
