@@ -31,6 +31,11 @@ NOTATIONS = {
     "a code before": lambda v: f"USD {grouped(v, ',', '.')}",
     "a real minus": lambda v: grouped(v, ",", ".").replace("-", "\N{MINUS SIGN}"),
     "plus": lambda v: f"{v:+,.3f}",
+    "brackets": lambda v: f"({-v:,.3f})" if v < 0 else f"{v:,.3f}",
+    "brackets around dollars": lambda v: f"(${-v:,.3f})" if v < 0 else f"${v:,.3f}",
+    "dollars before brackets": lambda v: f"$ ({-v:,.3f})" if v < 0 else f"$ {v:,.3f}",
+    "a minus behind": lambda v: f"{-v:.3f}-" if v < 0 else f"{v:.3f}",
+    "german with a minus behind": lambda v: grouped(abs(v), ".", ",") + ("-" if v < 0 else ""),
 }
 
 
@@ -45,6 +50,7 @@ def test_a_number_is_that_number(write):
 
 WORDS = {
     "codes": ["007", "011", "013"] * 10,
+    "codes among other digits": ["0052", *map(str, range(1000, 1060))],
     "sizes": ["S", "M", "L"] * 10,
     "addresses": ["192.168.0.1", "10.0.0.7"] * 10,
     "versions": ["1.2.3", "1.10.2"] * 10,
@@ -64,6 +70,32 @@ def test_other_words_stay_words(words):
     found = convert(pa.table({"x": words}))
     assert found.written == ()
     assert found.table.column("x").to_pylist() == words
+
+
+SAID = {
+    "brackets": (["(1,234.50)", "12.00"], ", between thousands, () as minus"),
+    "a minus behind": (["218.03-", "5.5"], "- behind as minus"),
+    "an apostrophe": (["1'234.50", "5"], "' between thousands"),
+    "spaces": (["1 234.50", "5"], "spaces between thousands"),
+    "percent everywhere": (["15%", "3%"], "% left out"),
+    "percent and fractions": (
+        ["15%", "3%", "0.15"],
+        "% left out, and 1 of 3 have none: taken in the same scale, 0.15 as 0.15 %",
+    ),
+    "thousands or decimals": (["1.234 €", "218 €"], "decimal point (--decimal , says otherwise), € left out"),
+    "decimals": (["1.25 €", "218 €"], "€ left out"),
+}
+
+
+@pytest.mark.parametrize(("words", "said"), SAID.values(), ids=SAID.keys())
+def test_what_was_done_is_said(words, said):
+    assert convert(pa.table({"x": words})).written[0].note == said
+
+
+def test_codes_are_numbers_where_that_is_said():
+    codes = pa.table({"x": ["0052", "1234", "9.5"]})
+    assert convert(codes, types={"x": "number"}).table.column("x").to_pylist() == [52, 1234, 9.5]
+    assert convert(codes, known={"x": "."}).table.column("x").to_pylist() == [52, 1234, 9.5]
 
 
 def test_odd_words_among_numbers_stay_for_the_features_to_name():

@@ -2,8 +2,10 @@
 
     decimal mark     . or , told from the column: 1.234,5 and 1,5 say comma, 1,234.5 says point; what says neither
                      (1,234) is read by the mark of the file
-    left out         thousands separators (. , ' space), one unit: a currency or %
-    dates            day, month, year in either order; a first number above 12 is a day, a second one makes it a month
+    left out         thousands separators (. , ' space), one unit: a currency or % (15 % is 15)
+    negative         a minus before or behind, or brackets as accountants write them: (1,234.50)
+    no numbers       digits of one width, some with a leading zero (0052): codes, unless a person says otherwise
+    dates            see dates.py
 
 A column is converted where 9 of 10 words (gaps aside) are such numbers and some are not plain ones, or all are such
 dates. Words that are no numbers stay as they are, for the features to say what becomes of them. `how` is the mark or
@@ -12,7 +14,7 @@ the format of the dates: kept with a model, so that later rows are read the same
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kway.data.sources.arrow_types import is_text, whole_column
@@ -26,6 +28,10 @@ _WORD = (
     rf"^(?P<sign>[-+\x{{2212}}]?){_SPACE}*(?P<before>{_UNIT})?{_SPACE}*"
     rf"(?P<number>[-+]?[0-9.,](?:[0-9.,'’]|{_SPACE}+[0-9])*(?:[eE][-+]?[0-9]+)?){_SPACE}*(?P<after>%|{_UNIT})?$"
 )
+_BRACKETS = rf"^((?:{_UNIT})?{_SPACE}*)\(([^()]*[0-9][^()]*)\)$"
+_MINUS_BEHIND = rf"^([^-]*[0-9][^-]*?){_SPACE}*[-\x{{2212}}]$"
+_ZEROS = r"^([-+]?)0+([0-9])"
+_THREE_DIGITS = r"^[^.]*[0-9]\.[0-9]{3}(?:[^0-9.].*)?$"
 _PLAIN = r"^[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"
 _GROUPED = (
     r"^[-+]?(?:(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:GROUP[0-9]{3})+)(?:MARK[0-9]*)?|MARK[0-9]+)(?:[eE][-+]?[0-9]+)?$"
@@ -106,14 +112,18 @@ def says_comma(table: Any, leave: tuple[str, ...] = ()) -> bool:
     return False
 
 
-def numerals(words: Any, mark: str, mostly: float = _MOSTLY) -> Numerals | None:
-    """Words (n,) without gaps as numerals, None where too few are, or all are plain, or units differ."""
+def numerals(words: Any, mark: str, mostly: float = _MOSTLY, zeros: bool = False) -> Numerals | None:
+    """Words (n,) without gaps as numerals, None where too few are, or all are plain, or units differ.
+
+    `zeros`: 0052 is 52.
+    """
     import pyarrow.compute as pc
 
     if len(words) == 0:
         return None
-    parts = pc.extract_regex(words, _WORD)
+    parts = pc.extract_regex(_signed(words), _WORD)
     core, units = _glued(parts, "sign", "number"), _glued(parts, "before", "after")
+    core = _without_zeros(core) if zeros else core
     fits = {m: pc.match_substring_regex(core, pattern).fill_null(False) for m, pattern in _AS_NUMBER.items()}
     share = {m: pc.sum(f).as_py() / len(words) for m, f in fits.items()}
     best = mark if share["."] == share[","] else max(share, key=lambda m: share[m])
@@ -133,10 +143,11 @@ def _as_found(words: Any, mark: str, asked: str | None) -> tuple[Any, str, str] 
         dates = as_dates(words, asked)
         if dates is not None or asked is not None:
             return dates
-    found = numerals(present(words), mark, 0.0 if asked == "number" else _MOSTLY)
-    if found is None:
+    there, sure = present(words), asked == "number"
+    if not sure and are_codes(there):
         return None
-    return _rewritten(words, found), found.mark, _note(present(words), found)
+    found = numerals(there, mark, 0.0 if sure else _MOSTLY, zeros=sure)
+    return None if found is None else (_rewritten(words, found), found.mark, _note(there, found))
 
 
 def _as_known(words: Any, how: str) -> tuple[Any, str, str] | None:
@@ -145,10 +156,42 @@ def _as_known(words: Any, how: str) -> tuple[Any, str, str] | None:
 
     if "%" in how:
         return dated(words, [(how, "")])
-    parts = pc.extract_regex(present(words), _WORD)
-    core = _glued(parts, "sign", "number")
+    parts = pc.extract_regex(_signed(present(words)), _WORD)
+    core = _without_zeros(_glued(parts, "sign", "number"))
     fits = pc.match_substring_regex(core, _AS_NUMBER[how]).fill_null(False)
     return _rewritten(words, Numerals(_plain(core, how), fits, how, "", True)), how, ""
+
+
+def are_codes(words: Any) -> bool:
+    """Whether words (n,) without gaps are digits of one width, some with a leading zero: 0052, 0815."""
+    import pyarrow.compute as pc
+
+    if not len(words) or not pc.any(pc.match_substring_regex(words, "^0[0-9]")).as_py():
+        return False
+    widths = pc.min_max(pc.binary_length(words)).as_py()
+    return widths["min"] == widths["max"] and bool(pc.all(pc.match_substring_regex(words, "^[0-9]+$")).as_py())
+
+
+def are_dotted_thousands(words: Any) -> bool:
+    """Whether words (n,) without gaps may be whole numbers: 218, 1.234, three digits behind every dot that is there."""
+    import pyarrow.compute as pc
+
+    dotted = words.filter(pc.match_substring(words, "."))
+    return len(dotted) > 0 and bool(pc.all(pc.match_substring_regex(dotted, _THREE_DIGITS)).as_py())
+
+
+def _signed(words: Any) -> Any:
+    """Words with the minus in front that accountants put behind, or say by brackets."""
+    import pyarrow.compute as pc
+
+    words = pc.replace_substring_regex(words, _BRACKETS, r"-\1\2")
+    return pc.replace_substring_regex(words, _MINUS_BEHIND, r"-\1")
+
+
+def _without_zeros(words: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(words, _ZEROS, r"\1\2")
 
 
 def _rewritten(words: Any, found: Numerals) -> Any:
@@ -186,16 +229,39 @@ def _plain(core: Any, mark: str) -> Any:
 
 
 def _note(words: Any, found: Numerals) -> str:
+    """What was done to the words (n,), in words."""
     import pyarrow.compute as pc
 
     text = words.filter(found.fits)
-    has = {c: pc.any(pc.match_substring(text, c)).as_py() for c in (".", ",")}
+
+    def some(pattern: str) -> bool:
+        return bool(pc.any(pc.match_substring_regex(text, pattern)).as_py())
+
+    signs = [
+        told for pattern, told in ((_BRACKETS, "() as minus"), (_MINUS_BEHIND, "- behind as minus")) if some(pattern)
+    ]
+    return ", ".join([*_marks_said(text, found, some), *signs, *_unit_said(text, found.unit)])
+
+
+def _marks_said(text: Any, found: Numerals, some: Callable[[str], bool]) -> list[str]:
+    """How decimals and thousands were read, and what says otherwise where both would do."""
     other = "," if found.mark == "." else "."
-    said = ["decimal comma"] if found.mark == "," and has[","] else []
-    if has[other]:
-        said.append(f"{other} between thousands" + ("" if found.decided else f" (--decimal {other} says otherwise)"))
-    elif found.mark == "," and not found.decided and has[","]:
-        said[-1] += " (--decimal . says otherwise)"
-    if pc.any(pc.match_substring_regex(text, rf"[0-9](?:['’]|{_SPACE})[0-9]")).as_py():
-        said.append("spaces between thousands")
-    return ", ".join(said + ([f"{found.unit} left out"] if found.unit else []))
+    said = ["decimal comma"] if found.mark == "," and some(",") else []
+    otherwise = "" if found.decided else f" (--decimal {other} says otherwise)"
+    if some(rf"\{other}"):
+        said.append(f"{other} between thousands{otherwise}")
+    elif said:
+        said = [said[0] + otherwise]
+    elif found.mark == "." and otherwise and are_dotted_thousands(text):
+        said.append(f"decimal point{otherwise}")
+    spaces = {"' between thousands": "['’]", "spaces between thousands": _SPACE}
+    return said + [told for told, mark in spaces.items() if some(f"[0-9]{mark}[0-9]")]
+
+
+def _unit_said(text: Any, unit: str) -> list[str]:
+    """The unit that was left out; a percentage is not divided, so bare numbers beside it are said."""
+    import pyarrow.compute as pc
+
+    bare = len(text) - pc.sum(pc.match_substring(text, unit)).as_py() if unit == "%" else 0
+    same = f", and {bare:,} of {len(text):,} have none: taken in the same scale, 0.15 as 0.15 %" if bare else ""
+    return [f"{unit} left out{same}"] if unit else []
