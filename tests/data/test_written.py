@@ -106,7 +106,7 @@ def test_odd_words_among_numbers_stay_for_the_features_to_name():
 
 
 @pytest.mark.parametrize("form", ["%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %b %Y", "%d.%m.%y"])
-@pytest.mark.parametrize("clock", ["", " %H:%M", " %H:%M:%S"])
+@pytest.mark.parametrize("clock", ["", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"])
 def test_a_date_is_that_date(form, clock):
     days = [dt.datetime(1990, 1, 1) + dt.timedelta(days=int(d), minutes=int(d)) for d in RNG.integers(0, 12_000, 200)]
     words = [d.strftime(form + clock) for d in days]
@@ -165,3 +165,30 @@ HEADERS = {
 def test_headers(text, header):
     assert settle_form(text.encode(), "t.csv", TextForm()).form.header is header
     assert settle_form(text.encode(), "t.csv", TextForm(header=not header)).form.header is not header
+
+
+SECONDS = 1_706_745_599
+COUNTED = {
+    "seconds": ([SECONDS, None], "%s"),
+    "seconds with gaps, as pandas has them": ([float(SECONDS), float("nan")], "%s"),
+    "seconds in words": ([str(SECONDS), "?"], "%s"),
+    "milliseconds": ([SECONDS * 1000, None], "%Q"),
+}
+
+
+@pytest.mark.parametrize(("values", "how"), COUNTED.values(), ids=COUNTED.keys())
+def test_numbers_are_dates_where_that_is_said(values, how):
+    table = pa.table({"when": values})
+    found = convert(table, types={"when": "date"})
+    assert found.table.column("when").to_pylist() == [dt.datetime(2024, 1, 31, 23, 59, 59), None]
+    assert "seconds since 1970" in found.written[0].note
+    assert found.written[0].how == how
+    assert convert(table, known={"when": how}).table.equals(found.table)
+    assert convert(table).written == ()
+
+
+def test_digits_of_a_day_are_a_date_where_that_is_said():
+    for values in (["20240131"], [20240131]):
+        found = convert(pa.table({"when": values}), types={"when": "date"})
+        assert found.table.column("when").to_pylist() == [dt.datetime(2024, 1, 31)]
+        assert convert(pa.table({"when": values}), known={"when": "%Y%m%d"}).table.equals(found.table)

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from kway.data.sources.arrow_types import is_text, whole_column
-from kway.data.sources.dates import DAY_FIRST, MONTH_FIRST, as_dates, dated
+from kway.data.sources.arrow_types import is_number, is_text, whole_column
+from kway.data.sources.dates import DAY_FIRST, MONTH_FIRST, are_whole_numbers, as_dates, dated
 from kway.data.sources.word_gaps import is_present, present, trimmed
 
 _MOSTLY = 0.9
@@ -76,9 +76,12 @@ def convert(
     known, types, left, found = dict(known or {}), dict(types or {}), set(leave), []
     for place, name in enumerate(table.column_names):
         asked = types.get(name)
-        if name in left or not is_text(whole_column(table.column(name)).type) or asked in ("text", "category", "drop"):
+        column = table.column(name)
+        if is_number(column.type) and (asked == "date" or are_whole_numbers(known.get(name, ""))):
+            column = _whole_words(column)
+        if name in left or not is_text(whole_column(column).type) or asked in ("text", "category", "drop"):
             continue
-        words = trimmed(table.column(name))
+        words = trimmed(column)
         done = _as_known(words, known[name]) if name in known else _as_found(words, mark, asked)
         if done is not None:
             column, how, note = done
@@ -192,6 +195,16 @@ def _without_zeros(words: Any) -> Any:
     import pyarrow.compute as pc
 
     return pc.replace_substring_regex(words, _ZEROS, r"\1\2")
+
+
+def _whole_words(column: Any) -> Any:
+    """Numbers as words, without a fraction, which a column of whole numbers with gaps has in a frame."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numbers = whole_column(column).cast("float64", safe=False)
+    there = pc.if_else(pc.is_finite(numbers), numbers, pa.scalar(None, pa.float64()))
+    return there.cast("int64", safe=False).cast("large_string")
 
 
 def _rewritten(words: Any, found: Numerals) -> Any:
