@@ -58,7 +58,10 @@ _READING: dict[str, tuple[Any, Any]] = {  # name -> its option and default
         ],
         None,
     ),
-    "skip_bad": (Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read.")], False),
+    "skip_bad": (
+        Annotated[bool, typer.Option("--skip-bad", help="Leave out images and lines of a csv that cannot be read.")],
+        False,
+    ),
 }
 
 

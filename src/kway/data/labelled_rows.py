@@ -26,9 +26,10 @@ ALL = ("all",)  # of the columns to keep
 class ReadOptions:
     """How DATA is to be read: `target`, `group`, `order`, `id` and `drop` name columns that are no features.
 
-    `skip_bad` leaves out images that cannot be read. `form` is how text is written; `types` says what columns are
-    (number, category, date, day-first, month-first, text, ...). `keep` names columns to give back as they came (ALL:
-    every one), beside the id. `answer` is the target of rows to predict: no feature, and it may have gaps.
+    `skip_bad` leaves out images, and lines of a csv, that cannot be read. `form` is how text is written; `types` says
+    what columns are (number, category, date, day-first, month-first, text, ...). `keep` names columns to give back as
+    they came (ALL: every one), beside the id. `answer` is the target of rows to predict: no feature, and it may have
+    gaps.
     """
 
     target: str | None = None

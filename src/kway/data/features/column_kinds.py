@@ -131,7 +131,7 @@ def _kind_of_words(words: Any) -> ColumnKind:
 
 
 def _kind_of_codes(words: Any, present: Any, n_levels: int) -> ColumnKind:
-    note = f"codes with leading zeros, such as {present[0].as_py()!r} (--types COL=number says otherwise)"
+    note = "codes with leading zeros, unless types say number"
     return _levels_or_text(words, present, n_levels, note)
 
 
