@@ -85,5 +85,5 @@ def test_messages_name_arguments():
 
 
 def test_compare_names_the_columns_that_are_no_numbers():
-    with pytest.raises(InputError, match="drop the columns when, amount, name, or let kway.fit read the table"):
+    with pytest.raises(InputError, match=r"drop the columns when, amount, name, or let kway\.fit read the table"):
         kway.compare(frame().drop(columns="kind"), frame()["kind"])
