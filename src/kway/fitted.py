@@ -11,14 +11,15 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
 from kway.confidence.sets import PredictionSets
+from kway.data.asked_options import Reading, in_python, options_asked, said_in_python
 from kway.data.given_rows import GivenRows
-from kway.data.reading import ReadOptions
 from kway.data.sources.frames import is_table
+from kway.data.sources.text_form import TextForm
 from kway.errors import InputError
 from kway.featured import FeaturedClassifier
 from kway.search.index import TopK
@@ -43,6 +44,7 @@ class Fitted(Printed):
     result: JobResult
     wishes: Wishes
     target: str | None = None
+    id: str | None = None
 
     @property
     def model(self) -> FeaturedClassifier:
@@ -67,7 +69,7 @@ class Fitted(Printed):
     @property
     def notes(self) -> tuple[str, ...]:
         """What was found or cut on the way, in words."""
-        return self.result.notes
+        return tuple(map(in_python, self.result.notes))
 
     def predict(self, X: Any) -> NDArray:
         """Labels (n,)."""
@@ -105,7 +107,7 @@ class Fitted(Printed):
 
     def save(self, path: str | Path) -> None:
         """Write the model file; `kway.load(path)` and `kway predict` read it."""
-        save_model(self.result, path, self.target)
+        save_model(self.result, path, self.target, self.id)
 
     def _table(self) -> Table:
         board, test = self.leaderboard._table(), self.test
@@ -137,6 +139,7 @@ def fit(
     embed: Any = None,
     seed: int = 0,
     device: str = "cpu",
+    **reading: Unpack[Reading],
 ) -> Fitted:
     """Compare classifiers on data, keep the best, calibrate it and test it once on untouched rows.
 
@@ -157,6 +160,16 @@ def fit(
     drop : columns to leave out, or one.
     alpha, embed, seed, device : as the options of `kway fit`.
 
+    How the table is read, where it is not read as it is meant, by the names of the command's options:
+
+    types : what columns are, such as {"zip": "category", "when": "month-first"}; a kind is one of number, category,
+        text, date, day-first, month-first, true/false, vector and drop.
+    id : the column that names the rows: no feature.
+    decimal : the decimal mark of numbers in text, "." or ",".
+    sep, encoding, header : of a text file: what is between columns, "utf-8" and the like, whether its first row names
+        the columns.
+    skip_bad : leave out images, and rows of a text file, that cannot be read.
+
     >>> from sklearn.datasets import load_iris
     >>> found = fit(*load_iris(return_X_y=True), models=["centroid"], also=())
     >>> found.test.rows, found.leaderboard.best.model
@@ -164,16 +177,19 @@ def fit(
     """
     begun = time.perf_counter()
     column = target if isinstance(target, str) else None
-    how = ReadOptions(target=column, group=group, order=order, drop=_names(drop))
-    source = _source(data, None if column is not None else target, "the data")
-    rows, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
-    asked = _source(rows, labels, "the test rows")
-    wishes = Wishes(
-        None if models is None else _names(models), alpha, budget, seed, folds, embed, metric=metric,
-        class_weight=class_weight, repeats=repeats, also=None if also is None else checked_references(also), sets=sets,
-        unknown=unknown, device=device,
-    )  # fmt: skip
-    return Fitted(run_job(read_parts(source, how, asked, seed), wishes, begun), wishes, column)
+    with said_in_python():
+        how = options_asked(column, _names(drop), group=group, order=order, **reading)
+        source = _source(data, None if column is not None else target, "the data")
+        rows, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
+        asked = _source(rows, labels, "the test rows")
+        _refuse_form(how.form, source, asked)
+        parts = read_parts(source, how, asked, seed)
+        wishes = Wishes(
+            None if models is None else _names(models), alpha, budget, seed, folds, embed, metric=metric,
+            class_weight=class_weight, repeats=repeats, also=None if also is None else checked_references(also),
+            sets=sets, unknown=unknown, device=device,
+        )  # fmt: skip
+        return Fitted(run_job(parts, wishes, begun), wishes, column, how.id)
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -189,3 +205,12 @@ def _source(data: Any, labels: Any, name: str) -> Any:
         return None if data is None else str(data)
     named = name if is_table(data) else f"the rows of {name.removeprefix('the ')}"
     return GivenRows(data, labels, named)
+
+
+def _refuse_form(form: TextForm, *sources: Any) -> None:
+    """How a text file is written cannot be said of rows in memory."""
+    if any(isinstance(source, str) for source in sources):
+        return
+    for name in ("sep", "encoding", "header"):
+        if getattr(form, name) is not None:
+            raise InputError(f"{name} says how a text file is written, and the data is in memory; leave it out")

@@ -92,6 +92,7 @@ DATES = {
     "month first": ("12/31/2024", "%m/%d/%Y", "month first"),
     "dots": ("31.12.2024", "%d.%m.%Y", "day first"),
     "with a time": ("31.12.2024 23:59", "%d.%m.%Y %H:%M", "day first"),
+    "as Excel has it": ("12/31/2024 11:59 PM", "%m/%d/%Y %I:%M %p", "month first"),
     "a month's name": ("Dec 31, 2024", "%b %d, %Y", ""),
 }
 
@@ -117,6 +118,23 @@ def test_dates_that_could_be_either_are_said_and_settled(cli):
     assert "--types when=month-first says otherwise" in cli("compare", "t.csv", "-t", "k", "--model", "centroid")[2]
     cli("fit", "t.csv", "-t", "k", "--model", "centroid", "--types", "when=month-first")
     assert kway.store.info("model.kway").notes["reading"]["written"] == {"when": "%m/%d/%Y"}
+
+
+def test_dates_that_are_none_are_shown(cli):
+    rows = [f"{i % 28 + 1:02d}.03.2024,{'ab'[i % 2]}" for i in range(60)]
+    Path("t.csv").write_text("when,k\n" + "\n".join([*rows, "soon,a"]) + "\n")
+    code, _, err = cli("fit", "t.csv", "-t", "k", "--model", "centroid", "--types", "when=date")
+    assert code == 1
+    assert "column 'when' is to hold dates, but says 'soon'; dates are read as 2024-01-31, " in err
+    assert "03:45 PM" in err
+
+
+def test_seconds_are_dates_where_that_is_said(cli, answer):
+    rows = [f"{1_704_067_200 + 86_400 * i},{'ab'[i >= 30]}" for i in range(60)]
+    Path("t.csv").write_text("when,k\n" + "\n".join(rows) + "\n")
+    err = cli("fit", "t.csv", "-t", "k", "--model", "centroid", "--types", "when=date")[2]
+    assert "seconds since 1970; month, day, weekday as numbers" in err
+    assert answer("evaluate", "model.kway", "t.csv")["rows"] == 60
 
 
 def test_every_column_is_said_with_an_example(cli, answer):

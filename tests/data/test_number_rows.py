@@ -150,7 +150,7 @@ def bad(tmp_path, name, content):
         ("t.parquet", CSV, "kind", "cannot be read"),
         ("t.npz", CSV, None, "cannot be read as npz"),
         ("t.svm", "1 a:2\n", None, "cannot be read as libsvm"),
-        ("t.txt", CSV, "kind", "must end in .csv"),
+        ("t.txt", "to be\nor not\n", "kind", "must end in .csv"),
     ],
 )
 def test_bad_files(tmp_path, name, content, target, message):

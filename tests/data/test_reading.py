@@ -117,7 +117,7 @@ BAD = {
     "duplicate header": ("a,a,k\n1,2,x\n", {"target": "k"}, "more than one column named a"),
     "empty file": ("", {"target": "k"}, "t.csv cannot be read: it is empty"),
     "header only": ("a,k\n", {"target": "k"}, "a header but no rows"),
-    "ragged": ("a,k\n1,x\n1\n", {"target": "k"}, "Expected 2 columns, got 1"),
+    "ragged": ("a,k\n1,x\n1\n", {"target": "k"}, "line 3 has 1 cell where the first row has 2: '1'; fill it up"),
     "gap in target": ("a,k\n1,x\n2,\n", {"target": "k"}, "target 'k' of t.csv is empty in 1 of 2 rows"),
     "target only": ("k\nx\ny\n", {"target": "k"}, "nothing to learn from"),
     "gap in order": ("a,t,k\n1,,x\n2,3,y\n", {"target": "k", "order": "t"}, "order 't' of t.csv is empty in 1 of 2"),

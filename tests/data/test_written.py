@@ -31,6 +31,11 @@ NOTATIONS = {
     "a code before": lambda v: f"USD {grouped(v, ',', '.')}",
     "a real minus": lambda v: grouped(v, ",", ".").replace("-", "\N{MINUS SIGN}"),
     "plus": lambda v: f"{v:+,.3f}",
+    "brackets": lambda v: f"({-v:,.3f})" if v < 0 else f"{v:,.3f}",
+    "brackets around dollars": lambda v: f"(${-v:,.3f})" if v < 0 else f"${v:,.3f}",
+    "dollars before brackets": lambda v: f"$ ({-v:,.3f})" if v < 0 else f"$ {v:,.3f}",
+    "a minus behind": lambda v: f"{-v:.3f}-" if v < 0 else f"{v:.3f}",
+    "german with a minus behind": lambda v: grouped(abs(v), ".", ",") + ("-" if v < 0 else ""),
 }
 
 
@@ -45,6 +50,7 @@ def test_a_number_is_that_number(write):
 
 WORDS = {
     "codes": ["007", "011", "013"] * 10,
+    "codes among other digits": ["0052", *map(str, range(1000, 1060))],
     "sizes": ["S", "M", "L"] * 10,
     "addresses": ["192.168.0.1", "10.0.0.7"] * 10,
     "versions": ["1.2.3", "1.10.2"] * 10,
@@ -66,6 +72,32 @@ def test_other_words_stay_words(words):
     assert found.table.column("x").to_pylist() == words
 
 
+SAID = {
+    "brackets": (["(1,234.50)", "12.00"], ", between thousands, () as minus"),
+    "a minus behind": (["218.03-", "5.5"], "- behind as minus"),
+    "an apostrophe": (["1'234.50", "5"], "' between thousands"),
+    "spaces": (["1 234.50", "5"], "spaces between thousands"),
+    "percent everywhere": (["15%", "3%"], "% left out"),
+    "percent and fractions": (
+        ["15%", "3%", "0.15"],
+        "% left out, and 1 of 3 have none: taken in the same scale, 0.15 as 0.15 %",
+    ),
+    "thousands or decimals": (["1.234 €", "218 €"], "decimal point (--decimal , says otherwise), € left out"),
+    "decimals": (["1.25 €", "218 €"], "€ left out"),
+}
+
+
+@pytest.mark.parametrize(("words", "said"), SAID.values(), ids=SAID.keys())
+def test_what_was_done_is_said(words, said):
+    assert convert(pa.table({"x": words})).written[0].note == said
+
+
+def test_codes_are_numbers_where_that_is_said():
+    codes = pa.table({"x": ["0052", "1234", "9.5"]})
+    assert convert(codes, types={"x": "number"}).table.column("x").to_pylist() == [52, 1234, 9.5]
+    assert convert(codes, known={"x": "."}).table.column("x").to_pylist() == [52, 1234, 9.5]
+
+
 def test_odd_words_among_numbers_stay_for_the_features_to_name():
     words = [f"{v:.2f}".replace(".", ",") for v in RNG.random(50)] + ["broken"]
     column = convert(pa.table({"x": words})).table.column("x").to_pylist()
@@ -74,7 +106,7 @@ def test_odd_words_among_numbers_stay_for_the_features_to_name():
 
 
 @pytest.mark.parametrize("form", ["%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %b %Y", "%d.%m.%y"])
-@pytest.mark.parametrize("clock", ["", " %H:%M", " %H:%M:%S"])
+@pytest.mark.parametrize("clock", ["", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"])
 def test_a_date_is_that_date(form, clock):
     days = [dt.datetime(1990, 1, 1) + dt.timedelta(days=int(d), minutes=int(d)) for d in RNG.integers(0, 12_000, 200)]
     words = [d.strftime(form + clock) for d in days]
@@ -133,3 +165,30 @@ HEADERS = {
 def test_headers(text, header):
     assert settle_form(text.encode(), "t.csv", TextForm()).form.header is header
     assert settle_form(text.encode(), "t.csv", TextForm(header=not header)).form.header is not header
+
+
+SECONDS = 1_706_745_599
+COUNTED = {
+    "seconds": ([SECONDS, None], "%s"),
+    "seconds with gaps, as pandas has them": ([float(SECONDS), float("nan")], "%s"),
+    "seconds in words": ([str(SECONDS), "?"], "%s"),
+    "milliseconds": ([SECONDS * 1000, None], "%Q"),
+}
+
+
+@pytest.mark.parametrize(("values", "how"), COUNTED.values(), ids=COUNTED.keys())
+def test_numbers_are_dates_where_that_is_said(values, how):
+    table = pa.table({"when": values})
+    found = convert(table, types={"when": "date"})
+    assert found.table.column("when").to_pylist() == [dt.datetime(2024, 1, 31, 23, 59, 59), None]
+    assert "seconds since 1970" in found.written[0].note
+    assert found.written[0].how == how
+    assert convert(table, known={"when": how}).table.equals(found.table)
+    assert convert(table).written == ()
+
+
+def test_digits_of_a_day_are_a_date_where_that_is_said():
+    for values in (["20240131"], [20240131]):
+        found = convert(pa.table({"when": values}), types={"when": "date"})
+        assert found.table.column("when").to_pylist() == [dt.datetime(2024, 1, 31)]
+        assert convert(pa.table({"when": values}), known={"when": "%Y%m%d"}).table.equals(found.table)

@@ -58,38 +58,31 @@ _READING: dict[str, tuple[Any, Any]] = {  # name -> its option and default
         ],
         None,
     ),
-    "skip_bad": (Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read.")], False),
+    "skip_bad": (
+        Annotated[bool, typer.Option("--skip-bad", help="Leave out images and lines of a csv that cannot be read.")],
+        False,
+    ),
 }
 
 
 def read_options(given: dict[str, Any]) -> Any:
     """ReadOptions (kway.data.reading) of what was typed; what cannot be meant is bad usage."""
     from kway.cli.usage import as_usage, names_in
-    from kway.data.reading import ReadOptions
-    from kway.data.sources.text_form import TextForm
+    from kway.data.asked_options import options_asked
 
     with as_usage():
-        form = TextForm.asked(given["sep"], given["encoding"], given["decimal"], given["header"])
-        types = _types(given["types"])
-    drop = names_in(given["drop"])
-    return ReadOptions(given["target"], drop=drop, skip_bad=given["skip_bad"], form=form, types=types, id=given["id"])
+        asked = {"drop": names_in(given["drop"]), "types": _pairs(names_in(given["types"]))}
+        return options_asked(**given | asked)
 
 
-def _types(text: str | None) -> dict[str, str]:
-    from kway.cli.usage import names_in
-    from kway.data.features.column_kinds import USED
-    from kway.data.sources.written import DAY_FIRST, MONTH_FIRST
-    from kway.data.suggest import listing, nearest
-    from kway.errors import UsageError
+def _pairs(typed: tuple[str, ...]) -> dict[str, str]:
+    from kway.errors import InputError
 
-    known = (*USED, DAY_FIRST, MONTH_FIRST, "drop")
     found = {}
-    for pair in names_in(text):
+    for pair in typed:
         column, equals, kind = pair.rpartition("=")
         if not equals or not column:
-            raise UsageError(f"--types has {pair!r}; write COLUMN=KIND, with commas between")
-        if kind not in known:
-            raise UsageError(f"--types says {kind!r} of {column!r}{nearest(kind, known)}; it may say {listing(known)}")
+            raise InputError(f"--types has {pair!r}; write COLUMN=KIND, with commas between")
         found[column] = kind
     return found
 

@@ -27,7 +27,7 @@ from kway.compute.gpu.device import Device, is_tensor, on_host
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.threads import pmap, spans
 from kway.data.labels import Labels, encode, encode_soft, encode_tensor
-from kway.data.messages import explained, first_bad, largest_value, refuse_masked
+from kway.data.messages import explained, first_bad, largest_value, odd_columns, refuse_masked
 from kway.data.row_blocks import FEW_VALUES, Stored, row_blocks
 from kway.errors import InputError
 
@@ -234,6 +234,7 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
     if array.dtype == object or array.dtype.kind not in "fiub" or array.ndim != 2:
         raise InputError(
             f"{name} must be numbers of shape (rows, features), got dtype {array.dtype} and shape {array.shape}"
+            f"{odd_columns(X, '; encode or drop the ', ', or let kway.fit read the table')}"
         )
     if array.dtype.kind == "f" and not _finite(array):
         raise InputError(f"{name} contains NaN or infinity{first_bad(array)}; impute or drop such rows")

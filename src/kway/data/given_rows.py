@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kway.data.messages import explained
-from kway.data.reading import LabelledRows, ReadOptions, _cut_by_split, _feature_columns, _sortable, picture_form
-from kway.data.sources.column_names import refuse_unknown
+from kway.data.reading import (
+    LabelledRows,
+    ReadOptions,
+    _cut_by_split,
+    _feature_columns,
+    _sortable,
+    picture_form,
+    refuse_columns,
+)
 from kway.data.sources.frames import as_table, is_table
 from kway.data.sources.label_column import column_labels
 from kway.data.sources.requirements import RowRequirements
@@ -36,9 +43,7 @@ class GivenRows:
     def _from_table(self, how: ReadOptions, like: RowRequirements) -> LabelledRows:
         table = as_table(self.rows, self.name)
         columns = list(table.column_names)
-        for what, column in (("target", how.target), ("group", how.group), ("order", how.order)):
-            if column is not None:
-                refuse_unknown(column, columns, self.name, what)
+        refuse_columns(columns, how if like.columns is None else replace(how, drop=(), types={}), self.name)
         if table.num_rows == 0:
             raise InputError(f"{self.name} has no rows; give rows to learn from")
         labels = self._labels(table.num_rows)
@@ -48,7 +53,7 @@ class GivenRows:
         extra = [c for c in (how.group, how.order) if c is not None]
         leave = tuple(w for w in like.words if w not in like.written)
         wanted = table.select(list(dict.fromkeys([*features, *extra])))
-        wanted, written = convert_frame(wanted, like.written, how.types, leave)
+        wanted, written = convert_frame(wanted, like.written, how.types, leave, how.form.decimal)
         group, order = (
             None if c is None else _sortable(wanted.column(c), f"{what} {c!r} of {self.name}")
             for what, c in (("group", how.group), ("order", how.order))
@@ -57,7 +62,7 @@ class GivenRows:
         return _cut_by_split(found)
 
     def _from_matrix(self, how: ReadOptions) -> LabelledRows:
-        named = [name for name in (how.target, how.group, how.order, *how.drop) if name is not None]
+        named = [name for name in (how.target, how.group, how.order, how.id, *how.drop, *how.types) if name is not None]
         if named:
             raise InputError(
                 f"{self.name} has no column {named[0]!r}: it is a matrix; give a table, or the labels as y"

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.data.sources.arrow_types import text_columns
+from kway.data.sources.dates import DAY_FIRST, MONTH_FIRST
 from kway.data.sources.frames import n_rows
 from kway.data.sources.images import ImageForm
 from kway.data.sources.requirements import RowRequirements
 from kway.data.sources.text_form import OPEN, TextForm
-from kway.data.sources.written import DAY_FIRST, MONTH_FIRST, Written
+from kway.data.sources.written import Written
 from kway.data.suggest import listing
 from kway.errors import InputError, UsageError
 
@@ -25,10 +26,10 @@ ALL = ("all",)  # of the columns to keep
 class ReadOptions:
     """How DATA is to be read: `target`, `group`, `order`, `id` and `drop` name columns that are no features.
 
-    `skip_bad` leaves out images that cannot be read. `form` is how text is written; `types` says what columns are
-    (number, category, date, day-first, month-first, text, ...). `keep` names columns to give back as they came (ALL:
-    every one), beside the id; `numbers`: those of a csv that are plain numbers as numbers. `answer` is the target of
-    rows to predict: no feature, and it may have gaps.
+    `skip_bad` leaves out images, and lines of a csv, that cannot be read. `form` is how text is written; `types` says
+    what columns are (number, category, date, day-first, month-first, text, ...). `keep` names columns to give back as
+    they came (ALL: every one), beside the id; `numbers`: those of a csv that are plain numbers as numbers. `answer` is
+    the target of rows to predict: no feature, and it may have gaps.
     """
 
     target: str | None = None

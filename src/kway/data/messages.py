@@ -21,13 +21,13 @@ def explained(error: Exception, X: Any) -> InputError:
     text = str(error)
     first = text.splitlines()[0] if text else repr(error)
     if isinstance(error, np.exceptions.DTypePromotionError) or "ufunc" in text:
-        return InputError(f"X has dates or other values that are not numbers{_odd_columns(X)}; encode or drop them")
+        return InputError(f"X has dates or other values that are not numbers{odd_columns(X)}; encode or drop them")
     if any(clue in text for clue in _RAGGED):
         return InputError(
             f"X has rows of different lengths{_lengths(X)}; give every row the same number of features ({first})"
         )
     if any(clue in text for clue in _NOT_NUMBERS):
-        return InputError(f"X has text where numbers are expected{_odd_columns(X)}; encode or drop it ({first})")
+        return InputError(f"X has text where numbers are expected{odd_columns(X)}; encode or drop it ({first})")
     if "contains NaN" in text or "contains infinity" in text:
         return InputError(f"{first.rstrip('.')}{first_bad(X)}; impute or drop such rows")
     if "features, but" in text:
@@ -76,11 +76,11 @@ def refuse_masked(X: Any, name: str) -> None:
         raise InputError(f"{name} is a masked array with {hidden} values masked; fill or drop them (X.filled(...))")
 
 
-def _odd_columns(X: Any) -> str:
-    """Names of a frame's columns that are neither numbers nor true/false."""
+def odd_columns(X: Any, before: str = " (", after: str = ")") -> str:
+    """Names of a frame's columns that are neither numbers nor true/false, with words about them; else nothing."""
     kinds = {str(c): str(X[c].dtype) for c in getattr(X, "columns", [])}
     odd = [c for c, kind in kinds.items() if not re.match("u?int|float|bool|decimal", kind, re.IGNORECASE)]
-    return f" (columns {listing(odd, 5)})" if odd else ""
+    return f"{before}columns {listing(odd, 5)}{after}" if odd else ""
 
 
 def _lengths(X: Any) -> str:

@@ -24,7 +24,9 @@ from kway.data.datasets.dataset import Dataset
 from kway.data.labelled_rows import ALL, LabelledRows, ReadOptions
 from kway.data.sources import images
 from kway.data.sources.arrow_types import is_text, plain_numbers, whole_column
+from kway.data.sources.code_columns import code_columns
 from kway.data.sources.column_names import refuse_repeated, refuse_unknown
+from kway.data.sources.delimited import OpenedTable
 from kway.data.sources.file_columns import refuse_lacking
 from kway.data.sources.frames import take_rows
 from kway.data.sources.images import ImageForm
@@ -208,14 +210,12 @@ def table_rows(
     source: TableSource, name: str, how: ReadOptions, like: RowRequirements, usual_target: str | None = None
 ) -> LabelledRows:
     """Rows of a table; what looks like a number in the target is text if the file, or training, says so."""
-    table, form, notes, lacking = open_table(
-        source, _as_written(how, like, usual_target), how.form, like.form, _named(how, like)
-    )
+    table, form, notes, lacking = _opened(source, how, like, usual_target)
     columns = [str(c) for c in table.column_names]
     refuse_repeated(columns, name)
     if how.target is None and usual_target in columns and how.answer is None:
         how = replace(how, target=usual_target)
-    _refuse_columns(columns, how, name)
+    refuse_columns(columns, how, name)
     if table.num_rows == 0:
         raise InputError(f"{name} has a header but no rows; give rows to learn from or to predict")
     target = None if how.target is None else table.column(how.target)
@@ -237,7 +237,21 @@ def table_rows(
     return _cut_by_split(found)
 
 
-def _refuse_columns(columns: list[str], how: ReadOptions, name: str) -> None:
+def _opened(source: TableSource, how: ReadOptions, like: RowRequirements, usual_target: str | None) -> OpenedTable:
+    """The table; of one that nothing is known of, codes such as 0052 are kept as they are written."""
+    words = _as_written(how, like, usual_target)
+    found = open_table(source, words, how.form, like.form, _named(how, like), skip_bad=how.skip_bad)
+    known = like.columns is not None or None not in (how.form.sep, how.form.encoding, how.form.decimal, how.form.header)
+    if source.typed or known:  # a later piece of a file is read as the first was
+        return found
+    codes = code_columns(source, found.table, found.form, how.skip_bad)
+    if not codes:
+        return found
+    again = open_table(source, [*words, *codes], found.form, skip_bad=how.skip_bad)
+    return found._replace(table=again.table)
+
+
+def refuse_columns(columns: list[str], how: ReadOptions, name: str) -> None:
     """Columns that were named and are not there."""
     for what, column in (("target", how.target), ("group", how.group), ("order", how.order), ("id", how.id)):
         if column is not None:
@@ -267,7 +281,7 @@ def _beside(
     only = ([name] if name else []) + [c for c in (columns if how.keep == ALL else how.keep) if c != name]
     if not only:
         return {}
-    table = open_table(source, only, form, only=only).table
+    table = open_table(source, only, form, only=only, skip_bad=how.skip_bad).table
     kept = {c: table.column(c) for c in only}
     return {c: plain_numbers(column) for c, column in kept.items()} if how.numbers and not source.typed else kept
 

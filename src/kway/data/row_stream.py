@@ -15,10 +15,13 @@ from typing import Any
 
 from kway.data.labelled_rows import LabelledRows, ReadOptions
 from kway.data.reading import AS_IT_IS, read_rows, table_rows
+from kway.data.sources.arrow_types import text_columns
 from kway.data.sources.file_columns import FileTable, refuse_lacking, refuse_other_kinds
 from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.pieces import Pieces, pieces_of
 from kway.data.sources.requirements import RowRequirements
+from kway.data.sources.word_gaps import present, trimmed
+from kway.data.sources.written import are_codes
 
 ANY_ROWS = RowRequirements()
 
@@ -42,10 +45,12 @@ def row_stream(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements =
     for piece in pieces.each:
         file = f"{path.name}/{piece.name}" if path.is_dir() else path.name
         found = replace(table_rows(piece, file, how, like), name=path.name)
-        how = replace(how, form=found.form)  # what follows is written as the first piece was
+        if first is None:  # what follows is written as the first piece was
+            codes = {c: "text" for c in text_columns(found.rows) if are_codes(present(trimmed(found.rows.column(c))))}
+            how = replace(how, form=found.form, types={**codes, **how.types})
+        here = FileTable(file, found.rows)
+        first = first or here
         if like.columns is None:  # else the model says what it makes of them
-            here = FileTable(file, found.rows)
-            first = first or here
             _refuse_other_columns(first, here)
         yield found
 

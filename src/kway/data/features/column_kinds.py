@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kway.data.features import columns as col
 from kway.data.sources.arrow_types import is_number, is_text, is_vector, whole_column
+from kway.data.sources.written import are_codes
 from kway.data.suggest import listing
 
 USED = ("number", "true/false", "date", "category", "text", "vector")
@@ -118,18 +119,29 @@ def _kind_of_words(words: Any) -> ColumnKind:
     n_levels = pc.count_distinct(present).as_py()
     if n_levels == 1:
         return _same_value(repr(present[0].as_py()), len(present) < len(words), "category", (present[0].as_py(),))
+    if are_codes(present):
+        return _kind_of_codes(words, present, n_levels)
     parsed = col.parse_numbers(present)
     n_numbers = int(np.isfinite(parsed.numbers).sum())
     share = n_numbers / max(1, n_numbers + int(parsed.odd.sum()))  # words for a gap are neither
     if share >= _MOSTLY and (n_numbers < len(present) or n_levels > _FEW_LEVELS):
         return _kind_of_numeric_words(present, parsed)
     mixed = f"mixes numbers ({share:.0%} of rows) and words, taken as words" if 0.1 < share < _MOSTLY else ""
+    return _levels_or_text(words, present, n_levels, mixed)
+
+
+def _kind_of_codes(words: Any, present: Any, n_levels: int) -> ColumnKind:
+    note = "codes with leading zeros, unless types say number"
+    return _levels_or_text(words, present, n_levels, note)
+
+
+def _levels_or_text(words: Any, present: Any, n_levels: int, note: str) -> ColumnKind:
     levels = _levels(words)
     if levels.covered >= _COVERED:
-        return ColumnKind("category", mixed, levels.kept)
-    if _are_codes(present, n_levels):
+        return ColumnKind("category", note, levels.kept)
+    if _name_rows(present, n_levels):
         return ColumnKind("id", f"codes such as {present[0].as_py()!r}, each in one row only: they name the rows")
-    return ColumnKind("text", mixed)
+    return ColumnKind("text", note)
 
 
 def _kind_of_numeric_words(words: Any, parsed: col.Parsed) -> ColumnKind:
@@ -164,7 +176,7 @@ def _levels(words: Any) -> _Levels:
     return _Levels(tuple(names[i] for i in kept), float(counts[kept].sum()) / max(1, present))
 
 
-def _are_codes(words: Any, n_levels: int) -> bool:
+def _name_rows(words: Any, n_levels: int) -> bool:
     """Nearly all distinct, without spaces and mostly with a digit: names of rows, not words."""
     import pyarrow.compute as pc
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.data.sources.arrow_types import is_date, is_text, is_vector, whole_column
+from kway.data.sources.dates import FORMS, odd_date
 from kway.data.suggest import listing
 from kway.errors import InputError
 
@@ -104,7 +105,8 @@ def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
     if moments is None:
         if whole_column(column).null_count == len(column):
             return {part: np.full(len(column), np.nan) for part in DATE_PARTS}
-        raise InputError(f"column {name!r} was dates in training; write them as 2024-01-31 or 2024-01-31 23:59:59")
+        got = odd_date(as_words(column).drop_null())
+        raise InputError(f"column {name!r} is to hold dates, but says {got!r}; dates are read as {FORMS}")
     read: dict[str, Any] = {}
     if not kinds.is_time(moments.type):
         read = {"year": pc.year, "month": pc.month, "day": pc.day, "weekday": pc.day_of_week}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from kway.data.sources.table_files import TableSource, csv_files, parquet_files, readable, suffix_of, table_source
-from kway.data.sources.text_form import HEAD, OPEN, TextForm, settle_form
+from kway.data.sources.text_form import HEAD, OPEN, TextForm, is_row, settle_form
 
 ROWS = 65_536
 BYTES = 2**25
@@ -80,6 +80,8 @@ def _of_text(files: list[Path], form: TextForm, before: TextForm, columns: Seque
                 if not file.stat().st_size:
                     raise OSError("it is empty")
                 with _opened(file) as opened:
+                    if is_row(opened.readline()):
+                        opened.seek(0)
                     first = opened.readline() if header else b""
                     for lines in _runs_of_lines(opened):
                         yield TableSource(file.name, first + lines, ".csv")

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kway.data.sources.delimited import OpenedTable, read_delimited, read_json_lines
+from kway.data.sources.delimited import OpenedTable, TextWishes, read_delimited, read_json_lines
 from kway.data.sources.file_columns import FileTable, joined_files
-from kway.data.sources.text_form import OPEN, TextForm
+from kway.data.sources.text_form import HEAD, OPEN, TextForm, is_delimited
 from kway.data.sources.unpacking import gunzipped
 from kway.data.suggest import listing
 from kway.errors import InputError
@@ -32,12 +32,19 @@ def suffix_of(path: Path, asked: TextForm = OPEN) -> str:
     known = [s for s in FILE_SUFFIXES if path.name.lower().endswith(s)]
     if known:
         return max(known, key=len)
-    if asked.sep is not None:
+    if asked.sep is not None or _reads_as_table(path):
         return ".csv.gz" if path.name.lower().endswith(".gz") else ".csv"
     raise InputError(
         f"cannot tell the format of {path.name}; its name must end in {listing(FILE_SUFFIXES, 20)}, "
         "or say how its columns are separated: --sep"
     )
+
+
+def _reads_as_table(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return is_delimited(file.read(HEAD))
 
 
 class TableSource(NamedTuple):
@@ -103,15 +110,16 @@ def read_table(path: Path, words: Sequence[str] = ()) -> Any:
 
 def open_table(
     source: TableSource, words: Sequence[str] = (), asked: TextForm = OPEN, before: TextForm = OPEN,
-    columns: Sequence[str] = (), only: Sequence[str] | None = None,
+    columns: Sequence[str] = (), only: Sequence[str] | None = None, skip_bad: bool = False,
 ) -> OpenedTable:  # fmt: skip
-    """The table and the form that text was read by; `columns` are names looked for, `only` the ones taken."""
+    """The table and the form that text was read by; TextWishes says what the arguments are."""
+    wishes = TextWishes(words, asked, before, columns, only, skip_bad)
     name, content, _ = source
     with readable(name):
         if isinstance(content, tuple):
-            return _joined_text(content, name, words, asked, before, columns, only)
+            return _joined_text(content, name, wishes)
         if source.suffix in _TEXT:
-            return read_delimited(content, name, words, asked, before, columns, only)
+            return read_delimited(content, name, wishes)
         if isinstance(content, Path) and source.suffix == "":
             return _read_folder(content, only)
         table = _typed_table(source)
@@ -156,16 +164,12 @@ def _typed_table(source: TableSource) -> Any:
     return pyarrow.parquet.read_table(pa.BufferReader(content) if isinstance(content, bytes) else content)
 
 
-def _joined_text(
-    files: Sequence[Path], name: str, words: Sequence[str], asked: TextForm, before: TextForm, columns: Sequence[str],
-    only: Sequence[str] | None,
-) -> OpenedTable:  # fmt: skip
+def _joined_text(files: Sequence[Path], name: str, wishes: TextWishes) -> OpenedTable:
     """One table of all files, each read in the form of the first; notes are those of the first."""
     found: list[OpenedTable] = []
     for file in files:
-        content = table_source(file).content
-        found.append(read_delimited(content, f"{name}/{file.name}", words, asked, before, columns, only))
-        asked = found[0].form
+        found.append(read_delimited(table_source(file).content, f"{name}/{file.name}", wishes))
+        wishes = wishes._replace(asked=found[0].form)
     parts = [FileTable(f"{name}/{file.name}", part.table) for file, part in zip(files, found)]
     table, lacking = joined_files(parts, name)
     return OpenedTable(table, found[0].form, found[0].notes, lacking)

@@ -23,6 +23,7 @@ _ROWS = 50  # rows of the head looked at
 _UNIT = r"(?:%|[$€£¥₹]|[A-Z]{3})?"
 _MEASURE = re.compile(rf"[-+−]?\s*{_UNIT}\s*[0-9][0-9.,'’/:\s-]*{_UNIT}$")  # 5,13 €   49 %   31.12.2024   12:30
 _SEPARATORS = (",", ";", "\t", "|")
+_SAID_SEPARATOR = re.compile(r'"?sep=(?P<sep>[,;\t|])"?\r?\n', re.IGNORECASE)  # the first line that Excel knows
 _NAMED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -60,11 +61,15 @@ OPEN = TextForm()
 
 
 class Settled(NamedTuple):
-    """A form with nothing left open but perhaps the decimal mark, the cells of the first row, and notes in words."""
+    """A form with nothing left open but perhaps the decimal mark, the cells of the first row, and notes in words.
+
+    skipped: lines before that row, which say how to read the others.
+    """
 
     form: TextForm
     first: tuple[str, ...]
     notes: tuple[str, ...]
+    skipped: int = 0
 
 
 def settle_form(
@@ -77,11 +82,29 @@ def settle_form(
     except UnicodeDecodeError as error:
         raise InputError(f"{name} is not {encoding} text ({error.reason}); say what it is with --encoding") from error
     text = text.removeprefix("\ufeff")
-    sep = asked.sep or _separator(text, len(head) >= HEAD, name, before, columns)
+    said = _SAID_SEPARATOR.match(text)
+    text = text[said.end() :] if said else text
+    sep = asked.sep or (said["sep"] if said else _separator(text, len(head) >= HEAD, name, before, columns))
     rows = _rows(text, sep, len(head) >= HEAD)
     first = tuple(rows[0]) if rows else ()
-    header, said = _header(rows, asked, before, columns)
-    return Settled(TextForm(sep, encoding, asked.decimal or before.decimal, header), first, (*notes, *said))
+    header, told = _header(rows, asked, before, columns)
+    form = TextForm(sep, encoding, asked.decimal or before.decimal, header)
+    return Settled(form, first, (*notes, *told), int(said is not None))
+
+
+def is_delimited(head: bytes) -> bool:
+    """Whether a file that begins so is a table of text: one separator cuts all of its rows alike."""
+    if b"\0" in head and not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return False
+    encoding, _ = _encoding(head, OPEN, OPEN)
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(head).removeprefix("\ufeff")
+    cut = len(head) >= HEAD
+    return _SAID_SEPARATOR.match(text) is not None or (bool(_even(text, cut)) and len(_rows(text, ",", cut)) > 1)
+
+
+def is_row(line: bytes) -> bool:
+    """Whether the first line of a file is a row, and not one that only says the separator, as Excel writes it."""
+    return _SAID_SEPARATOR.match(line.removeprefix(codecs.BOM_UTF8).decode("latin-1")) is None
 
 
 def plain_names(n: int) -> list[str]:
@@ -125,14 +148,20 @@ def _separator(text: str, cut: bool, name: str, before: TextForm, columns: Seque
     first = {sep: _rows(text, sep, cut)[:1] for sep in (*_SEPARATORS, *([before.sep] if before.sep else []))}
     if before.sep and columns and set(columns) <= set(first[before.sep][0] if first[before.sep] else ()):
         return before.sep
-    if Path(name).name.lower().removesuffix(".gz").endswith((".tsv", ".tab")):
+    even = _even(text, cut)
+    tabs = Path(name).name.lower().removesuffix(".gz").endswith((".tsv", ".tab"))
+    if tabs and (not even or len(first["\t"][0] if first["\t"] else ()) > 1):
         return "\t"
-    widths = {sep: {len(row) for row in _rows(text, sep, cut)} for sep in _SEPARATORS}
-    even = {sep: min(w) for sep, w in widths.items() if len(w) == 1 and min(w) > 1}
     if even:
         return max(even, key=lambda sep: even[sep])  # of equals the first
     in_header = {sep: len(row[0]) if row else 0 for sep, row in first.items()}
     return max(_SEPARATORS, key=lambda sep: in_header[sep])
+
+
+def _even(text: str, cut: bool) -> dict[str, int]:
+    """The separators that cut every row alike, and into how many cells."""
+    widths = {sep: {len(row) for row in _rows(text, sep, cut)} for sep in _SEPARATORS}
+    return {sep: min(w) for sep, w in widths.items() if len(w) == 1 and min(w) > 1}
 
 
 def _rows(text: str, sep: str, cut: bool) -> list[list[str]]:
@@ -159,6 +188,8 @@ def _header(
     if before.header is not None:
         return before.header, ()
     numbers = [_is_number(cell) for cell in rows[0]]
+    if not any(numbers) and _all_come_again(rows):
+        return False, (_no_header_note(len(rows[0])),)
     if not any(numbers) or len(rows) < 2 or not _numbers_below(rows[1:], numbers):
         return True, ()
     if all(numbers):
@@ -167,11 +198,20 @@ def _header(
         words = [j for j, number in enumerate(numbers) if not number and rows[0][j].strip()]
         alike = any(rows[0][j] in {row[j] for row in rows[1:] if j < len(row)} for j in words)
     if alike:
-        last = plain_names(len(rows[0]))[-1]
-        return False, (f"no header: its columns are called c1 to {last} (--header says otherwise)",)
+        return False, (_no_header_note(len(rows[0])),)
     if all(numbers):
         return True, ("its first row, all numbers, was taken for names of columns (--no-header says otherwise)",)
     return True, ()
+
+
+def _no_header_note(n: int) -> str:
+    return f"no header: its columns are called c1 to {plain_names(n)[-1]} (--header says otherwise)"
+
+
+def _all_come_again(rows: list[list[str]]) -> bool:
+    """Whether every word of the first row is there again below it: a name of a column is not among its values."""
+    below = [{row[j] for row in rows[1:] if j < len(row)} for j in range(len(rows[0]))]
+    return len(rows[0]) > 1 and all(cell.strip() and cell in words for cell, words in zip(rows[0], below))
 
 
 def _numbers_below(rows: list[list[str]], numbers: list[bool]) -> bool:

@@ -1,0 +1,42 @@
+"""Columns of a csv that hold codes such as 0052: told before they become numbers, and lose their zeros."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+from kway.data.sources.delimited import head_of
+from kway.data.sources.table_files import TableSource, open_table
+from kway.data.sources.text_form import TextForm
+from kway.data.sources.word_gaps import present, trimmed
+from kway.data.sources.written import are_codes
+
+
+def code_columns(source: TableSource, table: Any, form: TextForm, skip_bad: bool) -> list[str]:
+    """Of a table as it was read, the columns of whole numbers that are codes where they are written."""
+    whole = [c for c in table.column_names if str(table.schema.field(c).type) == "int64"]
+    padded = _with_zeros(source, form, table.column_names) if whole else set()
+    maybe = [c for c in whole if c in padded]
+    if not maybe:
+        return []
+    words = open_table(source, maybe, form, only=maybe, skip_bad=skip_bad).table
+    return [c for c in maybe if are_codes(present(trimmed(words.column(c))))]
+
+
+def _with_zeros(source: TableSource, form: TextForm, columns: list[str]) -> set[str]:
+    """The columns that have a leading zero in the first rows: few files have one, and only these are read again."""
+    content = source.content[0] if isinstance(source.content, tuple) else source.content
+    if isinstance(content, Path) and content.name.lower().endswith(".gz"):
+        return set()
+    text = codecs.getincrementaldecoder(str(form.encoding))("replace").decode(head_of(content))
+    if not re.search(r"(?:^|\D)0[0-9]", text):
+        return set()
+    cells = csv.reader(io.StringIO(text, newline=""), delimiter=str(form.sep))
+    return {name for row in cells if len(row) == len(columns) for name, cell in zip(columns, row) if _ZERO.match(cell)}
+
+
+_ZERO = re.compile(r"\s*0[0-9]+\s*$")

@@ -1,0 +1,158 @@
+"""Tables that a new user may bring, through the command line: read, or refused with the line and what helps."""
+
+from pathlib import Path
+
+import pytest
+
+import kway
+from kway.data.reading import ReadOptions, read_rows
+from kway.data.row_stream import row_stream
+from kway.data.sources import pieces
+
+FIT = ("-t", "k", "--model", "centroid")
+
+
+def write(name, header, row, n=60, before=""):
+    Path(name).write_text(before + "".join(line + "\n" for line in [header, *(row(i) for i in range(n))]))
+
+
+def letter(i):
+    return "ab"[i % 2]
+
+
+def kinds():
+    return {record["column"]: record["kind"] for record in kway.load("model.kway").features_.explain()}
+
+
+def test_thousands_with_dots_name_the_option(cli):
+    write("t.csv", "people;size;k", lambda i: f"{i % 9 + 1}.{i * 7 % 1000:03d};{i}.5;{letter(i)}")
+    err = cli("fit", "t.csv", *FIT)[2]
+    assert "column 'people' has three digits behind every dot" in err
+    assert "(--decimal , says that they are thousands)" in err
+    assert "column 'size'" not in err
+    assert "three digits" not in cli("fit", "t.csv", *FIT, "--decimal", ".", "--force")[2]
+    assert read_rows("t.csv", ReadOptions("k")).rows.column("people")[1].as_py() == 2.007
+
+
+def test_shares_of_three_digits_are_no_thousands(cli):
+    write("t.csv", "share;k", lambda i: f"0.{i * 7 % 1000:03d};{letter(i)}")
+    assert "three digits" not in cli("compare", "t.csv", *FIT)[2]
+
+
+def test_negatives_of_accountants(cli):
+    write("t.csv", "debit,credit,k", lambda i: f'"({i % 9 + 1},234.50)",{i}.25{"-" * (i % 2)},{letter(i)}')
+    err = cli("fit", "t.csv", *FIT)[2]
+    assert kinds() == {"debit": "number", "credit": "number"}
+    assert ", between thousands, () as minus" in err
+    assert "- behind as minus" in err
+
+
+def test_codes_keep_their_zeros(cli, answer):
+    write("t.csv", "zip,n,k", lambda i: f"{(i % 2) * 5200 + 52:04d},{i:d},{letter(i)}")
+    err = cli("fit", "t.csv", *FIT)[2]
+    assert 'category  "0052"' in err
+    assert "codes with leading zeros" in err
+    assert answer("evaluate", "model.kway", "t.csv")["accuracy"] == 1
+    err = cli("fit", "t.csv", *FIT, "--types", "zip=number", "--force")[2]
+    assert kinds()["zip"] == "number"
+    assert answer("evaluate", "model.kway", "t.csv")["accuracy"] == 1
+
+
+def test_zeros_before_numbers_of_any_width_are_none():
+    write("t.csv", "n,k", lambda i: f"{i:02d},{letter(i)}", n=120)
+    assert str(read_rows("t.csv", ReadOptions("k")).rows.schema.field("n").type) == "int64"
+
+
+def test_codes_are_codes_in_every_piece(monkeypatch):
+    write("t.csv", "zip,k", lambda i: f"{i * 100 + 7:06d},{letter(i)}", n=4000)
+    monkeypatch.setattr(pieces, "LARGE", 1)
+    monkeypatch.setattr(pieces, "BYTES", 9_000)
+    found = [piece.rows.column("zip") for piece in row_stream("t.csv", ReadOptions("k"))]
+    assert len(found) > 3
+    assert [zip_.as_py() for part in found for zip_ in part][::1000] == ["000007", "100007", "200007", "300007"]
+
+
+def test_lines_that_excel_writes(cli, answer):
+    write("t.csv", "x;y;k", lambda i: f"{i},5;{i % 2};{letter(i)}", before="sep=;\n")
+    answer("fit", "t.csv", *FIT)
+    assert kinds() == {"x": "number", "y": "number"}
+    assert answer("evaluate", "model.kway", "t.csv")["rows"] == 60
+
+
+def test_lines_that_excel_writes_above_a_file_in_pieces(monkeypatch):
+    write("t.csv", "x;k", lambda i: f"{i};{letter(i)}", n=4000, before="\ufeffsep=;\r\n")
+    monkeypatch.setattr(pieces, "LARGE", 1)
+    monkeypatch.setattr(pieces, "BYTES", 9_000)
+    found = [piece.rows for piece in row_stream("t.csv", ReadOptions("k"))]
+    assert len(found) > 1
+    assert sum(part.num_rows for part in found) == 4000
+    assert found[0].column_names == ["x"]
+
+
+RAGGED = {
+    "a cell too many": ("x,y,k\n1,2,a\n1,2,3,b\n", "line 3 has 4 cells where the first row has 3: '1,2,3,b'", "quotes"),
+    "behind a cell of two lines": ('x,k\n"a\nb",a\n1,2,b\n', "line 4 has 3 cells", "--sep"),
+    "a cell too few": ("x,y,k\n1,2,a\n1,b\n", "line 3 has 2 cells where the first row has 3: '1,b'", "fill it up"),
+    "a comment": ("x,y,k\n1,2,a\n# so far\n1,2,b\n", "line 3 has 1 cell", "take out lines that are comments"),
+    "below sep=": ("sep=;\nx;k\n1;a\n1;2;b\n", "line 4 has 3 cells", "quotes around cells that hold ';' (\"a; b\")"),
+}
+
+
+@pytest.mark.parametrize(("text", "said", "advice"), RAGGED.values(), ids=RAGGED.keys())
+def test_ragged_rows_are_named_by_their_line(cli, text, said, advice):
+    Path("t.csv").write_text(text)
+    code, _, err = cli("fit", "t.csv", *FIT)
+    assert code == 1
+    assert f"t.csv cannot be read: {said}" in err
+    assert advice in err
+    assert "--skip-bad leaves such lines out" in err
+
+
+def test_a_comment_above_all_is_shown(cli):
+    write("t.csv", "x,y,k", lambda i: f"{i},2,{letter(i)}", before="# made by hand\n")
+    err = cli("fit", "t.csv", *FIT)[2]
+    assert "line 2 has 3 cells where the first row has 1: 'x,y,k'; take out lines" in err
+    assert "such as the first: '# made by hand'" in err
+    assert "--skip-bad" not in err
+
+
+def test_ragged_rows_are_left_out_where_that_is_asked(cli, read_csv):
+    write("t.csv", "name,x,k", lambda i: f"n{i},{i * 7 % 11}{',0' * (i == 7)},{letter(i)}")
+    code, _, err = cli("fit", "t.csv", *FIT, "--skip-bad", "--id", "name")
+    assert code == 0
+    assert "1 line with more or fewer cells than the first row left out, as --skip-bad asks" in err
+    assert cli("predict", "model.kway", "t.csv", "--skip-bad", "-o", "o.csv")[0] == 0
+    assert [row["name"] for row in read_csv("o.csv")][6:8] == ["n6", "n8"]
+
+
+def test_a_tsv_that_is_none(answer):
+    write("t.tsv", "x;y;k", lambda i: f"{i * 7 % 11};{i % 2};{letter(i)}")
+    answer("fit", "t.tsv", *FIT)
+    assert kinds() == {"x": "number", "y": "number"}
+
+
+def test_a_tsv_of_one_column_with_commas():
+    Path("t.tsv").write_text("text\nso, so\nwell\n")
+    assert read_rows("t.tsv").rows.to_pydict() == {"text": ["so, so", "well"]}
+
+
+def test_a_table_whatever_its_name(answer, cli):
+    write("t.txt", "x|y|k", lambda i: f"{i * 7 % 11}.5|{i % 2}|{letter(i)}")
+    answer("fit", "t.txt", *FIT)
+    assert kinds() == {"x": "number", "y": "number"}
+    assert answer("evaluate", "model.kway", "t.txt")["rows"] == 60
+    Path("words.txt").write_text("to be\nor not to be\n")
+    assert "cannot tell the format of words.txt" in cli("fit", "words.txt", *FIT)[2]
+
+
+def test_the_option_that_settles_it_is_named(cli):
+    write("t.csv", "x;y;k", lambda i: f"{i};2;{letter(i)}")
+    assert "its only column is 'x;y;k': is it to be cut, by --sep \";\"?" in cli("fit", "t.csv", *FIT, "--sep", ",")[2]
+    write("t.csv", "n0,size,a", lambda i: f"n{i},{i % 3},{letter(i)}")
+    code, _, err = cli("fit", "t.csv", "-t", "c3", "--model", "centroid")
+    assert code == 1
+    assert "as its first row says; where that is no header, say --no-header" in err
+    write("t.csv", "red,small,a", lambda i: f"{('red', 'blue')[i % 2]},{('small', 'large')[i % 3 == 0]},{letter(i)}")
+    code, _, err = cli("fit", "t.csv", "-t", "c3", "--model", "centroid")
+    assert code == 0
+    assert "no header: its columns are called c1 to c3 (--header says otherwise)" in err
