@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from optimum_attack.campaign import run, told
+from optimum_attack.larger import draw_larger, judge_larger
 from optimum_attack.optima import optimum
 from optimum_attack.problems import Problem, draw
 from optimum_attack.values import objective
@@ -34,6 +35,18 @@ def test_no_fit_misses_its_optimum_silently():
     verdicts = [judge(draw(seed, least=True)) for seed in range(SHORT)]
     assert not [v for v in verdicts if v.silent_miss], report(verdicts)
     assert sum(v.warned for v in verdicts) <= SHORT // 6, report(verdicts)
+
+
+def test_no_larger_fit_misses_silently():
+    """Related columns of many scales under L1, up to 15 classes: more than the oracle can factor."""
+    verdicts = [judge_larger(draw_larger(seed)) for seed in range(10)]
+    assert not [v for v in verdicts if v.silent_miss], report(verdicts)
+
+
+@pytest.mark.slow
+def test_no_larger_fit_misses_silently_in_the_long_run():
+    found = run(range(300), os.cpu_count() or 1, np.inf, print, larger=True)
+    assert not [v["said"] for v in found if v["missed"]]
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def test_the_option_that_settles_it_is_named(cli):
     assert "its only column is 'x;y;k': is it to be cut, by --sep \";\"?" in cli("fit", "t.csv", *FIT, "--sep", ",")[2]
     write("t.csv", "n0,size,a", lambda i: f"n{i},{i % 3},{letter(i)}")
     code, _, err = cli("fit", "t.csv", "-t", "c3", "--model", "centroid")
-    assert code == 1
+    assert code == 2
     assert "as its first row says; where that is no header, say --no-header" in err
     write("t.csv", "red,small,a", lambda i: f"{('red', 'blue')[i % 2]},{('small', 'large')[i % 3 == 0]},{letter(i)}")
     code, _, err = cli("fit", "t.csv", "-t", "c3", "--model", "centroid")

@@ -192,7 +192,7 @@ def test_a_bad_parameter_is_named_with_what_is_allowed(parameters, words):
 
 def test_not_converged_is_one_warning_with_the_miss_and_the_way_out():
     X, y = make_classification(300, 20, n_informative=10, n_classes=3, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="from the optimum.*max_iter") as caught:
+    with pytest.warns(ConvergenceWarning, match="above the optimum.*max_iter") as caught:
         SoftmaxClassifier(alpha=1e-6, solver="gradient", max_iter=5).fit(X, y)
     assert len(caught) == 1
 

@@ -71,7 +71,7 @@ class ModelReader:
         notes = store.info(path).notes
         self.reading = reading.without_labels()
         if needs_labels:
-            self.reading = replace(reading, target=reading.target or notes.get("target"))
+            self.reading = replace(reading, target=reading.target or notes.get("target"), usual=reading.target is None)
         self.like = _read_alike(_requirements_of(self.model), notes.get("reading"))
         self._needs_labels = needs_labels
         self.skipped: list[str] = []  # files of the rows given so far that could not be read

@@ -2,6 +2,7 @@
 
 gate, labels, messages, row_blocks   checked rows and labels: what every estimator passes first
 reading                              DATA of the command line -> LabelledRows (labelled_rows): the one reader
+asked_options                        how to read it, as the command and kway.fit are asked, checked once
 row_stream                           the same a block at a time, for DATA of any size; extent: how much there is
 labelled_blocks                      blocks (X, y) of a generator, checked as they come
 file_rows  sparse_files              rows larger than memory: mapped files, read some at a time

@@ -25,7 +25,7 @@ from sklearn.utils.validation import _check_n_features, _check_sample_weight, ch
 
 from kway.compute.gpu.device import Device, is_tensor, on_host
 from kway.compute.gpu.far_rows import FarRows
-from kway.compute.threads import pmap, spans
+from kway.compute.threads import spans
 from kway.data.labels import Labels, encode, encode_soft, encode_tensor
 from kway.data.messages import explained, first_bad, largest_value, odd_columns, refuse_masked
 from kway.data.row_blocks import FEW_VALUES, Stored, row_blocks
@@ -35,7 +35,7 @@ Rows = Any  # (n, d): NDArray[float32 | float64], scipy CSR of the same, or FarR
 
 _FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 _EXACT_IN_FLOAT32 = 2**24
-_CACHED = 1 << 18  # values that are still in the cache when they are looked at again
+_CACHED = 1 << 16  # values that are still in the cache when they are looked at again
 MOST_SQUARED = {"float32": 1e15, "float64": 1e120}  # squares of these, a billion of them with weights, stay finite
 
 
@@ -81,7 +81,7 @@ def _validated(estimator: Any, X: Any, reset: bool, **how: Any) -> Any:
     """validate_data; what is ready to use needs none, which loads narwhals to look for frames: 0.1 s at the start."""
     if not _ready(X) or hasattr(estimator, "feature_names_in_"):
         return validate_data(estimator, X, reset=reset, **how)
-    if not _finite(X):
+    if not (_few_finite(X) or _bounded(X)):
         assert_all_finite(X, estimator_name=type(estimator).__name__, input_name="X")
     if reset or X.shape[1] != getattr(estimator, "n_features_in_", None):
         _check_n_features(estimator, X, reset=reset)
@@ -298,14 +298,19 @@ def _few_finite(array: NDArray) -> bool:
 
 
 def _finite(array: NDArray) -> bool:
-    """Whether all values are: both ends are, and NaN would be either."""
-    return _few_finite(array) or all(map(math.isfinite, _ends(array)))
+    """Whether all values are."""
+    return _few_finite(array) or _bounded(array)
+
+
+def _bounded(array: NDArray) -> bool:
+    """Whether both ends are finite, and so is all between; NaN would be either end."""
+    return all(map(math.isfinite, _ends(array)))
 
 
 def _ends(values: NDArray) -> tuple[float, float]:
-    """Least and largest value, NaN where one is; memory is read once, by all threads."""
+    """Least and largest value, NaN where one is; memory is read once for both."""
     step = max(1, _CACHED // max(1, values[0].size))
-    ends = pmap(lambda part: (values[part].min(), values[part].max()), spans(len(values), step))
+    ends = [(values[part].min(), values[part].max()) for part in spans(len(values), step)]
     low, high = np.array(ends, np.float64).T
     return float(low.min()), float(high.max())
 

@@ -29,7 +29,7 @@ class ReadOptions:
     `skip_bad` leaves out images, and lines of a csv, that cannot be read. `form` is how text is written; `types` says
     what columns are (number, category, date, day-first, month-first, text, ...). `keep` names columns to give back as
     they came (ALL: every one), beside the id; `numbers`: those of a csv that are plain numbers as numbers. `answer` is
-    the target of rows to predict: no feature, and it may have gaps.
+    the target of rows to predict: no feature, and it may have gaps. `usual`: nobody named the target, a model did.
     """
 
     target: str | None = None
@@ -43,6 +43,7 @@ class ReadOptions:
     keep: tuple[str, ...] = ()
     numbers: bool = False
     answer: str | None = None
+    usual: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a target that is to be something else as well."""

@@ -255,7 +255,8 @@ def refuse_columns(columns: list[str], how: ReadOptions, name: str) -> None:
     """Columns that were named and are not there."""
     for what, column in (("target", how.target), ("group", how.group), ("order", how.order), ("id", how.id)):
         if column is not None:
-            refuse_unknown(column, columns, name, what)
+            named = not (how.usual and what == "target")
+            refuse_unknown(column, columns, name, what, UsageError if named else InputError)
     for column in (*how.drop, *how.types, *(() if how.keep == ALL else how.keep)):
         refuse_unknown(column, columns, name, "such")
 

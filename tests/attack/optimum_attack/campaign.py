@@ -10,8 +10,10 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from multiprocessing import TimeoutError, get_context
 
+from optimum_attack.larger import draw_larger, judge_larger
 from optimum_attack.problems import draw
 from optimum_attack.verdicts import judge, time_ratio
 
@@ -25,10 +27,10 @@ def alone(cores: list[int], numbers: object) -> None:
         os.sched_setaffinity(0, {cores[numbers.get() % len(cores)]})  # type: ignore[attr-defined]
 
 
-def one(seed: int) -> dict:
-    """A problem of a seed, judged and timed."""
-    found = judge(draw(seed))
-    ratio = time_ratio(found)
+def one(seed: int, larger: bool = False) -> dict:
+    """A problem of a seed, judged and timed; larger ones are not timed."""
+    found = judge_larger(draw_larger(seed)) if larger else judge(draw(seed))
+    ratio = float("nan") if larger else time_ratio(found)
     if ratio > SLOW:
         ratio = min(ratio, time_ratio(found), time_ratio(found))
     return {
@@ -37,8 +39,10 @@ def one(seed: int) -> dict:
     }  # fmt: skip
 
 
-def run(seeds: Iterable[int], processes: int, seconds: float, tell: Callable[[str], object]) -> list[dict]:
-    """Verdicts of these seeds, or of as many as the seconds allow."""
+def run(
+    seeds: Iterable[int], processes: int, seconds: float, tell: Callable[[str], object], larger: bool = False
+) -> list[dict]:
+    """Verdicts of these seeds, or of as many as the seconds allow; `larger`: of problems beyond the oracle."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
     context = get_context("spawn")  # a fork would take BLAS's threads along
     numbers = context.Queue()
@@ -46,7 +50,7 @@ def run(seeds: Iterable[int], processes: int, seconds: float, tell: Callable[[st
         numbers.put(number)
     end, found = time.monotonic() + seconds, []
     with context.Pool(processes, alone, (cores, numbers)) as pool:  # is ended, whatever it is at, when this returns
-        verdicts = pool.imap_unordered(one, seeds)
+        verdicts = pool.imap_unordered(partial(one, larger=larger), seeds)
         try:
             while (left := end - time.monotonic()) > 0:
                 found.append(verdicts.next(min(left, 1e6)))

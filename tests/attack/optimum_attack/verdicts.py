@@ -45,20 +45,25 @@ class Verdict(NamedTuple):
 def judge(problem: Problem) -> Verdict:
     """Fit and compare."""
     bounds = optimum(problem)
-    model = LinearClassifier(**problem.options)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        begun = time.perf_counter()
-        try:
-            model.fit(problem.X, problem.y, sample_weight=problem.weight)
-        except Exception as error:
-            return Verdict(problem, np.inf, False, f"{type(error).__name__}: {error}", 0.0, bounds)
-        seconds = time.perf_counter() - begun
-    warned = any(issubclass(w.category, ConvergenceWarning) for w in said)
+    try:
+        model, warned, seconds = fitted(problem)
+    except Exception as error:
+        return Verdict(problem, np.inf, False, f"{type(error).__name__}: {error}", 0.0, bounds)
     with np.errstate(all="ignore"):
         found = objective(problem, model.coef_, model.intercept_)
     excess = (found - bounds.upper) / (problem.options["tol"] * bounds.scale)
     return Verdict(problem, excess, warned, "", seconds, bounds)
+
+
+def fitted(problem: Problem) -> tuple[LinearClassifier, bool, float]:
+    """The model, whether it warned that it has not converged, and the seconds it took."""
+    model = LinearClassifier(**problem.options)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        begun = time.perf_counter()
+        model.fit(problem.X, problem.y, sample_weight=problem.weight)
+        seconds = time.perf_counter() - begun
+    return model, any(issubclass(w.category, ConvergenceWarning) for w in said), seconds
 
 
 def peers(problem: Problem) -> list[Any]:

@@ -3,7 +3,8 @@
 table_files     csv, tsv, JSON lines, parquet, a folder of parquet or csv, stdin -> pyarrow Table
 pieces          the same of any size, some rows at a time              npy_files   arrays where they lie
 delimited       the text among them; text_form: its separator, encoding, decimal mark and header
-written         numbers and dates as people write them -> numbers and dates
+ragged          rows of a csv unlike the others                       code_columns  0052 is no number
+written         numbers and dates as people write them -> numbers and dates (dates, word_gaps)
 unpacking       gzip and npz, with a limit
 images          a folder of images, one sub-folder a class -> rows of bytes
 frames          pandas, polars, dicts of columns -> the same Table; rows of any make counted and taken

@@ -16,7 +16,7 @@ import numpy as np
 
 from kway.data.sources.column_names import refuse_repeated
 from kway.data.sources.frames import as_table
-from kway.data.sources.ragged import RaggedRow, first_ragged, ragged_error, skipped_note
+from kway.data.sources.ragged import RaggedRow, first_ragged, ragged_error, ragged_note
 from kway.data.sources.text_form import (
     HEAD,
     OPEN,
@@ -84,7 +84,7 @@ def read_delimited(content: Path | bytes, name: str, wishes: TextWishes) -> Open
             table = source.parse_again(form).table
         elif form.sep == ";":  # where the comma is the mark, as a rule
             notes = (*notes, *(_thousands_note(c) for c in _dotted_columns(table, source, form)))
-    return OpenedTable(table, form, (*notes, *([skipped_note(skipped)] if skipped else [])))
+    return OpenedTable(table, form, (*notes, *([ragged_note(skipped)] if skipped else [])))
 
 
 def read_json_lines(content: bytes, name: str) -> Any:

@@ -58,7 +58,7 @@ def _short(row: str) -> str:
     return repr(row if len(row) <= _LONGEST else f"{row[:_LONGEST]}...")
 
 
-def skipped_note(rows: int) -> str:
+def ragged_note(rows: int) -> str:
     """What is said where rows were left out."""
     return f"{_counted(rows, 'line')} with more or fewer cells than the first row left out, as --skip-bad asks"
 

@@ -20,6 +20,7 @@ from kway.linear.solvers.point import ARMIJO, Point
 from kway.linear.solvers.shards.step_files import kept_steps
 
 WINDOW = 10  # iterations whose joint decrease is compared with tol
+_LEAST_SHARE = 1e-4  # of tol: who gains no more than that in ten steps has come to an end, bound or not
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,14 @@ class GradientDescent:
     spans: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
-        """Descend until ten steps together gain less than a tenth of tol, and hold the end against a proof."""
+        """Descend until ten steps together gain less than a tenth of tol, and on until a bound is under tol, too."""
         with single_blas(), kept_steps(objective, control, self.name, remembered=2) as kept:
-            found = _steepest_descent(objective, theta, kept)
-            return found if control.validate is not None else _held(objective, found, control)
+            return _steepest_descent(objective, theta, kept)
 
 
 def _steepest_descent(objective: Objective, theta: NDArray, control: Control) -> Solution:
     point, step, history = _begin(objective, theta, control)
+    share = 0.1
     for iteration in range(len(history), max(len(history), control.max_iter) + 1):
         square = float(np.vdot(point.gradient, point.gradient))
         new = point
@@ -50,7 +51,7 @@ def _steepest_descent(objective: Objective, theta: NDArray, control: Control) ->
             step /= 2
         longer = _next_step(point, new, step)
         if new.value >= point.value or longer is None:  # the rounding of the value hides any gain
-            return Solution(point.theta, iteration, history=history)
+            return _held(objective, point, history, control)
         point, step = new, longer
         history.append(point.value)
         stop = control.progress is not None and control.progress(iteration, point.value)
@@ -58,21 +59,25 @@ def _steepest_descent(objective: Objective, theta: NDArray, control: Control) ->
         if stop or (control.validate and control.validate(point.theta)):
             return Solution(point.theta, iteration, history=history)
         gained = history[max(0, len(history) - 1 - WINDOW)] - point.value
-        if len(history) > WINDOW and gained < control.tol / 10 * abs(point.value):
-            return Solution(point.theta, iteration, history=history, miss=gained / max(abs(point.value), 1e-300))
-    gained = history[max(0, len(history) - 1 - WINDOW)] - point.value
-    miss = gained / max(abs(point.value), 1e-300)
-    return Solution(point.theta, len(history) - 1, False, miss, history, "raise max_iter or use lbfgs")
+        if len(history) > WINDOW and gained < share * control.tol * abs(point.value):
+            found = _held(objective, point, history, control)
+            if found.converged or share <= _LEAST_SHARE:
+                return found
+            share /= 10
+    found = _held(objective, point, history, control)
+    return found if found.proved else replace(found, converged=False, advice="raise max_iter or use solver='lbfgs'")
 
 
-def _held(objective: Objective, found: Solution, control: Control) -> Solution:
-    """The solution with a bound of its excess in place of what ten steps gained: on a slope that is long and flat in
-    one direction they gain next to nothing far above the optimum. What cannot be bounded has not converged."""
-    if not found.converged or objective.loss.minimised_by_zero or objective.rows_in_files:
+def _held(objective: Objective, point: Point, history: list[float], control: Control) -> Solution:
+    """The point as a solution, which has converged where its excess over the optimum is bounded by tol.
+
+    On a slope that is long and flat in one direction ten steps gain next to nothing far above the optimum.
+    """
+    found = Solution(point.theta, len(history) - 1, history=history, value=point.value)
+    if control.validate is not None or objective.loss.minimised_by_zero or objective.rows_in_files:
         return found
-    point = Point.at(objective, found.theta)
-    excess = excess_bound(objective, point, control.tol * abs(point.value))
-    miss = excess / max(abs(point.value), 1e-300)
+    scale = max(abs(point.value), 1e-300)
+    miss = excess_bound(objective, point, control.tol * scale) / scale
     near = miss <= control.tol
     return replace(found, converged=near, miss=miss, proved=near, advice="" if near else "use solver='lbfgs'")
 

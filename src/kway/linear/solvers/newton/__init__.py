@@ -8,5 +8,6 @@ hessians.py     steps by how a loss couples the scores of a row
 standard.py     columns centred and in units of their own
 working_set.py  L1 on many columns: a few at a time
 decrement.py    the distance to the minimum by conjugate gradients, for problems of any size
+bound.py        the distance to the minimum for a solver that knows slopes alone
 gap.py          the distance to the minimum of a rounded hinge by its dual
 """
