@@ -50,7 +50,7 @@ class Proximal:
             theta = bias_alone(objective, theta, control)
         with kept_steps(objective, control, self.name, remembered=1) as kept:
             if objective.loss.smooth:
-                return ProximalRun(objective, kept).go(theta)
+                return ProximalRun(objective, kept, doubt=_KINKS if objective.loss.width else 1.0).go(theta)
             return _through_smoothed(objective, theta, kept)
 
 
@@ -63,6 +63,7 @@ class ProximalRun:
     history: list[float] = field(default_factory=list)
     promised: float = np.inf  # by how much the last model promised to fall
     estimates: list[float] = field(default_factory=list)  # of the excess, an iteration
+    doubt: float = 1.0  # how short they may be of it
 
     def go(self, theta: NDArray) -> Solution:
         """Iterate to the tolerance, or to as far as the number format goes."""
@@ -123,8 +124,7 @@ class ProximalRun:
         """Whether the excess over the optimum is under the tolerance, by proof or by estimate."""
         limit = self.control.tol * abs(best.total)
         lately = self.estimates[-max(_LATELY, len(self.estimates) // 3) :]
-        doubt = _KINKS if self.objective.loss.width else 1.0
-        return doubt * max(lately) <= limit or duality_gap(self.objective, best) <= limit
+        return self.doubt * max(lately) <= limit or duality_gap(self.objective, best) <= limit
 
     def excess(self) -> float:
         """Estimate: what the model promises, and the tail of the past decreases taken as a geometric series."""
