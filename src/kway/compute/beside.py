@@ -118,7 +118,7 @@ def _serve(prepare: Callable[[], Callable[[str], str]], ways: list[_Way]) -> Non
     """The life of the copies: ready, one fork a way, answers when all was asked."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the comparison, not the page
-        gc.disable()  # it ends with a few answers: looking for what could be freed took a tenth of its time
+        gc.disable()  # it ends with a few answers: looking for what could be freed took a twentieth of its time
         for way in ways:
             os.close(way.asked[1])
             os.close(way.told[0])

@@ -149,7 +149,7 @@ class ProximalRun:
 
 
 def duality_gap(objective: Objective, point: Point) -> float:
-    """Upper bound on the excess of a convex objective at point, but for the bias, which counts as far as it may move.
+    """Upper bound on the excess of a convex objective at point, the bias taken to move by its own size at most.
 
     Fenchel: with a_i the loss's gradient in the scores, s in [0, 1] and g = sum_i a_i x_i / n, no W does better than
     s (L - g.W) - R*(s g), since loss*(s a) <= s loss*(a) where loss >= 0. Its R*(v) = sum_j max(|v_j| - lasso, 0)^2 /
