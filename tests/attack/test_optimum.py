@@ -38,8 +38,11 @@ def test_no_fit_misses_its_optimum_silently():
 
 
 def test_no_larger_fit_misses_silently():
-    """Related columns of many scales under L1, up to 15 classes: more than the oracle can factor."""
-    verdicts = [judge_larger(draw_larger(seed)) for seed in range(10)]
+    """Related columns of many scales under L1, up to 15 classes: more than the oracle can factor.
+
+    181 by gradient descent, 21 tol above, was proved to be within by products that its diagonal alone preconditioned.
+    """
+    verdicts = [judge_larger(draw_larger(seed)) for seed in (*range(10), 181)]
     assert not [v for v in verdicts if v.silent_miss], report(verdicts)
 
 

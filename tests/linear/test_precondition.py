@@ -171,3 +171,14 @@ def test_small_classes_that_cannot_be_inverted_get_a_factor_all_the_same():
     objective = replace(objective, X=np.repeat(objective.X[:, :1], 7, axis=1))  # seven times the same column
     found = moments(objective).per_class(objective, objective.zeros(), 10)(np.ones((9, 8)))
     assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("D", [1, 2, 63, 64, 65, 130])
+def test_an_upper_triangle_is_mirrored_whatever_lies_below_it(D):
+    rng = np.random.default_rng(D)
+    whole = rng.standard_normal((D, D))
+    whole += whole.T
+    upper = np.asfortranarray(np.triu(whole) + np.tril(rng.standard_normal((D, D)), -1))
+    kept = upper.copy()
+    assert np.array_equal(sampled.mirrored(upper), whole)
+    assert np.array_equal(upper, kept)

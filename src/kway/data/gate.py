@@ -25,7 +25,7 @@ from sklearn.utils.validation import _check_n_features, _check_sample_weight, ch
 
 from kway.compute.gpu.device import Device, is_tensor, on_host
 from kway.compute.gpu.far_rows import FarRows
-from kway.compute.threads import spans
+from kway.compute.threads import pmap, shares, spans_of
 from kway.data.labels import Labels, encode, encode_soft, encode_tensor
 from kway.data.messages import explained, first_bad, largest_value, odd_columns, refuse_masked
 from kway.data.row_blocks import FEW_VALUES, Stored, row_blocks
@@ -36,6 +36,7 @@ Rows = Any  # (n, d): NDArray[float32 | float64], scipy CSR of the same, or FarR
 _FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 _EXACT_IN_FLOAT32 = 2**24
 _CACHED = 1 << 16  # values that are still in the cache when they are looked at again
+_SHARE = 16  # times that, from where a second thread is worth its call
 MOST_SQUARED = {"float32": 1e15, "float64": 1e120}  # squares of these, a billion of them with weights, stay finite
 
 
@@ -55,12 +56,20 @@ def is_sparse(X: Any) -> bool:
 
 
 def rows(
-    estimator: Any, X: Any, *, reset: bool, sparse: bool = True, blocks: bool = False, device: Device | None = None
+    estimator: Any,
+    X: Any,
+    *,
+    reset: bool,
+    sparse: bool = True,
+    blocks: bool = False,
+    finite: bool = False,
+    device: Device | None = None,
 ) -> Rows:
     """Checked (n, d) rows; `reset` at fit, where the number and names of features are learned.
 
-    With `blocks` the caller reads them by slices, and an array that is not ready to use may come back as `Stored`. With
-    a `device` a tensor stays, or goes, there and comes back as `FarRows`.
+    With `blocks` the caller reads them by slices, and an array that is not ready to use may come back as `Stored`. Rows
+    known to be `finite` are not read to see it. With a `device` a tensor stays, or goes, there and comes back as
+    `FarRows`.
     """
     if device is not None and is_tensor(X) and _sound(X):
         return _far(estimator, X, device, reset)
@@ -69,7 +78,8 @@ def rows(
     try:
         if blocks and _needs_copy(X):
             return _stored(estimator, X, reset)
-        passed = _validated(estimator, X, reset, dtype="numeric", order="C", accept_sparse="csr" if sparse else False)
+        how = {"dtype": "numeric", "order": "C", "accept_sparse": "csr" if sparse else False}
+        passed = _validated(estimator, X, reset, finite, **how)
         if passed.dtype == object:  # frames with columns of several kinds pass unconverted
             passed = check_array(passed.astype(np.float64), input_name="X")
     except (ValueError, TypeError) as error:  # numpy's DTypePromotionError is one of the latter
@@ -77,11 +87,11 @@ def rows(
     return _floats(_canonical(sp.csr_matrix(passed)) if sp.issparse(passed) else passed)
 
 
-def _validated(estimator: Any, X: Any, reset: bool, **how: Any) -> Any:
+def _validated(estimator: Any, X: Any, reset: bool, finite: bool, **how: Any) -> Any:
     """validate_data; what is ready to use needs none, which loads narwhals to look for frames: 0.1 s at the start."""
     if not _ready(X) or hasattr(estimator, "feature_names_in_"):
         return validate_data(estimator, X, reset=reset, **how)
-    if not (_few_finite(X) or _bounded(X)):
+    if not (finite or _finite(X, getattr(estimator, "n_jobs", 1))):
         assert_all_finite(X, estimator_name=type(estimator).__name__, input_name="X")
     if reset or X.shape[1] != getattr(estimator, "n_features_in_", None):
         _check_n_features(estimator, X, reset=reset)
@@ -167,8 +177,9 @@ def rows_and_labels(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None; "
             "pass one label a row: requires y"
         )
-    X = rows(estimator, X, reset=reset, sparse=sparse, device=device)
-    if squared:
+    within = squared and _ready(X) and _within_squares(X, getattr(estimator, "n_jobs", 1))
+    X = rows(estimator, X, reset=reset, sparse=sparse, finite=within, device=device)
+    if squared and not within:
         _refuse_overflow(X)
     return X, labels_of(y, X.shape[0], soft)
 
@@ -196,18 +207,24 @@ def check_blocks(X: Any) -> None:
 
 def _refuse_overflow(X: Rows) -> None:
     """Refuse values whose squares, added up, leave the float type that a solver works in."""
-    values, most = X.data if sp.issparse(X) else X, MOST_SQUARED[X.dtype.name]
+    most = MOST_SQUARED[X.dtype.name]
     if isinstance(X, FarRows):
         fine, largest = X.peak() <= most, f"{X.peak():.3g}"
     else:
-        low, high = _ends(values) if values.size else (0.0, 0.0)
-        fine = -most <= low and high <= most
+        fine = _within_squares(X.data if sp.issparse(X) else X)
         largest = "" if fine else largest_value(X)
     if not fine:
         raise InputError(
             f"X holds {largest}, beyond {most:.0e}, from where squares leave {X.dtype}; scale the column "
             "(StandardScaler), or drop the row"
         )
+
+
+def _within_squares(values: NDArray, n_jobs: int | None = 1) -> bool:
+    """Whether all values are numbers whose squares, added up, stay in their float type."""
+    low, high = _ends(values, n_jobs) if values.size else (0.0, 0.0)
+    most = MOST_SQUARED[values.dtype.name]
+    return -most <= low and high <= most  # NaN is neither
 
 
 def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
@@ -297,21 +314,21 @@ def _few_finite(array: NDArray) -> bool:
     return array.size <= FEW_VALUES and math.isfinite(np.vdot(array, array))
 
 
-def _finite(array: NDArray) -> bool:
-    """Whether all values are."""
-    return _few_finite(array) or _bounded(array)
+def _finite(array: NDArray, n_jobs: int | None = 1) -> bool:
+    """Whether all values are: both ends, then, and so is all between; NaN would be either end."""
+    return _few_finite(array) or all(map(math.isfinite, _ends(array, n_jobs)))
 
 
-def _bounded(array: NDArray) -> bool:
-    """Whether both ends are finite, and so is all between; NaN would be either end."""
-    return all(map(math.isfinite, _ends(array)))
-
-
-def _ends(values: NDArray) -> tuple[float, float]:
+def _ends(values: NDArray, n_jobs: int | None = 1) -> tuple[float, float]:
     """Least and largest value, NaN where one is; memory is read once for both."""
     step = max(1, _CACHED // max(1, values[0].size))
-    ends = [(values[part].min(), values[part].max()) for part in spans(len(values), step)]
-    low, high = np.array(ends, np.float64).T
+
+    def part(share: slice) -> NDArray[np.float64]:
+        ends = [(values[few].min(), values[few].max()) for few in spans_of(share, step)]
+        low, high = np.array(ends, np.float64).T
+        return np.array([low.min(), high.max()])
+
+    low, high = np.array(pmap(part, shares(len(values), n_jobs, least=_SHARE * step), n_jobs)).T
     return float(low.min()), float(high.max())
 
 

@@ -49,6 +49,7 @@ class Objective:
     weight: NDArray | None = None
     n_jobs: int | None = None
     turned: list[Any] = field(default_factory=list, compare=False, repr=False)  # X and its runs, where X is CSR
+    n_whole: int = field(default=0, compare=False, repr=False)  # rows of the problem that this is a part of
 
     on_device: ClassVar[bool] = False  # whether passes over the rows run on a GPU (on_device.py)
     rows_apart: ClassVar[bool] = False  # whether passes over the rows run on a cluster (on_cluster.py)
@@ -112,7 +113,8 @@ class Objective:
         if weight is not None:
             weight = weight / weight.mean()
         targets = Targets(self.targets.codes[chosen], soft)
-        return replace(self, X=self.X[chosen], targets=targets, weight=weight, turned=[])
+        whole = max(self.n, self.n_whole)
+        return replace(self, X=self.X[chosen], targets=targets, weight=weight, turned=[], n_whole=whole)
 
     def some(self, most: int) -> Objective:
         """The problem itself, or on so many of its rows, drawn at random, where it has more."""
@@ -187,7 +189,7 @@ class Objective:
 
     def _dense_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
         """Sum of losses and of gradients."""
-        return self._by_shares(self._fused_share if self._fusible else self._blas_share, theta)
+        return self._by_shares(self._fused_share if self.fused else self._blas_share, theta)
 
     def _by_shares(self, share: Callable[..., tuple[float, NDArray]], theta: NDArray) -> tuple[float, NDArray]:
         """The sums of all rows, a share of them a worker."""
@@ -199,12 +201,13 @@ class Objective:
         return total, gradient
 
     @property
-    def _fusible(self) -> bool:
-        """Whether rows can be read once, by the fused kernel: it wins where a row is long and has few scores."""
+    def fused(self) -> bool:
+        """Whether gradients read rows once, by the fused kernel: it wins where a row is long and has few scores."""
         X = self.X
-        if self.rows_in_files:
+        if not isinstance(X, np.ndarray):
             return False
-        pays = self.d >= FUSED_FEATURES and self.n * self.d * self.n_scores >= FUSED_PRODUCTS
+        passed = max(self.n, self.n_whole)  # what is compiled for all rows serves a sample of them, too
+        pays = self.d >= FUSED_FEATURES and passed * self.d * self.n_scores >= FUSED_PRODUCTS
         able = self.n_scores <= MOST and self.loss.compiled and self.targets.soft is None
         return pays and able and X.strides[1] == X.itemsize and in_registers()
 

@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
@@ -145,7 +146,8 @@ class ProximalRun:
         )  # end is no worse than best
         miss = max(0.0, miss) / max(abs(end.total), 1e-300)
         advice = "" if converged else "raise max_iter, or scale the features to a common range"
-        return Solution(end.theta, iteration, converged, miss, [*self.history, end.total], advice)
+        history = [*self.history, end.total]
+        return Solution(end.theta, iteration, converged, miss, history, advice, value=end.total)
 
 
 def duality_gap(objective: Objective, point: Point) -> float:
@@ -174,7 +176,7 @@ def bias_alone(objective: Objective, theta: NDArray, control: Control) -> NDArra
     """theta with W = 0 and the bias that is best there: above the critical lasso it is the solution."""
     theta, objective = theta.copy(), objective.some(objective.n)
     if objective.fit_intercept:
-        blank = replace(objective, X=np.zeros((objective.n, 1), theta.dtype), penalty=Penalty())
+        blank = condensed(replace(objective, X=np.zeros((objective.n, 1), theta.dtype), penalty=Penalty()))
         start = np.zeros((objective.n_scores, 2), theta.dtype)
         start[:, 1] = theta[:, -1]
         if objective.loss.smooth:
@@ -196,5 +198,5 @@ def _through_smoothed(objective: Objective, theta: NDArray, control: Control) ->
         theta, used, history = found.theta, used + found.n_iter, history + found.history
         lift = objective.loss.lift(width, objective.n_scores) / max(abs(history[-1]), 1e-300)
         if lift <= control.tol / 2 or width <= LAST_WIDTH or used >= control.max_iter:
-            return replace(found, n_iter=used, history=history, miss=found.miss + lift)
+            return replace(found, n_iter=used, history=history, miss=found.miss + lift, value=None)
         width /= 4

@@ -26,6 +26,7 @@ from kway.linear.solvers.base import offers
 
 _MOST_NUMBERS = 1 << 26  # in the curvatures (n, R)
 _SETTLED = 0.25  # of D: what may be missing from it when Newton's step is good enough
+_SURE = 0.8  # of what is enough: where a step gains a little less than its model says, the bound is still under it
 CAUTION = 10.0  # the smallest eigenvalue seen is an overestimate
 _LEAST_STEPS, _MOST_STEPS = 3, 40  # after one or two the smallest eigenvalue seen says little
 _FAR = 40.0
@@ -62,9 +63,17 @@ def change_by_score(loss: Loss) -> float:
 
 
 def decrement(
-    objective: Objective, theta: NDArray, gradient: NDArray, precondition: Precondition, enough: float = 0.0
+    objective: Objective,
+    theta: NDArray,
+    gradient: NDArray,
+    precondition: Precondition,
+    enough: float = 0.0,
+    taken: bool = False,
 ) -> Decrement:
-    """D at theta, whose gradient is known; an excess of no more than `enough` ends the search for a better bound."""
+    """D at theta, whose gradient is known; an excess of no more than `enough` ends the search for a better bound.
+
+    A step that will be `taken` gains D / 2, which is then gone from the excess.
+    """
     bends = objective.bends(theta)
     per_score = change_by_score(objective.loss)
     x, r = np.zeros_like(gradient), gradient.copy()
@@ -91,7 +100,8 @@ def decrement(
         tail = CAUTION * rz / _smallest(lengths, ratios)
         reach = min(_FAR, per_score * bends.advance(t))
         excess = (D + tail) / 2 * float(np.exp(reach))
-        settled = len(lengths) >= _LEAST_STEPS and (excess <= enough or tail <= _SETTLED * D)
+        left = excess - D / 2 if taken else excess
+        settled = len(lengths) >= _LEAST_STEPS and (left <= _SURE * enough or tail <= _SETTLED * D)
         if settled:
             break
         p = z + p.dtype.type(ratios[-1]) * p

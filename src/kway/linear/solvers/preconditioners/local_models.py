@@ -127,7 +127,8 @@ class LocalModels:
             not np.any(theta[:, :-1]) and o.loss.label_free_curvature
         ):  # every row bends alike: one matrix serves all columns
             h = o.loss.curvatures(theta[:, -1][None], Targets(np.zeros(1, np.int64)))[0]
-            return self._gram([self._positive(mirrored(self.plain) * v) for v in np.maximum(h, h.dtype.type(1e-10))])
+            alike = mirrored(self.plain)
+            return self._gram(pmap(lambda v: self._positive(alike * v), np.maximum(h, h.dtype.type(1e-10)), o.n_jobs))
         h = curvatures(o, theta)  # (R, n)
         seeds = self.rng.integers(0, 2**63, o.n_scores)
         wanted = SAMPLE * D * 2 ** max(0, self.built - 2) + 1000

@@ -183,6 +183,11 @@ def sample_rows(objective: Objective) -> Objective | None:
     return objective.some(size)
 
 
+def class_rows(objective: Objective) -> int:
+    """Rows for a factor of one class: all where features are few."""
+    return 5 * objective.d if objective.d > DOUBLE_FEATURES else objective.n
+
+
 def quick_moments(objective: Objective, sample: Objective | None) -> Moments:
     """Moments of all rows where they cost little, d / (4 R) gradients, else of the sample."""
     if sample is None or objective.d <= 12 * objective.all_scores or not factorable(objective.X):

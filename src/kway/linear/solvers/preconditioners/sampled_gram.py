@@ -13,6 +13,7 @@ from kway.compute.threads import pmap, shares, spans
 from kway.linear.objective.curvature import add_rooted, rooted_rows
 from kway.linear.objective.objective import Objective
 
+_STRIP = 64  # columns that stay in the cache
 _PAIRS = 1 << 17  # products z_i z_j of a block of rows: 1 MB, which stays in the cache
 
 
@@ -64,5 +65,10 @@ def _fill_pairs(Z: NDArray, products: NDArray) -> None:
 
 
 def mirrored(upper: NDArray) -> NDArray:
-    """The symmetric matrix of an upper triangle."""
-    return np.triu(upper) + np.triu(upper, 1).T
+    """The symmetric matrix of an upper triangle, (D, D) in Fortran's order, made a strip at a time."""
+    whole = np.array(upper, order="F")
+    for strip in spans(len(whole), _STRIP):
+        corner = whole[strip, strip]
+        whole[strip, strip] = np.triu(corner) + np.triu(corner, 1).T
+        whole[strip.stop :, strip] = whole[strip, strip.stop :].T
+    return whole
