@@ -9,14 +9,15 @@
 It stops when the last third of its iterations has gained less than tol of the objective. The fall that a quadratic
 model promises understates the excess over the optimum by 2 to 50 times, the gradient's norm overstates it by up to
 10,000 (and the duality gap of the slopes is the same number); the gain of a third of the way bounded it on the ten data
-sets it was tried on. Once the factor is the whole Hessian, what it promises is the excess. Then, unless rows are many
-and the promise is far under tol (for which a few steps more are taken where they are fast), that is proved
-(newton/decrement.py): a few products with the Hessian, preconditioned by all that L-BFGS has learned, bound the excess;
-where it is still above tol their result is Newton's step, which is taken, what it gains taken off the bound, and so on.
-A rounded hinge is held against its dual first (newton/gap.py), for as many steps more as there were. Where a proof is
-to follow anyway it is tried as soon as the promise is a sixteenth of tol: earlier it takes more products than it saves
-steps, later the gain of a third of the way asks for steps in vain (30 where 24 do on 77 classes at alpha 1e-6). Small problems are run to a hundredth of tol before, in a few steps more, and
-to rounding where there is no such proof or a whole Hessian is cheap: equal problems then have equal solutions.
+sets it was tried on. Once the factor is the whole Hessian, what it promises is the excess. Then, unless rows are many,
+gradients fused and the promise is far under tol (for which a few steps more are taken where they are fast), that is
+proved (newton/decrement.py): a few products with the Hessian, preconditioned by all that L-BFGS has learned, bound the
+excess; where it is still above tol their result is Newton's step, which is taken, what it gains taken off the bound,
+and so on. A rounded hinge is held against its dual first (newton/gap.py), for as many steps more as there were. Where a
+proof is to follow anyway it is tried as soon as the promise is a sixteenth of tol: earlier it takes more products than
+it saves steps, later the gain of a third of the way asks for steps in vain (30 where 24 do on 77 classes at alpha
+1e-6). Small problems are run to a hundredth of tol before, in a few steps more, and to rounding where there is no such
+proof or a whole Hessian is cheap: equal problems then have equal solutions.
 """
 
 from __future__ import annotations
