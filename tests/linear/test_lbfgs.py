@@ -135,8 +135,8 @@ def nasty():
 @pytest.mark.parametrize(("name", "X", "codes", "alpha"), list(nasty()), ids=[case[0] for case in nasty()])
 def test_default_tolerance_is_kept_on_nasty_data(name, X, codes, alpha, monkeypatch):
     best = newton_optimum(problem(X, codes, alpha=alpha))
-    for small in (lbfgs.SMALL, 0):  # to rounding, and by the rule for large problems
-        monkeypatch.setattr(lbfgs, "SMALL", small)
+    for small in (lbfgs.SMALL_PASS, 0):  # to rounding, and by the rule for large problems
+        monkeypatch.setattr(lbfgs, "SMALL_PASS", small)
         for dtype in (np.float32, np.float64):
             objective = problem(X, codes, alpha=alpha, dtype=dtype)
             solution = LBFGS().solve(objective, objective.zeros(), Control())

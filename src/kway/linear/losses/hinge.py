@@ -17,6 +17,19 @@ from numpy.typing import NDArray
 from kway.linear.losses.loss import Loss, Targets
 
 
+def own_scores(codes: NDArray[np.int64], n_scores: int) -> NDArray[np.bool_]:
+    """Which scores (m, R) are those of the rows' own classes; the one score of two classes is the second's."""
+    own: NDArray[np.bool_] = codes[:, None] == (1 if n_scores == 1 else np.arange(n_scores))
+    return own
+
+
+def gaps(loss: Loss, scores: NDArray, codes: NDArray[np.int64]) -> NDArray:
+    """By how much each score misses the margin (m, R); in the joint form that of the row's own class means nothing."""
+    if loss.joint:
+        return loss.margin + scores - scores[np.arange(len(scores)), codes][:, None]
+    return loss.margin - np.where(own_scores(codes, scores.shape[1]), scores, -scores)
+
+
 def rounded_slope(gap: NDArray, width: float) -> NDArray:
     """phi'(g)."""
     return np.clip(gap / width, 0, 1)
@@ -49,18 +62,11 @@ class Hinge(Loss):
         if self.width == 0:
             return np.ones_like(scores)
         rows = np.arange(len(scores))
-        inside = rounded_curvature(self._gaps(scores, targets.codes), self.width)
+        inside = rounded_curvature(gaps(self, scores, targets.codes), self.width)
         if self.joint:
             inside[rows, targets.codes] = 0
             inside[rows, targets.codes] = inside.sum(axis=1)
         return inside
-
-    def _gaps(self, scores: NDArray, codes: NDArray[np.int64]) -> NDArray:
-        """(m, R); in the joint form that of the row's own class means nothing."""
-        if self.joint:
-            return self.margin + scores - scores[np.arange(len(scores)), codes][:, None]
-        own = codes[:, None] == (1 if scores.shape[1] == 1 else np.arange(scores.shape[1]))
-        return self.margin - np.where(own, scores, -scores)
 
 
 @dataclass(frozen=True)

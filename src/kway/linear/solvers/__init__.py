@@ -13,6 +13,7 @@ stochastic/          stochastic gradient descent
 many_classes/        sampled softmax
 shards/              classes over a cluster, and steps kept for a run that is begun again
 preconditioners/     inverse Hessians and local models, from all rows or some
+stopping.py          when a run may end: what tol is relative to, and separable classes
 point.py             where a descent stands; power_method.py largest eigenvalues; watching.py progress, early stopping
 """
 

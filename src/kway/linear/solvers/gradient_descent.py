@@ -18,6 +18,7 @@ from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.newton.bound import excess_bound
 from kway.linear.solvers.point import ARMIJO, Point
 from kway.linear.solvers.shards.step_files import kept_steps
+from kway.linear.solvers.stopping import tol_scale
 
 WINDOW = 10  # iterations whose joint decrease is compared with tol
 _LEAST_SHARE = 1e-4  # of tol: who gains no more than that in ten steps has come to an end, bound or not
@@ -59,7 +60,7 @@ def _steepest_descent(objective: Objective, theta: NDArray, control: Control) ->
         if stop or (control.validate and control.validate(point.theta)):
             return Solution(point.theta, iteration, history=history)
         gained = history[max(0, len(history) - 1 - WINDOW)] - point.value
-        if len(history) > WINDOW and gained < share * control.tol * abs(point.value):
+        if len(history) > WINDOW and gained < share * control.tol * tol_scale(point.value):
             found = _held(objective, point, history, control)
             if found.converged or share <= _LEAST_SHARE:
                 return found
@@ -76,7 +77,7 @@ def _held(objective: Objective, point: Point, history: list[float], control: Con
     found = Solution(point.theta, len(history) - 1, history=history, value=point.value)
     if control.validate is not None or objective.loss.minimised_by_zero or objective.rows_in_files:
         return found
-    scale = max(abs(point.value), 1e-300)
+    scale = tol_scale(point.value)
     miss = excess_bound(objective, point, control.tol * scale) / scale
     near = miss <= control.tol
     return replace(found, converged=near, miss=miss, proved=near, advice="" if near else "use solver='lbfgs'")

@@ -51,9 +51,10 @@ from kway.linear.solvers.preconditioners.moments import (
 from kway.linear.solvers.quasi_newton import Pairs, Step, descend, loss_rounding, search_along
 from kway.linear.solvers.shards.diary import Trail
 from kway.linear.solvers.shards.step_files import kept_steps
+from kway.linear.solvers.stopping import SEPARABLE, separated, tol_scale
 from kway.linear.solvers.svm.smoothing import solve_smoothed
 
-SMALL = 1 << 20  # products of one pass over the rows: under a millisecond
+SMALL_PASS = 1 << 20  # products of one pass over the rows: under a millisecond
 _BEYOND = 1e-2  # of tol: where small problems stop that are then held against a proof
 SAMPLE_STEPS = 30
 SAMPLE_TOL = 6e-3
@@ -67,7 +68,6 @@ _PROOF_SHARE = 0.1  # of the iterations before it, in gradients, may be spent on
 _PATIENCE, _FAST = 3, 0.2  # steps, each cheaper than a product with the Hessian; fall of two of them to two before
 _AHEAD = 16.0  # times that the promise is under tol where a proof is tried
 HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
-_SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def solve_smooth(
     `prove`: go on until a bound, not an estimate, is under the tolerance.
     """
     theta = objective.laid_out(theta)
-    small = objective.n * (objective.d + 1) * objective.all_scores <= SMALL
+    small = objective.n * (objective.d + 1) * objective.all_scores <= SMALL_PASS
     legacy = Legacy(Pairs(objective.n_jobs, objective.total)) if legacy is None else legacy
     prove = prove and provable(objective)
     aim = _BEYOND * control.tol if prove else 1e-3 * loss_rounding(theta.dtype)
@@ -133,7 +133,7 @@ def solve_smooth(
     if prove and watch.trusted and closes(objective):
         point, excess = close(objective, point, watch.more(steps), watch.enough)
         if excess <= watch.enough(point):
-            watch.miss = excess / watch.scale(point)
+            watch.miss = excess / watch.scale(point.value)
             return replace(watch.solution(point), proved=True)
     if prove and watch.trusted and (watch.proof_ahead or watch.doubtful or not watch.clear):
         return _proved(objective, point, watch, refactoring, watch.factor or start.factor)
@@ -152,7 +152,7 @@ def _proved(objective: Objective, point: Point, watch: Watch, refactoring: Refac
         precondition = fresh or partial(pairs.direction, factor=factor)
         newton_step = decrement(objective, point.theta, point.gradient, precondition, watch.enough(point), True)
         used += newton_step.products
-        watch.miss = newton_step.excess / watch.scale(point)
+        watch.miss = newton_step.excess / watch.scale(point.value)
         if watch.miss <= watch.control.tol:
             return replace(watch.solution(point), proved=True)
         given_up = whole and not newton_step.settled
@@ -313,8 +313,8 @@ class Watch:
         self.history.append(point.value)
         iteration = len(self.history) - 1
         self.miss, self.promised = self._estimate(promised, stuck), promised
-        if self._separated(point.value):
-            self.advice, self.miss = _SEPARABLE, np.inf
+        if separated(self.objective, point.value):
+            self.advice, self.miss = SEPARABLE, np.inf
             return True
         if stuck:
             self.advice = HIDDEN
@@ -324,7 +324,7 @@ class Watch:
         if told or (self.control.validate is not None and self.control.validate(point.theta)):
             self.finished = True
             return True
-        due = self.proof_ahead and _AHEAD * promised <= self.tol * abs(point.value)
+        due = self.proof_ahead and _AHEAD * promised <= self.tol * self.scale(point.value)
         return due or self._near_enough() or iteration >= self.control.max_iter
 
     def more(self, steps: Iterator[Step]) -> Iterator[Point]:
@@ -336,13 +336,13 @@ class Watch:
                 return
             yield step.point
 
-    def scale(self, point: Point) -> float:
+    def scale(self, value: float) -> float:
         """What tol is relative to."""
-        return max(abs(point.value), self.control.least, 1e-300)
+        return tol_scale(value, self.control.least)
 
     def enough(self, point: Point) -> float:
         """The excess over the optimum that tol allows."""
-        return self.control.tol * self.scale(point)
+        return self.control.tol * self.scale(point.value)
 
     def _near_enough(self) -> bool:
         """Whether the excess is thought to be under tol, and a step more would hardly spare a proof or shorten it."""
@@ -368,13 +368,13 @@ class Watch:
     @property
     def clear(self) -> bool:
         """Whether rows are many and the promise is far under tol: there the estimate was never short of the excess."""
-        limit = self.control.tol * abs(self.history[-1])
+        limit = self.control.tol * self.scale(self.history[-1])
         return self.many and SHORT * self.promised <= limit and self.miss <= self.control.tol
 
     @property
     def trusted(self) -> bool:
         """Whether the descent ended because it thought itself at the optimum."""
-        return not self.finished and self.advice != _SEPARABLE and len(self.history) <= self.control.max_iter
+        return not self.finished and self.advice != SEPARABLE and len(self.history) <= self.control.max_iter
 
     def solution(self, point: Point) -> Solution:
         """What to hand back."""
@@ -385,19 +385,10 @@ class Watch:
     def _estimate(self, promised: float, stuck: bool) -> float:
         """Gain of the last third of the iterations, relative to the objective."""
         value, iteration = self.history[-1], len(self.history) - 1
-        scale = max(abs(value), self.control.least, 1e-300)
+        scale = self.scale(value)
         window = iteration // 3 + 1
         if stuck:  # what a far preconditioner promises is no excess that anybody could gain
             gained = self.history[max(0, iteration - window)] - value
             return max(min(promised, gained) / scale, loss_rounding(self.objective.X.dtype)) if value > 0 else 0.0
         gain = max(self.history[-1 - window] - value, promised) if iteration >= window else np.inf
         return min(gain, 4 * promised if self.exact else np.inf) / scale
-
-    def _separated(self, value: float) -> bool:
-        """Total loss under that of one mistake: every row is then on its right side, and no optimum exists."""
-        objective, mistake = self.objective, self.objective.loss.mistake
-        if mistake is None or objective.penalty.ridge or objective.targets.soft is not None:
-            return False
-        weight = objective.weight
-        least = 1.0 if weight is None else float(weight[weight > 0].min())
-        return value * objective.n < least * mistake

@@ -26,6 +26,7 @@ from kway.linear.solvers.point import Point
 from kway.linear.solvers.preconditioners.local_models import LocalModel, LocalModels, ModelMinimum
 from kway.linear.solvers.shards.diary import NO_DIARY
 from kway.linear.solvers.shards.step_files import kept_steps
+from kway.linear.solvers.stopping import tol_scale
 
 _REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the model: early ones move the curvature most
 # caution in `ProximalRun.excess`: on ill-conditioned problems either estimate alone falls short
@@ -123,7 +124,7 @@ class ProximalRun:
 
     def close(self, best: Point) -> bool:
         """Whether the excess over the optimum is under the tolerance, by proof or by estimate."""
-        limit = self.control.tol * abs(best.total)
+        limit = self.control.tol * tol_scale(best.total)
         lately = self.estimates[-max(_LATELY, len(self.estimates) // 3) :]
         return self.doubt * max(lately) <= limit or duality_gap(self.objective, best) <= limit
 
@@ -144,7 +145,7 @@ class ProximalRun:
         miss = min(
             self.excess(), duality_gap(self.objective, end), duality_gap(self.objective, best)
         )  # end is no worse than best
-        miss = max(0.0, miss) / max(abs(end.total), 1e-300)
+        miss = max(0.0, miss) / tol_scale(end.total)
         advice = "" if converged else "raise max_iter, or scale the features to a common range"
         history = [*self.history, end.total]
         return Solution(end.theta, iteration, converged, miss, history, advice, value=end.total)
@@ -196,7 +197,7 @@ def _through_smoothed(objective: Objective, theta: NDArray, control: Control) ->
         found = diary.ended() or ProximalRun(rounded, left).go(theta)
         diary.end(found)
         theta, used, history = found.theta, used + found.n_iter, history + found.history
-        lift = objective.loss.lift(width, objective.n_scores) / max(abs(history[-1]), 1e-300)
+        lift = objective.loss.lift(width, objective.n_scores) / tol_scale(history[-1])
         if lift <= control.tol / 2 or width <= LAST_WIDTH or used >= control.max_iter:
             return replace(found, n_iter=used, history=history, miss=found.miss + lift, value=None)
         width /= 4

@@ -21,8 +21,9 @@ from kway.linear.objective.row_span import RowSpan, row_span
 from kway.linear.solvers.base import Control, Solution, Solver
 from kway.linear.solvers.many_classes.sampled import Sampled
 from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, finish
-from kway.linear.solvers.newton.run import LEAST_FALL, NEWTON_ROUNDING
+from kway.linear.solvers.newton.run import NEWTON_ROUNDING
 from kway.linear.solvers.registry import pick_solver
+from kway.linear.solvers.stopping import least_of, tol_scale
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Work:
         """The solution in the columns given, where their number format keeps it: else it has not converged."""
         if not self.solver.promises or not found.converged:
             return found
-        scale = max(value, LEAST_FALL * self.objective.value(self.objective.zeros()), 1e-300)
+        scale = tol_scale(value, least_of(self.objective))
         lost = (self.given.value(found.theta.astype(np.float64)) - value) / scale
         miss = found.miss + max(0.0, lost)
         kept = miss <= control.tol

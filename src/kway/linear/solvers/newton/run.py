@@ -11,8 +11,8 @@ from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.newton.standard import Floats, Standard
 from kway.linear.solvers.newton.valley import Valley
+from kway.linear.solvers.stopping import LEAST_FALL, SEPARABLE, separated, tol_scale
 
-LEAST_FALL = 1e-6  # of the objective at zero: what tol is relative to at least
 WIDEST, NARROWER, NARROWEST = 0.3, 8.0, 1e-12
 _WARM = 5e-3  # width to begin with where theta already says something
 _NEAR = 1e-5  # relative excess of F_e at which e may shrink
@@ -21,7 +21,6 @@ _LAST = 1e-2  # of tol: an excess so small squares with the step that is taken f
 _CLOSE = 0.1  # relative excess before that: farther out a Hessian that rounding spoils may say anything
 ZERO = 1e-3  # a dual variable of |w| this far within its bounds says that w is zero
 
-_SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
 NEWTON_ROUNDING = (
     "the coefficients, rounded to float32, are that far off: take large offsets off the columns, or pass float64"
 )
@@ -52,11 +51,11 @@ class Run:
         zero = valley.value(np.zeros_like(valley.theta), np.zeros_like(valley.scores), 0.0)
         if valley.kinked:
             valley.begin(_WARM if start[:, : self.objective.d].any() else WIDEST)
-        scale, excess = LEAST_FALL * zero, np.inf
+        least, excess = LEAST_FALL * zero, np.inf
         while not self.told:
-            excess = self.descend(valley, scale)
+            excess = self.descend(valley, least)
             value = valley.value(valley.theta, valley.scores, 0.0)
-            size, cost = max(value, scale, 1e-300), valley.cost_of_rounding()
+            size, cost = tol_scale(value, least), valley.cost_of_rounding()
             if valley.kinked and excess + cost <= self.control.tol / 4 * size:
                 valley.begin(valley.e)  # the proof is about the Hessian of F_e itself
                 excess = valley.step().excess
@@ -65,14 +64,14 @@ class Run:
                 break
             valley.narrow(valley.e / NARROWER)
         self.slopes = valley.look().slope
-        return self.land(valley, excess, scale)
+        return self.land(valley, excess, least)
 
     @property
     def spent(self) -> bool:
         """Whether no iteration is left."""
         return len(self.history) >= self.control.max_iter
 
-    def descend(self, valley: Valley, scale: float) -> float:
+    def descend(self, valley: Valley, least: float) -> float:
         """Newton's steps at one rounding; a bound of F_e above its minimum."""
         near = _NEAR * min(1.0, 1e3 * self.control.tol) if valley.kinked else _EXACT
         last = 0.0 if valley.kinked else _LAST * self.control.tol
@@ -81,8 +80,8 @@ class Run:
             step = valley.step()
             excess = step.excess if valley.kinked else min(excess, step.excess)
             value = valley.value(valley.theta, valley.scores, 0.0)
-            size = max(value, scale)
-            if step.excess <= near * size or self.spent or self.separated(value):
+            size = tol_scale(value, least)
+            if step.excess <= near * size or self.spent or separated(self.objective, value):
                 return excess
             if not valley.go(step):
                 if fresh or not valley.kinked:
@@ -104,30 +103,23 @@ class Run:
         if control.validate is not None and control.validate(self.problem.back(valley.theta)):
             self.told = True
 
-    def separated(self, value: float) -> bool:
-        """Total loss under that of one mistake: every row is then on its right side, and no optimum exists."""
-        p = self.problem
-        if p.ridge.any() or p.lasso.any() or p.targets.soft is not None or p.loss.mistake is None:
-            return False
-        return value < float(p.weight.min()) * p.loss.mistake
-
-    def land(self, valley: Valley, excess: float, scale: float) -> Solution:
+    def land(self, valley: Valley, excess: float, least: float) -> Solution:
         """What to hand back: zeros that are zeros, in the columns' own units and number format."""
         value = valley.value(valley.theta, valley.scores, 0.0)
-        theta = self.problem.back(self._zeros(valley, value, scale)).astype(self.objective.X.dtype)
+        theta = self.problem.back(self._zeros(valley, value, least)).astype(self.objective.X.dtype)
         kept = self.problem.into(theta)
         end = valley.value(kept, self.problem.Z @ kept.T, 0.0)
-        lost = (end - value) / max(value, scale, 1e-300)
+        lost = (end - value) / tol_scale(value, least)
         miss, advice = excess + max(0.0, lost), "raise max_iter or tol, or scale the features"
-        if self.separated(value):
-            miss, advice = np.inf, _SEPARABLE
+        if separated(self.objective, value):
+            miss, advice = np.inf, SEPARABLE
         elif excess <= self.control.tol < miss:
             advice = NEWTON_ROUNDING
         converged = self.told or miss <= self.control.tol
         history = [*self.history, end]
         return Solution(theta, max(1, len(self.history)), converged, miss, history, "" if converged else advice, True)
 
-    def _zeros(self, valley: Valley, value: float, scale: float) -> Floats:
+    def _zeros(self, valley: Valley, value: float, least: float) -> Floats:
         """theta with zeros where the dual variables of |w| say so, unless that costs more than a quarter of tol."""
         if not self.problem.lasso.any():
             return valley.theta
@@ -135,4 +127,4 @@ class Run:
         inside = np.abs(valley.theta) < np.hypot(valley.theta, width) * (1 - ZERO)
         theta = np.where(inside & (self.problem.lasso > 0), 0.0, valley.theta)
         cost = valley.value(theta, self.problem.Z @ theta.T, 0.0) - value
-        return theta if cost <= self.control.tol / 4 * max(value, scale) else valley.theta
+        return theta if cost <= self.control.tol / 4 * tol_scale(value, least) else valley.theta

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.linear.losses import softmax
+from kway.linear.losses.hinge import gaps, own_scores
 from kway.linear.solvers.newton.decrement import change_by_score
 from kway.linear.solvers.newton.hessians import step_of
 from kway.linear.solvers.newton.kinks import followed, rounded
@@ -150,9 +151,9 @@ class Valley:
         if self.problem.lasso.any():
             self.pulls = followed(self.pulls, self.theta, t * step.move, self.widths(self.e))
         if self.problem.loss.hinge:
-            gaps = self._gaps(self.scores)
+            here = self._gaps(self.scores)
             turned = self._gaps(self.scores + t * step.turn)
-            self.pushes = followed(self.pushes, gaps, turned - gaps, self.e)
+            self.pushes = followed(self.pushes, here, turned - here, self.e)
 
     # ---------------------------------------------------------------- losses
 
@@ -174,25 +175,18 @@ class Valley:
         if p.loss.joint:
             slope[np.arange(len(g)), p.targets.codes] = -slope.sum(axis=1)
             return Look(value, slope, bend)
-        return Look(value, -self._signs * slope, bend)
+        return Look(value, np.where(self._own, -slope, slope), bend)
 
     def _gaps(self, scores: Floats) -> Floats:
-        """By how much each hinge's margin of 1 is missed, (n, R)."""
-        p = self.problem
-        if p.loss.joint:
-            return p.loss.margin + scores - scores[np.arange(len(scores)), p.targets.codes][:, None]
-        return p.loss.margin - self._signs * scores
+        """By how much each hinge's margin is missed, (n, R)."""
+        return gaps(self.problem.loss, scores, self.problem.targets.codes)
 
     @property
-    def _signs(self) -> Floats:
-        p = self.problem
-        own = 1 if p.n_scores == 1 else np.arange(p.n_scores)
-        return np.where(p.targets.codes[:, None] == own, 1.0, -1.0)
+    def _own(self) -> NDArray[np.bool_]:
+        """Scores (n, R) of the rows' own classes."""
+        return own_scores(self.problem.targets.codes, self.problem.n_scores)
 
     @property
     def _counted(self) -> NDArray[np.bool_]:
         """Which gaps are hinges: all, but for a row's own class in the joint form."""
-        p = self.problem
-        if not p.loss.joint:
-            return np.ones((len(p.Z), p.n_scores), bool)
-        return p.targets.codes[:, None] != np.arange(p.n_scores)
+        return ~self._own if self.problem.loss.joint else np.ones_like(self.scores, bool)

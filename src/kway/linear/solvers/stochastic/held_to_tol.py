@@ -1,6 +1,6 @@
 """What sgd ended at, held against the optimum: its own rule ends epochs that gain little, wherever they are.
 
-    (F(theta) - F*) / max(F*, LEAST_FALL F(0)) <= tol,   F* from below by Newton's method
+    (F(theta) - F*) / tol_scale(F*) <= tol,   F* from below by Newton's method
 
 Where Newton's steps are dear the question stays open, and the fit says so. Losses without a known Hessian have no proof
 from any solver, and rows on a device none either: there sgd's word is what there is.
@@ -16,7 +16,7 @@ from kway.linear.objective.objective import Objective
 from kway.linear.objective.row_span import row_span
 from kway.linear.solvers.base import Control, Solution, offers
 from kway.linear.solvers.newton.newton import Newton, affordable
-from kway.linear.solvers.newton.run import LEAST_FALL
+from kway.linear.solvers.stopping import least_of, tol_scale
 
 _MOST = 1e8  # products of a step of the check: a hundredth of a second, and there are some tens of them
 _ABOVE = "sgd's tol ends epochs that gain less, wherever they are: lower it, or use solver='auto'"
@@ -32,12 +32,12 @@ def held_to_tol(objective: Objective, found: Solution, control: Control) -> Solu
         return found
     if found.miss == np.inf or control.validate is not None:  # blew up, or was stopped by rows held out
         return found
-    zero = LEAST_FALL * objective.value(objective.zeros())
-    lowest = _optimum(objective, zero, control.tol)
+    least = least_of(objective)
+    lowest = _optimum(objective, least, control.tol)
     if lowest is None:
         return replace(found, converged=False, miss=np.inf, advice=_OPEN)
     excess = objective.value(found.theta.astype(np.float64)) - lowest
-    miss = max(0.0, excess) / max(lowest, zero, 1e-300)
+    miss = max(0.0, excess) / tol_scale(lowest, least)
     within = miss <= control.tol
     return replace(found, converged=within, miss=miss, proved=True, advice="" if within else found.advice or _ABOVE)
 
@@ -50,4 +50,4 @@ def _optimum(objective: Objective, least: float, tol: float) -> float | None:
         return None
     end = Newton().solve(problem, problem.zeros(), Control(tol=min(tol, 1e-3) / 4))
     value = end.history[-1]
-    return max(0.0, value - end.miss * max(value, least)) if end.miss < np.inf else 0.0
+    return max(0.0, value - end.miss * tol_scale(value, least)) if end.miss < np.inf else 0.0

@@ -28,6 +28,7 @@ from kway.linear.solvers.many_classes.sampled import STEP, mean_square_row
 from kway.linear.solvers.power_method import largest_bend, largest_moment
 from kway.linear.solvers.stochastic.held_to_tol import held_to_tol
 from kway.linear.solvers.stochastic.schedules import Schedule, pick_schedule
+from kway.linear.solvers.stopping import tol_scale
 from kway.parameters import YES_OR_NO, check_parameters, one_of, share
 
 EPOCHS_WITHOUT_GAIN = 10  # (of tol) before it counts as converged; the best epoch is the answer
@@ -220,13 +221,13 @@ def _epochs(solver: SGD, objective: Objective, theta: NDArray, control: Control)
         if not np.isfinite(history[-1]):
             return Solution(answer, number + 1, False, np.inf, history, "lower learning_rate: the steps blew up")
         value = _mistakes(objective, here) if objective.loss.minimised_by_zero else history[-1]
-        since = 0 if number == 0 or value < best - control.tol * abs(best) else since + 1
+        since = 0 if number == 0 or value < best - control.tol * tol_scale(best) else since + 1
         if value < best:
             best, answer = value, here.copy()
         told = control.progress is not None and control.progress(number + 1, history[-1])
         if told or (control.validate and control.validate(here)) or since >= EPOCHS_WITHOUT_GAIN or value == 0:
             return Solution(_settled(objective, answer), number + 1, history=history, value=run.estimated(best))
-    gain = (history[-min(len(history), EPOCHS_WITHOUT_GAIN)] - min(history)) / max(min(history), 1e-300)
+    gain = (history[-min(len(history), EPOCHS_WITHOUT_GAIN)] - min(history)) / tol_scale(min(history))
     answer, advice = _settled(objective, answer), "raise max_iter or tol, or use solver='auto'"
     return Solution(answer, control.max_iter, False, gain, history, advice, value=run.estimated(best))
 

@@ -25,6 +25,7 @@ from kway.linear.losses.hinge import rounded_slope
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.lbfgs import LBFGS
+from kway.linear.solvers.stopping import tol_scale
 from kway.linear.solvers.svm.machine import Machine, Problem, judge_all, row_squares
 from kway.linear.solvers.svm.newton_one_vs_all import approach_by_newton, newton_pays, settle_or_reset
 from kway.linear.solvers.svm.separable import demand_separable
@@ -57,7 +58,7 @@ class Dual:
         if not hard and np.isfinite(value):  # what rounding to the columns' number format adds
             kept = objective.value(theta.astype(np.float64)) / objective.penalty.ridge
             gap += max(0.0, kept - value)
-        converged = gap <= control.tol * value
+        converged = gap <= control.tol * tol_scale(value)
         miss = gap / value if np.isfinite(value) and value > 0 else 0.0 if converged else np.inf
         advice = "" if converged else "raise max_iter or alpha, or scale the features to a common range"
         return Solution(theta, passes(machines), converged, miss, history, advice, proved=True)
@@ -70,7 +71,7 @@ def improve_all(objective: Objective, machines: list[Machine], control: Control)
     while True:
         value, gap = sum(m.best.value for m in machines), sum(m.gap for m in machines)
         history.append(scale * value)
-        done = gap <= control.tol * value or passes(machines) >= control.max_iter
+        done = gap <= control.tol * tol_scale(value) or passes(machines) >= control.max_iter
         done = done or (control.progress is not None and control.progress(len(history), history[-1]))
         if done or (control.validate is not None and control.validate(planes(machines))):
             return history

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from kway.compute.kernels.linear.one_vs_all import sweep_classes
 from kway.compute.threads import pmap, workers
 from kway.linear.objective.objective import Objective
+from kway.linear.solvers.stopping import tol_scale
 from kway.linear.solvers.svm.machine import Machine, judge_all
 
 WIDEST = 64  # classes of a group: their dual variables are an (n, 64) array
@@ -139,7 +140,7 @@ def sweep_together(objective: Objective, machines: list[Machine], tol: float, mo
         pmap(lambda machine: machine.settle(), machines, objective.n_jobs)
         judge_all(objective, machines)
         gap, value = sum(m.gap for m in machines), sum(m.best.value for m in machines)
-        if gap <= tol * value or gap > before / 2:
+        if gap <= tol * tol_scale(value) or gap > before / 2:
             return
         before = gap
 

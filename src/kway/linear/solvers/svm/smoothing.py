@@ -22,6 +22,7 @@ from kway.linear.losses.hinge import centred_kink
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.preconditioners.moments import Moments, quick_moments, sample_rows
+from kway.linear.solvers.stopping import tol_scale
 
 _FIRST = 2.02  # at theta = 0 every gap is 1: just inside the kink, so that the first steps see curvature
 _SHRINK = 5.0
@@ -54,7 +55,7 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
         history += found.history
         left -= found.n_iter
         value = objective.value(found.theta)
-        cost = cost_of_rounding(objective, smooth, found.theta) / max(value, 1e-300)
+        cost = cost_of_rounding(objective, smooth, found.theta) / tol_scale(value)
         best = replace(found, miss=cost + found.miss, n_iter=best.n_iter + found.n_iter, history=history)
         if (last and best.miss <= control.tol) or width < NARROWEST or left <= 0 or value <= 0:
             break

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from kway.compute.threads import pmap
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.stopping import tol_scale
 from kway.linear.solvers.svm.shared_rows import Group, SharedMachines
 
 _ROUND = 5  # sweeps between two looks at the gap, which takes about as long as one
@@ -39,7 +40,7 @@ class Sweeps:
         shared = SharedMachines(rows, dtype=objective.X.dtype)
         best, value, lower, passes = objective.zeros(), objective.value(objective.zeros()), 0.0, 0
         history: list[float] = []
-        while passes < control.max_iter and value - lower > control.tol * max(value, control.least):
+        while passes < control.max_iter and value - lower > control.tol * tol_scale(value, control.least):
             shared.sweep(_ROUND)
             passes += _ROUND
             found = shared.theta()
@@ -52,8 +53,8 @@ class Sweeps:
                 break
             if control.validate is not None and control.validate(best):
                 break
-        miss = max(0.0, value - lower) / value if value > 0 else 0.0
-        converged = value - lower <= control.tol * max(value, control.least)
+        miss = max(0.0, value - lower) / tol_scale(value, control.least)
+        converged = miss <= control.tol
         advice = "" if converged else "raise max_iter or alpha, or scale the features to a common range"
         return Solution(best, passes, converged, miss, history or [value], advice, proved=True)
 
