@@ -33,7 +33,7 @@ def scarce(monkeypatch, tmp_path):
 
     monkeypatch.setenv("KWAY_MEMORY", "300kB")
     monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "ROWS", 300)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 300)
     monkeypatch.setattr(page, "write_page", lambda path, *_: open(path, "w").close())
     monkeypatch.chdir(tmp_path)
 
@@ -116,7 +116,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_file_among_whole_ones_is_named(name, monkeypatch, capfd):
     ending, change, said = BROKEN[name]
-    monkeypatch.setattr("kway.select.larger.PART", 0.8)  # so that the broken one is among those compared on
+    monkeypatch.setattr("kway.select.larger.MEMORY_SHARE", 0.8)  # so that the broken one is among those compared on
     change(folder(ending) / f"p3.{ending}")
     assert run(["fit", "big", "--target", "kind", "--model", "centroid"]) == 1
     out, err = capfd.readouterr()

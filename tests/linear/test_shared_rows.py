@@ -69,7 +69,7 @@ def test_groups_do_not_change_the_answer(monkeypatch):
     objective = problem(3, K=11)
     whole = SharedMachines(objective)
     whole.sweep(200)
-    monkeypatch.setattr(shared_rows, "WIDEST", 2)
+    monkeypatch.setattr(shared_rows, "WIDEST_GROUP", 2)
     cut = SharedMachines(objective)
     assert len(cut.groups) > len(whole.groups)
     cut.sweep(200)

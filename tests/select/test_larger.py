@@ -14,7 +14,7 @@ from kway.select.train_test import read_parts
 @pytest.fixture
 def scarce(monkeypatch):
     monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "ROWS", 20)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 20)
     monkeypatch.setattr(npy_files, "FILE_BLOCK", 60)
     monkeypatch.setattr(larger, "available_bytes", lambda: 20_000)
 

@@ -32,7 +32,7 @@ from kway.cli.places import Output, check_output_folder, check_places, figure_ou
 from kway.cli.progress import live, seconds
 from kway.cli.spreading import AddressOption, ClusterOption, over_cluster
 from kway.cli.summary import show_comparison, show_fit, show_saved
-from kway.progress import stage, within
+from kway.progress import portion, stage
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
@@ -104,7 +104,7 @@ def fit(
     result = fit_facts(found, time.perf_counter() - started)
     if not json:
         show_fit(result)
-    with live("writing the report", time.perf_counter() - started), within(0.92, 1.0):
+    with live("writing the report", time.perf_counter() - started), portion(0.92, 1.0):
         failures = write_outputs(found, wishes, out, report, drawing, reading)
     written = {name: None if name in failures else str(place) for name, place in (("model", out), ("report", report))}
     result |= {"seconds": time.perf_counter() - started, **written}

@@ -49,7 +49,7 @@ from kway.data.sources.written import convert
 from kway.data.suggest import listing, nearest
 from kway.errors import InputError, UsageError
 
-__all__ = ["AS_IT_IS", "LabelledRows", "ReadOptions", "read_rows"]
+__all__ = ["ANY_ROWS", "AS_IT_IS", "LabelledRows", "ReadOptions", "read_rows"]
 
 AS_IT_IS, ANY_ROWS = ReadOptions(), RowRequirements()
 

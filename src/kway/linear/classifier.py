@@ -130,9 +130,9 @@ class LinearClassifier(AnswersOnDevice):
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearClassifier:
         """Learn from X (n, d) and labels (n,), or soft targets (n, K) where the loss is about probabilities."""
-        from kway.linear.fitting import fit  # half a second, and no prediction needs it
+        from kway.linear.fitting import fit_linear  # half a second, and no prediction needs it
 
-        fit(self, X, y, sample_weight)
+        fit_linear(self, X, y, sample_weight)
         return self
 
     def fit_folder(self, folder: str | Path, target: str | None = None) -> LinearClassifier:

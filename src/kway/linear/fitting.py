@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
 
 
-def fit(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLike | None) -> None:
+def fit_linear(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLike | None) -> None:
     """LinearClassifier.fit."""
     model._check_parameters()
     last = _theta(model) if model.warm_start and hasattr(model, "coef_") else None

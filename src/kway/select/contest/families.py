@@ -26,7 +26,7 @@ from kway.data.labels import Labels
 from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
 from kway.linear.problem import weighted_rows
-from kway.linear.solvers.svm.shared_rows import FEWEST
+from kway.linear.solvers.svm.shared_rows import FEWEST_CLASSES
 from kway.neighbors.sweep import Electors, OutsideSearch, score_every_k
 from kway.planning import guard, linear_ways, row_ways
 from kway.planning.comparison import HEAVY, machine_fit_seconds
@@ -332,7 +332,7 @@ def computed_on(family: Any, device: str) -> Any:
 
 def _stood_for(name: str, data: FoldedRows) -> str:
     """Why a linear family gives way to another on these rows; "" where it does not."""
-    seconds, several = data.pass_seconds(), data.codes.max() >= FEWEST - 1
+    seconds, several = data.pass_seconds(), data.codes.max() >= FEWEST_CLASSES - 1
     if name == "svm" and seconds > QUICK_PASS:
         return "hinges of all classes at once take thousands of passes, and svm-one-vs-all stands for them; ask by name"
     states = not data.measure.rises  # log loss asks for probabilities, which machines do not state
