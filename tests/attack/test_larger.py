@@ -20,7 +20,7 @@ import kway
 from kway.cli import run
 from kway.data.sources import pieces
 from kway.data.sources.table_files import read_table
-from kway.select.larger import Larger
+from kway.select.larger_than_memory import Larger
 
 D = 5
 NAMES = np.array(["ant", "bee", "cat"])
@@ -116,7 +116,8 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_file_among_whole_ones_is_named(name, monkeypatch, capfd):
     ending, change, said = BROKEN[name]
-    monkeypatch.setattr("kway.select.larger.MEMORY_SHARE", 0.8)  # so that the broken one is among those compared on
+    # so that the broken one is among those compared on
+    monkeypatch.setattr("kway.select.larger_than_memory.MEMORY_SHARE", 0.8)
     change(folder(ending) / f"p3.{ending}")
     assert run(["fit", "big", "--target", "kind", "--model", "centroid"]) == 1
     out, err = capfd.readouterr()

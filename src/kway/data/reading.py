@@ -45,7 +45,7 @@ from kway.data.sources.table_files import (
     table_source,
 )
 from kway.data.sources.text_form import TextForm
-from kway.data.sources.written import convert
+from kway.data.sources.written_values import convert
 from kway.data.suggest import listing, nearest
 from kway.errors import InputError, UsageError
 

@@ -21,7 +21,7 @@ from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.pieces import Pieces, pieces_of
 from kway.data.sources.requirements import RowRequirements
 from kway.data.sources.word_gaps import present, trimmed
-from kway.data.sources.written import are_codes
+from kway.data.sources.written_values import are_codes
 
 
 def row_stream(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = ANY_ROWS) -> Iterator[LabelledRows]:

@@ -42,7 +42,7 @@ from kway.select.leaderboard import Line, fit_lines
 from kway.select.learning_curve import Learned, LearningCurve, learning_curve
 from kway.select.promises import Promises, Tradeoff, promise, sets_tradeoff, unknown_tradeoff
 from kway.select.reasons import SECONDS, SHOWN, Reasons, kept_facts, own_reasons, shuffled
-from kway.select.streamed import Refit, refit
+from kway.select.streamed_winner import Refit, refit
 from kway.select.train_test import Parts
 from kway.select.wishes import Wishes
 

@@ -36,7 +36,7 @@ from kway.search.spaces.metrics import Metric, pick_metric
 from kway.search.stores.base import Store
 from kway.search.stores.bits import Bits
 from kway.search.stores.int8 import Int8
-from kway.select.larger import Larger
+from kway.select.larger_than_memory import Larger
 from kway.select.leaderboard import Line, fitted_line
 from kway.select.train_test import Parts
 
