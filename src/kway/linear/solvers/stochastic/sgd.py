@@ -15,12 +15,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.linear.sgd import sgd_steps
 from kway.compute.threads import pmap, single_blas, spans
-from kway.data.gate import Rows
 from kway.linear.losses import Targets
 from kway.linear.objective.bends import transposed_product
+from kway.linear.objective.curvature import row_squares
 from kway.linear.objective.distinct_rows import Distinct, distinct_rows
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
@@ -247,17 +246,10 @@ def _rates(schedule: Schedule, epochs: NDArray, first: float, last: int) -> NDAr
     return np.array([schedule.at(float(epoch), first, last) for epoch in epochs])
 
 
-def _row_squares(X: Rows) -> NDArray:
-    """|x_i|^2 (n,)."""
-    if isinstance(X, FarRows):
-        return X.row_squares()
-    return np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
-
-
 def _first_rate(objective: Objective, distinct: Distinct, batch: int) -> float:
     """1 / smoothness of the mean loss of a batch: between that of one row, c ||x||^2, and of all rows, c lambda_max."""
     X, weight = objective.X, distinct.weight[distinct.rows]
-    one = float(np.average(_row_squares(X)[distinct.rows], weights=weight)) + objective.fit_intercept
+    one = float(np.average(row_squares(X)[distinct.rows], weights=weight)) + objective.fit_intercept
     every = min(one, largest_moment(X[distinct.rows[:: max(1, len(weight) // 2000)]])) if batch > 1 else one
     smoothness = (one + (batch - 1) * every) / batch
     return 1.0 / (max(largest_bend(objective) * smoothness, 1e-12) + objective.penalty.ridge)

@@ -266,10 +266,3 @@ def dense_rows(X: Rows, chosen: NDArray[np.int64]) -> Floats:
 def kernel_rows(X: Rows) -> Any:
     """Rows as the kernels read them: (n, d), or the triple of a CSR array."""
     return tuple(frozen(part) for part in (X.data, X.indices, X.indptr)) if sp.issparse(X) else frozen(X)
-
-
-def row_squares(X: Rows) -> Floats:
-    """||x_i||^2 in float64 (n,)."""
-    if sp.issparse(X):
-        return np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
