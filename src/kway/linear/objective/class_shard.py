@@ -115,7 +115,7 @@ class ClassShard(Objective):
         """Of the rows whose class is here."""
         here = self._here
         loss = np.maximum(log_z[here] - found.own[here], 0)
-        return float(loss.sum() if self.weight is None else loss @ self.weight[here])
+        return self.weighted_sum(loss, here)
 
     @property
     def _here(self) -> NDArray[np.int64]:

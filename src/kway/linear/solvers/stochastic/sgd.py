@@ -236,8 +236,7 @@ def _mistakes(objective: Objective, theta: NDArray) -> float:
 
     def block(rows: slice) -> float:
         _, slope = objective.loss.value_gradient(objective.scores(theta, rows), objective.block_targets(rows))
-        wrong = (slope != 0).any(axis=1)
-        return float(wrong.sum() if objective.weight is None else wrong @ objective.weight[rows])
+        return objective.weighted_sum((slope != 0).any(axis=1), rows)
 
     return sum(pmap(block, spans(objective.n, 4096), objective.n_jobs)) / objective.n
 

@@ -79,7 +79,7 @@ def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) ->
         value, _ = objective.loss.value_gradient(f, targets)
         _, slope = smooth.loss.value_gradient(f, targets)
         cost = value - share * np.abs(slope).sum(axis=1) - np.einsum("ij,ij->i", slope, f)
-        return float(cost.sum() if objective.weight is None else cost @ objective.weight[rows])
+        return objective.weighted_sum(cost, rows)
 
     return max(0.0, sum(pmap(part, spans(objective.n, _BLOCK_ROWS), objective.n_jobs)) / objective.n)
 
