@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.certified.sparse import offer_csr
 from kway.compute.kernels.distances import KEY
+from kway.compute.kernels.float32 import FLOAT32_SAFE
 from kway.compute.kernels.jit import frozen, plainly
 from kway.compute.kernels.topk import merge, offer
 from kway.compute.threads import pmap, shares, spans, workers
@@ -29,7 +30,6 @@ from kway.search.stores.kept import FarKept, KeptRows
 
 TILE_KEYS = 2**19  # keys in a tile: 2 MB in float32, about the second cache
 COPY_BYTES = 2**23  # rows or queries converted for one tile
-FLOAT32_SAFE = (1e-12, 1e15)  # norms whose squares float32 neither loses nor overflows
 
 
 class RowKeys(NamedTuple):

@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kway.compute.gpu.device import Device, Tensor
-from kway.compute.gpu.search.exact import SAFE, ExactRows, FoundRows
+from kway.compute.gpu.search.exact import ExactRows, FoundRows
 from kway.compute.gpu.search.int8_tiles import INT8_TILE, Bytes, Tiles
+from kway.compute.kernels.float32 import FLOAT32_SAFE
 
 CAP = 4096  # survivors listed a query
 SHORT_LIST = 512  # those of a list that is chosen from quickly; nearly all are
@@ -49,8 +50,8 @@ class Int8Search:
         largest = float(queries.abs().max())
         return (
             k <= min(_MOST, len(self.rows) // (8 * INT8_TILE))
-            and largest < SAFE[1]
-            and SAFE[0] < self.rows.reach < SAFE[1]
+            and largest < FLOAT32_SAFE[1]
+            and FLOAT32_SAFE[0] < self.rows.reach < FLOAT32_SAFE[1]
         )
 
     def nearest(self, queries: Tensor, k: int) -> FoundRows:
