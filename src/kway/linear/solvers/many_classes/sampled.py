@@ -39,6 +39,7 @@ from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.many_classes.checkpoints import fingerprint, read_checkpoint, write_checkpoint
 from kway.linear.solvers.many_classes.mapped_weights import mapped_zeros
 from kway.linear.solvers.stochastic.schedules import pick_schedule
+from kway.linear.solvers.stopping import BLEW_UP
 from kway.parameters import check_parameters, whole
 from kway.search.auto import pick_index
 from kway.search.live import LiveIndex
@@ -296,7 +297,7 @@ def _epochs(run: _Run) -> Solution:
             return Solution(run.theta, number, history=history, value=_value(o, history))
         run.epoch()
         if not run.finite():
-            return Solution(run.theta, number + 1, False, np.inf, history, "lower learning_rate: the steps blew up")
+            return Solution(run.theta, number + 1, False, np.inf, history, BLEW_UP)
         history.append(run.exact(watched))
         if folder is not None or control.validate is not None:
             run.settle()

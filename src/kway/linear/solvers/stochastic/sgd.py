@@ -27,7 +27,7 @@ from kway.linear.solvers.many_classes.sampled import STEP, mean_square_row
 from kway.linear.solvers.power_method import largest_bend, largest_moment
 from kway.linear.solvers.stochastic.held_to_tol import held_to_tol
 from kway.linear.solvers.stochastic.schedules import Schedule, pick_schedule
-from kway.linear.solvers.stopping import tol_scale
+from kway.linear.solvers.stopping import BLEW_UP, tol_scale
 from kway.parameters import YES_OR_NO, check_parameters, one_of, share
 
 EPOCHS_WITHOUT_GAIN = 10  # (of tol) before it counts as converged; the best epoch is the answer
@@ -218,7 +218,7 @@ def _epochs(solver: SGD, objective: Objective, theta: NDArray, control: Control)
         here = run.theta if mean is None or not mean.count else (mean.total / mean.count).astype(theta.dtype)
         history.append(objective.value(here))
         if not np.isfinite(history[-1]):
-            return Solution(answer, number + 1, False, np.inf, history, "lower learning_rate: the steps blew up")
+            return Solution(answer, number + 1, False, np.inf, history, BLEW_UP)
         value = _mistakes(objective, here) if objective.loss.minimised_by_zero else history[-1]
         since = 0 if number == 0 or value < best - control.tol * tol_scale(best) else since + 1
         if value < best:
