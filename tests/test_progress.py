@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import kway
-from kway.progress import News, bar, stage, step, track, watched, within
+from kway.progress import News, bar, portion, stage, step, track, watched
 
 
 class Terminal(io.StringIO):
@@ -104,9 +104,9 @@ def test_a_comparison_tells_its_steps_and_its_scores():
 def test_a_part_of_the_whole_goes_on_from_the_last():
     told = []
     with watched(told.append):
-        with within(0.0, 0.5), stage("first", 1, 2):
+        with portion(0.0, 0.5), stage("first", 1, 2):
             step(1, 2, "half of it")
-        with within(0.5, 1.0), stage("second"):
+        with portion(0.5, 1.0), stage("second"):
             pass
     assert [(news.what, news.done, news.of) for news in told] == [
         ("first", 0.25, 1.0),

@@ -13,9 +13,9 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base.inside import DelegatedAnswers, inner_has, prefixed, under
+from kway.base.estimator_inside import DelegatedAnswers, inner_has, prefixed, under
+from kway.data.column_spread import spread
 from kway.data.features.features import Features
-from kway.data.spread import spread
 
 _FEATURES = "features."  # prefix of the features' arrays in a model file
 

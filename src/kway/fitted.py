@@ -28,7 +28,7 @@ from kway.select.contest.standings import Comparison
 from kway.select.evaluation import Scores
 from kway.select.job import JobResult, run_job
 from kway.select.reasons import Reasons, explain
-from kway.select.saved import save_model
+from kway.select.saved_winner import save_model
 from kway.select.train_test import read_parts
 from kway.select.wishes import Wishes
 from kway.tables import Printed, Table

@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 import kway
-from kway.base.inside import DelegatedAnswers, inner_has
+from kway.base.estimator_inside import DelegatedAnswers, inner_has
 from kway.data import gate
 from kway.data.features.column_map import ColumnMap
 from kway.data.features.components import learn_mixtures, learn_scales

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from kway.base.inside import DelegatedAnswers, prefixed, under
+from kway.base.estimator_inside import DelegatedAnswers, prefixed, under
 from kway.data.features.features import Features
 from kway.errors import ModelFileError
 from kway.featured import FeaturedClassifier

@@ -4,7 +4,7 @@
         with stage("softmax: fold 1", 3, of=18):       step 3 of 18 begins
             step(2, 11, "fit 3 of 11")                 a part of that step is done
         for image in track(images, "reading", n): ...  counted
-        with within(0.6, 0.8): ...                     steps inside are so much of the whole
+        with portion(0.6, 0.8): ...                    steps inside are so much of the whole
     with bar("softmax, 200 iterations", 200) as at:    shown whether anybody watches or not
         at(7, "objective 0.31")
 
@@ -85,7 +85,7 @@ def stage(what: str, done: float = 0.0, of: float = 1.0, lines: tuple[tuple[str,
 
 
 @contextmanager
-def within(low: float, high: float) -> Iterator[None]:
+def portion(low: float, high: float) -> Iterator[None]:
     """Stages inside are this part of the whole, so that a bar goes on from one kind of work to the next."""
     told = _watched.get()
     if told is None:

@@ -20,7 +20,7 @@ import kway
 from kway.cli import run
 from kway.data.sources import pieces
 from kway.data.sources.table_files import read_table
-from kway.select.larger import Larger
+from kway.select.larger_than_memory import Larger
 
 D = 5
 NAMES = np.array(["ant", "bee", "cat"])
@@ -33,7 +33,7 @@ def scarce(monkeypatch, tmp_path):
 
     monkeypatch.setenv("KWAY_MEMORY", "300kB")
     monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "ROWS", 300)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 300)
     monkeypatch.setattr(page, "write_page", lambda path, *_: open(path, "w").close())
     monkeypatch.chdir(tmp_path)
 
@@ -116,7 +116,8 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_file_among_whole_ones_is_named(name, monkeypatch, capfd):
     ending, change, said = BROKEN[name]
-    monkeypatch.setattr("kway.select.larger.PART", 0.8)  # so that the broken one is among those compared on
+    # so that the broken one is among those compared on
+    monkeypatch.setattr("kway.select.larger_than_memory.MEMORY_SHARE", 0.8)
     change(folder(ending) / f"p3.{ending}")
     assert run(["fit", "big", "--target", "kind", "--model", "centroid"]) == 1
     out, err = capfd.readouterr()

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kway.cli.plain import plain_letters
+from kway.cli.plain_letters import plain_letters
 
 VERBS = {
     "fit": ["fit", "t.csv", "-t", "k", "--model", "neighbors"],

@@ -22,7 +22,7 @@ def scarce(monkeypatch):
     monkeypatch.setenv("KWAY_MEMORY", "800kB")
     monkeypatch.setattr(npy_files, "FILE_BLOCK", 500 * D)
     monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "ROWS", 500)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 500)
 
 
 def drawn(n, seed=0):

@@ -167,7 +167,7 @@ def test_figures_of_an_earlier_run_are_replaced(iris, cli):
 
 
 def test_the_names_of_figures_are_those_of_the_pictures():
-    from kway.report.drawn import NAMES
+    from kway.report.picture_workers import NAMES
     from kway.report.pictures import PICTURES
 
     assert list(PICTURES) == list(NAMES)

@@ -8,7 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import kway
 from kway.confidence import OpenSetClassifier
-from kway.confidence.known_scores import SCORES
+from kway.confidence.known_scores import KNOWN_SCORES
 from kway.confidence.openset import pick_unknown
 from kway.errors import CombinationError, InputError
 
@@ -23,7 +23,7 @@ def scene(rng, blobs):
     return X[learn], names[y[learn]], X[new], names[y[new]], X[stranger]
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("score", KNOWN_SCORES)
 def test_strangers_are_turned_away_and_the_known_let_in(scene, score):
     X, y, X_new, _, strangers = scene
     model = OpenSetClassifier(score_by=score, false_rejects=0.05, class_groups=2, random_state=0).fit(X, y)
@@ -83,7 +83,7 @@ def test_impostors_like_the_classes_left_out(scene):
     assert model.score_ == best.score
     areas = [report.auroc for report in model.false_accepts_]
     assert areas == sorted(areas, reverse=True)
-    assert {report.score for report in model.false_accepts_} == set(SCORES)
+    assert {report.score for report in model.false_accepts_} == set(KNOWN_SCORES)
     assert best.impostors == "classes left out"
     assert best.n_impostors == 960  # every row to learn from, once
     assert (model.predict(strangers) != "unknown").mean() < best.bound + 0.1

@@ -67,7 +67,7 @@ def folders(rows, tmp_path_factory):
 def in_pieces(monkeypatch):
     """Small files are read in pieces too."""
     monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "ROWS", 70)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 70)
     monkeypatch.setattr(npy_files, "FILE_BLOCK", 70 * D)
 
 

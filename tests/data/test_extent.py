@@ -15,7 +15,7 @@ from kway.data.sources import pieces
 def small(monkeypatch):
     monkeypatch.setattr(pieces, "LARGE", 0)
     monkeypatch.setattr(pieces, "BYTES", 4000)
-    monkeypatch.setattr(pieces, "ROWS", 50)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 50)
 
 
 def table(n=2000, classes=40):

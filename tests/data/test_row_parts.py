@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kway.data import row_parts as module
-from kway.data.reading import AS_IT_IS, read_rows
+from kway.data.reading import ANY_ROWS, AS_IT_IS, read_rows
 from kway.data.row_parts import part_stream, row_parts
-from kway.data.row_stream import ANY_ROWS
 from kway.errors import InputError
 
 

@@ -20,7 +20,7 @@ from kway.errors import InputError
 def small(monkeypatch):
     monkeypatch.setattr(pieces, "LARGE", 0)
     monkeypatch.setattr(pieces, "BYTES", 300)
-    monkeypatch.setattr(pieces, "ROWS", 17)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 17)
     monkeypatch.setattr(npy_files, "FILE_BLOCK", 100)
 
 

@@ -55,7 +55,7 @@ def way(request, monkeypatch):
     if not request.param.startswith("newton"):
         monkeypatch.setattr(rounded, "_NARROW", 0)
     if request.param == "newton on a part first":
-        monkeypatch.setattr(rounded, "FEWEST", 10)
+        monkeypatch.setattr(rounded, "FEWEST_IN_PART", 10)
     if request.param == "rough start":
         monkeypatch.setattr(dual, "MANY", 0)
     return request.param

@@ -25,8 +25,8 @@ from kway.linear.solvers.newton.run import Run
 from kway.linear.solvers.newton.standard import Standard
 from kway.linear.solvers.newton.valley import Valley
 from kway.linear.solvers.preconditioners.moments import quick_moments
+from kway.linear.solvers.solver_at_work import Work
 from kway.linear.solvers.svm.smoothing import cost_of_rounding, solve_smoothed
-from kway.linear.solvers.work import Work
 
 FORMS = [(name, form) for name in ("softmax", "hinge", "squared") for form in ("joint", "columns")]
 PENALTIES = [Penalty(ridge=0.02), Penalty(lasso=0.02), Penalty(ridge=0.01, lasso=0.01)]

@@ -12,10 +12,10 @@ from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.registry import auto
+from kway.linear.solvers.solver_at_work import Work
 from kway.linear.solvers.svm.dual import Dual
 from kway.linear.solvers.svm.shared_rows import SharedMachines, shares_rows
 from kway.linear.solvers.svm.sweeps import Sweeps
-from kway.linear.solvers.work import Work
 
 
 def problem(seed, n=300, d=80, K=7, C=1.0, intercept=True, weighted=False):
@@ -69,7 +69,7 @@ def test_groups_do_not_change_the_answer(monkeypatch):
     objective = problem(3, K=11)
     whole = SharedMachines(objective)
     whole.sweep(200)
-    monkeypatch.setattr(shared_rows, "WIDEST", 2)
+    monkeypatch.setattr(shared_rows, "WIDEST_GROUP", 2)
     cut = SharedMachines(objective)
     assert len(cut.groups) > len(whole.groups)
     cut.sweep(200)

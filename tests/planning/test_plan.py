@@ -203,3 +203,17 @@ def test_a_long_fit_tells_its_time(monkeypatch, capsys):
     assert "SoftmaxClassifier: about" in capsys.readouterr().err
     guard.before_fit("SoftmaxClassifier", linear_ways.softmax_way, Size(1000, 10, 10))
     assert not capsys.readouterr().err
+
+
+def test_the_plan_counts_what_solvers_hold():
+    """The plan stands below the solvers and cannot ask them: what it knows of their limits is held to be theirs."""
+    from kway.linear.solvers import quasi_newton
+    from kway.linear.solvers.many_classes import sampled
+    from kway.linear.solvers.preconditioners import moments
+
+    assert linear_ways.FACTOR_FEATURES == moments.MOST_FEATURES
+    assert linear_ways.SPARSE_FACTOR_FEATURES == moments.MOST_SPARSE_FEATURES
+    assert linear_ways.MOST_FACTORS == moments.MOST_BYTES
+    assert linear_ways._LONG == quasi_newton._LONG
+    assert linear_ways.SAMPLED_BATCH == sampled._BATCH
+    assert linear_ways.WATCHED == sampled.MOST_SCORED

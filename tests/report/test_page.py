@@ -10,9 +10,9 @@ import pytest
 
 from kway.data.reading import ReadOptions
 from kway.report.drawing import FIGURES, drawn_picture
-from kway.report.drawn import Drawing, begin_drawing
 from kway.report.mistakes import find_mistakes, picture_shape, rows_in_words
 from kway.report.page import write_page
+from kway.report.picture_workers import Drawing, begin_drawing
 from kway.report.pictures import _drawn_folds, pictures
 from kway.report.sketches import from_line, to_line
 from kway.select.job import run_job
@@ -106,10 +106,10 @@ def test_words_from_the_data_are_escaped(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux")
 def test_the_page_is_the_same_where_copies_draw_it(digits, written, tmp_path, monkeypatch):
-    from kway.compute import beside
+    from kway.compute import forked_work
 
-    monkeypatch.setattr(beside.PROCESS, "own", True)
-    monkeypatch.setattr(beside, "cores", lambda: 2)
+    monkeypatch.setattr(forked_work.PROCESS, "own", True)
+    monkeypatch.setattr(forked_work, "cores", lambda: 2)
     for name in ("torch", "ray"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     drawing = begin_drawing(tmp_path / "figures")

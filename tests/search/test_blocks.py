@@ -83,7 +83,7 @@ def test_tiles_do_not_change_the_answer(monkeypatch):
     rows, queries = rng.normal(size=(3000, 5)).astype(np.float32), rng.normal(size=(300, 5)).astype(np.float32)
     answers = []
     for tile in (2**10, 2**19):
-        monkeypatch.setattr(blocks, "TILE", tile)
+        monkeypatch.setattr(blocks, "TILE_KEYS", tile)
         heaps = empty_heaps(300, 7)
         block_scan(rows, EUCLIDEAN).scan(queries, heaps)
         answers.append(heaps.neighbors())

@@ -9,7 +9,7 @@ import pytest
 from kway.errors import CombinationError, InputError
 from kway.search import Bits, Flat, Int8, Landmarks, restore
 from kway.search.codes import streams
-from kway.search.codes.grown import Grown
+from kway.search.codes.growing_codes import Grown
 
 CODES = Flat(store=Bits(1, rerank=False))
 

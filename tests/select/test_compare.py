@@ -226,15 +226,15 @@ def test_which_trees_stand_beside_follows_from_the_size():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux")
 def test_trees_beside_the_comparison_say_the_same(monkeypatch):
-    from kway.compute import beside
+    from kway.compute import forked_work
     from kway.select.contest.references import TREES, begin_references, score_references
 
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 7, 300)
     data = FoldedRows(rng.standard_normal((7, 5))[codes] + rng.standard_normal((300, 5)), codes, np.arange(300) % 5, {})
     copies = []
-    monkeypatch.setattr(beside.PROCESS, "own", True)
-    monkeypatch.setattr(beside, "cores", lambda: 2)
+    monkeypatch.setattr(forked_work.PROCESS, "own", True)
+    monkeypatch.setattr(forked_work, "cores", lambda: 2)
     monkeypatch.setattr(os, "fork", lambda fork=os.fork: copies.append(fork()) or copies[-1])
     for name in ("torch", "ray"):
         monkeypatch.delitem(sys.modules, name, raising=False)

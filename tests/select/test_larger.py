@@ -7,16 +7,16 @@ import pytest
 
 from kway.data.labelled_rows import ReadOptions
 from kway.data.sources import npy_files, pieces
-from kway.select import larger
+from kway.select import larger_than_memory
 from kway.select.train_test import read_parts
 
 
 @pytest.fixture
 def scarce(monkeypatch):
     monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "ROWS", 20)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 20)
     monkeypatch.setattr(npy_files, "FILE_BLOCK", 60)
-    monkeypatch.setattr(larger, "available_bytes", lambda: 20_000)
+    monkeypatch.setattr(larger_than_memory, "available_bytes", lambda: 20_000)
 
 
 def test_a_part_of_a_table(tmp_path, scarce):

@@ -5,11 +5,11 @@ object on stdout. Nothing heavy is imported until a verb runs, so that `--help` 
 
 verbs       fit (and compare)  predict  evaluate  explain  neighbors  info  plan  data  bench  cluster
 options     options (of reading)  choosing (how the choice is made)  models (by name)  usage (what is wrong with them)
-            spreading (over a cluster)
+            cluster_options
 rows        model_rows (DATA for a model)  columns_said (how each column was read)
             predict_parts (a folder, by the machines of a cluster)
-output      places (tested before the work)  own_files (what kway wrote)
-            output  summary  progress  plain (for streams without every letter)
+output      output_paths (tested before the work)  own_files (what kway wrote)
+            output  summary  progress  plain_letters (for streams without every one)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import typer
 import kway
 from kway import light_imports
 from kway.cli import bench, cluster, data, evaluate, explain, fit, info, neighbors, plan, predict
-from kway.cli.plain import speak_plainly
+from kway.cli.plain_letters import speak_plainly
 from kway.errors import UsageError
 
 app = typer.Typer(

@@ -23,20 +23,20 @@ from kway.cli.choosing import (
     check_shares,
     references,
 )
+from kway.cli.cluster_options import AddressOption, ClusterOption, over_cluster
 from kway.cli.columns_said import column_lines
 from kway.cli.models import ALL_COLUMNS, MODELS, pick_models
 from kway.cli.options import DataArgument, ForceOption, JsonOption, reads_data
 from kway.cli.output import emit_json
+from kway.cli.output_paths import Output, check_output_folder, check_places, figure_outputs, refuse_as_folder
 from kway.cli.own_files import is_model, is_report
-from kway.cli.places import Output, check_output_folder, check_places, figure_outputs, refuse_as_folder
 from kway.cli.progress import live, seconds
-from kway.cli.spreading import AddressOption, ClusterOption, over_cluster
 from kway.cli.summary import show_comparison, show_fit, show_saved
-from kway.progress import stage, within
+from kway.progress import portion, stage
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
-    from kway.report.drawn import Drawing
+    from kway.report.picture_workers import Drawing
     from kway.select.job import JobResult
     from kway.select.promises import Tradeoff
     from kway.select.train_test import Parts
@@ -89,7 +89,7 @@ def fit(
     _check_fit_places(out, report, figures, {"DATA": data, "--test": test, "--embed": embed}, force)
     wishes = _wishes(model, alpha, budget, seed, embed, metric, class_weight, folds, repeats, also)
     wishes = replace(wishes, sets=sets, unknown=unknown, device=device)
-    from kway.report.drawn import begin_drawing
+    from kway.report.picture_workers import begin_drawing
 
     drawing = begin_drawing(figures)  # before the rest is loaded: meanwhile, its copies load what draws
     from kway.select.job import run_job
@@ -104,7 +104,7 @@ def fit(
     result = fit_facts(found, time.perf_counter() - started)
     if not json:
         show_fit(result)
-    with live("writing the report", time.perf_counter() - started), within(0.92, 1.0):
+    with live("writing the report", time.perf_counter() - started), portion(0.92, 1.0):
         failures = write_outputs(found, wishes, out, report, drawing, reading)
     written = {name: None if name in failures else str(place) for name, place in (("model", out), ("report", report))}
     result |= {"seconds": time.perf_counter() - started, **written}
@@ -176,7 +176,7 @@ def _check_fit_places(
 ) -> None:
     outputs = [Output("--out", out, "model", is_model), Output("--report", report, "report", is_report)]
     if figures is not None:
-        from kway.report.drawn import NAMES
+        from kway.report.picture_workers import NAMES
 
         refuse_as_folder("--figures", figures, outputs)
         check_output_folder("--figures", figures)
@@ -189,7 +189,7 @@ def write_outputs(
 ) -> dict[str, str]:
     """The model file and the page, each complete or absent; what could not be written, by what it was, and why."""
     from kway.report.page import write_page
-    from kway.select.saved import save_model
+    from kway.select.saved_winner import save_model
 
     failures = {}
     try:

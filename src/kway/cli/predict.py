@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kway.cli.cluster_options import AddressOption, ClusterOption, over_cluster
 from kway.cli.options import AskedArgument, ForceOption, JsonOption, ModelArgument, MovedOption, reads_data
 from kway.cli.output import emit_json, hush, safe, say
 from kway.cli.predict_parts import PartsJob
-from kway.cli.spreading import AddressOption, ClusterOption, over_cluster
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ def predict(
 
     from kway.cli.model_rows import ready_blocks
     from kway.cli.usage import names_in
-    from kway.data.sources.writing import write_blocks, write_stream
+    from kway.data.sources.table_writing import write_blocks, write_stream
     from kway.errors import UsageError
 
     reading = replace(reading, keep=names_in(keep))
@@ -84,7 +84,7 @@ def _predict_parts(
     asked: PartsJob, data: str, out: Path | None, format: str | None, address: str | None, force: bool, json: bool
 ) -> None:
     """Over a cluster, into a folder."""
-    from kway.cli.places import check_output_folder
+    from kway.cli.output_paths import check_output_folder
     from kway.cli.predict_parts import predict_parts
     from kway.cli.progress import live
     from kway.errors import UsageError
@@ -107,10 +107,10 @@ def _checked_format(
     """The format to write, its place tested before the work."""
     from functools import partial
 
+    from kway.cli.output_paths import Output, check_places
     from kway.cli.own_files import is_predictions
-    from kway.cli.places import Output, check_places
     from kway.cli.usage import as_usage
-    from kway.data.sources.writing import format_of
+    from kway.data.sources.table_writing import format_of
     from kway.errors import UsageError
 
     with as_usage():

@@ -175,7 +175,7 @@ class PartPredictor:
         """Rows written; a part without any has no file."""
         from kway.cli.predict import answers
         from kway.data.row_parts import part_stream
-        from kway.data.sources.writing import write_blocks
+        from kway.data.sources.table_writing import write_blocks
 
         reader, asked = self.reader, self.asked
         read = map(reader.given, part_stream(item.part, reader.reading, reader.like))

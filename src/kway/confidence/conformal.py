@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 
 from kway.base.budget import refuse_above_budget
-from kway.base.inside import DelegatedAnswers
+from kway.base.estimator_inside import DelegatedAnswers
 from kway.confidence import heldout
 from kway.confidence.nonconformity import pick_method
 from kway.confidence.ranking import Ranked, ask_until_settled

@@ -51,7 +51,7 @@ class Scorer:
     def __call__(self, X: Any) -> NDArray[np.float64]:
         """Scores (n,)."""
         n = _num_samples(X)
-        parts = [SCORES[self.name](self, block) for block in blocks(X, n, len(self.estimator.classes_))]
+        parts = [KNOWN_SCORES[self.name](self, block) for block in blocks(X, n, len(self.estimator.classes_))]
         return np.concatenate(parts)
 
 
@@ -91,7 +91,7 @@ def _two_sided(estimator: Any, X: Any) -> NDArray[np.float64]:
     return f if f.ndim == 2 else np.stack([-f / 2, f / 2], axis=1)
 
 
-SCORES: dict[str, Score] = {
+KNOWN_SCORES: dict[str, Score] = {
     "max-probability": _max_probability,
     "energy": _energy,
     "margin": _margin,
@@ -122,8 +122,8 @@ def candidates(estimator: Any, X: Any) -> list[str]:
 
 def check_score(score: str) -> None:
     """Refuse an unknown name."""
-    if not isinstance(score, str) or (score != "auto" and score not in SCORES):
-        raise InputError(f"score_by must be one of 'auto', {', '.join(map(repr, SCORES))}; got {score!r}")
+    if not isinstance(score, str) or (score != "auto" and score not in KNOWN_SCORES):
+        raise InputError(f"score_by must be one of 'auto', {', '.join(map(repr, KNOWN_SCORES))}; got {score!r}")
 
 
 def make_scorers(names: list[str], estimator: Any, X: Any, metric: Any, n_neighbors: int) -> list[Scorer]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.base.inside import DelegatedAnswers, prefixed, under
+from kway.base.estimator_inside import DelegatedAnswers, prefixed, under
 from kway.confidence import heldout, impostors
 from kway.confidence.heldout import Split
 from kway.confidence.impostors import FalseAccepts, ImpostorTrial, Study, reject_threshold

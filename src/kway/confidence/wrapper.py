@@ -1,6 +1,6 @@
 """What the three meta-estimators share: rows and labels that can be held out from the estimator inside.
 
-X goes to the inner estimator as it is (kway.base.inside); labels are checked here.
+X goes to the inner estimator as it is (kway.base.estimator_inside); labels are checked here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from kway.base.inside import EstimatorInside
+from kway.base.estimator_inside import EstimatorInside
 from kway.compute.gpu.device import on_host
 from kway.data.labels import Labels, encode, encode_as
 from kway.errors import InputError, KindError

@@ -12,6 +12,6 @@ number_rows                          the same as a matrix of numbers, for models
 sources/                             files to tables            features/   tables to rows of numbers
 datasets/                            sets by name               atomic      files that are complete or absent
 suggest                              "did you mean ...?"        cache_folder  what can be computed again
-spread                               standard deviations of columns
+column_spread                        standard deviations of columns
 stratified                           rows dealt into folds and drawn, class by class
 """

@@ -21,7 +21,7 @@ from kway.data.reading import (
 from kway.data.sources.frames import as_table, is_table
 from kway.data.sources.label_column import column_labels
 from kway.data.sources.requirements import RowRequirements
-from kway.data.sources.written import convert_frame
+from kway.data.sources.written_values import convert_frame
 from kway.errors import InputError
 
 

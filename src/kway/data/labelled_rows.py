@@ -15,7 +15,7 @@ from kway.data.sources.frames import n_rows
 from kway.data.sources.images import ImageForm
 from kway.data.sources.requirements import RowRequirements
 from kway.data.sources.text_form import OPEN, TextForm
-from kway.data.sources.written import Written
+from kway.data.sources.written_values import Written
 from kway.data.suggest import listing
 from kway.errors import InputError, UsageError
 

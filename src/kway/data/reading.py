@@ -45,11 +45,11 @@ from kway.data.sources.table_files import (
     table_source,
 )
 from kway.data.sources.text_form import TextForm
-from kway.data.sources.written import convert
+from kway.data.sources.written_values import convert
 from kway.data.suggest import listing, nearest
 from kway.errors import InputError, UsageError
 
-__all__ = ["AS_IT_IS", "LabelledRows", "ReadOptions", "read_rows"]
+__all__ = ["ANY_ROWS", "AS_IT_IS", "LabelledRows", "ReadOptions", "read_rows"]
 
 AS_IT_IS, ANY_ROWS = ReadOptions(), RowRequirements()
 

@@ -87,7 +87,7 @@ def _row_groups(part: RowPart, how: ReadOptions, like: RowRequirements) -> Itera
     import pyarrow.parquet as pq
 
     with readable(Path(part.file).name), pq.ParquetFile(part.file) as opened:
-        for batch in opened.iter_batches(pieces.ROWS, row_groups=range(part.first, part.last)):
+        for batch in opened.iter_batches(pieces.PIECE_ROWS, row_groups=range(part.first, part.last)):
             source = TableSource(Path(part.file).name, pa.Table.from_batches([batch]), ".parquet")
             yield table_rows(source, source.name, how, like)
 

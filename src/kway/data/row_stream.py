@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from kway.data.labelled_rows import LabelledRows, ReadOptions
-from kway.data.reading import AS_IT_IS, read_rows, table_rows
+from kway.data.reading import ANY_ROWS, AS_IT_IS, read_rows, table_rows
 from kway.data.sources.arrow_types import text_columns
 from kway.data.sources.file_columns import FileTable, refuse_lacking, refuse_other_kinds
 from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.pieces import Pieces, pieces_of
 from kway.data.sources.requirements import RowRequirements
 from kway.data.sources.word_gaps import present, trimmed
-from kway.data.sources.written import are_codes
-
-ANY_ROWS = RowRequirements()
+from kway.data.sources.written_values import are_codes
 
 
 def row_stream(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = ANY_ROWS) -> Iterator[LabelledRows]:

@@ -46,6 +46,7 @@ class LinearClassifier(AnswersOnDevice):
     multiclass : "joint" (all classes in one problem) or "one-vs-all"
     l1_ratio : share of L1 in the elastic net
     temperature : T of softmax(f / T) in `predict_proba`
+    fit_intercept : learn a bias b for each score; False: planes through the origin
     max_iter : most iterations (for sgd: epochs)
     tol : how far, relatively, the objective may stay above its optimum: a fit without a ConvergenceWarning is within
         it (an objective under a millionth of that at W = 0 counts as that much). Of sgd also the least gain,
@@ -130,9 +131,9 @@ class LinearClassifier(AnswersOnDevice):
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearClassifier:
         """Learn from X (n, d) and labels (n,), or soft targets (n, K) where the loss is about probabilities."""
-        from kway.linear.fitting import fit  # half a second, and no prediction needs it
+        from kway.linear.fitting import fit_linear  # half a second, and no prediction needs it
 
-        fit(self, X, y, sample_weight)
+        fit_linear(self, X, y, sample_weight)
         return self
 
     def fit_folder(self, folder: str | Path, target: str | None = None) -> LinearClassifier:

@@ -26,10 +26,10 @@ from kway.linear.placing import keeping, placed, room
 from kway.linear.problem import WeightedRows
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.registry import pick_solver
+from kway.linear.solvers.solver_at_work import Work, cold_start
 from kway.linear.solvers.stochastic.schedules import LEARNING_RATE
 from kway.linear.solvers.stochastic.sgd import SGD
 from kway.linear.solvers.watching import shown
-from kway.linear.solvers.work import Work, cold_start
 from kway.parameters import checked_rng
 from kway.planning import guard
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
 
 
-def fit(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLike | None) -> None:
+def fit_linear(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLike | None) -> None:
     """LinearClassifier.fit."""
     model._check_parameters()
     last = _theta(model) if model.warm_start and hasattr(model, "coef_") else None

@@ -28,7 +28,7 @@ from kway.search.auto import choose
 from kway.search.index import Neighbors
 from kway.search.spaces.metrics import Metric, pick_metric
 
-GROUP = 8192  # rows asked for at a time, so that memory does not grow with n
+_GROUP = 8192  # rows asked for at a time, so that memory does not grow with n
 
 
 class Best(NamedTuple):
@@ -165,7 +165,7 @@ class OutsideSearch:
         share = np.bincount(self._folds).max() / n
         # of those nearest, about `share` are of the own fold: three standard deviations more, and few ask again
         wanted = min(n, int((k + 3 * np.sqrt(k * share)) / (1 - share)) + 2)
-        for group in spans(len(asked), GROUP):
+        for group in spans(len(asked), _GROUP):
             places, ask = np.arange(group.start, group.stop), wanted
             while len(places):
                 rows = asked[places]

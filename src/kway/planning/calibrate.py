@@ -29,16 +29,16 @@ from kway.search.landmarks import PROBES, Landmarks
 from kway.search.stores.int8 import Int8
 
 RUNS = 3
-ROWS, FEATURES, QUERIES = 40_000, 128, 400  # of the searches: large enough that bounds pay
+_ROWS, _FEATURES, _QUERIES = 40_000, 128, 400  # of the searches: large enough that bounds pay
 
 
 def calibrate() -> Rates:
     """Measure."""
-    rows, queries = structured_rows(ROWS, FEATURES), structured_rows(QUERIES, FEATURES, seed=1)
+    rows, queries = structured_rows(_ROWS, _FEATURES), structured_rows(_QUERIES, _FEATURES, seed=1)
     exact, cells = Flat().build(rows), Landmarks().build(rows)
-    opened = PROBES / (2 * sqrt(ROWS))  # share of the cells that an answer looks into
-    coded = Flat(store=Int8(rerank=False)).build(rows[: ROWS // 4])
-    passed = QUERIES * rows.size
+    opened = PROBES / (2 * sqrt(_ROWS))  # share of the cells that an answer looks into
+    coded = Flat(store=Int8(rerank=False)).build(rows[: _ROWS // 4])
+    passed = _QUERIES * rows.size
     return Rates(
         product_one=_product(1),
         product=_product(cores()),
@@ -47,8 +47,8 @@ def calibrate() -> Rates:
         exps=_exps(),
         sparse=_sparse(),
         assign=_assign(rows),
-        certify=ROWS * (FEATURES + A_ROW) / _seconds(lambda: Flat().build(rows), 1),
-        certified=QUERIES * looked_at(ROWS, FEATURES) / _seconds(lambda: exact.nearest(queries, 5)),
+        certify=_ROWS * (_FEATURES + A_ROW) / _seconds(lambda: Flat().build(rows), 1),
+        certified=_QUERIES * looked_at(_ROWS, _FEATURES) / _seconds(lambda: exact.nearest(queries, 5)),
         cells=rows.size / _seconds(lambda: Landmarks().build(rows), 1),
         probed=passed * opened / _seconds(lambda: cells.nearest(queries, 5)),
         bytes_scan=passed / 4 / _seconds(lambda: coded.nearest(queries, 5)),

@@ -17,7 +17,7 @@ from kway.planning import words
 from kway.planning.linear_ways import MOST_FACTORS, sampled_passes, sampled_softmax, softmax_way, stochastic
 from kway.planning.rates import Rates
 from kway.planning.row_ways import flat_way
-from kway.planning.size import LABEL, Size
+from kway.planning.size import LABEL_BYTES, Size
 from kway.planning.way import Formula, Way
 
 GPU_START = 5.0  # seconds of a fit on the CPU from which a GPU is worth loading torch and sending the rows
@@ -124,7 +124,7 @@ def _there(way: Way, name: str, call: str, size: Size, rates: Rates, held: float
 
 
 def _rows_there(size: Size) -> int:
-    return size.n * size.d * size.itemsize + 2 * LABEL * size.n
+    return size.n * size.d * size.itemsize + 2 * LABEL_BYTES * size.n
 
 
 def _full(rates: Rates) -> float:

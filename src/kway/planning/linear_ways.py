@@ -10,7 +10,7 @@ P = R (d + 1) parameters, s bytes a number, w threads, D = d + 1, R scores a row
 from __future__ import annotations
 
 from kway.planning.rates import Rates
-from kway.planning.size import LABEL, LABELLING, Size
+from kway.planning.size import LABEL_BYTES, LABELLING, Size
 from kway.planning.way import Way
 
 PASSES = 40  # over all rows until tol = 1e-3, line searches and the start on a sample included: 15 to 80
@@ -31,7 +31,7 @@ _SCORING = 1.1  # times as many products, with those that find the hard classes
 WATCHED, _WATCHED_EXPS = 1000, 3  # rows whose exact loss ends an epoch; exponentials that a score takes as long as
 SAMPLED_ROOM = 18 * 2**20  # bytes of a batch against its classes, and of blocks of exact scores
 COPIED_ONCE = 2.0**28  # bytes of weights up to which they are copied at the end, apart from their biases
-MOST_FEATURES, MOST_SPARSE_FEATURES = 4000, 1000  # of a factor that is a matrix (solvers/preconditioners/moments.py)
+FACTOR_FEATURES, SPARSE_FACTOR_FEATURES = 4000, 1000  # of a factor that is a matrix (preconditioners/moments.py)
 MOST_FACTORS = 2**30  # bytes of those of each class
 _LONG = 2**20  # parameters from which L-BFGS remembers half as many pairs
 _ROOM = 3 * 2**20  # bytes of small things
@@ -90,7 +90,7 @@ def sampled_passes(size: Size) -> float:
 
 
 def _sampled_bytes(size: Size) -> float:
-    return size.data_bytes + LABEL * (size.n + size.K) + SAMPLED_ROOM
+    return size.data_bytes + LABEL_BYTES * (size.n + size.K) + SAMPLED_ROOM
 
 
 def _sampled_way(size: Size, rates: Rates, name: str, call: str, held: float) -> Way:
@@ -113,7 +113,7 @@ def centroids(size: Size, rates: Rates) -> Way:
     """The mean of each class: one pass, a block of rows at a time, copied as float64, then its means merged."""
     table, copied = size.K * size.d, min(8.0 * size.values, COPIED)
     means = min(8.0 * table, COPIED)  # of a block, and what is made of them while they are merged
-    held = size.data_bytes + size.itemsize * table + max(copied + means, _MERGED * means) + 3 * LABEL * size.n
+    held = size.data_bytes + size.itemsize * table + max(copied + means, _MERGED * means) + 3 * LABEL_BYTES * size.n
     seconds = (size.values * 200 + table * 1000 + size.n * LABELLING) / rates.memory  # one thread, through new pages
     return _class_rows(
         size, rates, "centroids", "CentroidClassifier()", held, 2.0 * size.values, seconds,
@@ -129,7 +129,8 @@ def lbfgs_bytes(size: Size, threads: int, iterations: int) -> int:
     turned = size.rows_bytes if size.sparse else 0  # CSR rows are also kept by column
     sample = _sampled(size) * d * size.density
     numbers = pairs + (VECTORS + A_WORKER * threads) * P + threads * block + sample
-    return int(size.data_bytes + turned + numbers * s + _factor_bytes(size, threads, iterations) + LABEL * n + _ROOM)
+    held = size.data_bytes + turned + numbers * s + LABEL_BYTES * n
+    return int(held + _factor_bytes(size, threads, iterations) + _ROOM)
 
 
 def _factor_bytes(size: Size, threads: int, iterations: int) -> float:
@@ -149,7 +150,7 @@ def _factor_bytes(size: Size, threads: int, iterations: int) -> float:
 
 def _wide(size: Size) -> bool:
     """Whether a factor is a diagonal alone."""
-    return size.d > (MOST_SPARSE_FEATURES if size.sparse else MOST_FEATURES)
+    return size.d > (SPARSE_FACTOR_FEATURES if size.sparse else FACTOR_FEATURES)
 
 
 def _drawn(size: Size) -> int:
@@ -206,7 +207,7 @@ def _class_rows(
     size: Size, rates: Rates, name: str, call: str, held: float, operations: float, seconds: float, gives_up: str
 ) -> Way:
     """A way whose model is K rows of d numbers: an answer is their product with a row."""
-    model = size.parameters * size.itemsize + LABEL * size.K
+    model = size.parameters * size.itemsize + LABEL_BYTES * size.K
     answer = max(2.0 * size.d * size.density * size.scores / rates.product, size.scores / rates.exps)
     answer += CHECKED + 40.0 * size.d * size.density / rates.memory
     whole = seconds + (held - size.rows_bytes) / rates.fresh

@@ -14,7 +14,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from kway.planning.rates import Rates
-from kway.planning.size import LABEL, LABELLING, Size
+from kway.planning.size import LABEL_BYTES, LABELLING, Size
 from kway.planning.way import Way
 
 _PROBES = 24  # cells of an answer until they are tuned (search/landmarks.py)
@@ -128,8 +128,8 @@ def _way(
     name: str, call: str, size: Size, rates: Rates, kept: Kept, seconds: float, answer: float, gives_up: str
 ) -> Way:
     """A way that keeps rows."""
-    labels, own = LABEL * (size.n + 2 * size.K), size.n * size.d
-    held = size.data_bytes + kept.lookup + kept.build + LABEL * 2 * size.K
+    labels, own = LABEL_BYTES * (size.n + 2 * size.K), size.n * size.d
+    held = size.data_bytes + kept.lookup + kept.build + LABEL_BYTES * 2 * size.K
     model, disk = int(kept.rows + kept.lookup + labels), int(kept.rows + labels)
     whole = seconds + (held - size.rows_bytes) / rates.fresh
     return Way(name, call, own, int(held), model, disk, 2.0 * size.values, whole, answer, gives_up)

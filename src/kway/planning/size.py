@@ -7,7 +7,7 @@ from numbers import Real
 
 from kway.errors import InputError
 
-LABEL = 8  # bytes of a label, and of the code that it becomes
+LABEL_BYTES = 8  # bytes of a label, and of the code that it becomes
 LABELLING = 15_000  # bytes passed that the label of a row and the checks cost as much as: about a microsecond
 
 
@@ -52,7 +52,7 @@ class Size:
     @property
     def data_bytes(self) -> int:
         """Rows, labels, and the labels as codes."""
-        return self.rows_bytes + 2 * LABEL * self.n
+        return self.rows_bytes + 2 * LABEL_BYTES * self.n
 
 
 def checked_size(

@@ -18,7 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import InputError
 from kway.report import style
 
-WRITTEN, NAMED, DRAWN = 20, 40, 200  # classes up to which counts are written, names are shown, all classes are drawn
+MOST_WRITTEN, MOST_NAMED, MOST_DRAWN = (
+    20,
+    40,
+    200,
+)  # classes: counts written, names written, all of them drawn
 _PAIRS_LISTED = 10
 _PALER = 1.3  # the share at which blue would be darkest: counts stay readable on it
 
@@ -40,13 +44,13 @@ def confusion_matrix(
     `clustered` None clusters above 40 classes. Above 200 classes only the 200 with most mistakes are drawn.
     """
     if clustered is None:
-        clustered = np.shape(counts)[0] > NAMED
+        clustered = np.shape(counts)[0] > MOST_NAMED
     table, names, left_out = _count_table(counts, labels)
     order = confusion_order(table) if clustered else np.arange(len(table))
     table, names = table[np.ix_(order, order)], [names[i] for i in order]
     if left_out:
         title = f"{title}: the {len(table)} classes with most mistakes ({left_out:,} more are not drawn)"
-    if len(table) <= NAMED:
+    if len(table) <= MOST_NAMED:
         return _small(table, names, title)
     return _large(table, names, title, clustered)
 
@@ -110,17 +114,17 @@ def _count_table(counts: Any, labels: ArrayLike | None) -> tuple[NDArray, list[s
     names = style.names_of(labels, k)
     if len(names) != k:
         raise InputError(f"{len(names)} labels were given for a confusion matrix of {k} classes; give one a class")
-    if k <= DRAWN:
+    if k <= MOST_DRAWN:
         return (counts.toarray() if issparse(counts) else np.asarray(counts)), names, 0
     wrong = csr_array(counts)
     mistakes = wrong.sum(axis=0) + wrong.sum(axis=1) - 2 * wrong.diagonal()
-    kept = np.sort(np.argsort(-mistakes, kind="stable")[:DRAWN])
-    return wrong[kept][:, kept].toarray(), [names[i] for i in kept], k - DRAWN
+    kept = np.sort(np.argsort(-mistakes, kind="stable")[:MOST_DRAWN])
+    return wrong[kept][:, kept].toarray(), [names[i] for i in kept], k - MOST_DRAWN
 
 
 def _small(table: NDArray, names: list[str], title: str) -> Figure:
     k = len(table)
-    size = style.SMALL if k <= 12 else style.TINY if k <= WRITTEN else 6.5
+    size = style.SMALL if k <= 12 else style.TINY if k <= MOST_WRITTEN else 6.5
     short = [style.shorten(n, 18) for n in names]
     longest = max(map(len, short))
     name = longest * size * 0.62 / 72  # inches
@@ -139,7 +143,7 @@ def _small(table: NDArray, names: list[str], title: str) -> Figure:
     axes.set_xticks(np.arange(k + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(k + 1) - 0.5, minor=True)
     axes.grid(True, which="minor", color=style.GRID, linewidth=0.6)
-    if k <= WRITTEN:
+    if k <= MOST_WRITTEN:
         _write_counts(axes, table, share, wrong, size)
     style.headline(figure, title, _summary(table))
     return figure

@@ -15,7 +15,7 @@ from kway.data.sources.frames import is_table, take_rows
 if TYPE_CHECKING:  # whoever draws mistakes needs none of what finds them
     from kway.select.job import JobResult
 
-SHOWN, NEIGHBORS = 6, 4
+MISTAKES_SHOWN, NEIGHBORS_SHOWN = 6, 4
 _COLUMNS, _LETTERS = 6, 90  # of a row in words
 
 
@@ -34,7 +34,7 @@ class Mistake(NamedTuple):
     confidence: float | None = None
 
 
-def find_mistakes(found: JobResult, most: int = SHOWN, k: int = NEIGHBORS) -> list[Mistake]:
+def find_mistakes(found: JobResult, most: int = MISTAKES_SHOWN, k: int = NEIGHBORS_SHOWN) -> list[Mistake]:
     """The `most` wrong rows of highest confidence (the first ones where the model has none), the surest first."""
     y, predicted = found.parts.test_y, found.evaluation.predicted
     wrong = np.flatnonzero(predicted != y)

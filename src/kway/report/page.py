@@ -10,7 +10,7 @@ from typing import Any
 import kway
 from kway.data.atomic import replacing
 from kway.report.columns import columns_read
-from kway.report.drawn import Drawing
+from kway.report.picture_workers import Drawing
 from kway.report.sketches import DrawnPicture
 from kway.select.contest.compare import setting_in_words
 from kway.select.job import JobResult

@@ -3,7 +3,8 @@
 what an index is    index.py (Index, the order of answers)  live.py (Recipe, LiveIndex)  ids.py  ties.py
 spaces/             rows, and what near means: distances, metrics, units
 recipes             flat.py  landmarks.py  kdtree.py  lsh.py  sharded.py (of shard.py); auto.py picks one
-scanning            blocks.py (all rows; `top_products`)  heaps.py (the k best)  proof.py (trees)
+scanning            blocks.py (all rows; `top_products`)  heaps.py (the k best)
+                    proven_neighbors.py (of those found in another space)
 certified/          exact search that proves most rows too far without looking at them
 cells/              landmark cells: means, and rows around them
 stores/             how rows are kept: full, as bytes (Int8), as bits (Bits, CentredBits), or both

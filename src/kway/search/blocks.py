@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.certified.sparse import offer_csr
 from kway.compute.kernels.distances import KEY
+from kway.compute.kernels.float32 import FLOAT32_SAFE
 from kway.compute.kernels.jit import frozen, plainly
 from kway.compute.kernels.topk import merge, offer
 from kway.compute.threads import pmap, shares, spans, workers
@@ -27,9 +28,8 @@ from kway.search.spaces.distances import Distance, Matrix, squares
 from kway.search.stores.base import Store
 from kway.search.stores.kept import FarKept, KeptRows
 
-TILE = 2**19  # keys in a tile: 2 MB in float32, about the second cache
+TILE_KEYS = 2**19  # keys in a tile: 2 MB in float32, about the second cache
 COPY_BYTES = 2**23  # rows or queries converted for one tile
-FLOAT32_SAFE = (1e-12, 1e15)  # norms whose squares float32 neither loses nor overflows
 
 
 class RowKeys(NamedTuple):
@@ -92,7 +92,7 @@ class BlockScan:
         block = _Block.of(self, queries)
         d = queries.shape[1]
         given = isinstance(self.rows, np.ndarray) and self.rows.dtype == block.keys.dtype and self.keys.centre is None
-        chunk = max(256, TILE // block.keys.shape[0])
+        chunk = max(256, TILE_KEYS // block.keys.shape[0])
         if not given and not sp.issparse(self.rows):
             chunk = min(chunk, max(64, COPY_BYTES // (4 * d)))
         measured = 0
@@ -242,7 +242,8 @@ def top_products(
     def work(where: slice) -> None:
         block = queries[where]
         m = block.shape[0]
-        chunk = max(256, min(TILE // m, COPY_BYTES // (kind.itemsize * rows.shape[1]) if sp.issparse(block) else n))
+        copied = COPY_BYTES // (kind.itemsize * rows.shape[1]) if sp.issparse(block) else n
+        chunk = max(256, min(TILE_KEYS // m, copied))
         which, part = np.arange(m), heaps.part(where)
         for some in spans(n, chunk):
             products = np.ascontiguousarray(block @ rows[some].T, dtype=kind)  # (m, c)

@@ -1,8 +1,8 @@
 """KDTree: exact search in few dimensions, on scipy's cKDTree.
 
 The tree holds the rows as the distance places them (distances.py) and measures by the norm of its order. It works in
-float64 and leaves equal distances unordered, so a few neighbours more than asked are fetched and
-confirmed (proof.py): the answer is brute force's, ties by lower position. Added and removed rows rebuild the tree at
+float64 and leaves equal distances unordered, so a few neighbours more than asked are fetched and confirmed
+(proven_neighbors.py): the answer is brute force's, ties by lower position. Added and removed rows rebuild the tree at
 the next search.
 """
 
@@ -21,7 +21,7 @@ from kway.search.blocks import BlockScan, block_scan
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
 from kway.search.live import LiveIndex, Recipe
-from kway.search.proof import EXTRA, confirm
+from kway.search.proven_neighbors import EXTRA, confirm
 from kway.search.spaces.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.spaces.metrics import Metric
 from kway.search.spaces.rows import drop_rows, join_rows

@@ -5,10 +5,10 @@ train_test      DATA read and cut: rows to learn from, rows for the test; labels
 contest/        every family on the same folds, losers stopped early
 leaderboard     its models fitted on all rows: seconds to fit, to ask, bytes to keep
 all_rows        from the sample that was compared on to all rows
-larger          DATA that memory does not hold                          streamed   the best on all of it, by the piece
+larger_than_memory   DATA that memory does not hold; streamed_winner   the best on all of it, by the piece
 calibration     the winner's probabilities, by rows that it did not see
 promises        sets and "unknown" around the winner
 evaluation      figures of a model on labelled rows                     tune       the best setting of one estimator
 reasons         what tells each class                                   learning_curve   would more rows help?
-saved           the winner as a model file                              wishes     what is asked of the job
+saved_winner    the winner as a model file                              wishes     what is asked of the job
 """

@@ -27,7 +27,7 @@ from kway.select.leaderboard import Line
 from kway.select.train_test import Parts
 
 _FOLDS = 5  # as a rule
-MANY_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
+ENOUGH_ROWS = 5000  # rows of which a fifth is enough for one temperature: its error is then a few per cent
 MOVED = "intercepts of the machines were moved by rows held out, so that their scores can be compared"
 PAGE = 4.0  # seconds that test and page take at least
 
@@ -78,7 +78,7 @@ def scaled_on(model: Any, X: Any, y: NDArray, seed: int) -> Calibrated:
 def _held_out(line: Line, folds: NDArray[np.int64], parts: Parts, seed: int, clock: Clock) -> list[Split]:
     """Splits of the calibration: five, or one of many rows or in little time; groups and order are kept."""
     clock.reserve = PAGE
-    once = parts.n > MANY_ROWS or clock.up(_FOLDS * (line.fit_seconds or 0.0))
+    once = parts.n > ENOUGH_ROWS or clock.up(_FOLDS * (line.fit_seconds or 0.0))
     if parts.order is not None or parts.groups is not None:  # rows drawn at random would be too easy
         splits = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
         return splits[:1] if once else splits

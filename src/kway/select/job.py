@@ -42,7 +42,7 @@ from kway.select.leaderboard import Line, fit_lines
 from kway.select.learning_curve import Learned, LearningCurve, learning_curve
 from kway.select.promises import Promises, Tradeoff, promise, sets_tradeoff, unknown_tradeoff
 from kway.select.reasons import SECONDS, SHOWN, Reasons, kept_facts, own_reasons, shuffled
-from kway.select.streamed import Refit, refit
+from kway.select.streamed_winner import Refit, refit
 from kway.select.train_test import Parts
 from kway.select.wishes import Wishes
 
@@ -219,10 +219,10 @@ def run_job(
     """
     laps = _Laps()
     clock = Clock(wishes.budget, laps.begun if begun is None else begun, _ending)
-    with progress.within(0.02, 0.6):
+    with progress.portion(0.02, 0.6):
         chosen = compare_parts(parts, wishes, clock, seen)
     laps.lap("compare")
-    with progress.within(0.6, 0.72):
+    with progress.portion(0.6, 0.72):
         lines = fit_lines(chosen.comparison, lambda m: chosen.view(m).X, parts.y, wishes.seed, clock, chosen.all_rows)
     features, X = chosen.view(lines[0].standing.model)
     changed = chosen.all_rows.note(chosen.comparison.estimator(lines[0].standing, wishes.seed))
@@ -230,7 +230,7 @@ def run_job(
     whole = _on_all(lines[0], features, X, folds, parts, wishes)
     lines[0] = whole.line
     laps.lap("refit")
-    with progress.within(0.72, 0.84), progress.stage("calibrating"):
+    with progress.portion(0.72, 0.84), progress.stage("calibrating"):
         promises = _promises(lines[0], X, folds, parts, wishes)
         if promises.model is not None:
             calibrated, note = Calibrated(promises.classifier)
@@ -240,7 +240,7 @@ def run_job(
         else:
             calibrated, note = scaled_on(whole.line.model, rows_at(X, whole.held), parts.y[whole.held], wishes.seed)
     laps.lap("calibrate")
-    with progress.within(0.84, 0.88), progress.stage("testing"):
+    with progress.portion(0.84, 0.88), progress.stage("testing"):
         test_X = features.transform(parts.test_rows)
         evaluation = evaluate_model(calibrated, test_X, parts.test_y)
         runner_up = _runner_up(lines, evaluation, chosen, parts, test_X)
@@ -257,7 +257,7 @@ def run_job(
     )  # fmt: skip
     if tested is not None:
         tested(found)
-    with progress.within(0.88, 0.92), progress.stage("looking for reasons"):
+    with progress.portion(0.88, 0.92), progress.stage("looking for reasons"):
         curve, why = _curve(compared_line, X, chosen, parts, wishes, clock)
         reasons = _reasons(FeaturedClassifier.of(features, lines[0].model, X), X, parts, clock)
     found.model.reasons_ = None if reasons is None else kept_facts(reasons)

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.data.column_spread import spread
 from kway.data.sources.frames import as_table, n_rows, take_rows
-from kway.data.spread import spread
 from kway.errors import InputError
 from kway.tables import Printed, Table
 

@@ -14,11 +14,11 @@ from kway.data.reading import AS_IT_IS, LabelledRows, ReadOptions, read_rows
 from kway.data.sources.frames import n_rows, take_rows
 from kway.data.sources.images import ImageForm
 from kway.data.sources.text_form import OPEN, TextForm
-from kway.data.sources.written import Written
+from kway.data.sources.written_values import Written
 from kway.data.suggest import listing
 from kway.errors import InputError
 from kway.select.contest.folds import split_test
-from kway.select.larger import Larger, read_fitting
+from kway.select.larger_than_memory import Larger, read_fitting
 
 _TEST_SHARE = 0.2
 _NEARLY = 0.05  # by which a share may be off and still be called a fifth

@@ -8,8 +8,8 @@ verify(path)              reads every byte and compares with the digest written 
 files.py      paths: plain files only, links followed   values.py  parameters <-> JSON
 container.py  the file: header, digests, tensors        arrays.py  strings <-> tensors
 schema.py     what a declaration is, and its check      schemas/   what every class keeps, declared
-facts.py      checks of single values                 embeds.py  embedding models that a file may name
-plain_steps.py   transformers of a Pipeline
+facts.py      checks of single values                   plain_steps.py   transformers of a Pipeline
+embedding_models.py   those that a file may name
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kway.errors import ModelFileError
 from kway.store import container, schemas
 from kway.store.arrays import pack_arrays, unpack_arrays
 from kway.store.container import TensorInfo, verify
-from kway.store.embeds import Allowed, allow_embedding
+from kway.store.embedding_models import Allowed, allow_embedding
 from kway.store.facts import in_few_words
 from kway.store.values import Packed, decode_params, decode_value, encode_params, encode_value, estimator_class
 

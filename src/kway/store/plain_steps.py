@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from kway.errors import ModelFileError
 from kway.store.facts import Check, many, maybe, number, whole
-from kway.store.schema import FLOATS, Array, finite, positive
+from kway.store.schema import FLOAT_TYPES, Array, finite, positive
 from kway.store.values import encode_value
 
 PASSTHROUGH = "passthrough"  # scikit-learn's word for a step that does nothing
-_COLUMN = Array(FLOATS, ("in",), (finite,))
-_SCALE = Array(FLOATS, ("in",), (positive,))
-_PART = Array(FLOATS, ("out",), (finite,))
-_SEEN = Array((*FLOATS, "int32", "int64"), ("in",), optional=True)  # rows without gaps a column, where there are gaps
+_COLUMN = Array(FLOAT_TYPES, ("in",), (finite,))
+_SCALE = Array(FLOAT_TYPES, ("in",), (positive,))
+_PART = Array(FLOAT_TYPES, ("out",), (finite,))
+_SEEN = Array((*FLOAT_TYPES, "int32", "int64"), ("in",), optional=True)  # rows a column, where there are gaps
 _COUNT = maybe(number(0.0))
 
 
@@ -48,7 +48,7 @@ class PlainStep:
 
 
 _SPECTRUM = {
-    "components_": Array(FLOATS, ("out", "in")),
+    "components_": Array(FLOAT_TYPES, ("out", "in")),
     **dict.fromkeys(("explained_variance_", "explained_variance_ratio_", "singular_values_"), _PART),
 }
 STEPS: dict[str, PlainStep] = {

@@ -1,6 +1,6 @@
 """What a model file must hold: facts and arrays as declared, checked once, before anything is built from them.
 
-    Schema(facts={"n_iter": whole()}, arrays=lambda held: {"coef": Array(FLOATS, ("R", "d"))})
+    Schema(facts={"n_iter": whole()}, arrays=lambda held: {"coef": Array(FLOAT_TYPES, ("R", "d"))})
 
 Sizes are names (K classes, d columns, n rows). One that is known already must agree, one that is not takes the value
 of the first array that has it; all are at least 1, but those written with a star ("z*"). Since the bytes of every array
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from kway.errors import ModelFileError
 from kway.store.facts import Check, in_few_words, missing_and_unknown
 
-FLOATS = ("float32", "float64")
+FLOAT_TYPES = ("float32", "float64")
 INT32_64 = ("int32", "int64")  # index arrays of scipy
 AGAIN = "the file is damaged or was not written by kway; get it, or save it, again"
 

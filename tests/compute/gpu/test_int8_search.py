@@ -63,7 +63,7 @@ def check_answers(device, n, d, k, kind, metric, cap=None):
     queries = device.put(np.concatenate([near, near + 0.1 * rng.standard_normal((30, d)).astype(np.float32)]))
     rows = rows_on(device, data, metric)
     if cap is not None:
-        int8_search.CAP = int8_search.SHORT = cap
+        int8_search.CAP = int8_search.SHORT_LIST = cap
     search = int8_search.Int8Search.over(rows)
     found = Engine(rows, search).nearest(queries, k) if device.is_gpu else search.nearest(queries, k)
     expected = rows.brute(queries.double(), k)

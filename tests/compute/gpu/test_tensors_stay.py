@@ -180,7 +180,7 @@ def test_too_little_memory_is_an_error_with_figures_and_nothing_half_fitted(by_d
 
 
 def test_memory_that_runs_out_on_the_way_is_the_same_error(by_device, device, monkeypatch):
-    from kway.compute.gpu.codes import made_there
+    from kway.compute.gpu.codes import codes_of_tensors
     from kway.compute.gpu.search import clusters
 
     def none_left(*args):
@@ -189,8 +189,8 @@ def test_memory_that_runs_out_on_the_way_is_the_same_error(by_device, device, mo
     rows, labels, _ = clustered(500, 24)
     for module, name, recipe in (
         (clusters, "nearest_there", Landmarks(10, 2)),
-        (made_there, "_words", Landmarks(10, 2, store=Bits(1, rerank=False))),
-        (made_there, "_words", Flat(Bits(1))),
+        (codes_of_tensors, "_words", Landmarks(10, 2, store=Bits(1, rerank=False))),
+        (codes_of_tensors, "_words", Flat(Bits(1))),
     ):
         model = NeighborsClassifier(index=recipe, device="cuda")
         there = device.put(rows)

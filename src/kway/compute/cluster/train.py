@@ -80,7 +80,7 @@ def _work(config: dict[str, Any]) -> None:
     """What runs on each worker."""
     import ray.train
 
-    from kway.compute.gpu.linear.talk import TorchTalk
+    from kway.compute.gpu.linear.torch_talk import TorchTalk
 
     rank = ray.train.get_context().get_world_rank()
     wire = Wire(*config["wire"])

@@ -4,7 +4,7 @@
     popcount(word)         how many bits are set
     touch(address)         ask for a cache line before it is needed
     touch_row(A, j, a, b)  the same for bytes a..b of row j
-    has(features)          whether kernels are compiled for a CPU with these features
+    cpu_has(features)      whether kernels are compiled for a CPU with these features
     chosen(features)       the same, unless KWAY_PORTABLE=1 keeps to the code that every CPU can run
 
 Nothing here holds an address, so compiled kernels can be kept on disk and used by another process.

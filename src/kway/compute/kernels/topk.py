@@ -17,13 +17,13 @@ from __future__ import annotations
 import numpy as np
 
 from kway.compute.kernels.distances import COSINE, DOT, EUCLIDEAN, HAMMING, HAVERSINE, KEY, MANHATTAN, distance
+from kway.compute.kernels.float32 import PRODUCT_UNDERFLOW
 from kway.compute.kernels.jit import kernel, strict_kernel
 
 EMPTY = 1e300  # stands for infinity, which fastmath may not see
 NOBODY = np.int64(2**62)
 
 _MOST = float(np.finfo(np.float32).max)
-_TINY = 1e-35  # what a float32 product may lose by underflow
 
 STRIP = 32  # keys looked at together: a vector minimum, since almost none passes
 
@@ -71,13 +71,13 @@ def threshold(code, worst, norm, reach, slack, blur):
         # a row longer than norm + worst is further than worst anyway, so the slack need not cover it
         far = worst + blur
         longest = norm + min(reach, norm + far)
-        return 0.5 * (far - norm) * (far + norm) + slack * longest * longest + _TINY
+        return 0.5 * (far - norm) * (far + norm) + slack * longest * longest + PRODUCT_UNDERFLOW
     if code == MANHATTAN:
         return (worst + blur) * (1.0 + slack)
     if code == COSINE:
         return worst - 1.0 + slack + blur
     if code == DOT:
-        return worst + (slack * reach + blur) * norm + _TINY
+        return worst + (slack * reach + blur) * norm + PRODUCT_UNDERFLOW
     if code == HAMMING:
         return worst * reach + 0.25  # reach: the number of columns; keys are whole numbers
     if code == HAVERSINE:

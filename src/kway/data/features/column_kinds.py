@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.data.features import columns as col
 from kway.data.sources.arrow_types import is_number, is_text, is_vector, whole_column
-from kway.data.sources.written import are_codes
+from kway.data.sources.written_values import are_codes
 from kway.data.suggest import listing
 
 USED = ("number", "true/false", "date", "category", "text", "vector")

@@ -142,7 +142,7 @@ def _slope(
 
 def _part(Z: NDArray, R: NDArray, own: NDArray[np.int64], some: slice, q: int, only_loss: bool) -> _Part:
     """Queries `some`, of the first q of the references Z (m, d), of classes own (m,)."""
-    from kway.compute.kernels.voting.components import vote_slopes
+    from kway.compute.kernels.voting.soft_votes import vote_slopes
 
     G = 2 * (Z[some] @ Z.T) - np.einsum("ij,ij->i", Z, Z)  # (b, m) scores; |z_i|^2 is the same along a row
     share = np.empty(len(G), np.float32)

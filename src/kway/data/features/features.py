@@ -35,7 +35,7 @@ from kway.data.messages import refuse_masked
 from kway.data.sources.frames import as_table, is_table
 from kway.data.sources.images import ImageForm
 from kway.data.sources.requirements import RowRequirements
-from kway.data.sources.written import convert_frame, convert_known
+from kway.data.sources.written_values import convert_frame, convert_known
 from kway.data.suggest import listing, nearest
 from kway.errors import InputError
 

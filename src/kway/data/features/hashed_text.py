@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kway.data.features.columns import as_words
 from kway.data.features.unit_rows import unit_rows
 
-BITS = 18
+HASH_BITS = 18
 HALVES: dict[str, dict[str, Any]] = {
     "word": {"analyzer": "word", "ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"},
     "piece": {"analyzer": "char_wb", "ngram_range": (2, 4)},
@@ -52,7 +52,7 @@ class HashedText:
 
 
 class Counts(NamedTuple):
-    """Hashed counts of each half, (n, 2^BITS) CSR."""
+    """Hashed counts of each half, (n, 2^HASH_BITS) CSR."""
 
     word: sp.csr_matrix
     piece: sp.csr_matrix
@@ -64,9 +64,8 @@ def hash_text(column: Any) -> Counts:
 
     coded = pc.dictionary_encode(as_words(column).fill_null(""))
     texts, places = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
-    halves = (
-        _hasher(half).transform(texts) if texts else sp.csr_matrix((0, 2**BITS), dtype=np.float32) for half in HALVES
-    )
+    none = sp.csr_matrix((0, 2**HASH_BITS), dtype=np.float32)
+    halves = (_hasher(half).transform(texts) if texts else none for half in HALVES)
     if len(texts) == len(places):
         return Counts(*halves)
     return Counts(*(half[places] for half in halves))
@@ -76,7 +75,7 @@ def hash_text(column: Any) -> Counts:
 def _hasher(half: str) -> Any:
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    return HashingVectorizer(n_features=2**BITS, alternate_sign=False, norm=None, dtype=np.float32, **HALVES[half])
+    return HashingVectorizer(n_features=2**HASH_BITS, alternate_sign=False, norm=None, dtype=np.float32, **HALVES[half])
 
 
 def _tfidf(counts: sp.csr_matrix, kept: NDArray[np.int64], idf: NDArray[np.float32]) -> sp.csr_matrix:

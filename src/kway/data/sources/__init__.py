@@ -4,7 +4,7 @@ table_files     csv, tsv, JSON lines, parquet, a folder of parquet or csv, stdin
 pieces          the same of any size, some rows at a time              npy_files   arrays where they lie
 delimited       the text among them; text_form: its separator, encoding, decimal mark and header
 ragged          rows of a csv unlike the others                       code_columns  0052 is no number
-written         numbers and dates as people write them -> numbers and dates (dates, word_gaps)
+written_values  numbers and dates as people write them -> numbers and dates (dates, word_gaps)
 unpacking       gzip and npz, with a limit
 images          a folder of images, one sub-folder a class -> rows of bytes
 frames          pandas, polars, dicts of columns -> the same Table; rows of any make counted and taken
@@ -14,5 +14,5 @@ file_columns    the files of a folder as one table: which of them lacks a column
 label_column    a column -> labels; 007 stays text
 split_column    a column that says train, val, test -> which rows are which
 requirements    what rows must bring to be used with a model
-writing         columns out: csv, parquet, npz, complete or absent
+table_writing   columns out: csv, parquet, npz, complete or absent
 """

@@ -13,7 +13,7 @@ from kway.data.sources.delimited import head_of
 from kway.data.sources.table_files import TableSource, open_table
 from kway.data.sources.text_form import TextForm
 from kway.data.sources.word_gaps import present, trimmed
-from kway.data.sources.written import are_codes
+from kway.data.sources.written_values import are_codes
 
 
 def code_columns(source: TableSource, table: Any, form: TextForm, skip_bad: bool) -> list[str]:

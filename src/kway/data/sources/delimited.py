@@ -28,7 +28,7 @@ from kway.data.sources.text_form import (
     settle_form,
 )
 from kway.data.sources.word_gaps import present, trimmed
-from kway.data.sources.written import are_dotted_thousands, says_comma
+from kway.data.sources.written_values import are_dotted_thousands, says_comma
 from kway.errors import InputError
 
 _WHOLE_FILE = 2**31 - 1  # bytes a block: types are then told from all rows, not from the first megabyte

@@ -1,6 +1,6 @@
 """A large table in pieces, each a TableSource that fits in memory: record batches of parquet, runs of lines of a csv.
 
-parquet, a folder of it     ROWS rows a piece
+parquet, a folder of it     PIECE_ROWS rows a piece
 csv, tsv (.gz), a folder    about BYTES a piece, cut between rows: behind a line end with an even number of quotes
                             before it; every piece has the header
 """
@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 from kway.data.sources.table_files import TableSource, csv_files, parquet_files, readable, suffix_of, table_source
 from kway.data.sources.text_form import HEAD, OPEN, TextForm, is_row, settle_form
 
-ROWS = 65_536
+PIECE_ROWS = 65_536
 BYTES = 2**25
 LARGE = 2**27  # bytes of a file, or folder, from which it is read in pieces
 _BY_BYTE = ("utf-8", "utf-8-sig", "ascii", "latin-1", "iso-8859-1", "cp1252", "windows-1252")  # a line end is one byte
@@ -60,7 +60,7 @@ def _of_parquet(path: Path, files: list[Path]) -> Pieces | None:
     def each() -> Iterator[TableSource]:
         for file in files:
             with readable(f"{file.parent.name}/{file.name}"), pq.ParquetFile(file) as opened:
-                for batch in opened.iter_batches(ROWS):
+                for batch in opened.iter_batches(PIECE_ROWS):
                     yield TableSource(file.name, pa.Table.from_batches([batch]), ".parquet")
 
     with readable(files[0].name):

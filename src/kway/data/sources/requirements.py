@@ -14,7 +14,7 @@ class RowRequirements(NamedTuple):
     """columns of a table (None: any), those read as text, the form of images, the width of a matrix.
 
     `text_labels`: labels are text although all of a csv look like numbers, for a model whose other labels are not.
-    `written`, `form` and `id` say how the first rows were written (sources/written, sources/text_form) and which of
+    `written`, `form` and `id` say how the first rows were written (written_values, text_form) and which of
     their columns named them: later rows are read the same way.
     """
 

@@ -24,7 +24,7 @@ from kway.linear.objective.objective import Objective
 from kway.linear.objective.sparse_rows import add_scores
 from kway.linear.penalties import Penalty
 
-HELD = 1 << 30  # bytes of scores (n, classes here) that are kept between the two halves of a pass, else made again
+HELD_BYTES = 1 << 30  # of scores (n, classes here) that are kept between the two halves of a pass, else made again
 _CLASSES = 8192  # of a block: a block of rows is read once for as many
 _VALUES = 1 << 21  # of a block of scores
 _FEWEST = -1e30  # below any score: the largest of no score
@@ -115,7 +115,7 @@ class ClassShard(Objective):
         """Of the rows whose class is here."""
         here = self._here
         loss = np.maximum(log_z[here] - found.own[here], 0)
-        return float(loss.sum() if self.weight is None else loss @ self.weight[here])
+        return self.weighted_sum(loss, here)
 
     @property
     def _here(self) -> NDArray[np.int64]:
@@ -144,7 +144,7 @@ class ClassShard(Objective):
 
     def _normalisers(self, theta: NDArray, held: dict[tuple[int, int], NDArray]) -> Normalisers:
         """Of the classes here; scores are left in `held` where they are few enough."""
-        keep = self.n * self.n_scores * theta.dtype.itemsize <= HELD
+        keep = self.n * self.n_scores * theta.dtype.itemsize <= HELD_BYTES
         parts = pmap(
             lambda c: self._class_normalisers(theta, c, held if keep else None), self._class_blocks(), self.n_jobs
         )

@@ -1,9 +1,10 @@
 """What Hessians of a linear model are made of, for preconditioners and for the models of proximal steps.
 
 curvatures     h (R, n): sample weight times the second derivative of each row's loss by each score
+row_squares    ||x_i||^2 (n,)
 mean_squares   mean_i h_ki x_ij^2, (R, d): the diagonals
 gram           [X 1]' diag(weight) [X 1] / n
-weighted       diag(root) [X 1], (n, D) dense: its Gram matrix is [X 1]' diag(root^2) [X 1]
+rooted_rows    diag(root) [X 1], (n, D) dense: its Gram matrix is [X 1]' diag(root^2) [X 1]
 """
 
 from __future__ import annotations
@@ -36,6 +37,15 @@ def curvatures(objective: Objective, theta: NDArray) -> NDArray:
 
     pmap(part, spans(objective.n, BLOCK_ROWS), objective.n_jobs)
     return out
+
+
+def row_squares(X: Rows | FarRows) -> NDArray:
+    """||x_i||^2 (n,), in float64 where the rows are here."""
+    if isinstance(X, FarRows):
+        return X.row_squares()
+    if sp.issparse(X):
+        return np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
 
 def mean_squares(objective: Objective, h: NDArray | None = None) -> NDArray:

@@ -80,6 +80,11 @@ class Objective:
         """Scores a row has, those that are held elsewhere included (class_shard.py)."""
         return self.n_scores
 
+    @property
+    def held_arrays(self) -> tuple[Any, ...]:
+        """The arrays that a copy of the rows elsewhere is made of."""
+        return self.X, self.targets.codes, self.targets.soft, self.weight
+
     def zeros(self) -> NDArray:
         """theta = 0."""
         return self.laid_out(np.zeros((self.n_scores, self.d + 1), self.X.dtype))
@@ -176,6 +181,10 @@ class Objective:
         soft = self.targets.soft
         return Targets(self.targets.codes[rows], None if soft is None else soft[rows])
 
+    def weighted_sum(self, values: NDArray, rows: slice | NDArray) -> float:
+        """Of a value (m,) for each of some rows."""
+        return float(values.sum() if self.weight is None else values @ self.weight[rows])
+
     def _blocks(self) -> list[slice]:
         return spans(self.n, self._block_rows)
 
@@ -185,7 +194,7 @@ class Objective:
 
     def _block_value(self, theta: NDArray, rows: slice) -> float:
         value, _ = self.loss.value_gradient(self.scores(theta, rows), self.block_targets(rows))
-        return float(value.sum() if self.weight is None else value @ self.weight[rows])
+        return self.weighted_sum(value, rows)
 
     def _dense_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
         """Sum of losses and of gradients."""

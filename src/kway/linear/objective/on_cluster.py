@@ -107,7 +107,7 @@ class ClusterObjective(Objective):
     def of(objective: Objective) -> ClusterObjective:
         """The same problem, its rows sent to the nodes."""
         facts = {f.name: getattr(objective, f.name) for f in fields(Objective)}
-        return ClusterObjective(**facts, crew=make_crew(_makers(objective)), sources=_sources(objective))
+        return ClusterObjective(**facts, crew=make_crew(_makers(objective)), sources=objective.held_arrays)
 
     def value(self, theta: NDArray) -> float:
         """F(theta), every part of the penalty included."""
@@ -126,7 +126,7 @@ class ClusterObjective(Objective):
 
     def _there(self) -> Crew | None:
         """The shards, unless this problem is on other rows than theirs."""
-        return self.crew if all(a is b for a, b in zip(self.sources, _sources(self))) else None
+        return self.crew if all(a is b for a, b in zip(self.sources, self.held_arrays)) else None
 
 
 def _makers(objective: Objective) -> list[Callable[[], RowShard]]:
@@ -149,7 +149,3 @@ def _added(parts: list[Sums]) -> tuple[float, NDArray]:
     for part in parts[1:]:
         gradient += part.gradient
     return sum(part.loss for part in parts), gradient
-
-
-def _sources(objective: Objective) -> tuple[Any, ...]:
-    return objective.X, objective.targets.codes, objective.targets.soft, objective.weight

@@ -41,12 +41,12 @@ class HeldRows:
         """The objective's rows, sent."""
         from kway.compute.gpu.linear.rows import DeviceRows
 
-        sources = _sources(objective)
+        sources = objective.held_arrays
         return HeldRows(DeviceRows.on(device, *sources), sources)
 
     def are(self, objective: Objective) -> bool:
         """Whether they are the rows of an objective."""
-        return all(a is b for a, b in zip(self.sources, _sources(objective)))
+        return all(a is b for a, b in zip(self.sources, objective.held_arrays))
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,3 @@ class _Ridged:
     def advance(self, t: float) -> float:
         """Go t along the direction of the last product."""
         return self.inner.advance(t)
-
-
-def _sources(objective: Objective) -> tuple[Any, ...]:
-    return objective.X, objective.targets.codes, objective.targets.soft, objective.weight

@@ -18,14 +18,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.linalg as la
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dormqr, dpocon, dpotrf
 
 from kway.compute.threads import single_blas
-from kway.data.gate import Rows
 from kway.linear.objective.distinct_rows import equal_keys
 from kway.linear.objective.objective import Objective
+from kway.linear.objective.sparse_rows import dense_rows
 
 MOST_VALUES = 1 << 24  # of X as float64: 128 MB
 _MOST_WORK = 2e10  # products of the factorisation: about a second
@@ -127,7 +126,7 @@ def row_span(objective: Objective) -> RowSpan | None:
 
 
 def _factored(objective: Objective) -> RowSpan:
-    X = _dense(objective.X)
+    X = dense_rows(objective.X)
     sizes = np.maximum(X.max(axis=0), -X.min(axis=0))
     used = sizes[sizes > 0]
     apart = len(used) > 0 and bool(used.max() > APART * used.min())
@@ -170,10 +169,6 @@ def _first_equal(X: NDArray[np.float64]) -> NDArray[np.int64]:
     _, first, which = np.unique(equal_keys(X), return_index=True, return_inverse=True)  # of X itself: 15 times as long
     first = first[which]
     return np.where((X[first] == X).all(axis=1), first, np.arange(len(X)))
-
-
-def _dense(X: Rows) -> NDArray[np.float64]:
-    return np.asarray(X.toarray() if sp.issparse(X) else X, np.float64)
 
 
 def _double(weight: NDArray | None) -> NDArray | None:

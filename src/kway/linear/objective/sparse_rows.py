@@ -19,9 +19,15 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.linear.csr import csr_product
 from kway.compute.threads import pmap, spans_of, workers
+from kway.data.gate import Rows
 
 MOST_SLOPES = 1 << 23  # of a run
 FEWEST_ROWS = 1024  # of a run: with fewer most columns would be empty
+
+
+def dense_rows(X: Rows) -> NDArray[np.float64]:
+    """Rows, dense or CSR, as a float64 array (m, d)."""
+    return np.asarray(X.toarray() if sp.issparse(X) else X, np.float64)
 
 
 @dataclass(frozen=True)

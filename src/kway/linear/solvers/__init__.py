@@ -2,7 +2,7 @@
 
 base.py              Solver, Control, Solution, and the one check of what works with what
 registry.py          SOLVERS by name, and `auto`
-work.py              a problem in the columns that suit its solver, and its solution made sure of
+solver_at_work.py    a problem in the columns that suit its solver, and its solution made sure of
 least_squares.py     the squared loss in closed form
 newton/              whole Hessians, through kinks, to a proof: small problems, and what others leave to be proved
 lbfgs.py             the default: preconditioned L-BFGS (its steps: quasi_newton.py)

@@ -23,6 +23,7 @@ from kway.compute.threads import pmap, shares, spans_of
 from kway.data.gate import Rows
 from kway.linear.losses import Aims
 from kway.linear.objective.objective import Objective
+from kway.linear.objective.sparse_rows import dense_rows
 from kway.linear.solvers.base import Control, Solution
 
 WIDE = 4000  # features above which a dense d x d factor costs more than LSMR
@@ -116,18 +117,13 @@ def _means(X: Rows, Y: NDArray, w: NDArray, fit_intercept: bool) -> _Means:
     return _Means(np.asarray(w @ X, np.float64).ravel() / w.sum(), w @ Y / w.sum())
 
 
-def _dense(X: Rows, rows: slice) -> NDArray[np.float64]:
-    block = X[rows]
-    return np.asarray(block.toarray() if sp.issparse(block) else block, np.float64)
-
-
 def _normal_equations(X: Rows, Y: NDArray, centre: NDArray, w: NDArray, n_jobs: int | None) -> tuple[NDArray, NDArray]:
     """Xc' diag(w) Xc (d, d) and Xc' diag(w) Y (d, R), in float64, a share of the rows a worker."""
 
     def part(share: slice) -> tuple[NDArray, NDArray]:
         gram, cross = np.zeros((X.shape[1],) * 2), np.zeros((X.shape[1], Y.shape[1]))
         for rows in spans_of(share, 2048):
-            x = (_dense(X, rows) - centre) * np.sqrt(w[rows, None])
+            x = (dense_rows(X[rows]) - centre) * np.sqrt(w[rows, None])
             gram += x.T @ x
             cross += x.T @ (Y[rows] * np.sqrt(w[rows, None]))
         return gram, cross
@@ -150,7 +146,7 @@ def _cholesky(gram: NDArray, cross: NDArray) -> NDArray | None:
 def _orthogonal(X: Rows, Y: NDArray, centre: NDArray, damp: float, root: NDArray) -> NDArray:
     """W (R, d) of least norm through QR and SVD; directions below the rounding of X count as absent."""
     n, d = X.shape
-    scaled = (_dense(X, slice(0, n)) - centre) * root[:, None]
+    scaled = (dense_rows(X[:n]) - centre) * root[:, None]
     if d >= n:  # no triangle to gain: straight to the SVD
         u, s, vt = la.svd(scaled, full_matrices=False)
         right = u.T @ (Y * root[:, None])

@@ -13,6 +13,8 @@ from kway.linear.objective.objective import Objective
 
 LEAST_FALL = 1e-6  # of the objective at zero
 SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
+BLEW_UP = "lower learning_rate: the steps blew up"
+WIDE_GAP = "raise max_iter or alpha, or scale the features to a common range"
 _TINY = 1e-300  # an objective of 0 has no relative excess
 
 

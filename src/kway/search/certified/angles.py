@@ -1,7 +1,8 @@
 """Cosine through a certified Euclidean search of unit vectors: ||u - v||^2 = 2 (1 - cos), so the order is the same.
 
-The unit rows are rounded to float32, so what is found is confirmed on the rows as given (proof.py). A zero row stays at
-the origin, nearer to every query than its cosine distance of 1 says, so it is never missed; a zero query gets no proof.
+The unit rows are rounded to float32, so what is found is confirmed on the rows as given (proven_neighbors.py). A zero
+row stays at the origin, nearer to every query than its cosine distance of 1 says, so it is never missed; a zero query
+gets no proof.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from kway.compute.threads import pmap, spans
 from kway.search.blocks import BlockScan
 from kway.search.index import Neighbors
-from kway.search.proof import EXTRA, confirm
+from kway.search.proven_neighbors import EXTRA, confirm
 from kway.search.spaces.distances import COSINE, EUCLIDEAN
 
 _ROUNDING = 4.0 * 2.0**-23  # how far two rounded unit vectors may lie from the true ones, generously

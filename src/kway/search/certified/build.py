@@ -26,7 +26,7 @@ from kway.search.spaces.distances import EUCLIDEAN, MANHATTAN, Distance
 LEAST_ROWS = 1024
 LEAST_COLUMNS = 8
 WORDS_L2 = {tile_l2.VNNI: 52e9, tile_l2.PAIRS: 30e9, tile_l2.FLOATS: 17e9}  # words of four codes a second and thread
-WORDS_L1 = {tile_l1.WIDE: 20e9, tile_l1.SHORT: 10e9, tile_l1.ORDINARY: 5e9}  # words of eight codes
+WORDS_L1 = {tile_l1.L1_WIDE: 20e9, tile_l1.L1_SHORT: 10e9, tile_l1.L1_ORDINARY: 5e9}  # words of eight codes
 AXES = (128, 256, 512)  # how many are looked at; the next where the choice is the end
 
 

@@ -99,7 +99,7 @@ def _plain(n: int, d: int) -> float:
     return n * d / _PLAIN + n * 1e-9 + 1e-6  # the second: writing n distances and keeping the best
 
 
-GRID = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024)
+SKETCH_WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024)
 
 
 def choose_axes(
@@ -107,7 +107,7 @@ def choose_axes(
 ) -> SketchChoice:
     """How many coordinates for the Euclidean bounds; scan_rate: words of four codes a second and thread."""
     d, p = axes.shape
-    grid = np.array([g - 1 for g in GRID if g - 1 < p] + [p])
+    grid = np.array([g - 1 for g in SKETCH_WIDTHS if g - 1 < p] + [p])
     counts = _survivors(seen, axes, grid, n_jobs)  # (grid,)
     words = np.ceil((grid + 1) / 4)
     cost = seen.n * words / scan_rate + counts * (LOOK + BYTE * d) + (1 + ROWS_A_QUERY) * d * grid / _PLAIN

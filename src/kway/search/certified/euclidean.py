@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.certified.byte_rows import ROUND, code_bytes
 from kway.compute.kernels.certified.sketch import code_l2, tails
-from kway.compute.kernels.certified.sweep import FLOOR, sweep
+from kway.compute.kernels.certified.sweep import FLOOR, sweep_rows
 from kway.compute.kernels.certified.tile_l2 import QUERIES, CodeRoom, code_room, prepare_l2
 from kway.compute.kernels.certified.warm import warm
 from kway.compute.kernels.jit import frozen
@@ -174,7 +174,7 @@ class EuclideanCodes:
         base = halves + 128.0 * codes[:m].sum(axis=1, dtype=np.int64)
         reach = (panel.reach[members] + errors) * (1 + 1e-9)
         tau = np.full(len(words), FLOOR, np.int32)
-        marked, visited = sweep(
+        marked, visited = sweep_rows(
             self.packed, self.bias, shelf.fine, shelf.ids, shelf.rows, self.step, shelf.unit, members, words,
             base, reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin, panel.best,
             panel.found, self.way,

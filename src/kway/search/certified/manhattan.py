@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.kernels.certified.sketch import code_l1, signed_sums
-from kway.compute.kernels.certified.sweep import sweep
+from kway.compute.kernels.certified.sweep import sweep_rows
 from kway.compute.kernels.certified.tile_l1 import L1_QUERIES
 from kway.compute.kernels.certified.warm import warm
 from kway.compute.kernels.jit import frozen
@@ -107,7 +107,7 @@ class ManhattanCodes:
         )  # fmt: skip
         reach = (panel.reach[members] + errors) * (1 + 1e-9)
         tau = np.full(len(words), -1, np.int64)
-        marked, visited = sweep(
+        marked, visited = sweep_rows(
             self.packed, None, shelf.fine, shelf.ids, shelf.rows, self.step, shelf.unit, members,
             words, None, reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin,
             panel.best, panel.found, self.way,

@@ -2,5 +2,5 @@
 
 bit_scan.py      the k best by codes
 bit_filter.py    queries as a scan reads them, and the filter that each asks all rows first
-streams.py       codes of rows that come in blocks; grown.py: all of them
+streams.py       codes of rows that come in blocks; growing_codes.py: all of them
 """

@@ -6,7 +6,7 @@
                 behind the last part (a generator is run again from its start, its first blocks are passed over)
 
 The centre is that of the first block. Parts hold the arrays of stores/bits.py and appear only when complete. In memory
-the codes grow where they lie (grown.py), so that no more of them than one plane of words is ever held twice.
+the codes grow where they lie (growing_codes.py), so that no more of them than one plane of words is ever held twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kway.data.row_stream import row_stream
 from kway.data.sources.table_files import parquet_files
 from kway.errors import InputError
 from kway.progress import track
-from kway.search.codes.grown import Grown
+from kway.search.codes.growing_codes import Grown
 from kway.search.spaces.metrics import Metric
 from kway.search.stores.bits import BitFrame, BitRows, Bits
 from kway.search.stores.int8 import ByteRows, Int8

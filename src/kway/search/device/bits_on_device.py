@@ -31,7 +31,7 @@ from kway.search.stores.far_codes import FarBits
 from kway.search.stores.kept import FarKept
 
 if TYPE_CHECKING:
-    from kway.compute.gpu.codes.made_there import BitsThere
+    from kway.compute.gpu.codes.codes_of_tensors import BitsThere
 
 _BLOCK = 2**20  # rows that are brought there together
 _SPARE = 2**31  # bytes that a search may need beside codes and rows
@@ -189,7 +189,7 @@ def _code_bytes(codes: BitRows) -> int:
 def bits_there(codes: BitRows, device: Device) -> BitsThere:
     """Codes on the device, brought there where they were made here."""
     from kway.compute.gpu.codes.codes import TILE
-    from kway.compute.gpu.codes.made_there import BitsThere
+    from kway.compute.gpu.codes.codes_of_tensors import BitsThere
 
     if isinstance(codes, FarBits):
         return codes.there

@@ -41,7 +41,7 @@ def in_space(rows: Tensor, distance: Distance) -> Tensor:
 
 def far_bits(far: FarRows, distance: Distance, frame: BitFrame, about: About) -> FarBits:
     """The codes of rows about something, made there."""
-    from kway.compute.gpu.codes.made_there import encode_bits
+    from kway.compute.gpu.codes.codes_of_tensors import encode_bits
 
     device, (n, d) = far.device, far.shape
     steps = USUAL[frame.bits] * (GRID_STEPS if frame.bits > 1 else np.ones(1))
@@ -57,7 +57,7 @@ def far_bits(far: FarRows, distance: Distance, frame: BitFrame, about: About) ->
 
 def far_bytes(far: FarRows) -> FarBytes:
     """Rows as bytes about their mean, made there."""
-    from kway.compute.gpu.codes.made_there import BytesThere
+    from kway.compute.gpu.codes.codes_of_tensors import BytesThere
 
     device, (n, d) = far.device, far.shape
     with device.room(f"codes of {n:,} rows x {d} columns", n * (d + 4)):

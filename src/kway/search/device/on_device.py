@@ -191,7 +191,7 @@ class DeviceSearch:
 
 def device_rows(rows: Any, device: Device) -> Any:
     """Full rows or bytes on the device, a tensor or read like one."""
-    from kway.compute.gpu.codes.made_there import BytesThere
+    from kway.compute.gpu.codes.codes_of_tensors import BytesThere
 
     if isinstance(rows, FarRows):
         return rows.tensor

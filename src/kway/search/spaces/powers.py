@@ -21,7 +21,7 @@ def peak(rows: Any) -> float:
     return max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)))
 
 
-def within(rows: Any, most: float) -> bool:
+def all_below(rows: Any, most: float) -> bool:
     """Whether every |value| is below most: one look at few of them, which do if their squares together do."""
     few = isinstance(rows, np.ndarray) and rows.size <= FEW_VALUES
     return (few and float(np.vdot(rows, rows)) < most * most) or peak(rows) < most

@@ -21,7 +21,7 @@ from kway.data.messages import largest_value
 from kway.data.row_blocks import row_blocks
 from kway.errors import InputError
 from kway.search.spaces.distances import Distance
-from kway.search.spaces.powers import by_power, exponents, near_one, peak, row_peaks, within
+from kway.search.spaces.powers import all_below, by_power, exponents, near_one, peak, row_peaks
 from kway.search.stores.base import Codes
 
 # powers of two that rows may span: squares then stay within float64's 2^-1074 to 2^1024, float32 values in a unit of
@@ -122,7 +122,7 @@ class Unit:
         if not self.distance.scales or not rows.shape[0]:
             return Scaled(rows, None, kind)
         if self.distance.degree == 1:
-            if self.exponent == 0 and within(rows, 2.0**self.span.farthest):
+            if self.exponent == 0 and all_below(rows, 2.0**self.span.farthest):
                 return Scaled(rows, None, kind)
             own = np.minimum(0, self.span.farthest - self.exponent - exponents(row_peaks(rows)))
             return Scaled(by_power(rows.astype(np.float64), own + self.exponent), own, kind)

@@ -1,4 +1,4 @@
-"""Codes that are on a device alone (gpu/codes/made_there.py) until somebody reads them here: for a file, or the CPU."""
+"""Codes that are on a device alone (gpu/codes/codes_of_tensors.py) until they are read here: for a file, or the CPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kway.search.stores.bits import BitFrame, BitRows
 from kway.search.stores.int8 import ByteRows
 
 if TYPE_CHECKING:
-    from kway.compute.gpu.codes.made_there import BitsThere, BytesThere
+    from kway.compute.gpu.codes.codes_of_tensors import BitsThere, BytesThere
 
 
 class FarBits(BitRows):

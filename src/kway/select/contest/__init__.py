@@ -2,7 +2,7 @@
 
 folds         which rows are the test, and in which fold each other row is validated
 compare       the contest: losers stopped early                         families   what they are and how each is scored
-heats         slow families against the others on a few classes
+heats         slow families against the others on a few classes         stand_ins  linear ones that give way to another
 learned_neighbors   the family that learns what columns count
 scans         what families are scored on, and their scores             views      the same rows as other numbers
 spread_scans  families and folds over a cluster                         references   classifiers of other libraries

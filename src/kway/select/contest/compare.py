@@ -20,7 +20,7 @@ Inside `kway.cluster(...)` families, and folds of a family, are scored at once b
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,9 +33,7 @@ from kway.parameters import whole
 from kway.planning.comparison import HEAVY
 from kway.select.contest.clock import Clock
 from kway.select.contest.families import (
-    ALIKE,
     FAMILIES,
-    QUICK_PASS,
     STRAW_MAN,
     Family,
     LinearFamily,
@@ -51,6 +49,7 @@ from kway.select.contest.measures import pick_measure
 from kway.select.contest.references import Referred, begin_references, checked_references
 from kway.select.contest.scans import FoldedRows, Scan
 from kway.select.contest.spread_scans import ScansAhead
+from kway.select.contest.stand_ins import ALIKE, QUICK_PASS
 from kway.select.contest.standings import STOPPED, Comparison, Standing, in_order, setting_in_words, standing_of
 
 __all__ = ["Comparison", "Standing", "compare", "setting_in_words"]
@@ -105,11 +104,7 @@ def compare(
     data = rounds[0]
     clock = budget if isinstance(budget, Clock) else Clock(budget)
     chosen = [computed_on(with_class_weight(family, class_weight), device) for family in _pick(families)]
-    idle = {f.name: why for f in chosen if (why := f.idle(data))} if families is None else {}
-    known = {family.name: family for family in chosen if family.name not in idle}
-    if families is None:
-        idle |= outrun(data, known, clock)
-        known = {name: family for name, family in known.items() if name not in idle}
+    known, idle = _entrants(chosen, data, clock, whole=families is None)
     refer = begin_references(data, asked, clock, seed)
     work = _Work(data, known, clock, whole=families is None)
     _every_fold(work, rounds[1:], curves, spare=families is None and n_folds == FOLDS and repeats == 1)
@@ -123,6 +118,23 @@ def compare(
         in_order(lines, measure), work.scans, data.folds, labels.classes, not clock.cut, known, problems,
         {**idle, **work.idle}, measure, others,
     )  # fmt: skip
+
+
+class _Entrants(NamedTuple):
+    """Families that are run, by name, and why the others are not."""
+
+    known: dict[str, Family]
+    idle: dict[str, str]
+
+
+def _entrants(chosen: list[Family], data: FoldedRows, clock: Clock, whole: bool) -> _Entrants:
+    """All that were asked for; of the `whole` house those that are worth running on these rows."""
+    known = {family.name: family for family in chosen}
+    if not whole:
+        return _Entrants(known, {})
+    idle = {name: why for name, family in known.items() if (why := family.idle(data))}
+    idle |= outrun(data, {name: family for name, family in known.items() if name not in idle}, clock)
+    return _Entrants({name: family for name, family in known.items() if name not in idle}, idle)
 
 
 def _check_wishes(class_weight: Any, repeats: Any, order: Any) -> None:

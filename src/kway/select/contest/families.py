@@ -26,7 +26,6 @@ from kway.data.labels import Labels
 from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
 from kway.linear.problem import weighted_rows
-from kway.linear.solvers.svm.shared_rows import FEWEST
 from kway.neighbors.sweep import Electors, OutsideSearch, score_every_k
 from kway.planning import guard, linear_ways, row_ways
 from kway.planning.comparison import HEAVY, machine_fit_seconds
@@ -38,16 +37,13 @@ from kway.select.contest.clock import Clock
 from kway.select.contest.learned_neighbors import LEARNED_SLACK, MOST_NEIGHBORS, LearnedNeighborsFamily, search_seconds
 from kway.select.contest.measures import ACCURACY
 from kway.select.contest.scans import FoldedRows, FoldScores, HeldVotes, Scan, mean_square, scan_of, scores_of
+from kway.select.contest.stand_ins import ALIKE, QUICK_PASS, stood_for
 
 _SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
 _TOL = 1e-3  # of fits on a path
 _HEAVY_TOL = 1e-2  # on heavy rows: a third of the time, and of 2,500 classes 0.960 right against 0.957
-# seconds of a pass above which folds are spent where they decide: joint hinges, which take thousands of passes, are not
-# run, later folds see only the alphas beside the first's best, and a family that is alone is not run on every fold
-QUICK_PASS = 5e-5
 KEPT_VALUES = 1 << 26  # of the rows up to which an index of them is kept from the first fold to the others
-_MANY_CLASSES = 500  # above which one linear family stands for all: of 1,250, machines and perceptrons take minutes
 FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
 COLD = 2.0  # a fit from nothing against one from the alpha before it
 PROBED = 500  # rows that are asked first where all might take too long
@@ -164,7 +160,7 @@ class LinearFamily:
 
     def idle(self, data: FoldedRows) -> str:
         """One linear family stands for the others where a fit is slow."""
-        return _stood_for(self.name, data)
+        return stood_for(self.name, data)
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """The estimator of an alpha."""
@@ -283,7 +279,7 @@ class PlainFamily:
         """The perceptron is a linear one too; counts are what sparse rows hold."""
         if self.counts and not (data.sparse and data.X.data.min(initial=0) >= 0):
             return "it is for counts and tf-idf, sparse rows without negative values"
-        return _stood_for(self.name, data)
+        return stood_for(self.name, data)
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """The estimator of a setting."""
@@ -330,26 +326,6 @@ def computed_on(family: Any, device: str) -> Any:
     return replace(family, settings=tuple({**s, "device": device} for s in family.settings))
 
 
-def _stood_for(name: str, data: FoldedRows) -> str:
-    """Why a linear family gives way to another on these rows; "" where it does not."""
-    seconds, several = data.pass_seconds(), data.codes.max() >= FEWEST - 1
-    if name == "svm" and seconds > QUICK_PASS:
-        return "hinges of all classes at once take thousands of passes, and svm-one-vs-all stands for them; ask by name"
-    states = not data.measure.rises  # log loss asks for probabilities, which machines do not state
-    quick = "svm-rounded" if data.sparse and several and not states else "softmax"
-    if name == "svm-rounded" and not data.sparse:
-        return "it is for sparse rows, and svm-one-vs-all stands for it; ask by name"
-    if name == "svm-one-vs-all" and data.sparse:
-        return "svm-rounded, whose scores of sparse rows are steadier, stands for it; ask by name"
-    if name not in (*ALIKE, "softmax") or name == quick:
-        return ""
-    if (n_classes := int(data.codes.max()) + 1) > _MANY_CLASSES:
-        return f"with {n_classes:,} classes {quick} stands for the linear ones; ask by name"
-    if seconds < HEAVY:
-        return ""
-    return f"one pass over the rows takes about {seconds:.1f} s, and {quick} stands for the linear ones; ask by name"
-
-
 FAMILIES: dict[str, Any] = {  # name -> Family
     family.name: family
     for family in (
@@ -384,6 +360,4 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         LinearFamily("svm", "SVMClassifier", "hinge", FEW_SHARES),
     )
 }
-# as softmax, a line between classes
-ALIKE = ("least-squares", "logistic", "perceptron", "svm", "svm-one-vs-all", "svm-rounded")
 STRAW_MAN = PlainFamily("least-squares-number", "LeastSquaresClassifier", ({"targets": "number"},))  # by name only

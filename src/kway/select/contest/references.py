@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
 from kway import light_imports, progress
-from kway.compute.beside import beside
+from kway.compute.forked_work import beside
 from kway.compute.threads import workers
 from kway.data.suggest import listing
 from kway.errors import InputError

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from kway.store.facts import Check, either, flag, maybe, number, one_of, record, text, whole
 from kway.store.schema import (
-    FLOATS,
+    FLOAT_TYPES,
     INT32_64,
     Array,
     CrossRule,
@@ -173,10 +173,10 @@ def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: bool) -> dic
 def declared_rows(n: str, present: Mapping[str, NDArray], sparse: bool = True) -> dict[str, Array]:
     """Rows (n, d), dense, or CSR where that is what is there."""
     if not (sparse and "rows.indptr" in present):
-        return {"rows": Array(FLOATS, (n, "d"))}
+        return {"rows": Array(FLOAT_TYPES, (n, "d"))}
     entries = f"entries of {n}*"
     return {
-        "rows.data": Array(FLOATS, (entries,)),
+        "rows.data": Array(FLOAT_TYPES, (entries,)),
         "rows.indices": Array(INT32_64, (entries,), (below("d"),)),
         "rows.indptr": Array(INT32_64, (f"offsets of {n}",), (offsets_to(entries),)),
     }

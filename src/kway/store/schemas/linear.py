@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from kway.store.facts import LARGEST, anything, many, number, one_of, text, whole
-from kway.store.schema import FLOATS, Array, Held, Schema, below, same_dtype
+from kway.store.schema import FLOAT_TYPES, Array, Held, Schema, below, same_dtype
 
 
 def _arrays(held: Held) -> dict[str, Array]:
     """`support` and `margin` are there together (hinge loss) or not at all."""
-    found = {"coef": Array(FLOATS, ("R", "d")), "intercept": Array(FLOATS, ("R",))}
+    found = {"coef": Array(FLOAT_TYPES, ("R", "d")), "intercept": Array(FLOAT_TYPES, ("R",))}
     if "support" in held.arrays or "margin" in held.arrays:
-        found |= {"support": Array(("int64",), ("s*",), (below(LARGEST),)), "margin": Array(FLOATS, ("R",))}
+        found |= {"support": Array(("int64",), ("s*",), (below(LARGEST),)), "margin": Array(FLOAT_TYPES, ("R",))}
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kway.store.facts import maybe, number, one_of, record, whole
-from kway.store.schema import FLOATS, Array, CrossRule, Held, Schema, below, counts, finite, same_dtype
+from kway.store.schema import FLOAT_TYPES, Array, CrossRule, Held, Schema, below, counts, finite, same_dtype
 from kway.store.schemas.index import (
     POWER,
     base_of,
@@ -81,7 +81,7 @@ NEIGHBORS = Schema(
 
 def _centroid_arrays(held: Held) -> dict[str, Array]:
     """Means, float64 in files of 0.1, and the index over those of classes with rows."""
-    found = {"means": Array(FLOATS, ("K", "d")), "weights": Array(("float64",), ("K",), (counts,))}
+    found = {"means": Array(FLOAT_TYPES, ("K", "d")), "weights": Array(("float64",), ("K",), (counts,))}
     if "index" in held.facts:
         index = index_arrays(held.facts["index"], held.under("index."), ids=True)
         found |= {f"index.{name}": array for name, array in index.items()}
@@ -131,10 +131,10 @@ EXEMPLAR = Schema(
     facts={"unit": number(0.0, above=True), "n_iter": whole(), "power": POWER},
     optional_facts=("power",),
     arrays=lambda _: {
-        "exemplars": Array(FLOATS, ("n", "d")),
-        "offsets": Array(FLOATS, ("n",)),
+        "exemplars": Array(FLOAT_TYPES, ("n", "d")),
+        "offsets": Array(FLOAT_TYPES, ("n",)),
         "codes": Array(("int64",), ("n",), (below("K"),)),
-        "centre": Array(FLOATS, ("d",), (finite,)),
+        "centre": Array(FLOAT_TYPES, ("d",), (finite,)),
     },
     rules=(same_dtype("exemplars", "offsets"),),
 )

@@ -1,7 +1,7 @@
 """CUDA C++ of the scan of 512-bit codes (codes.py): binary products on Hopper's matrix unit, compiled by NVRTC.
 
 Codes (n, 64 bytes) stream from global memory through registers straight into wgmma as its A operand (the order of the
-bits is free: the queries are permuted instead, `WORD`); N queries sit in shared memory, swizzled. The unit gives
+bits is free: the queries are permuted instead, `WORD_PLACES`); N queries sit in shared memory, swizzled. The unit gives
 popc(c & q); popc(c) comes from the ordinary units, so that
 
     agreeing bits = 512 - popc(q) - popc(c) + 2 popc(c & q)
@@ -15,7 +15,7 @@ from __future__ import annotations
 CODE_QUERIES = (8, 64, 128)  # N: how many a pass takes
 IN_FLIGHT = {8: (4, 6), 64: (2, 5), 128: (4, 3)}  # tiles in flight a warpgroup, blocks a multiprocessor: measured
 CODE_THREADS = 128
-WORD = [4 * t + 2 * c + h for c in range(2) for h in range(2) for t in range(4)]  # where the unit finds word 4 t + j
+WORD_PLACES = [4 * t + 2 * c + h for c in range(2) for h in range(2) for t in range(4)]  # of word 4 t + j in the unit
 
 
 def kernel_name(n: int) -> str:

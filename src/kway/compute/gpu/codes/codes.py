@@ -21,7 +21,7 @@ from kway.compute.gpu.codes import code_kernels
 from kway.compute.gpu.device import Device, Tensor, load_torch
 from kway.compute.gpu.search.exact import FoundRows, parts_of
 
-BITS, WORDS, TILE = 512, 16, 64  # bits and 32-bit words of a code; codes of a tile
+BITS, CODE_WORDS, TILE = 512, 16, 64  # bits and 32-bit words of a code; codes of a tile
 _CAP = 8192  # codes listed a query
 _SAMPLE = 2**18  # codes that first thresholds come from
 RENEWED = (2**22, 2**26)  # codes after which they are renewed
@@ -179,7 +179,7 @@ class CodeLists:
 def device_sign_words(values: Tensor) -> Tensor:
     """(n, 512) numbers -> (n, 16) int32, a bit a positive number."""
     torch = load_torch()
-    bits = (values > 0).view(-1, WORDS, 32).long() << torch.arange(32, device=values.device)
+    bits = (values > 0).view(-1, CODE_WORDS, 32).long() << torch.arange(32, device=values.device)
     return bits.sum(2).to(torch.int32)
 
 
@@ -189,7 +189,7 @@ def _images(device: Device, words: Tensor, n: int) -> Tensor:
     The second half of each line is never multiplied; it repeats the first.
     """
     torch = device.torch
-    given = torch.nn.functional.pad(words, (0, 0, 0, -len(words) % n)).view(-1, n * WORDS)
+    given = torch.nn.functional.pad(words, (0, 0, 0, -len(words) % n)).view(-1, n * CODE_WORDS)
     return given[:, _places(device, n)]
 
 
@@ -197,8 +197,8 @@ def _images(device: Device, words: Tensor, n: int) -> Tensor:
 def _places(device: Device, n: int) -> Tensor:
     """Which word (n * 32,) of n queries lies where."""
     row, unit, word = np.ix_(range(n), range(8), range(4))
-    held = np.array(code_kernels.WORD)[(4 * (unit ^ (row % 8)) + word) % WORDS]
-    return device.put((row * WORDS + held).reshape(-1))
+    held = np.array(code_kernels.WORD_PLACES)[(4 * (unit ^ (row % 8)) + word) % CODE_WORDS]
+    return device.put((row * CODE_WORDS + held).reshape(-1))
 
 
 def _tied(products: Tensor, best: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ losses.py           the losses' formulas over blocks of scores
 rows.py             rows on the device: value, gradient and scores
 bends.py            products with the Hessian
 factors.py          inverse Hessians a class, made and applied there
-class_scores.py     some classes of a softmax against all rows, for shards; talk.py  shards that talk by all_reduce
+class_scores.py     some classes of a softmax against all rows, for shards; torch_talk.py  how these add up
 batches.py          steps from a few rows: weights that live on the device
 best_classes.py     class rows scored in blocks: the best k, the sum over all
 class_answers.py    answers of a linear model: labels, scores, probabilities as tensors

@@ -22,7 +22,7 @@ from kway.compute.threads import spans
 
 _GROUP = 64  # classes whose largest score stands for them
 _WIDE = 16_384  # classes of a block, where there are more
-_SENT = 1 << 28  # bytes of weights that are on the way at a time
+SENT_BYTES = 1 << 28  # of weights that are on the way at a time
 _TABLES = 4  # arrays as large as a block's scores that are held at once
 
 TensorWeights = Callable[[Tensor], Tensor]  # scores -> the logarithm of what each class weighs, before normalising
@@ -60,7 +60,7 @@ class DeviceClasses(NamedTuple):
         with device.room(f"the weights of {len(b):,} classes", W.nbytes + b.nbytes + DEVICE_BLOCK):
             kind = device.put(b[:1]).dtype
             there = torch.empty(W.shape, dtype=kind, device=device.name)
-            for some in spans(len(b), max(1, _SENT // max(1, W[:1].nbytes))):
+            for some in spans(len(b), max(1, SENT_BYTES // max(1, W[:1].nbytes))):
                 there[some] = device.put(W[some])
             return DeviceClasses(device, there, device.put(b))
 

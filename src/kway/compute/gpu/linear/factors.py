@@ -14,7 +14,7 @@ from torch import Tensor
 
 from kway.compute.gpu.linear.rows import DeviceRows, Weights
 
-GROWTH, HIGHEST = 30.0, 10.0  # of the floor
+GROWTH, HIGHEST_FLOOR = 30.0, 10.0  # of the floor
 _LEAST = {torch.float32: 1e-6, torch.float64: 1e-12}
 
 
@@ -104,7 +104,7 @@ def _inverted(A: Tensor, ridges: Tensor) -> Tensor:
     A *= scale[:, :, None]
     A *= scale[:, None, :]
     floor, unit = _LEAST[A.dtype], torch.eye(A.shape[1], dtype=A.dtype, device=A.device)
-    while floor < HIGHEST:
+    while floor < HIGHEST_FLOOR:
         factor, failed = torch.linalg.cholesky_ex(A + floor * unit)
         if not bool(failed.any()):
             inverse: Tensor = torch.cholesky_inverse(factor)

@@ -16,11 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kway.compute.gpu.linear.best_classes import DeviceClasses
+from kway.compute.gpu.linear.best_classes import SENT_BYTES, DeviceClasses
 from kway.compute.gpu.linear.rows import DeviceRows
 from kway.compute.threads import spans
-
-_SENT = 1 << 28  # bytes of weights that are on the way at a time
 
 
 class StepPlan(NamedTuple):
@@ -54,7 +52,7 @@ class SampledWeights:
         """The state of a run, copied there in parts."""
         K, columns = theta.shape
         device = held.device
-        with device.room(f"sampled softmax over {K:,} classes", theta.nbytes + 16 * K + _SENT):
+        with device.room(f"sampled softmax over {K:,} classes", theta.nbytes + 16 * K + SENT_BYTES):
             W = torch.empty((K, columns - 1), dtype=held.X.dtype, device=device.name)
             b = torch.empty(K, dtype=held.X.dtype, device=device.name)
             for some in _parts(theta):
@@ -111,7 +109,7 @@ class SampledWeights:
 
     def squares(self) -> float:
         """||W||^2."""
-        parts = spans(len(self.W), max(1, _SENT // (8 * self.W.shape[1])))
+        parts = spans(len(self.W), max(1, SENT_BYTES // (8 * self.W.shape[1])))
         return sum(float(self.W[some].square().sum(dtype=torch.float64)) for some in parts)
 
 
@@ -128,4 +126,4 @@ def _slopes(scores: Tensor, own: Tensor, weight: Tensor | None, b: int) -> Tenso
 
 
 def _parts(theta: NDArray) -> list[slice]:
-    return spans(len(theta), max(1, _SENT // theta[:1].nbytes))
+    return spans(len(theta), max(1, SENT_BYTES // theta[:1].nbytes))

@@ -14,9 +14,19 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kway.compute.gpu.device import Device, Tensor
-from kway.compute.gpu.search.exact import KEYS, MORE, SAFE, VALUES, ExactRows, FoundRows, first_few, least_few, parts_of
+from kway.compute.gpu.search.exact import (
+    KEPT_BEYOND,
+    KEYS,
+    MORE,
+    VALUES,
+    ExactRows,
+    FoundRows,
+    first_few,
+    least_few,
+    parts_of,
+)
+from kway.compute.kernels.float32 import FLOAT32_SAFE
 
-_EXTRA = 22  # kept beyond k for the proof
 _GROUP = 64  # queries of a task
 _LISTED = 2**26  # rows kept, of all pairs of a query and a cell
 
@@ -120,7 +130,7 @@ class CellRows:
         """
         device, torch = self.rows.device, self.rows.device.torch
         ids, distances = device.empty((len(queries), k), "int64"), device.empty((len(queries), k), "float64")
-        left, keep = torch.arange(len(queries), device=device.name), k + _EXTRA
+        left, keep = torch.arange(len(queries), device=device.name), k + KEPT_BEYOND
         with device.full_precision():
             while len(left):
                 undecided = []
@@ -136,7 +146,7 @@ class CellRows:
         rows = self.rows
         sides = rows.asked(queries)
         norms = sides.square().sum(1).sqrt_()
-        kind = rows.scale.dtype if float(norms.max()) < SAFE[1] else rows.device.torch.float64
+        kind = rows.scale.dtype if float(norms.max()) < FLOAT32_SAFE[1] else rows.device.torch.float64
         places, keys = self._least(sides.to(kind), cells, keep)
         real = keys.isfinite()
         order = self.names[places].where(real, len(self.names)).argsort(1)  # equal distances go by position

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from kway.compute.gpu.device import Device, Tensor, load_torch
 from kway.compute.gpu.search.products import Product
+from kway.compute.kernels.float32 import FLOAT32_SAFE
 
-_EXTRA = 22  # kept beyond k for the proof
+KEPT_BEYOND = 22  # kept beyond k for the proof
 MORE = 8  # times as many are kept where the proof failed
 _MOST = 2048  # kept at most; beyond, every row is measured
 KEYS = 2**29  # bytes of a block of keys
@@ -25,7 +26,6 @@ _QUERIES = 4096  # of a block
 VALUES = 2**28  # bytes of rows measured together
 _GROUP = 32  # keys whose smallest is looked at first
 _ROWS = 2**16  # of a block: its best few are picked from so many keys
-SAFE = (1e-12, 1e15)  # norms whose squares float32 neither loses nor overflows
 
 
 class FoundRows(NamedTuple):
@@ -63,7 +63,8 @@ class ExactRows:
             lengths[part] = exact.square().sum(1).sqrt_()
             squares[part] = product.side(exact, centre).square().sum(1)  # not in place: it may be the rows
         reach = float(squares.max().sqrt())
-        kind = torch.float32 if SAFE[0] < reach < SAFE[1] and product.holds(lengths, SAFE) else torch.float64
+        safe = FLOAT32_SAFE[0] < reach < FLOAT32_SAFE[1] and product.holds(lengths, FLOAT32_SAFE)
+        kind = torch.float32 if safe else torch.float64
         roundoff = (d + 32) * (2.0**-24 if kind == torch.float32 else 2.0**-53)
         slack = roundoff / (1.0 - roundoff) if roundoff < 0.5 else 1.0
         return ExactRows(
@@ -90,9 +91,9 @@ class ExactRows:
         """The k <= n nearest of queries (q, d)."""
         ids, distances = self.device.empty((len(queries), k), "int64"), self.device.empty((len(queries), k), "float64")
         left = self.device.torch.arange(len(queries), device=self.device.name)
-        keep = min(len(self), k + _EXTRA)
+        keep = min(len(self), k + KEPT_BEYOND)
         with self.device.full_precision():
-            while len(left) and keep <= max(_MOST, k + _EXTRA):
+            while len(left) and keep <= max(_MOST, k + KEPT_BEYOND):
                 undecided = []
                 for some in left.split(_QUERIES):
                     found, proven = self._filtered(queries[some].double(), k, keep)
@@ -108,7 +109,7 @@ class ExactRows:
         sides = self.asked(queries)
         norms = sides.square().sum(1).sqrt_()
         kind = self.scale.dtype
-        if float(norms.max()) >= SAFE[1]:
+        if float(norms.max()) >= FLOAT32_SAFE[1]:
             kind = self.device.torch.float64  # a query far out would overflow
         ids, keys = self._least(sides.to(kind), keep)
         ids = ids.sort(1).values

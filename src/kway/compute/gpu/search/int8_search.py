@@ -13,11 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kway.compute.gpu.device import Device, Tensor
-from kway.compute.gpu.search.exact import SAFE, ExactRows, FoundRows
+from kway.compute.gpu.search.exact import ExactRows, FoundRows
 from kway.compute.gpu.search.int8_tiles import INT8_TILE, Bytes, Tiles
+from kway.compute.kernels.float32 import FLOAT32_SAFE
 
 CAP = 4096  # survivors listed a query
-SHORT = 512  # those of a list that is chosen from quickly; nearly all are
+SHORT_LIST = 512  # those of a list that is chosen from quickly; nearly all are
 _SHARES = (0.01, 0.03, 0.12, 0.4, 1.0)  # of the tiles: the sample, then the ends of the rounds
 FLAGS = 2**30  # bytes of flags of a batch of queries
 _ROOM = 8192  # tiles whose flagged queries are gathered at once
@@ -49,8 +50,8 @@ class Int8Search:
         largest = float(queries.abs().max())
         return (
             k <= min(_MOST, len(self.rows) // (8 * INT8_TILE))
-            and largest < SAFE[1]
-            and SAFE[0] < self.rows.reach < SAFE[1]
+            and largest < FLOAT32_SAFE[1]
+            and FLOAT32_SAFE[0] < self.rows.reach < FLOAT32_SAFE[1]
         )
 
     def nearest(self, queries: Tensor, k: int) -> FoundRows:
@@ -153,7 +154,7 @@ class _Round:
             self.rows.rows, self.queries, self.tiles.order, self.counts, self.lists, self.away, d, kind, CAP, 32, 128,
             num_warps=4, enable_fp_fusion=False,
         )  # fmt: skip
-        for low, size in ((-1, SHORT), (SHORT, CAP)):
+        for low, size in ((-1, SHORT_LIST), (SHORT_LIST, CAP)):
             kernels.select[(self.q,)](
                 self.tiles.order, self.counts, self.lists, self.away, self.best, self.ids, self.over, self.k, CAP, low,
                 size, num_warps=4,

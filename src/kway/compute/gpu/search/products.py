@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kway.compute.gpu.device import Tensor, load_torch
-
-_TINY = 1e-35  # what a float32 product may lose by underflow
+from kway.compute.kernels.float32 import PRODUCT_UNDERFLOW
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class EuclideanProduct(Product):
     def threshold(self, worst: Tensor, norm: Tensor, reach: float, slack: float) -> Tensor:
         """(d^2 - |q|^2) / 2; a row longer than norm + worst is too far anyway, so the slack need not cover it."""
         longest = norm + (norm + worst).clamp(max=reach)
-        return 0.5 * (worst - norm) * (worst + norm) + slack * longest * longest + _TINY
+        return 0.5 * (worst - norm) * (worst + norm) + slack * longest * longest + PRODUCT_UNDERFLOW
 
     def score(self, worst: Tensor, norm: Tensor) -> Tensor:
         """(|q|^2 - d^2) / 2."""
@@ -123,7 +122,7 @@ class DotProduct(Product):
 
     def threshold(self, worst: Tensor, norm: Tensor, reach: float, slack: float) -> Tensor:
         """d."""
-        return worst + slack * reach * norm + _TINY
+        return worst + slack * reach * norm + PRODUCT_UNDERFLOW
 
     def score(self, worst: Tensor, norm: Tensor) -> Tensor:
         """-d."""

@@ -77,7 +77,7 @@ def _sift(fine, asked, i, limit, bias, places, n):
 
 
 @kernel
-def sweep(
+def sweep_rows(
     packed, bias, fine, ids, rows, step, unit, members, codes, base, reach, tau, slack, asked, queries,
     order, blocks, margin, best, found, way,
 ):  # fmt: skip

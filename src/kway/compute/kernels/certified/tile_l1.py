@@ -6,9 +6,9 @@
 
 Three ways to the same sums:
 
-    WIDE     3 queries x 64 rows, 24 accumulators of AVX-512BW's sum of absolute differences
-    SHORT    3 queries x 8 rows, 6 accumulators of AVX2's
-    ORDINARY 16-bit lanes of ordinary vectors, which hold 128 words (so codes have at most L1_MOST_DIMS dimensions)
+    L1_WIDE     3 queries x 64 rows, 24 accumulators of AVX-512BW's sum of absolute differences
+    L1_SHORT    3 queries x 8 rows, 6 accumulators of AVX2's
+    L1_ORDINARY 16-bit lanes of ordinary vectors, which hold 128 words (so codes have at most L1_MOST_DIMS dimensions)
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from kway.compute.kernels.lanes import chosen, cpu_has
 
 L1_QUERIES = 3  # queries a tile
 L1_MOST_DIMS = 1024  # 1024 / 8 words x 2 bytes x 255 < 2^16
-ORDINARY, SHORT, WIDE = range(3)  # the ways, slowest first
-L1_FEATURES = {ORDINARY: (), SHORT: ("avx2",), WIDE: ("avx512f", "avx512bw")}  # that each needs
+L1_ORDINARY, L1_SHORT, L1_WIDE = range(3)  # the ways, slowest first
+L1_FEATURES = {L1_ORDINARY: (), L1_SHORT: ("avx2",), L1_WIDE: ("avx512f", "avx512bw")}  # that each needs
 
 _WORDS = ir.VectorType(I64, 8)
 _BYTES = ir.VectorType(I8, 64)
@@ -34,7 +34,7 @@ _PAIRS = ir.VectorType(I16, 32)
 
 def best_l1_way() -> int:
     """The fastest way that this CPU has, and that KWAY_PORTABLE allows."""
-    return max(way for way in L1_FEATURES if chosen(*L1_FEATURES[way]) or way == ORDINARY)
+    return max(way for way in L1_FEATURES if chosen(*L1_FEATURES[way]) or way == L1_ORDINARY)
 
 
 def _differences_sums(instruction, lanes, each):
@@ -137,12 +137,12 @@ _WEIGH = types.void(*[types.uintp] * 3, types.intp)
 
 @intrinsic
 def _mark_wide(typing_context, x, asked, tau, marks, stride, mark_stride, words):
-    return _MARK, _marks(_wide_sums) if cpu_has(*L1_FEATURES[WIDE]) else nothing
+    return _MARK, _marks(_wide_sums) if cpu_has(*L1_FEATURES[L1_WIDE]) else nothing
 
 
 @intrinsic
 def _mark_short(typing_context, x, asked, tau, marks, stride, mark_stride, words):
-    return _MARK, _marks(_short_sums) if cpu_has(*L1_FEATURES[SHORT]) else nothing
+    return _MARK, _marks(_short_sums) if cpu_has(*L1_FEATURES[L1_SHORT]) else nothing
 
 
 @intrinsic
@@ -152,12 +152,12 @@ def _mark_ordinary(typing_context, x, asked, tau, marks, stride, mark_stride, wo
 
 @intrinsic
 def _weigh_wide(typing_context, x, asked, values, words):
-    return _WEIGH, _weights(_wide_sums) if cpu_has(*L1_FEATURES[WIDE]) else nothing
+    return _WEIGH, _weights(_wide_sums) if cpu_has(*L1_FEATURES[L1_WIDE]) else nothing
 
 
 @intrinsic
 def _weigh_short(typing_context, x, asked, values, words):
-    return _WEIGH, _weights(_short_sums) if cpu_has(*L1_FEATURES[SHORT]) else nothing
+    return _WEIGH, _weights(_short_sums) if cpu_has(*L1_FEATURES[L1_SHORT]) else nothing
 
 
 @intrinsic
@@ -175,9 +175,9 @@ def scan_l1(packed, first, last, asked, tau, marks, way):
             q = np.uint64(asked.ctypes.data + r * stride)
             limit = np.uint64(tau.ctypes.data + 8 * r)
             out = np.uint64(marks.ctypes.data + r * mark_stride + 8 * (b - first))
-            if way == WIDE:
+            if way == L1_WIDE:
                 _mark_wide(x, q, limit, out, stride, mark_stride, words)
-            elif way == SHORT:
+            elif way == L1_SHORT:
                 _mark_short(x, q, limit, out, stride, mark_stride, words)
             else:
                 _mark_ordinary(x, q, limit, out, stride, mark_stride, words)
@@ -188,9 +188,9 @@ def weigh_l1(packed, block, asked, r, values, way):
     """values (64,) int32 of query r against the rows of a block: minus the sum of differences, so larger is nearer."""
     x = np.uint64(packed.ctypes.data + block * packed.strides[0])
     q, out = np.uint64(asked.ctypes.data + r * asked.strides[0]), np.uint64(values.ctypes.data)
-    if way == WIDE:
+    if way == L1_WIDE:
         _weigh_wide(x, q, out, packed.shape[1])
-    elif way == SHORT:
+    elif way == L1_SHORT:
         _weigh_short(x, q, out, packed.shape[1])
     else:
         _weigh_ordinary(x, q, out, packed.shape[1])

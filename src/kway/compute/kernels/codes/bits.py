@@ -57,15 +57,22 @@ def _hadamard(x):
 
 
 @kernel
+def _largest_power(wide):
+    """The largest power of two that is no more than `wide`."""
+    power = 1
+    while 2 * power <= wide:
+        power *= 2
+    return power
+
+
+@kernel
 def rotate(rows, signs):
     """Rows (n, D) float32 turned in place by the rounds of signs (rounds, D) int8.
 
     Where D is no power of two, a round transforms the first and then the last 2^k columns, which overlap.
     """
     n, wide = rows.shape
-    block = 1
-    while 2 * block <= wide:
-        block *= 2
+    block = _largest_power(wide)
     for i in range(n):
         x = rows[i]
         for r in range(len(signs)):
@@ -80,9 +87,7 @@ def rotate(rows, signs):
 def turn_back(rows, signs):
     """The inverse of `rotate`, in place: every step is its own inverse, so they run backwards."""
     n, wide = rows.shape
-    block = 1
-    while 2 * block <= wide:
-        block *= 2
+    block = _largest_power(wide)
     for i in range(n):
         x = rows[i]
         for r in range(len(signs) - 1, -1, -1):

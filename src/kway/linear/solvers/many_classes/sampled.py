@@ -39,19 +39,20 @@ from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.many_classes.checkpoints import fingerprint, read_checkpoint, write_checkpoint
 from kway.linear.solvers.many_classes.mapped_weights import mapped_zeros
 from kway.linear.solvers.stochastic.schedules import pick_schedule
+from kway.linear.solvers.stopping import BLEW_UP
 from kway.parameters import check_parameters, whole
 from kway.search.auto import pick_index
 from kway.search.live import LiveIndex
 from kway.search.spaces.metrics import pick_metric
 
 _BATCH = 256  # rows a step, where batch_size does not say
-CLASSES = 256  # touched by one worker at a time; fixed, so that the answer does not depend on the number of threads
+CLASSES_EACH = 256  # touched by one worker at a time; fixed, so that the answer does not depend on how many there are
 _TOGETHER = 64  # rows scored by one worker at a time: 1,000 classes of them stay in the second cache
 CONFUSED = 16  # classes that a row scored against all of them names
 _REFRESH = 256  # steps between two such scorings
 _REINDEX = 1024  # steps after which an index over the weights is built anew
 SCORING = 0.1  # of the products of those steps that a scoring may take
-FEWEST, MOST = 16, 1000  # rows that are scored against all classes: enough to say something, not more than needed
+FEWEST_SCORED, MOST_SCORED = 16, 1000  # rows, against all classes: enough to say something, not more than needed
 _EXACT = 2e11  # products of an exact loss: some seconds
 _WHOLE = 1e10  # products up to which the objective at the end is that of all rows: less than an epoch takes
 STEP = 4.0  # the score that a row's first step gives its class, about
@@ -180,14 +181,14 @@ class _Run:
             every = np.arange(s.start, s.stop)
             decay_rows(self.theta, every, self.sizes, self.met, self.step, eta, o.penalty.ridge)
 
-        pmap(some, spans(o.n_scores, CLASSES * 64), o.n_jobs)
+        pmap(some, spans(o.n_scores, CLASSES_EACH * 64), o.n_jobs)
 
     def descend(self, rows: NDArray[np.int64]) -> None:
         """One step from some rows: their classes gathered as [W b], scored by [x 1] and moved along slopes' [x 1]."""
         o, codes, theta = self.objective, self.objective.targets.codes[rows], self.theta
         known = np.union1d(codes, self.hard)
         drawn = draw_classes(known, o.n_scores, self.solver.negatives, self.control.rng)
-        X, parts = _with_ones(o.X[rows]), spans(len(drawn.ids), CLASSES)  # (b, d + 1)
+        X, parts = _with_ones(o.X[rows]), spans(len(drawn.ids), CLASSES_EACH)  # (b, d + 1)
         held = np.empty((len(drawn.ids), theta.shape[1]), theta.dtype)  # (c, d + 1)
         slopes = np.empty((len(rows), len(held)), theta.dtype)  # (b, c)
         own, eta, ridge = np.searchsorted(known, codes), self.rate(), o.penalty.ridge
@@ -218,7 +219,7 @@ class _Run:
         touched = self.batch + self.solver.hard + self.solver.negatives
         if self.step == 0 or touched >= K:
             return np.empty(0, np.int64)
-        wanted = int(np.clip(SCORING * _REFRESH * self.batch * touched / K, FEWEST, MOST))
+        wanted = int(np.clip(SCORING * _REFRESH * self.batch * touched / K, FEWEST_SCORED, MOST_SCORED))
         rows = np.sort(self.control.rng.choice(o.n, min(o.n, wanted), replace=False))
         return self._most_named(self.best(rows, min(CONFUSED, K)), rows)
 
@@ -274,7 +275,7 @@ def exact(objective: Objective, theta: NDArray) -> float:
     best = class_rows.top(objective.X, W, b, 1, lambda f: f.copy(), objective.n_jobs)
     leader = best.ids[:, 0]
     loss = _own(objective.X, theta, leader) - _own(objective.X, theta, codes) - np.log(best.scores[:, 0])
-    penalty = sum(objective.penalty.value(W[s]) for s in spans(len(W), CLASSES * 64))  # W is no flat array: a copy each
+    penalty = sum(objective.penalty.value(W[s]) for s in spans(len(W), CLASSES_EACH * 64))  # a copy each: W is not flat
     return float(np.average(np.maximum(loss, 0), weights=objective.weight)) + penalty
 
 
@@ -296,7 +297,7 @@ def _epochs(run: _Run) -> Solution:
             return Solution(run.theta, number, history=history, value=_value(o, history))
         run.epoch()
         if not run.finite():
-            return Solution(run.theta, number + 1, False, np.inf, history, "lower learning_rate: the steps blew up")
+            return Solution(run.theta, number + 1, False, np.inf, history, BLEW_UP)
         history.append(run.exact(watched))
         if folder is not None or control.validate is not None:
             run.settle()
@@ -329,7 +330,7 @@ def _mark(run: _Run) -> str:
 
 def _sample(objective: Objective, rng: np.random.Generator) -> NDArray[np.int64]:
     """Rows that the exact loss is taken of, all where they are few."""
-    wanted = int(np.clip(_EXACT / (objective.n_scores * objective.d), FEWEST, MOST))
+    wanted = int(np.clip(_EXACT / (objective.n_scores * objective.d), FEWEST_SCORED, MOST_SCORED))
     return np.sort(rng.choice(objective.n, min(objective.n, wanted), replace=False))
 
 

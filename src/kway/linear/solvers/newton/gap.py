@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, spans
+from kway.linear.objective.curvature import row_squares
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.point import Point
 
@@ -138,9 +139,7 @@ def _reach(objective: Objective, point: Point) -> float:
     """
 
     def largest(rows: slice) -> float:
-        X = objective.X[rows]
-        squares = X.multiply(X).sum(axis=1) if hasattr(X, "multiply") else np.einsum("ij,ij->i", X, X)
-        return float(np.asarray(squares).max(initial=0.0))
+        return float(row_squares(objective.X[rows]).max(initial=0.0))
 
     norm = np.sqrt(max(pmap(largest, spans(objective.n, _BLOCK_ROWS), objective.n_jobs)))
     weights = np.sqrt(2 * max(point.value, 0.0) / objective.penalty.ridge)

@@ -1,7 +1,7 @@
 """Newton's method with whole Hessians, for every convex loss and penalty of a problem that is not large.
 
     smooth   steps until the fall that is left is proved to be far under the tolerance, and that one taken, too
-    kinked   (hinges, L1) the same on kinks rounded over e = 0.3, 0.1, ... until the duality gap is under the tolerance
+    kinked   (hinges, L1) the same on kinks rounded over e = 0.3, 0.04, ... until the duality gap is under the tolerance
 
 L1 on many columns: the same on a set of them that grows as it must (working_set.py). Columns are centred and scaled
 first (standard.py), so units do not matter. A run ends with a proof (valley.py): a solution that says it has converged

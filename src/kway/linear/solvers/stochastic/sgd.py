@@ -15,12 +15,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.linear.sgd import sgd_steps
 from kway.compute.threads import pmap, single_blas, spans
-from kway.data.gate import Rows
 from kway.linear.losses import Targets
 from kway.linear.objective.bends import transposed_product
+from kway.linear.objective.curvature import row_squares
 from kway.linear.objective.distinct_rows import Distinct, distinct_rows
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
@@ -28,7 +27,7 @@ from kway.linear.solvers.many_classes.sampled import STEP, mean_square_row
 from kway.linear.solvers.power_method import largest_bend, largest_moment
 from kway.linear.solvers.stochastic.held_to_tol import held_to_tol
 from kway.linear.solvers.stochastic.schedules import Schedule, pick_schedule
-from kway.linear.solvers.stopping import tol_scale
+from kway.linear.solvers.stopping import BLEW_UP, tol_scale
 from kway.parameters import YES_OR_NO, check_parameters, one_of, share
 
 EPOCHS_WITHOUT_GAIN = 10  # (of tol) before it counts as converged; the best epoch is the answer
@@ -219,7 +218,7 @@ def _epochs(solver: SGD, objective: Objective, theta: NDArray, control: Control)
         here = run.theta if mean is None or not mean.count else (mean.total / mean.count).astype(theta.dtype)
         history.append(objective.value(here))
         if not np.isfinite(history[-1]):
-            return Solution(answer, number + 1, False, np.inf, history, "lower learning_rate: the steps blew up")
+            return Solution(answer, number + 1, False, np.inf, history, BLEW_UP)
         value = _mistakes(objective, here) if objective.loss.minimised_by_zero else history[-1]
         since = 0 if number == 0 or value < best - control.tol * tol_scale(best) else since + 1
         if value < best:
@@ -237,8 +236,7 @@ def _mistakes(objective: Objective, theta: NDArray) -> float:
 
     def block(rows: slice) -> float:
         _, slope = objective.loss.value_gradient(objective.scores(theta, rows), objective.block_targets(rows))
-        wrong = (slope != 0).any(axis=1)
-        return float(wrong.sum() if objective.weight is None else wrong @ objective.weight[rows])
+        return objective.weighted_sum((slope != 0).any(axis=1), rows)
 
     return sum(pmap(block, spans(objective.n, 4096), objective.n_jobs)) / objective.n
 
@@ -247,17 +245,10 @@ def _rates(schedule: Schedule, epochs: NDArray, first: float, last: int) -> NDAr
     return np.array([schedule.at(float(epoch), first, last) for epoch in epochs])
 
 
-def _row_squares(X: Rows) -> NDArray:
-    """|x_i|^2 (n,)."""
-    if isinstance(X, FarRows):
-        return X.row_squares()
-    return np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
-
-
 def _first_rate(objective: Objective, distinct: Distinct, batch: int) -> float:
     """1 / smoothness of the mean loss of a batch: between that of one row, c ||x||^2, and of all rows, c lambda_max."""
     X, weight = objective.X, distinct.weight[distinct.rows]
-    one = float(np.average(_row_squares(X)[distinct.rows], weights=weight)) + objective.fit_intercept
+    one = float(np.average(row_squares(X)[distinct.rows], weights=weight)) + objective.fit_intercept
     every = min(one, largest_moment(X[distinct.rows[:: max(1, len(weight) // 2000)]])) if batch > 1 else one
     smoothness = (one + (batch - 1) * every) / batch
     return 1.0 / (max(largest_bend(objective) * smoothness, 1e-12) + objective.penalty.ridge)

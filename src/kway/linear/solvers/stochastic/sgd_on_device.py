@@ -28,7 +28,7 @@ _BATCH = 8192  # rows a step, where batch_size does not say: below it the produc
 _STEPS = 64  # that an epoch has at least, where batch_size does not say
 MANY_CLASSES = 16_384  # classes from which rounding the products' operands buys ten times the speed of an epoch
 WHOLE = 2e12  # products of the objective of all rows: a tenth of a second; of 1M rows x 200,000 classes it took 5 s
-WATCHED = 4096  # rows that stand for all
+WATCHED_ROWS = 4096  # rows that stand for all
 
 
 @dataclass
@@ -73,9 +73,9 @@ class DeviceEpochs(Epochs):
     def watched(self) -> Objective:
         """All rows, or some of them where all would take too long."""
         o = self.objective
-        if o.n * o.n_scores * float(o.d) <= WHOLE or o.n <= WATCHED:
+        if o.n * o.n_scores * float(o.d) <= WHOLE or o.n <= WATCHED_ROWS:
             return o
-        return o.rows(np.sort(np.random.default_rng(0).choice(o.n, WATCHED, replace=False)))
+        return o.rows(np.sort(np.random.default_rng(0).choice(o.n, WATCHED_ROWS, replace=False)))
 
 
 def begun_on_device(

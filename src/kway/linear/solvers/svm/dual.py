@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from kway.compute.kernels.linear import dual as kernels
 from kway.compute.threads import pmap
 from kway.linear.losses.hinge import rounded_slope
+from kway.linear.objective.curvature import row_squares
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.stopping import tol_scale
-from kway.linear.solvers.svm.machine import Machine, Problem, judge_all, row_squares
+from kway.linear.solvers.stopping import WIDE_GAP, tol_scale
+from kway.linear.solvers.svm.machine import Machine, Problem, judge_all
 from kway.linear.solvers.svm.newton_one_vs_all import approach_by_newton, newton_pays, settle_or_reset
 from kway.linear.solvers.svm.separable import demand_separable
 from kway.linear.solvers.svm.shared_rows import shares_rows, sweep_together
@@ -60,7 +61,7 @@ class Dual:
             gap += max(0.0, kept - value)
         converged = gap <= control.tol * tol_scale(value)
         miss = gap / value if np.isfinite(value) and value > 0 else 0.0 if converged else np.inf
-        advice = "" if converged else "raise max_iter or alpha, or scale the features to a common range"
+        advice = "" if converged else WIDE_GAP
         return Solution(theta, passes(machines), converged, miss, history, advice, proved=True)
 
 

@@ -19,7 +19,7 @@ from kway.compute.kernels.linear import dual as kernels
 from kway.compute.threads import pmap, spans
 from kway.data.gate import Rows
 from kway.linear.objective.objective import Objective
-from kway.linear.objective.sparse_rows import add_scores
+from kway.linear.objective.sparse_rows import add_scores, dense_rows
 from kway.linear.solvers.newton.standard import Floats, column_centres
 from kway.linear.solvers.svm.interior_point import Undecided, solve_box
 
@@ -146,7 +146,7 @@ class Machine:
         held[chosen] = 0
         w0, s0 = np.zeros(p.d), float(held.sum())
         kernels.combine(kernel_rows(p.X), held, w0)
-        X = dense_rows(p.X, chosen)
+        X = dense_rows(p.X[chosen])
         middle = (
             column_centres(X, np.ones(len(X))) if p.bias else np.zeros(p.d)
         )  # a free bias makes the problem blind to shifts
@@ -258,18 +258,6 @@ def best_hinge_bias(turns: Floats, y: Floats, weight: Floats) -> float:
     return float(turns[order[min(k, len(order) - 1)]])
 
 
-def dense_rows(X: Rows, chosen: NDArray[np.int64]) -> Floats:
-    """Some rows as a float64 array (m, d)."""
-    return np.asarray(X[chosen].toarray() if sp.issparse(X) else X[chosen], np.float64)
-
-
 def kernel_rows(X: Rows) -> Any:
     """Rows as the kernels read them: (n, d), or the triple of a CSR array."""
     return tuple(frozen(part) for part in (X.data, X.indices, X.indptr)) if sp.issparse(X) else frozen(X)
-
-
-def row_squares(X: Rows) -> Floats:
-    """||x_i||^2 in float64 (n,)."""
-    if sp.issparse(X):
-        return np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", X, X, dtype=np.float64)

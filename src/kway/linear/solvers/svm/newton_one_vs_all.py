@@ -22,7 +22,7 @@ from kway.linear.solvers.svm.machine import Machine, interior_first
 _NARROW = 32  # features up to which Hessians cost less than the sweeps they spare: 5 to 20 times at 16, none at 64
 # half the first width: at theta = 0 every gap is 1, inside the kink, and the first step is least squares
 _WIDEST = 1.01
-PART, FEWEST = 4, 4000  # every PART-th row for the first steps, where that leaves FEWEST rows
+PART, FEWEST_IN_PART = 4, 4000  # every PART-th row for the first steps, where that leaves FEWEST_IN_PART rows
 PART_TOL, PART_WIDTH = 1e-2, 0.1  # of those steps: a part of the rows says no more, of separable ones less
 _MOST_STEPS = 60
 
@@ -51,7 +51,7 @@ def approach_by_newton(objective: Objective, machines: list[Machine], tol: float
     """Hyperplanes and dual variables within tol of the optimum, or after `most` steps; machines share their boxes."""
     X = objective.X
     full = RowsBothWays(frozen(X), frozen(X.T), frozen(machines[0].problem.upper))
-    few = full.part(PART) if objective.n >= PART * FEWEST else None
+    few = full.part(PART) if objective.n >= PART * FEWEST_IN_PART else None
     pmap(lambda machine: _approach(machine, full, few, tol, min(most, _MOST_STEPS)), machines, objective.n_jobs)
 
 

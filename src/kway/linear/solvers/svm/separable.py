@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.linear import dual as kernels
 from kway.errors import NotSeparableError
+from kway.linear.objective.sparse_rows import dense_rows
 from kway.linear.solvers.newton.standard import Floats, column_centres
-from kway.linear.solvers.svm.machine import Machine, Plane, Problem, dense_rows, kernel_rows
+from kway.linear.solvers.svm.machine import Machine, Plane, Problem, kernel_rows
 
 FEASIBLE = 1e-10  # the tightest that HiGHS takes: margins down to about 1e-9 of the data's size count as margins
 TRIES = 3  # rounds of sweeps: easy data is separated by then
@@ -58,7 +59,7 @@ def _plane(machine: Machine) -> Plane:
         for side in (p.y[left] > 0, p.y[left] < 0):
             own = left[side]
             chosen[own[np.argsort(margins[own], kind="stable")[:batch]]] = True
-        verdict = least_violation(dense_rows(p.X, np.flatnonzero(chosen)), p.y[chosen], p.bias)
+        verdict = least_violation(dense_rows(p.X[np.flatnonzero(chosen)]), p.y[chosen], p.bias)
         margins = p.y * (_machine_scores(machine, verdict.w) + verdict.b)
         if verdict.violation > 0.5:
             raise NotSeparableError(_refusal(p, int((margins[rows] <= 1e-9).sum()), len(rows)))

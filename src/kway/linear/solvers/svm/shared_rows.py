@@ -24,16 +24,16 @@ from kway.linear.objective.objective import Objective
 from kway.linear.solvers.stopping import tol_scale
 from kway.linear.solvers.svm.machine import Machine, judge_all
 
-WIDEST = 64  # classes of a group: their dual variables are an (n, 64) array
+WIDEST_GROUP = 64  # classes of a group: their dual variables are an (n, 64) array
 _ROUND = 10  # sweeps between two looks at the gap
-FEWEST = 4  # classes that are worth a group
+FEWEST_CLASSES = 4  # classes that are worth a group
 # of the bias, over the mean square of a row: 1 takes three times as many sweeps on texts, 0.001 as many
 STIFFNESS = 0.03
 
 
 def shares_rows(objective: Objective) -> bool:
     """Whether this way is for these rows: sparse, several classes."""
-    return sp.issparse(objective.X) and objective.n_scores >= FEWEST
+    return sp.issparse(objective.X) and objective.n_scores >= FEWEST_CLASSES
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,6 @@ def _cuts(objective: Objective) -> Iterator[tuple[int, int]]:
     """Classes cut into groups of about equal size, a multiple of the workers."""
     R = objective.n_scores
     parts = workers(objective.n_jobs)
-    parts *= -(-R // (parts * WIDEST))
+    parts *= -(-R // (parts * WIDEST_GROUP))
     edges = [R * i // parts for i in range(parts + 1)]
     return ((a, b) for a, b in itertools.pairwise(edges) if b > a)

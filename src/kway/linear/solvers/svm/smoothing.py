@@ -26,7 +26,7 @@ from kway.linear.solvers.stopping import tol_scale
 
 _FIRST = 2.02  # at theta = 0 every gap is 1: just inside the kink, so that the first steps see curvature
 _SHRINK = 5.0
-NARROWEST = 1e-6
+NARROWEST_KINK = 1e-6
 _BLOCK_ROWS = 4096
 ROUGH_TOL = 1e-2  # tolerance of the problems on the way
 
@@ -57,7 +57,7 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
         value = objective.value(found.theta)
         cost = cost_of_rounding(objective, smooth, found.theta) / tol_scale(value)
         best = replace(found, miss=cost + found.miss, n_iter=best.n_iter + found.n_iter, history=history)
-        if (last and best.miss <= control.tol) or width < NARROWEST or left <= 0 or value <= 0:
+        if (last and best.miss <= control.tol) or width < NARROWEST_KINK or left <= 0 or value <= 0:
             break
         width /= _SHRINK
     converged = best.miss <= control.tol or value <= 0
@@ -79,7 +79,7 @@ def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) ->
         value, _ = objective.loss.value_gradient(f, targets)
         _, slope = smooth.loss.value_gradient(f, targets)
         cost = value - share * np.abs(slope).sum(axis=1) - np.einsum("ij,ij->i", slope, f)
-        return float(cost.sum() if objective.weight is None else cost @ objective.weight[rows])
+        return objective.weighted_sum(cost, rows)
 
     return max(0.0, sum(pmap(part, spans(objective.n, _BLOCK_ROWS), objective.n_jobs)) / objective.n)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kway.compute.threads import pmap
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.stopping import tol_scale
+from kway.linear.solvers.stopping import WIDE_GAP, tol_scale
 from kway.linear.solvers.svm.shared_rows import Group, SharedMachines
 
 _ROUND = 5  # sweeps between two looks at the gap, which takes about as long as one
@@ -55,7 +55,7 @@ class Sweeps:
                 break
         miss = max(0.0, value - lower) / tol_scale(value, control.least)
         converged = miss <= control.tol
-        advice = "" if converged else "raise max_iter or alpha, or scale the features to a common range"
+        advice = "" if converged else WIDE_GAP
         return Solution(best, passes, converged, miss, history or [value], advice, proved=True)
 
 

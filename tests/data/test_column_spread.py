@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from kway.data import spread as module
-from kway.data.spread import spread
+from kway.data import column_spread as module
+from kway.data.column_spread import spread
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])

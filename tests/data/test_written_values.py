@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kway.data.sources.text_form import TextForm, settle_form
-from kway.data.sources.written import convert, says_comma
+from kway.data.sources.written_values import convert, says_comma
 
 RNG = np.random.default_rng(0)
 NUMBERS = np.concatenate([RNG.normal(size=200), 10 ** RNG.uniform(0, 9, 200) * RNG.choice([-1, 1], 200), [0.0, 1e6]])

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from kway.compute import beside as module
-from kway.compute.beside import beside, copies
+from kway.compute import forked_work as module
+from kway.compute.forked_work import beside, copies
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kway import light_imports
-from kway.compute.beside import Copies, copies
+from kway.compute.forked_work import Copies, copies
 from kway.report.sketches import DrawnPicture, Picture, from_line, to_line
 
 if TYPE_CHECKING:

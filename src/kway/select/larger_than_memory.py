@@ -26,7 +26,7 @@ from kway.data.sources.table_files import csv_files, joined_tables, parquet_file
 from kway.errors import InputError
 from kway.planning.machine import available_bytes
 
-PART = 0.2  # of the memory there is, for rows as they are read: features, folds and models come on top
+MEMORY_SHARE = 0.2  # of the memory there is, for rows as they are read: features, folds and models come on top
 GROWS = {".parquet": 4.0, ".gz": 6.0}  # bytes in memory a byte of a file, where they are packed; else 1
 TEXT_GROWS = 22.0  # bytes of entries a byte of text: its words, pairs of them and pieces of 2 to 5 letters
 _LEAST = 100  # of the first rows, read in any case
@@ -102,7 +102,8 @@ class Fitting(NamedTuple):
 def read_fitting(data: Any, how: ReadOptions) -> Fitting:
     """All rows, or some of them with a note, where all would not fit."""
     path = Path(data) if isinstance(data, str | Path) else None
-    if path is None or not path.exists() or (needed := _bytes_of(path, how)) <= (room := PART * available_bytes()):
+    room = MEMORY_SHARE * available_bytes()
+    if path is None or not path.exists() or (needed := _bytes_of(path, how)) <= room:
         return Fitting(read_rows(data, how))
     rng, share, state = np.random.default_rng(0), room / needed, _state_of(path, how)
     kept, places, rows = list[LabelledRows](), list[NDArray[np.int64]](), 0

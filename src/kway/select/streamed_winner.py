@@ -36,11 +36,11 @@ from kway.search.spaces.metrics import Metric, pick_metric
 from kway.search.stores.base import Store
 from kway.search.stores.bits import Bits
 from kway.search.stores.int8 import Int8
-from kway.select.larger import Larger
+from kway.select.larger_than_memory import Larger
 from kway.select.leaderboard import Line, fitted_line
 from kway.select.train_test import Parts
 
-HELD, MOST_HELD = 0.2, 10_000  # of the rows in memory, for the temperature: its error is then under a per cent
+HELD_SHARE, MOST_HELD = 0.2, 10_000  # of the rows in memory, for the temperature: its error is then under a per cent
 TOL = 1e-2  # of the passes: more take long, and change few answers
 _TOGETHER = 8192  # rows made numbers at a time
 _CODES = 0.4  # of the memory there is, for the codes of neighbours
@@ -78,7 +78,7 @@ def _held(parts: Parts, folds: NDArray[np.int64], seed: int) -> NDArray[np.int64
     """Numbers of the training rows that set the temperature: of a fold, where rows drawn at random are too easy."""
     if parts.order is not None or parts.groups is not None:
         return np.flatnonzero(folds == (0 if parts.order is None else folds.max()))
-    share = min(HELD, MOST_HELD / parts.n)
+    share = min(HELD_SHARE, MOST_HELD / parts.n)
     return hold_out(encode(parts.y).codes, share, np.random.RandomState(seed)).held
 
 
