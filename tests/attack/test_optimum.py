@@ -40,9 +40,10 @@ def test_no_fit_misses_its_optimum_silently():
 def test_no_larger_fit_misses_silently():
     """Related columns of many scales under L1, up to 15 classes: more than the oracle can factor.
 
-    181 by gradient descent, 21 tol above, was proved to be within by products that its diagonal alone preconditioned.
+    181 by gradient descent, 21 tol above, was proved to be within by products that its diagonal alone preconditioned;
+    607 by proximal steps ended 1.4 tol above, when estimates were all that it had.
     """
-    verdicts = [judge_larger(draw_larger(seed)) for seed in (*range(10), 181)]
+    verdicts = [judge_larger(draw_larger(seed)) for seed in (*range(10), 181, 607)]
     assert not [v for v in verdicts if v.silent_miss], report(verdicts)
 
 

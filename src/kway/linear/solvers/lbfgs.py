@@ -43,9 +43,9 @@ from kway.linear.solvers.preconditioners.moments import (
     DEAR,
     Moments,
     affords_newton,
-    class_rows,
     newton_factor,
     quick_moments,
+    rows_a_factor,
     sample_rows,
 )
 from kway.linear.solvers.quasi_newton import Pairs, Step, descend, loss_rounding, search_along
@@ -167,7 +167,7 @@ def _proved(objective: Objective, point: Point, watch: Watch, refactoring: Refac
         watch.history.append(point.value)
         watch.control.diary.enter(len(watch.history) - 1, point)
         if left <= watch.enough(point):  # what the step gained is gone from the bound
-            watch.miss = left / watch.scale(point)
+            watch.miss = max(0.0, left) / watch.scale(point.value)
             return replace(watch.solution(point), proved=True)
 
 
@@ -209,7 +209,7 @@ def _resumed(objective: Objective, trail: Trail, pairs: Pairs) -> Start:
 
 def _warm_factor(found: Moments, objective: Objective, theta: NDArray, slow: bool) -> Factor:
     """Factors of each class, as theta already says something, where they are cheap or the way is `slow`."""
-    n_drawn = class_rows(objective)
+    n_drawn = rows_a_factor(objective)
     cheap = found.cost_per_class(objective, n_drawn) <= CHEAP
     if (slow or cheap) and found.affords_per_class(objective, n_drawn):
         return found.per_class(objective, theta, n_drawn)
@@ -247,7 +247,7 @@ class Refactoring:
 
     def __post_init__(self) -> None:
         o = self.objective
-        cost = self.moments.cost_per_class(o, class_rows(o))
+        cost = self.moments.cost_per_class(o, rows_a_factor(o))
         self.class_gap = max(4, int(min(cost, max(DEAR, cost / _FASTER))))
         self.class_due = self.class_gap * (2 if self.good_start else 1)
         self.whole_due = max(4, o.n_scores * (o.d + 1) // 10)  # measured: P parameters cost about P / 5 gradients
@@ -266,7 +266,7 @@ class Refactoring:
             self.class_due, self.fallen_from = iteration + self.class_gap, point.value
             if far:
                 self.legacy.slow = True
-                self.watch.factor = self.moments.per_class(self.objective, point.theta, class_rows(self.objective))
+                self.watch.factor = self.moments.per_class(self.objective, point.theta, rows_a_factor(self.objective))
                 return self.watch.factor
         return None
 
@@ -280,10 +280,10 @@ class Refactoring:
         o = self.objective
         if (
             not self.moments.holds_per_class(o)
-            or self.moments.cost_per_class(o, class_rows(o)) > _PROOF_SHARE * iterations
+            or self.moments.cost_per_class(o, rows_a_factor(o)) > _PROOF_SHARE * iterations
         ):
             return None
-        return self.moments.per_class(o, point.theta, class_rows(o))
+        return self.moments.per_class(o, point.theta, rows_a_factor(o))
 
 
 @dataclass

@@ -6,8 +6,11 @@
               a time find it slowly, and stopped at 3.5 times the tolerance for it (8,000 rows of 10 classes)
 
 Only `look` is evaluated: one pass over the rows an iteration. A look above the best value seen takes the run back to
-that best point, without momentum and with a stiffer model.
-So the best value never rises, for convex losses and others alike.
+that best point, without momentum and with a stiffer model. So the best value never rises, for convex losses and others
+alike.
+
+It ends when an estimate of the excess is under tol and, where the problem is too large for a proof by Newton's method,
+a bound is, too (newton/lasso_bound.py); one that is not is tried again when the estimate has fallen to a quarter.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.newton.decrement import provable
+from kway.linear.solvers.newton.lasso_bound import lasso_excess
+from kway.linear.solvers.newton.newton import MOST_PROOF, affordable
 from kway.linear.solvers.point import Point
 from kway.linear.solvers.preconditioners.local_models import LocalModel, LocalModels, ModelMinimum
 from kway.linear.solvers.shards.diary import NO_DIARY
@@ -32,6 +38,8 @@ _REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the model: early
 # caution in `ProximalRun.excess`: on ill-conditioned problems either estimate alone falls short
 PROMISE, TAIL = 10.0, 3.0
 _LATELY = 4  # estimates that must agree, or a third of all: a single one is short of the excess now and then
+_SOONER = 4.0  # a bound above tol is tried again when the estimates are so many times lower
+_LEAST_SHARE = 1e-2  # of tol: from where estimates are believed for which no bound is found
 _KINKS = 10.0  # how short estimates may be of a rounded hinge, whose slopes change at its kinks alone
 STIFFER = 1.5  # growth of the model's scale after a step that rose
 LAST_WIDTH = 1e-4  # of a rounded hinge
@@ -52,7 +60,9 @@ class Proximal:
             theta = bias_alone(objective, theta, control)
         with kept_steps(objective, control, self.name, remembered=1) as kept:
             if objective.loss.smooth:
-                return ProximalRun(objective, kept, doubt=_KINKS if objective.loss.width else 1.0).go(theta)
+                proves = provable(objective) and not affordable(objective, MOST_PROOF)  # where Newton's method will
+                doubt = _KINKS if objective.loss.width and not proves else 1.0
+                return ProximalRun(objective, kept, doubt=doubt, proves=proves).go(theta)
             return _through_smoothed(objective, theta, kept)
 
 
@@ -66,6 +76,9 @@ class ProximalRun:
     promised: float = np.inf  # by how much the last model promised to fall
     estimates: list[float] = field(default_factory=list)  # of the excess, an iteration
     doubt: float = 1.0  # how short they may be of it
+    proves: bool = False  # whether they are held against a bound
+    share: float = 1.0  # of tol, which they are to be under before the next one
+    bound: float = np.inf  # of the excess at the end
 
     def go(self, theta: NDArray) -> Solution:
         """Iterate to the tolerance, or to as far as the number format goes."""
@@ -86,7 +99,7 @@ class ProximalRun:
             stop = control.progress is not None and control.progress(iteration, best.total)
             stop = control.diary.enter(iteration - 1, best) or stop
             stop = stop or (control.validate is not None and control.validate(step.theta))
-            if stop or self.close(best):
+            if stop or self.close(best, step.theta, model):
                 return self.land(best, step.theta, iteration, True)
             if float(np.vdot(here.theta - step.theta, step.theta - last)) > 0:
                 inertia = 1.0
@@ -122,11 +135,20 @@ class ProximalRun:
         """Changes of the objective below this are noise."""
         return 4 * float(np.finfo(best.theta.dtype).eps) * abs(best.total)
 
-    def close(self, best: Point) -> bool:
-        """Whether the excess over the optimum is under the tolerance, by proof or by estimate."""
+    def close(self, best: Point, last: NDArray, model: LocalModel) -> bool:
+        """Whether the excess over the optimum is under the tolerance: by proof, or by estimates that have none."""
         limit = self.control.tol * tol_scale(best.total)
-        lately = self.estimates[-max(_LATELY, len(self.estimates) // 3) :]
-        return self.doubt * max(lately) <= limit or duality_gap(self.objective, best) <= limit
+        if duality_gap(self.objective, best) <= limit:
+            return True
+        lately = 1 if self.proves else max(_LATELY, len(self.estimates) // 3)
+        if self.doubt * max(self.estimates[-lately:]) > self.share * limit:
+            return False
+        if self.proves:
+            ridge = self.objective.penalty.ridge
+            end = self._end(best, last)
+            self.bound = lasso_excess(self.objective, end, lambda free: model.among(free, ridge), limit)
+        self.share /= _SOONER
+        return not self.proves or self.bound <= limit or self.share < _LEAST_SHARE
 
     def excess(self) -> float:
         """Estimate: what the model promises, and the tail of the past decreases taken as a geometric series."""
@@ -139,16 +161,19 @@ class ProximalRun:
 
     def land(self, best: Point, last: NDArray, iteration: int, converged: bool) -> Solution:
         """The last step if it is as good as the best point: its zeros are those of soft thresholding."""
-        end = Point.at(self.objective, last)
-        if end.total > best.total + self.rounding(best):
-            end = best
-        miss = min(
-            self.excess(), duality_gap(self.objective, end), duality_gap(self.objective, best)
-        )  # end is no worse than best
-        miss = max(0.0, miss) / tol_scale(end.total)
+        end = self._end(best, last)
+        gap = min(duality_gap(self.objective, end), duality_gap(self.objective, best))  # end is no worse than best
+        bound = min(self.bound, gap)
+        miss = max(0.0, bound if bound < np.inf else self.excess()) / tol_scale(end.total)
         advice = "" if converged else "raise max_iter, or scale the features to a common range"
         history = [*self.history, end.total]
-        return Solution(end.theta, iteration, converged, miss, history, advice, value=end.total)
+        proved = self.bound <= self.control.tol * tol_scale(end.total)
+        return Solution(end.theta, iteration, converged, miss, history, advice, proved, end.total)
+
+    def _end(self, best: Point, last: NDArray) -> Point:
+        """The last step, or the best point where that is worse."""
+        end = Point.at(self.objective, last)
+        return best if end.total > best.total + self.rounding(best) else end
 
 
 def duality_gap(objective: Objective, point: Point) -> float:

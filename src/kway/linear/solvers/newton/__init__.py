@@ -9,5 +9,6 @@ standard.py     columns centred and in units of their own
 working_set.py  L1 on many columns: a few at a time
 decrement.py    the distance to the minimum by conjugate gradients, for problems of any size
 bound.py        the distance to the minimum for a solver that knows slopes alone
+lasso_bound.py  the distance to the minimum under an L1 penalty, for problems of any size
 gap.py          the distance to the minimum of a rounded hinge by its dual
 """

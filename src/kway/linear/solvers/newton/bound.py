@@ -7,7 +7,7 @@ from kway.linear.solvers.newton.decrement import decrement, provable
 from kway.linear.solvers.newton.gap import closes, gap
 from kway.linear.solvers.point import Point
 from kway.linear.solvers.preconditioners.factors import Factor
-from kway.linear.solvers.preconditioners.moments import class_rows, quick_moments, sample_rows
+from kway.linear.solvers.preconditioners.moments import quick_moments, rows_a_factor, sample_rows
 
 
 def excess_bound(objective: Objective, point: Point, enough: float) -> float:
@@ -27,7 +27,7 @@ def _factor_at(objective: Objective, point: Point) -> Factor:
     Divided by its diagonal alone the Hessian kept eigenvalues that a few products did not see: 21 times tol was proved
     to be under it (3,574 rows of 79 related columns in units from 0.01 to 100).
     """
-    moments, n_drawn = quick_moments(objective, sample_rows(objective)), class_rows(objective)
+    moments, n_drawn = quick_moments(objective, sample_rows(objective)), rows_a_factor(objective)
     if not moments.affords_per_class(objective, n_drawn):
         return moments.shared()
     return moments.per_class(objective, point.theta, n_drawn)

@@ -38,7 +38,8 @@ Precondition = Callable[[NDArray], NDArray]
 class Decrement(NamedTuple):
     """Newton's step (R, d + 1) as an ascent direction, its slope D, a bound of the excess, and the products it took.
 
-    `settled`: the last of them added little.
+    `settled`: the last of them added little. `residual` r (R, d + 1): the gradient less H times the step; `stretch`:
+    what r' H^-1 r is to r' M r at most, and what the change of the Hessian over the step adds to that.
     """
 
     direction: NDArray
@@ -46,6 +47,8 @@ class Decrement(NamedTuple):
     excess: float
     products: int
     settled: bool
+    residual: NDArray
+    stretch: float
 
 
 def provable(objective: Objective) -> bool:
@@ -81,12 +84,12 @@ def decrement(
     p, rz, D = z, _dot(r, z), 0.0
     lengths: list[float] = []
     ratios: list[float] = []
-    excess, settled = np.inf, False
+    excess, stretch, settled = 0.0 if rz == 0 else np.inf, CAUTION, False
     while len(lengths) < _MOST_STEPS and rz > 0:
         Hp = bends.product(p)
         curvature = _dot(p, Hp)
         if not (0 < curvature < np.inf and rz < np.inf):
-            return Decrement(x, D, np.inf, len(lengths), False)
+            return Decrement(x, D, np.inf, len(lengths), False, r, np.inf)
         t = rz / curvature
         x += x.dtype.type(t) * p
         D += t * rz
@@ -95,17 +98,17 @@ def decrement(
         rz, old = _dot(r, z), rz
         lengths.append(t)
         if not rz >= 0:  # rounding, of which a bound knows nothing
-            return Decrement(x, D, np.inf, len(lengths), False)
+            return Decrement(x, D, np.inf, len(lengths), False, r, np.inf)
         ratios.append(rz / old)
         tail = CAUTION * rz / _smallest(lengths, ratios)
-        reach = min(_FAR, per_score * bends.advance(t))
-        excess = (D + tail) / 2 * float(np.exp(reach))
+        change = float(np.exp(min(_FAR, per_score * bends.advance(t))))
+        excess, stretch = (D + tail) / 2 * change, CAUTION / _smallest(lengths, ratios) * change
         left = excess - D / 2 if taken else excess
         settled = len(lengths) >= _LEAST_STEPS and (left <= _SURE * enough or tail <= _SETTLED * D)
-        if settled:
+        if settled or (not taken and D / 2 > enough > 0):  # no bound will be under enough
             break
         p = z + p.dtype.type(ratios[-1]) * p
-    return Decrement(x, D, excess, len(lengths), settled)
+    return Decrement(x, D, excess, len(lengths), settled, r, stretch)
 
 
 def _smallest(lengths: list[float], ratios: list[float]) -> float:

@@ -72,6 +72,29 @@ class PerClass:
 
 
 @dataclass(frozen=True)
+class Among:
+    """One inverse a score among some of its coordinates, upper triangles; the others get no step."""
+
+    places: list[NDArray[np.int64]]  # of the coordinates, a score
+    inverses: list[NDArray]
+    n_jobs: int | None = None
+
+    def __call__(self, gradient: NDArray) -> NDArray:
+        """Some of each row of gradient (R, d + 1) times its own inverse."""
+        out = np.zeros_like(gradient)
+
+        def part(k: int) -> None:
+            places, inverse = self.places[k], self.inverses[k]
+            if len(places):
+                product = np.empty(len(places), inverse.dtype)
+                multiply(inverse, np.ascontiguousarray(gradient[k, places], inverse.dtype), product)
+                out[k, places] = product
+
+        pmap(part, range(len(gradient)), self.n_jobs)
+        return out
+
+
+@dataclass(frozen=True)
 class Stacked:
     """One small inverse a score, whole, (R, D, D): a call of BLAS for each would take longer than their products."""
 

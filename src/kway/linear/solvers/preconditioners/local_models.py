@@ -27,7 +27,8 @@ from kway.linear.objective.curvature import curvatures, mean_squares, rooted_row
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.power_method import largest_eigenvalue
-from kway.linear.solvers.preconditioners.moments import quick_moments, sample_rows
+from kway.linear.solvers.preconditioners.factors import Among, Factor
+from kway.linear.solvers.preconditioners.moments import quick_moments, safe_inverse, sample_rows
 from kway.linear.solvers.preconditioners.sampled_gram import mirrored, sampled_gram
 
 MOST_MODEL_FEATURES = 3000  # a matrix of 3000 x 3000 float32 is 36 MB a column of scores
@@ -56,6 +57,10 @@ class LocalModel(Protocol):
 
     def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> ModelMinimum:
         """Minimise the model around theta."""
+        ...
+
+    def among(self, free: NDArray[np.bool_], ridge: float) -> Factor:
+        """An inverse of the model's matrix, and a ridge, among the free coordinates (R, d + 1)."""
         ...
 
 
@@ -87,6 +92,18 @@ class GramModel:
             new[k, :D] = u
         return ModelMinimum(new, scale * sum(promised for _, promised in found))
 
+    def among(self, free: NDArray[np.bool_], ridge: float) -> Factor:
+        """A matrix a score is cut and inverted."""
+        D = len(self.blocks[0])
+        places = [np.flatnonzero(row[:D]) for row in free]
+
+        def inverse(k: int) -> NDArray:
+            at = places[k]
+            ridges = np.where(at < free.shape[1] - 1, ridge, 0.0)
+            return safe_inverse(np.asfortranarray(self.blocks[k][np.ix_(at, at)]), ridges)
+
+        return Among(places, pmap(inverse, range(len(free)), self.n_jobs), self.n_jobs)
+
 
 @dataclass(frozen=True)
 class DiagonalModel:
@@ -107,6 +124,13 @@ class DiagonalModel:
         fall = -float(np.vdot(gradient, move)) - float(np.sum(h * move * move)) / 2
         lasso = Penalty(lasso=penalty.lasso)
         return ModelMinimum(new, fall + lasso.value(theta[:, :-1]) - lasso.value(new[:, :-1]))
+
+    def among(self, free: NDArray[np.bool_], ridge: float) -> Factor:
+        """Entry by entry."""
+        h = self.diagonal.copy()
+        h[:, :-1] += h.dtype.type(ridge)
+        inverse = np.where(free, 1 / h, 0).astype(h.dtype)
+        return lambda gradient: gradient * inverse
 
 
 @dataclass

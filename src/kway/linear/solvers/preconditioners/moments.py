@@ -183,7 +183,7 @@ def sample_rows(objective: Objective) -> Objective | None:
     return objective.some(size)
 
 
-def class_rows(objective: Objective) -> int:
+def rows_a_factor(objective: Objective) -> int:
     """Rows for a factor of one class: all where features are few."""
     return 5 * objective.d if objective.d > DOUBLE_FEATURES else objective.n
 
