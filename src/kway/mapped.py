@@ -83,6 +83,9 @@ class MappedClassifier(DelegatedAnswers):
     def _rows(self, X: Any) -> Any:
         return self.mapped(X)
 
+    def _passed(self, X: Any) -> Any:
+        return X
+
     def mapped(self, X: Any) -> NDArray:
         """Mapped rows (n, d), as the estimator sees them."""
         check_is_fitted(self, "estimator_")

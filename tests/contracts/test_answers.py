@@ -4,6 +4,7 @@ import inspect
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -179,6 +180,39 @@ def test_the_gate_is_passed_once_a_call(estimator, rows, passes):
         passes.clear()
         model.partial_fit(X, y)
         assert len(passes) == 1, ("partial_fit", passes)
+
+
+WRAPPED = [
+    kway.TemperatureScaledClassifier(kway.SoftmaxClassifier()),
+    kway.ConformalClassifier(kway.NeighborsClassifier(3)),
+    kway.ConformalClassifier(kway.TemperatureScaledClassifier(kway.CentroidClassifier())),
+    *(kway.OpenSetClassifier(score_by=score, class_groups=0) for score in ("energy", "margin", "distance", "joint")),
+    kway.OpenSetClassifier(kway.NeighborsClassifier(3), score_by="distance", class_groups=0),
+    kway.OpenSetClassifier(
+        kway.TemperatureScaledClassifier(kway.ExemplarClassifier()), score_by="max-probability", class_groups=0
+    ),
+]
+
+
+@pytest.mark.parametrize("rows", ["dense", "sparse", "bytes", "frame"])
+@pytest.mark.parametrize("estimator", WRAPPED, ids=lambda e: f"{type(e).__name__}-{getattr(e, 'score_by', '')}")
+@pytest.mark.filterwarnings("ignore:predict_set")
+def test_the_gate_is_passed_once_a_call_of_a_wrapper(estimator, rows, passes):
+    X, y, Q = drawn(0, 3, True, np.float64)
+    if rows == "sparse":
+        if not estimator.__sklearn_tags__().input_tags.sparse:
+            pytest.skip("takes dense rows only")
+        X, Q = sp.csr_matrix(X), sp.csr_matrix(Q)
+    elif rows == "bytes":
+        X, Q = X.astype(np.uint8), Q.astype(np.uint8)
+    elif rows == "frame":
+        X, Q = (pd.DataFrame(part, columns=[f"c{i}" for i in range(part.shape[1])]) for part in (X, Q))
+    model = learned(estimator, X, y)
+    calls = ["predict", "predict_proba", "decision_function", "predict_topk", "predict_set", "known_score", "explain"]
+    for name in [name for name in calls if hasattr(model, name)]:
+        passes.clear()
+        getattr(model, name)(Q)
+        assert len(passes) == 1, (name, passes)
 
 
 class Counting(np.ndarray):

@@ -202,3 +202,18 @@ def test_one_query_is_projected_as_a_batch_is(share, size):
         np.testing.assert_allclose(one, other, atol=2e-5 * expected.norms.max())
     keys = index._finder.marks - expected.lead @ index._landmarks.T
     np.testing.assert_array_equal(near.ids, np.argsort(keys, axis=1)[:, :3])
+
+
+@pytest.mark.parametrize("q", [3, 40])  # alone, and together
+@pytest.mark.parametrize(
+    ("kept", "asked"), [(np.float64, np.float64), (np.float64, np.float32), (np.float32, np.float64)]
+)
+def test_manhattan_cells_lose_nobody_to_float32(kept, asked, q):
+    """Clusters much farther from the mean than their rows from each other: in float32 these are all but the same."""
+    rng = np.random.default_rng(0)
+    places = 1e6 * rng.normal(size=(5, 20))
+    rows = (places[rng.integers(0, 5, 600)] + rng.normal(size=(600, 20))).astype(kept)
+    queries = (rows[:q] + 0.3 * rng.normal(size=(q, 20))).astype(asked)
+    found = Landmarks(n_landmarks=4, probes=4).build(rows, "manhattan").nearest(queries, 5)
+    exact = Flat().build(rows, "manhattan").nearest(queries, 5)
+    np.testing.assert_array_equal(found.ids, exact.ids)

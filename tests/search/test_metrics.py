@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from kway.errors import CombinationError, InputError
+from kway.search import LSH, Flat, Int8, KDTree, Landmarks
 from kway.search.spaces.metrics import METRICS, Gaussian, Haversine, Laplacian, from_facts, pick_metric
 
 EVERY = [*METRICS.values(), Haversine(degrees=True), Gaussian(0.5), Laplacian(2.0)]
@@ -51,3 +52,14 @@ def test_unknown_names_get_a_suggestion():
 def test_width_must_be_positive(sigma):
     with pytest.raises(InputError, match="positive width"):
         Gaussian(sigma)
+
+
+@pytest.mark.parametrize("recipe", [Flat(), Flat(store=Int8()), KDTree(), Landmarks(2, 2), LSH()], ids=lambda r: r.name)
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+@pytest.mark.parametrize("scale", [1e-220, 1e-20, 1e-3, 1.0, 1e20, 1e150])
+def test_distances_to_the_origin_are_lengths_in_any_unit(recipe, metric, scale):
+    """A zero query among small rows was taken for one that lies far out: its distances were 1e79 times too long."""
+    rows, near = np.array([[3.0, -4.0], [6.0, 8.0]]) * scale, np.array([[0.0, 0.0], [1.0, 0.0]]) * scale
+    found = recipe.build(rows, metric).nearest(near, 2).distances / scale
+    lengths = {"euclidean": [[5, 10], [20**0.5, 89**0.5]], "manhattan": [[7, 14], [6, 13]]}[metric]
+    np.testing.assert_allclose(found, lengths, rtol=1e-6)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import kway
 from kway.errors import CombinationError
-from kway.search import LSH, Flat, Int8, KDTree, Landmarks
+from kway.search import LSH, Flat, Int8, KDTree, Landmarks, Sharded
 from kway.search.pairwise import pairwise
 
 
@@ -111,3 +111,28 @@ def test_beyond_the_range_of_float32():
     found = Flat().build(rows, "manhattan").nearest(np.array([[3e38, 3e38]], np.float32), 3)
     assert found.ids.tolist() == [[0, 1, 2]]
     assert found.distances[0, 1] == np.finfo(np.float32).max
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+def test_every_way_to_an_answer_has_the_same_digits(metric):
+    """Distances that are equal on paper, in float64: bounds and blocks added them up in two orders, so that an index
+    gave other neighbours once it had been written and read, or where a copy of a row had been added later."""
+    rng = np.random.default_rng(3)
+    rows = np.clip(np.cumsum(rng.integers(-1, 2, (3000, 196)), axis=1), 0, 4) * 0.1
+    rows[1500:1600], queries = rows[:100], rows[:60] + 0.1 * (rng.random((60, 196)) < 0.2)
+    whole = Flat().build(rows, metric)
+    assert "certified" in whole.why_
+    found = whole.nearest(queries, 7)
+    grown = Flat().build(rows[:2900], metric)
+    grown.add(rows[2900:])
+    others = {
+        "read again": Flat.restore(*whole.parts()),
+        "grown": grown,
+        "tree": KDTree().build(rows, metric),
+        "cells": Landmarks(n_landmarks=9, probes=9).build(rows, metric),
+        "shards": Sharded(Flat(), shards=4).build(rows, metric),  # too few rows each for bounds
+    }
+    for name, index in others.items():
+        again = index.nearest(queries, 7)
+        np.testing.assert_array_equal(again.distances, found.distances, err_msg=name)
+        np.testing.assert_array_equal(again.ids, found.ids, err_msg=name)

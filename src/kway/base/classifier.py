@@ -89,6 +89,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
         fits = not gate.is_sparse(X) or bool(get_tags(self).input_tags.sparse)  # tags take longer than a row's check
         return gate.rows(self, X, reset=False, sparse=fits, blocks=True)
 
+    def _passed(self, X: Any) -> Any:
+        """X as several calls of this classifier take it, through the gate once for all of them."""
+        return gate.checked(self._rows(X))
+
     def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
         """The rows in blocks, each holding at most ENTRIES numbers where a row holds so many."""
         return (rows[block] for block in row_blocks(rows, self._most_rows(entries)))

@@ -4,7 +4,8 @@ EstimatorInside    `estimator` (SoftmaxClassifier() where None) is fitted into `
                    `predict` and `explain`; a model file holds it under a prefix
 DelegatedAnswers   probabilities, scores and top-k lists are those of the estimator inside as well
 
-X goes on as the estimator inside takes it (frames, text, sparse rows), which checks it: the gate is passed there.
+X goes on as the estimator inside takes it (frames, text, sparse rows), which checks it: the gate is passed there, once
+where that is kway's own, however often an answer asks it. Who makes other rows of X gives `_rows` and `_passed`.
 """
 
 from __future__ import annotations
@@ -73,7 +74,11 @@ class EstimatorInside(Classifier):
     def _rows(self, X: Any) -> Any:
         """X as the estimator inside takes it; a tensor as an array, as answers are made of arrays here."""
         check_is_fitted(self, "estimator_")
-        return on_host(X)
+        return self._passed(on_host(X))
+
+    def _passed(self, X: Any) -> Any:
+        inner = self.estimator_
+        return inner._passed(X) if isinstance(inner, Classifier) else X
 
     def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
         return cut(rows, _num_samples(rows), self._most_rows(entries))

@@ -7,14 +7,13 @@
 
 The input's float dtype is kept; float16 and integers become float32 (float64 where an integer would be rounded).
 Queries that are answered block by block are converted block by block too (`blocks=True`, kway.data.row_blocks).
-Every call passes once: rows handed on to an index are `checked`.
+Every call passes once: rows handed on to an index, or by one classifier to another inside it, are `checked`.
 scikit-learn's `validate_data` does the checking, so its messages are the ones that users and its checks know.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from kway.compute.gpu.far_rows import FarRows
 from kway.compute.threads import pmap, shares, spans_of
 from kway.data.labels import Labels, encode, encode_soft, encode_tensor
 from kway.data.messages import explained, first_bad, largest_value, odd_columns, refuse_masked
-from kway.data.row_blocks import FEW_VALUES, Stored, row_blocks
+from kway.data.row_blocks import FEW_VALUES, Checked, Stored, row_blocks
 from kway.errors import InputError
 
 Rows = Any  # (n, d): NDArray[float32 | float64], scipy CSR of the same, or FarRows
@@ -40,19 +39,14 @@ _SHARE = 16  # times that, from where a second thread is worth its call
 MOST_SQUARED = {"float32": 1e15, "float64": 1e120}  # squares of these, a billion of them with weights, stay finite
 
 
-@dataclass(frozen=True)
-class _Checked:
-    rows: Rows
-
-
 def checked(rows: Rows) -> Any:
-    """Rows that have passed the gate, for an index: it takes them as they are and does not look at each value again."""
-    return _Checked(rows)
+    """Rows that have passed here, for an index or a classifier inside another: they take them as they are."""
+    return Checked(rows)
 
 
 def is_sparse(X: Any) -> bool:
     """Whether rows, `checked` or not, are sparse."""
-    return sp.issparse(X.rows if isinstance(X, _Checked) else X)
+    return sp.issparse(X.rows if isinstance(X, Checked) else X)
 
 
 def rows(
@@ -69,8 +63,10 @@ def rows(
 
     With `blocks` the caller reads them by slices, and an array that is not ready to use may come back as `Stored`. Rows
     known to be `finite` are not read to see it. With a `device` a tensor stays, or goes, there and comes back as
-    `FarRows`.
+    `FarRows`. What is `checked` passes as it is.
     """
+    if isinstance(X, Checked):
+        return X.rows
     if device is not None and is_tensor(X) and _sound(X):
         return _far(estimator, X, device, reset)
     X = on_host(X)
@@ -232,9 +228,11 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
 
     What is `checked` passes as it is.
     """
-    if isinstance(X, _Checked):
+    if isinstance(X, Checked):
         if isinstance(X.rows, FarRows):
             return np.asarray(X.rows)
+        if isinstance(X.rows, Stored):
+            return X.rows[:]
         return X.rows.toarray() if sp.issparse(X.rows) and not sparse else X.rows
     if _ready(X) and _finite(X):  # as a rule
         return X
@@ -260,7 +258,7 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
 
 def plain_far(X: Any, device: Device) -> FarRows | None:
     """Rows of floats on the device where they are a tensor or `checked` FarRows; None: they are read here."""
-    if isinstance(X, _Checked):
+    if isinstance(X, Checked):
         return X.rows if isinstance(X.rows, FarRows) else None
     if not is_tensor(X) or not X.is_floating_point() or X.element_size() < 4 or not _sound(X):
         return None

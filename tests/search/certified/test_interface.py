@@ -42,6 +42,15 @@ def test_any_number_of_queries(built, q):
     np.testing.assert_array_equal(part.distances, whole.distances[:q])
 
 
+@pytest.mark.parametrize(("kept", "asked"), [(np.float32, np.float64), (np.float64, np.float32)])
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_queries_of_another_float_type_than_the_rows(distance, kept, asked, check):
+    """float32 rows were read beside float64 queries as if both were float32: other neighbours, and nobody was told."""
+    rows = smooth(6000, 163, dtype=kept)  # 16 columns at a time, and three more
+    index = certify(rows, distance)
+    check(index, rows, smooth(9, 163, 5, asked), distance, ks=(1, 6))
+
+
 def test_no_queries(built):
     index, rows, _ = built
     got = index.nearest(rows[:0], 3)

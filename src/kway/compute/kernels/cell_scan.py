@@ -30,10 +30,11 @@ WAITING = 8  # rows that are fetched before the first of them is measured
 
 @kernel
 def cell_limit(code, worst, norm, reach, slack):
-    """Largest key, a float32, of a row at distance <= worst."""
+    """Largest key, a float32, of a row at distance <= worst; norm and reach are rounding under manhattan."""
     chorded = code in (COSINE, HAVERSINE) and worst < EMPTY
     far = np.sqrt(widest_chord(code, worst)) if chorded else worst
-    limit = threshold(EUCLIDEAN if chorded else code, far, norm, reach, slack, 0.0)
+    blur = norm + reach if code == MANHATTAN else 0.0
+    limit = threshold(EUCLIDEAN if chorded else code, far, norm, reach, slack, blur)
     return np.float32(min(limit + 1e-7 * abs(limit), 0.5 * BIG))
 
 

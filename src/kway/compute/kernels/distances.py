@@ -1,14 +1,14 @@
 """Distances of pairs, exact in float64, and tiles of the two that are no matrix product.
 
 `distance(code, q, x)`: q (d,) float64, x (d,) float32 or float64 -> float64. Equal rows give equal values (the order
-of summation depends on d alone) and identical rows give 0, for cosine too.
+of summation depends on d alone; of gaps, gap_sums.py has it) and identical rows give 0, for cosine too.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from kway.compute.kernels.jit import kernel
+from kway.compute.kernels.jit import kernel, late_kernel
 
 EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING, HAVERSINE, KEY = range(7)
 _CODES = {
@@ -21,23 +21,44 @@ _CODES = {
 }  # KEY: the scanned key is the distance itself, nothing is measured again
 
 
+LANES = 16  # sums over gaps that are added up side by side
+
+
+@late_kernel("kway.compute.kernels.gap_sums")
+def squared_gaps(q, x):
+    """sum (q - x)^2."""
+    return _in_lanes(np.square(q - x.astype(np.float64)))
+
+
+@late_kernel("kway.compute.kernels.gap_sums")
+def absolute_gaps(q, x):
+    """sum |q - x|."""
+    return _in_lanes(np.abs(q - x.astype(np.float64)))
+
+
+def _in_lanes(terms):
+    """The sum of terms (d,) as gap_sums.py adds them up."""
+    full, sums = len(terms) - len(terms) % LANES, np.zeros(LANES)
+    for start in range(0, full, LANES):
+        sums += terms[start : start + LANES]
+    while len(sums) > 1:
+        sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
+    total = float(sums[0])
+    for term in terms[full:].tolist():
+        total += term
+    return total
+
+
 @kernel
 def euclidean(q, x):
     """||q - x||_2."""
-    total = 0.0
-    for j in range(len(q)):
-        gap = q[j] - np.float64(x[j])
-        total += gap * gap
-    return np.sqrt(total)
+    return np.sqrt(squared_gaps(q, x))
 
 
 @kernel
 def manhattan(q, x):
     """||q - x||_1."""
-    total = 0.0
-    for j in range(len(q)):
-        total += abs(q[j] - np.float64(x[j]))
-    return total
+    return absolute_gaps(q, x)
 
 
 @kernel

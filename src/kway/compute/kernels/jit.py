@@ -15,6 +15,7 @@ one; else nowhere, which is said once. They are kept under a stamp of their sour
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import stat
 import sys
@@ -79,6 +80,24 @@ _mode = _Mode()
 def kernel(function: Callable[..., Any]) -> Kernel:
     """A kernel with fastmath."""
     return Kernel(function, fastmath=True)
+
+
+class LateKernel(Kernel):
+    """A kernel that Python runs as it is written; the module that has it in machine instructions loads numba."""
+
+    def __init__(self, function: Callable[..., Any], module: str) -> None:
+        super().__init__(function, fastmath=False)
+        self._module = module
+
+    @functools.cached_property
+    def compiled(self) -> Any:
+        """The other module's."""
+        return getattr(importlib.import_module(self._module), self._function.__name__).compiled
+
+
+def late_kernel(module: str) -> Callable[[Callable[..., Any]], Kernel]:
+    """A kernel of the same name in that module, which is loaded when it is first called compiled."""
+    return lambda function: LateKernel(function, module)
 
 
 def strict_kernel(function: Callable[..., Any]) -> Kernel:

@@ -95,14 +95,14 @@ def find_cells(rows, mean, basis, middle, landmarks, marks, short, long, norms, 
 
 @kernel
 def search_alone(
-    code, probes, placed, mean, basis, middle, landmarks, marks, tiled, queries, short, long, half, rows, codes, steps,
-    errors, centre, names, offsets, radii, nearest, reach, slack, largest, distances, ids,
+    code, probes, placed, mean, basis, middle, landmarks, marks, tiled, lost, queries, short, long, half, rows, codes,
+    steps, errors, centre, names, offsets, radii, nearest, reach, slack, largest, distances, ids,
 ):  # fmt: skip
     """Each query against the rows of its nearest cells, nearest first, but for those that hold nothing near enough.
 
     placed (q, d'), queries (q, d): in the distance's space and as they are; tiled (q, d), as the scan reads them under
-    manhattan. radii (c,), or (0,) where nothing is known of cells; the rest is `find_cells`' and
-    `cell_scan.search_cells`'. Answers the rows measured in full.
+    manhattan, and lost (q,), what that hides of them. radii (c,), or (0,) where nothing is known of cells; the rest is
+    `find_cells`' and `cell_scan.search_cells`'. Answers the rows measured in full.
     """
     q, m = len(queries), landmarks.shape[1]
     q_short, q_long, norms = np.empty((q, m + 1), np.float32), np.empty((q, long.shape[1]), np.float32), np.empty(q)
@@ -125,6 +125,7 @@ def search_alone(
                 continue
             lo, hi = offsets[cell], offsets[cell + 1]
             if code == MANHATTAN:
+                norms[i] = lost[i]
                 manhattan_tile(tiled[i : i + 1], short[lo:hi], tile[:, : hi - lo])
             else:
                 row_products(short[lo:hi], q_short[i], tile[0])

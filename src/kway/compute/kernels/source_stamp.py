@@ -14,13 +14,15 @@ import sys
 from pathlib import Path
 
 PACKAGE = "kway.compute.kernels"  # kernels draw on no other
-_DRAWS_ON = re.compile(rf"^from ({PACKAGE}\.\S+) import", re.MULTILINE)
+_DRAWS_ON = re.compile(rf"""^(?:from|@late_kernel\()\W*({PACKAGE}\.[\w.]+)""", re.MULTILINE)
 
 
 @functools.cache
 def _text(module: str) -> str:
-    """The source of a module that is loaded; nothing where there is no such file."""
+    """The source of a module, which may not be loaded yet; nothing where there is no such file."""
     file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None and module.startswith(f"{PACKAGE}."):
+        file = Path(__file__).parent.joinpath(*module.removeprefix(f"{PACKAGE}.").split(".")).with_suffix(".py")
     try:
         return "" if file is None else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

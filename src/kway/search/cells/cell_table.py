@@ -6,7 +6,8 @@
     errors (n,)        how far a row lies from its code, where both are kept
     bounds             which cells hold nothing near a query (cell_groups.py), where landmarks tell
 
-Under manhattan the scan is the distance itself: `short` holds the rows in float32.
+Under manhattan the scan is the distance itself: `short` holds the rows in float32, and instead of norms there is what
+that hides of each row and query, ||x - float32(x)||_1.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from kway.search.stores.kept import KeptRows
 _TILE = 2**17  # products of one group: 512 kB
 
 _NO_FLOATS = frozen(np.empty(0, dtype=np.float32))
-_NO_RADII, _NO_TILES = np.empty(0, dtype=np.float32), np.empty((0, 0), dtype=np.float32)
+_NO_RADII, _NO_TILE = np.empty(0, dtype=np.float32), (np.empty((0, 0), dtype=np.float32), np.empty(0))
 _NO_CODES = ByteRows(np.empty((0, 0), dtype=np.int8), _NO_FLOATS, _NO_FLOATS)
 
 
@@ -90,7 +91,7 @@ class CellTable:
     errors: NDArray[np.float32]
     bounds: CellBounds | None
     shift: NDArray[np.float64] | None  # (d,) of manhattan's rows, where float32 would not hold them as they are
-    reach: float  # the largest norm
+    reach: float  # the largest norm, or what float32 hides of a row at most
     slack: float  # rounding of a product, relative to the norms
     largest: int  # rows of the largest cell
     views: tuple[NDArray, ...]  # rows, codes, steps, errors and centre as the kernel reads them, empty where not kept
@@ -182,12 +183,12 @@ class CellTable:
         starts, cells, pairs = groups
         if not len(pairs):
             return 0
-        short = projected.short if self.distance.product else self._tiled(exact)
+        short, norms = (projected.short, projected.norms) if self.distance.product else self._tiled(exact)
         tile = np.empty(max(_TILE, self.largest), dtype=np.float32)
         return int(
             search_cells(
-                self.distance.code, starts, cells, pairs, short, projected.long, exact, projected.norms, self.short,
-                self.long, self.half, *self.views, self.names, self.offsets, self.reach, self.slack, tile, *heaps,
+                self.distance.code, starts, cells, pairs, short, projected.long, exact, norms, self.short, self.long,
+                self.half, *self.views, self.names, self.offsets, self.reach, self.slack, tile, *heaps,
             )
         )  # fmt: skip
 
@@ -199,18 +200,18 @@ class CellTable:
 
         Cells of full rows are too small for more than one thread.
         """
-        bounds, tiled = self.bounds, _NO_TILES if self.distance.product else self._tiled(exact)
+        bounds, tiled = self.bounds, _NO_TILE if self.distance.product else self._tiled(exact)
         radii, nearest = (_NO_RADII, False) if bounds is None else (bounds.radii, bounds.nearest)
         return int(
             search_alone(
-                self.distance.code, probes, placed, *finder, tiled, exact, self.short, self.long, self.half,
+                self.distance.code, probes, placed, *finder, *tiled, exact, self.short, self.long, self.half,
                 *self.views, self.names, self.offsets, radii, nearest, self.reach, self.slack, self.largest, *heaps,
             )
         )  # fmt: skip
 
-    def _tiled(self, exact: NDArray[np.float64]) -> NDArray[np.float32]:
+    def _tiled(self, exact: NDArray[np.float64]) -> Tiled:
         """Queries (q, d) as a scan reads them that is no product."""
-        return (exact if self.shift is None else exact - self.shift).astype(np.float32)
+        return Tiled.of(exact, self.shift)
 
 
 def _kernel_views(kept: KeptRows, errors: NDArray[np.float32]) -> tuple[NDArray, ...]:
@@ -220,8 +221,30 @@ def _kernel_views(kept: KeptRows, errors: NDArray[np.float32]) -> tuple[NDArray,
     return tuple(frozen(array) for array in (rows, codes.codes, codes.scale, errors, codes.centre))
 
 
+class Tiled(NamedTuple):
+    """Rows (n, d) in float32 about a shift, and (n,) what that hides of them: ||z - float32(z)||_1, z = x - shift."""
+
+    values: NDArray[np.float32]
+    lost: NDArray[np.float64]
+
+    @staticmethod
+    def of(rows: NDArray, shift: NDArray[np.float64] | None) -> Tiled:
+        """Rows of either float type; float32 that is not shifted loses nothing."""
+        if shift is None and rows.dtype == np.float32:
+            return Tiled(rows, np.zeros(len(rows)))
+        values, lost = np.empty(rows.shape, np.float32), np.empty(len(rows))
+        for part in spans(len(rows), max(64, 2**18 // rows.shape[1])):
+            z = rows[part] if shift is None else rows[part] - shift
+            values[part] = z
+            lost[part] = np.abs(z - values[part]).sum(axis=1) + 2.0**-52 * np.abs(z).sum(axis=1)
+        return Tiled(values, lost)
+
+
 class _View(NamedTuple):
-    """What the scan reads of rows in cell order; shift (d,) is None where they are read where they lie."""
+    """What the scan reads of rows in cell order; shift (d,) is None where they are read where they lie.
+
+    norms (n,): what float32 hides of the rows, where they are no projections.
+    """
 
     short: NDArray[np.float32]
     long: NDArray[np.float32]
@@ -243,8 +266,8 @@ def _product_view(kept: KeptRows, projection: Projection, distance: Distance, n_
 def _tile_view(kept: KeptRows, projection: Projection, distance: Distance, n_jobs: int | None) -> _View:
     """The rows themselves, in float32 and about the mean where they have more digits."""
     shift = None if kept.full.dtype == np.float32 else projection.mean
-    short = kept.full if shift is None else (kept.full - shift).astype(np.float32)
-    return _View(short, np.empty((len(kept), 0), dtype=np.float32), np.zeros(len(kept)), shift)
+    tiled = Tiled.of(kept.full, shift)
+    return _View(tiled.values, np.empty((len(kept), 0), dtype=np.float32), tiled.lost, shift)
 
 
 class RowOrder(NamedTuple):

@@ -45,7 +45,7 @@ class Certified:
         root: bool,
         why: str,
     ) -> None:
-        """sketch: of the rows, fine already in cell order. root: distances are roots of the kernels' values."""
+        """sketch: of the rows, fine already in cell order. root: distances are roots of sums."""
         self._space, self._cells, self._codes, self._root = space, cells, codes, root
         self._shelf = Shelf(rows, cells.ids, cells.start, frozen(sketch.fine), unit)
         self._slack, self._coarse_slack = float(sketch.slack.max()), float(sketch.coarse_slack.max())
@@ -82,7 +82,7 @@ class Certified:
         self.touched = sum(tally.visited for tally in tallies) / max(1, len(queries))
         for i in np.flatnonzero(found[:, -1] < 0):  # distances beyond FAR
             best[i], found[i] = self._brute(queries[i], k)
-        return Neighbors(found, np.sqrt(best) if self._root else best)
+        return Neighbors(found, best)
 
     def _group(self, queries: NDArray, best: NDArray, found: NDArray, n_jobs: int | None) -> list[SweepTally]:
         k, q = best.shape[1], len(queries)
@@ -120,7 +120,7 @@ class Certified:
         rows = self._shelf.rows
         with np.errstate(over="ignore"):
             gaps = np.abs(rows.astype(np.float64) - query.astype(np.float64))
-            values = (gaps * gaps if self._root else gaps).sum(axis=1)
+            values = np.sqrt((gaps * gaps).sum(axis=1)) if self._root else gaps.sum(axis=1)
         ids = np.argsort(values, kind="stable")[:k]
         return values[ids], ids
 

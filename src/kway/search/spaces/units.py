@@ -124,7 +124,9 @@ class Unit:
         if self.distance.degree == 1:
             if self.exponent == 0 and all_below(rows, 2.0**self.span.farthest):
                 return Scaled(rows, None, kind)
-            own = np.minimum(0, self.span.farthest - self.exponent - exponents(row_peaks(rows)))
+            peaks = row_peaks(rows)
+            own = np.minimum(0, self.span.farthest - self.exponent - exponents(peaks))
+            own[peaks == 0] = 0  # a zero row is near in any unit
             return Scaled(by_power(rows.astype(np.float64), own + self.exponent), own, kind)
         peaks = row_peaks(rows)
         if not self._wild(peaks) and self.exponent == 0:

@@ -1,109 +1,18 @@
 """From candidates to neighbours: exact distances and the sorted list of the best.
 
-    exact_l2(rows, j, queries, i)   sum (q - x)^2 in float64 of the stored values
-    exact_l1(rows, j, queries, i)   sum |q - x|   likewise
-    offer(best, found, i, value, j) merge into the list of query i, ordered by (value, j); best (q, k) float64
-
-The exact sums have one fixed order of additions, on every CPU and wherever they are called from: equal rows get
-equal distances to the last bit, so that ties really are ties and the lower id wins.
+insert(best, found, i, value, j)    merge into the list of query i, ordered by (value, j); best (q, k) float64
+visit(rows, queries, i, near, ...)  exact sums of the stored values (gap_sums.py) of rows that are left, inserted
 """
 
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
-from kway.compute.kernels.assembler import F64, I32, I64, Assembler
-from kway.compute.kernels.jit import kernel, strict_kernel
+from kway.compute.kernels.gap_sums import absolute_gaps, squared_gaps
+from kway.compute.kernels.jit import kernel
 from kway.compute.kernels.lanes import ctz, touch_row
 
 FARTHEST = 1e200  # distance of a place in the list that nobody has taken yet; units of 2^250 keep it finite
-_LANES = 16
-_WIDE = ir.VectorType(F64, _LANES)
-
-
-def _row_address(context, builder, array_type, array, index):
-    made = context.make_array(array_type)(context, builder, array)
-    stride = builder.extract_value(made.strides, 0)
-    return builder.add(builder.ptrtoint(made.data, I64), builder.mul(index, stride))
-
-
-def _halve(asm, vector):
-    """Sum of the lanes, halves added to halves."""
-    b, lanes = asm.builder, _LANES
-    while lanes > 1:
-        lanes //= 2
-        low, high = (ir.Constant(ir.VectorType(I32, lanes), list(range(a, a + lanes))) for a in (0, lanes))
-        empty = ir.Constant(vector.type, ir.Undefined)
-        vector = b.fadd(b.shuffle_vector(vector, empty, low), b.shuffle_vector(vector, empty, high))
-    return b.extract_element(vector, ir.Constant(I32, 0))
-
-
-def _wide_sum(term):
-    """Code for sum of term(q - x) over rounds * 16 columns of two rows."""
-
-    def typed(typing_context, rows, j, queries, i, rounds):
-        kind, size = rows.dtype, rows.dtype.bitwidth // 8
-
-        def emit(context, builder, signature, arguments):
-            asm = Assembler(builder)
-            x = _row_address(context, builder, signature.args[0], arguments[0], arguments[1])
-            q = _row_address(context, builder, signature.args[2], arguments[2], arguments[3])
-            narrow = ir.VectorType(context.get_value_type(kind), _LANES)
-
-            def step(index, sums):
-                ends = [asm.load(asm.at(base, index, _LANES * size), narrow, size) for base in (q, x)]
-                if kind != types.float64:
-                    ends = [builder.fpext(end, _WIDE) for end in ends]
-                return [builder.fadd(sums[0], term(asm, builder.fsub(*ends)))]
-
-            total = asm.loop(arguments[4], [ir.Constant(_WIDE, [0.0] * _LANES)], step)
-            return _halve(asm, total[0])
-
-        return types.float64(rows, types.intp, queries, types.intp, types.intp), emit
-
-    return typed
-
-
-def _square(asm, gap):
-    return asm.builder.fmul(gap, gap)
-
-
-def _size(asm, gap):
-    return asm.call(f"llvm.fabs.v{_LANES}f64", _WIDE, [gap])
-
-
-@intrinsic
-def _wide_squares(typing_context, rows, j, queries, i, rounds):
-    return _wide_sum(_square)(typing_context, rows, j, queries, i, rounds)
-
-
-@intrinsic
-def _wide_sizes(typing_context, rows, j, queries, i, rounds):
-    return _wide_sum(_size)(typing_context, rows, j, queries, i, rounds)
-
-
-@strict_kernel
-def exact_l2(rows, j, queries, i):
-    """Squared Euclidean distance of rows[j] and queries[i] in float64."""
-    d = rows.shape[1]
-    total = _wide_squares(rows, j, queries, i, d // _LANES) if d >= _LANES else 0.0
-    for z in range(d - d % _LANES, d):
-        gap = np.float64(queries[i, z]) - np.float64(rows[j, z])
-        total += gap * gap
-    return total
-
-
-@strict_kernel
-def exact_l1(rows, j, queries, i):
-    """Manhattan distance of rows[j] and queries[i] in float64."""
-    d = rows.shape[1]
-    total = _wide_sizes(rows, j, queries, i, d // _LANES) if d >= _LANES else 0.0
-    for z in range(d - d % _LANES, d):
-        total += abs(np.float64(queries[i, z]) - np.float64(rows[j, z]))
-    return total
 
 
 @kernel
@@ -131,12 +40,16 @@ def insert(best, found, i, value, j):
 
 @kernel
 def visit(rows, queries, i, near, n, squared, best, found):
-    """Distances (squared: Euclidean, else Manhattan) of the first n rows of `near`, none listed yet, offered to i."""
+    """Distances (squared: Euclidean, else Manhattan) of the first n rows of `near`, none listed yet, offered to i.
+
+    Roots, not squares: two of these may have one root, and rows at the same distance go by their ids.
+    """
     width = rows.shape[1] * rows.itemsize
     for u in range(n):
         if u + 1 < n:
             touch_row(rows, near[u + 1], 0, width)
-        value = exact_l2(rows, near[u], queries, i) if squared else exact_l1(rows, near[u], queries, i)
+        query, row = queries[i], rows[near[u]]
+        value = np.sqrt(squared_gaps(query, row)) if squared else absolute_gaps(query, row)
         insert(best, found, i, value, near[u])
 
 

@@ -29,12 +29,9 @@ CEILING = 2.0**40  # larger than any Manhattan sum of codes: tau = CEILING marks
 
 
 @kernel
-def _kth(best, i, unit, bias):
+def _kth(best, i, unit):
     """The k-th distance of query i so far, in units of the codes' space."""
-    value = best[i, best.shape[1] - 1]
-    if bias is None:
-        return min(value * unit, _MOST)
-    return min(np.sqrt(value) * unit, _MOST)
+    return min(best[i, best.shape[1] - 1] * unit, _MOST)
 
 
 @kernel
@@ -52,7 +49,7 @@ def _gaps(fine, j, asked, i, bias):
 def _thresholds(best, members, base, reach, unit, step, bias, tau):
     """tau (q,) so that the scan marks every row whose codes are within (t + reach) / step."""
     for r in range(members.size):
-        u = (_kth(best, members[r], unit, bias) * (1 + 1e-9) + reach[r]) / step
+        u = (_kth(best, members[r], unit) * (1 + 1e-9) + reach[r]) / step
         if bias is None:
             tau[r] = np.int64(min(u * (1 + 1e-12), CEILING)) + 1
         else:
@@ -104,7 +101,7 @@ def sweep_rows(
             n = unpack_marks(marks, r, first, last, ids.size, places)
             marked += n
             if n:
-                t = _kth(best, i, unit, bias) + slack[i]
+                t = _kth(best, i, unit) + slack[i]
                 limit = t * margin if bias is None else t * t * margin
                 n = _sift(fine, asked, i, limit, bias, places, n)
                 n = unlisted(ids, found, i, places, n)
