@@ -221,3 +221,29 @@ def test_reasons_print_within_the_terminal(width, monkeypatch):
         assert max(map(len, lines)) <= width
         assert "a_rather_long_name" in str(told)
         assert all(name in told._repr_html_() for name in told.columns[0])
+
+
+def test_its_files_replace_only_files_of_their_kind_and_never_the_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mixed().to_csv("d.csv", index=False)
+    mixed(40, seed=2).to_csv("t.csv", index=False)
+    found = kway.fit("d.csv", "kind", test="t.csv", **QUICK)
+    (tmp_path / "notes.txt").write_text("years of work")
+    (tmp_path / "new").mkdir()
+    monkeypatch.chdir("new")  # the data stays what it was
+    for write, what in ((found.save, "model"), (found.report, "report")):
+        for name, path in (("data", tmp_path / "d.csv"), ("test", "../t.csv")):
+            with pytest.raises(InputError, match=f"is {name} itself, which would be lost"):
+                write(path, force=True)
+        with pytest.raises(InputError, match=f"is no {what} that kway wrote.*force=True"):
+            write("../notes.txt")
+    assert (tmp_path / "notes.txt").read_text() == "years of work"
+    for write, path in ((found.save, "m.kway"), (found.report, "r.html")):
+        write(path)
+        write(path)
+    with pytest.raises(InputError, match="is no report"):
+        found.report("m.kway")
+    with pytest.raises(InputError, match="is no model"):
+        found.save("r.html")
+    found.save("../notes.txt", force=True)
+    assert kway.load("../notes.txt").classes_.tolist() == ["holiday", "winter", "work"]

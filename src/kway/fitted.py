@@ -8,8 +8,8 @@ found.predict(rows); found.report("r.html"); found.save("m.kway")
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from kway.confidence.sets import PredictionSets
 from kway.data.asked_options import Reading, in_python, options_asked, said_in_python
 from kway.data.given_rows import GivenRows
+from kway.data.own_files import is_model, is_report
+from kway.data.places import asked_in_python, refuse_foreign, refuse_inputs
 from kway.data.sources.frames import is_table
 from kway.data.sources.text_form import TextForm
 from kway.errors import InputError
@@ -31,6 +33,7 @@ from kway.select.reasons import Reasons, explain
 from kway.select.saved import save_model
 from kway.select.train_test import read_parts
 from kway.select.wishes import Wishes
+from kway.store.files import model_path
 from kway.tables import Printed, Table
 
 
@@ -45,6 +48,7 @@ class Fitted(Printed):
     wishes: Wishes
     target: str | None = None
     id: str | None = None
+    inputs: Mapping[str, Path] = field(default_factory=dict)  # files that were read: no output replaces them
 
     @property
     def model(self) -> FeaturedClassifier:
@@ -99,15 +103,19 @@ class Fitted(Printed):
         """Accuracy on rows with labels y (n,)."""
         return self.model.score(X, y)
 
-    def report(self, path: str | Path) -> None:
-        """Write the page: leaderboard, figures, mistakes, features."""
+    def report(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the page: leaderboard, figures, mistakes, features; over a file that is none only with `force`."""
         from kway.report.page import write_page
 
+        page = asked_in_python(path, "report", is_report)
+        refuse_inputs(page, self.inputs)
+        refuse_foreign(page, force)
         write_page(path, self.result, self.wishes)
 
-    def save(self, path: str | Path) -> None:
-        """Write the model file; `kway.load(path)` and `kway predict` read it."""
-        save_model(self.result, path, self.target, self.id)
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the model file, for `kway.load` and `kway predict`; over a file that is none only with `force`."""
+        refuse_inputs(asked_in_python(model_path(path), "model", is_model), self.inputs)
+        save_model(self.result, path, self.target, self.id, force)
 
     def _table(self) -> Table:
         board, test = self.leaderboard._table(), self.test
@@ -189,7 +197,12 @@ def fit(
             class_weight=class_weight, repeats=repeats, also=None if also is None else checked_references(also),
             sets=sets, unknown=unknown, device=device,
         )  # fmt: skip
-        return Fitted(run_job(parts, wishes, begun), wishes, column, how.id)
+        return Fitted(run_job(parts, wishes, begun), wishes, column, how.id, _files(data=source, test=asked))
+
+
+def _files(**sources: Any) -> dict[str, Path]:
+    """Those of the sources that are files or folders, wherever the process goes meanwhile."""
+    return {name: Path(given).resolve() for name, given in sources.items() if isinstance(given, str)}
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:

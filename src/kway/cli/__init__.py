@@ -8,8 +8,7 @@ options     options (of reading)  choosing (how the choice is made)  models (by 
             spreading (over a cluster)
 rows        model_rows (DATA for a model)  columns_said (how each column was read)
             predict_parts (a folder, by the machines of a cluster)
-output      places (tested before the work)  own_files (what kway wrote)
-            output  summary  progress  plain (for streams without every letter)
+output      output  summary  progress  plain (for streams without every letter)
 """
 
 from __future__ import annotations

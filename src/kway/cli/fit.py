@@ -27,11 +27,11 @@ from kway.cli.columns_said import column_lines
 from kway.cli.models import ALL_COLUMNS, MODELS, pick_models
 from kway.cli.options import DataArgument, ForceOption, JsonOption, reads_data
 from kway.cli.output import emit_json
-from kway.cli.own_files import is_model, is_report
-from kway.cli.places import Output, check_output_folder, check_places, figure_outputs, refuse_as_folder
 from kway.cli.progress import live, seconds
 from kway.cli.spreading import AddressOption, ClusterOption, over_cluster
 from kway.cli.summary import show_comparison, show_fit, show_saved
+from kway.data.own_files import is_model, is_report
+from kway.data.places import Output, check_output_folder, check_places, figure_outputs, refuse_as_folder
 from kway.progress import stage, within
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def write_outputs(
     failures = {}
     try:
         with stage("saving the model"):
-            save_model(found, out, reading.target, reading.id)
+            save_model(found, out, reading.target, reading.id, force=True)  # its place was tested before the work
     except OSError as error:
         failures["model"] = f"{out} cannot be written: {error.strerror or error}"
     try:
