@@ -68,8 +68,9 @@ class LabelledRows:
 
     `feature_names` are those of a matrix, where it has any (a table has its own); `image` is the form of pictures and
     `files` their names; `notes` say what was found on the way, in words. `form` and `written` tell how text was
-    written, `beside` are the columns to give back with the answers (of the test rows, where there are some). `skipped`
-    are files that could not be read and were left out, as ReadOptions allowed.
+    written, `words` a word of each column as it stands there. `beside` are the columns to give back with the answers
+    (of the test rows, where there are some), `skipped` files that could not be read and were left out, as ReadOptions
+    allowed.
     """
 
     name: str
@@ -85,6 +86,7 @@ class LabelledRows:
     notes: tuple[str, ...] = ()
     form: TextForm = OPEN
     written: tuple[Written, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
 

@@ -29,6 +29,7 @@ from kway.data.sources.column_names import refuse_repeated, refuse_unknown
 from kway.data.sources.delimited import OpenedTable
 from kway.data.sources.file_columns import refuse_lacking
 from kway.data.sources.frames import take_rows
+from kway.data.sources.head_rows import first_words
 from kway.data.sources.images import ImageForm
 from kway.data.sources.label_column import column_labels
 from kway.data.sources.npy_files import map_arrays, npy_files
@@ -233,6 +234,7 @@ def table_rows(
     found = LabelledRows(
         name, wanted.select(features), y, groups=groups, order=line, form=form, written=written,
         notes=tuple(f"{name}: {note}" for note in notes), beside=_beside(source, columns, how, like, form),
+        words={} if source.typed or like.columns is not None else first_words(source, form, columns),
     )  # fmt: skip
     return _cut_by_split(found)
 

@@ -41,6 +41,7 @@ class Parts:
     how: str  # where the test rows come from
     form: TextForm = OPEN  # of the file, where it is text
     written: tuple[Written, ...] = ()  # columns of numbers and dates that were written in words
+    words: Mapping[str, str] = field(default_factory=dict)  # of the file, one a column as it is written there
     kinds: Mapping[str, str] = field(default_factory=dict)  # what columns are, where a person has said it
     larger: Larger | None = None  # DATA, where memory holds a part of it
 
@@ -104,7 +105,7 @@ def _parts(found: LabelledRows, y: NDArray, test_rows: Any, test_y: NDArray, how
         check_known(test_y, y, how)
     return Parts(
         found.name, found.rows, y, test_rows, test_y, found.groups, found.order, found.image, found.notes, how,
-        found.form, found.written, larger=larger,
+        found.form, found.written, found.words, larger=larger,
     )  # fmt: skip
 
 
