@@ -29,7 +29,7 @@ from kway.select.contest.references import checked_references
 from kway.select.contest.standings import Comparison
 from kway.select.evaluation import Scores
 from kway.select.job import JobResult, run_job
-from kway.select.reasons import Reasons, explain
+from kway.select.reasons import SHOWN, Reasons, explain
 from kway.select.saved import save_model
 from kway.select.train_test import read_parts
 from kway.select.wishes import Wishes
@@ -96,7 +96,7 @@ class Fitted(Printed):
     def explain(self) -> Reasons:
         """The features and words that speak for each class, or matter most (kway.explain)."""
         if self.result.reasons is not None:
-            return self.result.reasons
+            return self.result.reasons.strongest(SHOWN)
         return explain(self.result.model, self.result.parts.test_rows, self.result.parts.test_y)
 
     def score(self, X: Any, y: Any) -> float:
@@ -176,7 +176,7 @@ def fit(
     decimal : the decimal mark of numbers in text, "." or ",".
     sep, encoding, header : of a text file: what is between columns, "utf-8" and the like, whether its first row names
         the columns.
-    skip_bad : leave out images, and rows of a text file, that cannot be read.
+    skip_bad : leave out images, and rows of a text file, that cannot be read, and rows without a label.
 
     >>> from sklearn.datasets import load_iris
     >>> found = fit(*load_iris(return_X_y=True), models=["centroid"], also=())

@@ -45,7 +45,7 @@ def show_reasons(found: Reasons) -> None:
     if len(found.classes) == 1:
         rows = [(column, f"{pull:+.4f}") for column, pull in zip(found.columns[0], found.pulls[0])]
         say(f"[bold]What matters: {safe(found.how)}[/]")  # as a title it would be as narrow as the table
-        show_table("", ("column", "fall"), rows)
+        show_table("", ("what", "fall"), rows)
         return
     lines = found.lines()
     say(f"[bold]What tells each class: {safe(found.how)}[/]")

@@ -26,10 +26,11 @@ ALL = ("all",)  # of the columns to keep
 class ReadOptions:
     """How DATA is to be read: `target`, `group`, `order`, `id` and `drop` name columns that are no features.
 
-    `skip_bad` leaves out images, and lines of a csv, that cannot be read. `form` is how text is written; `types` says
-    what columns are (number, category, date, day-first, month-first, text, ...). `keep` names columns to give back as
-    they came (ALL: every one), beside the id; `numbers`: those of a csv that are plain numbers as numbers. `answer` is
-    the target of rows to predict: no feature, and it may have gaps. `usual`: nobody named the target, a model did.
+    `skip_bad` leaves out images and lines of a csv that cannot be read, and rows without a label. `form` is how text is
+    written; `types` says what columns are (number, category, date, day-first, month-first, text, ...). `keep` names
+    columns to give back as they came (ALL: every one), beside the id; `numbers`: those of a csv that are plain numbers
+    as numbers. `answer` is the target of rows to predict: no feature, and it may have gaps. `usual`: nobody named the
+    target, a model did.
     """
 
     target: str | None = None

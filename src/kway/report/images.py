@@ -1,6 +1,7 @@
 """Pictures of what a model learned and of what it got wrong.
 
 weight_templates   rows of coef_ (R, d) as images (h, w) or (h, w, 3), one scale for all
+where_it_looks     what each part of an image costs when it is exchanged, over the mean of the images
 worst_mistakes     each query with its nearest neighbours: images where the inputs are images, otherwise text
 """
 
@@ -78,6 +79,30 @@ def _template_names(labels: ArrayLike | None, n_rows: int) -> list[str]:
     if len(names) != n_rows:
         raise InputError(f"{len(names)} labels were given for {n_rows} rows of weights; give one a class")
     return names
+
+
+def where_it_looks(falls: ArrayLike, picture: ArrayLike, title: str = "Where it looks") -> Figure:
+    """Falls of the accuracy (parts down, parts across) as orange panes over a grey `picture` (h, w), in points."""
+    lost, seen = np.asarray(falls, float), np.asarray(picture, float)
+    figure = style.figure(3.6, 3.3 * min(1.6, max(0.6, seen.shape[0] / seen.shape[1])) + 0.3)
+    axes = figure.subplots()
+    edges = (0, seen.shape[1], seen.shape[0], 0)
+    axes.imshow(seen, cmap="gray_r", extent=edges, interpolation="nearest", alpha=0.55, aspect="auto")
+    most = max(float(np.nanmax(lost, initial=0)), 0.01)
+    tints = style.ORANGES(0.75 * np.clip(np.nan_to_num(lost), 0, None) / most)
+    tints[..., 3] = 0.75 * np.clip(np.nan_to_num(lost) / most, 0, 1)
+    axes.imshow(tints, extent=edges, interpolation="nearest", aspect="auto")
+    down, across = (np.cumsum([0, *map(len, np.array_split(np.arange(n), k))]) for n, k in zip(seen.shape, lost.shape))
+    for (i, j), fall in np.ndenumerate(lost):
+        words = "" if np.isnan(fall) else f"{-100 * fall:+.1f}".replace("-", "\N{MINUS SIGN}")
+        words = "0" if words in ("+0.0", "\N{MINUS SIGN}0.0") else words
+        axes.text((across[j] + across[j + 1]) / 2, (down[i] + down[i + 1]) / 2, words, ha="center", va="center",
+                  fontsize=style.SMALL, color=style.INK)  # fmt: skip
+    axes.set(xticks=across, yticks=down)
+    axes.tick_params(labelsize=style.TINY, length=2)
+    if title:
+        style.headline(figure, title)
+    return figure
 
 
 def worst_mistakes(

@@ -10,5 +10,6 @@ calibration     the winner's probabilities, by rows that it did not see
 promises        sets and "unknown" around the winner
 evaluation      figures of a model on labelled rows                     tune       the best setting of one estimator
 reasons         what tells each class                                   learning_curve   would more rows help?
+image_parts     the same of images: where the model looks
 saved           the winner as a model file                              wishes     what is asked of the job
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from kway.errors import InputError
 from kway.select.contest.folds import split_test
 from kway.select.larger import Larger, read_fitting
 
+_GAPS = ("na", "n/a", "nan", "null", "none", "?", "-", "missing")  # labels that may stand for none
 _TEST_SHARE = 0.2
 _NEARLY = 0.05  # by which a share may be off and still be called a fifth
 MOST_TESTED = 50_000  # rows put aside at most: they tell an accuracy to within half a point, the others teach more
@@ -84,9 +85,23 @@ def check_labels(y: NDArray, what: str) -> tuple[str, ...]:
             f"{what} holds fractions such as {y[y != np.floor(y)][0]:g}, a measure; a target names classes"
         )
     single = classes[counts == 1].tolist()
-    if not single:
-        return ()
-    return (f"{len(single)} classes have one row only ({listing(single, 5)}): learned from, but never tested",)
+    told = [f"{len(single)} classes have one row only ({listing(single, 5)}): learned from, but never tested"]
+    return (*(told if single else []), *_odd_labels(dict(zip(classes.tolist(), counts.tolist())), what))
+
+
+def _odd_labels(rows: dict[Any, int], what: str) -> Iterator[str]:
+    """Notes on labels that a person would not take for classes of their own; `rows` counts those of each."""
+    words = [label for label in rows if isinstance(label, str)]
+    alike: dict[str, list[str]] = {}
+    for label in words:
+        alike.setdefault(" ".join(label.casefold().split()), []).append(label)
+    pairs = [" and ".join(map(repr, same)) for same in alike.values() if len(same) > 1]
+    if pairs:
+        yield f"{what} has labels that differ in blanks or capitals alone, {listing(pairs, 3)}: taken as classes apart"
+    gaps = [label for label in words if label.casefold().strip() in _GAPS]
+    if gaps:
+        said = listing((f"{label!r} in {rows[label]:,} rows" for label in gaps), 3)
+        yield f"{what} says {said}: taken as a class; where it stands for a missing label, drop these rows"
 
 
 def check_known(y: NDArray, classes: NDArray, what: str) -> None:

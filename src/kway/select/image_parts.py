@@ -1,0 +1,51 @@
+"""Parts of images, so that a person can be told where a model looks: pixels have no names, and alone they say little.
+
+A grid of at most 5 x 5 parts, each named by the pixels that it covers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.data.features.shapes import likely_form
+from kway.data.sources.images import ImageForm
+
+GRID = 5
+_LEAST_SIDE = 8  # pixels of bytes that nobody has called images, but that fill a square
+
+
+def image_form(features: Any, rows: Any) -> ImageForm | None:
+    """The form of rows that are images: as their features know it, or likely; None where they are none."""
+    if features is None or features.is_table_:
+        return None
+    if features.image is not None:
+        return ImageForm(*features.image)
+    form = likely_form(rows)
+    return None if form is None or form.height < _LEAST_SIDE else form
+
+
+def image_parts(form: ImageForm) -> dict[str, NDArray[np.int64]]:
+    """The columns of each part by its name, from the top left, line by line."""
+    columns = np.arange(form.height * form.width * form.channels).reshape(form)
+    return {
+        f"pixels {_range(y)} down, {_range(x)} across": columns[y[0] : y[-1] + 1, x[0] : x[-1] + 1].ravel()
+        for y in _cuts(form.height)
+        for x in _cuts(form.width)
+    }
+
+
+def as_grid(form: ImageForm, falls: dict[str, float]) -> NDArray[np.float64]:
+    """Falls by the names of parts as a picture (parts down, parts across); NaN where there is none."""
+    shape = (len(_cuts(form.height)), len(_cuts(form.width)))
+    return np.array([falls.get(name, np.nan) for name in image_parts(form)]).reshape(shape)
+
+
+def _cuts(side: int) -> list[NDArray]:
+    return np.array_split(np.arange(side), min(GRID, side))
+
+
+def _range(pixels: NDArray) -> str:
+    return f"{pixels[0]}-{pixels[-1]}" if len(pixels) > 1 else f"{pixels[0]}"
