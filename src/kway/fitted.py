@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
 from numpy.typing import NDArray
 
 from kway.confidence.sets import PredictionSets
@@ -184,7 +185,7 @@ def fit(
     (30, 'centroid')
     """
     begun = time.perf_counter()
-    column = target if isinstance(target, str) else None
+    column = str(target) if isinstance(target, str) or (is_table(data) and np.isscalar(target)) else None
     with said_in_python():
         how = options_asked(column, _names(drop), group=group, order=order, **reading)
         source = _source(data, None if column is not None else target, "the data")

@@ -101,6 +101,13 @@ CASES = {
             for m in mistakes(3, images=False)
         ]
     ),
+    "worst_mistakes, images with long names": lambda: figures.worst_mistakes(
+        [
+            m._replace(neighbor_labels=LONG[: len(m.neighbor_labels)], distances=[149.25] * len(m.neighbor_labels))
+            for m in mistakes(3, images=True)
+        ],
+        (8, 8),
+    ),
     "worst_mistakes, none": lambda: figures.worst_mistakes([]),
     "losses_by_margin": figures.losses_by_margin,
     "temperature": lambda: figures.temperature([2, 1, 0.1, -1, 0.5], labels=["cat", "dog", "ship", "car", "bird"]),

@@ -48,7 +48,7 @@ def show_comparison(result: dict[str, Any]) -> None:
     about, models = result["data"], result["models"]
     say(
         f"[bold]{safe(about['name'])}[/]: {about['train_rows']:,} train and {about['test_rows']:,} test rows, "
-        f"{about['features']:,} features, {about['classes']:,} classes"
+        f"{about['features']:,} feature{'' if about['features'] == 1 else 's'}, {about['classes']:,} classes"
     )
     measure, others = result["metric"], result["references"]
     own = () if measure == "accuracy" else (measure,)

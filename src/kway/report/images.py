@@ -88,7 +88,7 @@ def where_it_looks(falls: ArrayLike, picture: ArrayLike, title: str = "Where it 
     axes = figure.subplots()
     edges = (0, seen.shape[1], seen.shape[0], 0)
     axes.imshow(seen, cmap="gray_r", extent=edges, interpolation="nearest", alpha=0.55, aspect="auto")
-    most = max(float(np.nanmax(lost, initial=0)), 0.01)
+    most = max(float(np.nanmax(lost, initial=0)), _FAINT_FALL)
     tints = style.ORANGES(0.75 * np.clip(np.nan_to_num(lost), 0, None) / most)
     tints[..., 3] = 0.75 * np.clip(np.nan_to_num(lost) / most, 0, 1)
     axes.imshow(tints, extent=edges, interpolation="nearest", aspect="auto")
@@ -131,7 +131,8 @@ def _side(label: Any, mistake: Mistake, true: str, predicted: str, other: str) -
 def _as_images(mistakes: Sequence[Mistake], shape: tuple[int, ...], title: str) -> Figure:
     k = max(len(m.neighbor_labels) for m in mistakes)
     cell = min((style.FIGURE_WIDTH - 1.9) / (k + 1), 0.95)  # inches
-    height = len(mistakes) * (cell * shape[0] / shape[1] + 0.2) + 0.75
+    letters = int(cell / 0.07)  # that stand above an image without running into the next
+    height = len(mistakes) * (cell * shape[0] / shape[1] + 0.32) + 0.75
     figure = style.figure(width=1.9 + cell * (k + 1), height=height)
     grid = figure.subplots(len(mistakes), k + 2, squeeze=False, width_ratios=[1.55 / cell, *[1] * (k + 1)])
     for line, mistake in zip(grid, mistakes):
@@ -140,9 +141,9 @@ def _as_images(mistakes: Sequence[Mistake], shape: tuple[int, ...], title: str) 
         for axes in line[2 + len(mistake.neighbor_labels) :]:
             axes.set_visible(False)
         for i, (axes, label) in enumerate(zip(line[2:], mistake.neighbor_labels)):
-            far = f" ({mistake.distances[i]:.3g})" if len(mistake.distances) else ""
+            far = f"\n({mistake.distances[i]:.3g})" if len(mistake.distances) else ""
             side = _side(label, mistake, style.ACCENT, style.CONTRAST, style.FAINT)
-            _image(axes, mistake.neighbors[i], shape, f"{style.shorten(label, 10)}{far}", side)
+            _image(axes, mistake.neighbors[i], shape, f"{style.shorten(label, letters)}{far}", side)
     style.headline(figure, title, "frames: blue, of the true class; orange, of the predicted one; with the distance")
     return figure
 
@@ -174,6 +175,7 @@ def _image(axes: Any, values: Any, shape: tuple[int, ...], title: str, colour: s
         spine.set(color=colour, linewidth=1.8)
 
 
+_FAINT_FALL = 0.05  # of the accuracy: what costs less is drawn paler than what costs most
 _HEADING = 62  # letters of a bold line that fit
 
 

@@ -237,7 +237,7 @@ def _mistakes_picture(found: JobResult) -> Picture | None:
 def _history(found: JobResult) -> Picture | None:
     line = _winner(found, LinearFamily)
     history: NDArray = np.asarray(getattr(line.model, "history_", ()) if line is not None else ())
-    if line is None or len(history) < 2:
+    if line is None or len(history) < 3:  # a solver of one step has no way to show
         return None
     sketch = _sketch("history", curves={line.standing.model: history}, title="")
     text = f"The objective of {line.standing.model} as its solver went along, on all training rows."

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from kway.data.sources.frames import as_table, n_rows, take_rows
 from kway.data.spread import spread
@@ -92,6 +93,7 @@ def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = SHOWN, se
     ('x2',)
     """
     model = getattr(model, "model", model)  # of what `kway.fit` found
+    check_is_fitted(model)
     kept = getattr(model, "reasons_", None)
     if X is None and kept is not None:
         return Reasons((_ALL,), (tuple(kept["columns"]),), np.array([kept["falls"]]), kept["how"]).strongest(n_columns)
@@ -194,16 +196,21 @@ def shuffled(model: Any, X: Any, y: NDArray, n_columns: int, seconds: float, who
     some = np.sort(rng.permutation(n_rows(X))[: _ROWS if form is None else _IMAGES])
     rows, y = take_rows(X, some), y[some]
     columns = _columns(model, rows) if form is None else image_parts(form)
-    base, order = float((model.predict(rows) == y).mean()), rng.permutation(len(y))
+    right = model.predict(rows) == y
+    orders = [rng.permutation(len(y)) for _ in range(1 if form is None else max(1, min(4, _IMAGES // len(y))))]
     falls: dict[str, float] = {}
+    turned: list[int] = []  # answers that became right or wrong, of each
     for name, place in columns.items():
         if falls and time.perf_counter() > ended:
             break
-        falls[name] = base - float((model.predict(_with_shuffled(rows, place, order)) == y).mean())
+        after = np.array([model.predict(_with_shuffled(rows, place, order)) == y for order in orders])
+        falls[name] = float(right.mean() - after.mean())
+        turned.append(int((after != right).sum()))
     best = sorted(falls, key=lambda name: -falls[name])[:n_columns]
     what, done = ("parts", "a part is taken from another image") if form else ("columns", "a column is shuffled")
     left = f", {len(columns) - len(falls):,} {what} were left out for time" if len(falls) < len(columns) else ""
-    how = f"fall of the accuracy {base:.3f} of {len(y):,} {whose} when {done}{left}"
+    luck = 2 * float(np.median(turned)) ** 0.5 / (len(orders) * len(y))  # two standard errors, of the middle one
+    how = f"fall of the accuracy {right.mean():.3f} of {len(y):,} {whose} when {done} (luck: ±{luck:.3f}){left}"
     return Reasons((_ALL,), (tuple(best),), np.array([[falls[name] for name in best]]), how)
 
 
