@@ -113,7 +113,9 @@ def test_rows_without_a_label_are_left_out_where_that_is_asked(gap, labels, tmp_
     assert run([*fit, "--skip-bad"]) == 0
     assert "5 rows without a label left out" in capfd.readouterr().out
     assert run(["evaluate", "model.kway", "t.csv", "--skip-bad"]) == 0
-    assert "on 60 rows" in capfd.readouterr().out
+    told = capfd.readouterr()
+    assert "on 60 rows" in told.out
+    assert "note: t.csv: 5 rows without a label left out" in told.err
     (tmp_path / "t.csv").write_text("x,y\n" + f"1,{gap}\n" * 9)
     assert run([*fit, "--skip-bad"]) == 1
 

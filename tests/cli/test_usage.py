@@ -48,6 +48,11 @@ FAILURES = [
     (["fit", "iris.csv", "--target", "species", "--drop", "species"], MISUSED, "'species' is both --target and --drop"),
     (["compare", "iris.csv", "-t", "species", "--id", "species"], MISUSED, "'species' is both --target and --id"),
     (["fit", "iris.csv", "-t", "species", "--group", "species"], MISUSED, "'species' is both --target and --group"),
+    (
+        ["predict", "model.kway", "iris.csv", "--drop", "sepal width (cm)"],
+        MISUSED,
+        "model uses the column 'sepal width",
+    ),
     (["evaluate", "model.kway", "iris.csv", "--drop", "species"], MISUSED, "'species' is both --target and --drop"),
     (["bench", "T1", "--out", "iris.csv"], MISUSED, "--out iris.csv is a file; name a folder"),
     (["bench", "T1", "--out", "no/where"], MISUSED, "no folder no"),

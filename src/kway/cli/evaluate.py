@@ -34,7 +34,7 @@ def evaluate(
     loss = "" if scores.log_loss is None else f", log loss {scores.log_loss:.4f}"
     say(
         f"Accuracy [bold]{scores.accuracy:.4f}[/] (95 % interval {scores.low:.4f} to {scores.high:.4f}), "
-        f"macro F1 {scores.macro_f1:.4f}{loss} on {scores.rows:,} rows of {safe(data)}."
+        f"macro F1 {scores.macro_f1:.4f}{loss} on {scores.rows:,} rows of {'stdin' if data == '-' else safe(data)}."
     )
     worst = sorted(classes, key=lambda c: c["recall"])[:_MOST_CLASSES]
     title = (

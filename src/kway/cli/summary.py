@@ -55,8 +55,9 @@ def show_comparison(result: dict[str, Any]) -> None:
     columns: tuple[str, ...] = ("model", *own, "accuracy", "log loss", "folds", "setting", "fit s", "µs a row", "size")
     lines = [_leaderboard_line(m, bool(own)) for m in models]
     lines += [_leaderboard_line({**m, "model": f"({m['model']})"}, bool(own)) for m in others]
-    if width() < _WIDE:  # costs go first, then, beside another measure, the log loss
-        shown = [j for j, name in enumerate(columns[:-3]) if not own or name != "log loss"]
+    narrow = width() < _WIDE
+    if narrow or measure == "log-loss":  # costs go first, then, beside another measure, the log loss
+        shown = [j for j, name in enumerate(columns[:-3] if narrow else columns) if not own or name != "log loss"]
         columns, lines = tuple(columns[j] for j in shown), [tuple(line[j] for j in shown) for line in lines]
     how = "by cross-validation on train rows" + (f", chosen by {measure}" if own else "")
     show_table(f"Models, {how}", columns, lines, 0)

@@ -46,7 +46,7 @@ class GivenRows:
         refuse_columns(columns, how if like.columns is None else replace(how, drop=(), types={}), self.name)
         if table.num_rows == 0:
             raise InputError(f"{self.name} has no rows; give rows to learn from")
-        labels, notes = self._labels(table.num_rows), ()
+        labels, notes = self._labels(table.num_rows), tuple[str, ...]()
         if how.target is not None:
             if how.skip_bad:
                 table, _, left_out = rows_with_labels(table, how.target)

@@ -28,19 +28,21 @@ def image_form(features: Any, rows: Any) -> ImageForm | None:
 
 
 def image_parts(form: ImageForm) -> dict[str, NDArray[np.int64]]:
-    """The columns of each part by its name, from the top left, line by line."""
+    """The columns of each part by its name, from the middle outwards: where time ends, edges are left out."""
     columns = np.arange(form.height * form.width * form.channels).reshape(form)
-    return {
-        f"pixels {_range(y)} down, {_range(x)} across": columns[y[0] : y[-1] + 1, x[0] : x[-1] + 1].ravel()
-        for y in _cuts(form.height)
-        for x in _cuts(form.width)
-    }
+    cells = [(y, x) for y in _cuts(form.height) for x in _cuts(form.width)]
+    off = [abs(y.mean() / form.height - 0.5) + abs(x.mean() / form.width - 0.5) for y, x in cells]
+    middle_first = [cells[i] for i in np.argsort(np.round(off, 3), kind="stable")]
+    return {_part(y, x): columns[y[0] : y[-1] + 1, x[0] : x[-1] + 1].ravel() for y, x in middle_first}
+
+
+def _part(down: NDArray, across: NDArray) -> str:
+    return f"pixels {_range(down)} down, {_range(across)} across"
 
 
 def as_grid(form: ImageForm, falls: dict[str, float]) -> NDArray[np.float64]:
     """Falls by the names of parts as a picture (parts down, parts across); NaN where there is none."""
-    shape = (len(_cuts(form.height)), len(_cuts(form.width)))
-    return np.array([falls.get(name, np.nan) for name in image_parts(form)]).reshape(shape)
+    return np.array([[falls.get(_part(y, x), np.nan) for x in _cuts(form.width)] for y in _cuts(form.height)])
 
 
 def _cuts(side: int) -> list[NDArray]:

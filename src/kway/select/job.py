@@ -203,8 +203,8 @@ def _cut_notes(found: Comparison, clock: Clock) -> tuple[str, ...]:
 
 def _left_out(problems: dict[str, str]) -> tuple[str, ...]:
     reasons = [why for why in dict.fromkeys(problems.values()) if why != TOO_LATE]
-    names = {why: listing(n for n, w in problems.items() if w == why) for why in reasons}
-    return tuple(f"{names[why]} was left out: {why}" for why in reasons)
+    names = {why: [n for n, w in problems.items() if w == why] for why in reasons}
+    return tuple(f"{listing(n)} {'was' if len(n) == 1 else 'were'} left out: {why}" for why, n in names.items())
 
 
 def run_job(
