@@ -138,3 +138,23 @@ def test_labels_that_look_alike_are_said(tmp_path, monkeypatch, capfd):
     assert "'NA' in 20 rows: taken as a class" in out
     assert run(["evaluate", "model.kway", "t.csv"]) == 0  # read the same way
     assert "never saw" not in capfd.readouterr().err
+
+
+def test_a_test_on_the_data_itself_is_refused_and_one_on_its_rows_is_said(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(rows())
+    (tmp_path / "twin.csv").write_text(rows())
+    (tmp_path / "link.csv").symlink_to("t.csv")
+    fit = ["fit", "t.csv", "--target", "y", "--model", "centroid", "--json"]
+    for same in ("t.csv", "./t.csv", "link.csv"):
+        assert run([*fit, "--test", same]) == 2
+        assert "the rows to test on are the data itself" in capfd.readouterr().err
+    assert run([*fit, "--test", "twin.csv"]) == 0
+    assert "60 of the 60 test rows are training rows, too" in capfd.readouterr().out
+    (tmp_path / "other.csv").write_text("x,y\n" + "".join(f"{i % 3}.5{i},{'abc'[i % 3]}\n" for i in range(30)))
+    assert run([*fit, "--test", "other.csv"]) == 0
+    assert "training rows, too" not in capfd.readouterr().out
+    X, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+    with pytest.raises(InputError, match="the data itself"):
+        kway.fit(X, y, test=(X, y), models="centroid")
+    assert "10 of the 10" in " ".join(kway.fit(X, y, test=(X[5:15], y[5:15]), models="centroid").notes)

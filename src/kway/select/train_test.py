@@ -19,6 +19,7 @@ from kway.data.suggest import listing
 from kway.errors import InputError
 from kway.select.contest.folds import split_test
 from kway.select.larger import Larger, read_fitting
+from kway.select.shared_rows import refuse_same, shared_note
 
 _GAPS = ("na", "n/a", "nan", "null", "none", "?", "-", "missing")  # labels that may stand for none
 _TEST_SHARE = 0.2
@@ -54,6 +55,8 @@ class Parts:
 
 def read_parts(data: Any, how: ReadOptions = AS_IT_IS, test: Any = None, seed: int = 0) -> Parts:
     """DATA with its test part: the file `test`, the set's own, or a fifth of the rows put aside."""
+    if test is not None:
+        refuse_same(data, test)
     found, larger = read_fitting(data, how)
     y = found.required_labels()
     of = f"target {how.target!r} of {found.name}" if how.target else f"the target of {found.name}"
@@ -61,6 +64,7 @@ def read_parts(data: Any, how: ReadOptions = AS_IT_IS, test: Any = None, seed: i
     found = replace(found, notes=(*found.notes, *check_labels(y, of)))
     if test is not None:
         other = read_rows(test, replace(how, group=None, order=None, id=None), found.requirements())
+        found = replace(found, notes=(*found.notes, *shared_note(found.rows, other.rows)))
         parts = _parts(found, y, other.rows, other.required_labels(), f"the rows of {test}", larger)
     elif found.test_rows is not None and found.test_y is not None:
         parts = _parts(found, y, found.test_rows, found.test_y, "the set's own test rows", larger)
