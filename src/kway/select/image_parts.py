@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from kway.data.features.shapes import likely_form
 from kway.data.sources.images import ImageForm
 
-GRID = 5
+_SIDE = 5  # parts along each side
+MOST_PARTS = _SIDE * _SIDE
 _LEAST_SIDE = 8  # pixels of bytes that nobody has called images, but that fill a square
 
 
@@ -46,7 +47,7 @@ def as_grid(form: ImageForm, falls: dict[str, float]) -> NDArray[np.float64]:
 
 
 def _cuts(side: int) -> list[NDArray]:
-    return np.array_split(np.arange(side), min(GRID, side))
+    return np.array_split(np.arange(side), min(_SIDE, side))
 
 
 def _range(pixels: NDArray) -> str:

@@ -38,7 +38,7 @@ from kway.select.contest.scans import FoldedRows, HeldOut
 from kway.select.contest.standings import Standing
 from kway.select.contest.views import View, other_views
 from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
-from kway.select.image_parts import GRID, image_form
+from kway.select.image_parts import MOST_PARTS, image_form
 from kway.select.leaderboard import Line, fit_lines
 from kway.select.learning_curve import Learned, LearningCurve, learning_curve
 from kway.select.promises import Promises, Tradeoff, promise, sets_tradeoff, unknown_tradeoff
@@ -308,7 +308,7 @@ def _reasons(model: FeaturedClassifier, X: Any, parts: Parts, clock: Clock) -> R
         own = None if form is not None else own_reasons(model)
         if own is not None or clock.up(SECONDS):
             return own
-        most = SHOWN if form is None else GRID * GRID
+        most = SHOWN if form is None else MOST_PARTS
         return shuffled(model, parts.test_rows, parts.test_y, most, SECONDS, "test rows")
     except KwayError:
         return None
