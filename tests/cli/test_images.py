@@ -37,6 +37,15 @@ def test_skipped_images_are_counted_and_named(images, cli, answer):
     ]  # fmt: skip
 
 
+def test_labels_of_images_are_their_folders(images, cli):
+    assert cli("fit", "images", "-t", "kind") == (
+        2, "", "error: images is images, whose labels are the names of their folders; leave out --target\n"
+    )  # fmt: skip
+    code, _, err = cli("fit", "images/dark", "--skip-bad")
+    assert code == 1
+    assert "dark has images without labels; give a folder with a sub-folder for each class" in err
+
+
 def test_a_table_is_told_that_the_model_takes_images(images, cli):
     Path("d.csv").write_text("a,b,label\n1,2,x\n3,4,y\n")
     code, out, err = cli("predict", "model.kway", "d.csv")

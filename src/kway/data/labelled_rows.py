@@ -98,6 +98,8 @@ class LabelledRows:
 
     def required_labels(self) -> NDArray:
         """The labels, or an error that says how to name their column."""
+        if self.y is None and self.image is not None and self.files:
+            raise InputError(f"{self.name} has images without labels; give a folder with a sub-folder for each class")
         if self.y is None:
             columns = getattr(self.rows, "column_names", None) or self.feature_names
             known = f"; its columns are {listing(columns)}" if columns else ""

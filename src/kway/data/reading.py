@@ -101,6 +101,8 @@ def _from_images(
     files: list[Path], labels: list[str] | None, name: str, how: ReadOptions, like: RowRequirements
 ) -> LabelledRows:
     _refuse_column_options(how, name, "images", "--group", "--order", "--id")
+    if how.target is not None:
+        raise UsageError(f"{name} is images, whose labels are the names of their folders; leave out --target")
     found = images.read_images(files, labels, like.image, how.skip_bad)
     beside = {"file": np.asarray(found.files)}
     return LabelledRows(
