@@ -1,5 +1,7 @@
 """kway.fit: the whole job from Python, from frames of every make, a matrix or a path."""
 
+import time
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,6 +9,7 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 import kway
@@ -221,3 +224,77 @@ def test_reasons_print_within_the_terminal(width, monkeypatch):
         assert max(map(len, lines)) <= width
         assert "a_rather_long_name" in str(told)
         assert all(name in told._repr_html_() for name in told.columns[0])
+
+
+def test_its_files_replace_only_files_of_their_kind_and_never_the_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mixed().to_csv("d.csv", index=False)
+    mixed(40, seed=2).to_csv("t.csv", index=False)
+    found = kway.fit("d.csv", "kind", test="t.csv", **QUICK)
+    (tmp_path / "notes.txt").write_text("years of work")
+    (tmp_path / "new").mkdir()
+    monkeypatch.chdir("new")  # the data stays what it was
+    for write, what in ((found.save, "model"), (found.report, "report")):
+        for name, path in (("data", tmp_path / "d.csv"), ("test", "../t.csv")):
+            with pytest.raises(InputError, match=f"is {name} itself, which would be lost"):
+                write(path, force=True)
+        with pytest.raises(InputError, match=f"is no {what} that kway wrote.*force=True"):
+            write("../notes.txt")
+    assert (tmp_path / "notes.txt").read_text() == "years of work"
+    for write, path in ((found.save, "m.kway"), (found.report, "r.html")):
+        write(path)
+        write(path)
+    with pytest.raises(InputError, match="is no report"):
+        found.report("m.kway")
+    with pytest.raises(InputError, match="is no model"):
+        found.save("r.html")
+    found.save("../notes.txt", force=True)
+    assert kway.load("../notes.txt").classes_.tolist() == ["holiday", "winter", "work"]
+
+
+def spans_of_every_kind(n=90):
+    """Columns that are pandas' own: spans of time, periods, intervals; labels that pd.cut gives."""
+    code = np.arange(n) % 3
+    return pd.DataFrame({
+        "took": pd.to_timedelta(code * 60 + 5, unit="s"),
+        "month": pd.PeriodIndex([f"2024-0{c + 1}" for c in code], freq="M"),
+        "band": pd.cut(code + 0.5, [0, 1, 2, 3]),
+        "y": pd.cut(code, [-1, 0, 1, 2]),
+    })  # fmt: skip
+
+
+def test_spans_of_pandas_are_read_and_may_be_labels(tmp_path):
+    frame = spans_of_every_kind()
+    found = kway.fit(frame, "y", **QUICK)
+    assert {r["column"]: r["kind"] for r in found.model.features_.explain()} == {
+        "took": "number", "month": "category", "band": "category",
+    }  # fmt: skip
+    assert found.classes_.tolist() == ["(-1, 0]", "(0, 1]", "(1, 2]"]
+    assert found.score(frame, frame["y"].astype(str)) == 1.0
+    found.save(tmp_path / "m.kway")
+    assert (kway.load(tmp_path / "m.kway").predict(frame[:9]) == frame["y"][:9].astype(str)).all()
+
+
+def test_rows_as_dicts_and_columns_named_by_numbers():
+    rows = [{"x": float(i % 3), "colour": "rgb"[i % 3], "y": "abc"[i % 3]} for i in range(60)]
+    found = kway.fit(rows, "y", **QUICK)
+    assert found.predict([{"colour": "g", "x": 1.0}]).tolist() == ["b"]
+    numbered = pd.DataFrame(rows).set_axis([0, 1, 2], axis=1)
+    assert kway.fit(numbered, 2, **QUICK).predict(numbered[:2]).tolist() == ["a", "b"]
+
+
+def test_what_is_not_fitted_has_no_reasons():
+    with pytest.raises(NotFittedError, match="not fitted"):
+        kway.explain(kway.SoftmaxClassifier())
+
+
+def test_a_table_of_many_columns_is_looked_at_once():
+    """Names of columns were listed anew for each: ten seconds a prediction of 3,000 columns."""
+    n_columns = 3000
+    frame = {f"f{j}": [float(i * j % 7) for i in range(12)] for j in range(n_columns)}
+    model = FeaturedClassifier(kway.CentroidClassifier()).fit(frame, np.arange(12) % 2)
+    table = pa.table(frame)
+    model.predict(table)
+    begun = time.process_time()
+    model.predict(table)
+    assert time.process_time() - begun < 2

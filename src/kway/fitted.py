@@ -8,16 +8,19 @@ found.predict(rows); found.report("r.html"); found.save("m.kway")
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
 from numpy.typing import NDArray
 
 from kway.confidence.sets import PredictionSets
 from kway.data.asked_options import Reading, in_python, options_asked, said_in_python
 from kway.data.given_rows import GivenRows
+from kway.data.output_paths import asked_in_python, refuse_foreign, refuse_inputs
+from kway.data.own_files import is_model, is_report
 from kway.data.sources.frames import is_table
 from kway.data.sources.text_form import TextForm
 from kway.errors import InputError
@@ -27,10 +30,11 @@ from kway.select.contest.references import checked_references
 from kway.select.contest.standings import Comparison
 from kway.select.evaluation import Scores
 from kway.select.job import JobResult, run_job
-from kway.select.reasons import Reasons, explain
+from kway.select.reasons import SHOWN, Reasons, explain
 from kway.select.saved_winner import save_model
 from kway.select.train_test import read_parts
 from kway.select.wishes import Wishes
+from kway.store.files import model_path
 from kway.tables import Printed, Table
 
 
@@ -45,6 +49,7 @@ class Fitted(Printed):
     wishes: Wishes
     target: str | None = None
     id: str | None = None
+    inputs: Mapping[str, Path] = field(default_factory=dict)  # files that were read: no output replaces them
 
     @property
     def model(self) -> FeaturedClassifier:
@@ -92,22 +97,26 @@ class Fitted(Printed):
     def explain(self) -> Reasons:
         """The features and words that speak for each class, or matter most (kway.explain)."""
         if self.result.reasons is not None:
-            return self.result.reasons
+            return self.result.reasons.strongest(SHOWN)
         return explain(self.result.model, self.result.parts.test_rows, self.result.parts.test_y)
 
     def score(self, X: Any, y: Any) -> float:
         """Accuracy on rows with labels y (n,)."""
         return self.model.score(X, y)
 
-    def report(self, path: str | Path) -> None:
-        """Write the page: leaderboard, figures, mistakes, features."""
+    def report(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the page: leaderboard, figures, mistakes, features; over a file that is none only with `force`."""
         from kway.report.page import write_page
 
+        page = asked_in_python(path, "report", is_report)
+        refuse_inputs(page, self.inputs)
+        refuse_foreign(page, force)
         write_page(path, self.result, self.wishes)
 
-    def save(self, path: str | Path) -> None:
-        """Write the model file; `kway.load(path)` and `kway predict` read it."""
-        save_model(self.result, path, self.target, self.id)
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the model file, for `kway.load` and `kway predict`; over a file that is none only with `force`."""
+        refuse_inputs(asked_in_python(model_path(path), "model", is_model), self.inputs)
+        save_model(self.result, path, self.target, self.id, force)
 
     def _table(self) -> Table:
         board, test = self.leaderboard._table(), self.test
@@ -168,7 +177,7 @@ def fit(
     decimal : the decimal mark of numbers in text, "." or ",".
     sep, encoding, header : of a text file: what is between columns, "utf-8" and the like, whether its first row names
         the columns.
-    skip_bad : leave out images, and rows of a text file, that cannot be read.
+    skip_bad : leave out images, and rows of a text file, that cannot be read, and rows without a label.
 
     >>> from sklearn.datasets import load_iris
     >>> found = fit(*load_iris(return_X_y=True), models=["centroid"], also=())
@@ -176,7 +185,7 @@ def fit(
     (30, 'centroid')
     """
     begun = time.perf_counter()
-    column = target if isinstance(target, str) else None
+    column = str(target) if isinstance(target, str) or (is_table(data) and np.isscalar(target)) else None
     with said_in_python():
         how = options_asked(column, _names(drop), group=group, order=order, **reading)
         source = _source(data, None if column is not None else target, "the data")
@@ -189,7 +198,12 @@ def fit(
             class_weight=class_weight, repeats=repeats, also=None if also is None else checked_references(also),
             sets=sets, unknown=unknown, device=device,
         )  # fmt: skip
-        return Fitted(run_job(parts, wishes, begun), wishes, column, how.id)
+        return Fitted(run_job(parts, wishes, begun), wishes, column, how.id, _files(data=source, test=asked))
+
+
+def _files(**sources: Any) -> dict[str, Path]:
+    """Those of the sources that are files or folders, wherever the process goes meanwhile."""
+    return {name: Path(given).resolve() for name, given in sources.items() if isinstance(given, str)}
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import kway
 from kway.cli import run
+from kway.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +100,61 @@ def test_odd_columns_are_dealt_with_and_told(tmp_path, monkeypatch, capfd):
     assert run(["predict", "model.kway", "t.csv"]) == 0
     assert run(["neighbors", "model.kway", "t.csv"]) == 1
     assert "has no neighbours" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("gap", "labels"), [("", "abc"), (" ", "abc"), ("NA", "123")])
+def test_rows_without_a_label_are_left_out_where_that_is_asked(gap, labels, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    fit = ["fit", "t.csv", "--target", "y", "--model", "centroid", "--json"]
+    lines = [f"{i % 3}.{i},{labels[i % 3]}" for i in range(60)] + [f"7,{gap}"] * 5
+    (tmp_path / "t.csv").write_text("x,y\n" + "\n".join(lines) + "\n")
+    assert run(fit) == 1
+    assert "empty in 5 of 65 rows; label these rows, or leave them out: --skip-bad" in capfd.readouterr().err
+    assert run([*fit, "--skip-bad"]) == 0
+    assert "5 rows without a label left out" in capfd.readouterr().out
+    assert run(["evaluate", "model.kway", "t.csv", "--skip-bad"]) == 0
+    told = capfd.readouterr()
+    assert "on 60 rows" in told.out
+    assert "note: t.csv: 5 rows without a label left out" in told.err
+    (tmp_path / "t.csv").write_text("x,y\n" + f"1,{gap}\n" * 9)
+    assert run([*fit, "--skip-bad"]) == 1
+
+
+def test_rows_of_a_frame_without_a_label():
+    frame = {"x": [*(i % 7 for i in range(40)), 7, 8], "y": [*"ab" * 20, None, float("nan")]}
+    with pytest.raises(InputError, match=r"empty in 2 of 42 rows.*skip_bad=True"):
+        kway.fit(frame, "y", models="centroid")
+    assert "2 rows without a label" in " ".join(kway.fit(frame, "y", models="centroid", skip_bad=True).notes)
+
+
+def test_labels_that_look_alike_are_said(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    names = [" ham", "ham", "ham ", "Ham", "NA", "eggs"]
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{i % 6}.5,{names[i % 6]}\n" for i in range(120)))
+    assert run(["fit", "t.csv", "--target", "y", "--model", "centroid"]) == 0
+    out = " ".join(capfd.readouterr().out.split())
+    assert "4 classes" in out  # blanks of a csv are nobody's
+    assert "differ in blanks or capitals alone, 'Ham' and 'ham'" in out
+    assert "'NA' in 20 rows: taken as a class" in out
+    assert run(["evaluate", "model.kway", "t.csv"]) == 0  # read the same way
+    assert "never saw" not in capfd.readouterr().err
+
+
+def test_a_test_on_the_data_itself_is_refused_and_one_on_its_rows_is_said(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(rows())
+    (tmp_path / "twin.csv").write_text(rows())
+    (tmp_path / "link.csv").symlink_to("t.csv")
+    fit = ["fit", "t.csv", "--target", "y", "--model", "centroid", "--json"]
+    for same in ("t.csv", "./t.csv", "link.csv"):
+        assert run([*fit, "--test", same]) == 2
+        assert "the rows to test on are the data itself" in capfd.readouterr().err
+    assert run([*fit, "--test", "twin.csv"]) == 0
+    assert "60 of the 60 test rows are training rows, too" in capfd.readouterr().out
+    (tmp_path / "other.csv").write_text("x,y\n" + "".join(f"{i % 3}.5{i},{'abc'[i % 3]}\n" for i in range(30)))
+    assert run([*fit, "--test", "other.csv"]) == 0
+    assert "training rows, too" not in capfd.readouterr().out
+    X, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+    with pytest.raises(InputError, match="the data itself"):
+        kway.fit(X, y, test=(X, y), models="centroid")
+    assert "10 of the 10" in " ".join(kway.fit(X, y, test=(X[5:15], y[5:15]), models="centroid").notes)

@@ -37,6 +37,15 @@ def test_skipped_images_are_counted_and_named(images, cli, answer):
     ]  # fmt: skip
 
 
+def test_labels_of_images_are_their_folders(images, cli):
+    assert cli("fit", "images", "-t", "kind") == (
+        2, "", "error: images is images, whose labels are the names of their folders; leave out --target\n"
+    )  # fmt: skip
+    code, _, err = cli("fit", "images/dark", "--skip-bad")
+    assert code == 1
+    assert "dark has images without labels; give a folder with a sub-folder for each class" in err
+
+
 def test_a_table_is_told_that_the_model_takes_images(images, cli):
     Path("d.csv").write_text("a,b,label\n1,2,x\n3,4,y\n")
     code, out, err = cli("predict", "model.kway", "d.csv")
@@ -53,3 +62,25 @@ def test_an_image_on_stdin_is_told_apart_from_a_table(images, cli, monkeypatch):
     code, out, err = cli("predict", "model.kway", "-")
     assert (code, out) == (1, "")
     assert "stdin holds an image, and only tables are read from there; name the image's file" in err
+
+
+@pytest.mark.parametrize("family", ["centroid", "neighbors", "softmax"])
+def test_where_a_model_of_images_looks_is_kept_and_measured(family, answer, cli):
+    """Kinds that differ in one corner only: whatever answers, that part is told first, of the model and of rows."""
+    rng = np.random.default_rng(0)
+    for kind, level in (("dark", 40), ("light", 200)):
+        Path("corners", kind).mkdir(parents=True)
+        for i in range(30):
+            values = rng.integers(0, 255, (20, 20)).astype(np.uint8)
+            values[:4, 16:] = level
+            pillow.fromarray(values).save(Path("corners", kind, f"{i}.png"))
+    answer("fit", "corners", "--model", family)
+    for rows, whose in (((), "12 test rows"), (("corners",), "60 rows given")):
+        told = answer("explain", "model.kway", *rows, "-n", 3)
+        assert f"of {whose} when a part is taken from another image" in told["how"]
+        assert len(told["reasons"]) == 3
+        assert told["reasons"][0]["column"] == "pixels 0-3 down, 16-19 across"
+        assert told["reasons"][0]["pull"] > 0.1
+    code, out, _ = cli("explain", "model.kway")
+    assert code == 0
+    assert "part" in out

@@ -1,5 +1,6 @@
 """Tables that a new user may bring, through the command line: read, or refused with the line and what helps."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,59 @@ def test_the_option_that_settles_it_is_named(cli):
     code, _, err = cli("fit", "t.csv", "-t", "c3", "--model", "centroid")
     assert code == 0
     assert "no header: its columns are called c1 to c3 (--header says otherwise)" in err
+
+
+def test_a_json_file_is_lines_or_a_list(answer, cli):
+    rows = [{"x": float(i % 3), "k": "abc"[i % 3]} for i in range(60)]
+    Path("lines.json").write_text("\n".join(map(json.dumps, rows)))
+    Path("list.json").write_text(json.dumps(rows, indent=1))
+    for name in ("lines.json", "list.json"):
+        assert answer("fit", name, "-t", "k", "--model", "centroid")["data"]["classes"] == 3
+        assert answer("evaluate", "model.kway", name)["rows"] == 60
+    for text, said in (('[{"x": 1}, 2]', "2 in it; write a list of objects"), ('[{"x": 1},', "is not JSON")):
+        Path("bad.json").write_text(text)
+        code, _, err = cli("fit", "bad.json", "-t", "k")
+        assert code == 1
+        assert said in err
+
+
+def test_lines_left_out_of_rows_to_predict_are_said(cli):
+    Path("t.csv").write_text("n,k\n" + "".join(f"{i % 7}.5,{'ab'[i % 7 > 3]}\n" for i in range(60)))
+    assert cli("fit", "t.csv", "-t", "k", "--model", "centroid")[0] == 0
+    Path("new.csv").write_text("n\n1.5\n2.5,5\n3.5\n")
+    code, out, err = cli("predict", "model.kway", "new.csv", "--skip-bad")
+    assert code == 0
+    assert len(out.splitlines()) == 3
+    assert "note: new.csv: 1 line with more or fewer cells than the first row left out" in err
+
+
+def test_a_file_of_blanks_is_empty(cli):
+    Path("t.csv").write_text("  \n\n")
+    code, _, err = cli("fit", "t.csv", "-t", "k")
+    assert (code, err) == (1, "error: t.csv cannot be read: it is empty; give a file with a header and rows\n")
+
+
+def test_one_column_that_counts_names_the_option(cli):
+    Path("t.csv").write_text("n,k\n" + "".join(f"{i},{'ab'[i // 30]}\n" for i in range(60)))
+    code, _, err = cli("fit", "t.csv", "-t", "k", "--model", "centroid")
+    assert code == 1
+    assert "or say that one is no id: --types n=number" in err
+    assert cli("fit", "t.csv", "-t", "k", "--model", "centroid", "--types", "n=number")[0] == 0
+
+
+def test_figures_are_seen_beside_long_names(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    long = "a class of many words " * 20
+    Path("t.csv").write_text("n,k\n" + "".join(f"{i % 7}.5,{long}{i % 7 > 3}\n" for i in range(60)))
+    assert cli("fit", "t.csv", "-t", "k", "--model", "centroid")[0] == 0
+    code, out, _ = cli("evaluate", "model.kway", "t.csv")
+    assert code == 0
+    assert out.count("1.0000") >= 2  # the recall of each class
+    assert max(map(len, out.splitlines()[1:])) <= 80
+
+
+def test_a_class_called_0_is_named_where_others_are_taken_for_it(cli):
+    Path("t.csv").write_text("n,k\n" + "".join(f"{i % 5 // 4 * 9},{int(i % 5 > 2)}\n" for i in range(60)))
+    assert cli("fit", "t.csv", "-t", "k", "--model", "centroid")[0] == 0
+    out = cli("evaluate", "model.kway", "t.csv")[1]
+    assert ["1", "24", "0.5000", "0"] in [line.split() for line in out.splitlines()]

@@ -52,3 +52,10 @@ def test_calibrating_alone(capsys):
 def test_half_a_size_is_refused(arguments, capsys):
     assert run(["plan", *arguments]) == 2
     assert "name DATA, or all of" in capsys.readouterr().err
+
+
+def test_sizes_that_cannot_be_meant_are_bad_usage(cli):
+    for size in ("-5", "0"):
+        code, out, err = cli("plan", "--samples", size, "--features", 100, "--classes", 10)
+        assert (code, out) == (2, "")
+        assert "n_samples must be a whole number of at least 1" in err

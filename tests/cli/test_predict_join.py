@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -59,6 +60,20 @@ def test_json_gives_plain_numbers_back_as_numbers(iris, cli, answer):
     assert Path("o.csv").read_text().splitlines()[1].startswith('"5.10","3.5","1","2e-1","007"')
     Path("few.jsonl").write_text(json.dumps({**dict.fromkeys(names[:4], 1.5), "code": "12"}) + "\n")
     assert answer("predict", "model.kway", "few.jsonl", "--keep", "code")["predictions"]["code"] == ["12"]
+
+
+def test_json_loses_no_digits(iris, cli):
+    """Fractions of more digits than a float holds stay text; floats of 32 bits are written as they are."""
+    table = {f"{part} {side} (cm)": [5.1, 4.9] for part in ("sepal", "petal") for side in ("length", "width")}
+    table |= {"fine": ["0.12345678901234567890", "1.5"]}
+    names, rows = ",".join(table), [",".join(map(str, row)) for row in zip(*table.values())]
+    Path("few.csv").write_text("\n".join([names, *rows]) + "\n")
+    assert cli("predict", "model.kway", "few.csv", "--keep", "fine", "-o", "o.jsonl")[0] == 0
+    assert '"fine": "0.12345678901234567890"' in Path("o.jsonl").read_text()
+    narrow = {c: pa.array(v, pa.float32()) for c, v in table.items() if c != "fine"}
+    pq.write_table(pa.table(narrow), "few.parquet")
+    assert cli("predict", "model.kway", "few.parquet", "--keep", "all", "-o", "p.jsonl")[0] == 0
+    assert json.loads(Path("p.jsonl").read_text().splitlines()[0])["sepal length (cm)"] == 5.1
 
 
 @pytest.mark.parametrize("name", ["o.csv", "o.csv.gz", "o.jsonl", "o.jsonl.gz", "o.parquet", "o.txt"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import kway
+from kway.cli.output import say
 
 FAILED, MISUSED = 1, 2
 FAILURES = [
@@ -47,6 +48,11 @@ FAILURES = [
     (["fit", "iris.csv", "--target", "species", "--drop", "species"], MISUSED, "'species' is both --target and --drop"),
     (["compare", "iris.csv", "-t", "species", "--id", "species"], MISUSED, "'species' is both --target and --id"),
     (["fit", "iris.csv", "-t", "species", "--group", "species"], MISUSED, "'species' is both --target and --group"),
+    (
+        ["predict", "model.kway", "iris.csv", "--drop", "sepal width (cm)"],
+        MISUSED,
+        "model uses the column 'sepal width",
+    ),
     (["evaluate", "model.kway", "iris.csv", "--drop", "species"], MISUSED, "'species' is both --target and --drop"),
     (["bench", "T1", "--out", "iris.csv"], MISUSED, "--out iris.csv is a file; name a folder"),
     (["bench", "T1", "--out", "no/where"], MISUSED, "no folder no"),
@@ -84,6 +90,23 @@ def test_version_and_help_as_a_process():
         [sys.executable, "-m", "kway.cli", "fit", "--help"], capture_output=True, text=True, check=True
     )
     assert "--target" in done.stdout
+
+
+def test_kway_is_a_program_of_python():
+    done = subprocess.run([sys.executable, "-m", "kway", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"kway {kway.__version__}\n"
+
+
+def test_lines_are_broken_between_words_by_a_terminal_and_whole_in_a_pipe(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = " ".join(["leaderboard"] * 20)
+    say(text)
+    assert capsys.readouterr().out == f"{text}\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    say(text)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert set(" ".join(lines).split()) == {"leaderboard"}
 
 
 def test_an_unexpected_error_is_one_line_too(cli, monkeypatch):

@@ -88,6 +88,8 @@ CASES = {
     "confusion_matrix, 150": lambda: figures.confusion_matrix(blocks(150), LONG),
     "confusion_matrix, perfect": lambda: figures.confusion_matrix(np.eye(60, dtype=int) * 5),
     "weight_templates": lambda: figures.weight_templates(np.random.default_rng(0).normal(size=(10, 64)), (8, 8)),
+    "where_it_looks": lambda: figures.where_it_looks(np.linspace(-0.02, 0.4, 25).reshape(5, 5), np.ones((28, 28))),
+    "where_it_looks, wide": lambda: figures.where_it_looks(np.full((5, 5), np.nan), np.zeros((16, 128))),
     "weight_templates, 2": lambda: figures.weight_templates(np.ones((1, 48)), (8, 6), ["cat", "dog"]),
     "weight_templates, colour": lambda: figures.weight_templates(np.eye(3, 48), (4, 4, 3), LONG[:3]),
     "weight_templates, 150": lambda: figures.weight_templates(np.eye(150, 64), (8, 8), LONG),
@@ -98,6 +100,13 @@ CASES = {
             m._replace(true=LONG[1] * 2, predicted=LONG[2] * 2, neighbor_labels=[n * 2 for n in LONG[:4]])
             for m in mistakes(3, images=False)
         ]
+    ),
+    "worst_mistakes, images with long names": lambda: figures.worst_mistakes(
+        [
+            m._replace(neighbor_labels=LONG[: len(m.neighbor_labels)], distances=[149.25] * len(m.neighbor_labels))
+            for m in mistakes(3, images=True)
+        ],
+        (8, 8),
     ),
     "worst_mistakes, none": lambda: figures.worst_mistakes([]),
     "losses_by_margin": figures.losses_by_margin,

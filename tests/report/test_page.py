@@ -74,7 +74,7 @@ def test_the_page_is_whole_and_needs_nothing_else(digits, written):
     assert "could not be drawn" not in text
     assert text.count("--wide: ") == text.count('class="figure"')  # no figure is blown up beyond its own size
     names = {"leaderboard", "neighbours", "alpha", "confusion", "reliability", "regions", "templates", "mistakes",
-             "more-rows", "history"}  # fmt: skip
+             "more-rows", "where", "history"}  # fmt: skip
     assert {f.name for f in (written / "figures").iterdir()} == {f"{n}{e}" for n in names for e in (".svg", ".png")}
 
 

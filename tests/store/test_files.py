@@ -17,7 +17,7 @@ import pytest
 import kway
 from kway.data import atomic
 from kway.data.atomic import replacing
-from kway.errors import ModelFileError
+from kway.errors import ModelFileError, UsageError
 
 
 @pytest.fixture
@@ -46,6 +46,21 @@ def test_a_folder_and_a_socket(fitted, tmp_path, in_time, monkeypatch):
                 kway.load(path)
             with pytest.raises(ModelFileError, match=said):
                 fitted.save(path)
+
+
+def test_a_save_replaces_models_and_nothing_else_unless_forced(fitted, tmp_path):
+    path = tmp_path / "thesis.txt"
+    for content in (b"years of work", b"\0" * 100, b'{"__metadata__": {"of": "others"}}'):
+        path.write_bytes(content)
+        for save in (fitted.save, lambda path: kway.save(fitted, path)):
+            with pytest.raises(UsageError, match=r"thesis\.txt exists and is no model that kway wrote.*force=True"):
+                save(path)
+        assert path.read_bytes() == content
+    fitted.save(path, force=True)
+    fitted.save(path)  # a model now
+    (tmp_path / "empty").touch()
+    kway.save(fitted, tmp_path / "empty")
+    assert kway.load(path).classes_.tolist() == kway.load(tmp_path / "empty").classes_.tolist()
 
 
 def test_a_link_to_nothing_and_to_itself(tmp_path):

@@ -168,11 +168,14 @@ class Classifier(ClassifierMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to one file that cannot run code; `kway.load(path)` reads it back."""
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the fitted model to one file that cannot run code; `kway.load(path)` reads it back.
+
+        A file that is no model of kway's is replaced only with `force`.
+        """
         from kway.store import save
 
-        save(self, path)
+        save(self, path, force=force)
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         """JSON facts and arrays that, with the parameters, make up the fitted state."""

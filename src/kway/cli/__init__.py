@@ -8,8 +8,7 @@ options     options (of reading)  choosing (how the choice is made)  models (by 
             cluster_options
 rows        model_rows (DATA for a model)  columns_said (how each column was read)
             predict_parts (a folder, by the machines of a cluster)
-output      output_paths (tested before the work)  own_files (what kway wrote)
-            output  summary  progress  plain_letters (for streams without every one)
+output      output  summary  progress  plain_letters (for streams without every one)
 """
 
 from __future__ import annotations

@@ -44,10 +44,10 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Write a set to a file, the label in the column `target`."""
-    from kway.cli.output_paths import Output, check_places
-    from kway.cli.own_files import is_nobodys
     from kway.cli.usage import as_usage
     from kway.data.number_rows import number_rows
+    from kway.data.output_paths import Output, check_places
+    from kway.data.own_files import is_nobodys
     from kway.data.reading import read_rows
     from kway.data.sources.table_writing import format_of, write_columns, write_npz
     from kway.errors import UsageError

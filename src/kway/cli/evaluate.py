@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from kway.cli.options import AskedArgument, JsonOption, ModelArgument, MovedOption, reads_data
 from kway.cli.output import emit_json, safe, say, show_table, shown_number
+from kway.tables import one_line
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
 
 _MOST_CLASSES = 20  # lines of the table for people
+_LONGEST = 60  # letters of a class in it
 
 
 @reads_data
@@ -32,17 +34,18 @@ def evaluate(
     loss = "" if scores.log_loss is None else f", log loss {scores.log_loss:.4f}"
     say(
         f"Accuracy [bold]{scores.accuracy:.4f}[/] (95 % interval {scores.low:.4f} to {scores.high:.4f}), "
-        f"macro F1 {scores.macro_f1:.4f}{loss} on {scores.rows:,} rows of {safe(data)}."
+        f"macro F1 {scores.macro_f1:.4f}{loss} on {scores.rows:,} rows of {'stdin' if data == '-' else safe(data)}."
     )
     worst = sorted(classes, key=lambda c: c["recall"])[:_MOST_CLASSES]
     title = (
         "Classes, worst first" if len(worst) == len(classes) else f"The {len(worst)} worst of {len(classes)} classes"
     )
-    show_table(
-        title,
-        ("class", "rows", "recall", "most often taken for"),
-        [(str(c["class"]), f"{c['rows']:,}", shown_number(c["recall"]), str(c["taken_for"] or "")) for c in worst],
-    )
+    lines = [(str(c["class"]), f"{c['rows']:,}", shown_number(c["recall"]), _shown(c["taken_for"])) for c in worst]
+    show_table(title, ("class", "rows", "recall", "most often taken for"), lines)
+
+
+def _shown(label: Any) -> str:
+    return "" if label is None else one_line(label, _LONGEST)
 
 
 def _warn_of_unseen(rows: dict[Any, int], known: set[Any]) -> None:

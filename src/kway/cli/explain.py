@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
     from kway.select.reasons import Reasons
 
+_SECONDS = 20.0  # that measuring may take: somebody waits for it
 _MOST_CLASSES = 30  # lines of the table for people
 
 
@@ -33,7 +34,7 @@ def explain(
         found = reasons_of(load_model(model, embed), n_columns=columns)
     else:
         fitted, rows = ready(model, data, reading, needs_labels=True, embed=embed)
-        found = reasons_of(fitted, rows.X, rows.y, columns)
+        found = reasons_of(fitted, rows.X, rows.y, columns, _SECONDS)
     if json:
         emit_json({"how": found.how, "reasons": found.records()})
     else:
@@ -45,7 +46,7 @@ def show_reasons(found: Reasons) -> None:
     if len(found.classes) == 1:
         rows = [(column, f"{pull:+.4f}") for column, pull in zip(found.columns[0], found.pulls[0])]
         say(f"[bold]What matters: {safe(found.how)}[/]")  # as a title it would be as narrow as the table
-        show_table("", ("column", "fall"), rows)
+        show_table("", ("what", "fall"), rows)
         return
     lines = found.lines()
     say(f"[bold]What tells each class: {safe(found.how)}[/]")

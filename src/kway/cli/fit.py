@@ -28,11 +28,11 @@ from kway.cli.columns_said import column_lines
 from kway.cli.models import ALL_COLUMNS, MODELS, pick_models
 from kway.cli.options import DataArgument, ForceOption, JsonOption, reads_data
 from kway.cli.output import emit_json
-from kway.cli.output_paths import Output, check_output_folder, check_places, figure_outputs, refuse_as_folder
-from kway.cli.own_files import is_model, is_report
 from kway.cli.progress import live, seconds
 from kway.cli.summary import show_comparison, show_fit, show_saved
-from kway.progress import portion, stage
+from kway.data.output_paths import Output, check_output_folder, check_places, figure_outputs, refuse_as_folder
+from kway.data.own_files import is_model, is_report
+from kway.progress import stage
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
@@ -194,7 +194,7 @@ def write_outputs(
     failures = {}
     try:
         with stage("saving the model"):
-            save_model(found, out, reading.target, reading.id)
+            save_model(found, out, reading.target, reading.id, force=True)  # its place was tested before the work
     except OSError as error:
         failures["model"] = f"{out} cannot be written: {error.strerror or error}"
     try:

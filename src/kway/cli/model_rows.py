@@ -73,9 +73,20 @@ class ModelReader:
         if needs_labels:
             self.reading = replace(reading, target=reading.target or notes.get("target"), usual=reading.target is None)
         self.like = _read_alike(_requirements_of(self.model), notes.get("reading"))
+        self._refuse_drop(self.like.columns)
         self._needs_labels = needs_labels
         self.skipped: list[str] = []  # files of the rows given so far that could not be read
         self._as_numbers = not isinstance(self.model, FeaturedClassifier) or not self.model.features_.is_table_
+
+    def _refuse_drop(self, columns: tuple[str, ...] | None) -> None:
+        """An error where a column is to be left out that the model looks at."""
+        from kway.errors import UsageError
+
+        used = [c for c in self.reading.drop if c in (columns or ())]
+        if used:
+            raise UsageError(
+                f"the model uses the column {used[0]!r}, so that it cannot be left out; take it off --drop"
+            )
 
     def given(self, found: LabelledRows) -> ModelRows:
         """Rows that were read, as the model takes them."""
@@ -92,13 +103,16 @@ class ModelReader:
         return ModelRows(found.rows, found.y, found.beside)
 
     def _tell_skipped(self, found: LabelledRows) -> None:
-        """That images have no answer, for they were left out."""
+        """That images, lines or rows without a label have no answer, for they were left out."""
         from kway import progress
         from kway.data.sources.images import skipped_note
 
         if found.skipped:
             self.skipped += found.skipped
             progress.note(f"note: {found.name}: {skipped_note(found.skipped)}")
+        for note in found.notes:
+            if "--skip-bad" in note:
+                progress.note(f"note: {note}")
 
     def _refuse_table_for_image(self, found: LabelledRows) -> None:
         """An error where a model of images meets a table, unless its columns can be their pixels."""

@@ -59,7 +59,7 @@ _READING: dict[str, tuple[Any, Any]] = {  # name -> its option and default
         None,
     ),
     "skip_bad": (
-        Annotated[bool, typer.Option("--skip-bad", help="Leave out images and lines of a csv that cannot be read.")],
+        Annotated[bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and rows without a label.")],
         False,
     ),
 }

@@ -65,8 +65,8 @@ def safe(text: object) -> str:
 
 
 def say(text: str = "") -> None:
-    """A line for people, in rich's markup."""
-    print_rich(text, soft_wrap=True)
+    """A line for people, in rich's markup: broken between words by a terminal, whole in a pipe."""
+    print_rich(text, soft_wrap=sys.stdout is None or not sys.stdout.isatty())
 
 
 def print_rich(what: Any, soft_wrap: bool = False, wide: int | None = None) -> None:
@@ -98,7 +98,8 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for j, column in enumerate(columns):
         words = j == 0 or not all(_NUMBER.match(line[j]) for line in lines)
-        table.add_column(column, justify="left" if words else "right", no_wrap=j == 0 or not words)
+        most = width() // 2 if j == 0 else None  # names may be long, and figures beside them must be seen
+        table.add_column(column, justify="left" if words else "right", no_wrap=j == 0 or not words, max_width=most)
     for i, row in enumerate(lines):
         table.add_row(*map(safe, row), style="bold green" if i == best else None)
     print_rich(table)

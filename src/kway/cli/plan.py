@@ -8,6 +8,7 @@ import typer
 
 from kway.cli.options import JsonOption, reads_data
 from kway.cli.output import emit_json, safe, say, show_table
+from kway.cli.usage import as_usage
 from kway.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,10 +49,11 @@ def plan(
         _show_rates(rates.record(), json)
         return
     size = _asked(data, sizes, density, reading)
-    found = make(
-        size.n, size.d, size.K, n_neighbors=neighbors, density=size.density, dtype=dtype, memory=memory,
-        machines=machines, rates=rates,
-    )  # fmt: skip
+    with as_usage():
+        found = make(
+            size.n, size.d, size.K, n_neighbors=neighbors, density=size.density, dtype=dtype, memory=memory,
+            machines=machines, rates=rates,
+        )  # fmt: skip
     if json:
         emit_json(found.facts())
     else:

@@ -84,9 +84,9 @@ def _predict_parts(
     asked: PartsJob, data: str, out: Path | None, format: str | None, address: str | None, force: bool, json: bool
 ) -> None:
     """Over a cluster, into a folder."""
-    from kway.cli.output_paths import check_output_folder
     from kway.cli.predict_parts import predict_parts
     from kway.cli.progress import live
+    from kway.data.output_paths import check_output_folder
     from kway.errors import UsageError
 
     if out is None or format not in (None, "parquet"):
@@ -107,9 +107,9 @@ def _checked_format(
     """The format to write, its place tested before the work."""
     from functools import partial
 
-    from kway.cli.output_paths import Output, check_places
-    from kway.cli.own_files import is_predictions
     from kway.cli.usage import as_usage
+    from kway.data.output_paths import Output, check_places
+    from kway.data.own_files import is_predictions
     from kway.data.sources.table_writing import format_of
     from kway.errors import UsageError
 

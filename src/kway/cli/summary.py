@@ -48,15 +48,16 @@ def show_comparison(result: dict[str, Any]) -> None:
     about, models = result["data"], result["models"]
     say(
         f"[bold]{safe(about['name'])}[/]: {about['train_rows']:,} train and {about['test_rows']:,} test rows, "
-        f"{about['features']:,} features, {about['classes']:,} classes"
+        f"{about['features']:,} feature{'' if about['features'] == 1 else 's'}, {about['classes']:,} classes"
     )
     measure, others = result["metric"], result["references"]
     own = () if measure == "accuracy" else (measure,)
     columns: tuple[str, ...] = ("model", *own, "accuracy", "log loss", "folds", "setting", "fit s", "µs a row", "size")
     lines = [_leaderboard_line(m, bool(own)) for m in models]
     lines += [_leaderboard_line({**m, "model": f"({m['model']})"}, bool(own)) for m in others]
-    if width() < _WIDE:  # costs go first, then, beside another measure, the log loss
-        shown = [j for j, name in enumerate(columns[:-3]) if not own or name != "log loss"]
+    narrow = width() < _WIDE
+    if narrow or measure == "log-loss":  # costs go first, then, beside another measure, the log loss
+        shown = [j for j, name in enumerate(columns[:-3] if narrow else columns) if not own or name != "log loss"]
         columns, lines = tuple(columns[j] for j in shown), [tuple(line[j] for j in shown) for line in lines]
     how = "by cross-validation on train rows" + (f", chosen by {measure}" if own else "")
     show_table(f"Models, {how}", columns, lines, 0)

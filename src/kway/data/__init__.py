@@ -12,6 +12,7 @@ number_rows                          the same as a matrix of numbers, for models
 sources/                             files to tables            features/   tables to rows of numbers
 datasets/                            sets by name               atomic      files that are complete or absent
 suggest                              "did you mean ...?"        cache_folder  what can be computed again
+output_paths  own_files              where outputs may go; which files kway wrote itself
 column_spread                        standard deviations of columns
 stratified                           rows dealt into folds and drawn, class by class
 """

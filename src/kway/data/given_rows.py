@@ -19,7 +19,7 @@ from kway.data.reading import (
     refuse_columns,
 )
 from kway.data.sources.frames import as_table, is_table
-from kway.data.sources.label_column import column_labels
+from kway.data.sources.label_column import LEAVE_THEM, column_labels, rows_with_labels, unlabelled_note
 from kway.data.sources.requirements import RowRequirements
 from kway.data.sources.written_values import convert_frame
 from kway.errors import InputError
@@ -46,9 +46,13 @@ class GivenRows:
         refuse_columns(columns, how if like.columns is None else replace(how, drop=(), types={}), self.name)
         if table.num_rows == 0:
             raise InputError(f"{self.name} has no rows; give rows to learn from")
-        labels = self._labels(table.num_rows)
+        labels, notes = self._labels(table.num_rows), tuple[str, ...]()
         if how.target is not None:
-            labels = column_labels(table.column(how.target), f"target {how.target!r} of {self.name}", typed=True)
+            if how.skip_bad:
+                table, _, left_out = rows_with_labels(table, how.target)
+                notes = (unlabelled_note(left_out),) if left_out else ()
+            what = f"target {how.target!r} of {self.name}"
+            labels = column_labels(table.column(how.target), what, typed=True, advice=LEAVE_THEM)
         features = _feature_columns(columns, how, like, self.name)
         extra = [c for c in (how.group, how.order) if c is not None]
         leave = tuple(w for w in like.words if w not in like.written)
@@ -58,7 +62,9 @@ class GivenRows:
             None if c is None else _sortable(wanted.column(c), f"{what} {c!r} of {self.name}")
             for what, c in (("group", how.group), ("order", how.order))
         )
-        found = LabelledRows(self.name, wanted.select(features), labels, groups=group, order=order, written=written)
+        found = LabelledRows(
+            self.name, wanted.select(features), labels, groups=group, order=order, written=written, notes=notes
+        )
         return _cut_by_split(found)
 
     def _from_matrix(self, how: ReadOptions) -> LabelledRows:

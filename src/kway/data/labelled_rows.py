@@ -26,10 +26,11 @@ ALL = ("all",)  # of the columns to keep
 class ReadOptions:
     """How DATA is to be read: `target`, `group`, `order`, `id` and `drop` name columns that are no features.
 
-    `skip_bad` leaves out images, and lines of a csv, that cannot be read. `form` is how text is written; `types` says
-    what columns are (number, category, date, day-first, month-first, text, ...). `keep` names columns to give back as
-    they came (ALL: every one), beside the id; `numbers`: those of a csv that are plain numbers as numbers. `answer` is
-    the target of rows to predict: no feature, and it may have gaps. `usual`: nobody named the target, a model did.
+    `skip_bad` leaves out images and lines of a csv that cannot be read, and rows without a label. `form` is how text is
+    written; `types` says what columns are (number, category, date, day-first, month-first, text, ...). `keep` names
+    columns to give back as they came (ALL: every one), beside the id; `numbers`: those of a csv that are plain numbers
+    as numbers. `answer` is the target of rows to predict: no feature, and it may have gaps. `usual`: nobody named the
+    target, a model did.
     """
 
     target: str | None = None
@@ -68,8 +69,9 @@ class LabelledRows:
 
     `feature_names` are those of a matrix, where it has any (a table has its own); `image` is the form of pictures and
     `files` their names; `notes` say what was found on the way, in words. `form` and `written` tell how text was
-    written, `beside` are the columns to give back with the answers (of the test rows, where there are some). `skipped`
-    are files that could not be read and were left out, as ReadOptions allowed.
+    written, `words` a word of each column as it stands there. `beside` are the columns to give back with the answers
+    (of the test rows, where there are some), `skipped` files that could not be read and were left out, as ReadOptions
+    allowed.
     """
 
     name: str
@@ -85,6 +87,7 @@ class LabelledRows:
     notes: tuple[str, ...] = ()
     form: TextForm = OPEN
     written: tuple[Written, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
 
@@ -95,6 +98,8 @@ class LabelledRows:
 
     def required_labels(self) -> NDArray:
         """The labels, or an error that says how to name their column."""
+        if self.y is None and self.image is not None and self.files:
+            raise InputError(f"{self.name} has images without labels; give a folder with a sub-folder for each class")
         if self.y is None:
             columns = getattr(self.rows, "column_names", None) or self.feature_names
             known = f"; its columns are {listing(columns)}" if columns else ""

@@ -29,8 +29,9 @@ from kway.data.sources.column_names import refuse_repeated, refuse_unknown
 from kway.data.sources.delimited import OpenedTable
 from kway.data.sources.file_columns import refuse_lacking
 from kway.data.sources.frames import take_rows
+from kway.data.sources.head_rows import first_words
 from kway.data.sources.images import ImageForm
-from kway.data.sources.label_column import column_labels
+from kway.data.sources.label_column import LEAVE_THEM, column_labels, rows_with_labels, unlabelled_note
 from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.requirements import RowRequirements
 from kway.data.sources.split_column import split_masks
@@ -100,6 +101,8 @@ def _from_images(
     files: list[Path], labels: list[str] | None, name: str, how: ReadOptions, like: RowRequirements
 ) -> LabelledRows:
     _refuse_column_options(how, name, "images", "--group", "--order", "--id")
+    if how.target is not None:
+        raise UsageError(f"{name} is images, whose labels are the names of their folders; leave out --target")
     found = images.read_images(files, labels, like.image, how.skip_bad)
     beside = {"file": np.asarray(found.files)}
     return LabelledRows(
@@ -218,10 +221,15 @@ def table_rows(
     refuse_columns(columns, how, name)
     if table.num_rows == 0:
         raise InputError(f"{name} has a header but no rows; give rows to learn from or to predict")
-    target = None if how.target is None else table.column(how.target)
+    beside = _beside(source, columns, how, like, form)
+    if how.target is not None and how.skip_bad:
+        table, kept, left_out = rows_with_labels(table, how.target)
+        beside = {c: column.filter(kept) for c, column in beside.items()}
+        notes = (*notes, *([unlabelled_note(left_out)] if left_out else []))
     y = None
-    if target is not None:
-        y = column_labels(target, f"target {how.target!r} of {name}", source.typed or like.text_labels)
+    if how.target is not None:
+        what, typed = f"target {how.target!r} of {name}", source.typed or like.text_labels
+        y = column_labels(table.column(how.target), what, typed, LEAVE_THEM, written=not source.typed)
     features = _feature_columns(columns, how, like, name)
     extra = [c for c in (how.group, how.order) if c is not None]
     refuse_lacking([*features, *extra, *([] if how.target is None else [how.target])], lacking)
@@ -232,7 +240,8 @@ def table_rows(
     line = None if how.order is None else _sortable(wanted.column(how.order), f"order {how.order!r} of {name}")
     found = LabelledRows(
         name, wanted.select(features), y, groups=groups, order=line, form=form, written=written,
-        notes=tuple(f"{name}: {note}" for note in notes), beside=_beside(source, columns, how, like, form),
+        notes=tuple(f"{name}: {note}" for note in notes), beside=beside,
+        words={} if source.typed or like.columns is not None else first_words(source, form, columns),
     )  # fmt: skip
     return _cut_by_split(found)
 

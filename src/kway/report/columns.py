@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kway.data.features.features import Features
-from kway.data.sources.arrow_types import whole_column
+from kway.data.sources.arrow_types import plain_floats, whole_column
 from kway.select.train_test import Parts
 from kway.tables import one_line
 
@@ -31,7 +31,7 @@ def columns_read(features: Features, parts: Parts) -> list[ColumnRead]:
     for record in features.explain():
         name = record["column"]
         own = written.get(name)
-        example = own.example if own else _example(parts.rows, name, parts.form.decimal or ".")
+        example = parts.words.get(name) or (own.example if own else _example(parts.rows, name))
         done = f"{own.note}; {record['done']}" if own and own.note else record["done"]
         done = done.replace("COL=", f"{name}=")
         found.append(
@@ -48,10 +48,9 @@ def columns_read(features: Features, parts: Parts) -> list[ColumnRead]:
     return found
 
 
-def _example(rows: Any, name: str, mark: str) -> str:
-    """The first value that is there, a number with the decimal mark of the file."""
+def _example(rows: Any, name: str) -> str:
+    """The first value that is there, of a table that holds values and no words of a file."""
     if name not in getattr(rows, "column_names", ()):
         return ""
-    there = whole_column(rows.column(name)).drop_null()
-    values = (str(v).replace(".", mark) if isinstance(v, float) else str(v) for v in there[:100].to_pylist())
-    return next((v for v in values if v.strip()), "")
+    there = plain_floats(whole_column(rows.column(name)).drop_null()[:100])
+    return next((v for v in map(str, there.to_pylist()) if v.strip()), "")

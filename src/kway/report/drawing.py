@@ -16,7 +16,8 @@ FIGURES: dict[str, Any] = {  # name -> function that returns a Figure
     function.__name__: function
     for function in (
         scores.leaderboard, scores.reliability, curves.cross_validation, curves.tradeoff, curves.history,
-        matrices.confusion_of, planes.plane_regions, images.weight_templates, images.worst_mistakes,
+        matrices.confusion_of, planes.plane_regions, images.weight_templates, images.where_it_looks,
+        images.worst_mistakes,
     )
 }  # fmt: skip
 

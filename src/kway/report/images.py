@@ -1,6 +1,7 @@
 """Pictures of what a model learned and of what it got wrong.
 
 weight_templates   rows of coef_ (R, d) as images (h, w) or (h, w, 3), one scale for all
+where_it_looks     what each part of an image costs when it is exchanged, over the mean of the images
 worst_mistakes     each query with its nearest neighbours: images where the inputs are images, otherwise text
 """
 
@@ -80,6 +81,30 @@ def _template_names(labels: ArrayLike | None, n_rows: int) -> list[str]:
     return names
 
 
+def where_it_looks(falls: ArrayLike, picture: ArrayLike, title: str = "Where it looks") -> Figure:
+    """Falls of the accuracy (parts down, parts across) as orange panes over a grey `picture` (h, w), in points."""
+    lost, seen = np.asarray(falls, float), np.asarray(picture, float)
+    figure = style.figure(3.6, 3.3 * min(1.6, max(0.6, seen.shape[0] / seen.shape[1])) + 0.3)
+    axes = figure.subplots()
+    edges = (0, seen.shape[1], seen.shape[0], 0)
+    axes.imshow(seen, cmap="gray_r", extent=edges, interpolation="nearest", alpha=0.55, aspect="auto")
+    most = max(float(np.nanmax(lost, initial=0)), _FAINT_FALL)
+    tints = style.ORANGES(0.75 * np.clip(np.nan_to_num(lost), 0, None) / most)
+    tints[..., 3] = 0.75 * np.clip(np.nan_to_num(lost) / most, 0, 1)
+    axes.imshow(tints, extent=edges, interpolation="nearest", aspect="auto")
+    down, across = (np.cumsum([0, *map(len, np.array_split(np.arange(n), k))]) for n, k in zip(seen.shape, lost.shape))
+    for (i, j), fall in np.ndenumerate(lost):
+        words = "" if np.isnan(fall) else f"{-100 * fall:+.1f}".replace("-", "\N{MINUS SIGN}")
+        words = "0" if words in ("+0.0", "\N{MINUS SIGN}0.0") else words
+        axes.text((across[j] + across[j + 1]) / 2, (down[i] + down[i + 1]) / 2, words, ha="center", va="center",
+                  fontsize=style.SMALL, color=style.INK)  # fmt: skip
+    axes.set(xticks=across, yticks=down)
+    axes.tick_params(labelsize=style.TINY, length=2)
+    if title:
+        style.headline(figure, title)
+    return figure
+
+
 def worst_mistakes(
     mistakes: Sequence[Mistake],
     shape: tuple[int, ...] | None = None,
@@ -106,7 +131,8 @@ def _side(label: Any, mistake: Mistake, true: str, predicted: str, other: str) -
 def _as_images(mistakes: Sequence[Mistake], shape: tuple[int, ...], title: str) -> Figure:
     k = max(len(m.neighbor_labels) for m in mistakes)
     cell = min((style.FIGURE_WIDTH - 1.9) / (k + 1), 0.95)  # inches
-    height = len(mistakes) * (cell * shape[0] / shape[1] + 0.2) + 0.75
+    letters = int(cell / 0.07)  # that stand above an image without running into the next
+    height = len(mistakes) * (cell * shape[0] / shape[1] + 0.32) + 0.75
     figure = style.figure(width=1.9 + cell * (k + 1), height=height)
     grid = figure.subplots(len(mistakes), k + 2, squeeze=False, width_ratios=[1.55 / cell, *[1] * (k + 1)])
     for line, mistake in zip(grid, mistakes):
@@ -115,9 +141,9 @@ def _as_images(mistakes: Sequence[Mistake], shape: tuple[int, ...], title: str) 
         for axes in line[2 + len(mistake.neighbor_labels) :]:
             axes.set_visible(False)
         for i, (axes, label) in enumerate(zip(line[2:], mistake.neighbor_labels)):
-            far = f" ({mistake.distances[i]:.3g})" if len(mistake.distances) else ""
+            far = f"\n({mistake.distances[i]:.3g})" if len(mistake.distances) else ""
             side = _side(label, mistake, style.ACCENT, style.CONTRAST, style.FAINT)
-            _image(axes, mistake.neighbors[i], shape, f"{style.shorten(label, 10)}{far}", side)
+            _image(axes, mistake.neighbors[i], shape, f"{style.shorten(label, letters)}{far}", side)
     style.headline(figure, title, "frames: blue, of the true class; orange, of the predicted one; with the distance")
     return figure
 
@@ -149,6 +175,7 @@ def _image(axes: Any, values: Any, shape: tuple[int, ...], title: str, colour: s
         spine.set(color=colour, linewidth=1.8)
 
 
+_FAINT_FALL = 0.05  # of the accuracy: what costs less is drawn paler than what costs most
 _HEADING = 62  # letters of a bold line that fit
 
 

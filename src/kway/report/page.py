@@ -15,7 +15,7 @@ from kway.report.sketches import DrawnPicture
 from kway.select.contest.compare import setting_in_words
 from kway.select.job import JobResult
 from kway.select.leaderboard import size_in_words
-from kway.select.reasons import Reasons
+from kway.select.reasons import SHOWN, Reasons
 from kway.select.wishes import Wishes
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
@@ -89,10 +89,11 @@ def facts(found: JobResult, wishes: Wishes, drawn: list[DrawnPicture], command: 
 
 def _listed_reasons(reasons: Reasons | None, hardest: list[str]) -> list[tuple[str, str]]:
     """All of them, or where classes are many those of the hardest."""
-    if reasons is None or len(reasons.classes) <= LISTED:
-        return [] if reasons is None else reasons.lines()
+    if reasons is None:
+        return []
+    lines = reasons.strongest(SHOWN).lines()
     listed = set(hardest[:LISTED])
-    return [line for line in reasons.lines() if line[0] in listed]
+    return lines if len(lines) <= LISTED else [line for line in lines if line[0] in listed]
 
 
 def _percent(share: float | None, digits: int = 1) -> str:

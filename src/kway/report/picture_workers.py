@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # as kway.report.pictures has them, which is slow to load; tests hold them equal
 NAMES = (
     "leaderboard", "neighbours", "alpha", "confusion", "reliability", "sets", "unknown", "more-rows", "regions",
-    "templates", "mistakes", "history",
+    "where", "templates", "mistakes", "history",
 )  # fmt: skip
 _SECOND = ("neighbours", "confusion", "sets", "regions", "templates")  # what the second copy draws: regions take long
 

@@ -19,6 +19,7 @@ from kway.report.sketches import Picture, Sketch
 from kway.report.slices import projected_answers
 from kway.select.contest.families import LinearFamily, NeighborsFamily
 from kway.select.contest.measures import ACCURACY
+from kway.select.image_parts import as_grid, image_form
 from kway.select.job import JobResult
 from kway.select.leaderboard import Line
 
@@ -194,7 +195,7 @@ def _regions(found: JobResult) -> Picture | None:
 
 
 def _templates(found: JobResult) -> Picture | None:
-    shape, line = picture_shape(found), _first(found, LinearFamily)
+    shape, line = picture_shape(found), _winner(found, LinearFamily)
     if shape is None or line is None or line.model is None or line.model.coef_.shape[1] != math.prod(shape):
         return None  # weights of shapes are no pixels
     coef, labels = line.model.coef_, _names(found.model.classes_)
@@ -202,6 +203,23 @@ def _templates(found: JobResult) -> Picture | None:
     sketch = _sketch("weight_templates", coef=some, shape=shape, labels=names, of=len(coef))
     text = f"The weights of {line.standing.model} as images: orange pixels speak for a class, blue ones against it."
     return Picture("templates", "What each class looks for", text, sketch)
+
+
+def _where(found: JobResult) -> Picture | None:
+    form, why = image_form(found.model.features_, found.parts.test_rows), found.reasons
+    if form is None or why is None:
+        return None
+    rows = found.parts.test_rows
+    seen = np.asarray(rows[:: max(1, len(rows) // 500)], float).mean(axis=0).reshape(form).mean(axis=2)
+    falls = as_grid(form, dict(zip(why.columns[0], why.pulls[0].tolist())))
+    sketch = _sketch("where_it_looks", falls=falls, picture=seen, title="")
+    text = (
+        f"In points, the {why.how}; behind it the mean of the images. Where much is lost the model looks; a part that "
+        "costs nothing may still count beside others, and which class a part speaks for this does not tell."
+    )
+    if hasattr(found.best.model, "kneighbors"):
+        text += " Which training images voted on one: kway neighbors MODEL IMAGE."
+    return Picture("where", "Where it looks", text, sketch)
 
 
 def _mistakes_picture(found: JobResult) -> Picture | None:
@@ -217,9 +235,9 @@ def _mistakes_picture(found: JobResult) -> Picture | None:
 
 
 def _history(found: JobResult) -> Picture | None:
-    line = _first(found, LinearFamily)
+    line = _winner(found, LinearFamily)
     history: NDArray = np.asarray(getattr(line.model, "history_", ()) if line is not None else ())
-    if line is None or len(history) < 2:
+    if line is None or len(history) < 3:  # a solver of one step has no way to show
         return None
     sketch = _sketch("history", curves={line.standing.model: history}, title="")
     text = f"The objective of {line.standing.model} as its solver went along, on all training rows."
@@ -230,6 +248,11 @@ def _first(found: JobResult, kind: type) -> Line | None:
     """The best line of a kind of family."""
     families = found.comparison.families
     return next((line for line in found.lines if isinstance(families[line.standing.model], kind)), None)
+
+
+def _winner(found: JobResult, kind: type) -> Line | None:
+    """The winner, where it is of a kind: weights of another family tell nothing of its answers."""
+    return found.best if isinstance(found.comparison.families[found.best.standing.model], kind) else None
 
 
 def _most_folds(found: JobResult, kind: type) -> Line | None:
@@ -249,6 +272,7 @@ PICTURES: dict[str, Callable[[JobResult], Picture | None]] = {
     "unknown": _unknown,
     "more-rows": _more_rows,
     "regions": _regions,
+    "where": _where,
     "templates": _templates,
     "mistakes": _mistakes_picture,
     "history": _history,

@@ -38,6 +38,7 @@ from kway.select.contest.scans import FoldedRows, HeldOut
 from kway.select.contest.standings import Standing
 from kway.select.contest.views import View, other_views
 from kway.select.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
+from kway.select.image_parts import MOST_PARTS, image_form
 from kway.select.leaderboard import Line, fit_lines
 from kway.select.learning_curve import Learned, LearningCurve, learning_curve
 from kway.select.promises import Promises, Tradeoff, promise, sets_tradeoff, unknown_tradeoff
@@ -202,8 +203,8 @@ def _cut_notes(found: Comparison, clock: Clock) -> tuple[str, ...]:
 
 def _left_out(problems: dict[str, str]) -> tuple[str, ...]:
     reasons = [why for why in dict.fromkeys(problems.values()) if why != TOO_LATE]
-    names = {why: listing(n for n, w in problems.items() if w == why) for why in reasons}
-    return tuple(f"{names[why]} was left out: {why}" for why in reasons)
+    names = {why: [n for n, w in problems.items() if w == why] for why in reasons}
+    return tuple(f"{listing(n)} {'was' if len(n) == 1 else 'were'} left out: {why}" for why, n in names.items())
 
 
 def run_job(
@@ -298,15 +299,17 @@ def _curve(line: Line, X: Any, chosen: Compared, parts: Parts, wishes: Wishes, c
 def _reasons(model: FeaturedClassifier, X: Any, parts: Parts, clock: Clock) -> Reasons | None:
     """What tells each class; of models without weights, by the test rows, while there is time.
 
-    Pixels and the like have no names that tell anybody anything.
+    Pixels and the like have no names that tell anybody anything: of images, where the model looks.
     """
-    if not model.features_.is_table_ and X.shape[1] > NAMELESS:
+    form = image_form(model.features_, parts.test_rows)
+    if form is None and not model.features_.is_table_ and X.shape[1] > NAMELESS:
         return None
     try:
-        own = own_reasons(model)
+        own = None if form is not None else own_reasons(model)
         if own is not None or clock.up(SECONDS):
             return own
-        return shuffled(model, parts.test_rows, parts.test_y, SHOWN, SECONDS, "test rows")
+        most = SHOWN if form is None else MOST_PARTS
+        return shuffled(model, parts.test_rows, parts.test_y, most, SECONDS, "test rows")
     except KwayError:
         return None
 

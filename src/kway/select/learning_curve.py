@@ -49,9 +49,13 @@ class LearningCurve:
         return 2 * float(gaps.std(ddof=1)) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.inf
 
     def __str__(self) -> str:
-        told = f"from {self.rows[-2]:,} to {self.rows[-1]:,} rows the score improved by {self.gain:+.3f}"
+        sizes = f"from {self.rows[-2]:,} to {self.rows[-1]:,} rows the score"
+        told = f"{sizes} improved by {self.gain:+.3f}"
         if self.gain > max(self.noise, _LEAST_GAIN):
             return f"More rows would help: {told}, and the curve still rises."
+        if self.gain < -self.noise:
+            worse = f"became worse by {-self.gain:.3f}, which is more than noise ({self.noise:.3f})"
+            return f"Whether more rows would help is not clear: {sizes} {worse}."
         return f"More rows would help little: {told}, {self._why_little()}."
 
     def _why_little(self) -> str:

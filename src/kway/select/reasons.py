@@ -6,6 +6,7 @@ linear       w_cj s_j, the weight of column j for class c times the column's spr
 means        m_cj less its mean over the classes, of the words of text: those that a class's rows have more than others
 any other    permutation importance: by how much the accuracy on labelled rows falls when a column is shuffled
              among them, on some rows and while the time lasts; what a fit found so is kept in the model file
+images       the same of parts of the image (image_parts): how often a model errs that sees another image's part there
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from kway.data.column_spread import spread
 from kway.data.sources.frames import as_table, n_rows, take_rows
 from kway.errors import InputError
+from kway.select.image_parts import image_form, image_parts
 from kway.tables import Printed, Table
 
 SHOWN = 8  # columns a class
 SECONDS = 2.0  # that shuffling may take
 _ROWS = 500  # that are shuffled
+_IMAGES = 250  # the same of images: each of 25 parts is a prediction of all, and shapes take 0.3 ms an image
 _WIDEST = 400  # columns of a matrix that are shuffled one by one
 _GIVEN = "rows given"  # whose labels are asked: they may be those that the model was fitted from
 _CLASSES_PRINTED = 20
@@ -48,6 +52,10 @@ class Reasons(Printed):
             for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
             for column, pull in zip(columns, pulls)
         ]
+
+    def strongest(self, n: int) -> Reasons:
+        """The first n columns of each class."""
+        return Reasons(self.classes, tuple(columns[:n] for columns in self.columns), self.pulls[:, :n], self.how)
 
     def lines(self) -> list[tuple[str, str]]:
         """A class and its columns in words."""
@@ -85,15 +93,17 @@ def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = SHOWN, se
     ('x2',)
     """
     model = getattr(model, "model", model)  # of what `kway.fit` found
-    own = own_reasons(model, X, n_columns)
-    if own is not None:
-        return own
-    if X is not None and y is not None:
-        return shuffled(model, X, np.asarray(y), n_columns, seconds)
+    check_is_fitted(model)
     kept = getattr(model, "reasons_", None)
-    if kept is None:
+    if X is None and kept is not None:
+        return Reasons((_ALL,), (tuple(kept["columns"]),), np.array([kept["falls"]]), kept["how"]).strongest(n_columns)
+    labelled = X is not None and y is not None
+    if labelled and image_form(getattr(model, "features_", None), X) is not None:
+        return shuffled(model, X, np.asarray(y), n_columns, seconds)
+    own = own_reasons(model, X, n_columns)
+    if own is None and not labelled:
         raise InputError(_nothing_to_read(model))
-    return Reasons((_ALL,), (tuple(kept["columns"][:n_columns]),), np.array([kept["falls"][:n_columns]]), kept["how"])
+    return shuffled(model, X, np.asarray(y), n_columns, seconds) if own is None else own
 
 
 def kept_facts(found: Reasons) -> dict[str, Any] | None:
@@ -179,21 +189,28 @@ def spoken(means: Any, names: NDArray, n_columns: int) -> Reasons:
 
 
 def shuffled(model: Any, X: Any, y: NDArray, n_columns: int, seconds: float, whose: str = _GIVEN) -> Reasons:
-    """Permutation importance of the columns of rows as they come; `whose` says which rows they are."""
+    """Permutation importance of the columns, or parts of images, of rows as they come; `whose` says which rows."""
     ended = time.perf_counter() + seconds
     rng = np.random.default_rng(0)
-    some = np.sort(rng.permutation(n_rows(X))[:_ROWS])
+    form = image_form(getattr(model, "features_", None), X)
+    some = np.sort(rng.permutation(n_rows(X))[: _ROWS if form is None else _IMAGES])
     rows, y = take_rows(X, some), y[some]
-    columns = _columns(model, rows)
-    base, order = float((model.predict(rows) == y).mean()), rng.permutation(len(y))
+    columns = _columns(model, rows) if form is None else image_parts(form)
+    right = model.predict(rows) == y
+    orders = [rng.permutation(len(y)) for _ in range(1 if form is None else max(1, min(4, _IMAGES // len(y))))]
     falls: dict[str, float] = {}
+    turned: list[int] = []  # answers that became right or wrong, of each
     for name, place in columns.items():
         if falls and time.perf_counter() > ended:
             break
-        falls[name] = base - float((model.predict(_with_shuffled(rows, place, order)) == y).mean())
+        after = np.array([model.predict(_with_shuffled(rows, place, order)) == y for order in orders])
+        falls[name] = float(right.mean() - after.mean())
+        turned.append(int((after != right).sum()))
     best = sorted(falls, key=lambda name: -falls[name])[:n_columns]
-    left = f", {len(columns) - len(falls):,} columns were left out for time" if len(falls) < len(columns) else ""
-    how = f"fall of the accuracy {base:.3f} of {len(y):,} {whose} when a column is shuffled{left}"
+    what, done = ("parts", "a part is taken from another image") if form else ("columns", "a column is shuffled")
+    left = f", {len(columns) - len(falls):,} {what} were left out for time" if len(falls) < len(columns) else ""
+    luck = 2 * float(np.median(turned)) ** 0.5 / (len(orders) * len(y))  # two standard errors, of the middle one
+    how = f"fall of the accuracy {right.mean():.3f} of {len(y):,} {whose} when {done} (luck: ±{luck:.3f}){left}"
     return Reasons((_ALL,), (tuple(best),), np.array([[falls[name] for name in best]]), how)
 
 
@@ -206,15 +223,16 @@ def _columns(model: Any, rows: Any) -> dict[str, Any]:
         raise InputError("columns of sparse rows are not shuffled one by one; give dense rows, or a table")
     if rows.shape[1] > _WIDEST:
         raise InputError(f"a {type(_innermost(model)).__name__} has no weights to read; {_pixels(rows.shape[1])}")
-    return {f"x{j}": j for j in range(rows.shape[1])}
+    return {f"x{j}": [j] for j in range(rows.shape[1])}
 
 
 def _with_shuffled(rows: Any, place: Any, order: NDArray) -> Any:
+    """Rows with the column of a table, or the columns of a matrix, of other rows."""
     if hasattr(rows, "column_names"):
         table = as_table(rows)
         return table.set_column(table.column_names.index(place), place, table.column(place).take(order))
     out = rows.copy()
-    out[:, place] = out[order, place]
+    out[:, place] = rows[order][:, place]
     return out
 
 

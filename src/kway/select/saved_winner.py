@@ -9,9 +9,11 @@ from kway import store
 from kway.select.job import JobResult
 
 
-def save_model(found: JobResult, path: str | Path, target: str | None = None, id: str | None = None) -> None:
-    """Write the model file, complete or not at all."""
-    store.save(found.model, path, notes=model_notes(found, target, id))
+def save_model(
+    found: JobResult, path: str | Path, target: str | None = None, id: str | None = None, force: bool = False
+) -> None:
+    """Write the model file, complete or not at all; over a file that is no model only with `force`."""
+    store.save(found.model, path, model_notes(found, target, id), force=force)
 
 
 def model_notes(found: JobResult, target: str | None, id: str | None = None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,9 @@ from kway.data.suggest import listing
 from kway.errors import InputError
 from kway.select.contest.folds import split_test
 from kway.select.larger_than_memory import Larger, read_fitting
+from kway.select.shared_rows import refuse_same, shared_note
 
+_GAPS = ("na", "n/a", "nan", "null", "none", "?", "-", "missing")  # labels that may stand for none
 _TEST_SHARE = 0.2
 _NEARLY = 0.05  # by which a share may be off and still be called a fifth
 MOST_TESTED = 50_000  # rows put aside at most: they tell an accuracy to within half a point, the others teach more
@@ -41,6 +43,7 @@ class Parts:
     how: str  # where the test rows come from
     form: TextForm = OPEN  # of the file, where it is text
     written: tuple[Written, ...] = ()  # columns of numbers and dates that were written in words
+    words: Mapping[str, str] = field(default_factory=dict)  # of the file, one a column as it is written there
     kinds: Mapping[str, str] = field(default_factory=dict)  # what columns are, where a person has said it
     larger: Larger | None = None  # DATA, where memory holds a part of it
 
@@ -52,6 +55,8 @@ class Parts:
 
 def read_parts(data: Any, how: ReadOptions = AS_IT_IS, test: Any = None, seed: int = 0) -> Parts:
     """DATA with its test part: the file `test`, the set's own, or a fifth of the rows put aside."""
+    if test is not None:
+        refuse_same(data, test)
     found, larger = read_fitting(data, how)
     y = found.required_labels()
     of = f"target {how.target!r} of {found.name}" if how.target else f"the target of {found.name}"
@@ -59,6 +64,7 @@ def read_parts(data: Any, how: ReadOptions = AS_IT_IS, test: Any = None, seed: i
     found = replace(found, notes=(*found.notes, *check_labels(y, of)))
     if test is not None:
         other = read_rows(test, replace(how, group=None, order=None, id=None), found.requirements())
+        found = replace(found, notes=(*found.notes, *shared_note(found.rows, other.rows)))
         parts = _parts(found, y, other.rows, other.required_labels(), f"the rows of {test}", larger)
     elif found.test_rows is not None and found.test_y is not None:
         parts = _parts(found, y, found.test_rows, found.test_y, "the set's own test rows", larger)
@@ -83,9 +89,23 @@ def check_labels(y: NDArray, what: str) -> tuple[str, ...]:
             f"{what} holds fractions such as {y[y != np.floor(y)][0]:g}, a measure; a target names classes"
         )
     single = classes[counts == 1].tolist()
-    if not single:
-        return ()
-    return (f"{len(single)} classes have one row only ({listing(single, 5)}): learned from, but never tested",)
+    told = [f"{len(single)} classes have one row only ({listing(single, 5)}): learned from, but never tested"]
+    return (*(told if single else []), *_odd_labels(dict(zip(classes.tolist(), counts.tolist())), what))
+
+
+def _odd_labels(rows: dict[Any, int], what: str) -> Iterator[str]:
+    """Notes on labels that a person would not take for classes of their own; `rows` counts those of each."""
+    words = [label for label in rows if isinstance(label, str)]
+    alike: dict[str, list[str]] = {}
+    for label in words:
+        alike.setdefault(" ".join(label.casefold().split()), []).append(label)
+    pairs = [" and ".join(map(repr, same)) for same in alike.values() if len(same) > 1]
+    if pairs:
+        yield f"{what} has labels that differ in blanks or capitals alone, {listing(pairs, 3)}: taken as classes apart"
+    gaps = [label for label in words if label.casefold().strip() in _GAPS]
+    if gaps:
+        said = listing((f"{label!r} in {rows[label]:,} rows" for label in gaps), 3)
+        yield f"{what} says {said}: taken as a class; where it stands for a missing label, drop these rows"
 
 
 def check_known(y: NDArray, classes: NDArray, what: str) -> None:
@@ -104,7 +124,7 @@ def _parts(found: LabelledRows, y: NDArray, test_rows: Any, test_y: NDArray, how
         check_known(test_y, y, how)
     return Parts(
         found.name, found.rows, y, test_rows, test_y, found.groups, found.order, found.image, found.notes, how,
-        found.form, found.written, larger=larger,
+        found.form, found.written, found.words, larger=larger,
     )  # fmt: skip
 
 

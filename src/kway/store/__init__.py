@@ -24,12 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kway
+from kway.data.output_paths import asked_in_python, refuse_foreign
+from kway.data.own_files import is_model
 from kway.errors import ModelFileError
 from kway.store import container, schemas
 from kway.store.arrays import pack_arrays, unpack_arrays
 from kway.store.container import TensorInfo, verify
 from kway.store.embedding_models import Allowed, allow_embedding
 from kway.store.facts import in_few_words
+from kway.store.files import model_path
 from kway.store.values import Packed, decode_params, decode_value, encode_params, encode_value, estimator_class
 
 __all__ = ["ModelInfo", "info", "load", "pack", "save", "unpack", "verify"]
@@ -55,13 +58,15 @@ class ModelInfo:
     tensors: tuple[TensorInfo, ...]
 
 
-def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
+def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = None, *, force: bool = False) -> None:
     """Write a fitted classifier, or a Pipeline of plain steps (kway.store.plain_steps) that ends in one.
 
     `notes` are plain facts about it for people (`info` shows them, `load` ignores them).
 
-    The file appears only when it is complete; a model that was at `path` stays until then.
+    The file appears only when it is complete; a model that was at `path` stays until then. A file that is no model of
+    kway's is replaced only with `force`.
     """
+    refuse_foreign(asked_in_python(model_path(path), "model", is_model), force)
     manifest, arrays = pack(estimator)
     tensors, kinds = pack_arrays(arrays)
     manifest = manifest | {

@@ -219,7 +219,9 @@ def _missing_share(column: Any) -> float:
 def _refuse_nothing_left(learned: LearnedFeatures, embedder: Any) -> None:
     if not learned.parts:
         why = listing([f"{r.column!r} ({r.kind})" for r in learned.records], 5)
-        raise InputError(f"no column is left to learn from: {why}; add columns that differ between classes")
+        ids = [r.column for r in learned.records if r.kind == "id"]
+        otherwise = f", or say that one is no id: --types {ids[0]}=number" if ids else ""
+        raise InputError(f"no column is left to learn from: {why}; add columns that differ between classes{otherwise}")
     if embedder is not None and not any(isinstance(part, EmbeddedPart) for part in learned.parts):
         found = listing([f"{r.column} ({r.kind})" for r in learned.records], 8)
         raise InputError(f"embed was given, but no column is text: {found}; say which is: kinds={{'column': 'text'}}")

@@ -6,6 +6,7 @@ from typing import Any
 
 _WHOLE_NUMBER = r"^-?(0|[1-9]\d*)$"
 _PLAIN_NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"  # as JSON writes one
+_TOO_FINE = r"^-?[0.]*[1-9](\.?\d){15}"  # more than the 15 digits that a float is sure to give back
 
 
 def whole_column(column: Any) -> Any:
@@ -25,7 +26,10 @@ def whole_column(column: Any) -> Any:
 
 
 def plain_numbers(column: Any) -> Any:
-    """Words that are all plain numbers, but for gaps, as numbers; others, such as codes (007), as they are."""
+    """Words that are all plain numbers, but for gaps, as numbers; others, such as codes (007), as they are.
+
+    So are fractions of more digits than a float holds.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -33,11 +37,23 @@ def plain_numbers(column: Any) -> Any:
     words = pc.if_else(pc.equal(words, ""), pa.scalar(None, words.type), words)
     for pattern, kind in ((_WHOLE_NUMBER, pa.int64()), (_PLAIN_NUMBER, pa.float64())):
         if words.null_count < len(words) and pc.all(pc.match_substring_regex(words, pattern)).as_py():
+            if kind == pa.float64() and pc.any(pc.match_substring_regex(words, _TOO_FINE)).as_py():
+                return column
             try:
                 return words.cast(kind)
             except pa.ArrowInvalid:  # a number of twenty digits is a code
                 return column
     return column
+
+
+def plain_floats(column: Any) -> Any:
+    """Floats of 16 and 32 bits as the float64 that is written as they are: 5.1, where a cast gives 5.0999999."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    if not (kinds.is_float16(column.type) or kinds.is_float32(column.type)):
+        return column
+    return column.cast(pa.float32()).cast(pa.string()).cast(pa.float64())
 
 
 def is_text(kind: Any) -> bool:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
-import csv
-import io
 import re
-from pathlib import Path
 from typing import Any
 
-from kway.data.sources.delimited import head_of
+from kway.data.sources.head_rows import head_rows
 from kway.data.sources.table_files import TableSource, open_table
 from kway.data.sources.text_form import TextForm
 from kway.data.sources.word_gaps import present, trimmed
@@ -29,14 +25,8 @@ def code_columns(source: TableSource, table: Any, form: TextForm, skip_bad: bool
 
 def _with_zeros(source: TableSource, form: TextForm, columns: list[str]) -> set[str]:
     """The columns that have a leading zero in the first rows: few files have one, and only these are read again."""
-    content = source.content[0] if isinstance(source.content, tuple) else source.content
-    if isinstance(content, Path) and content.name.lower().endswith(".gz"):
-        return set()
-    text = codecs.getincrementaldecoder(str(form.encoding))("replace").decode(head_of(content))
-    if not re.search(r"(?:^|\D)0[0-9]", text):
-        return set()
-    cells = csv.reader(io.StringIO(text, newline=""), delimiter=str(form.sep))
-    return {name for row in cells if len(row) == len(columns) for name, cell in zip(columns, row) if _ZERO.match(cell)}
+    rows = head_rows(source, form, len(columns))
+    return {name for row in rows for name, cell in zip(columns, row) if _ZERO.match(cell)}
 
 
 _ZERO = re.compile(r"\s*0[0-9]+\s*$")

@@ -88,9 +88,27 @@ def read_delimited(content: Path | bytes, name: str, wishes: TextWishes) -> Open
 
 
 def read_json_lines(content: bytes, name: str) -> Any:
-    """One JSON object a line; keys are columns, in the order of their first appearance."""
+    """One JSON object a line, or a list of them; keys are columns, in the order of their first appearance."""
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    rows = _json_list(content, name) if content.lstrip().startswith(b"[") else _json_rows(content, name)
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return as_table({key: [row.get(key) for row in rows] for key in keys}, name)
+
+
+def _json_list(content: bytes, name: str) -> list[Any]:
+    try:
+        rows = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} is not JSON ({error}); write a list of objects, or one object a line") from error
+    odd = next((row for row in rows if not isinstance(row, dict)), None)
+    if odd is not None:
+        raise InputError(f"{name} is a list with {odd!r:.60} in it; write a list of objects, each a row")
+    return list(rows)
+
+
+def _json_rows(content: bytes, name: str) -> list[Any]:
     rows = []
-    for i, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+    for i, line in enumerate(content.splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -100,8 +118,7 @@ def read_json_lines(content: bytes, name: str) -> Any:
         if not isinstance(row, dict):
             raise InputError(f"line {i} of {name} is {type(row).__name__}, not an object; write one JSON object a line")
         rows.append(row)
-    keys = dict.fromkeys(key for row in rows for key in row)
-    return as_table({key: [row.get(key) for row in rows] for key in keys}, name)
+    return rows
 
 
 def head_of(content: Path | bytes) -> bytes:

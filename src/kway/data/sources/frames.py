@@ -17,10 +17,15 @@ from kway.errors import InputError
 
 
 def is_table(X: Any) -> bool:
-    """Whether X has named columns: a pyarrow Table, a pandas or polars frame, a dict of columns."""
-    if isinstance(X, Mapping) or hasattr(X, "column_names") or hasattr(X, "collect_schema"):
+    """Whether X has named columns: a pyarrow Table, a pandas or polars frame, a dict of columns, a list of dicts."""
+    if isinstance(X, Mapping) or hasattr(X, "column_names") or hasattr(X, "collect_schema") or _are_records(X):
         return True
     return hasattr(X, "columns") and hasattr(X, "dtypes")
+
+
+def _are_records(X: Any) -> bool:
+    """Whether X is a list of rows, each a dict: what JSON gives."""
+    return isinstance(X, list) and len(X) > 0 and all(isinstance(row, Mapping) for row in X)
 
 
 def as_table(X: Any, name: str = "the table") -> Any:
@@ -30,6 +35,8 @@ def as_table(X: Any, name: str = "the table") -> Any:
     if isinstance(X, pa.Table):
         refuse_repeated([str(c) for c in X.column_names], name)
         return X
+    if _are_records(X):
+        X = {key: [row.get(key) for row in X] for key in dict.fromkeys(key for row in X for key in row)}
     if isinstance(X, Mapping):
         columns = {_unicode(c): _arrow_column(values, c) for c, values in X.items()}
     elif hasattr(X, "to_arrow"):  # polars
@@ -50,7 +57,7 @@ def as_table(X: Any, name: str = "the table") -> Any:
 
 
 def n_rows(X: Any) -> int:
-    """Rows of a table, array or sparse matrix."""
+    """Rows of a table, array, sparse matrix or list."""
     if isinstance(X, Mapping):
         return len(next(iter(X.values()), ()))
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
@@ -73,11 +80,25 @@ def _arrow_column(values: Any, name: Any) -> Any:
     try:
         if isinstance(values, np.ndarray) and values.dtype.kind in "UOT":
             values = values.tolist()
-        return pa.array(values, from_pandas=True)
+        return _plain(pa.array(values, from_pandas=True), values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError):
         if all(isinstance(v, int | float) or v is None for v in values):  # whole numbers beyond 64 bits
             return pa.array([None if _is_gap(v) else _as_float(v) for v in values], pa.float64())
         return pa.array([None if _is_gap(v) else _unicode(v) for v in values], pa.large_string())
+
+
+def _plain(column: Any, values: Any) -> Any:
+    """The column, spans of time as seconds; periods and intervals, which are pandas' own, as text."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    if kinds.is_duration(column.type):
+        return pa.array([None if v is None else v.total_seconds() for v in column.to_pylist()], pa.float64())
+    held = column.type.value_type if kinds.is_dictionary(column.type) else column.type
+    if isinstance(held, pa.BaseExtensionType) or (held is not column.type and kinds.is_nested(held)):
+        gaps = values.isna()
+        return pa.array([None if gap else str(v) for v, gap in zip(values, gaps)], pa.large_string())
+    return column
 
 
 def _as_float(value: float) -> float:

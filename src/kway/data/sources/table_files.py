@@ -1,4 +1,4 @@
-"""Files as pyarrow tables: csv and tsv (gzipped or not), JSON lines, parquet, a folder of parquet or csv; stdin."""
+"""Files as pyarrow tables: csv, tsv, JSON (lines or a list), gzipped or not, parquet, a folder of them; stdin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kway.errors import InputError
 
 STDIN = "-"
 _TEXT = (".csv", ".tsv", ".tab")
-_LINES = (".jsonl", ".ndjson")
+_LINES = (".jsonl", ".ndjson", ".json")
 _SVM = (".svm", ".libsvm")
 _PACKED = tuple(s + gz for s in (*_TEXT, *_LINES, *_SVM) for gz in ("", ".gz"))
 FILE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".npy", *(s for s in _PACKED if not s.startswith(".csv")))
@@ -71,12 +71,17 @@ def table_source(path: Path, asked: TextForm = OPEN) -> TableSource:
         parts = () if parquet_files(path) else tuple(csv_files(path))
         return TableSource(path.name, parts, ".csv") if parts else TableSource(path.name, path, "")
     else:
-        name, content, suffix, empty = path.name, path, suffix_of(path, asked), path.stat().st_size == 0
+        name, content, suffix, empty = path.name, path, suffix_of(path, asked), _is_blank(path)
     if empty:
         raise InputError(f"{name} cannot be read: it is empty; give a file with a header and rows")
     if suffix.endswith(".gz"):
         return TableSource(name, gunzipped(content, name), suffix.removesuffix(".gz"))
     return TableSource(name, content, suffix)
+
+
+def _is_blank(path: Path) -> bool:
+    """Whether a file holds nothing but blanks and line ends."""
+    return path.stat().st_size < HEAD and not path.read_bytes().strip()
 
 
 @contextmanager
@@ -149,7 +154,7 @@ def _suffix_of_bytes(content: bytes) -> str:
         raise InputError(
             "stdin holds an image, and only tables are read from there; name the image's file in place of -"
         )
-    return ".jsonl" if content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") else ".csv"
+    return ".jsonl" if re.match(rb"\s*(\[\s*)?\{", content.removeprefix(b"\xef\xbb\xbf")) else ".csv"
 
 
 def _typed_table(source: TableSource) -> Any:

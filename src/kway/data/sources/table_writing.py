@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.data.atomic import replacing
+from kway.data.sources.arrow_types import plain_floats
 from kway.data.suggest import listing
 from kway.errors import InputError
 
@@ -146,6 +147,7 @@ def _flat(table: Any) -> Any:
 def _write_lines(tables: Iterable[Any], out: Any) -> int:
     n = 0
     for table in tables:
+        table = type(table).from_arrays([plain_floats(column) for column in table.columns], names=table.column_names)
         lines = (json.dumps(_plain(row), ensure_ascii=False, allow_nan=False) + "\n" for row in table.to_pylist())
         out.write("".join(lines).encode())
         out.flush()

@@ -1,4 +1,4 @@
-"""Which files kway wrote itself, told by what is in them: these alone are replaced without --force."""
+"""Which files kway wrote itself, told by what is in them: these alone are replaced without being told to."""
 
 from __future__ import annotations
 

@@ -1,42 +1,63 @@
-"""Where the outputs of a verb go, tested before the work begins.
+"""Where outputs go: those of a verb are tested before the work begins, those of Python before a file is written.
 
 An output never replaces an input, a file of an input folder or another output; a file that kway did not write is
-replaced only with --force; the folder must be there and take a file. A mistake here would cost the data, or the result
-of an hour.
+replaced only with --force, or force=True; the folder must be there and take a file. A mistake here would cost the data,
+or the result of an hour.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kway.cli.own_files import is_figure, is_nobodys
+from kway.data.own_files import is_figure, is_nobodys
 from kway.errors import UsageError
 
 
 class Output(NamedTuple):
-    """A file to write: its option, its place, what such a file is called, and how one of kway's is told."""
+    """A file to write: its option, its place, what such a file is called, how one of kway's is told, what forces it."""
 
     option: str
     path: Path
     what: str
     is_ours: Callable[[Path], bool]
+    remedy: str = "--force"
 
 
-def check_places(outputs: Sequence[Output], inputs: dict[str, str | Path | None], force: bool) -> None:
+def asked_in_python(path: str | Path, what: str, is_ours: Callable[[Path], bool]) -> Output:
+    """An output whose place is the argument `path` of a function that has `force`, too."""
+    return Output("path", Path(path), what, is_ours, "force=True")
+
+
+def check_places(outputs: Sequence[Output], inputs: Mapping[str, str | Path | None], force: bool) -> None:
     """An error where an output cannot, or must not, be written."""
     for i, output in enumerate(outputs):
         for other in outputs[:i]:
             if _same(output.path, other.path):
                 raise UsageError(f"{other.option} and {output.option} are both {output.path}; give each its own file")
-        for name, given in inputs.items():
-            if given is not None:
-                _refuse_input(output, name, Path(given))
+        refuse_inputs(output, inputs)
         check_folder(output.option, output.path)
-        _refuse_foreign(output, force)
+        refuse_foreign(output, force)
+
+
+def refuse_inputs(output: Output, inputs: Mapping[str, str | Path | None]) -> None:
+    """An error where the output would replace what was read."""
+    for name, given in inputs.items():
+        if given is not None:
+            _refuse_input(output, name, Path(given))
+
+
+def refuse_foreign(output: Output, force: bool) -> None:
+    """An error where the output would replace a file that kway did not write."""
+    if force or not output.path.is_file() or output.is_ours(output.path) or is_nobodys(output.path):
+        return
+    raise UsageError(
+        f"{output.option} {output.path} exists and is no {output.what} that kway wrote; "
+        f"name another place, or replace it with {output.remedy}"
+    )
 
 
 def figure_outputs(option: str, folder: Path, names: Sequence[str]) -> list[Output]:
@@ -92,15 +113,6 @@ def _refuse_input(output: Output, name: str, given: Path) -> None:
         raise UsageError(
             f"{output.option} {output.path} is a file of {name}, which would be lost; write to another file"
         )
-
-
-def _refuse_foreign(output: Output, force: bool) -> None:
-    if force or not output.path.exists() or output.is_ours(output.path) or is_nobodys(output.path):
-        return
-    raise UsageError(
-        f"{output.option} {output.path} exists and is no {output.what} that kway wrote; "
-        "name another place, or replace it with --force"
-    )
 
 
 def _same(a: Path, b: Path) -> bool:

@@ -1,0 +1,6 @@
+"""`python -m kway`: the command line, where its script is not on the path."""
+
+from kway.cli import main
+
+if __name__ == "__main__":
+    main()
