@@ -220,3 +220,20 @@ def test_figures_come_without_formulas_until_one_is_drawn():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines() == ["", "False", "True", "bold serif:style", "3d"], done.stderr
+
+
+def test_figures_are_drawn_alike_without_the_help_that_matplotlib_writes():
+    draw = (
+        "import hashlib; from kway.report.curves import history; from kway.report.export import svg_document\n"
+        "print(hashlib.sha256(svg_document(history({'a': [3.0, 2.0, 1.5], 'b': [2.5, 1.0]}))).hexdigest())\n"
+        "from matplotlib.lines import Line2D; from matplotlib import artist\n"
+        "line = Line2D([0], [0]); line.set(lw=3, color='red'); print(line.get_linewidth(), line.get_color())\n"
+        "class Own(Line2D, artist.Artist): pass\n"
+        "print(len(artist.kwdoc(Own)) > 1000, artist.getp(line, 'lw'))\n"
+    )
+    own = "from kway import light_imports as light; light.PROCESS.own = True; light.matplotlib_figure()\n"
+    whole, light = (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.splitlines()
+        for code in (draw, own + draw + "print(Line2D.set.__doc__)")
+    )
+    assert light == [*whole, "None"]
