@@ -237,3 +237,20 @@ def test_figures_are_drawn_alike_without_the_help_that_matplotlib_writes():
         for code in (draw, own + draw + "print(Line2D.set.__doc__)")
     )
     assert light == [*whole, "None"]
+
+
+def test_garbage_is_looked_for_again_once_all_is_imported():
+    code = (
+        "import gc; from kway import light_imports as light\n"
+        "with light.uncollected(): print(gc.isenabled(), gc.get_freeze_count())\n"  # somebody else's process
+        "light.PROCESS.own = True\n"
+        "with light.uncollected():\n"
+        "    with light.uncollected(): print(gc.isenabled())\n"
+        "    print(gc.isenabled())\n"
+        "print(gc.isenabled(), gc.get_freeze_count() > 1000)\n"
+        "gc.disable()\n"
+        "with light.uncollected(): pass\n"
+        "print(gc.isenabled())"  # as the caller had it
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["True 0", "False", "False", "True True", "False"], done.stderr

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kway import light_imports
 from kway.cli.choosing import (
     AlsoOption,
     ClassWeightOption,
@@ -92,8 +93,9 @@ def fit(
     from kway.report.drawn import begin_drawing
 
     drawing = begin_drawing(figures)  # before the rest is loaded: meanwhile, its copies load what draws
-    from kway.select.job import run_job
-    from kway.select.train_test import read_parts
+    with light_imports.uncollected():
+        from kway.select.job import run_job
+        from kway.select.train_test import read_parts
 
     started = time.perf_counter()
     with live() as tell:
