@@ -54,6 +54,9 @@ _BESIDE_TREES: dict[str, tuple[str, ...]] = {
     "scipy.integrate": ("trapezoid",),
     "scipy.spatial": (),
     "scipy.spatial.distance": ("pdist", "squareform"),
+    "narwhals": (),
+    "narwhals.stable": (),
+    "narwhals.stable.v2": (),
 }
 _BESIDE_FIGURES: dict[str, tuple[str, ...]] = {
     "pyparsing": (),  # to ask its version
@@ -167,7 +170,8 @@ def sklearn_base() -> None:
 def sklearn_ensemble() -> None:
     """Import sklearn.ensemble; nothing happens where it is loaded already, or in a process that is not kway's own."""
     if PROCESS.own and "sklearn.ensemble" not in sys.modules:
-        _import_without("sklearn.ensemble", _BESIDE_TREES)
+        with _absent("rich.progress"):  # for bars that nobody sees
+            _import_without("sklearn.ensemble", _BESIDE_TREES)
 
 
 def matplotlib_figure() -> None:
@@ -194,7 +198,10 @@ def _no_help(artist: Any) -> Iterator[None]:
 
 @contextmanager
 def _absent(module: str) -> Iterator[None]:
-    """Inside, an import of it fails."""
+    """Inside, an import of it fails, unless it is loaded already."""
+    if module in sys.modules:
+        yield
+        return
     sys.modules[module] = None  # type: ignore[assignment]
     try:
         yield
