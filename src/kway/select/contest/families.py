@@ -49,6 +49,7 @@ QUICK_PASS = 5e-5
 KEPT_VALUES = 1 << 26  # of the rows up to which an index of them is kept from the first fold to the others
 _MANY_CLASSES = 500  # above which one linear family stands for all: of 1,250, machines and perceptrons take minutes
 FIRST_ALPHAS = (4, 7)  # the alphas, by their place in SHARES, that are run first on such rows
+MACHINES = "svm-rounded"  # on sparse rows the quick linear family, which stands for those alike
 COLD = 2.0  # a fit from nothing against one from the alpha before it
 PROBED = 500  # rows that are asked first where all might take too long
 LONG_SEARCH = 1e11  # values compared with values from which that may be
@@ -336,13 +337,15 @@ def _stood_for(name: str, data: FoldedRows) -> str:
     if name == "svm" and seconds > QUICK_PASS:
         return "hinges of all classes at once take thousands of passes, and svm-one-vs-all stands for them; ask by name"
     states = not data.measure.rises  # log loss asks for probabilities, which machines do not state
-    quick = "svm-rounded" if data.sparse and several and not states else "softmax"
-    if name == "svm-rounded" and not data.sparse:
+    quick = MACHINES if data.sparse and several and not states else "softmax"
+    if name == MACHINES and not data.sparse:
         return "it is for sparse rows, and svm-one-vs-all stands for it; ask by name"
     if name == "svm-one-vs-all" and data.sparse:
         return "svm-rounded, whose scores of sparse rows are steadier, stands for it; ask by name"
     if name not in (*ALIKE, "softmax") or name == quick:
         return ""
+    if quick == MACHINES and name != "softmax":
+        return "of sparse rows svm-rounded, as good and far quicker, stands for it; ask by name"
     if (n_classes := int(data.codes.max()) + 1) > _MANY_CLASSES:
         return f"with {n_classes:,} classes {quick} stands for the linear ones; ask by name"
     if seconds < HEAVY:
@@ -360,7 +363,7 @@ FAMILIES: dict[str, Any] = {  # name -> Family
             "naive-bayes", "NaiveBayesClassifier", tuple({"smoothing": s} for s in (0.03, 0.1, 0.3, 1.0)), counts=True
         ),
         LinearFamily(
-            "svm-rounded",
+            MACHINES,
             "LinearClassifier",
             "rounded-hinge",
             params={"loss": "rounded-hinge", "multiclass": "one-vs-all", "tol": 0.1},
@@ -385,5 +388,5 @@ FAMILIES: dict[str, Any] = {  # name -> Family
     )
 }
 # as softmax, a line between classes
-ALIKE = ("least-squares", "logistic", "perceptron", "svm", "svm-one-vs-all", "svm-rounded")
+ALIKE = ("least-squares", "logistic", "perceptron", "svm", "svm-one-vs-all", MACHINES)
 STRAW_MAN = PlainFamily("least-squares-number", "LeastSquaresClassifier", ({"targets": "number"},))  # by name only
