@@ -190,7 +190,7 @@ def test_trees_come_without_most_of_scipy():
     code = (
         "import sys; from kway import light_imports as light\n"
         "light.PROCESS.own = True; light.sklearn_base(); light.sklearn_ensemble()\n"
-        "print(*[name for name in light._BESIDE_TREES if name in sys.modules])\n"
+        "print(*[name for name in (*light._BESIDE_TREES, 'rich.progress') if name in sys.modules])\n"
         "import numpy as np; from sklearn.ensemble import RandomForestClassifier\n"
         "X = np.arange(40.0).reshape(20, 2); y = X[:, 0] > 9\n"
         "print(RandomForestClassifier(3, random_state=0).fit(X, y).score(X, y))\n"
@@ -220,3 +220,37 @@ def test_figures_come_without_formulas_until_one_is_drawn():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines() == ["", "False", "True", "bold serif:style", "3d"], done.stderr
+
+
+def test_figures_are_drawn_alike_without_the_help_that_matplotlib_writes():
+    draw = (
+        "import hashlib; from kway.report.curves import history; from kway.report.export import svg_document\n"
+        "print(hashlib.sha256(svg_document(history({'a': [3.0, 2.0, 1.5], 'b': [2.5, 1.0]}))).hexdigest())\n"
+        "from matplotlib.lines import Line2D; from matplotlib import artist\n"
+        "line = Line2D([0], [0]); line.set(lw=3, color='red'); print(line.get_linewidth(), line.get_color())\n"
+        "class Own(Line2D, artist.Artist): pass\n"
+        "print(len(artist.kwdoc(Own)) > 1000, artist.getp(line, 'lw'))\n"
+    )
+    own = "from kway import light_imports as light; light.PROCESS.own = True; light.matplotlib_figure()\n"
+    whole, light = (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.splitlines()
+        for code in (draw, own + draw + "print(Line2D.set.__doc__)")
+    )
+    assert light == [*whole, "None"]
+
+
+def test_garbage_is_looked_for_again_once_all_is_imported():
+    code = (
+        "import gc; from kway import light_imports as light\n"
+        "with light.uncollected(): print(gc.isenabled(), gc.get_freeze_count())\n"  # somebody else's process
+        "light.PROCESS.own = True\n"
+        "with light.uncollected():\n"
+        "    with light.uncollected(): print(gc.isenabled())\n"
+        "    print(gc.isenabled())\n"
+        "print(gc.isenabled(), gc.get_freeze_count() > 1000)\n"
+        "gc.disable()\n"
+        "with light.uncollected(): pass\n"
+        "print(gc.isenabled())"  # as the caller had it
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["True 0", "False", "False", "True True", "False"], done.stderr

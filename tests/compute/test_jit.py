@@ -142,3 +142,32 @@ def test_a_kernel_kept_from_other_sources_is_not_used(tmp_path):
         for stamp in ("before", "before", "after")
     ]
     assert said == [["0", "1"], ["1", "0"], ["0", "1"]]
+
+
+LOADED = """
+import sys
+import numpy as np
+from kway.data.features.vocabulary import characters, learn_vocabulary
+from kway.compute.kernels.topk import merge
+terms = learn_vocabulary(characters(["one two", "two three"]), "word").vocabulary.terms  # a kernel that allocates
+print(terms, "numba.np.linalg" in sys.modules)
+def merged(kind):
+    values, ids = np.full((1, 4), -9, kind), np.full((1, 4), -1)
+    merge(values, ids, np.zeros((1, 2), kind), np.array([[2, 1]]))
+    return values.tolist(), ids.tolist()
+print(merged(np.float32))
+print(merged(np.float64) if len(sys.argv) > 1 else "not asked")
+"""
+
+
+def test_kernels_are_loaded_without_what_compiles_others(tmp_path):
+    def said(*given):
+        command, env = [sys.executable, "-c", LOADED, *given], {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    terms = "['one', 'one two', 'three', 'two', 'two three']"
+    first = said()
+    assert first[0] == f"{terms} True"  # compiled
+    again = said("another kind of numbers")  # which is compiled beside those that were loaded
+    assert again[:2] == [f"{terms} False", first[1]]
+    assert again[2] == first[1]

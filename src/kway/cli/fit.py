@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kway import light_imports
 from kway.cli.choosing import (
     AlsoOption,
     ClassWeightOption,
@@ -32,7 +33,7 @@ from kway.cli.progress import live, seconds
 from kway.cli.summary import show_comparison, show_fit, show_saved
 from kway.data.output_paths import Output, check_output_folder, check_places, figure_outputs, refuse_as_folder
 from kway.data.own_files import is_model, is_report
-from kway.progress import stage
+from kway.progress import portion, stage
 
 if TYPE_CHECKING:
     from kway.data.reading import ReadOptions
@@ -92,8 +93,9 @@ def fit(
     from kway.report.picture_workers import begin_drawing
 
     drawing = begin_drawing(figures)  # before the rest is loaded: meanwhile, its copies load what draws
-    from kway.select.job import run_job
-    from kway.select.train_test import read_parts
+    with light_imports.uncollected():
+        from kway.select.job import run_job
+        from kway.select.train_test import read_parts
 
     started = time.perf_counter()
     with live() as tell:

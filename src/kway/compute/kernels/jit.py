@@ -153,10 +153,20 @@ def _compile(function: Callable[..., Any], fastmath: bool, cache: bool, folder: 
 
 @functools.cache
 def _stamped_cache() -> Any:
-    """numba's cache of a function, whose key knows the sources of what the function calls, too."""
+    """numba's cache of a function, whose key knows the sources of what the function calls, too.
+
+    To load a kernel it asks for numba's runtime, which what was compiled runs on, and not for all that numba can
+    compile, 0.1 s of every process: a kernel that is compiled after all asks for that by itself.
+    """
     from numba.core.caching import FunctionCache
+    from numba.core.runtime import rtsys
 
     class StampedCache(FunctionCache):
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            rtsys.initialize(target_context)
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)
+
         def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
             return (*super()._index_key(sig, codegen), source_stamp(self._py_func.__module__))
 

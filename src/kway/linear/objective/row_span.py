@@ -101,11 +101,13 @@ class RowSpan:
 
     def into(self, theta: NDArray) -> NDArray:
         """theta's part in the span."""
-        return np.hstack([self.basis.into(theta[:, :-1].astype(np.float64)), theta[:, -1:].astype(np.float64)])
+        with single_blas():
+            return np.hstack([self.basis.into(theta[:, :-1].astype(np.float64)), theta[:, -1:].astype(np.float64)])
 
     def back(self, theta: NDArray) -> NDArray:
-        """theta of all columns."""
-        return np.hstack([self.basis.back(theta[:, :-1]), theta[:, -1:]]).astype(self.dtype)
+        """theta of all columns; reflections are small products, between which BLAS's own threads would wait."""
+        with single_blas():
+            return np.hstack([self.basis.back(theta[:, :-1]), theta[:, -1:]]).astype(self.dtype)
 
 
 class Factors(NamedTuple):

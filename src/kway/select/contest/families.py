@@ -37,7 +37,7 @@ from kway.select.contest.clock import Clock
 from kway.select.contest.learned_neighbors import LEARNED_SLACK, MOST_NEIGHBORS, LearnedNeighborsFamily, search_seconds
 from kway.select.contest.measures import ACCURACY
 from kway.select.contest.scans import FoldedRows, FoldScores, HeldVotes, Scan, mean_square, scan_of, scores_of
-from kway.select.contest.stand_ins import ALIKE, QUICK_PASS, stood_for
+from kway.select.contest.stand_ins import ALIKE, MACHINES, QUICK_PASS, stood_for
 
 _SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))
 FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)
@@ -336,7 +336,7 @@ FAMILIES: dict[str, Any] = {  # name -> Family
             "naive-bayes", "NaiveBayesClassifier", tuple({"smoothing": s} for s in (0.03, 0.1, 0.3, 1.0)), counts=True
         ),
         LinearFamily(
-            "svm-rounded",
+            MACHINES,
             "LinearClassifier",
             "rounded-hinge",
             params={"loss": "rounded-hinge", "multiclass": "one-vs-all", "tol": 0.1},

@@ -12,8 +12,9 @@ from kway.linear.solvers.svm.shared_rows import FEWEST_CLASSES
 from kway.planning.comparison import HEAVY
 from kway.select.contest.scans import FoldedRows
 
+MACHINES = "svm-rounded"  # on sparse rows the quick linear family, which stands for those alike
 # as softmax, a line between classes
-ALIKE = ("least-squares", "logistic", "perceptron", "svm", "svm-one-vs-all", "svm-rounded")
+ALIKE = ("least-squares", "logistic", "perceptron", "svm", "svm-one-vs-all", MACHINES)
 # seconds of a pass above which folds are spent where they decide: joint hinges, which take thousands of passes, are not
 # run, later folds see only the alphas beside the first's best, and a family that is alone is not run on every fold
 QUICK_PASS = 5e-5
@@ -32,7 +33,7 @@ _OWN_REASONS = {
         lambda data: data.pass_seconds() > QUICK_PASS,
         "hinges of all classes at once take thousands of passes, and svm-one-vs-all stands for them; ask by name",
     ),
-    "svm-rounded": _GivesWay(
+    MACHINES: _GivesWay(
         lambda data: not data.sparse, "it is for sparse rows, and svm-one-vs-all stands for it; ask by name"
     ),
     "svm-one-vs-all": _GivesWay(
@@ -50,6 +51,8 @@ def stood_for(name: str, data: FoldedRows) -> str:
     quick = _quick_one(data)
     if name not in (*ALIKE, "softmax") or name == quick:
         return ""
+    if quick == MACHINES and name != "softmax":
+        return "of sparse rows svm-rounded, as good and far quicker, stands for it; ask by name"
     if (n_classes := int(data.codes.max()) + 1) > _MANY_CLASSES:
         return f"with {n_classes:,} classes {quick} stands for the linear ones; ask by name"
     if (seconds := data.pass_seconds()) < HEAVY:
@@ -61,4 +64,4 @@ def _quick_one(data: FoldedRows) -> str:
     """The family that stands for the others: softmax, or machines that share sparse rows."""
     several = data.codes.max() >= FEWEST_CLASSES - 1
     stated = not data.measure.rises  # log loss asks for probabilities, which machines do not state
-    return "svm-rounded" if data.sparse and several and not stated else "softmax"
+    return MACHINES if data.sparse and several and not stated else "softmax"

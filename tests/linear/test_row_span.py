@@ -1,0 +1,30 @@
+"""The same problem in as many columns as there are rows: both ways between the columns."""
+
+import numpy as np
+import pytest
+
+from kway.compute import threads
+from kway.linear.losses import LOSSES, Targets
+from kway.linear.objective.objective import Objective
+from kway.linear.objective.row_span import Reflections, RootOfGram, row_span
+from kway.linear.penalties import Penalty
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_both_ways_on_one_thread_of_blas(repeated, monkeypatch):
+    """Of 500 texts the way back took 0.4 to 4 s of a busy machine with BLAS's own threads, and 0.02 without."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12, 40))
+    if repeated:  # no factor of X X'
+        X[6:] = X[:6]
+    codes = np.arange(12) % 3
+    span = row_span(Objective(X, Targets(codes), 3, LOSSES["softmax"].joint, Penalty(ridge=0.1), True))
+    kind = type(span.basis)
+    assert kind is (Reflections if repeated else RootOfGram)
+    held = []
+    for way in ("into", "back"):
+        plain = getattr(kind, way)
+        monkeypatch.setattr(kind, way, lambda own, A, plain=plain: (held.append(threads._sections), plain(own, A))[1])
+    theta = np.hstack([rng.standard_normal((3, 12)) @ X, rng.standard_normal((3, 1))])
+    assert np.allclose(span.back(span.into(theta)), theta)
+    assert held == [1, 1]
