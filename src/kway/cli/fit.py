@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway.cli.choosing import (
+from kway.cli.choice_options import (
     AlsoOption,
     ClassWeightOption,
     DeviceOption,
