@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kway
-from kway.cli.choosing import DEVICES, JUDGES
+from kway.cli.choice_options import DEVICES, JUDGES
 from kway.parameters import DEVICE
 from kway.select.contest.measures import MEASURES
 

@@ -30,7 +30,7 @@ def test_is_the_minimum_and_proves_it(seed):
     assert fit.high - fit.low <= 1e-8 * fit.high
     oracle = minimize_scalar(lambda u: mean_log_loss(z, codes, np.exp(u)), bounds=(-6, 8), method="bounded")
     assert mean_log_loss(z, codes, fit.temperature) <= oracle.fun + 1e-12
-    assert np.log(fit.temperature) == pytest.approx(oracle.x, abs=1e-2)
+    assert np.log(fit.temperature) == pytest.approx(oracle.x, abs=1e-4)
 
 
 @settings(max_examples=20, deadline=None)

@@ -21,7 +21,7 @@ def test_what_was_taken_from_a_class_comes_back_at_any_scale(size):
     z, codes = drawn(4000, 5, size)
     taken = size * np.array([0.0, 0.0, -1.0, 0.0, 0.6])
     found = class_offsets(z + taken, codes)
-    np.testing.assert_allclose(found - found.mean(), -(taken - taken.mean()), atol=0.2 * size)
+    np.testing.assert_allclose(found - found.mean(), -(taken - taken.mean()), atol=0.12 * size)
 
 
 def test_it_is_the_optimum_of_the_penalised_loss():

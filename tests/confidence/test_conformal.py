@@ -10,7 +10,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import kway
-from kway.base.budget import PROBA_BUDGET
 from kway.confidence import ConformalClassifier, PredictionSets
 from kway.confidence.conformal import CoveragePromise, conformal_quantile
 from kway.confidence.nonconformity import METHODS
@@ -160,7 +159,6 @@ def test_a_set_of_all_classes_that_would_not_fit_is_refused(rng, monkeypatch, dr
     monkeypatch.setattr("kway.base.budget.PROBA_BUDGET", 100)
     with pytest.warns(UserWarning, match="every class"), pytest.raises(BudgetError, match="predict_set"):
         model.predict_set(X)
-    assert PROBA_BUDGET > 100
 
 
 @pytest.mark.parametrize("method", ["lac", "aps"])
@@ -234,7 +232,7 @@ def test_frames_and_another_librarys_pipeline(rng):
     y = np.where(frame["size"] + (frame["colour"] == "red") + 0.3 * rng.standard_normal(n) > 0.5, "yes", "no")
     columns = make_column_transformer((OneHotEncoder(), ["colour"]), remainder="passthrough")
     model = ConformalClassifier(make_pipeline(columns, LogisticRegression()), random_state=0).fit(frame[:200], y[:200])
-    assert model.predict_set(frame[200:]).covers(y[200:]).mean() > 0.8
+    assert model.predict_set(frame[200:]).covers(y[200:]).mean() > 0.85
     assert model.feature_names_in_.tolist() == ["colour", "size"]
     top = model.predict_topk(frame, 5)
     assert top.ids.shape == (n, 2)

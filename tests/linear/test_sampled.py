@@ -171,7 +171,7 @@ def test_what_all_rows_share_costs_no_steps():
     np.testing.assert_allclose(away.coef_, here.coef_, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(away.decision_function(X + 30), here.decision_function(X), rtol=1e-6, atol=1e-6)
     assert away.objective_ == pytest.approx(here.objective_, rel=1e-6)
-    assert early.score(rows.x_test + 30, rows.y_test) > 0.5
+    assert early.score(rows.x_test + 30, rows.y_test) > 0.9
     assert (sampled_without.intercept_ == 0).all()
 
 
@@ -182,7 +182,7 @@ def test_reported_is_the_exact_loss():
     p = model.predict_proba(X)[np.arange(len(y)), y]
     penalty = 1e-4 / 2 * (model.coef_.astype(np.float64) ** 2).sum()
     assert model.objective_ == pytest.approx(-np.log(p).mean() + penalty, rel=1e-4)
-    assert model.history_[-1] == pytest.approx(model.objective_, rel=0.1)  # of 1,000 of the 1,800 rows
+    assert model.history_[-1] == pytest.approx(model.objective_, rel=0.02)  # of 1,000 of the 1,800 rows
     assert model.history_[-1] < model.history_[0] < np.log(300)
     assert len(model.history_) == model.n_iter_
 
@@ -287,6 +287,6 @@ def test_a_fit_with_an_index_learns_as_well(index, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(data.x_train, data.y_train)
-    assert model.score(data.x_test, data.y_test) > 0.8
+    assert model.score(data.x_test, data.y_test) > 0.99
     kway.save(model, tmp_path / "m.kway")
     assert kway.load(tmp_path / "m.kway").solver == solver

@@ -152,10 +152,10 @@ def test_wrappers_stand_around_an_index():
     sets = kway.ConformalClassifier(model, cv="prefit", coverage=0.9).fit(X[known], y[known])
     seen = np.isin(yq, model.classes_)
     covered = [label in labels for label, labels in zip(yq[seen], sets.predict_set(Q[seen]).to_lists())]
-    assert np.mean(covered) > 0.84
+    assert np.mean(covered) > 0.9
     gate = kway.OpenSetClassifier(CentroidClassifier(index=Flat(store=Bits(1)))).fit(X, y)
     far = np.random.default_rng(3).normal(size=(100, X.shape[1])).astype(np.float32) * 3
-    assert (gate.predict(far) == gate.unknown_).mean() > 0.5
+    assert (gate.predict(far) == gate.unknown_).mean() > 0.85
 
 
 def test_rows_are_never_copied_as_a_whole(tmp_path):
@@ -219,9 +219,9 @@ def test_sets_and_unknowns_of_a_hundred_thousand_classes_stay_in_memory(index):
     tracemalloc.stop()
     assert few < 20e6
     assert peak < 260e6
-    assert np.mean(covered) > 0.85
-    assert unknown.mean() > 0.6
-    assert mine.mean() > 0.8
+    assert np.mean(covered) > 0.95
+    assert unknown.mean() > 0.95
+    assert mine.mean() > 0.93
 
 
 def test_an_approximate_index_gives_one_answer_to_all_questions():

@@ -1,15 +1,23 @@
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 
 from kway.errors import InputError
 from kway.search import cluster_blocks
-from kway.search.cells import kmeans as module
-from kway.search.cells.kmeans import nearest_centres
+from kway.search.cells.kmeans import kmeans_sample, nearest_centres, place_centres
 from kway.search.cells.stream_kmeans import _sampled
 
 
-def kmeans(rows, n_centres, seed=0, **kwargs):
-    return module.kmeans(rows, n_centres, np.random.default_rng(seed), **kwargs)
+class Clustering(NamedTuple):
+    centres: Any
+    nearest: Any
+
+
+def kmeans(rows, n_centres, seed=0, **how):
+    rng = np.random.default_rng(seed)
+    centres = place_centres(kmeans_sample(rows, n_centres, rng), n_centres, rng, **how)
+    return Clustering(centres, nearest_centres(rows, centres).centres)
 
 
 def blobs(seed=0, n=3000, c=20):

@@ -34,7 +34,7 @@ def test_filters_spare_most_rows():
     rows, queries = images(4000), images(100, seed=1)
     index = Landmarks().build(rows)
     index.nearest(queries, 5, probes=index.n_landmarks)
-    assert index.touched_ < 200
+    assert index.touched_ < 40
 
 
 def test_cells_partition_the_rows():
@@ -71,7 +71,7 @@ def test_growing_places_the_landmarks_anew():
     before = index.n_landmarks
     index.add(rows[500:])
     assert index.n_landmarks > before
-    assert recall(index.nearest(rows[:100], 5), Flat().build(rows).nearest(rows[:100], 5)) > 0.95
+    assert recall(index.nearest(rows[:100], 5), Flat().build(rows).nearest(rows[:100], 5)) > 0.98
 
 
 @pytest.mark.parametrize("d", [20, 100, 300])
@@ -89,7 +89,7 @@ def test_projections_never_overstate(d):
 def test_far_from_the_origin():
     rows, queries = images(2000) + 1000.0, images(100, seed=1) + 1000.0
     index, exact = Landmarks().build(rows), Flat().build(rows).nearest(queries, 5)
-    assert recall(index.nearest(queries, 5), exact) > 0.95
+    assert recall(index.nearest(queries, 5), exact) > 0.99
     assert (index.nearest(rows[:200], 1).distances == 0).all()
 
 
@@ -107,7 +107,7 @@ def test_codes_are_stored_searched_and_reranked(metric):
     assert both.touched_ < 60  # of 3,000 rows in all cells
     decoded = Flat().build(codes.rows[:], metric).nearest(queries, 5)
     np.testing.assert_array_equal(codes.nearest(queries, 5, probes=codes.n_landmarks).ids, decoded.ids)
-    assert recall(codes.nearest(queries, 5), plain.nearest(queries, 5)) > 0.9
+    assert recall(codes.nearest(queries, 5), plain.nearest(queries, 5)) > 0.98
 
 
 def test_codes_take_less_memory():

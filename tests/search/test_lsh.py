@@ -23,7 +23,7 @@ def test_recall_grows_with_probes_and_rows_are_spared(metric):
     assert recalls == sorted(recalls)
     assert recalls[1] > (0.5 if metric == "dot" else 0.8)  # the added coordinate hides the others under dot
     assert touched[0] < touched[1] < touched[2] < 8000
-    assert touched[1] < 4000
+    assert touched[1] < 2000
 
 
 def test_near_rows_share_more_buckets_than_far_ones():
@@ -32,7 +32,7 @@ def test_near_rows_share_more_buckets_than_far_ones():
     near, far = rows[:50] + 0.01, -rows[:50]
     hashed = index._hashed(index._project(rows[:50], query=False))
     share = [(index._hashed(index._project(x, query=False)) == hashed).mean() for x in (near, far)]
-    assert share[0] > 0.95
+    assert share[0] > 0.99
     assert share[1] < 0.05
 
 

@@ -4,8 +4,7 @@ Exit codes: 0 done, 1 failed (one line on stderr says why), 2 bad usage. With --
 object on stdout. Nothing heavy is imported until a verb runs, so that `--help` answers at once.
 
 verbs       fit (and compare)  predict  evaluate  explain  neighbors  info  plan  data  bench  cluster
-options     options (of reading)  choosing (how the choice is made)  models (by name)  usage (what is wrong with them)
-            cluster_options
+options     options (of reading)  choice_options  cluster_options  models (by name)  usage (what is wrong with them)
 rows        model_rows (DATA for a model)  columns_said (how each column was read)
             predict_parts (a folder, by the machines of a cluster)
 output      output  summary  progress  plain_letters (for streams without every one)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway import light_imports
-from kway.cli.choosing import (
+from kway.cli.choice_options import (
     AlsoOption,
     ClassWeightOption,
     DeviceOption,

@@ -124,10 +124,9 @@ def rows_of_folder(folder: str | Path, target: str | None) -> LabelledFiles:
         X, y = rows_of_blocks((piece.rows, piece.required_labels()) for piece in pieces)
         return LabelledFiles(FileRows(X.parts, X.dtype, mark), y)
     found = map_arrays(files, path.name)
-    if found.y is None:
-        raise InputError(f"{path.name} has no labels: no .npy array of one axis; add one, as long as all rows together")
+    y = found.required_labels(path.name)
     narrow = all(part.dtype in (np.float32, np.float16, np.int16, np.int8, np.uint16, np.uint8) for part in found.parts)
-    return LabelledFiles(FileRows(found.parts, np.dtype(np.float32 if narrow else np.float64), mark), found.y)
+    return LabelledFiles(FileRows(found.parts, np.dtype(np.float32 if narrow else np.float64), mark), y)
 
 
 def rows_of_blocks(blocks: Iterable[tuple[Any, Any]]) -> LabelledFiles:

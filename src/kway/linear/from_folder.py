@@ -154,10 +154,8 @@ def _counted(files: list[Path], target: str) -> tuple[NDArray, NDArray[np.int64]
 
 def _plan_arrays(files: list[Path], name: str, solver: Solver) -> FolderPlan:
     held = map_arrays(files, name)
-    if held.y is None:
-        raise InputError(f"{name} has no labels: no .npy array of one axis; add one, as long as all rows together")
+    labels = encode(np.asarray(held.required_labels(name)))
     rows = [file for file in files if np.load(file, mmap_mode="r").ndim > 1]
-    labels = encode(np.asarray(held.y))
     ends = np.cumsum([0, *map(len, held.parts)])
     parts = [
         FilePart(

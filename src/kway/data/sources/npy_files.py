@@ -28,6 +28,12 @@ class ArrayParts(NamedTuple):
         """Rows of all parts."""
         return sum(map(len, self.parts))
 
+    def required_labels(self, name: str) -> NDArray:
+        """y, where nothing can be done without."""
+        if self.y is None:
+            raise InputError(f"{name} has no labels: no .npy array of one axis; add one, as long as all rows together")
+        return self.y
+
     def rows(self) -> NDArray:
         """All rows as one array; of one part, where it lies."""
         return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)

@@ -9,7 +9,7 @@ rooted_rows    diag(root) [X 1], (n, D) dense: its Gram matrix is [X 1]' diag(ro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,13 +39,13 @@ def curvatures(objective: Objective, theta: NDArray) -> NDArray:
     return out
 
 
-def row_squares(X: Rows | FarRows) -> NDArray:
-    """||x_i||^2 (n,), in float64 where the rows are here."""
+def row_squares(X: Rows | FarRows, dtype: Any = np.float64) -> NDArray:
+    """||x_i||^2 (n,), added up in a float type; that of the rows takes a fifth of the time where it is float32."""
     if isinstance(X, FarRows):
         return X.row_squares()
     if sp.issparse(X):
-        return np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+        return np.asarray(X.astype(dtype).power(2).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X, X, dtype=dtype)
 
 
 def mean_squares(objective: Objective, h: NDArray | None = None) -> NDArray:

@@ -49,35 +49,11 @@ class ClusteredRows(Protocol):
         """The mean of the rows of each centre; a centre without any as it was."""
 
 
-class Clustering(NamedTuple):
-    """Centres (c, d) float32 and the nearest centre (n,) int64 of each row."""
-
-    centres: NDArray[np.float32]
-    nearest: NDArray[np.int64]
-
-
 class NearestCentre(NamedTuple):
     """The nearest centre (n,) of each row, and half their squared distance (n,)."""
 
     centres: NDArray[np.int64]
     gaps: NDArray[np.float32]
-
-
-def kmeans(
-    rows: NDArray[np.float32],
-    n_centres: int,
-    rng: np.random.Generator,
-    n_jobs: int | None = None,
-    *,
-    rounds: int = _ROUNDS,
-    a_centre: int = A_CENTRE,
-    verbose: bool = False,
-    device: Device | None = None,
-) -> Clustering:
-    """Centres of rows (n, d) float32, n_centres <= n, and the nearest of every row; columns may be a view."""
-    sample = kmeans_sample(rows, n_centres, rng, a_centre)
-    centres = place_centres(sample, n_centres, rng, n_jobs, rounds=rounds, verbose=verbose, device=device)
-    return Clustering(centres, _held(rows, n_jobs, device).nearest(centres)[0])
 
 
 def kmeans_sample(rows: Any, n_centres: int, rng: np.random.Generator, a_centre: int = A_CENTRE) -> Any:

@@ -139,7 +139,7 @@ def _reach(objective: Objective, point: Point) -> float:
     """
 
     def largest(rows: slice) -> float:
-        return float(row_squares(objective.X[rows]).max(initial=0.0))
+        return float(row_squares(objective.X[rows], objective.X.dtype).max(initial=0.0))
 
     norm = np.sqrt(max(pmap(largest, spans(objective.n, _BLOCK_ROWS), objective.n_jobs)))
     weights = np.sqrt(2 * max(point.value, 0.0) / objective.penalty.ridge)

@@ -248,7 +248,7 @@ def _rates(schedule: Schedule, epochs: NDArray, first: float, last: int) -> NDAr
 def _first_rate(objective: Objective, distinct: Distinct, batch: int) -> float:
     """1 / smoothness of the mean loss of a batch: between that of one row, c ||x||^2, and of all rows, c lambda_max."""
     X, weight = objective.X, distinct.weight[distinct.rows]
-    one = float(np.average(row_squares(X)[distinct.rows], weights=weight)) + objective.fit_intercept
+    one = float(np.average(row_squares(X, X.dtype)[distinct.rows], weights=weight)) + objective.fit_intercept
     every = min(one, largest_moment(X[distinct.rows[:: max(1, len(weight) // 2000)]])) if batch > 1 else one
     smoothness = (one + (batch - 1) * every) / batch
     return 1.0 / (max(largest_bend(objective) * smoothness, 1e-12) + objective.penalty.ridge)
