@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kway import light_imports
 from kway.cli.choice_options import (
     AlsoOption,
     ClassWeightOption,
