@@ -37,7 +37,7 @@ SHARED |= {"EUCLIDEAN", "MANHATTAN", "COSINE", "DOT", "HAMMING"} | {"one_of", "w
 SHARED |= {
     "squared_gaps",
     "absolute_gaps",
-}  # by machine instructions, and as Python adds: jit.late_kernel joins the two
+}  # by machine instructions, and as Python adds (jit.late_kernel)
 
 
 def defined(tree):
