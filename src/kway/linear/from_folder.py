@@ -154,14 +154,15 @@ def _counted(files: list[Path], target: str) -> tuple[NDArray, NDArray[np.int64]
 
 def _plan_arrays(files: list[Path], name: str, solver: Solver) -> FolderPlan:
     held = map_arrays(files, name)
-    labels = encode(np.asarray(held.required_labels(name)))
+    y = held.required_labels(name)
+    labels = encode(np.asarray(y))
     rows = [file for file in files if np.load(file, mmap_mode="r").ndim > 1]
     ends = np.cumsum([0, *map(len, held.parts)])
     parts = [
         FilePart(
             tuple(str(rows[i]) for i in run),
             int(ends[run[-1] + 1] - ends[run[0]]),
-            labels=np.asarray(held.y[ends[run[0]] : ends[run[-1] + 1]]),
+            labels=np.asarray(y[ends[run[0]] : ends[run[-1] + 1]]),
         )
         for run in runs_of_files([len(part) for part in held.parts], n_nodes())
     ]
