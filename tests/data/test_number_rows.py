@@ -116,7 +116,7 @@ def test_labels_of_csv_are_numbers_only_where_nothing_is_lost(tmp_path, written,
 def test_a_gap_among_numbers(tmp_path, gap):
     path = tmp_path / "t.csv"
     path.write_text(f"x,y\n1,0\n1,{gap}\n")
-    with pytest.raises(InputError, match=r"target 'y' of t\.csv is empty in 1 of 2 rows; drop"):
+    with pytest.raises(InputError, match=r"target 'y' of t\.csv is empty in 1 of 2 rows; label these rows"):
         read(path, "y")
 
 

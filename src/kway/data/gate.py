@@ -87,7 +87,7 @@ def _validated(estimator: Any, X: Any, reset: bool, finite: bool, **how: Any) ->
     """validate_data; what is ready to use needs none, which loads narwhals to look for frames: 0.1 s at the start."""
     if not _ready(X) or hasattr(estimator, "feature_names_in_"):
         return validate_data(estimator, X, reset=reset, **how)
-    if not (finite or _finite(X, getattr(estimator, "n_jobs", 1))):
+    if not (finite or _few_finite(X) or _bounded(X, getattr(estimator, "n_jobs", 1))):
         assert_all_finite(X, estimator_name=type(estimator).__name__, input_name="X")
     if reset or X.shape[1] != getattr(estimator, "n_features_in_", None):
         _check_n_features(estimator, X, reset=reset)
@@ -312,9 +312,14 @@ def _few_finite(array: NDArray) -> bool:
     return array.size <= FEW_VALUES and math.isfinite(np.vdot(array, array))
 
 
-def _finite(array: NDArray, n_jobs: int | None = 1) -> bool:
-    """Whether all values are: both ends, then, and so is all between; NaN would be either end."""
-    return _few_finite(array) or all(map(math.isfinite, _ends(array, n_jobs)))
+def _finite(array: NDArray) -> bool:
+    """Whether all values are."""
+    return _few_finite(array) or _bounded(array)
+
+
+def _bounded(array: NDArray, n_jobs: int | None = 1) -> bool:
+    """Whether both ends are finite, and so is all between; NaN would be either end."""
+    return all(map(math.isfinite, _ends(array, n_jobs)))
 
 
 def _ends(values: NDArray, n_jobs: int | None = 1) -> tuple[float, float]:
