@@ -141,11 +141,19 @@ def _as_images(mistakes: Sequence[Mistake], shape: tuple[int, ...], title: str) 
         for axes in line[2 + len(mistake.neighbor_labels) :]:
             axes.set_visible(False)
         for i, (axes, label) in enumerate(zip(line[2:], mistake.neighbor_labels)):
-            far = f"\n({mistake.distances[i]:.3g})" if len(mistake.distances) else ""
             side = _side(label, mistake, style.ACCENT, style.CONTRAST, style.FAINT)
-            _image(axes, mistake.neighbors[i], shape, f"{style.shorten(label, letters)}{far}", side)
+            _image(axes, mistake.neighbors[i], shape, _above(mistake, i, letters), side)
     style.headline(figure, title, "frames: blue, of the true class; orange, of the predicted one; with the distance")
     return figure
+
+
+def _above(mistake: Mistake, i: int, letters: int) -> str:
+    """The label of a neighbour and its distance, in two lines where one would run into the next image."""
+    label = str(mistake.neighbor_labels[i])
+    if not len(mistake.distances):
+        return style.shorten(label, letters)
+    far = f"({mistake.distances[i]:.3g})"
+    return f"{label} {far}" if len(label) + len(far) < letters else f"{style.shorten(label, letters)}\n{far}"
 
 
 def _draw_answer(axes: Any, mistake: Mistake) -> None:

@@ -201,7 +201,10 @@ def _templates(found: JobResult) -> Picture | None:
     coef, labels = line.model.coef_, _names(found.model.classes_)
     some, names = coef[:MOST_TEMPLATES], labels[:MOST_TEMPLATES]
     sketch = _sketch("weight_templates", coef=some, shape=shape, labels=names, of=len(coef))
-    text = f"The weights of {line.standing.model} as images: orange pixels speak for a class, blue ones against it."
+    colours = "orange pixels speak for a class, blue ones against it"
+    if len(shape) == 3:
+        colours = "the colours that speak for a class, where it is grey neither for nor against it"
+    text = f"The weights of {line.standing.model} as images: {colours}."
     return Picture("templates", "What each class looks for", text, sketch)
 
 

@@ -18,8 +18,10 @@ _FEW = 0.05  # share of the test rows that may well be alike by chance: answers 
 def refuse_same(data: Any, test: Any) -> None:
     """An error where the test is the data itself, by whatever name."""
     ours, theirs = (getattr(given, "rows", given) for given in (data, test))
-    files = [Path(given) for given in (ours, theirs) if isinstance(given, str) and Path(given).exists()]
-    if ours is theirs or (len(files) == 2 and files[0].samefile(files[1])):
+    named = [given for given in (ours, theirs) if isinstance(given, str)]
+    files = [Path(name) for name in named if Path(name).exists()]
+    same = files[0].samefile(files[1]) if len(files) == 2 else len(named) == 2 and named[0] == named[1]
+    if same or ours is theirs:
         raise UsageError(
             "the rows to test on are the data itself, which tells nothing of new rows; name others, or none: a fifth "
             "of the rows is then put aside"

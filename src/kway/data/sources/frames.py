@@ -95,7 +95,8 @@ def _plain(column: Any, values: Any) -> Any:
     if kinds.is_duration(column.type):
         return pa.array([None if v is None else v.total_seconds() for v in column.to_pylist()], pa.float64())
     held = column.type.value_type if kinds.is_dictionary(column.type) else column.type
-    if isinstance(held, pa.BaseExtensionType) or (held is not column.type and kinds.is_nested(held)):
+    odd = isinstance(held, pa.BaseExtensionType) or (held is not column.type and kinds.is_nested(held))
+    if odd and hasattr(values, "isna"):
         gaps = values.isna()
         return pa.array([None if gap else str(v) for v, gap in zip(values, gaps)], pa.large_string())
     return column

@@ -157,7 +157,12 @@ def leaderboard_table(standings: list[Standing], references: list[Standing], mea
     lines = [_cells(line, bool(other)) for line in standings]
     lines += [_cells(replace(line, model=f"({line.model})"), bool(other)) for line in references]
     more = "(in brackets: not kway's, on the same folds for comparison)" if references else ""
-    return Table(f"{len(standings)} families by {measure.words}, best first", columns, lines, more)
+    return Table(
+        f"{len(standings)} {'family' if len(standings) == 1 else 'families'} by {measure.words}, best first",
+        columns,
+        lines,
+        more,
+    )
 
 
 def _cells(line: Standing, measured: bool) -> tuple[str, ...]:
