@@ -10,6 +10,8 @@ matplotlib_figure()      matplotlib without three dimensions, TeX, formulas and 
                          and without the help of a hundred `set` methods, which it writes while it is imported: half of
                          the time (190 ms, 97 without); in the command's own process alone
 typer_help()             typer's pages of help bring a reader of Markdown, which none of kway's is written in
+typer_values()           typer reads every value by pydantic, 0.07 s of a command: those that have their type already,
+                         as text and what nobody gave do, are taken as they are
 uncollected()            no garbage is looked for meanwhile, in the command's own process alone: what is imported stays,
                          and looking through it, again and again, took 0.1 of the first 0.8 s of a fit
 arrow_without_pandas()   pyarrow loads pandas when it makes its first array, to tell frames from lists; for a
@@ -28,6 +30,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -212,6 +215,30 @@ def _absent(module: str) -> Iterator[None]:
 def typer_help() -> None:
     """Import what prints typer's help."""
     _import_without("typer.rich_utils", _BESIDE_HELP)
+
+
+class _Values:
+    """Reads the values of a parameter for typer: by what it `builds` where there is something to read."""
+
+    def __init__(self, described: Any, builds: Any) -> None:
+        self._described, self._builds = described, builds
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        kind, several = self._described.annotation, param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        as_it_is = kind in (str, int, float, Path) and isinstance(value, kind) and not several
+        if as_it_is and self._described.parameter_info.parser is None:
+            return value
+        return self._builds(self._described).coerce(value, param=param, ctx=ctx)
+
+
+def typer_values() -> None:
+    """Let typer build what reads a value when there is one to be read; nothing happens where it does not do so."""
+    core: Any = importlib.import_module("typer.core")
+    builds = getattr(core, "build_runtime_param", None)
+    if builds is not None:
+        core.build_runtime_param = lambda described: _Values(described, builds)
 
 
 def _import_without(wanted: str, beside: Mapping[str, tuple[str, ...]]) -> None:

@@ -69,6 +69,37 @@ def test_scans_equal_brute_force(kind, base, dtype, k, seed):
         )
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    base=st.sampled_from(["euclidean", "cosine", "dot"]),
+    n=st.sampled_from([3, 40, 700]),
+    k=st.sampled_from([1, 4, 50]),
+    tile=st.sampled_from([2**10, 2**19]),
+    integers=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_sparse_scans_equal_brute_force_and_measure_few(base, n, k, tile, integers, seed):
+    rng, k = np.random.default_rng(seed), min(k, n)
+    rows = sp.random_array((n, 60), density=0.2, rng=rng, format="csr").toarray() + 0.0
+    if integers:  # ties
+        rows = np.rint(3 * rows)
+    rows[:, 0] = 1.0  # the cosine of nothing is a matter of taste
+    queries = np.concatenate([rows[:3], rows[rng.integers(n, size=9)] * 1.5])
+    heaps, before = empty_heaps(len(queries), k), blocks.TILE
+    blocks.TILE = tile
+    try:
+        measured = block_scan(sp.csr_matrix(rows), BY_NAME[base]).scan(sp.csr_matrix(queries), heaps)
+    finally:
+        blocks.TILE = before
+    ids, distances = heaps.neighbors()
+    expected = brute(queries, rows, base)
+    np.testing.assert_allclose(distances, np.sort(expected, axis=1)[:, :k], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(np.take_along_axis(expected, ids, axis=1), distances, rtol=1e-9, atol=1e-12)
+    assert (np.diff(np.sort(ids, axis=1), axis=1) > 0).all()  # nobody twice
+    if tile > 2**10 and not integers:  # all rows at once, none alike
+        assert measured <= (k + 2) * len(queries)
+
+
 def test_few_queries_share_out_the_rows():
     rng = np.random.default_rng(0)
     rows, queries = rng.normal(size=(9000, 5)), rng.normal(size=(1, 5))

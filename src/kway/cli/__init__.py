@@ -82,6 +82,7 @@ def run(arguments: list[str]) -> int:
 def main() -> None:
     """The console script."""
     light_imports.PROCESS.own = True
+    light_imports.typer_values()
     if "--help" in sys.argv or not sys.argv[1:]:
         light_imports.typer_help()
     sys.exit(run(sys.argv[1:]))

@@ -6,7 +6,7 @@ import numpy as np
 
 from kway.compute.kernels.distances import COSINE, EUCLIDEAN
 from kway.compute.kernels.jit import kernel
-from kway.compute.kernels.topk import push, threshold
+from kway.compute.kernels.topk import EMPTY, NOBODY, push, threshold
 
 
 @kernel
@@ -48,17 +48,28 @@ def offer_csr(
     code, products, scale, offset, q_data, q_indices, q_indptr, x_data, x_indices, x_indptr, names, norms, reach, slack,
     distances, ids,
 ):  # fmt: skip
-    """`topk.offer` for a block of CSR queries and a chunk of CSR rows; rows measured in full."""
-    measured = 0
+    """`topk.offer` for a block of CSR queries and a chunk of CSR rows; rows measured in full.
+
+    Those of the k least keys come first: the others, k log(n / k) if taken as they lie, are then few (2,000 texts,
+    k = 65: 66 instead of 288 measured, each by merging its indices with the query's).
+    """
+    measured, k, c = 0, distances.shape[1], len(names)
+    keys, least, places = np.empty(c), np.empty(k), np.empty(k, np.int64)
     for i in range(len(distances)):
         query, where = q_data[q_indptr[i] : q_indptr[i + 1]], q_indices[q_indptr[i] : q_indptr[i + 1]]
         limit = threshold(code, distances[i, 0], norms[i], reach, slack, 0.0)
-        for j in range(len(names)):
-            if scale[j] * products[i, j] + offset[j] > limit:
-                continue
-            row = slice(x_indptr[j], x_indptr[j + 1])
-            value = distance_csr(code, query, where, x_data[row], x_indices[row])
-            measured += 1
-            if push(distances[i], ids[i], value, names[j]):
-                limit = threshold(code, distances[i, 0], norms[i], reach, slack, 0.0)
+        least[:] = EMPTY
+        places[:] = NOBODY
+        for j in range(c):
+            keys[j] = scale[j] * products[i, j] + offset[j]
+            push(least, places, keys[j], j)
+        for first in (True, False):
+            for j in range(c):
+                if (keys[j] <= least[0]) != first or keys[j] > limit:
+                    continue
+                row = slice(x_indptr[j], x_indptr[j + 1])
+                value = distance_csr(code, query, where, x_data[row], x_indices[row])
+                measured += 1
+                if push(distances[i], ids[i], value, names[j]):
+                    limit = threshold(code, distances[i, 0], norms[i], reach, slack, 0.0)
     return measured
