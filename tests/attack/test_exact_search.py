@@ -1,8 +1,7 @@
 """A short run of the drawn indexes (exact_search.py); `python exact_search.py 3000` is a long one."""
 
-import pytest
-
 import exact_search
+import pytest
 
 
 @pytest.mark.parametrize("first", range(0, 80, 8))
