@@ -4,7 +4,7 @@
 #   make test-cluster  the tests on a Ray cluster of three local nodes (some minutes)
 #   make check   lint, format, types, import rules   make bench   timings beside other libraries
 #   make test-gpu   what runs on a GPU, on one where there is one, else by torch on the processor (two minutes)
-#   make attack  N=100000 altered model files and a tenth as many fits on hostile input (SEED=0): counts, and 1 where
+#   make attack  N=100000 altered model files, a tenth as many fits on hostile input and indexes (SEED=0): counts, 1 where
 #                one crashes, fails raw or answers NaN (two hours a million files, ten minutes 10,000 fits);
 #                N / 100 killed saves, N / 1000 forks
 #   make mutate  MOST=40 changed operators of each trusted module (SEED=0): those that no test notices
@@ -74,6 +74,7 @@ SEED ?= 0
 attack: $(VENV)/.dev
 	cd tests/attack && $(abspath $(BIN))/python -m file_attack $(N) --seed $(SEED) --bounds --keep $(abspath build)/attack
 	cd tests/attack && $(abspath $(BIN))/python hostile_input.py $$(( $(N) / 10 )) --seed $(SEED)
+	cd tests/attack && $(abspath $(BIN))/python exact_search.py $$(( $(N) / 10 )) --first $$(( $(SEED) * $(N) ))
 	cd tests/attack && $(abspath $(BIN))/python killed_saves.py $$(( $(N) / 100 )) --seed $(SEED)
 	cd tests/attack && $(abspath $(BIN))/python forked_answers.py $$(( $(N) / 1000 ))
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
+from kway.compute.kernels import distances as kernels
 from kway.search.pairwise import pairwise
 from kway.search.spaces.distances import COSINE, DISTANCES, DOT, GREAT_CIRCLE, squares
 
@@ -63,3 +64,16 @@ def test_one_of_each():
     )
     assert [d.name for d in DISTANCES if d.sparse] == ["euclidean", "cosine", "dot"]
     assert [d.name for d in DISTANCES if d.signed] == ["dot"]
+
+
+@pytest.mark.parametrize("name", ["squared_gaps", "absolute_gaps"])
+@pytest.mark.parametrize("kinds", [(np.float64, np.float64), (np.float64, np.float32), (np.float32, np.float64)])
+def test_python_and_the_machine_add_up_gaps_in_one_order(name, kinds):
+    """The first answers of a process are Python's: they have the digits of those that follow."""
+    added, rng = getattr(kernels, name), np.random.default_rng(0)
+    for d in (1, 15, 16, 17, 31, 32, 33, 100, 785):
+        q, x = (rng.normal(size=d).astype(kind) for kind in kinds)
+        assert added._function(q.astype(np.float64), x) == added.compiled(q, x)
+        gaps = q.astype(np.float64) - x
+        near = np.square(gaps).sum() if name == "squared_gaps" else np.abs(gaps).sum()
+        np.testing.assert_allclose(added.compiled(q, x), near, rtol=1e-13)

@@ -6,7 +6,7 @@
 One fixed order of additions, on every CPU and wherever they are called from: sixteen lanes, halves added to halves,
 then the columns that are left. Equal rows get equal distances to the last bit, so that ties really are ties and the
 lower id wins, and every index, one that was read from a file too, gives the same digits. distances.py has them as
-Python adds.
+Python adds them up.
 """
 
 from __future__ import annotations
