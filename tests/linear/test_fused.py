@@ -59,3 +59,21 @@ def test_a_sample_is_read_as_all_rows_are(monkeypatch):
     assert objective.some(20).fused
     assert objective.rows(np.arange(30)).some(10).fused
     assert not problem(LOSSES["softmax"].joint, 3, np.float64)[0].fused
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["softmax joint", "logistic columns", "squared columns", "squared joint"])
+def test_products_with_the_hessian_agree_both_ways(monkeypatch, form, dtype):
+    for K in (1, 7, 16) if form.endswith("columns") else (7, 16):
+        objective, theta = problem(FORMS[form], K, dtype, weighted=K == 7)
+        direction = np.random.default_rng(K).standard_normal(theta.shape).astype(dtype)
+        plain = objective.bends(theta)
+        expected, far = plain.product(direction), plain.advance(0.5)
+        monkeypatch.setattr(module, "FUSED_PRODUCTS", 1)
+        monkeypatch.setattr(module, "in_registers", lambda: True)
+        assert objective.fused
+        once = objective.bends(theta)
+        close = 2e-4 if dtype is np.float32 else 1e-11
+        np.testing.assert_allclose(once.product(direction), expected, rtol=close, atol=close * np.abs(expected).max())
+        assert once.advance(0.5) == pytest.approx(far, rel=close)
+        monkeypatch.undo()

@@ -1,6 +1,7 @@
 """The objective F(theta) = alpha R(W) + mean_i w_i loss(f_i, y_i), theta = [W b] (R, d + 1).
 
 objective.py      Objective: value and gradient, a block of rows at a time; fused kernel, BLAS or CSR
+fused_pass.py     what a fused kernel takes and gives back
 sparse_rows.py    CSR rows with their transpose, for both products of a sparse gradient; rows made dense
 distinct_rows.py  equal rows with equal targets become one row that weighs as many
 centred_rows.py   dense rows about their mean, which a bias takes up

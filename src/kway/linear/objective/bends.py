@@ -14,9 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.compute.kernels.linear import fused
 from kway.compute.threads import pmap, shares, spans, spans_of
 from kway.data.gate import Rows
 from kway.linear.losses import softmax
+from kway.linear.objective.fused_pass import FusedPass
 
 if TYPE_CHECKING:
     from kway.linear.objective.objective import Objective
@@ -53,6 +55,12 @@ class HostBends:
         """H V, a share of the rows a worker."""
         o = self.objective
         V = o.laid_out(V)
+        diagonal = not o.loss.couples
+
+        def read_once(share: slice) -> NDArray:
+            one = FusedPass.of(V, o.X.dtype)
+            fused.fused_bends(not diagonal, self.bend[share], self.turned[share], *o.fused_rows(share), *one)
+            return one.gradient(o.d)
 
         def part(share: slice) -> NDArray:
             out = np.zeros(V.shape, V.dtype)
@@ -63,7 +71,8 @@ class HostBends:
                 out[:, -1] += slope.sum(axis=0)
             return out
 
-        return with_ridge(o, np.sum(pmap(part, shares(o.n, o.n_jobs, least=256), o.n_jobs), axis=0), V)
+        way = read_once if o.fused and (diagonal or o.loss.cross_entropy) else part
+        return with_ridge(o, np.sum(pmap(way, shares(o.n, o.n_jobs, least=256), o.n_jobs), axis=0), V)
 
     def advance(self, t: float) -> float:
         """turn += t turned."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.linear import fused
-from kway.compute.kernels.product_tiles import MOST, in_registers, tile_of
+from kway.compute.kernels.product_tiles import MOST, in_registers
 from kway.compute.threads import pmap, shares, spans, spans_of
 from kway.data.file_rows import MIXED_BYTES, FileRows
 from kway.data.gate import Rows
@@ -25,6 +25,7 @@ from kway.data.sparse_files import FileCSR
 from kway.linear.losses import Loss, Targets
 from kway.linear.objective.bends import Bends, HostBends, bends_of_rows
 from kway.linear.objective.curvature import curvatures, gram, mean_squares
+from kway.linear.objective.fused_pass import FusedPass
 from kway.linear.objective.sparse_rows import RowRun, add_scores, runs
 from kway.linear.penalties import Penalty
 
@@ -221,18 +222,16 @@ class Objective:
         return pays and able and X.strides[1] == X.itemsize and in_registers()
 
     def _fused_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
-        R, d, X = self.n_scores, self.d, self.X[share]
-        number, tile = X.dtype.type, tile_of(R, X.itemsize)
-        weights = np.zeros((R, fused.padded_width(d, tile.lanes)), number)
-        weights[:, :d] = theta[:, :-1]
-        bias = np.full(MOST, fused.FAR, number)
-        bias[:R] = theta[:, -1]
-        products, sums = np.zeros_like(weights), np.zeros(MOST, number)
-        row_weight = np.empty(0, number) if self.weight is None else np.ascontiguousarray(self.weight[share], number)
-        work = (X.ctypes.data, X.strides[0], len(X), d, self.targets.codes[share], row_weight)
-        into = (weights, bias, products, sums, tile, (number(0),) * R)
-        total = fused.each_fused(self.loss.kernel, self.loss.margin, self.loss.width, *work, *into)
-        return total, np.column_stack((products[:, :d], sums[:R]))
+        one = FusedPass.of(theta, self.X.dtype)
+        facts = (self.loss.kernel, self.loss.margin, self.loss.width)
+        total = fused.each_fused(*facts, *self.fused_rows(share), *one)
+        return total, one.gradient(self.d)
+
+    def fused_rows(self, share: slice) -> tuple[Any, ...]:
+        """Some rows as fused kernels take them: address, stride, how many, features, codes, weights or none."""
+        X, codes, weight = self.X[share], self.targets.codes[share], self.weight
+        weights = np.empty(0, X.dtype) if weight is None else np.ascontiguousarray(weight[share], X.dtype)
+        return X.ctypes.data, X.strides[0], len(X), self.d, codes, weights
 
     def _blas_share(self, theta: NDArray, share: slice) -> tuple[float, NDArray]:
         W, bias = np.ascontiguousarray(theta[:, :-1]), theta[:, -1].copy()

@@ -156,6 +156,33 @@ def fused_losses(kind, margin, width, x, x_stride, n, features, codes, weight, T
     return found
 
 
+@kernel
+def fused_bends(coupled, bend, turned, x, x_stride, n, features, codes, weight, T, bias, G, sums, tile, classes):
+    """Products with the Hessian: f (n, R) of the direction T, bias into `turned`, G += (w B f)^T X, sums += w B f.
+
+    B is diag(bend), bend (n, R), less bend bend' where scores are `coupled`, as softmax's are: bend = p.
+    """
+    K = len(classes)
+    buffer = np.zeros(_BLOCK * K + MOST, T.dtype)
+    Z = buffer[: _BLOCK * K].reshape(_BLOCK, K)
+    z, z_stride = buffer.ctypes.data, Z.strides[0]
+    for start in range(0, n, _BLOCK):
+        rows = min(_BLOCK, n - start)
+        block = x + start * x_stride
+        forward_rows(block, x_stride, rows, features, T, z, z_stride, tile, classes)
+        for i in range(rows):
+            along = T.dtype.type(0)
+            for c in range(K):
+                turned[start + i, c] = Z[i, c] + bias[c]
+                along += bend[start + i, c] * turned[start + i, c]
+            along = along if coupled else T.dtype.type(0)
+            heavy = weight[start + i] if weight.size else T.dtype.type(1)
+            for c in range(K):
+                Z[i, c] = heavy * bend[start + i, c] * (turned[start + i, c] - along)
+        add_rows(Z[:rows], sums)
+        backward_rows(block, x_stride, rows, features, z, z_stride, G, tile, classes)
+
+
 def each_fused(kind, margin, width, *work):
     """`fused_softmax` or `fused_losses` from Python: only the kernel of this loss is compiled."""
     return fused_softmax(*work) if kind == SOFTMAX else fused_losses(kind, margin, width, *work)
