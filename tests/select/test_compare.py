@@ -259,7 +259,9 @@ def test_of_sparse_rows_machines_stand_for_what_is_alike():
     assert notes["svm-rounded"] == ""
     assert first["softmax"] <= first["svm-rounded"]  # easy rows: no one is better
     assert "stopped after fold 1" in notes["softmax"]
-    assert f"no better than svm-rounded, which is alike and has {first['svm-rounded']:.3f}" in notes["softmax"]
+    assert f"no better than svm-rounded, which is alike and has {first['svm-rounded']:.3f} there" in notes["softmax"]
+    tried = np.isfinite(found.scans["softmax"].accuracy[0]).sum()
+    assert (f"with {tried} of 11 settings" in notes["softmax"]) == (tried < 11)
     assert {"logistic", "least-squares", "perceptron", "svm"} <= set(found.idle)
     assert all("svm-rounded, as good and far quicker" in found.idle[name] for name in ("logistic", "perceptron"))
     states = compare(sp.csr_matrix(counts.astype(np.float64)), codes, metric="log-loss")

@@ -315,10 +315,10 @@ def _again(work: _Work, data: FoldedRows, number: int) -> None:
 def _hopeless(work: _Work, name: str) -> str:
     """Why a family is not run on more folds; "" where it is."""
     own, lead, shown = work.first(name), work.first(work.line()[0]), work.data.measure.shown
+    scores = work.scans[name].scores[0]
+    tried = int(np.isfinite(scores).sum())
+    some = f", with {tried} of {len(scores)} settings" if tried < len(scores) else ""
     if own < lead - work.data.far(lead):
-        scores = work.scans[name].scores[0]
-        tried = int(np.isfinite(scores).sum())
-        some = f", with {tried} of {len(scores)} settings" if tried < len(scores) else ""
         return f"{shown(own):.3f} against {shown(lead):.3f}{some}"
     stands = MACHINES if MACHINES in work.scans else "softmax"  # of sparse rows the quick one, and as a rule the better
     if name not in (*ALIKE, "softmax") or name == stands or stands not in work.scans:
@@ -327,7 +327,7 @@ def _hopeless(work: _Work, name: str) -> str:
     if own > theirs + (_luck(work, lead) if stands == MACHINES else 0.0):
         return ""
     better = "hardly" if own > theirs else "no"
-    return f"{shown(own):.3f}, {better} better than {stands}, which is alike and has {shown(theirs):.3f} there"
+    return f"{shown(own):.3f}, {better} better than {stands}, which is alike and has {shown(theirs):.3f} there{some}"
 
 
 def _out_of_sight(work: _Work, name: str) -> str:
