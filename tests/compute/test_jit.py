@@ -142,3 +142,12 @@ def test_a_kernel_kept_from_other_sources_is_not_used(tmp_path):
         for stamp in ("before", "before", "after")
     ]
     assert said == [["0", "1"], ["1", "0"], ["0", "1"]]
+
+
+def test_a_stamp_knows_kernels_that_load_late():
+    from kway.compute.kernels import source_stamp
+
+    assert "kway.compute.kernels.gap_sums" in source_stamp._DRAWS_ON.findall(
+        source_stamp._text("kway.compute.kernels.distances")
+    )
+    assert "squares_in_lanes" in source_stamp._text("kway.compute.kernels.gap_sums")
