@@ -171,3 +171,12 @@ def test_kernels_are_loaded_without_what_compiles_others(tmp_path):
     again = said("another kind of numbers")  # which is compiled beside those that were loaded
     assert again[:2] == [f"{terms} False", first[1]]
     assert again[2] == first[1]
+
+
+def test_a_stamp_knows_kernels_that_load_late():
+    from kway.compute.kernels import source_stamp
+
+    assert "kway.compute.kernels.gap_sums" in source_stamp._DRAWS_ON.findall(
+        source_stamp._text("kway.compute.kernels.distances")
+    )
+    assert "squares_in_lanes" in source_stamp._text("kway.compute.kernels.gap_sums")

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+import kway
 from kway.compute.kernels.voting.votes import tally
 from kway.errors import CombinationError, InputError
 from kway.neighbors.votes import (
@@ -205,3 +206,16 @@ def test_what_counts_as_equal_is_in_the_size_of_the_two_compared():
     classes, totals = np.empty((1, 3), np.int64), np.empty((1, 3))
     tally(codes, weights, np.empty(0, np.int64), classes, totals)
     assert classes.tolist() == [[0, 2, 1]]
+
+
+@pytest.mark.parametrize("ties", ["nearest", "smallest", "prior"])
+def test_lists_never_rise_where_balanced_votes_of_all_rows_draw(ties):
+    """Every class has the same share on paper; in digits the one that won the draw may have a rounding less."""
+    rng = np.random.default_rng(0)
+    for n_classes in (2, 3, 7):
+        y = np.r_[np.arange(n_classes), rng.integers(0, n_classes, 60)]
+        X = rng.normal(size=(len(y), 3))
+        model = kway.NeighborsClassifier(500, class_weight="balanced", ties=ties).fit(X, y)
+        labels, shares = model.predict_topk(X, n_classes)
+        assert (np.diff(shares, axis=1) <= 0).all()
+        np.testing.assert_array_equal(labels[:, 0], model.predict(X))

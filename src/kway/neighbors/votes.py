@@ -157,7 +157,8 @@ def count_votes(codes: NDArray[np.int64], weights: NDArray[np.float64], rank: ND
     classes, totals = np.empty_like(codes), np.empty(codes.shape)
     with plainly(codes.size):
         tally(codes, np.ascontiguousarray(weights, dtype=np.float64), rank, classes, totals)
-    return CountedVotes(classes, totals / _nonzero(totals.sum(axis=1, keepdims=True)))
+    shares = totals / _nonzero(totals.sum(axis=1, keepdims=True))
+    return CountedVotes(classes, np.minimum.accumulate(shares, axis=1))  # votes that draw may differ by a rounding
 
 
 def shares_of(weights: NDArray[np.float64], voting: NDArray[np.bool_]) -> NDArray[np.float64]:

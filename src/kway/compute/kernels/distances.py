@@ -24,13 +24,13 @@ _CODES = {
 LANES = 16  # sums over gaps that are added up side by side
 
 
-@late_kernel("kway.compute.kernels.gap_sums")
+@late_kernel("kway.compute.kernels.gap_sums", "squares_in_lanes")
 def squared_gaps(q, x):
     """sum (q - x)^2."""
     return _in_lanes(np.square(q - x.astype(np.float64)))
 
 
-@late_kernel("kway.compute.kernels.gap_sums")
+@late_kernel("kway.compute.kernels.gap_sums", "sizes_in_lanes")
 def absolute_gaps(q, x):
     """sum |q - x|."""
     return _in_lanes(np.abs(q - x.astype(np.float64)))

@@ -1,12 +1,11 @@
 """Sums over the gaps of two rows, q (d,) and x (d,), of either float type each, in float64.
 
-    squared_gaps(q, x)     sum (q - x)^2
-    absolute_gaps(q, x)    sum |q - x|
+    squares_in_lanes(q, x)    sum (q - x)^2: squared_gaps of distances.py, which says how Python adds
+    sizes_in_lanes(q, x)      sum |q - x|:   absolute_gaps
 
 One fixed order of additions, on every CPU and wherever they are called from: sixteen lanes, halves added to halves,
 then the columns that are left. Equal rows get equal distances to the last bit, so that ties really are ties and the
-lower id wins, and every index, one that was read from a file too, gives the same digits. distances.py has them as
-Python adds them up.
+lower id wins, and every index, one that was read from a file too, gives the same digits.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def _wide_sizes(typing_context, q, x, rounds):
 
 
 @strict_kernel
-def squared_gaps(q, x):
+def squares_in_lanes(q, x):
     """sum (q - x)^2."""
     d = len(x)
     total = _wide_squares(q, x, d // LANES) if d >= LANES else 0.0
@@ -93,7 +92,7 @@ def squared_gaps(q, x):
 
 
 @strict_kernel
-def absolute_gaps(q, x):
+def sizes_in_lanes(q, x):
     """sum |q - x|."""
     d = len(x)
     total = _wide_sizes(q, x, d // LANES) if d >= LANES else 0.0

@@ -85,19 +85,20 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 class LateKernel(Kernel):
     """A kernel that Python runs as it is written; the module that has it in machine instructions loads numba."""
 
-    def __init__(self, function: Callable[..., Any], module: str) -> None:
+    def __init__(self, function: Callable[..., Any], module: str, name: str) -> None:
         super().__init__(function, fastmath=False)
-        self._module = module
+        self._home = module, name
 
     @functools.cached_property
     def compiled(self) -> Any:
         """The other module's."""
-        return getattr(importlib.import_module(self._module), self._function.__name__).compiled
+        module, name = self._home
+        return getattr(importlib.import_module(module), name).compiled
 
 
-def late_kernel(module: str) -> Callable[[Callable[..., Any]], Kernel]:
-    """A kernel of the same name in that module, which is loaded when it is first called compiled."""
-    return lambda function: LateKernel(function, module)
+def late_kernel(module: str, name: str) -> Callable[[Callable[..., Any]], Kernel]:
+    """A kernel that has this name in that module, which is loaded when it is first called compiled."""
+    return lambda function: LateKernel(function, module, name)
 
 
 def strict_kernel(function: Callable[..., Any]) -> Kernel:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kway.compute.kernels.gap_sums import absolute_gaps, squared_gaps
+from kway.compute.kernels.distances import absolute_gaps, squared_gaps
 from kway.compute.kernels.jit import kernel
 from kway.compute.kernels.lanes import ctz, touch_row
 
