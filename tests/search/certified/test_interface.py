@@ -8,6 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+import kway
 from kway.search.certified import Certified, certify, pipeline
 from kway.search.certified.build import LEAST_COLUMNS, LEAST_ROWS, build
 from kway.search.spaces.distances import EUCLIDEAN, MANHATTAN
@@ -223,3 +224,23 @@ def test_portable_program_gives_the_same_answer():
     ]
     assert answers[0].count("\n") == 2
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
+@pytest.mark.parametrize("types", [(np.float32, np.float64), (np.float64, np.float32), (np.float32, np.float32)])
+@pytest.mark.parametrize("seed", range(3))
+def test_queries_of_another_float_type_than_the_rows(metric, types, seed):
+    """Bounds over float32 rows read queries of float64 as if they were float32: any rows at all were called nearest."""
+    rng = np.random.default_rng(seed)
+    mix = rng.normal(size=(6, 96))
+    rows, queries = (
+        (rng.normal(size=(n, 6)) @ mix + 0.1 * rng.normal(size=(n, 96))).astype(dtype)
+        for n, dtype in zip((4000, 50), types)
+    )
+    index = kway.search.Flat().build(rows, metric=metric)
+    assert "certified" in index.why_
+    truth = np.argsort(kway.pairwise(queries.astype(float), rows.astype(float), metric), axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(index.search(queries, 5).ids, truth)
+    np.testing.assert_array_equal(index.search(queries[:1], 5).ids, truth[:1])
+    model = kway.NeighborsClassifier(5, metric=metric).fit(rows, np.arange(4000) % 7)
+    np.testing.assert_array_equal(model.kneighbors(queries)[1], truth)
