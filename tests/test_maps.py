@@ -34,10 +34,6 @@ def test_the_picture_shows_the_house_as_it_is():
 # public names of one word, a distance and the number that kernels know it by, a check of parameters and of model files
 SHARED = {"compare", "explain", "fit", "info", "plan", "app"} | {"load", "save", "reliability", "Cosine"}
 SHARED |= {"EUCLIDEAN", "MANHATTAN", "COSINE", "DOT", "HAMMING"} | {"one_of", "whole"}
-SHARED |= {
-    "squared_gaps",
-    "absolute_gaps",
-}  # by machine instructions, and as Python adds (jit.late_kernel)
 
 
 def defined(tree):

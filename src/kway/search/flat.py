@@ -212,8 +212,7 @@ class FlatIndex(on_device.DeviceIndex):
         """Offer the rows of the main scan to the heaps; rows measured in full."""
         if self._bounds_after:
             self._count_asked(queries.shape[0])
-        if self._certified is None or not self._certified.pays(k) or queries.dtype != self._main.kept.full.dtype:
-            # the kernels of the bounds read queries as they read rows: of another float type they gave any rows at all
+        if self._certified is None or not self._certified.pays(k):
             if len(self._dead):
                 self._settle()
             return self._main.scan(queries, heaps, 0, n_jobs)

@@ -229,7 +229,7 @@ def test_portable_program_gives_the_same_answer():
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
 @pytest.mark.parametrize("types", [(np.float32, np.float64), (np.float64, np.float32), (np.float32, np.float32)])
 @pytest.mark.parametrize("seed", range(3))
-def test_queries_of_another_float_type_than_the_rows(metric, types, seed):
+def test_drawn_queries_of_another_float_type(metric, types, seed):
     """Bounds over float32 rows read queries of float64 as if they were float32: any rows at all were called nearest."""
     rng = np.random.default_rng(seed)
     mix = rng.normal(size=(6, 96))
