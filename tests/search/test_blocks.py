@@ -85,12 +85,12 @@ def test_sparse_scans_equal_brute_force_and_measure_few(base, n, k, tile, intege
         rows = np.rint(3 * rows)
     rows[:, 0] = 1.0  # the cosine of nothing is a matter of taste
     queries = np.concatenate([rows[:3], rows[rng.integers(n, size=9)] * 1.5])
-    heaps, before = empty_heaps(len(queries), k), blocks.TILE
-    blocks.TILE = tile
+    heaps, before = empty_heaps(len(queries), k), blocks.TILE_KEYS
+    blocks.TILE_KEYS = tile
     try:
         measured = block_scan(sp.csr_matrix(rows), BY_NAME[base]).scan(sp.csr_matrix(queries), heaps)
     finally:
-        blocks.TILE = before
+        blocks.TILE_KEYS = before
     ids, distances = heaps.neighbors()
     expected = brute(queries, rows, base)
     np.testing.assert_allclose(distances, np.sort(expected, axis=1)[:, :k], rtol=1e-9, atol=1e-12)
