@@ -10,7 +10,7 @@ that best point, without momentum and with a stiffer model. So the best value ne
 alike.
 
 It ends when an estimate of the excess is under tol and, where the problem is too large for a proof by Newton's method,
-a bound is, too (newton/lasso_bound.py); one that is not is tried again when the estimate has fallen to a quarter.
+a bound is, too (newton/lasso_bound.py); one that is not is tried again after half as many iterations more.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the model: early
 # caution in `ProximalRun.excess`: on ill-conditioned problems either estimate alone falls short
 PROMISE, TAIL = 10.0, 3.0
 _LATELY = 4  # estimates that must agree, or a third of all: a single one is short of the excess now and then
-_SOONER = 4.0  # a bound above tol is tried again when the estimates are so many times lower
-_LEAST_SHARE = 1e-2  # of tol: from where estimates are believed for which no bound is found
+_LATER = 1.5  # a bound above tol is tried again after so many times the iterations: a tenth of their time
+_BELIEVED = 1e-2  # of tol: from where estimates are believed for which no bound is found
 _KINKS = 10.0  # how short estimates may be of a rounded hinge, whose slopes change at its kinks alone
 STIFFER = 1.5  # growth of the model's scale after a step that rose
 LAST_WIDTH = 1e-4  # of a rounded hinge
@@ -77,7 +77,7 @@ class ProximalRun:
     estimates: list[float] = field(default_factory=list)  # of the excess, an iteration
     doubt: float = 1.0  # how short they may be of it
     proves: bool = False  # whether they are held against a bound
-    share: float = 1.0  # of tol, which they are to be under before the next one
+    due: int = 0  # the iteration of the next one
     bound: float = np.inf  # of the excess at the end
 
     def go(self, theta: NDArray) -> Solution:
@@ -114,7 +114,9 @@ class ProximalRun:
                 return self.land(best, step.theta, iteration, True)
             scale *= STIFFER
             inertia, last, here = 1.0, best.theta, best
-        return self.land(best, step.theta, control.max_iter, False)
+        if self.proves:
+            self._bind(self._end(best, step.theta), model)
+        return self.land(best, step.theta, control.max_iter, self.bound <= control.tol * tol_scale(best.total))
 
     def _begin(self, theta: NDArray) -> Point:
         """theta's point, or the best of an earlier run, whose last iteration is done again."""
@@ -140,15 +142,22 @@ class ProximalRun:
         limit = self.control.tol * tol_scale(best.total)
         if duality_gap(self.objective, best) <= limit:
             return True
-        lately = 1 if self.proves else max(_LATELY, len(self.estimates) // 3)
-        if self.doubt * max(self.estimates[-lately:]) > self.share * limit:
+        iteration = len(self.estimates)
+        lately = 1 if self.proves else max(_LATELY, iteration // 3)
+        estimate = self.doubt * max(self.estimates[-lately:])
+        if not self.proves or estimate <= _BELIEVED * limit:
+            return estimate <= limit
+        if estimate > limit or iteration < self.due:
             return False
-        if self.proves:
-            ridge = self.objective.penalty.ridge
-            end = self._end(best, last)
-            self.bound = lasso_excess(self.objective, end, lambda free: model.among(free, ridge), limit)
-        self.share /= _SOONER
-        return not self.proves or self.bound <= limit or self.share < _LEAST_SHARE
+        self.due = int(_LATER * iteration)
+        self._bind(self._end(best, last), model)
+        return self.bound <= limit
+
+    def _bind(self, end: Point, model: LocalModel) -> None:
+        """Bound the excess of where it would end."""
+        o = self.objective
+        limit = self.control.tol * tol_scale(end.total)
+        self.bound = lasso_excess(o, end, lambda free: model.among(free, o.penalty.ridge), limit)
 
     def excess(self) -> float:
         """Estimate: what the model promises, and the tail of the past decreases taken as a geometric series."""

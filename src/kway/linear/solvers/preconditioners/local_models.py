@@ -155,7 +155,7 @@ class LocalModels:
             return self._gram(pmap(lambda v: self._positive(alike * v), np.maximum(h, h.dtype.type(1e-10)), o.n_jobs))
         h = curvatures(o, theta)  # (R, n)
         seeds = self.rng.integers(0, 2**63, o.n_scores)
-        wanted = SAMPLE * D * 2 ** max(0, self.built - 2) + 1000
+        wanted = int(SAMPLE * D * 2 ** max(0, self.built - 2)) + 1000
         if 2 * wanted >= o.n and o.loss.label_free_curvature:  # others may be flat on most rows: they are mixed below
             return self._gram(pmap(lambda k: self._exact(h[k]), range(o.n_scores), o.n_jobs))
         squares = _diagonals(o, h)  # (R, d + 1)
