@@ -50,7 +50,6 @@ WHY = {
     ("T1b", "clinc150", ""): _NO_CLASS,
     ("T1f", "", ""): _NARROW,
     ("T2", "", ""): "Measured on a CPU without AVX-512: differences of bytes are summed 32 at a time, not 64.",
-    ("T2b", "", ""): _NARROW,
     ("T2b", "clinc150", ""): _NO_CLASS,
     ("T3", "mnist", "hnswlib"): _PROVEN,
     ("T3b", "mnist", ""): _PROVEN,
