@@ -172,8 +172,7 @@ class ProximalRun:
         """The last step if it is as good as the best point: its zeros are those of soft thresholding."""
         end = self._end(best, last)
         gap = min(duality_gap(self.objective, end), duality_gap(self.objective, best))  # end is no worse than best
-        bound = min(self.bound, gap)
-        miss = max(0.0, bound if bound < np.inf else self.excess()) / tol_scale(end.total)
+        miss = max(0.0, min(self.bound, gap, self.excess())) / tol_scale(end.total)
         advice = "" if converged else "raise max_iter, or scale the features to a common range"
         history = [*self.history, end.total]
         proved = self.bound <= self.control.tol * tol_scale(end.total)
