@@ -172,10 +172,10 @@ class ProximalRun:
         """The last step if it is as good as the best point: its zeros are those of soft thresholding."""
         end = self._end(best, last)
         gap = min(duality_gap(self.objective, end), duality_gap(self.objective, best))  # end is no worse than best
-        miss = max(0.0, min(self.bound, gap, self.excess())) / tol_scale(end.total)
+        proved = self.bound <= self.control.tol * tol_scale(end.total)
+        miss = max(0.0, self.bound if proved else min(self.bound, gap, self.excess())) / tol_scale(end.total)
         advice = "" if converged else "raise max_iter, or scale the features to a common range"
         history = [*self.history, end.total]
-        proved = self.bound <= self.control.tol * tol_scale(end.total)
         return Solution(end.theta, iteration, converged, miss, history, advice, proved, end.total)
 
     def _end(self, best: Point, last: NDArray) -> Point:
