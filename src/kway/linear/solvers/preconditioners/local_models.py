@@ -178,7 +178,7 @@ class LocalModels:
         """M with its diagonal lifted a little, and more where rows hardly bend."""
         i = np.arange(len(M))
         M[i, i] = _bent(M[i, i], self.squares[: len(M)]) * (1 + JITTER)
-        return np.ascontiguousarray(M)
+        return M.T if M.flags.f_contiguous else np.ascontiguousarray(M)  # symmetric: turned around it is as it was
 
     def _gram(self, blocks: list[NDArray]) -> GramModel:
         return GramModel(blocks, 1.2 if self.objective.loss.couples else 1.0, self.objective.n_jobs)
