@@ -39,7 +39,7 @@ _REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the model: early
 PROMISE, TAIL = 10.0, 3.0
 _LATELY = 4  # estimates that must agree, or a third of all: a single one is short of the excess now and then
 _LATER = 1.5  # a bound above tol is tried again after so many times the iterations: a tenth of their time
-_BELIEVED = 1e-2  # of tol: from where estimates are believed for which no bound is found
+_BELIEVED, _TRIES = 1e-2, 3  # of tol: estimates of half of the way that are believed where so many bounds were too high
 _KINKS = 10.0  # how short estimates may be of a rounded hinge, whose slopes change at its kinks alone
 STIFFER = 1.5  # growth of the model's scale after a step that rose
 LAST_WIDTH = 1e-4  # of a rounded hinge
@@ -78,6 +78,7 @@ class ProximalRun:
     doubt: float = 1.0  # how short they may be of it
     proves: bool = False  # whether they are held against a bound
     due: int = 0  # the iteration of the next one
+    tries: int = 0  # how many there were
     bound: float = np.inf  # of the excess at the end
 
     def go(self, theta: NDArray) -> Solution:
@@ -111,12 +112,12 @@ class ProximalRun:
                 best, scale = here, max(model.start, 0.9 * scale)
                 continue
             if plain and self.promised <= self.rounding(best):
-                return self.land(best, step.theta, iteration, True)
+                return self._at_rounding(best, step.theta, iteration, model)
             scale *= STIFFER
             inertia, last, here = 1.0, best.theta, best
-        if self.proves:
-            self._bind(self._end(best, step.theta), model)
-        return self.land(best, step.theta, control.max_iter, self.bound <= control.tol * tol_scale(best.total))
+        if not self.proves:
+            return self.land(best, step.theta, control.max_iter, False)
+        return self._at_rounding(best, step.theta, control.max_iter, model)
 
     def _begin(self, theta: NDArray) -> Point:
         """theta's point, or the best of an earlier run, whose last iteration is done again."""
@@ -143,15 +144,20 @@ class ProximalRun:
         if duality_gap(self.objective, best) <= limit:
             return True
         iteration = len(self.estimates)
-        lately = 1 if self.proves else max(_LATELY, iteration // 3)
-        estimate = self.doubt * max(self.estimates[-lately:])
-        if not self.proves or estimate <= _BELIEVED * limit:
-            return estimate <= limit
-        if estimate > limit or iteration < self.due:
-            return False
-        self.due = int(_LATER * iteration)
-        self._bind(self._end(best, last), model)
-        return self.bound <= limit
+        if not self.proves:
+            return self.doubt * max(self.estimates[-max(_LATELY, iteration // 3) :]) <= limit
+        if self.estimates[-1] <= limit and iteration >= self.due:
+            self.due, self.tries = int(_LATER * iteration) + 1, self.tries + 1
+            self._bind(self._end(best, last), model)
+        believed = self.tries > _TRIES and max(self.estimates[-(iteration // 2) :]) <= _BELIEVED * limit
+        return self.bound <= limit or (believed and self.rounding(best) <= _BELIEVED * limit)
+
+    def _at_rounding(self, best: Point, last: NDArray, iteration: int, model: LocalModel) -> Solution:
+        """Where the number format hides what is left: the end, which only a bound can say is near."""
+        if self.proves:
+            self._bind(self._end(best, last), model)
+        limit = self.control.tol * tol_scale(best.total)
+        return self.land(best, last, iteration, (self.bound if self.proves else self.rounding(best)) <= limit)
 
     def _bind(self, end: Point, model: LocalModel) -> None:
         """Bound the excess of where it would end."""
