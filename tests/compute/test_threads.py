@@ -113,7 +113,7 @@ def test_any_thread_may_hold_blas_and_let_it_go():
 
     assert set(elsewhere(leave_last)) == {1}
     assert blas_threads() == before
-    threads._local.depth = 0  # it was left in another thread
+    assert not threads._open
 
 
 def test_an_error_inside_the_guard_restores_blas():

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import time
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from kway.compute import threads
 from kway.compute.cluster.crew import LocalCrew
 from kway.errors import ClusterError
 from kway.linear.losses import LOSSES, Targets
@@ -15,6 +19,17 @@ from kway.linear.solvers.base import Control
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.shards import class_shards
 from kway.linear.solvers.shards.class_shards import ClassSharded
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits():
+    """Whatever becomes of a fit, its members' threads end, and BLAS is let go."""
+    yield
+    gc.collect()  # errors that a test caught hold the members
+    end = time.monotonic() + 20
+    while threads._open and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not threads._open
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def test_both_ways_on_one_thread_of_blas(repeated, monkeypatch):
     held = []
     for way in ("into", "back"):
         plain = getattr(kind, way)
-        monkeypatch.setattr(kind, way, lambda own, A, plain=plain: (held.append(threads._sections), plain(own, A))[1])
+        monkeypatch.setattr(kind, way, lambda own, A, plain=plain: (held.append(threads._depth()), plain(own, A))[1])
     theta = np.hstack([rng.standard_normal((3, 12)) @ X, rng.standard_normal((3, 1))])
     assert np.allclose(span.back(span.into(theta)), theta)
     assert held == [1, 1]

@@ -24,10 +24,12 @@ import itertools
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from functools import partial
 from queue import SimpleQueue
+from threading import get_ident
 from typing import Any, NamedTuple, TypeVar
+from weakref import ref
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -36,13 +38,14 @@ FORK_WAIT = 1.0  # seconds; answers take milliseconds
 
 _gate = threading.RLock()  # guards what follows
 _calm = threading.Condition(_gate)  # told whenever a section ends
-_local = threading.local()  # .inside: it is a worker, so nested work runs where it stands; .depth: its sections
+_local = threading.local()  # .inside: it is a worker, so nested work runs where it stands
 _pool: SimpleQueue[_Task] | None = None  # what the workers take from
 _controller: Any = None
 _knows_scipy = False  # whether the controller was made after scipy.linalg had loaded
-_sections = 0  # how many callers hold BLAS at one thread
+_open: dict[int, _Section] = {}  # the callers who hold BLAS at one thread
+_keys = itertools.count()
+_before: list[tuple[Any, int]] = []  # BLAS's libraries and the threads that each had, while it is held
 _forks = 0  # how many threads are about to fork
-_limiter: Any = None
 
 
 def cores() -> int:
@@ -120,43 +123,61 @@ def _take_control() -> None:
         forget(force=True)
 
 
-@contextmanager
-def single_blas() -> Iterator[None]:
+class single_blas:
     """BLAS on one thread while anybody is inside.
 
     Counted: overlapping limits would otherwise restore in the wrong order and leave BLAS at one thread for good.
+    An interrupt between two instructions here loses nothing either: a section that died is no longer open, by a
+    callback without an instruction of Python, and what BLAS had is known until it has it again.
     """
-    global _sections, _limiter
-    with _gate:
-        if not _working():
-            _calm.wait_for(lambda: not _forks)
-        if _sections == 0:
-            _take_control()
-            _limiter = _blas_controller().limit(limits=1)
-        _sections += 1
-        _local.depth = _depth() + 1
-    try:
-        yield
-    finally:
+
+    def __enter__(self) -> None:
         with _gate:
-            _sections -= 1
-            _local.depth -= 1
-            if _sections == 0:
+            if not _working():
+                _calm.wait_for(lambda: not _forks)
+            if not _open:
+                _hold_blas()
+            self._key = next(_keys)
+            _open[self._key] = _Section(get_ident(), ref(self, partial(_open.pop, self._key)))
+
+    def __exit__(self, *_: object) -> None:
+        with _gate:
+            _open.pop(self._key, None)
+            if not _open:
                 _let_go_of_blas()
             if _forks:
                 _calm.notify_all()
 
 
+class _Section(NamedTuple):
+    """A caller who holds BLAS at one thread: whose it is, and what ends it should it die."""
+
+    thread: int
+    life: ref[single_blas]
+
+
+def _hold_blas() -> None:
+    global _before
+    _take_control()
+    if not _before:
+        _before = [(library, library.num_threads) for library in _blas_controller().lib_controllers]
+    for library, _ in _before:
+        library.set_num_threads(1)
+
+
 def _let_go_of_blas() -> None:
-    global _limiter
-    if _limiter is not None:
+    global _before
+    if _before:
         _take_control()
-        _limiter.restore_original_limits()
-        _limiter = None
+    for library, threads in _before:
+        library.set_num_threads(threads)
+    _before = []
 
 
 def _depth() -> int:
-    return getattr(_local, "depth", 0)
+    """How many sections of this thread are open."""
+    own = get_ident()
+    return sum(section.thread == own for section in list(_open.values()))
 
 
 def _working() -> bool:
@@ -238,7 +259,7 @@ def _hold_before_fork() -> None:
     _gate.acquire()
     _forks += 1
     if not getattr(_local, "inside", False):  # a worker would wait for the section that it belongs to
-        _calm.wait_for(lambda: _sections <= _depth(), FORK_WAIT)
+        _calm.wait_for(lambda: len(_open) <= _depth(), FORK_WAIT)
 
 
 def _go_on_after_fork() -> None:
@@ -250,11 +271,14 @@ def _go_on_after_fork() -> None:
 
 def _forget_after_fork() -> None:
     """A forked child has the pool object but none of its threads, and of all sections only those of its own thread."""
-    global _pool, _gate, _calm, _sections, _forks
+    global _pool, _gate, _calm, _forks
     _gate = threading.RLock()
-    _pool, _calm, _sections, _forks = None, threading.Condition(_gate), _depth(), 0
+    _pool, _calm, _forks = None, threading.Condition(_gate), 0
+    for key, section in list(_open.items()):
+        if section.thread != get_ident():
+            _open.pop(key, None)
     _local.inside = False
-    if _sections == 0:
+    if not _open:
         _let_go_of_blas()
 
 

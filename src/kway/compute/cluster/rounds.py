@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -54,7 +55,11 @@ class Said(NamedTuple):
 
 
 class Speaker:
-    """A member: the program in a thread of its own, which runs from one round to the next."""
+    """A member: the program in a thread of its own, which runs from one round to the next and ends with the member.
+
+    The thread knows the talk only, not the member: a fit that was interrupted, or a member made again, would otherwise
+    leave a thread that waits for ever, and whatever the program holds (BLAS at one thread) with it.
+    """
 
     def __init__(self, program: Callable[..., Any]) -> None:
         self._program = program
@@ -66,7 +71,8 @@ class Speaker:
         if self._talk is not None:
             self._talk.end()
         self._talk, self._round = _RoundTalk(), 0
-        threading.Thread(target=self._run, args=(self._talk, start), daemon=True).start()
+        weakref.finalize(self, self._talk.end).atexit = False
+        threading.Thread(target=_run, args=(self._program, self._talk, start), daemon=True).start()
         self._said = self._talk.next_said()
         return self._said
 
@@ -80,13 +86,14 @@ class Speaker:
             self._said = self._talk.next_said()
         return self._said
 
-    def _run(self, talk: _RoundTalk, start: tuple[Any, ...]) -> None:
-        try:
-            talk.said.put(Said(_DONE, self._program(talk, *start)))
-        except _Ended:
-            return
-        except BaseException as error:
-            talk.said.put(error)
+
+def _run(program: Callable[..., Any], talk: _RoundTalk, start: tuple[Any, ...]) -> None:
+    try:
+        talk.said.put(Said(_DONE, program(talk, *start)))
+    except _Ended:
+        return
+    except BaseException as error:
+        talk.said.put(error)
 
 
 class _Ended(Exception):
