@@ -38,8 +38,8 @@ def drawn(seed, loss="softmax"):
 
 
 def bound_at(objective, theta, enough):
-    model = LocalModels(objective, np.random.default_rng(0)).at(theta)
     point = Point.at(objective, theta)
+    model = LocalModels(objective, np.random.default_rng(0)).at(point)
     return point.total, lasso_excess(objective, point, lambda free: model.among(free, objective.penalty.ridge), enough)
 
 

@@ -86,12 +86,12 @@ class ProximalRun:
         control = self.control
         best = self._begin(theta)
         models = LocalModels(self.objective.some(self.objective.n), control.rng)
-        model = models.at(best.theta)
+        model = models.at(best)
         scale, inertia, last, here = model.start, 1.0, best.theta, best
         first = len(self.history) + 1
         for iteration in range(first, max(first, control.max_iter) + 1):
             if iteration in _REFRESH:
-                model = models.at(best.theta)
+                model = models.at(best)
                 scale, inertia, last, here = model.start, 1.0, best.theta, best
             step = self._stepped(model, here, scale)
             self.promised = step.promised * max(1.0, scale / model.start)  # a stiffer model promises less

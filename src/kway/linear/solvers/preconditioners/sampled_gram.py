@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, shares, spans
+from kway.data.gate import Rows
 from kway.linear.objective.curvature import add_rooted, rooted_rows
 from kway.linear.objective.objective import Objective
 
@@ -18,15 +19,31 @@ _PAIRS = 1 << 17  # products z_i z_j of a block of rows: 1 MB, which stays in th
 
 
 def sampled_gram(
-    rows: Objective, h: NDArray, n_drawn: int, rng: np.random.Generator, plain: NDArray, share: float
+    rows: Objective,
+    h: NDArray,
+    n_drawn: int,
+    rng: np.random.Generator,
+    plain: NDArray,
+    share: float,
+    at: NDArray[np.int64] | None = None,
 ) -> NDArray:
-    """(D, D), upper triangle in Fortran's order, in the precision of `plain`; h (n,) sample weights included."""
+    """(D, D), upper triangle in Fortran's order, in the precision of `plain`; h (n,) sample weights included.
+
+    `at`: of some coordinates, in order, and the bias where there is one; else of all.
+    """
     chance = np.minimum(1.0, n_drawn * h / max(float(h.sum()), 1e-30))
     drawn = np.flatnonzero(rng.random(rows.n) < chance)
-    A = np.asfortranarray(plain * plain.dtype.type(share * float(h.mean())))
+    part, X = (plain, rows.X[drawn]) if at is None else (plain[np.ix_(at, at)], columns_at(rows.X[drawn], at))
+    A = np.asfortranarray(part * part.dtype.type(share * float(h.mean())))
     root = np.sqrt((1 - share) * h[drawn] / np.maximum(chance[drawn], 1e-30))
-    add_rooted(A, rows.X[drawn], root, rows.fit_intercept, 1.0 / rows.n)
+    add_rooted(A, X, root, rows.fit_intercept, 1.0 / rows.n)
     return A
+
+
+def columns_at(X: Rows, at: NDArray[np.int64]) -> Rows:
+    """The columns of X (n, d) among the coordinates `at`, which may name the bias, too; X itself where all are."""
+    columns = at[: int(np.searchsorted(at, X.shape[1]))]
+    return X if len(columns) == X.shape[1] else X[:, columns]
 
 
 def all_grams(rows: Objective, h: NDArray, plain: NDArray, share: float) -> NDArray:
