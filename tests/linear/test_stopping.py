@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kway import LinearClassifier
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.losses.hinge import gaps
 from kway.linear.objective.objective import Objective
@@ -77,3 +78,15 @@ def test_gaps_of_a_hinge_are_what_its_kernel_adds_up(seed, K, joint):
     if joint:
         found[np.arange(7), codes] = 0
     np.testing.assert_allclose(found.sum(axis=1), loss.value_gradient(scores, Targets(codes))[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["softmax", "rounded-hinge", "squared"])
+def test_a_tol_that_float32_cannot_tell_is_held_in_float64(loss):
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(300, 20)) + 30).astype(np.float32)
+    y = (X[:, 0] + rng.normal(size=300) > 30).astype(int) + (X[:, 1] > 30)
+    narrow = LinearClassifier(loss=loss, alpha=1e-3, tol=1e-8).fit(X, y)
+    wide = LinearClassifier(loss=loss, alpha=1e-3, tol=1e-8).fit(X.astype(np.float64), y)
+    assert narrow.coef_.dtype == narrow.intercept_.dtype == np.float32
+    assert narrow.objective_ == pytest.approx(wide.objective_, rel=1e-8)
+    np.testing.assert_allclose(narrow.coef_, wide.coef_, atol=1e-5 * np.abs(wide.coef_).max())

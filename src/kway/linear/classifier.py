@@ -49,9 +49,10 @@ class LinearClassifier(AnswersOnDevice):
     fit_intercept : learn a bias b for each score; False: planes through the origin
     max_iter : most iterations (for sgd: epochs)
     tol : how far, relatively, the objective may stay above its optimum: a fit without a ConvergenceWarning is within
-        it (an objective under a millionth of that at W = 0 counts as that much). Of sgd also the least gain,
-        relatively, of ten epochs that is worth going on for: it warns where that leaves it above tol, or where the
-        problem is too large to check. Of sampled: the gain of three epochs, as a share of the loss at W = 0
+        it (an objective under a millionth of that at W = 0 counts as that much). float32 rows are worked on as
+        float64 where it is under 1e-6. Of sgd also the least gain, relatively, of ten epochs that is worth going on
+        for: it warns where that leaves it above tol, or where the problem is too large to check.
+        Of sampled: the gain of three epochs, as a share of the loss at W = 0
     batch_size : rows a step of sgd; of sampled, 256 where this is 1 (up to 2,048 on a GPU)
     learning_rate : of sgd and sampled: a number, "auto", "constant", "decay", "cosine" or a schedule
     label_smoothing : eps; targets become 1 - eps and eps / (K - 1)

@@ -46,6 +46,7 @@ def fit_linear(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLike
     soft = LOSSES[model.loss].joint.probabilities
     X, labels = gate.rows_and_labels(model, X, y, soft=soft, squared=True, device=_stays_there(model, X))
     problem.refuse_one_class(labels, type(model).__name__)
+    given, X = X.dtype, problem.wide_enough(X, model.tol)
     size = guard.size_of(X, labels.n_classes)
     guard.before_fit(type(model).__name__, model._way(size, labels.soft is None), size)
     model.classes_ = labels.classes
@@ -54,6 +55,8 @@ def fit_linear(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLike
     except BudgetError:
         model._forget()  # nothing is half fitted
         raise
+    if given != X.dtype:
+        model.coef_, model.intercept_ = model.coef_.astype(given), model.intercept_.astype(given)
 
 
 def learn(model: LinearClassifier, given: WeightedRows, last: NDArray | None) -> None:

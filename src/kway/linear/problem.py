@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
 
+from kway.compute.gpu.far_rows import FarRows
 from kway.data.gate import Rows
 from kway.data.labels import Labels
 from kway.errors import InputError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kway.linear.solvers.watching import Validation
 
 HELD_OUT = 0.1  # share of the rows that early stopping keeps for validation
+FLOAT32_HOLDS = 1e-6  # of an objective: sums of float32 losses and slopes tell no smaller excess
 
 
 class WeightedRows(NamedTuple):
@@ -83,6 +85,15 @@ def refuse_one_class(labels: Labels, who: str) -> None:
             f"{who} needs samples of at least 2 classes, but the data contains one class: {only!r}; "
             "a constant needs no classifier, so check the labels"
         )
+
+
+def wide_enough(X: Rows, tol: float) -> Rows:
+    """The rows in a float type that can tell an excess of tol: float64 where float32 cannot.
+
+    A gap of 1e-7 that float32 arithmetic "proved" was one of 1e-6.
+    """
+    narrow = not isinstance(X, FarRows) and X.dtype == np.float32
+    return X.astype(np.float64) if narrow and 0 < tol < FLOAT32_HOLDS else X
 
 
 def weighted_rows(X: Rows, labels: Labels, sample_weight: NDArray | None, class_weight: Any) -> WeightedRows:
