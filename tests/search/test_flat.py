@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
+from kway.errors import InputError
 from kway.search import Flat, Int8, restore
 from kway.search.flat import FEW_ASKED
 
@@ -52,6 +53,15 @@ def test_added_and_removed_rows_beside_the_certified_ones(certified):
     left = left[200:]
     np.testing.assert_array_equal(index.nearest(queries, 5).ids, left[brute(queries, both[left], metric, 5)])
     assert index.rows.shape == (len(left), 64)
+
+
+@pytest.mark.parametrize("ids", [[1.5], ["a"], [None], 2.0])
+def test_ids_to_remove_are_whole_numbers(ids):
+    index = Flat().build(np.eye(4), "euclidean")
+    with pytest.raises(InputError, match="whole numbers"):
+        index.remove(ids)
+    assert index.remove([]) == 0
+    assert index.remove(2) == 1
 
 
 def test_an_index_from_a_file_scans_for_few_queries_before_it_builds_bounds_again(certified):

@@ -53,6 +53,14 @@ class Ids:
         self._ids = np.concatenate([self.ids, more])
         self._order = None
 
+    def asked(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """Positions of the ids that a caller names, in order, each once; those that are not here are left out."""
+        named = np.atleast_1d(np.asarray(ids))
+        if named.dtype.kind not in "iu" and named.size:
+            raise InputError(f"ids must be whole numbers, got dtype {named.dtype}")
+        found = self.find(np.unique(named.astype(np.int64)))
+        return np.sort(found[found >= 0])
+
     def find(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Positions of ids, -1 where there is none."""
         if not len(self):

@@ -214,9 +214,7 @@ class LiveIndex(Index):
 
     def remove(self, ids: ArrayLike) -> int:
         """Forget rows by id; how many there were."""
-        wanted = np.unique(np.atleast_1d(np.asarray(ids)).astype(np.int64))
-        positions = self._ids.find(wanted)
-        positions = np.sort(positions[positions >= 0])
+        positions = self._ids.asked(ids)
         if len(positions):
             self._drop(positions)
             self._ids.drop(positions)
