@@ -11,8 +11,10 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import kway
+from kway import NeighborsClassifier, SoftmaxClassifier
 from kway.errors import InputError
 from kway.featured import FeaturedClassifier
 
@@ -298,3 +300,16 @@ def test_a_table_of_many_columns_is_looked_at_once():
     begun = time.process_time()
     model.predict(table)
     assert time.process_time() - begun < 2
+
+
+def test_a_pipeline_is_explained_by_its_last_step():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    pipeline = make_pipeline(StandardScaler(), SoftmaxClassifier()).fit(X, y)
+    found = kway.explain(pipeline, X, n_columns=2)
+    assert set(found.columns[0]) <= set(X.columns)
+    inside = kway.explain(pipeline[-1], pipeline[:-1].transform(X), n_columns=2)
+    np.testing.assert_array_equal(found.pulls, inside.pulls)
+    near = make_pipeline(StandardScaler(), NeighborsClassifier()).fit(X, y)
+    assert set(kway.explain(near, X, y, n_columns=2).columns[0]) <= set(X.columns)
+    with pytest.raises(InputError, match="no weights to read"):
+        kway.explain(near)

@@ -17,6 +17,7 @@ FAILURES = [
     (["fit", "iris.csv", "--target", "spices"], MISUSED, "did you mean 'species'"),
     (["fit", "iris.csv", "--target", "species", "--id", "idd"], MISUSED, "no id column 'idd'"),
     (["fit", "iris.csv", "--target", "species", "--drop", "sepal length"], MISUSED, "no such column 'sepal length'"),
+    (["fit", "iris", "--target", "x"], MISUSED, "rows of numbers that come with their labels; leave out --target"),
     (["fit", "iris", "--drop", "x"], MISUSED, "rows of numbers, which have no columns by name; leave out --drop"),
     (["predict", "nothing.kway", "iris"], FAILED, "nothing.kway cannot be read: No such file"),
     (["predict", "iris.csv", "iris"], FAILED, "not a kway model file"),

@@ -89,3 +89,12 @@ def test_rare_below():
 def test_levels_are_the_frequent_ones():
     values = ["a"] * 500 + ["b"] * 400 + [f"rare{i}" for i in range(100)]
     assert kind_of(pa.array(values)).levels == ("a", "b")
+
+
+def test_infinite_values_are_told():
+    values = RNG.standard_normal(N)
+    values[:3] = [np.inf, -np.inf, np.inf]
+    found = kind_of(pa.array(values))
+    assert found.name == "number"
+    assert found.note == "infinite in 3 rows, taken as missing"
+    assert kind_of(pa.array(values[3:])).note == ""

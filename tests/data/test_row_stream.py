@@ -160,3 +160,18 @@ def test_a_file_that_is_gone_is_named(tmp_path, name):
     (big / f"2-{name}").unlink()
     with pytest.raises(InputError, match=r"big/2-t\.\w+ is gone"):
         list(pieces)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_piece_without_a_label_is_left_out_where_rows_are(tmp_path, suffix):
+    table = columns()
+    table["kind"] = [None if 40 <= i < 160 else kind for i, kind in enumerate(table["kind"])]
+    path = tmp_path / f"rows{suffix}"
+    write(path, table)
+    how = ReadOptions(target="kind", skip_bad=True)
+    found = list(row_stream(path, how))
+    assert len(found) < len(list(row_stream(path, ReadOptions(answer="kind"))))  # whole pieces were left out
+    assert np.concatenate([piece.y for piece in found]).tolist() == [k for k in table["kind"] if k]
+    write(path, {**table, "kind": [None] * 200})
+    with pytest.raises(InputError, match="no row has a label"):
+        list(row_stream(path, how))

@@ -61,7 +61,8 @@ class CoveragePromise:
         if self.n_short:
             said += (
                 f"; {self._which(self.n_short)} in every set, as fewer than {self.least_rows:,} rows"
-                f"{' of each' if self.per_class else ''} were held out: hold out more rows (cv)"
+                f"{' of each' if self.per_class else ''} were held out: give more rows, hold out "
+                "more of them (cv), or ask for a lower coverage"
             )
         if self.n_full:
             said += (

@@ -54,6 +54,8 @@ __all__ = ["ANY_ROWS", "AS_IT_IS", "LabelledRows", "ReadOptions", "read_rows"]
 
 AS_IT_IS, ANY_ROWS = ReadOptions(), RowRequirements()
 
+_USUAL_LABELS = ("y", "label", "target")  # what the labels that come with rows of numbers may be called
+
 
 def read_rows(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = ANY_ROWS) -> LabelledRows:
     """A file, a folder or a known set; `like` is what a model (`Features.requirements()`) or other rows ask for.
@@ -167,6 +169,8 @@ def _near_files(path: Path) -> str:
 
 def _from_arrays(data: Dataset, how: ReadOptions) -> LabelledRows:
     _refuse_column_options(how, data.name, "rows of numbers")
+    if how.target not in (None, *_USUAL_LABELS) and not how.usual:
+        raise UsageError(f"{data.name} is rows of numbers that come with their labels; leave out --target")
     data = data.named()
     ids = _extra(data, how.id, "id", data.x_train if data.x_test is None else data.x_test)
     return LabelledRows(

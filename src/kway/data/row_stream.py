@@ -17,6 +17,7 @@ from kway.data.labelled_rows import LabelledRows, ReadOptions
 from kway.data.reading import ANY_ROWS, AS_IT_IS, read_rows, table_rows
 from kway.data.sources.arrow_types import text_columns
 from kway.data.sources.file_columns import FileTable, refuse_lacking, refuse_other_kinds
+from kway.data.sources.label_column import NoLabelError
 from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.pieces import Pieces, pieces_of
 from kway.data.sources.requirements import RowRequirements
@@ -40,9 +41,14 @@ def row_stream(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements =
         yield read_rows(source, how, like)
         return
     first: FileTable | None = None
+    lacking: NoLabelError | None = None
     for piece in pieces.each:
         file = f"{path.name}/{piece.name}" if path.is_dir() else path.name
-        found = replace(table_rows(piece, file, how, like), name=path.name)
+        try:
+            found = replace(table_rows(piece, file, how, like), name=path.name)
+        except NoLabelError as error:
+            lacking = error
+            continue
         if first is None:  # what follows is written as the first piece was
             codes = {c: "text" for c in text_columns(found.rows) if are_codes(present(trimmed(found.rows.column(c))))}
             how = replace(how, form=found.form, types={**codes, **how.types})
@@ -51,6 +57,8 @@ def row_stream(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements =
         if like.columns is None:  # else the model says what it makes of them
             _refuse_other_columns(first, here)
         yield found
+    if first is None and lacking is not None:
+        raise lacking
 
 
 def _refuse_other_columns(first: FileTable, here: FileTable) -> None:

@@ -115,6 +115,8 @@ def kept_facts(found: Reasons) -> dict[str, Any] | None:
 
 def own_reasons(model: Any, X: Any = None, n_columns: int = SHOWN) -> Reasons | None:
     """What a model's own numbers tell; None where they tell nothing of its columns."""
+    if hasattr(model, "named_steps"):  # a Pipeline of scikit-learn's
+        return _of_last_step(model, X, n_columns)
     features, inner = getattr(model, "features_", None), _innermost(model)
     if hasattr(inner, "_class_rows") and hasattr(inner, "coef_"):
         numbers = X if X is None or not hasattr(model, "numbers") else model.numbers(X)
@@ -123,6 +125,18 @@ def own_reasons(model: Any, X: Any = None, n_columns: int = SHOWN) -> Reasons | 
     if hasattr(inner, "centroids_") and _has_words(features):
         return spoken(inner, _names(model, features, inner), n_columns)
     return None
+
+
+def _of_last_step(pipeline: Any, X: Any, n_columns: int) -> Reasons | None:
+    """The weights of a linear last step, under the names that the steps before it give their columns."""
+    before, last = pipeline[:-1], _innermost(pipeline[-1])
+    if not (hasattr(last, "_class_rows") and hasattr(last, "coef_")):
+        return None
+    try:
+        names = np.asarray(before.get_feature_names_out())
+    except (AttributeError, ValueError):  # a step that names none, or none at all
+        names = _names(last, None, last)
+    return weighed(last, names, None if X is None else spread(before.transform(X)), n_columns)
 
 
 def _has_words(features: Any) -> bool:

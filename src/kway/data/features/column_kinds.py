@@ -62,7 +62,7 @@ def _kind_by_values(column: Any) -> ColumnKind:
     if str(column.type) == "bool":
         return _constant(column) or ColumnKind("true/false")
     if is_number(column.type):
-        return _kind_of_numbers(col.as_numbers(column, ""), str(column.type).startswith(("int", "uint")))
+        return _kind_of_number_column(column)
     if col.as_moments(column) is not None:
         return _constant(column) or ColumnKind("date")
     if is_text(column.type):
@@ -93,6 +93,17 @@ def _id_by_name(column: Any, name: str) -> ColumnKind | None:
     if pc.count_distinct(plain).as_py() < len(plain):
         return None
     return ColumnKind("id", f"it is called {name!r} and no value is there twice, such as {plain[0].as_py()!r}")
+
+
+def _kind_of_number_column(column: Any) -> ColumnKind:
+    import pyarrow.compute as pc
+
+    whole = str(column.type).startswith(("int", "uint"))
+    kind = _kind_of_numbers(col.as_numbers(column, ""), whole)
+    infinite = 0 if whole else pc.sum(pc.is_inf(column.cast("float64", safe=False))).as_py() or 0
+    if kind.name != "number" or not infinite:
+        return kind
+    return ColumnKind("number", f"infinite in {infinite:,} rows, taken as missing")
 
 
 def _kind_of_numbers(numbers: NDArray[np.float64], are_whole: bool) -> ColumnKind:
