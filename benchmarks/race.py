@@ -131,10 +131,11 @@ def _answers(number: int, place: int) -> Path:
 
 
 def _arrays(answer: Any) -> dict[str, np.ndarray]:
-    """What a job compares of an answer: the array itself, or those among the attributes of a model."""
+    """What a job compares of an answer: the array itself, or those among the attributes of a model (a peer's index,
+    of which a job wants the time only, may have none)."""
     if isinstance(answer, np.ndarray | int | float):
         return {"array": np.asarray(answer)}
-    return {name: value for name, value in vars(answer).items() if isinstance(value, np.ndarray)}
+    return {name: value for name, value in getattr(answer, "__dict__", {}).items() if isinstance(value, np.ndarray)}
 
 
 def _again(path: Path) -> Any:
