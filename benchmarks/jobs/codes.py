@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.codes.counter import fill_counted
 from kway.compute.threads import pmap, spans
-from kway.data.cache_folder import cache_folder
+from kway.data.outputs.cache_folder import cache_folder
 
 from .. import datasets
 from ..child import spawn

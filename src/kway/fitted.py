@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from kway.confidence.sets import PredictionSets
 from kway.data.asked_options import Reading, in_python, options_asked, said_in_python
 from kway.data.given_rows import GivenRows
-from kway.data.output_paths import asked_in_python, refuse_foreign, refuse_inputs
-from kway.data.own_files import is_model, is_report
+from kway.data.outputs.output_paths import asked_in_python, refuse_foreign, refuse_inputs
+from kway.data.outputs.own_files import is_model, is_report
 from kway.data.sources.frames import is_table
 from kway.data.sources.text_form import TextForm
 from kway.errors import InputError

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import kway
+from kway.data.blocks.row_stream import row_stream
 from kway.data.reading import ReadOptions, read_rows
-from kway.data.row_stream import row_stream
 from kway.data.sources import pieces
 
 FIT = ("-t", "k", "--model", "centroid")

@@ -16,9 +16,9 @@ import kway
 from kway.cli import predict_parts as under_test
 from kway.cli.predict_parts import LOCK, NOTES, PartPredictor, PartsJob, predict_parts
 from kway.cli.usage import UsageError
-from kway.data.atomic import alone_at
+from kway.data.blocks.row_parts import row_parts
+from kway.data.outputs.atomic import alone_at
 from kway.data.reading import ReadOptions
-from kway.data.row_parts import row_parts
 from kway.errors import InputError
 
 

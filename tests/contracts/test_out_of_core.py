@@ -20,10 +20,10 @@ import scipy.sparse as sp
 
 import kway
 from kway.cli import run
-from kway.data import file_rows, row_blocks
+from kway.data.blocks import file_rows, row_blocks
+from kway.data.blocks.row_stream import row_stream
 from kway.data.labelled_rows import ReadOptions
 from kway.data.number_rows import number_rows
-from kway.data.row_stream import row_stream
 from kway.data.sources import npy_files, pieces
 from kway.errors import CombinationError, InputError
 from kway.linear import from_folder

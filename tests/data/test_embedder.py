@@ -12,11 +12,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from kway.data.cache_folder import cache_folder
 from kway.data.features import embedder as module
 from kway.data.features.embedder import Identity, check_same, folder_digest, open_embedder, reopen
 from kway.data.features.features import Features
 from kway.data.features.vectors_cache import VectorsCache, text_key
+from kway.data.outputs.cache_folder import cache_folder
 from kway.data.sources.table_files import read_table
 from kway.errors import InputError
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kway.data import row_parts as module
+from kway.data.blocks import row_parts as module
+from kway.data.blocks.row_parts import part_stream, row_parts
 from kway.data.reading import ANY_ROWS, AS_IT_IS, read_rows
-from kway.data.row_parts import part_stream, row_parts
 from kway.errors import InputError
 
 

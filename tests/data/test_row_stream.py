@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kway.data.blocks.row_stream import row_stream
 from kway.data.labelled_rows import ReadOptions
 from kway.data.reading import read_rows
-from kway.data.row_stream import row_stream
 from kway.data.sources import npy_files, pieces
 from kway.data.sources.requirements import RowRequirements
 from kway.errors import InputError

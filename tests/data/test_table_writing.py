@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kway.data.atomic import replacing
 from kway.data.number_rows import number_rows
+from kway.data.outputs.atomic import replacing
 from kway.data.reading import ReadOptions, read_rows
 from kway.data.sources import table_writing
 from kway.errors import InputError

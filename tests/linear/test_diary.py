@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kway.data import atomic
+from kway.data.outputs import atomic
 from kway.errors import InputError
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective.folder_rows import FolderObjective

@@ -10,7 +10,7 @@ from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.newton.lasso_bound import lasso_excess
-from kway.linear.solvers.newton.run import Run
+from kway.linear.solvers.newton.newton_run import NewtonRun
 from kway.linear.solvers.point import Point
 from kway.linear.solvers.preconditioners.local_models import LocalModels
 from kway.linear.solvers.proximal import Proximal
@@ -47,7 +47,7 @@ def bound_at(objective, theta, enough):
 @pytest.mark.parametrize("seed", range(12))
 def test_it_is_never_under_the_excess(loss, seed):
     objective = drawn(seed, loss)
-    optimum = Run.on(objective, Control(500, 1e-9)).go(objective.zeros()).theta
+    optimum = NewtonRun.on(objective, Control(500, 1e-9)).go(objective.zeros()).theta
     best = Point.at(objective, optimum).total
     rng = np.random.default_rng(seed)
     for away in (1e-1, 1e-2, 1e-3, 1e-4, 1e-5):

@@ -21,9 +21,9 @@ from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
 from kway.linear.solvers.newton.decrement import decrement
 from kway.linear.solvers.newton.kinks import rounded
 from kway.linear.solvers.newton.newton import MOST_WORK, Newton, affordable, columns
-from kway.linear.solvers.newton.run import Run
-from kway.linear.solvers.newton.standard import Standard
-from kway.linear.solvers.newton.valley import Valley
+from kway.linear.solvers.newton.newton_run import NewtonRun
+from kway.linear.solvers.newton.rounded_objective import RoundedPoint
+from kway.linear.solvers.newton.standard_columns import StandardProblem
 from kway.linear.solvers.preconditioners.moments import quick_moments
 from kway.linear.solvers.solver_at_work import Work
 from kway.linear.solvers.svm.smoothing import cost_of_rounding, solve_smoothed
@@ -53,15 +53,15 @@ def solve(objective, tol=1e-9):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_step_solves_the_hessian_of_finite_differences(loss, form, penalty, weighted):
     """With dual variables where the slopes are, the Hessian is that of the rounded objective."""
-    standard = Standard.of(problem(loss, form, penalty, weighted=weighted))
+    standard = StandardProblem.of(problem(loss, form, penalty, weighted=weighted))
     theta, e, h = np.random.default_rng(1).normal(size=(3, 4)), 0.5, 1e-5
     theta -= theta.mean(axis=0)  # where a descent stays, as no loss sees a shift of all scores
-    valley = Valley.at(standard, theta, e)
-    valley.begin(e)
-    move = valley.step().move
+    point = RoundedPoint.at(standard, theta, e)
+    point.begin(e)
+    move = point.step().move
 
     def value(t):
-        return valley.value(t, standard.Z @ t.T, e)
+        return point.value(t, standard.Z @ t.T, e)
 
     def gradient(t):
         bumps = h * np.eye(t.size).reshape(t.size, *t.shape)
@@ -138,7 +138,7 @@ def test_l1_on_more_columns_than_rows_is_solved_on_a_few(loss, sparse):
     found = solve(objective, 1e-5)
     assert found.converged
     whole = Objective(X, Targets(y), 3, LOSSES[loss].joint, Penalty(lasso=0.05))
-    all_columns = Run.on(whole, Control(2000, 1e-7)).go(whole.zeros())
+    all_columns = NewtonRun.on(whole, Control(2000, 1e-7)).go(whole.zeros())
     assert whole.value(found.theta) == pytest.approx(whole.value(all_columns.theta), rel=1e-5)
 
 

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import kway
-from kway.data import row_blocks
-from kway.data.sparse_files import FileCSR, sparse_rows_of_blocks
+from kway.data.blocks import row_blocks
+from kway.data.blocks.sparse_files import FileCSR, sparse_rows_of_blocks
 from kway.errors import CombinationError, InputError
 from kway.linear.objective import curvature, objective
 
@@ -85,7 +85,7 @@ def test_blocks_that_cannot_be_joined_say_why(monkeypatch):
     bad.data[5] = np.nan
     with pytest.raises(InputError, match="X of a block contains NaN"):
         model.fit_blocks([(X, y), (bad, y)])
-    monkeypatch.setattr("kway.data.sparse_files.MOST_IN_FILES", 3000)
+    monkeypatch.setattr("kway.data.blocks.sparse_files.MOST_IN_FILES", 3000)
     with pytest.raises(CombinationError, match="3,000 entries"):
         model.fit_blocks([(X, y), (X, y)])
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import kway
-from kway.data.cache_folder import cache_folder
+from kway.data.outputs.cache_folder import cache_folder
 from kway.planning import machine, rates, words
 from kway.planning.calibrate import GpuRates
 from kway.planning.rates import Rates

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import kway
-from kway.data import atomic
-from kway.data.atomic import replacing
+from kway.data.outputs import atomic
+from kway.data.outputs.atomic import replacing
 from kway.errors import ModelFileError, UsageError
 
 
@@ -102,7 +102,7 @@ def drafts(folder):
 def test_the_draft_of_a_killed_save_is_taken_away(fitted, tmp_path):
     code = f"""
 import os, signal
-from kway.data.atomic import replacing
+from kway.data.outputs.atomic import replacing
 with replacing({str(tmp_path / "old.kway")!r}) as draft:
     draft.write_bytes(b"half a model")
     os.kill(os.getpid(), signal.SIGKILL)

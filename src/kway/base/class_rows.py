@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from kway.base.best_columns import best_columns
 from kway.compute.threads import pmap, spans, workers
+from kway.data.blocks.row_blocks import row_blocks
 from kway.data.gate import Rows
 from kway.data.messages import largest_value
-from kway.data.row_blocks import row_blocks
 from kway.errors import InputError
 from kway.search.index import TopK
 

@@ -29,8 +29,8 @@ from kway.base.best_columns import lift_winners
 from kway.base.budget import refuse_above_budget
 from kway.compute.gpu.device import on_host
 from kway.data import gate
+from kway.data.blocks.row_blocks import joined_rows, row_blocks
 from kway.data.labels import column
-from kway.data.row_blocks import joined_rows, row_blocks
 from kway.errors import InputError
 from kway.parameters import checked_k
 from kway.search.index import TopK

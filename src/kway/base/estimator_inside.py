@@ -23,7 +23,7 @@ import kway
 from kway.base.best_columns import best_columns
 from kway.base.classifier import Classifier
 from kway.compute.gpu.device import on_host
-from kway.data.row_blocks import cut
+from kway.data.blocks.row_blocks import cut
 from kway.errors import InputError, ModelFileError
 from kway.parameters import checked_k
 from kway.search.index import TopK

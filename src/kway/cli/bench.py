@@ -12,7 +12,7 @@ import typer
 import kway
 from kway.cli.options import JsonOption
 from kway.cli.output import emit_json, print_rich, safe, say
-from kway.data.output_paths import check_output_folder
+from kway.data.outputs.output_paths import check_output_folder
 
 TargetsArgument = Annotated[
     list[str] | None, typer.Argument(help="What to measure: T1, T4b, ..., gpu or ladder; else every T.")

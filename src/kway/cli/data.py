@@ -46,8 +46,8 @@ def export(
     """Write a set to a file, the label in the column `target`."""
     from kway.cli.usage import as_usage
     from kway.data.number_rows import number_rows
-    from kway.data.output_paths import Output, check_places
-    from kway.data.own_files import is_nobodys
+    from kway.data.outputs.output_paths import Output, check_places
+    from kway.data.outputs.own_files import is_nobodys
     from kway.data.reading import read_rows
     from kway.data.sources.table_writing import format_of, write_columns, write_npz
     from kway.errors import UsageError

@@ -31,8 +31,8 @@ from kway.cli.options import DataArgument, ForceOption, JsonOption, reads_data
 from kway.cli.output import emit_json
 from kway.cli.progress import live, seconds
 from kway.cli.summary import show_comparison, show_fit, show_saved
-from kway.data.output_paths import Output, check_output_folder, check_places, figure_outputs, refuse_as_folder
-from kway.data.own_files import is_model, is_report
+from kway.data.outputs.output_paths import Output, check_output_folder, check_places, figure_outputs, refuse_as_folder
+from kway.data.outputs.own_files import is_model, is_report
 from kway.progress import portion, stage
 
 if TYPE_CHECKING:

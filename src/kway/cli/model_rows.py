@@ -49,7 +49,7 @@ def ready_blocks(
     path: str, data: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None
 ) -> ReadyBlocks:
     """The same a block at a time, so that DATA may be larger than memory."""
-    from kway.data.row_stream import row_stream
+    from kway.data.blocks.row_stream import row_stream
 
     reader = ModelReader(path, reading, needs_labels, embed)
     blocks = map(reader.given, row_stream(data, reader.reading, reader.like))

@@ -86,7 +86,7 @@ def _predict_parts(
     """Over a cluster, into a folder."""
     from kway.cli.predict_parts import predict_parts
     from kway.cli.progress import live
-    from kway.data.output_paths import check_output_folder
+    from kway.data.outputs.output_paths import check_output_folder
     from kway.errors import UsageError
 
     if out is None or format not in (None, "parquet"):
@@ -108,8 +108,8 @@ def _checked_format(
     from functools import partial
 
     from kway.cli.usage import as_usage
-    from kway.data.output_paths import Output, check_places
-    from kway.data.own_files import is_predictions
+    from kway.data.outputs.output_paths import Output, check_places
+    from kway.data.outputs.own_files import is_predictions
     from kway.data.sources.table_writing import format_of
     from kway.errors import UsageError
 

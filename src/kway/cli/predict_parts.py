@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kway.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from kway.data.blocks.row_parts import RowPart
     from kway.data.reading import ReadOptions
-    from kway.data.row_parts import RowPart
 
 NOTES, LOCK = "_kway.json", "_kway.lock"
 
@@ -55,8 +55,8 @@ class _Item(NamedTuple):
 
 def predict_parts(asked: PartsJob, data: Path, out: Path, force: bool) -> PartsWritten:
     """Every part that is not there yet, over the cluster that this is called in; told as progress."""
-    from kway.data.atomic import alone_at
-    from kway.data.row_parts import row_parts
+    from kway.data.blocks.row_parts import row_parts
+    from kway.data.outputs.atomic import alone_at
 
     if out.resolve() in (data.resolve(), *data.resolve().parents):
         raise UsageError(f"--out {out} is, or holds, DATA itself; name another folder")
@@ -94,7 +94,7 @@ def _tried(asked: PartsJob, parts: Sequence[RowPart]) -> PartsJob:
 
     from kway.cli.model_rows import ModelReader
     from kway.cli.predict import predictions
-    from kway.data.row_parts import part_stream
+    from kway.data.blocks.row_parts import part_stream
     from kway.data.sources.frames import take_rows
 
     reader = ModelReader(asked.model, asked.reading, needs_labels=False, embed=asked.embed)
@@ -143,7 +143,7 @@ def _claim(out: Path, notes: dict[str, Any], force: bool) -> None:
 
 
 def _note(place: Path, notes: dict[str, Any]) -> None:
-    from kway.data.atomic import replacing
+    from kway.data.outputs.atomic import replacing
 
     with replacing(place) as draft:
         draft.write_text(json.dumps(notes))
@@ -174,7 +174,7 @@ class PartPredictor:
     def __call__(self, item: _Item) -> dict[str, Any]:
         """Rows written; a part without any has no file."""
         from kway.cli.predict import answers
-        from kway.data.row_parts import part_stream
+        from kway.data.blocks.row_parts import part_stream
         from kway.data.sources.table_writing import write_blocks
 
         reader, asked = self.reader, self.asked

@@ -26,8 +26,8 @@ from kway.confidence.nonconformity import pick_method
 from kway.confidence.ranking import Ranked, ask_until_settled
 from kway.confidence.sets import PredictionSets, collect
 from kway.confidence.wrapper import ConfidenceWrapper
+from kway.data.blocks.row_blocks import rows_at
 from kway.data.labels import Labels, encode_as
-from kway.data.row_blocks import rows_at
 from kway.errors import CombinationError
 from kway.parameters import YES_OR_NO, between, check_parameters, checked_rng
 

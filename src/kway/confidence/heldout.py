@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.row_blocks import cut
+from kway.data.blocks.row_blocks import cut
 from kway.errors import InputError
 from kway.parameters import between, whole
 

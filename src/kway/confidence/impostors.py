@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from kway.confidence import heldout
 from kway.confidence.known_scores import Scorer
+from kway.data.blocks.row_blocks import rows_at
 from kway.data.labels import Labels
-from kway.data.row_blocks import rows_at
 
 CONFIDENCE = 0.95
 GIVEN, LEFT_OUT = "rows labelled unknown", "classes left out"

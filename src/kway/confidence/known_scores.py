@@ -25,7 +25,7 @@ from sklearn.utils.validation import _num_samples
 from kway.confidence.heldout import blocks
 from kway.confidence.ranking import ranked
 from kway.data import gate
-from kway.data.row_blocks import rows_at
+from kway.data.blocks.row_blocks import rows_at
 from kway.errors import CombinationError, InputError
 from kway.search.auto import pick_index
 from kway.search.index import Index

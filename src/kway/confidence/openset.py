@@ -23,8 +23,8 @@ from kway.confidence.heldout import Split
 from kway.confidence.impostors import FalseAccepts, ImpostorTrial, Study, reject_threshold
 from kway.confidence.known_scores import Scorer, candidates, check_score, make_scorers
 from kway.confidence.wrapper import ConfidenceWrapper, Given
+from kway.data.blocks.row_blocks import rows_at
 from kway.data.labels import Labels
-from kway.data.row_blocks import rows_at
 from kway.errors import InputError
 from kway.parameters import between, check_parameters, whole
 from kway.search.auto import restore

@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from kway.confidence.impostors import auroc, reject_threshold
 from kway.confidence.known_scores import candidates, make_scorers
-from kway.data.row_blocks import rows_at
+from kway.data.blocks.row_blocks import rows_at
 from kway.errors import InputError
 
 

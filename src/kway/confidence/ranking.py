@@ -14,7 +14,7 @@ from sklearn.utils.validation import _num_samples
 from kway.base.best_columns import best_columns
 from kway.compute.threads import spans
 from kway.confidence.heldout import HELD_ENTRIES
-from kway.data.row_blocks import rows_at
+from kway.data.blocks.row_blocks import rows_at
 
 _FIRST = 8  # classes asked for first
 

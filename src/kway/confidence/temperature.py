@@ -19,8 +19,8 @@ from kway.confidence.heldout import HELD_ENTRIES, Split
 from kway.confidence.log_scores import LOGS, SCORES, LogScores, pick_source, smoothing_of, stated_values
 from kway.confidence.reliability import Reliability, reliability_of
 from kway.confidence.wrapper import ConfidenceWrapper, Given
+from kway.data.blocks.row_blocks import rows_at
 from kway.data.labels import Labels
-from kway.data.row_blocks import rows_at
 from kway.log_loss import log_loss
 from kway.search.index import TopK
 from kway.soft_max import softmax

@@ -16,9 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.data.blocks.row_stream import row_stream
 from kway.data.labelled_rows import LabelledRows, ReadOptions
 from kway.data.number_rows import number_rows
-from kway.data.row_stream import row_stream
 from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.pieces import pieces_of
 from kway.data.sources.table_files import csv_files, parquet_files, readable

@@ -6,7 +6,7 @@
     w   None or (n,)                                                     -> (n,) weights, or None
 
 The input's float dtype is kept; float16 and integers become float32 (float64 where an integer would be rounded).
-Queries that are answered block by block are converted block by block too (`blocks=True`, kway.data.row_blocks).
+Queries that are answered block by block are converted block by block too (`blocks=True`, kway.data.blocks.row_blocks).
 Every call passes once: rows handed on to an index, or by one classifier to another inside it, are `checked`.
 scikit-learn's `validate_data` does the checking, so its messages are the ones that users and its checks know.
 """
@@ -25,9 +25,9 @@ from sklearn.utils.validation import _check_n_features, _check_sample_weight, ch
 from kway.compute.gpu.device import Device, is_tensor, on_host
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.threads import pmap, shares, spans_of
+from kway.data.blocks.row_blocks import FEW_VALUES, Checked, Stored, row_blocks
 from kway.data.labels import Labels, encode, encode_soft, encode_tensor
 from kway.data.messages import explained, first_bad, largest_value, odd_columns, refuse_masked
-from kway.data.row_blocks import FEW_VALUES, Checked, Stored, row_blocks
 from kway.errors import InputError
 
 Rows = Any  # (n, d): NDArray[float32 | float64], scipy CSR of the same, or FarRows
@@ -196,7 +196,7 @@ def labels_of(y: Any, n: int, soft: bool = False) -> Labels:
 
 
 def check_blocks(X: Any) -> None:
-    """Refuse rows in files (data/file_rows.py) that are no numbers, or whose squares overflow; a block at a time."""
+    """Refuse rows in files (blocks/file_rows.py) that are no numbers, or whose squares overflow; a block at a time."""
     for block in row_blocks(X):
         _refuse_overflow(plain_rows(X[block], sparse=True))
 

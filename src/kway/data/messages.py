@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from kway.data.row_blocks import row_blocks
+from kway.data.blocks.row_blocks import row_blocks
 from kway.data.suggest import listing
 from kway.errors import InputError, KindError
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import scipy.sparse as sp
 
 from kway.data import gate
+from kway.data.blocks.file_rows import LabelledFiles, rows_of_blocks
+from kway.data.blocks.labelled_blocks import LabelledBlock, labelled_blocks
+from kway.data.blocks.sparse_files import LabelledCSR, sparse_rows_of_blocks
 from kway.data.extent import extent_of
-from kway.data.file_rows import LabelledFiles, rows_of_blocks
-from kway.data.labelled_blocks import LabelledBlock, labelled_blocks
 from kway.data.labelled_rows import ReadOptions
 from kway.data.labels import encode
-from kway.data.sparse_files import LabelledCSR, sparse_rows_of_blocks
 from kway.errors import CombinationError
 from kway.linear.fit_ways import asks_for_sampled, chooses_sampled, sampled_way
 from kway.linear.fitting import control_of, keep, objective_of

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.cluster.session import current, n_nodes, said_nodes
-from kway.data.file_rows import rows_of_folder
+from kway.data.blocks.file_rows import rows_of_folder
 from kway.data.labelled_rows import ReadOptions
 from kway.data.labels import Labels, encode
 from kway.data.number_rows import number_rows

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from kway.data import gate
+from kway.data.blocks.labelled_blocks import labelled_blocks
 from kway.data.gate import Rows
-from kway.data.labelled_blocks import labelled_blocks
 from kway.data.labels import Labels, encode, joined
 from kway.linear.classifier import LinearClassifier
 from kway.linear.problem import refuse_one_class

@@ -26,9 +26,9 @@ from kway.base import class_rows
 from kway.compute.gpu.device import Device, is_tensor, on_host
 from kway.compute.threads import spans
 from kway.data import gate
-from kway.data.labelled_blocks import labelled_blocks
+from kway.data.blocks.labelled_blocks import labelled_blocks
+from kway.data.blocks.row_blocks import row_blocks
 from kway.data.labels import Labels
-from kway.data.row_blocks import row_blocks
 from kway.errors import CombinationError
 from kway.neighbors.centroid_on_device import (
     MeansOnDevice,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.labelled_blocks import dense_blocks
+from kway.data.blocks.labelled_blocks import dense_blocks
 from kway.data.labels import encode, joined
 from kway.errors import CombinationError
 from kway.neighbors.training_rows import TrainingRows

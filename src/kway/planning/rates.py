@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from kway.compute.threads import cores
-from kway.data.atomic import replacing
-from kway.data.cache_folder import cache_folder
+from kway.data.outputs.atomic import replacing
+from kway.data.outputs.cache_folder import cache_folder
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from kway.data.atomic import replacing
+from kway.data.outputs.atomic import replacing
 from kway.report import curves, images, matrices, planes, scores
 from kway.report.export import page_svg, save, svg_document
 from kway.report.sketches import DrawnPicture, Picture

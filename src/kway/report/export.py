@@ -21,7 +21,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from kway.data.atomic import replacing
+from kway.data.outputs.atomic import replacing
 from kway.errors import InputError
 
 _PNG_DPI = 200  # sharp on screens of two device pixels a pixel

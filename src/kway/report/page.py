@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import kway
-from kway.data.atomic import replacing
+from kway.data.outputs.atomic import replacing
 from kway.report.columns import columns_read
 from kway.report.picture_workers import Drawing
 from kway.report.sketches import DrawnPicture

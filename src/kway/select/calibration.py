@@ -18,8 +18,8 @@ from kway.confidence.class_offsets import OFFSET_ENTRIES, proven_offsets
 from kway.confidence.heldout import Split
 from kway.confidence.log_scores import SCORES, score_columns
 from kway.confidence.temperature import scaled_by
+from kway.data.blocks.row_blocks import rows_at
 from kway.data.labels import encode, encode_as
-from kway.data.row_blocks import rows_at
 from kway.errors import InputError, KwayError
 from kway.select.contest.clock import Clock
 from kway.select.contest.scans import HeldOut

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway import progress
+from kway.data.blocks.row_blocks import rows_at
 from kway.data.features.features import Features
 from kway.data.labels import encode
-from kway.data.row_blocks import rows_at
 from kway.data.suggest import listing
 from kway.errors import KwayError
 from kway.featured import FeaturedClassifier

@@ -1,7 +1,7 @@
 """DATA larger than memory: as many of its rows, drawn at random, as a part of memory holds.
 
-The others are not lost: `Larger.blocks` reads all rows again, a piece at a time (kway.data.row_stream), for the fit of
-what was chosen.
+The others are not lost: `Larger.blocks` reads all rows again, a piece at a time (blocks/row_stream.py), for the fit
+of what was chosen.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.data.blocks.row_stream import row_stream
 from kway.data.features.column_kinds import kind_of
 from kway.data.labelled_rows import LabelledRows, ReadOptions
 from kway.data.reading import read_rows
-from kway.data.row_stream import row_stream
 from kway.data.sources.frames import is_table, take_rows
 from kway.data.sources.npy_files import npy_files
 from kway.data.sources.pieces import pieces_of

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from kway import progress
 from kway.compute.threads import spans
 from kway.confidence.heldout import hold_out
+from kway.data.blocks.sparse_files import ENTRY_BYTES
 from kway.data.features.features import Features
 from kway.data.labels import encode
 from kway.data.sources.frames import take_rows
-from kway.data.sparse_files import ENTRY_BYTES
 from kway.errors import CombinationError, KwayError
 from kway.linear.classifier import LinearClassifier
 from kway.planning.machine import available_bytes

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kway
-from kway.data.output_paths import asked_in_python, refuse_foreign
-from kway.data.own_files import is_model
+from kway.data.outputs.output_paths import asked_in_python, refuse_foreign
+from kway.data.outputs.own_files import is_model
 from kway.errors import ModelFileError
 from kway.store import container, schemas
 from kway.store.arrays import pack_arrays, unpack_arrays

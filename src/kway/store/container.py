@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.atomic import replacing
+from kway.data.outputs.atomic import replacing
 from kway.errors import ModelFileError
 from kway.store.files import model_path, model_place, open_model
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
-from kway.data import atomic
+from kway.data.outputs import atomic
 from kway.errors import InputError, ModelFileError
 
 

@@ -1,6 +1,6 @@
 """Vectors kept on disk by what they were computed from: (model, text) -> float32 vector, one SQLite file a model.
 
-They lie in the folder of `kway.data.cache_folder`. Any process may read while another writes;
+They lie in the folder of `kway.data.outputs.cache_folder`. Any process may read while another writes;
 a file that is damaged is started anew, for everything in it can be computed again.
 """
 
@@ -15,7 +15,7 @@ from contextlib import closing
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.cache_folder import cache_folder
+from kway.data.outputs.cache_folder import cache_folder
 
 
 def text_key(text: str) -> bytes:

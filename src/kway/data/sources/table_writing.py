@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.atomic import replacing
+from kway.data.outputs.atomic import replacing
 from kway.data.sources.arrow_types import plain_floats
 from kway.data.suggest import listing
 from kway.errors import InputError

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.threads import spans
-from kway.data.file_rows import PassingRows, row_order
+from kway.data.blocks.file_rows import PassingRows, row_order
 from kway.linear.objective.objective import Objective
 
 

@@ -19,9 +19,9 @@ from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.linear import fused
 from kway.compute.kernels.product_tiles import MOST, in_registers
 from kway.compute.threads import pmap, shares, spans, spans_of
-from kway.data.file_rows import MIXED_BYTES, FileRows
+from kway.data.blocks.file_rows import MIXED_BYTES, FileRows
+from kway.data.blocks.sparse_files import FileCSR
 from kway.data.gate import Rows
-from kway.data.sparse_files import FileCSR
 from kway.linear.losses import Loss, Targets
 from kway.linear.objective.bends import Bends, HostBends, bends_of_rows
 from kway.linear.objective.curvature import curvatures, gram, mean_squares

@@ -21,7 +21,7 @@ from kway.linear.objective.row_span import RowSpan, row_span
 from kway.linear.solvers.base import Control, Solution, Solver
 from kway.linear.solvers.many_classes.sampled import Sampled
 from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, finish
-from kway.linear.solvers.newton.run import NEWTON_ROUNDING
+from kway.linear.solvers.newton.newton_run import NEWTON_ROUNDING
 from kway.linear.solvers.registry import pick_solver
 from kway.linear.solvers.stopping import least_of, tol_scale
 

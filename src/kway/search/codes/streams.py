@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.kernels.jit import frozen
-from kway.data.atomic import replacing
+from kway.data.blocks.row_stream import row_stream
 from kway.data.gate import plain_rows
 from kway.data.number_rows import number_rows
-from kway.data.row_stream import row_stream
+from kway.data.outputs.atomic import replacing
 from kway.data.sources.table_files import parquet_files
 from kway.errors import InputError
 from kway.progress import track

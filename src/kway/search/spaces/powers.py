@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.compute.threads import pmap, spans
-from kway.data.row_blocks import FEW_VALUES
+from kway.data.blocks.row_blocks import FEW_VALUES
 
 _BLOCK = 2**16  # values looked at in one go: they stay in the cache between the largest and the least
 

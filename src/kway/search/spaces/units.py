@@ -17,8 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.data.blocks.row_blocks import row_blocks
 from kway.data.messages import largest_value
-from kway.data.row_blocks import row_blocks
 from kway.errors import InputError
 from kway.search.spaces.distances import Distance
 from kway.search.spaces.powers import all_below, by_power, exponents, near_one, peak, row_peaks

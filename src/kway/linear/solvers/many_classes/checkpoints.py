@@ -18,7 +18,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.atomic import replacing
+from kway.data.outputs.atomic import replacing
 from kway.errors import InputError
 
 FILE = "sampled.npz"

@@ -28,7 +28,7 @@ from kway.base import class_rows
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.linear.sampled import decay_rows, step_rows
 from kway.compute.threads import pmap, single_blas, spans
-from kway.data.file_rows import row_order
+from kway.data.blocks.file_rows import row_order
 from kway.data.gate import Rows
 from kway.errors import CombinationError
 from kway.linear.losses import Targets

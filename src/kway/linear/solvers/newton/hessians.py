@@ -18,14 +18,14 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from kway.compute.lapack import add_gram
 from kway.compute.threads import pmap, spans
 from kway.linear.losses import Loss
-from kway.linear.solvers.newton.standard import Floats, Standard
+from kway.linear.solvers.newton.standard_columns import Floats, StandardProblem
 
 _BLOCK = 1 << 21  # numbers of a block of stacked rows
 _FEW = 8  # scores, above which small matrices are solved together
 LIFT = 1e-14  # of a unit diagonal, first try
 
 
-def step_apart(problem: Standard, bend: Floats, diagonal: Floats, gradient: Floats) -> Floats:
+def step_apart(problem: StandardProblem, bend: Floats, diagonal: Floats, gradient: Floats) -> Floats:
     """H^-1 gradient (R, D), a matrix a score; one for all where they bend alike."""
     if (bend == bend[:, :1]).all() and (diagonal == diagonal[:1]).all():
         return inverse(_gram(problem.Z, bend[:, 0]) + np.diag(diagonal[0]))(gradient.T).T
@@ -57,7 +57,7 @@ def _step_stacked(Z: Floats, bend: Floats, diagonal: Floats, gradient: Floats) -
         return np.array([inverse(h)(g) for h, g in zip(H, gradient)])
 
 
-def step_softmax(problem: Standard, bend: Floats, diagonal: Floats, gradient: Floats) -> Floats:
+def step_softmax(problem: StandardProblem, bend: Floats, diagonal: Floats, gradient: Floats) -> Floats:
     """H^-1 gradient; bend (n, R) holds weight_i p_ik."""
     Z, (R, D) = problem.Z, gradient.shape
     H = np.zeros((R * D, R * D), order="F")
@@ -70,7 +70,7 @@ def step_softmax(problem: Standard, bend: Floats, diagonal: Floats, gradient: Fl
     return _solve(problem, H, diagonal, gradient)
 
 
-def step_pairs(problem: Standard, bend: Floats, diagonal: Floats, gradient: Floats) -> Floats:
+def step_pairs(problem: StandardProblem, bend: Floats, diagonal: Floats, gradient: Floats) -> Floats:
     """H^-1 gradient; bend (n, R) is zero at a row's own class."""
     Z, codes, (R, D) = problem.Z, problem.targets.codes, gradient.shape
     H = np.zeros((R * D, R * D), order="F")
@@ -86,7 +86,7 @@ def step_pairs(problem: Standard, bend: Floats, diagonal: Floats, gradient: Floa
     return _solve(problem, H, diagonal, gradient)
 
 
-StepRule = Callable[[Standard, Floats, Floats, Floats], Floats]
+StepRule = Callable[[StandardProblem, Floats, Floats, Floats], Floats]
 
 
 def step_of(loss: Loss) -> StepRule:
@@ -122,7 +122,7 @@ def inverse(H: Floats) -> Callable[[Floats], Floats]:
     return lambda x: (scale * scale * x.T).T
 
 
-def _solve(problem: Standard, H: Floats, diagonal: Floats, gradient: Floats) -> Floats:
+def _solve(problem: StandardProblem, H: Floats, diagonal: Floats, gradient: Floats) -> Floats:
     """H^-1 gradient, the shift common to all scores pinned: no loss sees it, and no step has any of it.
 
     Of the biases always; of the weights where the penalty is L2 (it leaves them centred), L1 settles them by itself.

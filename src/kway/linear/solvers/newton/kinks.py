@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kway.linear.solvers.newton.standard import Floats
+from kway.linear.solvers.newton.standard_columns import Floats
 
 
 class Round(NamedTuple):

@@ -4,9 +4,9 @@
     kinked   (hinges, L1) the same on kinks rounded over e = 0.3, 0.04, ... until the duality gap is under the tolerance
 
 L1 on many columns: the same on a set of them that grows as it must (working_set.py). Columns are centred and scaled
-first (standard.py), so units do not matter. A run ends with a proof (valley.py): a solution that says it has converged
-is within tol of the optimum, relative to the objective or, where hardly any objective is left, to a millionth of the
-one at zero.
+first (standard_columns.py), so units do not matter. It ends with a proof (rounded_objective.py): a solution that says
+it has converged is within tol of the optimum, relative to the objective or, where hardly any objective is left, to a
+millionth of the one at zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution, offers
 from kway.linear.solvers.newton.hessians import step_work
-from kway.linear.solvers.newton.run import Run
+from kway.linear.solvers.newton.newton_run import NewtonRun
 from kway.linear.solvers.newton.working_set import solve_on_columns
 
 MOST_WORK = 5e9  # products of a step: some tenths of a second
@@ -43,7 +43,7 @@ class Newton:
         with single_blas():
             if objective.penalty.lasso and objective.d > columns(objective):
                 return solve_on_columns(objective, theta, control)
-            return Run.on(objective, control).go(theta)
+            return NewtonRun.on(objective, control).go(theta)
 
 
 def columns(objective: Objective) -> int:

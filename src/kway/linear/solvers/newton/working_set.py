@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kway.linear.objective.bends import transposed_product
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.newton.run import Run
+from kway.linear.solvers.newton.newton_run import NewtonRun
 
 _FIRST = 50  # columns, at least
 _ROUNDS = 30
@@ -30,7 +30,7 @@ def solve_on_columns(objective: Objective, theta: NDArray, control: Control) -> 
     history: list[float] = []
     quiet = replace(control, tol=control.tol / 2)
     for _ in range(_ROUNDS):
-        run = Run.on(replace(objective, X=objective.X[:, chosen], turned=[]), quiet)
+        run = NewtonRun.on(replace(objective, X=objective.X[:, chosen], turned=[]), quiet)
         part = np.append(chosen, objective.d)
         found = run.go(theta[:, part])
         theta = np.zeros_like(theta)

@@ -23,7 +23,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from kway.compute.cluster.session import shared_folder
-from kway.data.atomic import replacing
+from kway.data.outputs.atomic import replacing
 from kway.errors import InputError
 from kway.linear.objective.distinct_rows import key_sums
 from kway.linear.objective.objective import Objective

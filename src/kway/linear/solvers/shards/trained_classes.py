@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kway.compute.cluster.rounds import Talk
 from kway.compute.cluster.train import Wire, train_together
-from kway.data.atomic import replacing
+from kway.data.outputs.atomic import replacing
 from kway.linear.objective.class_shard import ClassShard
 from kway.linear.objective.class_shard_on_device import DeviceClassShard
 from kway.linear.objective.objective import Objective

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from kway.linear.solvers.newton.standard import Floats
+from kway.linear.solvers.newton.standard_columns import Floats
 
 INTERIOR_STEPS = 60
 SHY = 0.995  # share of the way to the nearest wall

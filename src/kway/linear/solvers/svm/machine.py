@@ -20,7 +20,7 @@ from kway.compute.threads import pmap, spans
 from kway.data.gate import Rows
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.sparse_rows import add_scores, dense_rows
-from kway.linear.solvers.newton.standard import Floats, column_centres
+from kway.linear.solvers.newton.standard_columns import Floats, column_centres
 from kway.linear.solvers.svm.interior_point import Undecided, solve_box
 
 SWEEPS_A_ROUND = 20  # a round: then the scores of all rows say which to visit next

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kway.compute.kernels.linear import dual as kernels
 from kway.errors import NotSeparableError
 from kway.linear.objective.sparse_rows import dense_rows
-from kway.linear.solvers.newton.standard import Floats, column_centres
+from kway.linear.solvers.newton.standard_columns import Floats, column_centres
 from kway.linear.solvers.svm.machine import Machine, Plane, Problem, kernel_rows
 
 FEASIBLE = 1e-10  # the tightest that HiGHS takes: margins down to about 1e-9 of the data's size count as margins

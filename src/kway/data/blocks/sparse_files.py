@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.data.blocks.labelled_blocks import LabelledBlock
 from kway.data.gate import plain_rows
-from kway.data.labelled_blocks import LabelledBlock
 from kway.data.labels import joined
 from kway.errors import CombinationError, InputError
 

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Standard:
+class StandardProblem:
     """Z (n, D) with targets, weights (n,) of sum 1 and penalties (D,); D = d + 1, or d without a bias."""
 
     Z: Floats
@@ -38,7 +38,7 @@ class Standard:
     n_jobs: int | None = None
 
     @staticmethod
-    def of(objective: Objective) -> Standard:
+    def of(objective: Objective) -> StandardProblem:
         """The objective's own problem."""
         X = np.array(objective.X.toarray() if sp.issparse(objective.X) else objective.X, np.float64, order="C")
         weight = np.ones(len(X)) if objective.weight is None else objective.weight.astype(np.float64)
@@ -53,7 +53,7 @@ class Standard:
             X = np.column_stack([X, np.ones(len(X))])
             ridge, lasso = np.append(ridge, 0.0), np.append(lasso, 0.0)
         soft = None if objective.targets.soft is None else objective.targets.soft.astype(np.float64)
-        return Standard(
+        return StandardProblem(
             X, Targets(objective.targets.codes, soft), objective.n_scores, objective.loss, weight, ridge, lasso,
             centre, unit, objective.fit_intercept, objective.n_jobs,
         )  # fmt: skip

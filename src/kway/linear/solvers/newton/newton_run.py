@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.newton.standard import Floats, Standard
-from kway.linear.solvers.newton.valley import Valley
+from kway.linear.solvers.newton.rounded_objective import RoundedPoint
+from kway.linear.solvers.newton.standard_columns import Floats, StandardProblem
 from kway.linear.solvers.stopping import LEAST_FALL, SEPARABLE, separated, tol_scale
 
 WIDEST, NARROWER, NARROWEST = 0.3, 8.0, 1e-12
@@ -27,88 +27,88 @@ NEWTON_ROUNDING = (
 
 
 @dataclass
-class Run:
+class NewtonRun:
     """One minimisation."""
 
     objective: Objective
-    problem: Standard
+    problem: StandardProblem
     control: Control
     history: list[float] = field(default_factory=list)
     told: bool = False  # to stop, by the caller
     slopes: Floats = field(init=False)  # of the losses where it ended (n, R), weights of sum 1 included: dual variables
 
     @staticmethod
-    def on(objective: Objective, control: Control) -> Run:
+    def on(objective: Objective, control: Control) -> NewtonRun:
         """A run on every column of an objective."""
-        return Run(objective, Standard.of(objective), control)
+        return NewtonRun(objective, StandardProblem.of(objective), control)
 
     def go(self, theta: NDArray) -> Solution:
         """Down the roundings to a proof."""
         start = self.problem.into(theta)
         if self.problem.loss.shift_free and not self.problem.lasso.any():
             start = self.objective.centred(start)  # steps then stay so
-        valley = Valley.at(self.problem, start, 0.0)
-        zero = valley.value(np.zeros_like(valley.theta), np.zeros_like(valley.scores), 0.0)
-        if valley.kinked:
-            valley.begin(_WARM if start[:, : self.objective.d].any() else WIDEST)
+        point = RoundedPoint.at(self.problem, start, 0.0)
+        zero = point.value(np.zeros_like(point.theta), np.zeros_like(point.scores), 0.0)
+        if point.kinked:
+            point.begin(_WARM if start[:, : self.objective.d].any() else WIDEST)
         least, excess = LEAST_FALL * zero, np.inf
         while not self.told:
-            excess = self.descend(valley, least)
-            value = valley.value(valley.theta, valley.scores, 0.0)
-            size, cost = tol_scale(value, least), valley.cost_of_rounding()
-            if valley.kinked and excess + cost <= self.control.tol / 4 * size:
-                valley.begin(valley.e)  # the proof is about the Hessian of F_e itself
-                excess = valley.step().excess
+            excess = self.descend(point, least)
+            value = point.value(point.theta, point.scores, 0.0)
+            size, cost = tol_scale(value, least), point.cost_of_rounding()
+            if point.kinked and excess + cost <= self.control.tol / 4 * size:
+                point.begin(point.e)  # the proof is about the Hessian of F_e itself
+                excess = point.step().excess
             excess = min(excess + cost, value) / size  # no objective is under 0
-            if excess <= self.control.tol / 3 or not valley.kinked or valley.e < NARROWEST or self.spent:
+            if excess <= self.control.tol / 3 or not point.kinked or point.e < NARROWEST or self.spent:
                 break
-            valley.narrow(valley.e / NARROWER)
-        self.slopes = valley.look().slope
-        return self.land(valley, excess, least)
+            point.narrow(point.e / NARROWER)
+        self.slopes = point.look().slope
+        return self.land(point, excess, least)
 
     @property
     def spent(self) -> bool:
         """Whether no iteration is left."""
         return len(self.history) >= self.control.max_iter
 
-    def descend(self, valley: Valley, least: float) -> float:
+    def descend(self, point: RoundedPoint, least: float) -> float:
         """Newton's steps at one rounding; a bound of F_e above its minimum."""
-        near = _NEAR * min(1.0, 1e3 * self.control.tol) if valley.kinked else _EXACT
-        last = 0.0 if valley.kinked else _LAST * self.control.tol
+        near = _NEAR * min(1.0, 1e3 * self.control.tol) if point.kinked else _EXACT
+        last = 0.0 if point.kinked else _LAST * self.control.tol
         excess, before, fresh = np.inf, np.inf, False
         while True:
-            step = valley.step()
-            excess = step.excess if valley.kinked else min(excess, step.excess)
-            value = valley.value(valley.theta, valley.scores, 0.0)
+            step = point.step()
+            excess = step.excess if point.kinked else min(excess, step.excess)
+            value = point.value(point.theta, point.scores, 0.0)
             size = tol_scale(value, least)
             if step.excess <= near * size or self.spent or separated(self.objective, value):
                 return excess
-            if not valley.go(step):
-                if fresh or not valley.kinked:
+            if not point.go(step):
+                if fresh or not point.kinked:
                     return excess
-                valley.begin(valley.e)  # dual variables that have lost touch with the slopes
+                point.begin(point.e)  # dual variables that have lost touch with the slopes
                 fresh = True
                 continue
             fresh = False
-            self._tell(valley)
+            self._tell(point)
             if self.told or (step.excess <= last * size and before <= _CLOSE * size):
                 return excess
             before = step.excess
 
-    def _tell(self, valley: Valley) -> None:
+    def _tell(self, point: RoundedPoint) -> None:
         """Those who watch of one more step; they may end it."""
-        self.history.append(valley.value(valley.theta, valley.scores, 0.0))
+        self.history.append(point.value(point.theta, point.scores, 0.0))
         control = self.control
         self.told = control.progress is not None and control.progress(len(self.history), self.history[-1])
-        if control.validate is not None and control.validate(self.problem.back(valley.theta)):
+        if control.validate is not None and control.validate(self.problem.back(point.theta)):
             self.told = True
 
-    def land(self, valley: Valley, excess: float, least: float) -> Solution:
+    def land(self, point: RoundedPoint, excess: float, least: float) -> Solution:
         """What to hand back: zeros that are zeros, in the columns' own units and number format."""
-        value = valley.value(valley.theta, valley.scores, 0.0)
-        theta = self.problem.back(self._zeros(valley, value, least)).astype(self.objective.X.dtype)
+        value = point.value(point.theta, point.scores, 0.0)
+        theta = self.problem.back(self._zeros(point, value, least)).astype(self.objective.X.dtype)
         kept = self.problem.into(theta)
-        end = valley.value(kept, self.problem.Z @ kept.T, 0.0)
+        end = point.value(kept, self.problem.Z @ kept.T, 0.0)
         lost = (end - value) / tol_scale(value, least)
         miss, advice = excess + max(0.0, lost), "raise max_iter or tol, or scale the features"
         if separated(self.objective, value):
@@ -119,12 +119,12 @@ class Run:
         history = [*self.history, end]
         return Solution(theta, max(1, len(self.history)), converged, miss, history, "" if converged else advice, True)
 
-    def _zeros(self, valley: Valley, value: float, least: float) -> Floats:
+    def _zeros(self, point: RoundedPoint, value: float, least: float) -> Floats:
         """theta with zeros where the dual variables of |w| say so, unless that costs more than a quarter of tol."""
         if not self.problem.lasso.any():
-            return valley.theta
-        width = valley.widths(valley.e)
-        inside = np.abs(valley.theta) < np.hypot(valley.theta, width) * (1 - ZERO)
-        theta = np.where(inside & (self.problem.lasso > 0), 0.0, valley.theta)
-        cost = valley.value(theta, self.problem.Z @ theta.T, 0.0) - value
-        return theta if cost <= self.control.tol / 4 * tol_scale(value, least) else valley.theta
+            return point.theta
+        width = point.widths(point.e)
+        inside = np.abs(point.theta) < np.hypot(point.theta, width) * (1 - ZERO)
+        theta = np.where(inside & (self.problem.lasso > 0), 0.0, point.theta)
+        cost = point.value(theta, self.problem.Z @ theta.T, 0.0) - value
+        return theta if cost <= self.control.tol / 4 * tol_scale(value, least) else point.theta

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kway.data.own_files import is_figure, is_nobodys
+from kway.data.outputs.own_files import is_figure, is_nobodys
 from kway.errors import UsageError
 
 

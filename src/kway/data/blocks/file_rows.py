@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.labelled_blocks import dense_blocks
+from kway.data.blocks.labelled_blocks import dense_blocks
+from kway.data.blocks.row_stream import row_stream
 from kway.data.labelled_rows import ReadOptions
 from kway.data.labels import joined
 from kway.data.number_rows import number_rows
-from kway.data.row_stream import row_stream
 from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.table_files import csv_files, parquet_files
 from kway.errors import InputError

@@ -21,7 +21,7 @@ from kway.linear.losses.hinge import gaps, own_scores
 from kway.linear.solvers.newton.decrement import change_by_score
 from kway.linear.solvers.newton.hessians import step_of
 from kway.linear.solvers.newton.kinks import followed, rounded
-from kway.linear.solvers.newton.standard import Floats, Standard
+from kway.linear.solvers.newton.standard_columns import Floats, StandardProblem
 
 _ENOUGH = 0.1  # share of the promised fall that a step must bring
 _SHORTEST = 1e-10
@@ -46,10 +46,10 @@ class NewtonStep(NamedTuple):
 
 
 @dataclass
-class Valley:
-    """Where a descent stands."""
+class RoundedPoint:
+    """Where a descent on the rounded objective stands."""
 
-    problem: Standard
+    problem: StandardProblem
     theta: Floats  # (R, D)
     scores: Floats  # (n, R)
     pulls: Floats  # dual variables of |theta|, (R, D)
@@ -57,11 +57,11 @@ class Valley:
     e: float = 0.0
 
     @staticmethod
-    def at(problem: Standard, theta: Floats, e: float) -> Valley:
+    def at(problem: StandardProblem, theta: Floats, e: float) -> RoundedPoint:
         """At theta, with dual variables that know nothing."""
         scores = problem.Z @ theta.T
         pushes = np.zeros_like(scores) if problem.loss.hinge else scores[:, :0]
-        return Valley(problem, theta, scores, np.zeros_like(theta), pushes, e)
+        return RoundedPoint(problem, theta, scores, np.zeros_like(theta), pushes, e)
 
     def begin(self, e: float) -> None:
         """Round over e, with the dual variables that the slopes here are."""
