@@ -54,7 +54,7 @@ class NewtonRun:
         least, excess = LEAST_FALL * zero, np.inf
         while not self.told:
             excess = self.descend(point, least)
-            value = point.value(point.theta, point.scores, 0.0)
+            value = point.here(0.0)
             size, cost = tol_scale(value, least), point.cost_of_rounding()
             if point.kinked and excess + cost <= self.control.tol / 4 * size:
                 point.begin(point.e)  # the proof is about the Hessian of F_e itself
@@ -79,7 +79,7 @@ class NewtonRun:
         while True:
             step = point.step()
             excess = step.excess if point.kinked else min(excess, step.excess)
-            value = point.value(point.theta, point.scores, 0.0)
+            value = point.here(0.0)
             size = tol_scale(value, least)
             if step.excess <= near * size or self.spent or separated(self.objective, value):
                 return excess
@@ -97,7 +97,7 @@ class NewtonRun:
 
     def _tell(self, point: RoundedPoint) -> None:
         """Those who watch of one more step; they may end it."""
-        self.history.append(point.value(point.theta, point.scores, 0.0))
+        self.history.append(point.here(0.0))
         control = self.control
         self.told = control.progress is not None and control.progress(len(self.history), self.history[-1])
         if control.validate is not None and control.validate(self.problem.back(point.theta)):
@@ -105,7 +105,7 @@ class NewtonRun:
 
     def land(self, point: RoundedPoint, excess: float, least: float) -> Solution:
         """What to hand back: zeros that are zeros, in the columns' own units and number format."""
-        value = point.value(point.theta, point.scores, 0.0)
+        value = point.here(0.0)
         theta = self.problem.back(self._zeros(point, value, least)).astype(self.objective.X.dtype)
         kept = self.problem.into(theta)
         end = point.value(kept, self.problem.Z @ kept.T, 0.0)

@@ -55,6 +55,7 @@ class RoundedPoint:
     pulls: Floats  # dual variables of |theta|, (R, D)
     pushes: Floats  # of the hinges (n, R)
     e: float = 0.0
+    _known: tuple[Floats, dict[float, float]] | None = None  # scores, and F_e of these for some e
 
     @staticmethod
     def at(problem: StandardProblem, theta: Floats, e: float) -> RoundedPoint:
@@ -77,7 +78,7 @@ class RoundedPoint:
         e / sqrt(lasso); the way back is a straight line, on which the curvatures out there say nothing.
         """
         self.e = e
-        value = self.value(self.theta, self.scores, e)
+        value = self.here(e)
         while (less := self.value(self.theta / 2, self.scores / 2, e)) < value:
             self.theta, self.scores, value = self.theta / 2, self.scores / 2, less
 
@@ -87,6 +88,15 @@ class RoundedPoint:
         return bool(self.problem.lasso.any()) or self.problem.loss.hinge
 
     # ---------------------------------------------------------------- values
+
+    def here(self, e: float) -> float:
+        """F_e at this point; a pass over the rows the first time only."""
+        if self._known is None or self._known[0] is not self.scores:
+            self._known = (self.scores, {})
+        values = self._known[1]
+        if e not in values:
+            values[e] = self.value(self.theta, self.scores, e)
+        return values[e]
 
     def value(self, theta: Floats, scores: Floats, e: float) -> float:
         """F_e; e = 0 is the objective itself."""
@@ -136,7 +146,7 @@ class RoundedPoint:
 
     def go(self, step: NewtonStep) -> bool:
         """Along the step as far as F_e falls enough; whether it fell."""
-        before, t = self.value(self.theta, self.scores, self.e), 1.0
+        before, t = self.here(self.e), 1.0
         while t > _SHORTEST:
             theta, scores = self.theta + t * step.move, self.scores + t * step.turn
             after = self.value(theta, scores, self.e)
