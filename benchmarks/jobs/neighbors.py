@@ -11,7 +11,7 @@ import kway
 
 from .. import datasets
 from ..models import NotInstalled, faiss_hnsw, faiss_ivf, hnsw
-from ..race import WITH_FIT, Row, absent, race, row
+from ..race import WITH_FIT, Row, absent, race, row, settled
 from .indexes import K, Peer, cells_peer, faiss_graph_peer, graph_peer, timed
 
 AGREED = 0.998  # share of votes that must be as exact search's
@@ -44,7 +44,8 @@ def approximate_rows(data, peers: dict[str, Callable[[], Peer]], rounds: int) ->
             rows.append(absent("T3", APPROXIMATE, data.name, name, error))
             continue
         said[name] = f"agreement {agree:.4f} against {peer.tune(name, agreement, data.Q, agree - 2e-4):.4f}"
-        contestants[name], seconds[name] = lambda peer=peer: peer.ids(data.Q), _builds(data.X, build, peer.seconds)
+        contestants[name] = lambda peer=peer: peer.ids(data.Q)
+        seconds[name] = settled(f"builds of {name}", lambda: _builds(data.X, build, peer.seconds))  # noqa: B023
     timings, good = race(contestants, rounds), agree >= AGREED
     chosen = kway.search.choose(*data.X.shape, exact.index_.metric).recipe
     said_own = f"agreement {agree:.4f}; index='auto' picks {chosen.name}"
@@ -59,13 +60,13 @@ def approximate_rows(data, peers: dict[str, Callable[[], Peer]], rounds: int) ->
     return rows
 
 
-def _builds(X, build: Callable[[], Peer], first: float) -> tuple[float, float]:
+def _builds(X, build: Callable[[], Peer], first: float) -> list[float]:
     """Medians of what kway's index and a peer's take to build, which took `first` before."""
     own, theirs = [timed(kway.search.Landmarks().build, X).seconds], [first]
     while theirs[0] < QUICK_BUILD and len(own) < BUILDS:
         theirs.append(build().seconds)
         own.append(timed(kway.search.Landmarks().build, X).seconds)
-    return float(np.median(own)), float(np.median(theirs))
+    return [float(np.median(own)), float(np.median(theirs))]
 
 
 def t3(rounds: int, quick: bool) -> list[Row]:

@@ -47,7 +47,7 @@ JOBS = (
 )
 
 
-class NewtonRun(NamedTuple):
+class Run(NamedTuple):
     """One run of the command."""
 
     seconds: float
@@ -56,7 +56,7 @@ class NewtonRun(NamedTuple):
     best: str
 
 
-def fit(data: str, *arguments: str) -> NewtonRun:
+def fit(data: str, *arguments: str) -> Run:
     """`kway fit DATA` as a person would give it; the start of the process is counted."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
@@ -66,7 +66,7 @@ def fit(data: str, *arguments: str) -> NewtonRun:
     if done.returncode:
         raise RuntimeError(f"kway fit {data} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
     found = json.loads(done.stdout)
-    return NewtonRun(spent, found["test"]["accuracy"], found["test"]["rows"], found["best"])
+    return Run(spent, found["test"]["accuracy"], found["test"]["rows"], found["best"])
 
 
 def small_table(folder: Path) -> Path:
