@@ -33,10 +33,7 @@ _GRADIENTS = (
     "A gradient of 60,000 images takes 22 ms without AVX-512 and 12 with it, and half of a fit is gradients; the other "
     "half is a start on 7,000 of them and a factor a class."
 )
-_BOUNDED = (
-    "A tenth of the time goes into a bound of what is left, which 0.1.0 did not look for, and two thirds into the "
-    "curvatures of ten classes, twice."
-)
+_BOUNDED = "A seventh of the time goes into a bound of what is left, which 0.1.0 did not look for."
 _CLOSED = "A third of the steps close the gap to the dual, which 0.1.0 did not: it ended on an estimate."
 _EARLY = (
     "cyanure is stopped at the first number of passes that comes within the tolerance, and ends a little above kway, "
