@@ -40,15 +40,17 @@ def ratio_bars(rows: list[Row]) -> Figure:
     style.dress(axes, "Times faster than the peer (thick tick: aim)", "peer / kway", grid="x")
     axes.tick_params(axis="y", labelsize=style.TINY, left=False)
     style.powers(axes.xaxis)
+    figure.set_layout_engine("constrained", w_pad=0.3)  # a browser's letters may be wider than those measured here
     return figure
 
 
 def _labels(rows: list[Row]) -> list[str]:
     """Target, data and peer; what was done too where two rows would be called the same."""
-    plain = [f"{r.target}  {style.shorten(r.data, 18)}, {style.shorten(r.peer, 30)}" for r in rows]
+    about = [f"{r.target}  {style.shorten(r.data, 18)}" for r in rows]
+    plain = [f"{what}, {style.shorten(r.peer, 30)}" for what, r in zip(about, rows)]
     return [
-        text if plain.count(text) == 1 else f"{r.target}  {style.shorten(r.data, 18)}, {_work(r)}, {r.peer}"
-        for text, r in zip(plain, rows)
+        text if plain.count(text) == 1 else f"{what}, {_work(r)}, {style.shorten(r.peer, 22)}"
+        for text, what, r in zip(plain, about, rows)
     ]
 
 
