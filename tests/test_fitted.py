@@ -309,6 +309,8 @@ def test_a_pipeline_is_explained_by_its_last_step():
     assert set(found.columns[0]) <= set(X.columns)
     inside = kway.explain(pipeline[-1], pipeline[:-1].transform(X), n_columns=2)
     np.testing.assert_array_equal(found.pulls, inside.pulls)
+    alone = make_pipeline(SoftmaxClassifier()).fit(X, y)
+    np.testing.assert_array_equal(kway.explain(alone, X).pulls, kway.explain(alone[-1], X).pulls)
     near = make_pipeline(StandardScaler(), NeighborsClassifier()).fit(X, y)
     assert set(kway.explain(near, X, y, n_columns=2).columns[0]) <= set(X.columns)
     with pytest.raises(InputError, match="no weights to read"):

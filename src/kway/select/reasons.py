@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from kway.data import gate
 from kway.data.column_spread import spread
 from kway.data.sources.frames import as_table, n_rows, take_rows
 from kway.errors import InputError
@@ -119,8 +120,9 @@ def own_reasons(model: Any, X: Any = None, n_columns: int = SHOWN) -> Reasons | 
         return _of_last_step(model, X, n_columns)
     features, inner = getattr(model, "features_", None), _innermost(model)
     if hasattr(inner, "_class_rows") and hasattr(inner, "coef_"):
-        numbers = X if X is None or not hasattr(model, "numbers") else model.numbers(X)
-        spreads = getattr(model, "spread_", None) if numbers is None else spread(numbers)
+        spreads = getattr(model, "spread_", None)
+        if X is not None:
+            spreads = spread(gate.rows(inner, model.numbers(X) if hasattr(model, "numbers") else X, reset=False))
         return weighed(inner, _names(model, features, inner), spreads, n_columns)
     if hasattr(inner, "centroids_") and _has_words(features):
         return spoken(inner, _names(model, features, inner), n_columns)
@@ -132,11 +134,14 @@ def _of_last_step(pipeline: Any, X: Any, n_columns: int) -> Reasons | None:
     before, last = pipeline[:-1], _innermost(pipeline[-1])
     if not (hasattr(last, "_class_rows") and hasattr(last, "coef_")):
         return None
+    if not len(before):
+        return own_reasons(pipeline[-1], X, n_columns)
     try:
         names = np.asarray(before.get_feature_names_out())
-    except (AttributeError, ValueError):  # a step that names none, or none at all
+    except (AttributeError, ValueError):  # of a step that names none
         names = _names(last, None, last)
-    return weighed(last, names, None if X is None else spread(before.transform(X)), n_columns)
+    spreads = None if X is None else spread(gate.rows(last, before.transform(X), reset=False))
+    return weighed(last, names, spreads, n_columns)
 
 
 def _has_words(features: Any) -> bool:

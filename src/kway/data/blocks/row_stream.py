@@ -13,11 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kway import progress
 from kway.data.labelled_rows import LabelledRows, ReadOptions
 from kway.data.reading import ANY_ROWS, AS_IT_IS, read_rows, table_rows
 from kway.data.sources.arrow_types import text_columns
 from kway.data.sources.file_columns import FileTable, refuse_lacking, refuse_other_kinds
-from kway.data.sources.label_column import NoLabelError
+from kway.data.sources.label_column import NoLabelError, unlabelled_note
 from kway.data.sources.npy_files import map_arrays, npy_files
 from kway.data.sources.pieces import Pieces, pieces_of
 from kway.data.sources.requirements import RowRequirements
@@ -46,8 +47,9 @@ def row_stream(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements =
         file = f"{path.name}/{piece.name}" if path.is_dir() else path.name
         try:
             found = replace(table_rows(piece, file, how, like), name=path.name)
-        except NoLabelError as error:
+        except NoLabelError as error:  # of this piece
             lacking = error
+            progress.note(f"note: {file}: {unlabelled_note(error.rows)}")
             continue
         if first is None:  # what follows is written as the first piece was
             codes = {c: "text" for c in text_columns(found.rows) if are_codes(present(trimmed(found.rows.column(c))))}

@@ -103,7 +103,7 @@ def _kind_of_number_column(column: Any) -> ColumnKind:
     infinite = 0 if whole else pc.sum(pc.is_inf(column.cast("float64", safe=False))).as_py() or 0
     if kind.name != "number" or not infinite:
         return kind
-    return ColumnKind("number", f"infinite in {infinite:,} rows, taken as missing")
+    return ColumnKind("number", f"infinite in {infinite:,} {'row' if infinite == 1 else 'rows'}, taken as missing")
 
 
 def _kind_of_numbers(numbers: NDArray[np.float64], are_whole: bool) -> ColumnKind:

@@ -47,6 +47,10 @@ def column_labels(column: Any, what: str, typed: bool, advice: str = _LABEL_THEM
 class NoLabelError(InputError):
     """Rows of which none has a label: an error of all rows, and of a piece of them nothing but a piece to leave out."""
 
+    def __init__(self, target: str, rows: int) -> None:
+        super().__init__(f"no row has a label in {target!r}; name the column that holds them with --target")
+        self.rows = rows
+
 
 class Labelled(NamedTuple):
     """Rows of a table that have a label, which of all (n,) they are, and how many have none."""
@@ -69,7 +73,7 @@ def rows_with_labels(table: Any, target: str) -> Labelled:
         there = pc.invert(pc.or_(pc.is_null(words), pc.is_in(words, gaps)))
     left_out = len(column) - (pc.sum(there).as_py() or 0)
     if left_out == len(column):
-        raise NoLabelError(f"no row has a label in {target!r}; name the column that holds them with --target")
+        raise NoLabelError(target, left_out)
     return Labelled(table.filter(there) if left_out else table, there, left_out)
 
 
