@@ -26,7 +26,7 @@ _NO_CLASS = (
     "15,100 rows there, 170 elsewhere, and these queries take two fifths of the time."
 )
 _PROOF = (
-    "Beside 9 to 13 gradients, whose products run near what two cores can do, a fit makes three products with the "
+    "Beside 6 or 7 gradients, whose products run near what two cores can do, a fit makes three products with the "
     "Hessian, a quarter of its time, which prove how near the optimum it is, as 0.1.0 did not."
 )
 _GRADIENTS = (

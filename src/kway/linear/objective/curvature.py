@@ -5,11 +5,12 @@ row_squares    ||x_i||^2 (n,)
 mean_squares   mean_i h_ki x_ij^2, (R, d): the diagonals
 gram           [X 1]' diag(weight) [X 1] / n
 rooted_rows    diag(root) [X 1], (n, D) dense: its Gram matrix is [X 1]' diag(root^2) [X 1]
+own_rows       sums of h_ki over all rows and over those of class k, and of h_ki [x_i 1] over those
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,6 +38,35 @@ def curvatures(objective: Objective, theta: NDArray) -> NDArray:
 
     pmap(part, spans(objective.n, BLOCK_ROWS), objective.n_jobs)
     return out
+
+
+class OwnRows(NamedTuple):
+    """Of each score k: sum_i h_ki (R,), the same over the rows of class k (R,), and their sum_i h_ki [x_i 1] (R, D)."""
+
+    mass: NDArray
+    own_mass: NDArray
+    own_rows: NDArray
+
+
+def own_rows(objective: Objective, theta: NDArray) -> OwnRows:
+    """What the rows of a class are to the curvature of its score, in one pass that keeps no curvature."""
+    D, dtype = objective.d + objective.fit_intercept, theta.dtype
+
+    def part(share: slice) -> OwnRows:
+        found = OwnRows(np.zeros(len(theta)), np.zeros(len(theta)), np.zeros((len(theta), D), dtype))
+        for rows in spans_of(share, BLOCK_ROWS):
+            h = objective.loss.curvatures(objective.scores(theta, rows), objective.block_targets(rows))
+            h = h if objective.weight is None else h * objective.weight[rows, None]
+            codes = objective.targets.codes[rows]
+            here = np.flatnonzero((codes >= 0) & (codes < len(theta)))  # others' classes may be elsewhere
+            own = sp.csr_matrix((h[here, codes[here]], (codes[here], here)), (len(theta), len(h)))
+            found.mass[:] += h.sum(axis=0)
+            found.own_mass[:] += np.asarray(own.sum(axis=1)).ravel()
+            found.own_rows[:] += own @ rooted_rows(objective.X[rows], None, dtype, objective.fit_intercept)
+        return found
+
+    parts = pmap(part, shares(objective.n, objective.n_jobs, least=256), objective.n_jobs)
+    return OwnRows(*(np.sum(sums, axis=0) for sums in zip(*parts, strict=True)))
 
 
 def row_squares(X: Rows | FarRows, dtype: Any = np.float64) -> NDArray:

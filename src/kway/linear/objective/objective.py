@@ -150,7 +150,7 @@ class Objective:
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
         """f = X W^T + b of some rows (m, R)."""
         scores = np.empty((len(range(*rows.indices(self.n))), len(theta)), theta.dtype)
-        self._fill_scores(theta, rows, scores)
+        self.fill_scores(theta, rows, scores)
         return scores
 
     def gram(self, dtype: np.dtype) -> NDArray:
@@ -169,7 +169,8 @@ class Objective:
         """Products with the Hessian at theta."""
         return HostBends(self, bends_of_rows(self, theta))
 
-    def _fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
+    def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
+        """f = X W^T + b of some rows into scores (m, R)."""
         if sp.issparse(self.X):
             scores[:] = theta[:, -1]
             add_scores(self.X, rows, np.ascontiguousarray(theta[:, :-1].T), scores)
@@ -260,7 +261,7 @@ class Objective:
 
             def block(rows: slice, first: int = first, slopes: NDArray = slopes) -> float:
                 here = slopes[rows.start - first : rows.stop - first]
-                self._fill_scores(theta, rows, here)
+                self.fill_scores(theta, rows, here)
                 return self._slopes(here, rows)
 
             parts = shares(len(slopes), self.n_jobs, least=64)

@@ -2,7 +2,8 @@
 
     1  factor the Hessian at zero, shared by all scores, from a sample of 8 d + 1000 rows (all rows where that is cheap)
     2  L-BFGS on the sample, at most 30 iterations: a start
-    3  where that was slow, or they are cheap, one factor a score at that start
+    3  where that was slow, or they are cheap, one factor a score at that start; else, and where a class has fewer rows
+       than there are columns, the shared one corrected along the mean of each class's rows, which costs next to nothing
     4  L-BFGS on all rows; a better factor (a score's own, or the whole Hessian where it is small) after as many
        iterations as it costs, and again as rows stop to bend, while the optimum is still far
 
@@ -14,10 +15,11 @@ gradients fused and the promise is far under tol (for which a few steps more are
 proved (newton/decrement.py): a few products with the Hessian, preconditioned by all that L-BFGS has learned, bound the
 excess; where it is still above tol their result is Newton's step, which is taken, what it gains taken off the bound,
 and so on. A rounded hinge is held against its dual first (newton/gap.py), for as many steps more as there were. Where a
-proof is to follow anyway it is tried as soon as the promise is a sixteenth of tol: earlier it takes more products than
+proof is to follow anyway it is tried as soon as the promise is an eighth of tol: earlier it takes more products than
 it saves steps, later the gain of a third of the way asks for steps in vain (30 where 24 do on 77 classes at alpha
-1e-6). Small problems are run to a hundredth of tol before, in a few steps more, and to rounding where there is no such
-proof or a whole Hessian is cheap: equal problems then have equal solutions.
+1e-6); at a quarter with the factor that knows the means of the classes, whose promise is nearer to what is left (13
+steps become 6 on 77 classes at alpha 1e-4). Small problems are run to a hundredth of tol before, in a few steps more,
+and to rounding where there is no such proof or a whole Hessian is cheap: equal problems then have equal solutions.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ from kway.linear.solvers.preconditioners.moments import (
     quick_moments,
     rows_a_factor,
     sample_rows,
+    sample_size,
 )
 from kway.linear.solvers.quasi_newton import Pairs, Step, descend, loss_rounding, search_along
 from kway.linear.solvers.shards.diary import Trail
@@ -61,12 +64,13 @@ SAMPLE_TOL = 6e-3
 CHEAP = 2  # gradients
 SLOW = 12  # iterations on the sample, after which classes get factors of their own
 _FASTER = 3  # operations of a factor to one of a gradient in the same time, where rows are few and hardly any bend
+_OWN_DUE = 7  # iterations from theta = 0, after which the means of the classes are worth knowing
 _FALLEN = 0.7  # of the objective at the last factor: below this rows bend otherwise than they did
 
 MANY_ROWS, SHORT = 10, 15.0  # rows a feature; times that a promise may fall short
 _PROOF_SHARE = 0.1  # of the iterations before it, in gradients, may be spent on factors for a proof
 _PATIENCE, _FAST = 3, 0.2  # steps, each cheaper than a product with the Hessian; fall of two of them to two before
-_AHEAD = 16.0  # times that the promise is under tol where a proof is tried
+_AHEAD, _AHEAD_BY_OWN = 8.0, 4.0  # times that the promise is under tol where a proof is tried
 HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
 
 
@@ -121,10 +125,11 @@ def solve_smooth(
         watch.history = list(trail.history)
     else:
         start = _start(objective, theta, known, not small, legacy.slow)
+        watch.ahead = _AHEAD_BY_OWN if start.own else _AHEAD
         point = Point.centred_at(objective, start.theta)
         watch.begin(point)
         control.diary.enter(0, point)
-    refactoring = Refactoring(start.moments, objective, watch, legacy, start.all_drawn)
+    refactoring = Refactoring(start.moments, objective, watch, legacy, start)
     steps = descend(objective, point, start.factor, refactoring, legacy.pairs)
     for step in steps:
         point = step.point
@@ -179,6 +184,8 @@ class Start:
     moments: Moments
     factor: Factor
     all_drawn: bool = False  # it is one a score from every row of the sample
+    own: bool = False  # it is shared but for the means of the classes
+    at_zero: bool = False  # it is of theta = 0, which says nothing of the classes
 
 
 def _start(objective: Objective, theta: NDArray, known: Moments | None, sampled: bool, slow: bool) -> Start:
@@ -190,13 +197,16 @@ def _start(objective: Objective, theta: NDArray, known: Moments | None, sampled:
         return Start(theta, found, _warm_factor(found, objective, theta, slow))
     factor = found.shared()
     if sample is None or (warm and sample.value(theta) < 0.7 * sample.value(np.zeros_like(theta))):
-        return Start(theta, found, factor)
+        return Start(theta, found, factor, at_zero=True)
     theta, used = on_sample(sample, theta, factor)
     n_drawn = max(500, 2 * objective.d)
-    few = found.dense and found.cost_per_class(sample, sample.n) <= CHEAP and found.holds_per_class(objective)
-    if few or (used >= SLOW and found.affords_per_class(objective, n_drawn)):
-        factor = found.per_class(sample, theta, sample.n if few else n_drawn)
-    return Start(theta, found, factor, few)
+    if found.dense and found.cost_per_class(sample, sample.n) <= CHEAP and found.holds_per_class(objective):
+        return Start(theta, found, found.per_class(sample, theta, sample.n), all_drawn=True)
+    if used >= SLOW and not small_classes(objective) and found.affords_per_class(objective, n_drawn):
+        return Start(theta, found, found.per_class(sample, theta, n_drawn))
+    if found.knows_own(sample):
+        return Start(theta, found, found.own(sample, theta), own=True)
+    return Start(theta, found, factor)
 
 
 def _resumed(objective: Objective, trail: Trail, pairs: Pairs) -> Start:
@@ -211,9 +221,16 @@ def _warm_factor(found: Moments, objective: Objective, theta: NDArray, slow: boo
     """Factors of each class, as theta already says something, where they are cheap or the way is `slow`."""
     n_drawn = rows_a_factor(objective)
     cheap = found.cost_per_class(objective, n_drawn) <= CHEAP
+    if not cheap and small_classes(objective) and found.knows_own(objective):
+        return found.own(objective.some(sample_size(objective)), theta)
     if (slow or cheap) and found.affords_per_class(objective, n_drawn):
         return found.per_class(objective, theta, n_drawn)
     return found.shared()
+
+
+def small_classes(objective: Objective) -> bool:
+    """Whether a class has fewer rows than there are columns: their mean then says most of how they bend its score."""
+    return objective.n < objective.all_scores * objective.d
 
 
 def on_sample(sample: Objective, theta: NDArray, factor: Factor) -> tuple[NDArray, int]:
@@ -239,7 +256,8 @@ class Refactoring:
     objective: Objective
     watch: Watch
     legacy: Legacy
-    good_start: bool = False  # the first factor will do for longer
+    start: Start
+    own_due: float = field(init=False)  # once, where the first factor is of theta = 0
     class_due: int = field(init=False)
     whole_due: int = field(init=False)
     class_gap: int = field(init=False)
@@ -249,7 +267,9 @@ class Refactoring:
         o = self.objective
         cost = self.moments.cost_per_class(o, rows_a_factor(o))
         self.class_gap = max(4, int(min(cost, max(DEAR, cost / _FASTER))))
-        self.class_due = self.class_gap * (2 if self.good_start else 1)
+        self.class_due = self.class_gap * (2 if self.start.all_drawn else 1)
+        few_seen = self.start.at_zero and small_classes(o) and self.moments.knows_own(o)
+        self.own_due = _OWN_DUE if few_seen else np.inf
         self.whole_due = max(4, o.n_scores * (o.d + 1) // 10)  # measured: P parameters cost about P / 5 gradients
 
     def __call__(self, iteration: int, point: Point) -> Factor | None:
@@ -261,6 +281,10 @@ class Refactoring:
                 self.watch.exact = True
                 self.watch.factor = newton_factor(self.objective, point.theta)
                 return self.watch.factor
+        if iteration >= self.own_due and far:
+            self.own_due, self.watch.ahead = np.inf, _AHEAD_BY_OWN
+            self.watch.factor = self.moments.own(self.objective.some(sample_size(self.objective)), point.theta)
+            return self.watch.factor
         if not self.watch.exact and iteration >= self.class_due and self.moments.holds_per_class(self.objective):
             self.class_gap *= 1 if point.value < _FALLEN * self.fallen_from else 2
             self.class_due, self.fallen_from = iteration + self.class_gap, point.value
@@ -301,6 +325,7 @@ class Watch:
     factor: Factor | None = None  # the latest
     exact: bool = False  # it is the inverse Hessian: what it promises is the excess
     proof_ahead: bool = False  # a proof follows, whatever is estimated
+    ahead: float = _AHEAD
     steps_more: int = 0  # that may be taken for the promise to come far under tol, which spares or shortens a proof
     doubtful: bool = False  # steps more were slow: a proof follows
 
@@ -324,7 +349,7 @@ class Watch:
         if told or (self.control.validate is not None and self.control.validate(point.theta)):
             self.finished = True
             return True
-        due = self.proof_ahead and _AHEAD * promised <= self.tol * self.scale(point.value)
+        due = self.proof_ahead and self.ahead * promised <= self.tol * self.scale(point.value)
         return due or self._near_enough() or iteration >= self.control.max_iter
 
     def more(self, steps: Iterator[Step]) -> Iterator[Point]:

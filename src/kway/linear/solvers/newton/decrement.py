@@ -100,9 +100,10 @@ def decrement(
         if not rz >= 0:  # rounding, of which a bound knows nothing
             return Decrement(x, D, np.inf, len(lengths), False, r, np.inf)
         ratios.append(rz / old)
-        tail = CAUTION * rz / _smallest(lengths, ratios)
+        missed = CAUTION / _smallest(lengths, ratios)
+        tail = missed * rz
         change = float(np.exp(min(_FAR, per_score * bends.advance(t))))
-        excess, stretch = (D + tail) / 2 * change, CAUTION / _smallest(lengths, ratios) * change
+        excess, stretch = (D + tail) / 2 * change, missed * change
         left = excess - D / 2 if taken else excess
         settled = len(lengths) >= _LEAST_STEPS and (left <= _SURE * enough or tail <= _SETTLED * D)
         if settled or (not taken and D / 2 > enough > 0):  # no bound will be under enough

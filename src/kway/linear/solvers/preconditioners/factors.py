@@ -51,6 +51,23 @@ class Shared:
 
 
 @dataclass(frozen=True)
+class SharedAndOwn:
+    """(A + u_k u_k')^-1 for score k: one inverse for all, and along v_k = A^-1 u_k a correction of its own.
+
+    By Sherman and Morrison A^-1 g - v_k (v_k.g) / (1 + u_k.v_k); the rows of `own` are v_k / sqrt(1 + u_k.v_k).
+    """
+
+    shared: Shared
+    own: NDArray  # (R, D)
+
+    def __call__(self, gradient: NDArray) -> NDArray:
+        """gradient (R, d + 1) times the inverses."""
+        out, D = self.shared(gradient), self.own.shape[1]
+        out[:, :D] -= np.einsum("kj,kj->k", self.own, gradient[:, :D])[:, None] * self.own
+        return out
+
+
+@dataclass(frozen=True)
 class PerClass:
     """One inverse a score, upper triangles."""
 

@@ -1,7 +1,9 @@
 """Preconditioners: an inverse of the Hessian's main part, applied to gradients (R, d + 1).
 
     shared      c X'X / n + ridge I, one for all scores; c = the loss's curvature at zero (joint softmax: 1 / R)
-    per class   X' diag(h_k) X / n + ridge I for each score k, h_k the loss's curvature at the current theta
+    own         c X'X / n + u_k u_k' + ridge I: the rows of class k bend score k by far the most, and most of all along
+                their mean, u_k times the root of its curvature; c = the mean curvature by others' rows at theta
+    per class   X' diag(h_k) X / n + ridge I for each score k, h_k the loss's curvature at theta
     newton      the whole Hessian of a joint softmax, (R D) x (R D), where that is small
     diagonal    the diagonals of these two, where a d x d matrix is too large or X is sparse and wide
 
@@ -22,10 +24,19 @@ from kway.compute.lapack import add_gram, invert
 from kway.compute.threads import pmap, shares, spans_of
 from kway.data.gate import Rows
 from kway.linear.losses import softmax
-from kway.linear.objective.curvature import BLOCK_ROWS, mean_squares, rooted_rows
+from kway.linear.objective.curvature import BLOCK_ROWS, mean_squares, own_rows, rooted_rows
 from kway.linear.objective.objective import Objective
 from kway.linear.objective.on_device import DeviceObjective
-from kway.linear.solvers.preconditioners.factors import Centred, Diagonal, Factor, PerClass, Shared, Stacked, Whole
+from kway.linear.solvers.preconditioners.factors import (
+    Centred,
+    Diagonal,
+    Factor,
+    PerClass,
+    Shared,
+    SharedAndOwn,
+    Stacked,
+    Whole,
+)
 from kway.linear.solvers.preconditioners.sampled_gram import all_grams, mirrored, sampled_gram
 
 MOST_FEATURES = 4000  # a Gram matrix of 64 MB in float32
@@ -40,6 +51,7 @@ FEW_COLUMNS = 64  # of a small one: a call of LAPACK for each class takes longer
 STACKED = 1 << 21  # numbers in all of them
 # of a sample where columns are few: 26 classes of 16 columns start at 0.1 over the optimum, not 0.3
 ROWS_A_PARAMETER = 6
+_LEAST_BEND = 1e-6  # by others' rows, where they hardly bend any score
 _FLOOR = 1e-12  # on a unit diagonal, first try
 
 
@@ -60,6 +72,23 @@ class Moments:
         scale = self.objective.loss.curvature_at_zero(self.objective.all_scores)
         if not self.dense:
             return Diagonal(_ones_for_zeros(self.gram * scale + _ridges(self.objective))[None, :])
+        return self._scaled(scale)
+
+    def own(self, rows: Objective, theta: NDArray) -> Factor:
+        """The shared one at theta, and in the direction of its own class's rows each score's own; D^2 R operations."""
+        mass, own_mass, sums = own_rows(rows, theta)
+        shared = self._scaled(max(float((mass - own_mass).mean()) / rows.n, _LEAST_BEND))
+        u = (sums / np.sqrt(np.maximum(own_mass, 1e-30) * rows.n)[:, None]).astype(self.gram.dtype)
+        v = u @ shared.inverse  # (R, D)
+        own = v / np.sqrt(1 + np.einsum("kj,kj->k", u, v))[:, None]
+        return _centred(SharedAndOwn(shared, own.astype(theta.dtype)), rows)
+
+    def knows_own(self, rows: Objective) -> bool:
+        """Whether `own` can be had: all scores of each row are here, more than one, and curvatures by a formula."""
+        return self.dense and rows.rows_here and rows.loss.compiled and 1 < rows.n_scores == rows.all_scores
+
+    def _scaled(self, scale: float) -> Shared:
+        """(scale X'X / n + ridge I)^-1."""
         inverse = safe_inverse(self.gram * self.gram.dtype.type(scale), _ridges(self.objective))
         return Shared(mirrored(inverse), self.objective.n_jobs)
 
@@ -67,7 +96,7 @@ class Moments:
         """One for each score from about n_drawn of `rows`, drawn in proportion to their curvature at theta."""
         if self.dense and isinstance(rows, DeviceObjective):
             found: Factor = rows.class_factor(theta, mirrored(self.gram), _ridges(rows), n_drawn, MIXED)
-            return Centred(found, rows.centred) if rows.loss.shift_free else found
+            return _centred(found, rows)
         # as many as have curvatures (R, n) within MOST_BYTES
         rows = rows.some(max(1024, MOST_BYTES // (theta.dtype.itemsize * rows.all_scores)))
         weights = rows.curvatures(theta)  # (R, n)
@@ -77,14 +106,14 @@ class Moments:
         D = len(self.gram)
         if rows.n_scores >= SEVERAL and D <= FEW_COLUMNS and rows.n_scores * D * D <= STACKED:
             found = self._small_inverses(rows, weights)
-            return Centred(found, rows.centred) if rows.loss.shift_free else found
+            return _centred(found, rows)
 
         def one(k: int) -> NDArray:
             gram = sampled_gram(rows, weights[k], n_drawn, np.random.default_rng(k), self.gram, MIXED)
             return safe_inverse(gram, _ridges(rows))
 
         found = PerClass(pmap(one, range(rows.n_scores), rows.n_jobs), rows.n_jobs)
-        return Centred(found, rows.centred) if rows.loss.shift_free else found
+        return _centred(found, rows)
 
     def _small_inverses(self, rows: Objective, weights: NDArray) -> Factor:
         """Of every class at once; those that rounding spoils one by one."""
@@ -108,7 +137,7 @@ class Moments:
         diagonal[:, : rows.d] += (1 - MIXED) * mean_squares(rows, weights)
         diagonal[:, rows.d :] += (1 - MIXED) * mass
         found = Diagonal(_ones_for_zeros(diagonal + _ridges(rows)).astype(weights.dtype))
-        return Centred(found, rows.centred) if rows.loss.shift_free else found
+        return _centred(found, rows)
 
     def cost_per_class(self, rows: Objective, n_drawn: int) -> float:
         """What `per_class` costs, in gradients over all rows."""
@@ -124,6 +153,11 @@ class Moments:
     def affords_per_class(self, rows: Objective, n_drawn: int) -> bool:
         """Whether that, and it costs less than some tens of gradients."""
         return self.holds_per_class(rows) and self.cost_per_class(rows, n_drawn) <= DEAR
+
+
+def _centred(factor: Factor, rows: Objective) -> Factor:
+    """The factor, within the thetas of mean zero where a shift of all scores is free."""
+    return Centred(factor, rows.centred) if rows.loss.shift_free else factor
 
 
 def newton_factor(objective: Objective, theta: NDArray) -> Factor:
@@ -175,12 +209,16 @@ def moments(objective: Objective, squares: NDArray | None = None) -> Moments:
 
 def sample_rows(objective: Objective) -> Objective | None:
     """The problem on 8 d + 1000 of its rows, or a fifth where columns are few; None where that is half or more."""
+    size = sample_size(objective)
+    return None if objective.n <= 2 * size else objective.some(size)
+
+
+def sample_size(objective: Objective) -> int:
+    """Rows that stand for all."""
     size = 8 * objective.d + 1000
     if objective.d < FEW_COLUMNS:
         size = max(size, min(ROWS_A_PARAMETER * objective.d * objective.all_scores, objective.n // 5))
-    if objective.n <= 2 * size:
-        return None
-    return objective.some(size)
+    return size
 
 
 def rows_a_factor(objective: Objective) -> int:
