@@ -2,8 +2,8 @@
 
     1  factor the Hessian at zero, shared by all scores, from a sample of 8 d + 1000 rows (all rows where that is cheap)
     2  L-BFGS on the sample, at most 30 iterations: a start
-    3  where that was slow, or they are cheap, one factor a score at that start; else, and where a class has fewer rows
-       than there are columns, the shared one corrected along the mean of each class's rows, which costs next to nothing
+    3  where that was slow, or they are cheap, one factor a score at that start; where a class has fewer rows than there
+       are columns, the shared one corrected along the mean of each class's rows, which costs next to nothing
     4  L-BFGS on all rows; a better factor (a score's own, or the whole Hessian where it is small) after as many
        iterations as it costs, and again as rows stop to bend, while the optimum is still far
 
@@ -15,11 +15,12 @@ gradients fused and the promise is far under tol (for which a few steps more are
 proved (newton/decrement.py): a few products with the Hessian, preconditioned by all that L-BFGS has learned, bound the
 excess; where it is still above tol their result is Newton's step, which is taken, what it gains taken off the bound,
 and so on. A rounded hinge is held against its dual first (newton/gap.py), for as many steps more as there were. Where a
-proof is to follow anyway it is tried as soon as the promise is an eighth of tol: earlier it takes more products than
-it saves steps, later the gain of a third of the way asks for steps in vain (30 where 24 do on 77 classes at alpha
-1e-6); at a quarter with the factor that knows the means of the classes, whose promise is nearer to what is left (13
-steps become 6 on 77 classes at alpha 1e-4). Small problems are run to a hundredth of tol before, in a few steps more,
-and to rounding where there is no such proof or a whole Hessian is cheap: equal problems then have equal solutions.
+proof is to follow anyway it is tried as soon as the promise is an eighth of tol (a sixteenth for the gap): earlier it
+takes more products than it saves steps, later the gain of a third of the way asks for steps in vain (30 where 24 do on
+77 classes at alpha 1e-6); at a quarter with the factor that knows the means of the classes, whose promise is nearer to
+what is left (13 steps become 6 on 77 classes at alpha 1e-4). Small problems are run to a hundredth of tol before, in a
+few steps more, and to rounding where there is no such proof or a whole Hessian is cheap: equal problems then have equal
+solutions.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _FALLEN = 0.7  # of the objective at the last factor: below this rows bend other
 MANY_ROWS, SHORT = 10, 15.0  # rows a feature; times that a promise may fall short
 _PROOF_SHARE = 0.1  # of the iterations before it, in gradients, may be spent on factors for a proof
 _PATIENCE, _FAST = 3, 0.2  # steps, each cheaper than a product with the Hessian; fall of two of them to two before
-_AHEAD, _AHEAD_BY_OWN = 8.0, 4.0  # times that the promise is under tol where a proof is tried
+_AHEAD, _AHEAD_BY_OWN, _AHEAD_OF_GAP = 8.0, 4.0, 16.0  # times that the promise is under tol where a proof is tried
 HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
 
 
@@ -114,7 +115,8 @@ def solve_smooth(
     theta = objective.laid_out(theta)
     small = objective.n * (objective.d + 1) * objective.all_scores <= SMALL_PASS
     legacy = Legacy(Pairs(objective.n_jobs, objective.total)) if legacy is None else legacy
-    prove = prove and provable(objective)
+    has_gap, has_hessian = closes(objective), provable(objective)
+    prove = prove and (has_gap or has_hessian)
     aim = _BEYOND * control.tol if prove else 1e-3 * loss_rounding(theta.dtype)
     watch = Watch(objective, control, aim if small else control.tol)
     watch.proof_ahead = prove and not (watch.many and objective.fused)
@@ -125,7 +127,7 @@ def solve_smooth(
         watch.history = list(trail.history)
     else:
         start = _start(objective, theta, known, not small, legacy.slow)
-        watch.ahead = _AHEAD_BY_OWN if start.own else _AHEAD
+        watch.ahead = _AHEAD_OF_GAP if has_gap else _AHEAD_BY_OWN if start.own else _AHEAD
         point = Point.centred_at(objective, start.theta)
         watch.begin(point)
         control.diary.enter(0, point)
@@ -135,12 +137,12 @@ def solve_smooth(
         point = step.point
         if watch.done(point, step.promised, step.stuck):
             break
-    if prove and watch.trusted and closes(objective):
+    if prove and watch.trusted and has_gap:
         point, excess = close(objective, point, watch.more(steps), watch.enough)
         if excess <= watch.enough(point):
             watch.miss = excess / watch.scale(point.value)
             return replace(watch.solution(point), proved=True)
-    if prove and watch.trusted and (watch.proof_ahead or watch.doubtful or not watch.clear):
+    if prove and has_hessian and watch.trusted and (watch.proof_ahead or watch.doubtful or not watch.clear):
         return _proved(objective, point, watch, refactoring, watch.factor or start.factor)
     return watch.solution(point)
 
@@ -202,10 +204,10 @@ def _start(objective: Objective, theta: NDArray, known: Moments | None, sampled:
     n_drawn = max(500, 2 * objective.d)
     if found.dense and found.cost_per_class(sample, sample.n) <= CHEAP and found.holds_per_class(objective):
         return Start(theta, found, found.per_class(sample, theta, sample.n), all_drawn=True)
-    if used >= SLOW and not small_classes(objective) and found.affords_per_class(objective, n_drawn):
-        return Start(theta, found, found.per_class(sample, theta, n_drawn))
-    if found.knows_own(sample):
+    if found.knows_own(sample) and small_classes(objective):
         return Start(theta, found, found.own(sample, theta), own=True)
+    if used >= SLOW and found.affords_per_class(objective, n_drawn):
+        return Start(theta, found, found.per_class(sample, theta, n_drawn))
     return Start(theta, found, factor)
 
 
