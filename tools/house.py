@@ -1,16 +1,21 @@
-"""Draw the rooms of the house into docs/design.md: `python -m tools.house`.
+"""Draw the rooms of the house into docs/design.md, and list every module in docs/design/modules.md:
+`python -m tools.house`.
 
-A floor is a row of halls and stands on the floors below it; what lies inside a hall is read from its folders, so a new
-room needs no drawing by hand.
+A floor is a row of halls and stands on the floors below it; what lies inside a hall is read from its folders, and what
+a module is from its docstring, so a new room needs no drawing by hand.
 """
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+KWAY = ROOT / "src" / "kway"
 PAGE = ROOT / "docs" / "design.md"
+MAP = ROOT / "docs" / "design" / "modules.md"
 WIDTH, EDGE, GAP, INSIDE = 860, 10, 12, 8
 HEAD, ROOM = 52, 26  # heights: a hall's name and note, a line of rooms
 
@@ -26,20 +31,27 @@ class Hall(NamedTuple):
 
 FLOORS = [
     [Hall("cli", "one file a verb"), Hall("report", "figures, the page")],
-    [Hall("select", "compare, tune, the main job"), Hall("fitted, featured", "kway.fit; features + classifier")],
-    [Hall("confidence", "temperature, sets, “unknown”")],
+    [Hall("select", "compare, tune, the main job"), Hall("fitted", "kway.fit")],
+    [
+        Hall("confidence", "temperature, sets, “unknown”"),
+        Hall("featured, pipelined, mapped", "features or a map, joined with a classifier"),
+    ],
     [Hall("neighbors", "metric × index × vote", share=0.45), Hall("linear", "loss × penalty × solver", 2)],
     [Hall("base", "score rows, keep k, vote"), Hall("planning", "what a job will cost")],
     [Hall("search", "the k best rows of a query", 3, 2.0), Hall("store", "model files")],
     [Hall("data", "the gate, the one reader", 1, 0.5), Hall("compute", "threads", 3, 1.5)],
-    [Hall("progress, log_loss, class_scores, tables, errors", "what everything may use")],
+    [
+        Hall(
+            "progress, parameters, tables, log_loss, soft_max, class_scores, light_imports, lazy_names, errors",
+            "what everything may use",
+        )
+    ],
 ]
 
 
 def rooms(hall: str) -> list[str]:
     """The folders inside a hall, as `hall/room`."""
-    top = ROOT / "src" / "kway"
-    return sorted(str(init.parent.relative_to(top)) for init in (top / hall).glob("*/**/__init__.py"))
+    return sorted(str(init.parent.relative_to(KWAY)) for init in (KWAY / hall).glob("*/**/__init__.py"))
 
 
 class Drawing:
@@ -114,5 +126,21 @@ def drawn_into(page: str) -> str:
     return page[:start] + picture() + page[end:]
 
 
+def listed() -> str:
+    """The page of all modules: a section a room, a line a module, as its docstring begins."""
+    said = ["# Every module", "", "A line a module, as its docstring begins. [The picture](../design.md#the-house)."]
+    for folder in sorted(init.parent for init in KWAY.rglob("__init__.py")):
+        said += ["", f"## {folder.relative_to(KWAY.parent)}", "", _purpose(folder / "__init__.py"), ""]
+        said += [f"- `{path.stem}`: {_purpose(path)}" for path in sorted(folder.glob("[!_]*.py"))]
+    return "\n".join(said) + "\n"
+
+
+def _purpose(module: Path) -> str:
+    """The first paragraph of a docstring's own words, without markdown's signs."""
+    said = (ast.get_docstring(ast.parse(module.read_text())) or "").split("\n\n")[0]
+    return re.sub(r"([*_<>|$\\[\]])", r"\\\1", " ".join(said.split()))
+
+
 if __name__ == "__main__":
     PAGE.write_text(drawn_into(PAGE.read_text()))
+    MAP.write_text(listed())
