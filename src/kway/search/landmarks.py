@@ -84,7 +84,7 @@ class Landmarks(Recipe):
     def check(self, metric: Metric, sparse: bool = False) -> None:
         """Refuse what cannot be searched: codes have no projection under manhattan, no meaning as places on earth."""
         super().check(metric, sparse)
-        if self.store is not None and not (metric.distance.coded and metric.distance.product):
+        if self.store is not None and not metric.distance.by_products:
             raise CombinationError(
                 f"Landmarks(store={self.store}) cannot search {metric.name!r}, whose scan reads the full rows; "
                 "use store=None"
