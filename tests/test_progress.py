@@ -3,10 +3,12 @@
 import io
 import sys
 
+import numpy as np
 import pytest
 
 import kway
 from kway.progress import News, bar, portion, stage, step, track, watched
+from kway.search import Landmarks
 
 
 class Terminal(io.StringIO):
@@ -85,6 +87,20 @@ def test_talkative_work_is_shown_to_whoever_watches(monkeypatch):
     assert len(screen.getvalue()) == seen
     assert "objective" in told[-1].what
     assert told[-1].done <= model.max_iter
+
+
+def test_landmarks_are_placed_in_view_of_whoever_watches(monkeypatch):
+    screen = as_stderr(monkeypatch)
+    rows = np.random.default_rng(0).normal(size=(200, 3))
+    Landmarks(5).build(rows)
+    assert not screen.getvalue()
+    Landmarks(5, verbose=True).build(rows)
+    assert "landmarks" in screen.getvalue()
+    told, seen = [], len(screen.getvalue())
+    with watched(told.append):
+        Landmarks(5, verbose=True).build(rows)
+    assert len(screen.getvalue()) == seen
+    assert [news.what for news in told] == [f"landmarks, round {i} of 4" for i in (1, 2, 3, 4)]
 
 
 def test_a_comparison_tells_its_steps_and_its_scores():

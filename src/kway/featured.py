@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base.estimator_inside import DelegatedAnswers, inner_has, prefixed, under
+from kway.base.estimator_inside import DelegatedAnswers, inner_has, innermost, prefixed, under
 from kway.data.column_spread import spread
 from kway.data.features.features import Features
 
@@ -97,6 +97,4 @@ class FeaturedClassifier(DelegatedAnswers):
 
 def _weighs(estimator: Any) -> bool:
     """Whether a model has weights of its columns, also inside others."""
-    while hasattr(estimator, "estimator_"):
-        estimator = estimator.estimator_
-    return hasattr(estimator, "coef_")
+    return hasattr(innermost(estimator), "coef_")

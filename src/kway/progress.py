@@ -36,6 +36,7 @@ class News(NamedTuple):
 
 
 Watcher = Callable[[News], None]
+Tell = Callable[[int, str], None]  # steps done, and a note
 
 
 class _Watched(NamedTuple):
@@ -126,9 +127,16 @@ def track(things: Iterable[Thing], what: str, of: int, worth: int = _WORTH_A_BAR
             yield thing
 
 
+def silent(done: int, note: str) -> None:
+    """A `Tell` that nobody hears."""
+
+
 @contextmanager
-def bar(what: str, of: int, transient: bool = False) -> Iterator[Callable[[int, str], None]]:
-    """A function of the steps done and a note: told to the watcher, else drawn as a bar on stderr."""
+def bar(what: str, of: int, transient: bool = False, asked: bool = True) -> Iterator[Tell]:
+    """A function of the steps done and a note: told to the watcher, else drawn as a bar; silent where not asked for."""
+    if not asked:
+        yield silent
+        return
     told = _watched.get()
     if told is not None:
         tell = told.tell

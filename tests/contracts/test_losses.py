@@ -199,6 +199,32 @@ def test_no_loss_bends_more_than_it_says(form, n_scores, scale):
 
 
 @pytest.mark.parametrize(("form", "n_scores"), FORMS)
+@pytest.mark.parametrize("scale", [0.3, 1.0, 3.0])
+def test_a_hessian_changes_no_faster_than_the_loss_says(form, n_scores, scale):
+    assert (form.hessian_change is not None) == (form.convex and form.smooth)
+    if form.hessian_change is None or form.rounded:  # a rounded hinge jumps: its number is of steps inside
+        return
+    rng = np.random.default_rng(11)
+    scores, codes = problem(n_scores, 200, seed=11)
+    step = rng.uniform(0 if form.couples else -1, 1, size=scores.shape)  # differences of two are within 1
+    along = rng.normal(size=scores.shape)
+    before, after = (
+        np.einsum("mi,mij,mj->m", along, hessians(form, scale * scores + turn, codes), along) for turn in (0, step)
+    )
+    assert np.abs(np.log(after / before)).max() <= form.hessian_change + 1e-4
+    far = np.where(np.arange(n_scores) == 0, 12.0, 0.0) * np.ones((1, 1))  # where it changes fastest
+    near, farther = (hessians(form, far * share, np.array([0]))[0, 0, 0] for share in (1, 13 / 12))
+    assert np.log(near / farther) == pytest.approx(form.hessian_change, abs=1e-2)
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
+def test_curvatures_are_those_of_probabilities_where_the_loss_says_so(form, n_scores):
+    scores, codes = problem(n_scores, seed=12)
+    p = scipy_softmax(scores, axis=1) if form.joint else expit(scores)
+    assert np.allclose(form.curvatures(scores, Targets(codes)), p * (1 - p)) == form.p_curvatures
+
+
+@pytest.mark.parametrize(("form", "n_scores"), FORMS)
 def test_curvature_at_zero_is_that_of_the_formula(form, n_scores):
     if not form.convex or not form.smooth:
         return

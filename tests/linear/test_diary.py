@@ -131,6 +131,8 @@ def test_a_mark_tells_rows_labels_weights_and_settings_apart():
         replace(one, weight=rng.random(400)),
         replace(one, penalty=Penalty(1e-5)),
         replace(one, fit_intercept=False),
+        replace(one, loss=replace(one.loss, margin=0.5)),
+        replace(one, loss=replace(one.loss, width=0.5)),
     ]
     marks = {mark_of(o, 1e-3, "lbfgs") for o in (one, *others)}
     marks |= {mark_of(one, 1e-4, "lbfgs"), mark_of(one, 1e-3, "proximal")}

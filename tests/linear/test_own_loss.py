@@ -1,16 +1,24 @@
 """A loss written in Python gives what the compiled one gives by every solver, however little it says of itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
 from kway import LinearClassifier
+from kway.linear.fit_ways import loss_and_penalty, may_split
 from kway.linear.losses import LOSSES, Aims, Forms, Loss, Targets, sigmoid, softmax
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
+from kway.linear.solvers.base import Control
+from kway.linear.solvers.gradient_descent import GradientDescent
+from kway.linear.solvers.lbfgs import LBFGS
+from kway.linear.solvers.newton.newton import Newton
 from kway.linear.solvers.power_method import largest_bend
+from kway.linear.solvers.proximal import Proximal
+from kway.linear.solvers.solver_at_work import Work
+from kway.planning.size import Size
 
 
 @dataclass(frozen=True)
@@ -132,6 +140,40 @@ def test_sgd_takes_its_steps_from_the_bend_of_the_loss(batch_size):
     optimum = LinearClassifier("steep", alpha=0.02, tol=1e-8).fit(X, y).objective_
     by_chance = LinearClassifier("steep", alpha=0.02, solver="sgd", batch_size=batch_size, random_state=0, tol=1e-4)
     assert optimum <= by_chance.fit(X, y).objective_ < 1.05 * optimum
+
+
+@pytest.mark.parametrize("solver", [LBFGS(), Newton(), Proximal(), GradientDescent()])
+@pytest.mark.parametrize("shape", [(300, 4), (3000, 30)])
+def test_nothing_is_proved_of_a_loss_that_does_not_say_how_fast_its_hessian_changes(solver, shape):
+    rng = np.random.default_rng(2)
+    y = rng.integers(3, size=shape[0])
+    X = rng.normal(size=shape) + np.eye(3, shape[1])[y]
+    told = Columns("told", joint=False, smooth=True, convex=True, couples=False, hessian_change=1.0)
+    for penalty in (Penalty(0.01), Penalty(0.01, 0.01)):
+        if penalty.lasso and "penalty.smooth" in solver.needs:
+            continue
+        for form in (told, replace(told, hessian_change=None)):
+            objective = Objective(X, Targets(y), 3, form, penalty)
+            found = Work.on(objective, solver).solve(objective.zeros(), Control(tol=1e-3, max_iter=5000))
+            assert found.converged
+            assert found.proved == (form is told)
+
+
+def test_a_classes_split_needs_what_a_loss_declares_not_its_name(monkeypatch):
+    declared = Joint("declared", joint=True, smooth=True, convex=True, shift_free=True, cross_entropy=True)
+    monkeypatch.setitem(LOSSES, "declared", Forms(LOSSES["own"].columns, declared))
+
+    def splits(**settings):
+        model, size = LinearClassifier(**settings), Size(1000, 10, 5)
+        return may_split(model, *loss_and_penalty(model, size))
+
+    assert splits(loss="declared")
+    assert splits(loss="softmax", penalty="elasticnet", l1_ratio=0.0)
+    assert not splits(loss="softmax", penalty="elasticnet", l1_ratio=0.5)
+    assert not splits(loss="own")
+    assert not splits(loss="softmax", multiclass="one-vs-all")
+    assert not splits(loss="softmax", solver="newton")
+    assert not splits(loss="softmax", early_stopping=True)
 
 
 def test_a_bend_not_declared_is_found_from_the_slopes():

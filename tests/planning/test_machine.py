@@ -79,6 +79,14 @@ def test_without_a_gpu_nothing_of_one_is_kept(kept, monkeypatch):
     assert not kept.exists() or not list(kept.iterdir())
 
 
+def test_rates_of_an_earlier_version_are_read(kept):
+    measured = replace(Rates(), product=1e12)
+    kept.mkdir(parents=True, exist_ok=True)
+    rates._path().write_text(json.dumps(measured.record() | {"product_one": 60e9, "disk": 3e8}))
+    rates._kept.cache_clear()
+    assert rates.known() == measured
+
+
 @pytest.mark.parametrize(
     "text", ["", "{}", "[1]", "null", '{"product": "quick"}', json.dumps(Rates().record() | {"product": 0})]
 )

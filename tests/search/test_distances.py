@@ -45,6 +45,19 @@ def test_keys_grow_with_the_distance(distance, seed):
 
 
 @pytest.mark.parametrize("distance", DISTANCES, ids=str)
+def test_what_a_distance_says_of_lengths_and_products_is_true(distance):
+    both = drawn(distance, 80, 1)
+    both = both[squares(both) > 0]
+    q, x = both[:20], both[20:]
+    here, longer, all_longer = (pairwise(*pair, distance.name) for pair in ((q, x), (3 * q, x), (3 * q, 2 * x)))
+    ranked = np.allclose(np.take_along_axis(longer, here.argsort(1), 1), np.sort(longer, 1), rtol=1e-9, atol=1e-12)
+    assert distance.by_direction == ranked
+    assert distance.by_angle == np.allclose(here, all_longer, rtol=1e-9, atol=1e-12)
+    tile = distance.tile(q, distance.row_side(x)) if distance.row_side(x) is x else here
+    assert distance.by_products == np.allclose(tile, q @ x.T)
+
+
+@pytest.mark.parametrize("distance", DISTANCES, ids=str)
 def test_a_row_is_not_further_than_its_error_says(distance):
     x, q = drawn(distance, 50, 1), drawn(distance, 30, 2)
     instead = x + 1e-3 * np.random.default_rng(3).normal(size=x.shape) * np.abs(x).max()

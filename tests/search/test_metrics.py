@@ -1,9 +1,12 @@
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from kway.errors import CombinationError, InputError
 from kway.search import LSH, Flat, Int8, KDTree, Landmarks
-from kway.search.spaces.metrics import METRICS, Gaussian, Haversine, Laplacian, from_facts, pick_metric
+from kway.search.device import on_device
+from kway.search.spaces.metrics import METRICS, Euclidean, Gaussian, Haversine, Laplacian, from_facts, pick_metric
 
 EVERY = [*METRICS.values(), Haversine(degrees=True), Gaussian(0.5), Laplacian(2.0)]
 
@@ -18,6 +21,28 @@ def test_scores_fall_as_distances_grow(metric):
 @pytest.mark.parametrize("metric", EVERY, ids=str)
 def test_facts_survive(metric):
     assert from_facts(metric.facts()) == metric
+
+
+@dataclass(frozen=True)
+class Halved(Euclidean):
+    """A metric with units of its own that keeps the name of its distance."""
+
+    def prepare(self, rows):
+        return 0.5 * rows
+
+
+@pytest.mark.parametrize("metric", [*EVERY, Halved()], ids=str)
+def test_a_metric_is_bare_where_it_changes_neither_rows_nor_distances_nor_scores(metric):
+    rows, distances = np.array([[0.5, 1.0]]), np.array([0.0, 0.2, 0.7])
+    same = np.array_equal(metric.prepare(rows), rows) and np.array_equal(metric.finish(distances), distances)
+    shifts = np.ptp(metric.score(distances) + distances) < 1e-12
+    assert metric.bare == (same and shifts and not isinstance(metric, Haversine))  # which makes float64 of float32
+
+
+def test_a_device_keeps_no_rows_that_a_metric_has_to_prepare(monkeypatch):
+    monkeypatch.setattr(on_device, "staying", lambda device, rows: "a device")
+    monkeypatch.setattr(on_device, "plain_far", lambda rows, device: pytest.fail("taken as they are"))
+    assert on_device.far_rows(np.ones((3, 2)), Halved(), "cuda") is None
 
 
 @pytest.mark.parametrize("name", ["euclidean", "manhattan", "hamming", "haversine"])

@@ -43,6 +43,20 @@ def inner_has(*methods: str) -> Callable[[Any], bool]:
     return check
 
 
+def layers(model: Any) -> Iterator[Any]:
+    """A model, the estimator inside it, and so on to the innermost."""
+    yield model
+    while hasattr(model, "estimator_"):
+        model = model.estimator_
+        yield model
+
+
+def innermost(model: Any) -> Any:
+    """The estimator inside all others; a model with none inside is its own."""
+    *_, inner = layers(model)
+    return inner
+
+
 class EstimatorInside(Classifier):
     """A classifier that has another one inside."""
 

@@ -28,7 +28,7 @@ def neighbors(
     from kway.errors import InputError
 
     whole, found = ready(model, data, reading, needs_labels=False, embed=embed)
-    fitted, X = _innermost(whole, found.X)
+    fitted, X = _voters(whole, found.X)
     if not hasattr(fitted, "explain") or not hasattr(fitted, "kneighbors"):
         raise InputError(
             f"{model} is a {type(fitted).__name__}, which has no neighbours; fit one with --model neighbors"
@@ -51,12 +51,15 @@ class _Voters(NamedTuple):
     X: Any
 
 
-def _innermost(model: Any, X: Any) -> _Voters:
+def _voters(model: Any, X: Any) -> _Voters:
     """Without the features, the map of the columns and the temperature around it."""
-    while hasattr(model, "estimator_"):
-        seen = getattr(model, "numbers", None) or getattr(model, "mapped", None)
-        model, X = model.estimator_, X if seen is None else seen(X)
-    return _Voters(model, X)
+    from kway.base.estimator_inside import layers
+
+    *around, inner = layers(model)
+    for layer in around:
+        seen = getattr(layer, "numbers", None) or getattr(layer, "mapped", None)
+        X = X if seen is None else seen(X)
+    return _Voters(inner, X)
 
 
 def _told(model: Any, X: Any) -> list[dict[str, Any]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kway.linear.penalties import pick_penalty
+from kway.linear.losses import Loss
+from kway.linear.penalties import Penalty, pick_penalty
 from kway.linear.placing import choose_device, splits_classes
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.many_classes.sampled import Sampled
@@ -26,7 +27,8 @@ def fit_way(model: LinearClassifier, size: Size, hard: bool) -> Formula:
     there = way_there(model, size, hard)
     if choose_device(model.device, size, there).device is not None:
         return there
-    if hard and not model.label_smoothing and may_split(model) and splits_classes(size, model.solver == "auto"):
+    whole = hard and not model.label_smoothing
+    if whole and may_split(model, *loss_and_penalty(model, size)) and splits_classes(size, model.solver == "auto"):
         return far_ways.split_softmax
     if asks_for_sampled(model):
         return sampled_way(model, size)
@@ -53,7 +55,12 @@ def chooses_sampled(model: LinearClassifier, size: Size, hard: bool) -> bool:
     """Whether "auto" samples classes."""
     if model.solver != "auto" or not hard or model.label_smoothing:
         return False
-    return samples(model._form(size.K), pick_penalty(model.penalty, model.l1_ratio).times(model.alpha), size)
+    return samples(*loss_and_penalty(model, size), size)
+
+
+def loss_and_penalty(model: LinearClassifier, size: Size) -> tuple[Loss, Penalty]:
+    """The form of its loss for so many classes, and its penalty."""
+    return model._form(size.K), pick_penalty(model.penalty, model.l1_ratio).times(model.alpha)
 
 
 def sampled_way(model: LinearClassifier, size: Size) -> Formula:
@@ -66,8 +73,7 @@ def sampled_way(model: LinearClassifier, size: Size) -> Formula:
     return linear_ways.mapped_softmax
 
 
-def may_split(model: LinearClassifier) -> bool:
+def may_split(model: LinearClassifier, loss: Loss, penalty: Penalty) -> bool:
     """Whether a cluster may split the classes of this fit: a softmax by L-BFGS that nobody watches from rows."""
     lbfgs = model.solver in ("auto", "lbfgs") or isinstance(model.solver, LBFGS)
-    joint = model.loss in ("softmax", "logistic") and model.multiclass == "joint"
-    return lbfgs and joint and model.penalty in ("l2", "none", None) and not model.early_stopping
+    return lbfgs and loss.cross_entropy and loss.joint and penalty.smooth and not model.early_stopping

@@ -64,7 +64,7 @@ def learn(model: LinearClassifier, given: WeightedRows, last: NDArray | None) ->
     whole = objective_of(model, given)
     size = guard.size_of(whole.X, len(model.classes_))
     way = way_there(model, size, whole.targets.soft is None)
-    there = placed(whole, model.device, way, may_split(model), model.solver == "auto")
+    there = placed(whole, model.device, way, may_split(model, whole.loss, whole.penalty), model.solver == "auto")
     objective, why, _ = there
     control = control_of(model)
     learned, validation = problem.set_aside(condensed(objective), model.early_stopping, control.rng)
@@ -168,15 +168,14 @@ def keep(
     value = objective.value(solution.theta) if solution.value is None else solution.value
     for name in ("support_", "margin_"):  # of an earlier call, perhaps with another loss
         model.__dict__.pop(name, None)
-    hinge = objective.loss.hinge and not objective.loss.minimised_by_zero
-    if hinge:
+    if objective.loss.has_margin:
         model.support_ = kept[answers.support(objective, solution.theta)]
     model.coef_, model.intercept_ = answers.split_weights(solution.theta)
     model.n_iter_ = solution.n_iter
     model.history_ = solution.history
     model.objective_ = value
     model.solver_ = solver
-    if hinge:
+    if objective.loss.has_margin:
         norms = np.linalg.norm(model.coef_, axis=1)
         margins = 1 / np.maximum(norms, np.finfo(norms.dtype).tiny)
         model.margin_ = float(margins[0]) if len(margins) == 1 else margins

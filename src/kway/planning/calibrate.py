@@ -6,8 +6,6 @@ a machine that is busy now is planned for as it is now.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Callable
 from math import sqrt
@@ -40,8 +38,7 @@ def calibrate() -> Rates:
     coded = Flat(store=Int8(rerank=False)).build(rows[: _ROWS // 4])
     passed = _QUERIES * rows.size
     return Rates(
-        product_one=_product(1),
-        product=_product(cores()),
+        product=_product(),
         memory=_memory(),
         fresh=_fresh(),
         exps=_exps(),
@@ -52,7 +49,6 @@ def calibrate() -> Rates:
         cells=rows.size / _seconds(lambda: Landmarks().build(rows), 1),
         probed=passed * opened / _seconds(lambda: cells.nearest(queries, 5)),
         bytes_scan=passed / 4 / _seconds(lambda: coded.nearest(queries, 5)),
-        disk=_disk(),
         cores=cores(),
         **gpu_rates()._asdict(),
     )
@@ -81,9 +77,9 @@ def _seconds(run: Callable[[], Any], runs: int = RUNS) -> float:
     return max(median(found), 1e-9)
 
 
-def _product(threads: int) -> float:
+def _product() -> float:
     """Operations a second of blocks as a gradient has them, a block a thread."""
-    m, d, K, times = 2048, 512, 256, 6
+    m, d, K, times, threads = 2048, 512, 256, 6, cores()
     X, W = np.ones((m, d), np.float32), np.ones((d, K), np.float32)
 
     def one(_: int) -> None:
@@ -130,19 +126,6 @@ def _sparse() -> float:
 def _assign(rows: NDArray[np.float32]) -> float:
     centres = rows[:400]
     return 2.0 * rows.size * len(centres) / _seconds(lambda: nearest_centres(rows, centres))
-
-
-def _disk() -> float:
-    block = os.urandom(2**23)
-
-    def write() -> None:
-        with tempfile.TemporaryFile() as file:
-            for _ in range(4):
-                file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
-
-    return 4 * len(block) / _seconds(write)
 
 
 class GpuRates(NamedTuple):

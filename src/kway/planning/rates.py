@@ -24,8 +24,7 @@ from kway.data.outputs.cache_folder import cache_folder
 class Rates:
     """A second's worth of each kind of work, on all cores unless said otherwise."""
 
-    product_one: float = 60e9  # operations of a float32 matrix product, one thread
-    product: float = 110e9  # the same on all cores
+    product: float = 110e9  # operations of a float32 matrix product
     memory: float = 10e9  # bytes read and written
     fresh: float = 1e9  # bytes of new memory touched for the first time
     exps: float = 0.4e9  # exponentials
@@ -36,7 +35,6 @@ class Rates:
     cells: float = 15e6  # values indexed by landmarks
     probed: float = 1e9  # values of the rows in probed cells
     bytes_scan: float = 10e9  # values passed where rows are one byte each
-    disk: float = 300e6  # bytes written and synced
     gpu: float = 0.0  # operations of a product in bfloat16; 0: there is no GPU
     gpu_full: float = 0.0  # of a product in float32
     gpu_sent: float = 0.0  # bytes sent to it
@@ -110,8 +108,11 @@ def _path() -> Path:
 
 @cache
 def _kept(path: Path) -> Rates | None:
+    """What a file keeps; rates that an earlier version measured beside them are passed over."""
     try:
-        return Rates.of(json.loads(path.read_text()))
+        facts = json.loads(path.read_text())
+        names = Rates().record()
+        return Rates.of({name: facts[name] for name in facts if name in names} if isinstance(facts, dict) else facts)
     except (OSError, ValueError):
         return None
 

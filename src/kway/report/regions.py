@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import InputError
 from kway.report import style
 from kway.report.slices import Answers, Grid, answers_around
+from kway.search.spaces.distances import sphere
 
 _NAMES = {"euclidean": "L2", "manhattan": "L1"}
 _SHADES = tuple(style.PALETTE[i] for i in (0, 2, 3, 5, 8, 6))  # six that stay apart as small dots
@@ -168,13 +169,12 @@ def _shades(owner: NDArray, n_cells: int) -> NDArray[np.int64]:
 
 def _unit(degrees: NDArray) -> NDArray[np.float64]:
     """(n, 2) latitude and longitude -> (n, 3) points on the unit sphere."""
-    lat, lon = np.radians(degrees).T
-    return np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
+    return sphere(np.radians(degrees))
 
 
-def _degrees(sphere: NDArray) -> NDArray[np.float64]:
+def _degrees(points: NDArray) -> NDArray[np.float64]:
     """(n, 3) points in space -> (n, 2) latitude and longitude."""
-    x, y, z = sphere.T
+    x, y, z = points.T
     return np.degrees(np.column_stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)]))
 
 

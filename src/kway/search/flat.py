@@ -283,10 +283,9 @@ def _certified(main: MainScan, metric: Metric, n_jobs: int | None) -> tuple[Any,
     from kway.search.certified import certify
     from kway.search.certified.angles import Angles
 
-    by_angle = metric.distance.moves
     found = (
         Angles.over(cast("BlockScan", main), certify, n_jobs)
-        if by_angle
+        if metric.distance.by_angle
         else certify(kept.full, metric.distance, n_jobs)
     )
     return found, "flat in blocks: bounds would not pay" if found is None else str(found.why)

@@ -19,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kway import progress
 from kway.compute.gpu.device import ChosenDevice
 from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.distances import KEY
@@ -30,7 +31,7 @@ from kway.parameters import AUTO, check_parameters, whole
 from kway.search.cells.bit_cells import BitCells
 from kway.search.cells.cell_groups import CellGroups, by_cell, nearest_first
 from kway.search.cells.cell_table import CellFinder, CellTable, Ground
-from kway.search.cells.kmeans import assign_centres, kmeans_sample, place_centres
+from kway.search.cells.kmeans import ROUNDS, assign_centres, kmeans_sample, place_centres
 from kway.search.cells.projection import Projected, Projection, learn_projection, projection_sample
 from kway.search.device.cells_on_device import DeviceCellIndex, Probed, cells_there, check_cells, choose_for_cells
 from kway.search.device.far_cells import FarTable, leads_of, placed_of
@@ -83,7 +84,7 @@ class Landmarks(Recipe):
     def check(self, metric: Metric, sparse: bool = False) -> None:
         """Refuse what cannot be searched: codes have no projection under manhattan, no meaning as places on earth."""
         super().check(metric, sparse)
-        if self.store is not None and not (metric.distance.coded and metric.distance.product):
+        if self.store is not None and not metric.distance.by_products:
             raise CombinationError(
                 f"Landmarks(store={self.store}) cannot search {metric.name!r}, whose scan reads the full rows; "
                 "use store=None"
@@ -223,7 +224,8 @@ class LandmarksIndex(DeviceCellIndex):
         count = min(len(rows), max(1, wanted))
         some = leads_of(placed_of(kmeans_sample(rows, count, rng), distance), self._projection)
         device = self._place_of.device
-        self._landmarks = frozen(place_centres(some, count, rng, self._n_jobs, verbose=recipe.verbose, device=device))
+        with progress.bar("landmarks", ROUNDS, asked=recipe.verbose) as tell:
+            self._landmarks = frozen(place_centres(some, count, rng, self._n_jobs, tell=tell, device=device))
         self._trained = n
 
     def _arrange(self, kept: KeptRows, cells: NDArray[np.int64]) -> None:

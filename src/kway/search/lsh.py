@@ -41,7 +41,6 @@ BUCKET = 8  # rows that a bucket should hold
 _CROWD = 32  # rows beside itself that a row may find in its bucket before buckets are made smaller
 _SAMPLE = 4096  # rows that bits and widths are chosen from
 MOST_BITS = 40
-BY_SIGN = (COSINE, DOT)  # the length of a query does not matter: random hyperplanes
 MOST_MOVED = 10  # boundaries that probing considers: 2^10 buckets a table at most
 
 
@@ -136,7 +135,7 @@ class LSHIndex(LiveIndex):
         shape = (points.shape[1], tables * bits)
         draw = rng.standard_cauchy(shape) if distance.order == 1 else rng.standard_normal(shape)
         directions = draw.astype(np.float32)
-        if distance in BY_SIGN:
+        if distance.by_direction:  # random hyperplanes
             none = np.zeros(tables * bits)
             return _Hashes(directions, none, none, np.tile(2 ** np.arange(bits, dtype=np.uint64), (tables, 1)), longest)
         low, middle, high = np.percentile(points @ directions, [25, 50, 75], axis=0)
@@ -149,7 +148,7 @@ class LSHIndex(LiveIndex):
         """Rows as they are hashed: in their space, where there is one; signs need no unit rows."""
         distance = self.metric.distance
         if distance.order:
-            return rows if distance in BY_SIGN else np.asarray(distance.place(rows))
+            return rows if distance.by_direction else np.asarray(distance.place(rows))
         more = np.zeros(len(rows)) if query else np.sqrt(np.maximum(longest**2 - squares(rows), 0.0))
         return np.column_stack([rows, more])
 

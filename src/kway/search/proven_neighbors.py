@@ -48,7 +48,7 @@ def confirm(
     measured = distances.size
     if len(found.ids.T) < len(scan.rows):
         last = gaps[:, -1] * (1.0 - 1e-12) - rounding
-        unsure = rounding_of(queries.shape[1], np.float64) if scan.distance.degree == 0 else 0.0  # 1 - cos, at 0 too
+        unsure = rounding_of(queries.shape[1], np.float64) if scan.distance.by_angle else 0.0  # 1 - cos, at 0 too
         doubtful = np.flatnonzero(last <= scan.distance.gap(best[:, -1] + unsure) * (1.0 + 1e-12))
         if len(doubtful):
             heaps = empty_heaps(len(doubtful), k)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from kway.base.estimator_inside import innermost
 from kway.data import gate
 from kway.data.column_spread import spread
 from kway.data.sources.frames import as_table, n_rows, take_rows
@@ -118,7 +119,7 @@ def own_reasons(model: Any, X: Any = None, n_columns: int = SHOWN) -> Reasons | 
     """What a model's own numbers tell; None where they tell nothing of its columns."""
     if hasattr(model, "named_steps"):  # a Pipeline of scikit-learn's
         return _of_last_step(model, X, n_columns)
-    features, inner = getattr(model, "features_", None), _innermost(model)
+    features, inner = getattr(model, "features_", None), innermost(model)
     if hasattr(inner, "_class_rows") and hasattr(inner, "coef_"):
         spreads = getattr(model, "spread_", None)
         if X is not None:
@@ -131,7 +132,7 @@ def own_reasons(model: Any, X: Any = None, n_columns: int = SHOWN) -> Reasons | 
 
 def _of_last_step(pipeline: Any, X: Any, n_columns: int) -> Reasons | None:
     """The weights of a linear last step, under the names that the steps before it give their columns."""
-    before, last = pipeline[:-1], _innermost(pipeline[-1])
+    before, last = pipeline[:-1], innermost(pipeline[-1])
     if not (hasattr(last, "_class_rows") and hasattr(last, "coef_")):
         return None
     if not len(before):
@@ -151,15 +152,9 @@ def _has_words(features: Any) -> bool:
     return any(record.used and record.kind == "text" for record in features.records_)
 
 
-def _innermost(model: Any) -> Any:
-    while hasattr(model, "estimator_"):
-        model = model.estimator_
-    return model
-
-
 def _nothing_to_read(model: Any) -> str:
     """Why a model tells nothing, and what to do."""
-    said = f"a {type(_innermost(model)).__name__} has no weights to read"
+    said = f"a {type(innermost(model)).__name__} has no weights to read"
     features = getattr(model, "features_", None)
     nameless = features is not None and not features.is_table_ and model.n_features_in_ > _WIDEST
     todo = "give labelled rows, on which its columns are shuffled"
@@ -241,7 +236,7 @@ def _columns(model: Any, rows: Any) -> dict[str, Any]:
     if hasattr(rows, "tocsr"):
         raise InputError("columns of sparse rows are not shuffled one by one; give dense rows, or a table")
     if rows.shape[1] > _WIDEST:
-        raise InputError(f"a {type(_innermost(model)).__name__} has no weights to read; {_pixels(rows.shape[1])}")
+        raise InputError(f"a {type(innermost(model)).__name__} has no weights to read; {_pixels(rows.shape[1])}")
     return {f"x{j}": [j] for j in range(rows.shape[1])}
 
 

@@ -10,17 +10,8 @@ import numpy as np
 
 from kway.compute.kernels.jit import kernel, late_kernel
 
+# KEY: the scanned key is the distance itself, nothing is measured again
 EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING, HAVERSINE, KEY = range(7)
-_CODES = {
-    "euclidean": EUCLIDEAN,
-    "manhattan": MANHATTAN,
-    "cosine": COSINE,
-    "dot": DOT,
-    "hamming": HAMMING,
-    "haversine": HAVERSINE,
-}  # KEY: the scanned key is the distance itself, nothing is measured again
-
-
 LANES = 16  # sums over gaps that are added up side by side
 
 

@@ -45,9 +45,9 @@ def is_nobodys(path: Path) -> bool:
 
 def _column_names(path: Path) -> list[str]:
     """The columns of a table as kway writes one; none where it is written in another way."""
-    import csv
     import json
 
+    from kway.data.sources.csv_rows import csv_rows
     from kway.data.sources.table_files import table_source
     from kway.errors import InputError
 
@@ -60,8 +60,8 @@ def _column_names(path: Path) -> list[str]:
         first = _first_line(source.content)
         if first.startswith("{"):
             return list(json.loads(first))
-        names = next(csv.reader([first]), [])
-    except (InputError, OSError, ValueError, csv.Error):
+        names = next((row.cells for row in csv_rows([first])), [])
+    except (InputError, OSError, ValueError):
         return []
     quoted = ",".join('"' + name.replace('"', '""') + '"' for name in names)
     return names if first == quoted else []

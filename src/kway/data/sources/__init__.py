@@ -4,7 +4,7 @@ table_files     csv, tsv, JSON lines, parquet, a folder of parquet or csv, stdin
 pieces          the same of any size, some rows at a time              npy_files   arrays where they lie
 delimited       the text among them; text_form: its separator, encoding, decimal mark and header
 ragged          rows of a csv unlike the others                       code_columns  0052 is no number
-head_rows       its first rows as they are written
+head_rows       its first rows as they are written                    csv_rows  the cells of csv text
 written_values  numbers and dates as people write them -> numbers and dates (dates, word_gaps)
 unpacking       gzip and npz, with a limit
 images          a folder of images, one sub-folder a class -> rows of bytes

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
-import csv
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from kway.data.sources.csv_rows import csv_rows, head_text
 from kway.data.sources.delimited import head_of
 from kway.data.sources.table_files import TableSource
 from kway.data.sources.text_form import TextForm, is_row
@@ -23,13 +21,11 @@ def head_rows(source: TableSource, form: TextForm, width: int) -> Iterator[list[
     if isinstance(content, Path) and content.name.lower().endswith(".gz"):
         return
     head = head_of(content)
-    text = codecs.getincrementaldecoder(str(form.encoding))("replace").decode(head).removeprefix("\ufeff")
-    text = text if is_row(head) else text.partition("\n")[2]
-    rows = (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=str(form.sep)) if row)
-    with suppress(csv.Error):  # a cell beyond its limit: what came before is enough
-        for row in islice(rows, int(bool(form.header)), None):
-            if len(row) == width:
-                yield row
+    lines = io.StringIO(head_text(head, str(form.encoding)), newline="")
+    rows = csv_rows(lines, str(form.sep), skipped=int(not is_row(head)))
+    for _, cells in islice(rows, int(bool(form.header)), None):
+        if len(cells) == width:
+            yield cells
 
 
 def first_words(source: TableSource, form: TextForm, columns: Sequence[str]) -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
+from kway.data.sources.csv_rows import csv_rows
 from kway.errors import InputError
 
 _LONGEST = 60  # letters of a row that are shown
@@ -25,17 +25,11 @@ class RaggedRow(NamedTuple):
 def first_ragged(content: Path | bytes, encoding: str, sep: str, skipped: int = 0) -> RaggedRow | None:
     """The first row unlike the first one; `skipped` lines before that one are no rows."""
     with _opened(content, encoding) as text:
-        lines = [next(text, "") for _ in range(skipped)]
-        rows = csv.reader(text, delimiter=sep)
-        begun, first = len(lines) + 1, list[str]()
-        try:
-            for row in rows:
-                first = first or row
-                if row and len(row) != len(first):
-                    return RaggedRow(begun, len(row), len(first), sep.join(row), sep.join(first))
-                begun = len(lines) + rows.line_num + 1
-        except csv.Error:  # a cell beyond its limit
-            return None
+        first: list[str] = []
+        for line, cells in csv_rows(text, sep, skipped):
+            first = first or cells
+            if len(cells) != len(first):
+                return RaggedRow(line, len(cells), len(first), sep.join(cells), sep.join(first))
     return None
 
 
@@ -68,7 +62,6 @@ def _counted(n: int, what: str) -> str:
 
 
 def _opened(content: Path | bytes, encoding: str) -> TextIO:
-    name = "utf-8-sig" if encoding == "utf-8" else encoding
     if isinstance(content, Path):
-        return content.open(encoding=name, errors="replace", newline="")
-    return io.TextIOWrapper(io.BytesIO(content), encoding=name, errors="replace", newline="")
+        return content.open(encoding=encoding, errors="replace", newline="")
+    return io.TextIOWrapper(io.BytesIO(content), encoding=encoding, errors="replace", newline="")

@@ -8,14 +8,15 @@ else      a byte-order mark, UTF-8 that decodes, the separator that cuts every r
 from __future__ import annotations
 
 import codecs
-import csv
 import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from kway.data.sources.csv_rows import csv_rows, head_text
 from kway.errors import InputError
 
 HEAD = 1 << 20  # bytes looked at
@@ -78,10 +79,9 @@ def settle_form(
     """The form of a file by its first bytes; `columns` are names that its header, if it has one, should hold."""
     encoding, notes = _encoding(head, asked, before)
     try:
-        text = codecs.getincrementaldecoder(encoding)().decode(head, final=len(head) < HEAD)
+        text = head_text(head, encoding, "strict", final=len(head) < HEAD)
     except UnicodeDecodeError as error:
         raise InputError(f"{name} is not {encoding} text ({error.reason}); say what it is with --encoding") from error
-    text = text.removeprefix("\ufeff")
     said = _SAID_SEPARATOR.match(text)
     text = text[said.end() :] if said else text
     sep = asked.sep or (said["sep"] if said else _separator(text, len(head) >= HEAD, name, before, columns))
@@ -97,7 +97,7 @@ def is_delimited(head: bytes) -> bool:
     if b"\0" in head and not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
     encoding, _ = _encoding(head, OPEN, OPEN)
-    text = codecs.getincrementaldecoder(encoding)("replace").decode(head).removeprefix("\ufeff")
+    text = head_text(head, encoding)
     cut = len(head) >= HEAD
     return _SAID_SEPARATOR.match(text) is not None or (bool(_even(text, cut)) and len(_rows(text, ",", cut)) > 1)
 
@@ -166,16 +166,9 @@ def _even(text: str, cut: bool) -> dict[str, int]:
 
 def _rows(text: str, sep: str, cut: bool) -> list[list[str]]:
     """The first rows; the last is left out where the text was cut inside it."""
-    found: list[list[str]] = []
-    try:
-        for row in csv.reader(io.StringIO(text, newline=""), delimiter=sep):
-            if row:
-                found.append(row)
-            if len(found) > _ROWS:
-                return found[:_ROWS]
-    except csv.Error:  # a field beyond its limit: what came before is enough
-        return found
-    return found[:-1] if cut and len(found) > 1 else found
+    lines = io.StringIO(text, newline="")
+    found = [row.cells for row in islice(csv_rows(lines, sep), _ROWS)]
+    return found[:-1] if cut and len(found) > 1 and not lines.read(1) else found
 
 
 def _header(

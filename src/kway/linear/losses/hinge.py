@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from kway.linear.losses.loss import Loss, Targets
 
+KINK = 4.0  # a rounded hinge bends over its width only: a step that changes gaps by a quarter of it may leave that
+
 
 def own_scores(codes: NDArray[np.int64], n_scores: int) -> NDArray[np.bool_]:
     """Which scores (m, R) are those of the rows' own classes; the one score of two classes is the second's."""
@@ -51,7 +53,7 @@ class Hinge(Loss):
 
     def smoothed(self, width: float) -> Hinge:
         """The same loss with its kinks rounded over gaps from 0 to `width`."""
-        return replace(self, width=width, smooth=True, curvature=1.0 / width)
+        return replace(self, width=width, smooth=True, curvature=1.0 / width, hessian_change=KINK / width)
 
     def lift(self, width: float, n_scores: int) -> float:
         """Most by which the loss exceeds its smoothed form, a row."""
@@ -59,7 +61,7 @@ class Hinge(Loss):
 
     def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
         """Diagonal of the Hessian (m, R): the rounded gaps that a score is part of."""
-        if self.width == 0:
+        if not self.rounded:
             return np.ones_like(scores)
         rows = np.arange(len(scores))
         inside = rounded_curvature(gaps(self, scores, targets.codes), self.width)

@@ -48,6 +48,9 @@ class Loss:
     label_free_curvature : second derivatives depend on the scores alone, not on the label
     bend : most second derivative along any direction of the scores; None: estimated from the slopes where it is needed
     curvature : second derivative by one score at zero; None: taken from `curvatures`
+    p_curvatures : `curvatures` are p (1 - p), p the softmax (joint) or sigmoid of the scores
+    hessian_change : how much the logarithm of its Hessian changes, at most, by a change of 1 in a score, or in the
+        difference of two where classes couple; None: unknown, so that no Newton step proves how far the minimum is
     hinge : max(0, margin - t) summed over columns or pairs, its kink rounded over `width`
     aims : where it is ||target - f||^2: the targets
     cross_entropy : -log of a softmax probability, whose Hessian is diag(p) - p p'
@@ -67,6 +70,8 @@ class Loss:
     label_free_curvature: bool = False
     bend: float | None = None
     curvature: float | None = None
+    p_curvatures: bool = False
+    hessian_change: float | None = None
     hinge: bool = False
     margin: float = 1.0
     width: float = 0.0
@@ -81,6 +86,16 @@ class Loss:
     def compiled(self) -> bool:
         """Whether the kernels that do not call back into Python can compute it."""
         return self.kernel != OWN
+
+    @property
+    def rounded(self) -> bool:
+        """Whether it is a hinge with its kink rounded, for good or on the way to the sharp one."""
+        return self.width > 0
+
+    @property
+    def has_margin(self) -> bool:
+        """Whether it is a hinge that asks for a margin, so that its solution has support vectors: no perceptron."""
+        return self.hinge and not self.minimised_by_zero
 
     def value_gradient(
         self, scores: NDArray, targets: Targets, gradient: NDArray | None = None

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.gpu.device import Device
-from kway.linear.losses.smooth import Probabilities
 from kway.linear.objective.bends import Bends, bends_of_rows, with_ridge
 from kway.linear.objective.curvature import curvatures
 from kway.linear.objective.objective import Objective
@@ -106,7 +105,7 @@ class DeviceObjective(Objective):
         """An inverse Hessian for each score at theta, from about n_drawn rows and a share of `plain` (D, D)."""
         from kway.compute.gpu.linear.factors import GramRule, class_inverses, probabilities_curvatures
 
-        if isinstance(self.loss, Probabilities):
+        if self.loss.p_curvatures:
             h = probabilities_curvatures(self.there, theta, self.loss.joint)
         else:
             h = self.there.here(curvatures(self, theta))

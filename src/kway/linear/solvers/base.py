@@ -88,7 +88,7 @@ NEEDS = {
 
 def offers(loss: Loss, penalty: Penalty, on_device: bool = False) -> set[str]:
     """What a loss and a penalty offer, and rows here or `on_device`."""
-    hinge = loss.hinge and not loss.minimised_by_zero
+    hinge = loss.has_margin
     facts = {
         "loss.smooth": loss.smooth or hinge,
         "loss.gradient": loss.smooth,
@@ -96,7 +96,7 @@ def offers(loss: Loss, penalty: Penalty, on_device: bool = False) -> set[str]:
         "loss.squared": loss.aims is not None,
         "loss.cross_entropy": loss.cross_entropy and loss.joint,
         "loss.hinge": hinge and not loss.couples,
-        "loss.rounded": loss.width > 0 and not loss.hinge and not loss.couples,
+        "loss.rounded": loss.rounded and not loss.hinge and not loss.couples,
         "loss.hessian": loss.convex and (hinge or loss.cross_entropy or not loss.couples),
         "penalty.smooth": penalty.smooth,
         "penalty.ridge": penalty.smooth,

@@ -61,7 +61,7 @@ class Proximal:
         with kept_steps(objective, control, self.name, remembered=1) as kept:
             if objective.loss.smooth:
                 proves = provable(objective) and not affordable(objective, MOST_PROOF)  # where Newton's method will
-                doubt = _KINKS if objective.loss.width and not proves else 1.0
+                doubt = _KINKS if objective.loss.rounded and not proves else 1.0
                 return ProximalRun(objective, kept, doubt=doubt, proves=proves).go(theta)
             return _through_smoothed(objective, theta, kept)
 

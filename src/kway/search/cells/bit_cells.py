@@ -25,7 +25,7 @@ from kway.search.cells.cell_groups import CellGroups, one_by_one
 from kway.search.cells.cell_table import CellFinder, Ground, ordered_by_cell, taken
 from kway.search.cells.projection import Projected
 from kway.search.heaps import Heaps, empty_heaps
-from kway.search.spaces.distances import EUCLIDEAN, Distance
+from kway.search.spaces.distances import Distance
 from kway.search.stores.bits import BitRows, Bits
 from kway.search.stores.centred_bits import CentredBits, residual_frame
 from kway.search.stores.kept import KeptRows
@@ -169,7 +169,7 @@ class BitCells:
         full = frozen(np.empty((0, exact.shape[1]), dtype=np.float32) if self.full is None else self.full)
         bar = self.z * float(codes.widest[0]) if self.full is not None else 0.0
         how = (
-            distance.code, distance.order > 0, distance == EUCLIDEAN, -EMPTY if distance.signed else 0.0,
+            distance.code, distance.order > 0, distance.shifts, -EMPTY if distance.signed else 0.0,
             codes.frame.bits,
         )  # fmt: skip
         held = (codes.head, codes.rest, codes.factor, codes.half)

@@ -12,7 +12,6 @@ drawn here, from the same numbers, so that centres differ from the CPU's by roun
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -24,9 +23,10 @@ from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.cells import nearest_centre
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
+from kway.progress import Tell, silent
 
 # recall of 24 probes of 60,000 rows, two sets: .9956, .9997 after 4, .9961, .9999 after 8; seeds vary by .001
-_ROUNDS = 4
+ROUNDS = 4
 A_CENTRE = 32  # rows of the sample for each centre: they place it well, more only cost time
 _TILE = 2**17  # products at a time: 512 kB
 
@@ -68,14 +68,18 @@ def place_centres(
     rng: np.random.Generator,
     n_jobs: int | None = None,
     *,
-    rounds: int = _ROUNDS,
-    verbose: bool = False,
+    rounds: int = ROUNDS,
+    tell: Tell = silent,
     device: Device | None = None,
 ) -> NDArray[np.float32]:
-    """Centres (n_centres, d) for rows like the sample (n, d) float32; on the device, where one is given."""
+    """Centres (n_centres, d) for rows like the sample (n, d) float32; on the device, where one is given.
+
+    `tell` hears of each round.
+    """
     held = _held(sample if isinstance(sample, FarRows) else np.ascontiguousarray(sample), n_jobs, device)
     centres = _seeds(held, n_centres, rng)
-    for _ in _watched(rounds, verbose):
+    for done in range(rounds):
+        tell(done, f"round {done + 1} of {rounds}")
         centres = _moved(held, centres, rng)
     return centres
 
@@ -186,11 +190,3 @@ def _distant_rows(held: ClusteredRows, halves: NDArray, count: int, rng: np.rand
     if not len(far):
         return held.take(far)
     return held.take(rng.choice(far, min(count, len(far)), replace=False, p=gaps[far] / gaps[far].sum()))
-
-
-def _watched(rounds: int, verbose: bool) -> Iterable[int]:
-    if not verbose:
-        return range(rounds)
-    from rich.progress import track
-
-    return track(range(rounds), description="landmarks")

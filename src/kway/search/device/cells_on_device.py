@@ -34,7 +34,7 @@ from kway.search.device.far_cells import FarTable, landing_of
 from kway.search.device.far_kept import in_space
 from kway.search.device.on_device import device_rows
 from kway.search.index import Neighbors
-from kway.search.spaces.distances import EUCLIDEAN, Distance
+from kway.search.spaces.distances import Distance
 from kway.search.spaces.metrics import Metric
 from kway.search.stores.base import Store
 from kway.search.stores.bits import BitRows
@@ -54,7 +54,7 @@ class Probed(NamedTuple):
 
 def check_cells(metric: Metric) -> None:
     """Refuse what no device searches."""
-    if metric.distance not in on_device.SEARCHED:
+    if not metric.distance.by_products:
         raise CombinationError(
             f"Landmarks(device='cuda') cannot search the metric {metric.name!r}; it searches rows under 'euclidean', "
             "'cosine' and 'dot' (and the kernels on them); use one of these, or device='cpu'"
@@ -65,7 +65,7 @@ def choose_for_cells(device: str, metric: Metric, store: Store | None, n_values:
     """The device that a word means for so many values of rows."""
     if device == "cpu":
         return ChosenDevice(None, "")
-    if metric.distance not in on_device.SEARCHED:
+    if not metric.distance.by_products:
         return ChosenDevice(None, "on the CPU: a GPU searches cells of rows under euclidean, cosine and dot")
     chosen = resolve(device, pays=n_values >= on_device.ENOUGH)
     if chosen.device is None or store is None:
@@ -200,7 +200,7 @@ def _coded(codes: BitRows, offsets: Tensor, ground: Ground, device: Device) -> A
     )
     turn = codes.frame.turned(np.eye(codes.shape[1], dtype=np.float32))
     centres, mean, turn = (device.put(a, torch.float64) for a in (ground.centres(), ground.projection.mean, turn))
-    return CellCodes.of(there, cells, centres, mean, turn, distance == EUCLIDEAN, distance.by_angle)
+    return CellCodes.of(there, cells, centres, mean, turn, distance.shifts, distance.by_angle)
 
 
 class DeviceCellIndex(on_device.DeviceIndex):

@@ -24,7 +24,6 @@ from kway.errors import CombinationError
 from kway.search.blocks import BlockScan
 from kway.search.index import Neighbors, TopK
 from kway.search.live import LiveIndex
-from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN
 from kway.search.spaces.metrics import Metric
 from kway.search.spaces.units import NARROW
 from kway.search.stores.bits import BitRows
@@ -32,7 +31,6 @@ from kway.search.stores.far_codes import FarBytes
 from kway.search.stores.int8 import ByteRows
 from kway.search.stores.kept import FarKept
 
-SEARCHED = (EUCLIDEAN, COSINE, DOT)
 _FLOATS = ("torch.float32", "torch.float64")  # that tensors are answered in
 MOST_LISTED = 1024  # neighbours that a device is asked for; the CPU lists more
 ENOUGH = 2**24  # values of all rows from which on "auto" takes a GPU
@@ -74,7 +72,7 @@ class ChosenSearch(NamedTuple):
 
 def check_device(metric: Metric, sparse: bool) -> None:
     """Refuse what no device searches."""
-    what = "sparse rows" if sparse else f"the metric {metric.name!r}" if metric.distance not in SEARCHED else ""
+    what = "sparse rows" if sparse else f"the metric {metric.name!r}" if not metric.distance.by_products else ""
     if what:
         raise CombinationError(
             f"Flat(device='cuda') cannot search {what}; it searches dense rows, as they are or as codes, under "
@@ -85,7 +83,7 @@ def check_device(metric: Metric, sparse: bool) -> None:
 def far_rows(rows: Any, metric: Metric, device: str) -> FarRows | None:
     """Rows that a device searches where they are: a tensor of plain size; None where the host has to look at them."""
     chosen = staying(device, rows)
-    if chosen is None or metric.distance not in SEARCHED or metric.name != metric.distance.name:
+    if chosen is None or not metric.distance.by_products or not metric.bare:
         return None
     far, limit = plain_far(rows, chosen), 2.0 ** min(NARROW.most, -NARROW.least)
     if far is None:
@@ -110,7 +108,7 @@ def search_over(scan: Any, metric: Metric, device: str) -> ChosenSearch:
     kept = scan.kept
     coded = isinstance(kept.codes, BitRows)
     sparse = not isinstance(kept, FarKept) and sp.issparse(kept.full)
-    if sparse or metric.distance not in SEARCHED or not len(kept):
+    if sparse or not metric.distance.by_products or not len(kept):
         return ChosenSearch(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
     chosen = resolve(device, pays=kept.shape[0] * kept.shape[1] >= ENOUGH)
     if chosen.device is None:
@@ -221,7 +219,7 @@ def holds(index: LiveIndex, queries: Any, k: int) -> bool:
     """Whether tensors can be answered on a device as they are; the host refuses or converts the others."""
     if str(queries.dtype) not in _FLOATS or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
         return False
-    if not (index.unit.plain and index.metric.name == index.metric.distance.name and k < MOST_LISTED):
+    if not (index.unit.plain and index.metric.bare and k < MOST_LISTED):
         return False
     if queries.shape[1] != index.n_features or not len(queries) or not bool(queries.isfinite().all()):
         return False
@@ -253,7 +251,7 @@ class DeviceIndex(LiveIndex):
         if not is_tensor(queries):
             return super().search(queries, k, n_jobs)
         ids, distances = self.nearest(queries, k, n_jobs)
-        if self.metric.name == self.metric.distance.name:  # arithmetic that tensors know
+        if self.metric.bare:  # arithmetic that tensors know
             return TopK(ids, self.metric.score(distances))
         return TopK(ids, *_back(queries, self.metric.score(on_host(distances))))
 

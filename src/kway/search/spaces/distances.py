@@ -65,6 +65,16 @@ class Distance(ABC):
         """Whether the direction of a row is all that counts: it is placed at length one."""
         return self.degree == 0
 
+    @property
+    def by_direction(self) -> bool:
+        """Whether the length of a query changes no order of rows: hyperplanes through the origin tell them apart."""
+        return self.degree != 1
+
+    @property
+    def by_products(self) -> bool:
+        """Whether it comes from products of the rows as they are given: what bits estimate, and a GPU multiplies."""
+        return self.product and self.coded
+
     def place(self, rows: Matrix) -> Matrix:
         """Rows (n, d) in the space (n, d')."""
         return rows

@@ -34,6 +34,12 @@ class Metric:
 
     name: ClassVar[str]
     distance: ClassVar[Distance]
+    top: ClassVar[float] = 0.0  # score of rows at distance 0
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is its distance and no more: rows and distances in the engine's units, scores by subtraction."""
+        return all(getattr(type(self), part) is getattr(Metric, part) for part in ("prepare", "finish", "score"))
 
     def check(self, n_features: int) -> None:
         """Refuse rows that this metric cannot measure."""
@@ -48,7 +54,7 @@ class Metric:
 
     def score(self, distances: NDArray) -> NDArray:
         """Scores of distances, higher is better."""
-        return 0.0 - distances  # not -distances, which makes -0.0 of a perfect match
+        return self.top - distances  # not -distances, which makes -0.0 of a perfect match
 
     def log_similarity(self, distances: NDArray) -> NDArray:
         """Log of the similarity of rows at these distances; -inf where the similarity is not positive."""
@@ -84,10 +90,7 @@ class Cosine(Metric):
 
     name = "cosine"
     distance = COSINE
-
-    def score(self, distances: NDArray) -> NDArray:
-        """cos(q, x)."""
-        return 1.0 - distances
+    top = 1.0  # scores are cos(q, x)
 
     def log_similarity(self, distances: NDArray) -> NDArray:
         """log max(0, cos(q, x))."""

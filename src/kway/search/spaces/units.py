@@ -75,7 +75,7 @@ class Unit:
         if not len(held):
             return Unit(distance, span)
         low, high = (int(np.frexp(value)[1]) for value in (held.min(), held.max()))
-        if distance.degree == 0:
+        if distance.by_angle:
             return Unit(distance, span, by_row=low < span.least or high > min(span.most, -span.least))
         exponent = 0 if span.least <= high <= span.most else -high
         if (exponent and rows.dtype == np.float32) or (distance.order == 2 and rows.dtype == np.float64):
@@ -102,7 +102,7 @@ class Unit:
         """Rows that come later, refused where they are too large for the unit that the index was built in."""
         if not self.distance.scales or not rows.shape[0]:
             return rows
-        if self.distance.degree == 0:
+        if self.distance.by_angle:
             return near_one(rows) if self._wild(row_peaks(rows)) else rows
         if int(np.frexp(peak(rows))[1]) + self.exponent > self.span.most + 2:
             most = 2.0 ** (self.span.most - self.exponent)
@@ -132,13 +132,13 @@ class Unit:
         if not self._wild(peaks) and self.exponent == 0:
             return Scaled(rows, None, kind)
         own = -exponents(peaks)  # products and angles: exact at any length
-        wider = kind if self.distance.degree == 0 else np.dtype(np.float64)  # products leave float32 before values do
+        wider = kind if self.distance.by_angle else np.dtype(np.float64)  # products leave float32 before values do
         return Scaled(by_power(rows.astype(np.float64), own), own - self.exponent, wider)
 
     def finish(self, distances: NDArray, queries: Scaled | None = None) -> NDArray:
         """Distances (q, k) of scaled rows as those of the rows given; one beyond float64's range is its largest."""
         own = None if queries is None else queries.exponents
-        if self.distance.degree == 0 or (self.exponent == 0 and own is None):
+        if self.distance.by_angle or (self.exponent == 0 and own is None):
             return distances
         power = -(self.distance.degree * self.exponent + (0 if own is None else own[:, None]))
         with np.errstate(over="ignore"):

@@ -25,7 +25,7 @@ from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
 from kway.errors import CombinationError, InputError
 from kway.parameters import YES_OR_NO, between, check_parameters, whole
-from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN, Distance
+from kway.search.spaces.distances import Distance
 from kway.search.stores.base import Codes, Store
 
 _ROUNDS = 3  # of signs and Hadamard blocks: coordinates are then normal to all tests
@@ -64,7 +64,7 @@ class Bits(Store):
     def check(self, distance: Distance, sparse: bool) -> None:
         """Products only: euclidean, cosine, dot of dense rows."""
         super().check(distance, sparse)
-        if distance not in (EUCLIDEAN, COSINE, DOT):
+        if not distance.by_products:
             raise CombinationError(
                 f"Bits() estimates products, which {distance.name!r} is none of; use 'euclidean', 'cosine' or 'dot', "
                 "or store=Int8()"

@@ -31,7 +31,6 @@ from kway.planning import guard, linear_ways, row_ways
 from kway.planning.comparison import HEAVY, machine_fit_seconds
 from kway.planning.rates import Rates
 from kway.planning.size import Size
-from kway.search.device.on_device import SEARCHED
 from kway.search.spaces.metrics import pick_metric
 from kway.select.contest.clock import Clock
 from kway.select.contest.learned_neighbors import LEARNED_SLACK, MOST_NEIGHBORS, LearnedNeighborsFamily, search_seconds
@@ -317,7 +316,7 @@ def computed_on(family: Any, device: str) -> Any:
     if isinstance(family, LinearFamily):
         return replace(family, params={**family.params, "device": device})
     if isinstance(family, NeighborsFamily):
-        able = device == "auto" or pick_metric(family.metric).distance in SEARCHED
+        able = device == "auto" or pick_metric(family.metric).distance.by_products
         return replace(family, device=device) if able else family
     if isinstance(family, LearnedNeighborsFamily):
         return replace(family, device=device)

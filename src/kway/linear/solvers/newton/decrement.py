@@ -2,8 +2,8 @@
 
     D = g' H^-1 g by conjugate gradients on products H v, preconditioned by what a descent knows of H^-1
 
-    F(theta) - F* <= D / 2 exp(r)   r the most that the Newton step H^-1 g changes a score (softmax, logistic), 0 where
-                                    the Hessian is the same everywhere, by the width of its kinks for a rounded hinge
+    F(theta) - F* <= D / 2 exp(r)   r the most that the Newton step H^-1 g changes a score, times the loss's
+                                    `hessian_change`
 
 A product costs about as much as a gradient. What is missing from D after some of them is r' H^-1 r, r the residual: at
 most r' M r over the smallest eigenvalue of the preconditioned Hessian, which the method's own coefficients estimate.
@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal
 
-from kway.linear.losses import Loss
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import offers
 
@@ -30,7 +29,6 @@ _SURE = 0.8  # of what is enough: where a step gains a little less than its mode
 CAUTION = 10.0  # the smallest eigenvalue seen is an overestimate
 _LEAST_STEPS, _MOST_STEPS = 3, 40  # after one or two the smallest eigenvalue seen says little
 _FAR = 40.0
-KINK = 4.0  # a rounded hinge bends over its width only: a step that changes gaps by a quarter of it may leave that
 
 Precondition = Callable[[NDArray], NDArray]
 
@@ -52,17 +50,14 @@ class Decrement(NamedTuple):
 
 
 def provable(objective: Objective) -> bool:
-    """Whether the loss is convex with a known Hessian, and its curvatures fit: of rows in files they need not."""
-    known = objective.loss.smooth and "loss.hessian" in offers(objective.loss, objective.penalty)
+    """Whether the loss is convex, its Hessian and how fast that changes are known, and its curvatures fit.
+
+    Of rows in files they need not.
+    """
+    loss = objective.loss
+    known = loss.smooth and loss.hessian_change is not None and "loss.hessian" in offers(loss, objective.penalty)
     here = not objective.rows_in_files
     return known and here and objective.n * objective.n_scores <= _MOST_NUMBERS
-
-
-def change_by_score(loss: Loss) -> float:
-    """How much the logarithm of the Hessian changes, at most, by a change of 1 in the scores."""
-    if loss.aims is not None:
-        return 0.0
-    return KINK / loss.width if loss.width else 1.0
 
 
 def decrement(
@@ -75,10 +70,11 @@ def decrement(
 ) -> Decrement:
     """D at theta, whose gradient is known; an excess of no more than `enough` ends the search for a better bound.
 
-    A step that will be `taken` gains D / 2, which is then gone from the excess.
+    The objective is `provable`. A step that will be `taken` gains D / 2, which is then gone from the excess.
     """
     bends = objective.bends(theta)
-    per_score = change_by_score(objective.loss)
+    per_score = objective.loss.hessian_change
+    assert per_score is not None
     x, r = np.zeros_like(gradient), gradient.copy()
     z = precondition(r)
     p, rz, D = z, _dot(r, z), 0.0

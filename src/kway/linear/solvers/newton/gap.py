@@ -44,7 +44,7 @@ def closes(objective: Objective) -> bool:
     o = objective
     here = o.rows_here and not (o.on_device or o.rows_apart or o.classes_apart)
     fits = o.n * o.n_scores <= _MOST_NUMBERS and (o.n_scores <= MOST_SCORES or not o.fit_intercept)
-    return bool(here and fits and o.loss.width and o.loss.convex and o.penalty.ridge > 0 and not o.penalty.lasso)
+    return bool(here and fits and o.loss.rounded and o.loss.convex and o.penalty.ridge > 0 and not o.penalty.lasso)
 
 
 def close(objective: Objective, start: Point, more: Iterator[Point], enough: Callable[[Point], float]) -> Gap:

@@ -57,7 +57,7 @@ def affordable(objective: Objective, most: float = MOST_WORK) -> bool:
     if (
         not objective.rows_here
         or not Newton.needs <= offers(loss, objective.penalty)
-        or loss.width
+        or loss.rounded
         or objective.n * D > _MOST_NUMBERS
     ):
         return False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.linear.losses import Loss
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.newton.rounded_objective import RoundedPoint
@@ -24,6 +25,11 @@ ZERO = 1e-3  # a dual variable of |w| this far within its bounds says that w is 
 NEWTON_ROUNDING = (
     "the coefficients, rounded to float32, are that far off: take large offsets off the columns, or pass float64"
 )
+
+
+def proves(loss: Loss) -> bool:
+    """Whether a step bounds the excess: by the gap of a hinge, or as the Hessian changes no faster than is declared."""
+    return loss.hinge or loss.hessian_change is not None
 
 
 @dataclass
@@ -116,8 +122,9 @@ class NewtonRun:
         elif excess <= self.control.tol < miss:
             advice = NEWTON_ROUNDING
         converged = self.told or miss <= self.control.tol
-        history = [*self.history, end]
-        return Solution(theta, max(1, len(self.history)), converged, miss, history, "" if converged else advice, True)
+        history, proved = [*self.history, end], proves(self.problem.loss)
+        advice = "" if converged else advice
+        return Solution(theta, max(1, len(self.history)), converged, miss, history, advice, proved)
 
     def _zeros(self, point: RoundedPoint, value: float, least: float) -> Floats:
         """theta with zeros where the dual variables of |w| say so, unless that costs more than a quarter of tol."""

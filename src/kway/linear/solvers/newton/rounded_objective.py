@@ -5,7 +5,7 @@
 Slopes of rounded kinks are feasible dual variables of the true ones, so where F_e has no gradient, F is above its
 optimum by no more than what rounding cost each kink there, sum lasso_j (|theta_j| - u_j theta_j) + sum weight_i (max(0,
 g) - a g). What gradient is left counts by Newton's decrement, D = g' H^-1 g: a loss whose third derivative is bounded
-by its second (softmax, logistic) can fall by D / 2 exp(r), r the most that a Newton step changes a score.
+by its second (`hessian_change`) can fall by D / 2 exp(r), r that times the most that a Newton step changes a score.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from kway.linear.losses import softmax
 from kway.linear.losses.hinge import gaps, own_scores
-from kway.linear.solvers.newton.decrement import change_by_score
 from kway.linear.solvers.newton.hessians import step_of
 from kway.linear.solvers.newton.kinks import followed, rounded
 from kway.linear.solvers.newton.standard_columns import Floats, StandardProblem
@@ -26,6 +25,7 @@ from kway.linear.solvers.newton.standard_columns import Floats, StandardProblem
 _ENOUGH = 0.1  # share of the promised fall that a step must bring
 _SHORTEST = 1e-10
 _FAR = 40.0  # an exponent that proves nothing
+_GUESS = 1.0  # softmax's change of the Hessian by a score
 
 
 class Look(NamedTuple):
@@ -139,10 +139,13 @@ class RoundedPoint:
         move = -step_of(p.loss)(p, look.bend, diagonal, gradient)
         decrement = max(0.0, -float(np.sum(gradient * move)))
         turn = p.Z @ move.T
-        farthest = 0.0 if p.loss.hinge else change_by_score(p.loss) * float(np.abs(turn).max(initial=0.0))
-        return NewtonStep(
-            move, turn, decrement, decrement * (2.0 if self.kinked else float(np.exp(min(_FAR, farthest))) / 2)
-        )
+        return NewtonStep(move, turn, decrement, decrement * (2.0 if self.kinked else self._change(turn) / 2))
+
+    def _change(self, turn: Floats) -> float:
+        """exp(r) of a change of the scores (n, R); where the loss declares no `hessian_change`, a guess."""
+        known = self.problem.loss.hessian_change
+        per_score = _GUESS if known is None else known
+        return float(np.exp(min(_FAR, per_score * float(np.abs(turn).max(initial=0.0)))))
 
     def go(self, step: NewtonStep) -> bool:
         """Along the step as far as F_e falls enough; whether it fell."""

@@ -194,4 +194,4 @@ def mark_of(objective: Objective, tol: float, solver: str) -> str:
     sums = key_sums(o) if o.rows_here else o.key_sums()
     digits = 17 if o.rows_here else 9  # sums over other shards round otherwise
     rows = (o.n, o.d, str(o.X.dtype), *(f"{value:.{digits}g}" for value in sums))
-    return fingerprint((*rows, o.n_scores, o.loss.name, o.penalty, o.fit_intercept, tol, solver))
+    return fingerprint((*rows, o.n_scores, o.loss, o.penalty, o.fit_intercept, tol, solver))

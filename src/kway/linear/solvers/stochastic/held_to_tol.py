@@ -16,6 +16,7 @@ from kway.linear.objective.objective import Objective
 from kway.linear.objective.row_span import row_span
 from kway.linear.solvers.base import Control, Solution, offers
 from kway.linear.solvers.newton.newton import Newton, affordable
+from kway.linear.solvers.newton.newton_run import proves
 from kway.linear.solvers.stopping import least_of, tol_scale
 
 _MOST = 1e8  # products of a step of the check: a hundredth of a second, and there are some tens of them
@@ -39,7 +40,8 @@ def held_to_tol(objective: Objective, found: Solution, control: Control) -> Solu
     excess = objective.value(found.theta.astype(np.float64)) - lowest
     miss = max(0.0, excess) / tol_scale(lowest, least)
     within = miss <= control.tol
-    return replace(found, converged=within, miss=miss, proved=True, advice="" if within else found.advice or _ABOVE)
+    advice, proved = "" if within else found.advice or _ABOVE, proves(objective.loss)
+    return replace(found, converged=within, miss=miss, proved=proved, advice=advice)
 
 
 def _optimum(objective: Objective, least: float, tol: float) -> float | None:
