@@ -50,7 +50,7 @@ def distinct_rows(objective: Objective) -> Distinct:
     X, codes, soft = objective.X, objective.targets.codes, objective.targets.soft
     keys = equal_keys(X)
     extra = codes if soft is None else soft @ np.arange(1.0, soft.shape[1] + 1)
-    order = np.argsort(keys + np.pi * extra)  # one key for both is a third of the time of two
+    order = _by_class_and_key(extra, keys)
     start = np.ones(len(order), bool)
     alike = (np.diff(keys[order]) == 0) & (np.diff(extra[order]) == 0)
     at = np.flatnonzero(alike)
@@ -61,6 +61,13 @@ def distinct_rows(objective: Objective) -> Distinct:
     full = np.zeros(len(order), X.dtype)
     full[rows] = groups / groups.mean()
     return Distinct(rows[groups > 0], full)
+
+
+def _by_class_and_key(extra: NDArray, keys: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Their order: keys by the processor's own sorting, classes in 16 bits by radix; `lexsort` takes twice as long."""
+    order = np.argsort(keys)
+    small = extra.dtype.kind == "i" and len(extra) and int(extra.max()) < 1 << 15
+    return order[np.argsort((extra.astype(np.int16) if small else extra)[order], kind="stable")]
 
 
 def equal_keys(X: Rows) -> NDArray[np.float64]:
