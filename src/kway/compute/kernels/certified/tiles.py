@@ -1,0 +1,100 @@
+"""Tiles of codes: sums of a few queries and 64 rows, held against thresholds or written out, whatever the distance.
+
+    packed (blocks, words, 64)     codes of rows, the same word of 64 rows side by side
+    bias   (blocks, 64) int32      where the rows' sums start; None under Manhattan, whose sums start at 0
+    asked  (q, w)                  codes of queries as the way reads them; q is a multiple of the queries of a tile
+    tau    (q,) int32              a row is marked where its sum > tau
+
+How sums are made is the distance's own (tile_l1, tile_l2); `bias` says which, when numba compiles. `way` is a number
+that is only known when a kernel runs: what is compiled holds every way of the distance that the CPU has.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from kway.compute.kernels.assembler import F32, I32, Assembler
+from kway.compute.kernels.certified.tile_l1 import L1_WAYS
+from kway.compute.kernels.certified.tile_l2 import L2_WAYS
+from kway.compute.kernels.jit import kernel
+from kway.compute.kernels.lanes import cpu_has
+
+_L1_TILES, _L2_TILES = (tuple(way.queries for way in ways) for ways in (L1_WAYS, L2_WAYS))
+
+
+def _mark(asm, way, x, asked, start, tau, marks, stride, mark_stride, words):
+    """A bit a row and query of the tile: whether the sum exceeds the query's tau."""
+    b, sums = asm.builder, way.sums(asm, x, asked, stride, start, words, way.queries)
+    for i, total in enumerate(sums):
+        r, v = divmod(i, len(sums) // way.queries)
+        limit, lanes = asm.load(asm.at(tau, r, 4), I32, 4), total.type.count
+        if total.type.element == F32:
+            bits = b.fcmp_ordered(">", total, asm.splat(b.sitofp(limit, F32), lanes))
+        else:
+            bits = b.icmp_signed(">", total, asm.splat(b.sext(limit, total.type.element), lanes))
+        place = asm.at(asm.at(marks, r, mark_stride), v, lanes // 8)
+        asm.store(b.bitcast(bits, ir.IntType(lanes)), place, lanes // 8)
+
+
+def _weigh(asm, way, x, asked, start, values, words):
+    """The sums of one query, as int32."""
+    for v, total in enumerate(way.sums(asm, x, asked, asm.number(0), start, words, 1)):
+        lanes, whole = total.type.count, asm.builder.fptosi if total.type.element == F32 else asm.builder.trunc
+        asm.store(whole(total, ir.VectorType(I32, lanes)), asm.at(values, v, 4 * lanes), 4)
+
+
+def _each_way(tile, bias):
+    """Code of an intrinsic of (..., way, bias): the tile in the way asked for; none where this CPU lacks it."""
+
+    def emit(context, builder, signature, arguments):
+        *given, number, _ = arguments
+        done = builder.append_basic_block("tile_done")
+        choice = builder.switch(number, done)
+        for i, way in enumerate(L1_WAYS if bias is types.none else L2_WAYS):
+            if cpu_has(*way.features):
+                block = builder.append_basic_block("way")
+                choice.add_case(i, block)
+                builder.position_at_end(block)
+                tile(Assembler(builder), way, *given)
+                builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return emit
+
+
+@intrinsic
+def _mark_tile(typing_context, x, asked, start, tau, marks, stride, mark_stride, words, way, bias):
+    return types.void(*[types.uintp] * 5, *[types.intp] * 4, bias), _each_way(_mark, bias)
+
+
+@intrinsic
+def _weigh_tile(typing_context, x, asked, start, values, words, way, bias):
+    return types.void(*[types.uintp] * 4, *[types.intp] * 2, bias), _each_way(_weigh, bias)
+
+
+@kernel
+def scan_codes(packed, bias, first, last, asked, tau, marks, way):
+    """marks (q, blocks) uint64: bit j of marks[r, b - first] set where row j of block b may be near query r."""
+    words, stride, mark_stride = packed.shape[1], asked.strides[0], marks.strides[0]
+    tile = _L1_TILES[way] if bias is None else _L2_TILES[way]
+    for b in range(first, last):
+        x = np.uint64(packed.ctypes.data + b * packed.strides[0])
+        start = np.uint64(0) if bias is None else np.uint64(bias.ctypes.data + b * bias.strides[0])
+        for r in range(0, asked.shape[0], tile):
+            q = np.uint64(asked.ctypes.data + r * stride)
+            limit = np.uint64(tau.ctypes.data + 4 * r)
+            out = np.uint64(marks.ctypes.data + r * mark_stride + 8 * (b - first))
+            _mark_tile(x, q, start, limit, out, stride, mark_stride, words, way, bias)
+
+
+@kernel
+def weigh_codes(packed, bias, block, asked, r, values, way):
+    """values (64,) int32: the sums of query r and the rows of a block; the larger, the nearer."""
+    x = np.uint64(packed.ctypes.data + block * packed.strides[0])
+    start = np.uint64(0) if bias is None else np.uint64(bias.ctypes.data + block * bias.strides[0])
+    q, out = np.uint64(asked.ctypes.data + r * asked.strides[0]), np.uint64(values.ctypes.data)
+    _weigh_tile(x, q, start, out, packed.shape[1], way, bias)
