@@ -28,15 +28,13 @@ _L1_TILES, _L2_TILES = (tuple(way.queries for way in ways) for ways in (L1_WAYS,
 def _mark(asm, way, x, asked, start, tau, marks, stride, mark_stride, words):
     """A bit a row and query of the tile: whether the sum exceeds the query's tau."""
     b, sums = asm.builder, way.sums(asm, x, asked, stride, start, words, way.queries)
-    for i, total in enumerate(sums):
-        r, v = divmod(i, len(sums) // way.queries)
-        limit, lanes = asm.load(asm.at(tau, r, 4), I32, 4), total.type.count
-        if total.type.element == F32:
-            bits = b.fcmp_ordered(">", total, asm.splat(b.sitofp(limit, F32), lanes))
-        else:
-            bits = b.icmp_signed(">", total, asm.splat(b.sext(limit, total.type.element), lanes))
-        place = asm.at(asm.at(marks, r, mark_stride), v, lanes // 8)
-        asm.store(b.bitcast(bits, ir.IntType(lanes)), place, lanes // 8)
+    kind, each = sums[0].type, len(sums) // way.queries
+    widen, compare = (b.sitofp, b.fcmp_ordered) if kind.element == F32 else (b.sext, b.icmp_signed)
+    for r in range(way.queries):
+        limit = asm.splat(widen(asm.load(asm.at(tau, r, 4), I32, 4), kind.element), kind.count)
+        for v, total in enumerate(sums[each * r : each * (r + 1)]):  # tau read once a query: else 8 % of a scan's time
+            bits = b.bitcast(compare(">", total, limit), ir.IntType(kind.count))
+            asm.store(bits, asm.at(asm.at(marks, r, mark_stride), v, kind.count // 8), kind.count // 8)
 
 
 def _weigh(asm, way, x, asked, start, values, words):
