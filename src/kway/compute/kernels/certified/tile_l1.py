@@ -1,4 +1,4 @@
-"""Sums of byte codes under Manhattan distance: minus the sum of byte differences (tiles.py has what becomes of them).
+"""Sums of byte codes under Manhattan distance: sums of byte differences (tiles.py has what becomes of them).
 
     packed (blocks, words, 64) int64     eight codes 0..255 a word, the same word of 64 rows side by side
     asked  (q, words) int64              the queries' codes; q is a multiple of QUERIES
@@ -27,7 +27,7 @@ _PAIRS = ir.VectorType(I16, 32)
 
 
 def _differences_sums(instruction, lanes, each):
-    """- sum |q - x| as [query][vector of 8 rows] by an instruction for `lanes` rows, `each` vectors at a time."""
+    """Sum |q - x| as [query][vector of 8 rows] by an instruction for `lanes` rows, `each` vectors at a time."""
     wide, bytes_ = ir.VectorType(I64, lanes), ir.VectorType(I8, 8 * lanes)
 
     def sums_of(asm, x, asked, stride, bias, words, queries):
@@ -42,7 +42,7 @@ def _differences_sums(instruction, lanes, each):
                     eight = asm.load(asm.at(asm.at(asked, r, stride), word, 8), I64, 8)
                     spread = b.bitcast(asm.splat(eight, lanes), bytes_)
                     gaps = [asm.call(instruction, wide, [row, spread]) for row in rows]
-                    new += [b.sub(held[each * r + v], gap) for v, gap in enumerate(gaps)]
+                    new += [b.add(held[each * r + v], gap) for v, gap in enumerate(gaps)]
                 return new
 
             for i, total in enumerate(asm.loop(words, [asm.same(wide, 0)] * (each * queries), step)):
@@ -74,7 +74,7 @@ def _ordinary_sums(asm, x, asked, stride, bias, words, queries):
             return new
 
         for r, total in enumerate(asm.loop(words, [asm.same(_PAIRS, 0)] * queries, step)):
-            sums[8 * r + v] = b.sub(asm.same(_WORDS, 0), _four_lanes(asm, total))
+            sums[8 * r + v] = _four_lanes(asm, total)
     return sums
 
 
@@ -94,7 +94,7 @@ def _by_eight(asm, sums):
 
 
 L1_WAYS = (
-    TileWay(_ordinary_sums, L1_QUERIES),
-    TileWay(_short_sums, L1_QUERIES, ("avx2",)),
-    TileWay(_wide_sums, L1_QUERIES, ("avx512f", "avx512bw")),
+    TileWay(_ordinary_sums, L1_QUERIES, small=True),
+    TileWay(_short_sums, L1_QUERIES, ("avx2",), small=True),
+    TileWay(_wide_sums, L1_QUERIES, ("avx512f", "avx512bw"), small=True),
 )

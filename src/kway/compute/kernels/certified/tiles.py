@@ -3,7 +3,10 @@
     packed (blocks, words, 64)     codes of rows, the same word of 64 rows side by side
     bias   (blocks, 64) int32      where the rows' sums start; None under Manhattan, whose sums start at 0
     asked  (q, w)                  codes of queries as the way reads them; q is a multiple of the queries of a tile
-    tau    (q,) int32              a row is marked where its sum > tau
+    tau    (q,) int32              a row is marked where its weight > tau
+
+A weight is the sum, or minus it where small sums are near: the larger, the nearer. That is turned round in tau, not in
+the sums: to subtract in their loop cost AVX2 5 % of a search, to negate them after it AVX-512 2 %.
 
 How sums are made is the distance's own (tile_l1, tile_l2); `bias` says which, when numba compiles. `way` is a number
 that is only known when a kernel runs: what is compiled holds every way of the distance that the CPU has.
@@ -26,22 +29,24 @@ _L1_TILES, _L2_TILES = (tuple(way.queries for way in ways) for ways in (L1_WAYS,
 
 
 def _mark(asm, way, x, asked, start, tau, marks, stride, mark_stride, words):
-    """A bit a row and query of the tile: whether the sum exceeds the query's tau."""
+    """A bit a row and query of the tile: whether the weight exceeds the query's tau."""
     b, sums = asm.builder, way.sums(asm, x, asked, stride, start, words, way.queries)
     kind, each = sums[0].type, len(sums) // way.queries
     widen, compare = (b.sitofp, b.fcmp_ordered) if kind.element == F32 else (b.sext, b.icmp_signed)
     for r in range(way.queries):
-        limit = asm.splat(widen(asm.load(asm.at(tau, r, 4), I32, 4), kind.element), kind.count)
-        for v, total in enumerate(sums[each * r : each * (r + 1)]):  # tau read once a query: else 8 % of a scan's time
-            bits = b.bitcast(compare(">", total, limit), ir.IntType(kind.count))
+        limit = asm.load(asm.at(tau, r, 4), I32, 4)
+        limit = asm.splat(widen(b.neg(limit) if way.small else limit, kind.element), kind.count)
+        for v, total in enumerate(sums[each * r : each * (r + 1)]):
+            bits = b.bitcast(compare("<" if way.small else ">", total, limit), ir.IntType(kind.count))
             asm.store(bits, asm.at(asm.at(marks, r, mark_stride), v, kind.count // 8), kind.count // 8)
 
 
 def _weigh(asm, way, x, asked, start, values, words):
-    """The sums of one query, as int32."""
+    """The weights of one query, as int32."""
     for v, total in enumerate(way.sums(asm, x, asked, asm.number(0), start, words, 1)):
         lanes, whole = total.type.count, asm.builder.fptosi if total.type.element == F32 else asm.builder.trunc
-        asm.store(whole(total, ir.VectorType(I32, lanes)), asm.at(values, v, 4 * lanes), 4)
+        weight = whole(total, ir.VectorType(I32, lanes))
+        asm.store(asm.builder.neg(weight) if way.small else weight, asm.at(values, v, 4 * lanes), 4)
 
 
 def _each_way(tile, bias):
@@ -91,7 +96,7 @@ def scan_codes(packed, bias, first, last, asked, tau, marks, way):
 
 @kernel
 def weigh_codes(packed, bias, block, asked, r, values, way):
-    """values (64,) int32: the sums of query r and the rows of a block; the larger, the nearer."""
+    """values (64,) int32: the weights of query r and the rows of a block; the larger, the nearer."""
     x = np.uint64(packed.ctypes.data + block * packed.strides[0])
     start = np.uint64(0) if bias is None else np.uint64(bias.ctypes.data + block * bias.strides[0])
     q, out = np.uint64(asked.ctypes.data + r * asked.strides[0]), np.uint64(values.ctypes.data)

@@ -12,17 +12,19 @@ from kway.compute.kernels.lanes import chosen
 
 
 class TileWay(NamedTuple):
-    """How the sums of a tile, some queries x 64 rows, are made: the larger a sum, the nearer its row.
+    """How the sums of a tile, some queries x 64 rows, are made.
 
     sums      (asm, x, asked, stride, bias, words, queries) -> [query][vector of rows], 8 rows a vector or more: int32
               or int64, or float32 that are whole; x, asked, bias are addresses, stride is from query to query
     queries   a tile
     features  that the CPU must have
+    small     whether the smaller a sum, the nearer its row; else the larger
     """
 
     sums: Callable[..., list[Any]]
     queries: int
     features: tuple[str, ...] = ()
+    small: bool = False
 
 
 def best_way(ways: Sequence[TileWay]) -> int:
