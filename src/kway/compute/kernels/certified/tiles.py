@@ -6,7 +6,7 @@
     tau    (q,) int32              a row is marked where its weight > tau
 
 A weight is the sum, or minus it where small sums are near: the larger, the nearer. That is turned round in tau, not in
-the sums: to subtract in their loop cost AVX2 5 % of a search, to negate them after it AVX-512 2 %.
+the sums: to subtract in their loop cost AVX2 5 % of a search.
 
 How sums are made is the distance's own (tile_l1, tile_l2); `bias` says which, when numba compiles. `way` is a number
 that is only known when a kernel runs: what is compiled holds every way of the distance that the CPU has.
