@@ -6,14 +6,15 @@ import pytest
 from kway.compute.kernels.certified import tile_l1, tile_l2
 from kway.compute.kernels.certified.byte_rows import byte_squares, code_bytes
 from kway.compute.kernels.certified.sketch import code_l2
+from kway.compute.kernels.certified.tiles import scan_codes, weigh_codes
 from kway.compute.kernels.lanes import cpu_has
 from kway.search.certified.sketches import packed_words, whole_blocks
 
 
-def _ways(features):
+def _ways(ways):
     return [
-        pytest.param(way, marks=pytest.mark.skipif(not cpu_has(*features[way]), reason="not on this CPU"))
-        for way in features
+        pytest.param(number, marks=pytest.mark.skipif(not cpu_has(*way.features), reason="not on this CPU"))
+        for number, way in enumerate(ways)
     ]
 
 
@@ -39,12 +40,13 @@ def _l2_inputs(rng, n, q, width, extreme, way):
         assert np.abs(codes).max() <= room.top
     wide = rows.astype(np.int64)
     bias = np.ceil(-(wide**2).sum(1) / 2).astype(np.int64)
-    sums = bias + asked.astype(np.int64) @ (wide + 128).T
+    lift = 0 if way == tile_l2.PAIRS else 128
+    sums = bias + asked.astype(np.int64) @ (wide + lift).T
     packed = packed_words(rows.view(np.uint8) ^ 128, np.int32)
     return packed, bias.astype(np.int32).reshape(-1, 64), np.ascontiguousarray(asked).view(np.int32), sums
 
 
-@pytest.mark.parametrize("way", _ways(tile_l2.FEATURES))
+@pytest.mark.parametrize("way", _ways(tile_l2.L2_WAYS))
 @pytest.mark.parametrize(
     ("n", "width", "extreme"), [(100, 4, False), (300, 33, False), (64, 384, True), (640, 128, False)]
 )
@@ -56,10 +58,10 @@ def test_scan_l2(way, n, width, extreme):
     tau = np.partition(sums, -20, axis=1)[:, -20].astype(np.int32)
     tau[3], tau[4] = 2**30, -(2**30)
     marks = np.zeros((q, blocks), np.uint64)
-    tile_l2.scan_l2(packed, bias, 0, blocks, asked, tau, marks, way)
+    scan_codes(packed, bias, 0, blocks, asked, tau, marks, way)
     np.testing.assert_array_equal(_bits(marks, blocks * 64), sums > tau[:, None])
     values = np.empty(64, np.int32)
-    tile_l2.weigh_l2(packed, bias, blocks - 1, asked, 5, values, way)
+    weigh_codes(packed, bias, blocks - 1, asked, 5, values, way)
     np.testing.assert_array_equal(values, sums[5, -64:])
 
 
@@ -80,7 +82,7 @@ def test_byte_rows(d):
         assert byte_squares(codes, i, codes, j) == ((wide[i] - wide[j]) ** 2).sum()
 
 
-@pytest.mark.parametrize("way", _ways(tile_l1.L1_FEATURES))
+@pytest.mark.parametrize("way", _ways(tile_l1.L1_WAYS))
 @pytest.mark.parametrize(
     ("n", "width", "extreme"), [(100, 8, False), (300, 33, False), (64, 1024, True), (640, 98, False)]
 )
@@ -89,14 +91,14 @@ def test_scan_l1(way, n, width, extreme):
     rows, asked = _codes(rng, n, width, 0, 256, np.uint8, 8), _codes(rng, q, width, 0, 256, np.uint8, 8)[:q]
     if extreme:
         rows[:n, :width], asked[:, :width] = 255, 0
-    sums = np.abs(asked.astype(np.int64)[:, None] - rows.astype(np.int64)).sum(2)
+    sums = -np.abs(asked.astype(np.int64)[:, None] - rows.astype(np.int64)).sum(2)
     packed, words = packed_words(rows, np.int64), np.ascontiguousarray(asked).view(np.int64)
     blocks = len(packed)
-    tau = np.partition(sums, 20, axis=1)[:, 20].astype(np.int64)
-    tau[3], tau[4] = -1, 2**41
+    tau = np.partition(sums, -20, axis=1)[:, -20].astype(np.int32)
+    tau[3], tau[4] = 2**30, -(2**30)
     marks = np.zeros((q, blocks), np.uint64)
-    tile_l1.scan_l1(packed, 0, blocks, words, tau, marks, way)
-    np.testing.assert_array_equal(_bits(marks, blocks * 64), sums < tau[:, None])
+    scan_codes(packed, None, 0, blocks, words, tau, marks, way)
+    np.testing.assert_array_equal(_bits(marks, blocks * 64), sums > tau[:, None])
     values = np.empty(64, np.int32)
-    tile_l1.weigh_l1(packed, blocks - 1, words, 5, values, way)
-    np.testing.assert_array_equal(values, -sums[5, -64:])
+    weigh_codes(packed, None, blocks - 1, words, 5, values, way)
+    np.testing.assert_array_equal(values, sums[5, -64:])

@@ -8,7 +8,7 @@ A build, in order (build.py)                          A search, in order (pipeli
   frame.py      the space bounds are computed in        cells.py      their nearest cells
   axes.py, groups.py   what is summed into a bound      euclidean.py, manhattan.py   a panel coded, then kernels:
   choose.py     how much of a row the scan sees           warm.py    a first k-th distance from those cells
-  euclidean.py, manhattan.py   all rows sketched          sweep.py   all codes scanned (tile_l1, tile_l2),
+  euclidean.py, manhattan.py   all rows sketched          sweep.py   all codes scanned (tiles.py),
   cells.py      which rows lie together                            survivors sifted by their fine sketch
   euclidean.py, manhattan.py   coarse sketches coded      refine.py  exact distances of the few that are left
 angles.py searches unit vectors for cosine.

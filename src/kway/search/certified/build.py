@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.certified import tile_l1, tile_l2
 from kway.compute.kernels.certified.byte_rows import MOST_COLUMNS
+from kway.compute.kernels.certified.ways import best_way
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import single_blas
 from kway.search.certified.axes import leading_axes, spread_of
@@ -63,7 +64,7 @@ def build(rows: NDArray, distance: Distance, n_jobs: int | None, seed: int, alwa
 
 
 def _euclidean(job: Job) -> Certified | None:
-    way = tile_l2.best_way()
+    way = best_way(tile_l2.L2_WAYS)
     axes, choice = _axes(job, WORDS_L2[way])
     if not (choice.pays or job.always):
         return None
@@ -90,7 +91,7 @@ def _axes(job: Job, scan_rate: float) -> tuple[NDArray[np.float32], SketchChoice
 
 
 def _manhattan(job: Job) -> Certified | None:
-    way = tile_l1.best_l1_way()
+    way = best_way(tile_l1.L1_WAYS)
     n, d = job.rows.shape
     levels, values = 4 if d >= 64 else 2, job.seen.values
     left, right = (values[job.rng.choice(len(values), 2000)] for _ in range(2))

@@ -17,24 +17,13 @@ from numpy.typing import NDArray
 
 from kway.compute.kernels.certified.byte_rows import ROUND, code_bytes
 from kway.compute.kernels.certified.sketch import code_l2, tails
-from kway.compute.kernels.certified.sweep import FLOOR, sweep_rows
-from kway.compute.kernels.certified.tile_l2 import QUERIES, CodeRoom, code_room, prepare_l2
-from kway.compute.kernels.certified.warm import warm
+from kway.compute.kernels.certified.tile_l2 import QUERIES, CodeRoom, code_room, lifts_l2, prepare_l2
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
 from kway.search.certified.axes import flaw, random_turn
 from kway.search.certified.cells import CellOrder
 from kway.search.certified.frame import ROUNDING, UNDERFLOW, Frame
-from kway.search.certified.sketches import (
-    CHUNK,
-    BoundSketch,
-    Panel,
-    Shelf,
-    SweepTally,
-    empty_sketch,
-    packed_words,
-    whole_blocks,
-)
+from kway.search.certified.sketches import AskedCodes, BoundSketch, empty_sketch, packed_words, whole_blocks
 
 PIECE = 196  # products summed in one go: shorter sums, smaller rounding bound; 128 take 15 % longer
 
@@ -160,26 +149,13 @@ class EuclideanCodes:
         """Bytes held."""
         return self.packed.nbytes + self.bias.nbytes
 
-    def answer(self, shelf: Shelf, panel: Panel) -> SweepTally:
-        """Exact lists for the panel's queries."""
-        members, m = panel.members, len(panel.members)
+    def asked(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> AskedCodes:
+        """Codes of queries coarse[members], filled up to whole tiles."""
+        m = len(members)
         codes = np.zeros((-(-m // QUERIES) * QUERIES, 4 * self.packed.shape[1]), np.int8)
         halves, errors = np.empty(m), np.empty(m)
-        code_l2(panel.coarse, members, self.step, self.room, codes, halves, errors)
-        words = prepare_l2(codes.view(np.int32), self.way)
-        warm(
-            self.packed, self.bias, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
-            panel.keep, panel.best, panel.found, self.way,
-        )  # fmt: skip
-        base = halves + 128.0 * codes[:m].sum(axis=1, dtype=np.int64)
-        reach = (panel.reach[members] + errors) * (1 + 1e-9)
-        tau = np.full(len(words), FLOOR, np.int32)
-        marked, visited = sweep_rows(
-            self.packed, self.bias, shelf.fine, shelf.ids, shelf.rows, self.step, shelf.unit, members, words,
-            base, reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin, panel.best,
-            panel.found, self.way,
-        )  # fmt: skip
-        return SweepTally(marked, visited + m * panel.keep)
+        code_l2(coarse, members, self.step, self.room, codes, halves, errors)
+        return AskedCodes(prepare_l2(codes.view(np.int32), self.way), halves + lifts_l2(codes[:m], self.way), errors)
 
 
 def _step(sample: NDArray[np.float32], room: CodeRoom) -> float:

@@ -13,15 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.kernels.certified.sketch import code_l1, signed_sums
-from kway.compute.kernels.certified.sweep import sweep_rows
 from kway.compute.kernels.certified.tile_l1 import L1_QUERIES
-from kway.compute.kernels.certified.warm import warm
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import pmap, spans
 from kway.search.certified.cells import CellOrder
 from kway.search.certified.frame import ROUNDING, UNDERFLOW, Frame
 from kway.search.certified.groups import FeatureGroups
-from kway.search.certified.sketches import CHUNK, BoundSketch, Panel, Shelf, SweepTally, packed_words, whole_blocks
+from kway.search.certified.sketches import AskedCodes, BoundSketch, packed_words, whole_blocks
 
 _TAIL = 0.001  # of a column's values on either side that the codes' range need not hold
 
@@ -70,6 +68,7 @@ class ManhattanCodes:
     error: float
     margin: float
     way: int
+    bias: None = None  # sums start at 0
 
     @classmethod
     def of(
@@ -94,25 +93,12 @@ class ManhattanCodes:
         """Bytes held."""
         return self.packed.nbytes + self.low.nbytes
 
-    def answer(self, shelf: Shelf, panel: Panel) -> SweepTally:
-        """Exact lists for the panel's queries."""
-        members, m = panel.members, len(panel.members)
-        codes = np.zeros((-(-m // L1_QUERIES) * L1_QUERIES, 8 * self.packed.shape[1]), np.uint8)
-        errors = np.empty(m)
-        code_l1(panel.coarse, members, self.low, self.step, codes, errors)
-        words = codes.view(np.int64)
-        warm(
-            self.packed, None, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
-            panel.keep, panel.best, panel.found, self.way,
-        )  # fmt: skip
-        reach = (panel.reach[members] + errors) * (1 + 1e-9)
-        tau = np.full(len(words), -1, np.int64)
-        marked, visited = sweep_rows(
-            self.packed, None, shelf.fine, shelf.ids, shelf.rows, self.step, shelf.unit, members,
-            words, None, reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, self.margin,
-            panel.best, panel.found, self.way,
-        )  # fmt: skip
-        return SweepTally(marked, visited + m * panel.keep)
+    def asked(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> AskedCodes:
+        """Codes of queries coarse[members], filled up to whole tiles."""
+        m = len(members)
+        codes, errors = np.zeros((-(-m // L1_QUERIES) * L1_QUERIES, 8 * self.packed.shape[1]), np.uint8), np.empty(m)
+        code_l1(coarse, members, self.low, self.step, codes, errors)
+        return AskedCodes(codes.view(np.int64), None, errors)
 
 
 def _range(coarse: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:

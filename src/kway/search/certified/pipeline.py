@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.compute.kernels.certified.refine import FARTHEST
+from kway.compute.kernels.certified.sweep import FLOOR, sweep_rows
+from kway.compute.kernels.certified.warm import warm
 from kway.compute.kernels.jit import frozen
 from kway.compute.threads import even_spans, pmap, spans
 from kway.search.certified.cells import CellOrder
@@ -97,7 +99,7 @@ class Certified:
             gap = self._means - coarse[members].mean(axis=0)
             chunks = np.argsort(np.einsum("ij,ij->i", gap, gap))
             panel = Panel(members, chunks, near, coarse, fine, slack, reach, queries, k + _SPARE, best, found)
-            return self._codes.answer(self._shelf, panel)
+            return _answer(self._codes, self._shelf, panel)
 
         return pmap(work, even_spans(q, PANEL, n_jobs), n_jobs)
 
@@ -123,6 +125,23 @@ class Certified:
             values = np.sqrt((gaps * gaps).sum(axis=1)) if self._root else gaps.sum(axis=1)
         ids = np.argsort(values, kind="stable")[:k]
         return values[ids], ids
+
+
+def _answer(codes: SketchCodes, shelf: Shelf, panel: Panel) -> SweepTally:
+    """Exact lists for the panel's queries."""
+    members, (words, base, errors) = panel.members, codes.asked(panel.coarse, panel.members)
+    warm(
+        codes.packed, codes.bias, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
+        panel.keep, panel.best, panel.found, codes.way,
+    )  # fmt: skip
+    reach = (panel.reach[members] + errors) * (1 + 1e-9)
+    tau = np.full(len(words), FLOOR, np.int32)
+    marked, visited = sweep_rows(
+        codes.packed, codes.bias, shelf.fine, shelf.ids, shelf.rows, codes.step, shelf.unit, members, words, base,
+        reach, tau, panel.slack, panel.fine, panel.queries, panel.order, CHUNK, codes.margin, panel.best, panel.found,
+        codes.way,
+    )  # fmt: skip
+    return SweepTally(marked, visited + len(members) * panel.keep)
 
 
 def _chunk_means(coarse: NDArray[np.float32], ids: NDArray) -> NDArray[np.float32]:

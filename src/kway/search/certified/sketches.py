@@ -134,20 +134,44 @@ class SweepTally(NamedTuple):
     visited: int
 
 
+class AskedCodes(NamedTuple):
+    """Queries as codes: words (m padded, w) as the way reads them; base (m,), what sums hold that distances do not."""
+
+    words: NDArray
+    base: NDArray[np.float64] | None
+    errors: NDArray[np.float64]  # (m,): what coding hides of each
+
+
 class SketchCodes(Protocol):
-    """Rows as byte codes, and the way to search them."""
+    """Rows as byte codes, and queries as what is compared with them."""
+
+    @property
+    def packed(self) -> NDArray:
+        """(blocks, words, 64); see the tiles."""
+
+    @property
+    def bias(self) -> NDArray[np.int32] | None:
+        """(blocks, 64), where the rows' sums start; None under Manhattan."""
 
     @property
     def way(self) -> int:
         """By which instructions they are scanned, 0 on any CPU; see the tiles."""
 
     @property
+    def step(self) -> float:
+        """Of a code, in units of the frame."""
+
+    @property
     def error(self) -> float:
         """What coding hides of any row."""
+
+    @property
+    def margin(self) -> float:
+        """From a bound, squared under Euclidean, to a fine sum."""
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
 
-    def answer(self, shelf: Shelf, panel: Panel) -> SweepTally:
-        """Exact lists for the panel's queries."""
+    def asked(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> AskedCodes:
+        """Codes of queries coarse[members], filled up to whole tiles."""

@@ -17,15 +17,13 @@ import numpy as np
 
 from kway.compute.kernels.certified.byte_rows import byte_squares
 from kway.compute.kernels.certified.refine import unlisted, unpack_marks, visit
-from kway.compute.kernels.certified.tile_l1 import scan_l1
-from kway.compute.kernels.certified.tile_l2 import scan_l2
+from kway.compute.kernels.certified.tiles import scan_codes
 from kway.compute.kernels.jit import kernel
 from kway.compute.kernels.lanes import touch_row
 
 AHEAD = 4  # rows fetched before they are needed
 _MOST = 1e12  # no distance in the codes' space comes near it, and its square fits float32
-FLOOR = 2**30  # larger than any Euclidean sum of codes: tau = -FLOOR marks all rows, tau = FLOOR none
-CEILING = 2.0**40  # larger than any Manhattan sum of codes: tau = CEILING marks all rows, tau = -1 none
+FLOOR = 2**30  # larger than any sum of codes: tau = -FLOOR marks all rows, tau = FLOOR none
 
 
 @kernel
@@ -51,7 +49,7 @@ def _thresholds(best, members, base, reach, unit, step, bias, tau):
     for r in range(members.size):
         u = (_kth(best, members[r], unit) * (1 + 1e-9) + reach[r]) / step
         if bias is None:
-            tau[r] = np.int64(min(u * (1 + 1e-12), CEILING)) + 1
+            tau[r] = np.int32(-np.floor(min(u * (1 + 1e-12), FLOOR)) - 1)
         else:
             tau[r] = np.int32(max(np.floor(base[r] - u * u * (0.5 + 1e-12)) - 1, -FLOOR))
 
@@ -92,10 +90,7 @@ def sweep_rows(
         chunk = order[turn]
         first, last = chunk * blocks, min(packed.shape[0], (chunk + 1) * blocks)
         _thresholds(best, members, base, reach, unit, step, bias, tau)
-        if bias is None:
-            scan_l1(packed, first, last, codes, tau, marks, way)
-        else:
-            scan_l2(packed, bias, first, last, codes, tau, marks, way)
+        scan_codes(packed, bias, first, last, codes, tau, marks, way)
         for r in range(members.size):
             i = np.int64(members[r])
             n = unpack_marks(marks, r, first, last, ids.size, places)

@@ -1,4 +1,4 @@
-"""Scan of byte codes under Euclidean distance: product and compare in one go, a bitmap comes out.
+"""Sums of byte codes under Euclidean distance: products and what rows begin with (tiles.py has what becomes of them).
 
 Rows are kept as codes x in -127..127, stored as x + 128 (the instruction wants one unsigned side), in blocks of 64:
 
@@ -7,7 +7,7 @@ Rows are kept as codes x in -127..127, stored as x + 128 (the instruction wants 
     asked  (q, words) int32              four codes in -127..127 a word; q is a multiple of QUERIES
 
 `|q - x|^2 <= u^2` implies `bias + q.(x + 128) > |q|^2 / 2 + 128 sum(q) - u^2 / 2 - 1`: the left side is computed in
-tiles, the right side is `tau`. Three ways to the same sums, so to the same bitmap:
+tiles, the right side is `tau`. PAIRS leaves 128 sum(q), the query's `lifts_l2`, out of both. Three ways to one bitmap:
 
     VNNI     6 queries x 64 rows, 24 accumulators of AVX-512
     PAIRS    2 queries x 32 rows, 8 accumulators of AVX2: products of byte pairs are added up in 16-bit lanes, two a row
@@ -26,20 +26,17 @@ from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
+from numpy.typing import NDArray
 
-from kway.compute.kernels.assembler import F32, I8, I16, I32, Assembler, nothing
+from kway.compute.kernels.assembler import F32, I8, I16, I32
+from kway.compute.kernels.certified.ways import TileWay
 from kway.compute.kernels.jit import BIG, kernel
-from kway.compute.kernels.lanes import chosen, cpu_has
 
-QUERIES = 6  # queries a tile
+QUERIES = 6  # a multiple of the queries of every tile
 MOST_DIMS = 384  # 384 * (255 * 127 + 127 * 127 / 2) < 2^24
 FLOATS, PAIRS, VNNI = range(3)  # the ways, slowest first
-FEATURES = {FLOATS: (), PAIRS: ("avx2",), VNNI: ("avx512f", "avx512vnni")}  # that each needs
 
-_FEW = 2  # queries a tile of PAIRS: measured faster than 3, 4 or 6; QUERIES is a multiple
-_HEAD = 2  # words before a query's codes that PAIRS needs
+_HEAD = 1  # words before a query's codes that PAIRS needs
 _DOT = "llvm.x86.avx512.vpdpbusd.512"
 _WORDS = ir.VectorType(I32, 16)
 _BYTES = ir.VectorType(I8, 64)
@@ -56,16 +53,16 @@ class CodeRoom(NamedTuple):
     norm: float
 
 
-def best_way() -> int:
-    """The fastest way that this CPU has, and that KWAY_PORTABLE allows."""
-    return max(way for way in FEATURES if chosen(*FEATURES[way]) or way == FLOATS)
-
-
 def code_room(way: int, width: int) -> CodeRoom:
     """What codes of `width` dimensions must keep to, before they are rounded."""
     if way != PAIRS:
         return CodeRoom(127, float(BIG))
     return CodeRoom(79, 181.0 - 0.5 * (width / 2 + 2) ** 0.5)  # 181^2 < 2^15; rounding adds half a step a dimension
+
+
+def lifts_l2(codes: NDArray[np.int8], way: int) -> NDArray[np.float64]:
+    """128 sum(q) of each query, codes (q, w) -> (q,); 0 in PAIRS, whose sums start that much lower."""
+    return (0.0 if way == PAIRS else 128.0) * codes.sum(axis=1, dtype=np.int64)
 
 
 def _vnni_sums(asm, x, asked, stride, bias, words, queries):
@@ -141,83 +138,11 @@ def _float_sums(asm, x, asked, stride, bias, words, queries):
     return sums
 
 
-def _no_lift(asm, asked):
-    return ir.Constant(I32, 0)
-
-
-def _pair_lift(asm, asked):
-    """128 sum(q), which the sums of pairs lack."""
-    return asm.load(asm.at(asked, 1, 4), I32, 4)
-
-
-def _marks(sums_of, lift_of, queries):
-    def emit(context, builder, signature, arguments):
-        asm = Assembler(builder)
-        x, asked, bias, tau, marks, stride, mark_stride, words = arguments
-        sums = sums_of(asm, x, asked, stride, bias, words, queries)
-        each = len(sums) // queries
-        for r in range(queries):
-            limit = asm.load(asm.at(tau, r, 4), I32, 4)
-            limit = builder.sub(limit, lift_of(asm, asm.at(asked, r, stride)))
-            for v, total in enumerate(sums[each * r : each * (r + 1)]):
-                lanes = total.type.count
-                if total.type == _FLOATS:
-                    bits = builder.fcmp_ordered(">", total, asm.splat(builder.sitofp(limit, F32), lanes))
-                else:
-                    bits = builder.icmp_signed(">", total, asm.splat(limit, lanes))
-                place = asm.at(asm.at(marks, r, mark_stride), v, lanes // 8)
-                asm.store(builder.bitcast(bits, ir.IntType(lanes)), place, lanes // 8)
-        return context.get_dummy_value()
-
-    return emit
-
-
-def _weights(sums_of, lift_of):
-    def emit(context, builder, signature, arguments):
-        asm = Assembler(builder)
-        x, asked, bias, values, words = arguments
-        lift = lift_of(asm, asked)
-        for v, total in enumerate(sums_of(asm, x, asked, asm.number(0), bias, words, 1)):
-            lanes = total.type.count
-            whole = builder.fptosi(total, _WORDS) if total.type == _FLOATS else total
-            asm.store(builder.add(whole, asm.splat(lift, lanes)), asm.at(values, v, 4 * lanes), 4)
-        return context.get_dummy_value()
-
-    return emit
-
-
-_MARK = types.void(*[types.uintp] * 5, *[types.intp] * 3)
-_WEIGH = types.void(*[types.uintp] * 4, types.intp)
-
-
-@intrinsic
-def _mark_vnni(typing_context, x, asked, bias, tau, marks, stride, mark_stride, words):
-    return _MARK, _marks(_vnni_sums, _no_lift, QUERIES) if cpu_has(*FEATURES[VNNI]) else nothing
-
-
-@intrinsic
-def _mark_pairs(typing_context, x, asked, bias, tau, marks, stride, mark_stride, words):
-    return _MARK, _marks(_pair_sums, _pair_lift, _FEW) if cpu_has(*FEATURES[PAIRS]) else nothing
-
-
-@intrinsic
-def _mark_float(typing_context, x, asked, bias, tau, marks, stride, mark_stride, words):
-    return _MARK, _marks(_float_sums, _no_lift, QUERIES)
-
-
-@intrinsic
-def _weigh_vnni(typing_context, x, asked, bias, values, words):
-    return _WEIGH, _weights(_vnni_sums, _no_lift) if cpu_has(*FEATURES[VNNI]) else nothing
-
-
-@intrinsic
-def _weigh_pairs(typing_context, x, asked, bias, values, words):
-    return _WEIGH, _weights(_pair_sums, _pair_lift) if cpu_has(*FEATURES[PAIRS]) else nothing
-
-
-@intrinsic
-def _weigh_float(typing_context, x, asked, bias, values, words):
-    return _WEIGH, _weights(_float_sums, _no_lift)
+L2_WAYS = (
+    TileWay(_float_sums, QUERIES),
+    TileWay(_pair_sums, 2, ("avx2",)),  # measured faster than 3, 4 or 6
+    TileWay(_vnni_sums, QUERIES, ("avx512f", "avx512vnni")),
+)
 
 
 @kernel
@@ -229,7 +154,7 @@ def _code(word, byte):
 def prepare_l2(asked, way):
     """Codes of queries (q, words) of four bytes -> (q, w) int32 as the way reads them.
 
-    VNNI: as they are; PAIRS: two 16-bit starts, 128 sum(q), the codes; FLOATS: (q, 4 words) float32.
+    VNNI: as they are; PAIRS: two 16-bit starts, the codes; FLOATS: (q, 4 words) float32.
     """
     q, words = asked.shape
     if way == VNNI:
@@ -243,7 +168,6 @@ def prepare_l2(asked, way):
                 high += _code(asked[r, word], 2) + _code(asked[r, word], 3)
                 led[r, _HEAD + word] = asked[r, word]
             led[r, 0] = np.int32(((-128 * high) << 16) | ((-128 * low) & 65535))
-            led[r, 1] = 128 * (low + high)
         return led
     floats = np.empty((q, 4 * words), np.float32)
     for r in range(q):
@@ -251,39 +175,3 @@ def prepare_l2(asked, way):
             for byte in range(4):
                 floats[r, 4 * word + byte] = _code(asked[r, word], byte)
     return floats.view(np.int32)
-
-
-@kernel
-def scan_l2(packed, bias, first, last, asked, tau, marks, way):
-    """marks (q, blocks) uint64: bit j of marks[r, b - first] set where row j of block b may be near query r.
-
-    asked: of `prepare_l2`."""
-    words, stride, mark_stride = packed.shape[1], asked.strides[0], marks.strides[0]
-    tile = _FEW if way == PAIRS else QUERIES
-    for b in range(first, last):
-        x = np.uint64(packed.ctypes.data + b * packed.strides[0])
-        lift = np.uint64(bias.ctypes.data + b * bias.strides[0])
-        for r in range(0, asked.shape[0], tile):
-            q = np.uint64(asked.ctypes.data + r * stride)
-            limit = np.uint64(tau.ctypes.data + 4 * r)
-            out = np.uint64(marks.ctypes.data + r * mark_stride + 8 * (b - first))
-            if way == VNNI:
-                _mark_vnni(x, q, lift, limit, out, stride, mark_stride, words)
-            elif way == PAIRS:
-                _mark_pairs(x, q, lift, limit, out, stride, mark_stride, words)
-            else:
-                _mark_float(x, q, lift, limit, out, stride, mark_stride, words)
-
-
-@kernel
-def weigh_l2(packed, bias, block, asked, r, values, way):
-    """values (64,) int32 of query r against the rows of a block: the larger, the nearer; asked: of `prepare_l2`."""
-    x = np.uint64(packed.ctypes.data + block * packed.strides[0])
-    lift = np.uint64(bias.ctypes.data + block * bias.strides[0])
-    q, out = np.uint64(asked.ctypes.data + r * asked.strides[0]), np.uint64(values.ctypes.data)
-    if way == VNNI:
-        _weigh_vnni(x, q, lift, out, packed.shape[1])
-    elif way == PAIRS:
-        _weigh_pairs(x, q, lift, out, packed.shape[1])
-    else:
-        _weigh_float(x, q, lift, out, packed.shape[1])

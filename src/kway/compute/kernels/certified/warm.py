@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from kway.compute.kernels.certified.refine import visit
-from kway.compute.kernels.certified.tile_l1 import weigh_l1
-from kway.compute.kernels.certified.tile_l2 import weigh_l2
+from kway.compute.kernels.certified.tiles import weigh_codes
 from kway.compute.kernels.jit import BIG, kernel
 
 
@@ -74,10 +73,7 @@ def warm(packed, bias, ids, start, rows, near, members, asked, queries, keep, be
         for p in range(near.shape[1]):
             c = near[i, p]
             for b in range(start[c] // 64, (start[c + 1] + 63) // 64):
-                if bias is None:
-                    weigh_l1(packed, b, asked, r, weights, way)
-                else:
-                    weigh_l2(packed, bias, b, asked, r, weights, way)
+                weigh_codes(packed, bias, b, asked, r, weights, way)
                 low, high = max(0, start[c] - 64 * b), min(64, start[c + 1] - 64 * b)
                 count = _keep_largest(weights, low, high, 64 * b, values, places, count)
         for u in range(count):
