@@ -197,7 +197,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         method, u = pick_method(self.method), checked_rng(self.random_state).uniform(size=n)
         always = np.flatnonzero(np.isinf(self.thresholds_))
         if self.promise_.vague:
-            warnings.warn(f"predict_set: {self.promise_}", UserWarning, stacklevel=2)
+            warnings.warn(f"predict_set: {self.promise_}", UserWarning, stacklevel=3)  # behind on_own_threads
         refuse_above_budget(n, len(always), 8, "predict_set")
         limits = np.where(np.isinf(self.thresholds_), -np.inf, self.thresholds_)
         highest = limits.max()
