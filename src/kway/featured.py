@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base.estimator_inside import DelegatedAnswers, inner_has, innermost, prefixed, under
+from kway.base.own_threads import on_own_threads
 from kway.data.column_spread import spread
 from kway.data.features.features import Features
 
@@ -42,6 +43,7 @@ class FeaturedClassifier(DelegatedAnswers):
         whole._join(features, estimator, numbers)
         return whole
 
+    @on_own_threads
     def fit(self, X: Any, y: Any, **fit_params: Any) -> FeaturedClassifier:
         """Learn the features from the rows of X, then the estimator from what they make of them."""
         features = Features() if self.features is None else clone(self.features)
@@ -58,6 +60,7 @@ class FeaturedClassifier(DelegatedAnswers):
 
     # ---- answers: those of the estimator, of rows as they come
 
+    @on_own_threads
     def numbers(self, X: Any) -> Any:
         """What the features make of rows: the X (n, d) that the estimator sees."""
         check_is_fitted(self, "estimator_")

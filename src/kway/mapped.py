@@ -18,10 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 
 import kway
 from kway.base.estimator_inside import DelegatedAnswers, inner_has
+from kway.base.own_threads import on_own_threads
 from kway.data import gate
 from kway.data.features.column_map import ColumnMap
 from kway.data.features.components import learn_mixtures, learn_scales
-from kway.parameters import THREADS, check_parameters, checked_rng, one_of
+from kway.parameters import check_parameters, checked_rng, one_of
 
 LearnsMap = Callable[[Any, NDArray[np.int64], int, int | None], ColumnMap]  # rows, codes, seed, threads
 _MAPS: dict[str, LearnsMap] = {"scales": learn_scales, "mixtures": learn_mixtures}
@@ -37,7 +38,7 @@ class MappedClassifier(DelegatedAnswers):
     ----------
     estimator : any classifier of dense rows.
     map : "scales" (a weight a column) | "mixtures" (of all columns: d x d weights).
-    n_jobs : threads of the map, and of the estimator where that is None; None is all cores.
+    n_jobs : threads, of the estimator as well, whatever its own; None is all cores.
     random_state : seed of the rows that are drawn; None is 0.
 
     Attributes: `map_`, a ColumnMap with scale (d,), centre (d,) and, of mixtures, turn (d, d); `estimator_`.
@@ -62,6 +63,7 @@ class MappedClassifier(DelegatedAnswers):
     def _unfitted(self) -> Any:
         return kway.NeighborsClassifier(n_jobs=self.n_jobs) if self.estimator is None else self.estimator
 
+    @on_own_threads
     def fit(self, X: Any, y: Any) -> MappedClassifier:
         """Learn the map from rows X (n, d) with labels y (n,), then the estimator from mapped rows."""
         self._check_parameters()
@@ -73,6 +75,7 @@ class MappedClassifier(DelegatedAnswers):
         self.classes_ = np.asarray(self.estimator_.classes_)
         return self
 
+    @on_own_threads
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> MappedClassifier:
         """Learn the estimator again from blocks (X, y), such as a generator's, behind the map of an earlier fit."""
         check_is_fitted(self, "map_")
@@ -86,12 +89,14 @@ class MappedClassifier(DelegatedAnswers):
     def _passed(self, X: Any) -> Any:
         return X
 
+    @on_own_threads
     def mapped(self, X: Any) -> NDArray:
         """Mapped rows (n, d), as the estimator sees them."""
         check_is_fitted(self, "estimator_")
         return self.map_.apply(gate.rows(self, X, reset=False, sparse=False))
 
     @available_if(inner_has("kneighbors"))
+    @on_own_threads
     def kneighbors(self, X: Any = None, *args: Any, **kwargs: Any) -> Any:
         """The estimator's nearest training rows, by distance between mapped rows."""
         check_is_fitted(self, "estimator_")
@@ -100,7 +105,7 @@ class MappedClassifier(DelegatedAnswers):
     # ---- checks and model files
 
     def _check_parameters(self) -> None:
-        check_parameters(self, map=one_of(*_MAPS), n_jobs=THREADS)
+        check_parameters(self, map=one_of(*_MAPS))
 
     def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         learned = {"scale": self.map_.scale, "centre": self.map_.centre, "turn": self.map_.turn}

@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from kway.compute import threads
-from kway.compute.threads import cores, pmap, shares, single_blas, spans, workers
+from kway.compute.threads import at_most, cores, pmap, shares, single_blas, spans, workers
 
 
 @pytest.fixture(autouse=True)
@@ -235,3 +237,61 @@ def test_a_fork_does_not_wait_for_ever_nor_for_itself(monkeypatch):
     assert taken < 60
     assert pmap(lambda _: forked(lambda: pmap(abs, [-3]) == [3])[0], [0, 1]) == [0, 0]  # and from inside workers
     assert blas_threads() == before
+
+
+def test_work_inside_a_limit_has_no_more_threads(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 8)
+    before = blas_threads()
+    with at_most(2):
+        assert [workers(n_jobs) for n_jobs in (None, -1, 5, 1)] == [2, 2, 2, 1]
+        assert set(blas_threads()) == {2}
+        with at_most(None), at_most(6):  # the lowest holds
+            assert workers() == 2
+            with at_most(1):
+                assert workers() == 1
+                assert set(blas_threads()) == {1}
+        assert elsewhere(workers) == 8  # another caller
+        with single_blas():
+            assert workers() == 2
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {2}
+        seen = set()
+        pmap(lambda _: (seen.add(threading.get_ident()), time.sleep(0.002)), range(20))
+        assert len(seen) <= 2
+    assert workers() == 8
+    with at_most(None):
+        assert blas_threads() == before
+    with pytest.raises(ZeroDivisionError), at_most(1):
+        pmap(lambda v: 1 // v, [0])
+    assert (workers(), blas_threads()) == (8, before)
+    assert not threads._open
+
+
+def test_a_limit_that_an_interrupt_left_open_is_none():
+    section = at_most(1) if cores() > 1 else single_blas()
+    section.__enter__()
+    del section  # as of a frame that died between two instructions
+    assert workers() == cores()
+    with single_blas():
+        pass
+    assert set(blas_threads()) == {3}
+
+
+LATE = """
+import sys, numpy
+from threadpoolctl import threadpool_info
+from kway.compute import threads
+of_blas = lambda: {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+threads.cores, before = lambda: 4, of_blas()
+assert "scipy.linalg" not in sys.modules
+with threads.at_most(1):
+    import scipy.linalg
+    with threads.single_blas():
+        assert of_blas() == {1}, of_blas()
+    assert of_blas() == {1}, of_blas()
+assert of_blas() == before, of_blas()
+"""
+
+
+def test_a_blas_that_is_loaded_inside_a_limit_is_held_by_the_next_section():
+    subprocess.run([sys.executable, "-c", LATE], check=True, timeout=120, env=os.environ | {"OMP_NUM_THREADS": "3"})

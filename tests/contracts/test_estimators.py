@@ -15,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import kway
-from kway.compute import threads
 
 ESTIMATORS = [getattr(kway, name) for name in kway.__all__ if name.endswith("Classifier")]
 MORE = [
@@ -61,31 +60,6 @@ def test_lives_inside_scikit_learn(estimator):
     np.testing.assert_array_equal(found[0].predict(X), found[1].predict(X))
     calibrated = CalibratedClassifierCV(estimator(), cv=2).fit(X, y)
     np.testing.assert_allclose(calibrated.predict_proba(X).sum(1), 1)
-
-
-ON_ONE_THREAD = [
-    *(e(n_jobs=1) for e in ESTIMATORS if "n_jobs" in inspect.signature(e).parameters),
-    *(kway.NeighborsClassifier(metric=metric, n_jobs=1) for metric in ("manhattan", "cosine", "dot")),
-    *(kway.NeighborsClassifier(index=index, n_jobs=1) for index in ("landmarks", "lsh", "kdtree")),
-    kway.CentroidClassifier(index="landmarks", n_jobs=1),
-    *(kway.LinearClassifier(solver=solver, n_jobs=1, tol=0.1) for solver in ("lbfgs", "proximal", "sgd")),
-]
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("model", ON_ONE_THREAD, ids=str)
-def test_one_thread_is_one_thread(model, monkeypatch):
-    """Fits of enough rows for bounds and shares, then answers, with a pool that takes no work."""
-    monkeypatch.setattr(threads, "cores", lambda: 4)  # so that 1 is fewer, on any machine
-    monkeypatch.setattr(threads, "_shared_pool", None)
-    digits = kway.datasets.load("digits")
-    n = 3000 if isinstance(model, kway.NeighborsClassifier) else 900
-    X = digits.x_train[:n].reshape(n, 28, 28)[:, ::3, ::3].reshape(n, -1).astype(np.float32)
-    model.fit(X, digits.y_train[:n])
-    model.predict(X[:600])
-    model.predict_topk(X[:600], 2)
-    with pytest.raises(TypeError, match="NoneType"):
-        threads.pmap(abs, [1, 2])
 
 
 def test_grid_search_over_alpha():

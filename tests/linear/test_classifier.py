@@ -10,7 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 import kway
 from kway import LeastSquaresClassifier, LinearClassifier, LogisticClassifier, SoftmaxClassifier, SVMClassifier
-from kway.compute.threads import pmap
 from kway.errors import BudgetError, InputError
 from kway.linear.solvers.least_squares import least_squares
 from kway.linear.solvers.stochastic.schedules import Constant, Cosine, Decay, pick_schedule
@@ -300,20 +299,6 @@ def test_verbose_shows_progress_on_the_error_stream(capfd):
 
 def test_public_names_are_the_same_classes():
     assert kway.SoftmaxClassifier is SoftmaxClassifier
-
-
-@pytest.mark.parametrize("X", [np.eye(600, 5), sp.random(600, 4100, 0.002, "csr", random_state=0)])
-def test_least_squares_asks_for_as_many_threads_as_it_was_given(X, monkeypatch):
-    asked = []
-
-    def watched(work, items, n_jobs=None):
-        asked.append(n_jobs)
-        return pmap(work, items, n_jobs)
-
-    monkeypatch.setattr("kway.linear.solvers.least_squares.pmap", watched)
-    LinearClassifier("squared", solver="least-squares", n_jobs=1).fit(X, np.arange(600) % 3)
-    assert asked
-    assert set(asked) == {1}
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])

@@ -27,12 +27,13 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from kway.base.best_columns import lift_winners
 from kway.base.budget import refuse_above_budget
+from kway.base.own_threads import on_own_threads
 from kway.compute.gpu.device import on_host
 from kway.data import gate
 from kway.data.blocks.row_blocks import joined_rows, row_blocks
 from kway.data.labels import column
 from kway.errors import InputError
-from kway.parameters import checked_k
+from kway.parameters import THREADS, checked_k
 from kway.search.index import TopK
 
 ENTRIES = 2**23  # numbers held at a time while rows are answered
@@ -81,6 +82,12 @@ class Classifier(ClassifierMixin, BaseEstimator):
         """The float type of scores and probabilities."""
         return np.dtype(rows.dtype)
 
+    def _threads(self) -> int | None:
+        """The n_jobs that all work of this model is held to; None is every core."""
+        given: int | None = getattr(self, "n_jobs", None)
+        THREADS.check("n_jobs", given)
+        return given
+
     # ---- rows, through the gate once, and in blocks
 
     def _rows(self, X: Any) -> Any:
@@ -116,10 +123,12 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     # ---- answers
 
+    @on_own_threads
     def predict(self, X: Any) -> NDArray:
         """Labels (n,)."""
         return self._labels(self._top(self._rows(X), 1, stated=False))
 
+    @on_own_threads
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
         """The k best labels of each row, all of them where there are fewer, and their scores, best first.
 
@@ -129,11 +138,13 @@ class Classifier(ClassifierMixin, BaseEstimator):
         codes, scores = self._top(rows, checked_k(k, len(self.classes_)), stated=True)
         return TopK(self.classes_[codes], scores)
 
+    @on_own_threads
     def decision_function(self, X: Any) -> NDArray:
         """Scores (n, K); of two classes, the second's less the first's (n,)."""
         return self._table(X, "decision_function", self._two_in_one)
 
     @available_if(states_probabilities)
+    @on_own_threads
     def predict_proba(self, X: Any) -> NDArray:
         """Probabilities (n, K)."""
         return self._table(X, "predict_proba", self._settled)

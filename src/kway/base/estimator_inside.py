@@ -22,6 +22,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 import kway
 from kway.base.best_columns import best_columns
 from kway.base.classifier import Classifier
+from kway.base.own_threads import on_own_threads
 from kway.compute.gpu.device import on_host
 from kway.data.blocks.row_blocks import cut
 from kway.errors import InputError, ModelFileError
@@ -83,6 +84,13 @@ class EstimatorInside(Classifier):
             if hasattr(fitted if source is None else source, name):
                 setattr(self, name, getattr(fitted if source is None else source, name))
 
+    def _threads(self) -> int | None:
+        """Those of the estimator inside, where this one has no n_jobs and that is kway's own."""
+        inner = getattr(self, "estimator_", None) if self.estimator is None else self.estimator
+        if isinstance(inner, Classifier) and not hasattr(self, "n_jobs"):
+            return inner._threads()
+        return super()._threads()
+
     # ---- answers
 
     def _rows(self, X: Any) -> Any:
@@ -97,12 +105,14 @@ class EstimatorInside(Classifier):
     def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
         return cut(rows, _num_samples(rows), self._most_rows(entries))
 
+    @on_own_threads
     def predict(self, X: Any) -> NDArray:
         """Labels (n,), those of the estimator inside."""
         rows = self._rows(X)
         return np.asarray(self.estimator_.predict(rows))
 
     @available_if(inner_has("explain"))
+    @on_own_threads
     def explain(self, X: Any, *args: Any, **kwargs: Any) -> Any:
         """Why: what the estimator inside says."""
         rows = self._rows(X)
@@ -139,18 +149,21 @@ class DelegatedAnswers(EstimatorInside):
     """All answers are those of the estimator inside."""
 
     @available_if(inner_has("predict_proba"))
+    @on_own_threads
     def predict_proba(self, X: Any) -> NDArray:
         """Probabilities (n, K) of the estimator inside."""
         rows = self._rows(X)
         return np.asarray(self.estimator_.predict_proba(rows))
 
     @available_if(inner_has("decision_function"))
+    @on_own_threads
     def decision_function(self, X: Any) -> NDArray:
         """Scores of the estimator inside."""
         rows = self._rows(X)
         return np.asarray(self.estimator_.decision_function(rows))
 
     @available_if(inner_has("predict_topk", "predict_proba"))
+    @on_own_threads
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
         """The k best labels of each row and their scores, best first; of another library's estimator, probabilities."""
         if not hasattr(getattr(self, "estimator_", None), "predict_topk"):

@@ -6,12 +6,15 @@ whoever works in parallel does it here: numpy, BLAS and `nogil` kernels all let 
     n_jobs   None or -1: every core (scikit-learn's None means one; kway's default uses the machine)
              m > 0: at most m threads;  -m: all cores but m - 1
 
+Who was given an n_jobs does all its work inside `at_most(n_jobs)`: whatever is asked for there, by this thread, gets no
+more threads than that, and BLAS none either. Limits nest, the lowest holds; callers in other threads have their own.
+
 Ctrl-C may come at any instruction of the thread that waits, and its caller may go on to use the pool (`kway fit` ends
 with the best so far, a notebook runs its next cell), so no lock that is written in Python is held on the way: an
 interrupt inside Condition.__enter__ leaves it locked for good, and a ThreadPoolExecutor is full of them. Work goes in
 and results come out by queues written in C.
 
-A forked child makes a pool of its own. A fork waits until no other thread is inside pmap or single_blas and holds new
+A forked child makes a pool of its own. A fork waits until no other thread is inside pmap or a section and holds new
 ones back meanwhile, FORK_WAIT at most: OpenBLAS joins its threads before a fork and never returns where another thread
 gives them work then, and a child copied inside it finds a lock that nobody will open. What runs longer, such as a fit,
 is forked over; it uses one thread of BLAS, so that only those few instructions remain. Products of the caller's own, in
@@ -25,6 +28,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from queue import SimpleQueue
 from threading import get_ident
@@ -42,9 +46,10 @@ _local = threading.local()  # .inside: it is a worker, so nested work runs where
 _pool: SimpleQueue[_Task] | None = None  # what the workers take from
 _controller: Any = None
 _knows_scipy = False  # whether the controller was made after scipy.linalg had loaded
-_open: dict[int, _Section] = {}  # the callers who hold BLAS at one thread
+_open: dict[int, _Section] = {}  # the callers who hold BLAS
 _keys = itertools.count()
-_before: list[tuple[Any, int]] = []  # BLAS's libraries and the threads that each had, while it is held
+_before: dict[str, tuple[Any, int]] = {}  # BLAS's libraries by path, and the threads that each had, while it is held
+_held: int | None = None  # how many threads BLAS is held at; 0 while that is being changed
 _forks = 0  # how many threads are about to fork
 
 
@@ -54,14 +59,15 @@ def cores() -> int:
 
 
 def workers(n_jobs: int | None = None) -> int:
-    """Number of threads that `n_jobs` stands for; 1 inside a worker."""
+    """Number of threads that `n_jobs` stands for, no more than `at_most` leaves; 1 inside a worker."""
     if getattr(_local, "inside", False):
         return 1
+    most = min([cores(), *[section.threads for section in _own_sections()]])
     if n_jobs is None:
-        return cores()
+        return most
     if n_jobs == 0:
         raise ValueError("n_jobs == 0 has no meaning; use None for all cores or a positive number")
-    return max(1, cores() + 1 + n_jobs) if n_jobs < 0 else min(n_jobs, cores())
+    return min(most, max(1, cores() + 1 + n_jobs) if n_jobs < 0 else n_jobs)
 
 
 class _Ended(NamedTuple):
@@ -106,12 +112,16 @@ def _work(tasks: SimpleQueue[_Task]) -> None:
 def _blas_controller() -> Any:
     """Made again once scipy's own BLAS has loaded, or it would be missed and fight the pool for the cores."""
     global _controller, _knows_scipy
-    if _controller is None or ("scipy.linalg" in sys.modules and not _knows_scipy):
+    if _controller is None or _misses_scipy():
         from threadpoolctl import ThreadpoolController
 
         _knows_scipy = "scipy.linalg" in sys.modules
         _controller = ThreadpoolController()
     return _controller
+
+
+def _misses_scipy() -> bool:
+    return not _knows_scipy and "scipy.linalg" in sys.modules
 
 
 def _take_control() -> None:
@@ -123,61 +133,87 @@ def _take_control() -> None:
         forget(force=True)
 
 
-class single_blas:
-    """BLAS on one thread while anybody is inside.
+class Hold:
+    """BLAS on no more than `blas` threads while this is open, and the work of this thread on no more than `threads`.
 
     Counted: overlapping limits would otherwise restore in the wrong order and leave BLAS at one thread for good.
     An interrupt between two instructions here loses nothing either: a section that died is no longer open, by a
     callback without an instruction of Python, and what BLAS had is known until it has it again.
     """
 
+    def __init__(self, blas: int, threads: int) -> None:
+        self._blas, self._threads = blas, threads
+
     def __enter__(self) -> None:
         with _gate:
             if not _working():
                 _calm.wait_for(lambda: not _forks)
-            if not _open:
-                _hold_blas()
             self._key = next(_keys)
-            _open[self._key] = _Section(get_ident(), ref(self, partial(_open.pop, self._key)))
+            life = ref(self, partial(_open.pop, self._key))
+            _open[self._key] = _Section(get_ident(), life, self._blas, self._threads)
+            _hold_blas()
 
     def __exit__(self, *_: object) -> None:
         with _gate:
             _open.pop(self._key, None)
-            if not _open:
-                _let_go_of_blas()
+            _hold_blas()
             if _forks:
                 _calm.notify_all()
 
 
 class _Section(NamedTuple):
-    """A caller who holds BLAS at one thread: whose it is, and what ends it should it die."""
+    """A caller who holds BLAS: whose it is, what ends it should it die, and its limits."""
 
     thread: int
-    life: ref[single_blas]
+    life: ref[Hold]
+    blas: int
+    threads: int
+
+
+def single_blas() -> Hold:
+    """BLAS on one thread while anybody is inside."""
+    return Hold(1, sys.maxsize)
+
+
+def at_most(n_jobs: int | None) -> AbstractContextManager[None]:
+    """The work of this thread on no more threads than n_jobs stands for, and BLAS on no more either.
+
+    >>> with at_most(1):
+    ...     workers(None)
+    1
+    """
+    if n_jobs is None:
+        return nullcontext()
+    most = workers(n_jobs)
+    return Hold(most, most) if most < cores() else nullcontext()
 
 
 def _hold_blas() -> None:
-    global _before
+    """BLAS on as many threads as the lowest of the open sections says; without one on those that it had."""
+    global _held
+    most = min([section.blas for section in list(_open.values())], default=None)
+    if most == _held and not _misses_scipy():
+        return
     _take_control()
-    if not _before:
-        _before = [(library, library.num_threads) for library in _blas_controller().lib_controllers]
-    for library, _ in _before:
-        library.set_num_threads(1)
+    if most is not None:
+        for library in _blas_controller().lib_controllers:
+            _before.setdefault(library.filepath, (library, library.num_threads))
+    _held = 0
+    for library, threads in _before.values():
+        library.set_num_threads(threads if most is None else min(most, threads))
+    if most is None:
+        _before.clear()
+    _held = most
 
 
-def _let_go_of_blas() -> None:
-    global _before
-    if _before:
-        _take_control()
-    for library, threads in _before:
-        library.set_num_threads(threads)
-    _before = []
+def _own_sections() -> list[_Section]:
+    own = get_ident()
+    return [section for section in list(_open.values()) if section.thread == own] if _open else []
 
 
 def _depth() -> int:
     """How many sections of this thread are open."""
-    own = get_ident()
-    return sum(section.thread == own for section in list(_open.values()))
+    return len(_own_sections())
 
 
 def _working() -> bool:
@@ -278,8 +314,7 @@ def _forget_after_fork() -> None:
         if section.thread != get_ident():
             _open.pop(key, None)
     _local.inside = False
-    if not _open:
-        _let_go_of_blas()
+    _hold_blas()
 
 
 if hasattr(os, "register_at_fork"):

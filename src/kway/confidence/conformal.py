@@ -21,6 +21,7 @@ from sklearn.utils.validation import _num_samples
 
 from kway.base.budget import refuse_above_budget
 from kway.base.estimator_inside import DelegatedAnswers
+from kway.base.own_threads import on_own_threads
 from kway.confidence import heldout
 from kway.confidence.nonconformity import pick_method
 from kway.confidence.ranking import Ranked, ask_until_settled
@@ -125,6 +126,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         self.cv = cv
         self.random_state = random_state
 
+    @on_own_threads
     def fit(self, X: Any, y: Any) -> ConformalClassifier:
         """Learn the estimator from a part of the rows, and the thresholds from the rest."""
         self._check_parameters()
@@ -187,6 +189,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         parts = np.split(scores[order], np.cumsum(np.bincount(codes, minlength=width))[:-1])
         return np.array([conformal_quantile(part, self.coverage) for part in parts])
 
+    @on_own_threads
     def predict_set(self, X: Any) -> PredictionSets:
         """The set of labels of each row, from lists of the best classes that grow until the rest cannot belong."""
         X = self._rows(X)
@@ -194,7 +197,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         method, u = pick_method(self.method), checked_rng(self.random_state).uniform(size=n)
         always = np.flatnonzero(np.isinf(self.thresholds_))
         if self.promise_.vague:
-            warnings.warn(f"predict_set: {self.promise_}", UserWarning, stacklevel=2)
+            warnings.warn(f"predict_set: {self.promise_}", UserWarning, stacklevel=3)  # behind on_own_threads
         refuse_above_budget(n, len(always), 8, "predict_set")
         limits = np.where(np.isinf(self.thresholds_), -np.inf, self.thresholds_)
         highest = limits.max()

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.base.estimator_inside import DelegatedAnswers, prefixed, under
+from kway.base.own_threads import on_own_threads
 from kway.confidence import heldout, impostors
 from kway.confidence.heldout import Split
 from kway.confidence.impostors import FalseAccepts, ImpostorTrial, Study, reject_threshold
@@ -129,6 +130,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
 
     # ---- learning
 
+    @on_own_threads
     def fit(self, X: Any, y: Any) -> OpenSetClassifier:
         """Learn the estimator and the score from a part of the rows, and the threshold from the rest."""
         self._check_parameters()
@@ -220,6 +222,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
 
     # ---- answers
 
+    @on_own_threads
     def known_score(self, X: Any) -> NDArray[np.float64]:
         """Score of being known (n,), higher is more known; `predict` rejects below `threshold_`."""
         return self._scorer(self._rows(X))
@@ -228,6 +231,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
         """Labels (n,), the unknown label where the score of being known is below the threshold."""
         return self.explain(X).labels
 
+    @on_own_threads
     def explain(self, X: Any) -> KnownVerdict:
         """The answers with the evidence: the estimator's own label, the score of being known, the threshold."""
         X = self._rows(X)

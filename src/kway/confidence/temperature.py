@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.base.best_columns import best_columns, lift_winners
+from kway.base.own_threads import on_own_threads
 from kway.confidence import heldout
 from kway.confidence.best_temperature import TemperatureFit, best_temperature
 from kway.confidence.heldout import HELD_ENTRIES, Split
@@ -66,6 +67,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         self.cv = cv
         self.random_state = random_state
 
+    @on_own_threads
     def fit(self, X: Any, y: Any) -> TemperatureScaledClassifier:
         """Learn the estimator from X (n, d) and y (n,), and T from rows that it did not see."""
         heldout.check_cv(self.cv, folds=True)
@@ -80,6 +82,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         self._scale_by(source, *self._held_out(given, source, rng))
         return self
 
+    @on_own_threads
     def _scale_by(self, source: str, values: NDArray[np.float64], codes: NDArray[np.int64]) -> None:
         """T from the scores or probabilities (m, K) of held-out rows, and their classes (m,)."""
         smoothing = 0.0 if source == SCORES else smoothing_of(values, codes)

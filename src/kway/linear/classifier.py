@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway.base import class_rows
 from kway.base.classifier import states_probabilities
+from kway.base.own_threads import on_own_threads
 from kway.compute.gpu.device import is_tensor, on_host
 from kway.linear import answers, problem
 from kway.linear.answers import ClassRows, DecidingFeatures
@@ -212,6 +213,7 @@ class LinearClassifier(AnswersOnDevice):
         with np.errstate(divide="ignore"):
             return p.log() if is_tensor(p) else np.log(p)
 
+    @on_own_threads
     def explain(self, X: Any, n_features: int = 5) -> DecidingFeatures:
         """Each row's answer, its runner-up, and the features that decided between the two."""
         rows = self._rows(X)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from kway.base.own_threads import on_own_threads
 from kway.data import gate
 from kway.data.labels import Labels, encode_as
 from kway.errors import BudgetError, InputError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
 
 
+@on_own_threads
 def fit_linear(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLike | None) -> None:
     """LinearClassifier.fit."""
     model._check_parameters()
@@ -81,6 +83,7 @@ def learn(model: LinearClassifier, given: WeightedRows, last: NDArray | None) ->
     keep(model, objective, solution, work.solver.name, given.kept)
 
 
+@on_own_threads
 def partial_fit(
     model: LinearClassifier, X: Any, y: Any, classes: ArrayLike | None, sample_weight: ArrayLike | None
 ) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import scipy.sparse as sp
 
+from kway.base.own_threads import on_own_threads
 from kway.data import gate
 from kway.data.blocks.file_rows import LabelledFiles, rows_of_blocks
 from kway.data.blocks.labelled_blocks import LabelledBlock, labelled_blocks
@@ -51,6 +52,7 @@ def stays_in_files(model: LinearClassifier, folder: str | Path, target: str | No
     return not guard.has_room(size.rows_bytes) or (found.K > 2 and chooses_sampled(model, size, hard=True))
 
 
+@on_own_threads
 def fit_blocks(model: LinearClassifier, blocks: Iterable[tuple[Any, Any]]) -> None:
     """LinearClassifier.fit_blocks."""
     model._check_parameters()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.base.own_threads import on_own_threads
 from kway.compute.cluster.session import current, n_nodes, said_nodes
 from kway.data.blocks.file_rows import rows_of_folder
 from kway.data.labelled_rows import ReadOptions
@@ -65,6 +66,7 @@ class LocalRows(NamedTuple):
     y: NDArray
 
 
+@on_own_threads
 def fit_folder(model: LinearClassifier, folder: str | Path, target: str | None) -> None:
     """LinearClassifier.fit_folder."""
     model._check_parameters()

@@ -18,13 +18,14 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
+from kway.base.own_threads import on_own_threads
 from kway.data import gate
 from kway.data.blocks.labelled_blocks import labelled_blocks
 from kway.data.gate import Rows
 from kway.data.labels import Labels, encode, joined
 from kway.linear.classifier import LinearClassifier
 from kway.linear.problem import refuse_one_class
-from kway.parameters import THREADS, above, check_parameters
+from kway.parameters import above, check_parameters
 
 
 def _learns_in_pieces(model: Any) -> bool:
@@ -57,8 +58,9 @@ class NaiveBayesClassifier(LinearClassifier):
         return tags
 
     def _check_parameters(self) -> None:
-        check_parameters(self, smoothing=above(0), n_jobs=THREADS)
+        check_parameters(self, smoothing=above(0))
 
+    @on_own_threads
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> NaiveBayesClassifier:
         """Count what the columns of X (n, d) hold in the rows of each class."""
         from kway.planning import guard, linear_ways  # no prediction needs the plan
@@ -70,6 +72,7 @@ class NaiveBayesClassifier(LinearClassifier):
         guard.before_fit(type(self).__name__, linear_ways.centroids, guard.size_of(X, labels.n_classes))
         return self._weigh(labels.classes, _complements(X, labels, gate.weights(sample_weight, X), self.smoothing), X)
 
+    @on_own_threads
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> NaiveBayesClassifier:
         """Count what the columns hold in blocks (X, y), dense or sparse, such as a generator's."""
         self._check_parameters()

@@ -228,7 +228,7 @@ class LeastSquaresClassifier(LinearClassifier):
         if not penalty.smooth:
             raise CombinationError("targets='number' is solved in closed form and needs a penalty without an L1 part")
         numbers = given.labels.codes[:, None].astype(np.float64)
-        theta = least_squares(given.X, numbers, penalty.ridge, given.weight, self.fit_intercept)
+        theta = least_squares(given.X, numbers, penalty.ridge, given.weight, self.fit_intercept, self.n_jobs)
         theta = theta.astype(given.X.dtype)
         self.coef_, self.intercept_ = np.ascontiguousarray(theta[:, :-1]), np.ascontiguousarray(theta[:, -1])
         misses = (super()._scores(given.X) - numbers).ravel() ** 2

@@ -16,7 +16,6 @@ from kway.linear.losses import LOSSES
 from kway.parameters import (
     CLASS_WEIGHT,
     DEVICE,
-    THREADS,
     VERBOSE,
     YES_OR_NO,
     above,
@@ -72,7 +71,6 @@ def check_problem(model: LinearClassifier) -> None:
         early_stopping=YES_OR_NO | between(0, 1),
         warm_start=YES_OR_NO,
         device=DEVICE,
-        n_jobs=THREADS,
         verbose=VERBOSE,
     )
 

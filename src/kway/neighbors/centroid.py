@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway.base import class_rows
+from kway.base.own_threads import on_own_threads
 from kway.compute.gpu.device import Device, is_tensor, on_host
 from kway.compute.threads import spans
 from kway.data import gate
@@ -39,7 +40,7 @@ from kway.neighbors.centroid_on_device import (
 )
 from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, Lines, constants_of, float_type
 from kway.neighbors.new_classes import Merged, merge_classes, named_classes
-from kway.parameters import DEVICE, THREADS, check_parameters
+from kway.parameters import DEVICE, check_parameters
 from kway.search.auto import pick_index, restore
 from kway.search.index import TopK
 from kway.search.live import LiveIndex
@@ -105,6 +106,7 @@ class CentroidClassifier(MeansOnDevice):
             self.partial_fit(X, y)
         return self
 
+    @on_own_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> CentroidClassifier:
         """Take more rows into the means; new classes may come at any time."""
         from kway.planning import guard, linear_ways  # no prediction needs the plan
@@ -114,7 +116,7 @@ class CentroidClassifier(MeansOnDevice):
                 f"CentroidClassifier knows the metrics {', '.join(map(repr, CLOUDS))}, got {self.metric!r}: those "
                 "whose best centre is a mean; NeighborsClassifier takes every metric"
             )
-        check_parameters(self, n_jobs=THREADS, device=DEVICE)
+        check_parameters(self, device=DEVICE)
         first = not hasattr(self, "weights_")
         X, labels = self._gated(X, y, first)
         chosen = choose_for_means(self.device, X)

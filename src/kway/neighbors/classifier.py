@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from kway.base.own_threads import on_own_threads
 from kway.compute.gpu.device import is_tensor
 from kway.compute.gpu.far_rows import FarRows
 from kway.data import gate
@@ -38,7 +39,7 @@ from kway.neighbors.votes import (
     shares_of,
 )
 from kway.neighbors.voting import Voters
-from kway.parameters import DEVICE, NONE, THREADS, above, check_parameters, one_of
+from kway.parameters import DEVICE, NONE, above, check_parameters, one_of
 from kway.parameters import whole as whole_number
 from kway.search.auto import pick_index, restore
 from kway.search.index import Index, Neighbors, TopK
@@ -123,6 +124,7 @@ class NeighborsClassifier(TensorVotes):
         tags.input_tags.sparse = self._takes_sparse()
         return tags
 
+    @on_own_threads
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NeighborsClassifier:
         """Learn rows X (n, d) with labels y (n,); a row of sample weight w counts as w rows."""
         self._check_parameters()
@@ -141,6 +143,7 @@ class NeighborsClassifier(TensorVotes):
         code_training_blocks(self, blocks)
         return self
 
+    @on_own_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> NeighborsClassifier:
         """Add rows; the same as fitting all rows at once. New classes may come at any time, unless `classes` named all.
 
@@ -284,6 +287,7 @@ class NeighborsClassifier(TensorVotes):
         parts = (self._ballot(self._find(block)) for block in self._blocks(self._rows(X), self._entries()))
         return Ballot(*map(np.concatenate, zip(*parts)))
 
+    @on_own_threads
     def explain(self, X: Any) -> Explanation:
         """Label, probabilities, voters with their weights and distances, and the runner-up, from one search."""
         ballot = self._whole_ballot(X)
@@ -306,11 +310,13 @@ class NeighborsClassifier(TensorVotes):
         """Labels of codes; where there is nobody (-1) the first class stands, with a weight of 0."""
         return self.classes_[np.maximum(codes, 0)]
 
+    @on_own_threads
     def voters(self, X: Any) -> Voters:
         """Training rows that vote on each query, nearest first, and the share of the vote that each casts, (q, k)."""
         ballot = self._whole_ballot(X)
         return Voters(np.where(ballot.codes >= 0, ballot.ids, -1), ballot.shares)
 
+    @on_own_threads
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
         """(distances, indices) (q, k) of the nearest training rows; X None: of the training rows without themselves."""
         check_is_fitted(self, "index_")
@@ -354,7 +360,7 @@ class NeighborsClassifier(TensorVotes):
         """Refuse what cannot work before any data is looked at."""
         metric = pick_metric(self.metric)
         farthest = NONE | above(-np.inf if metric.distance.signed else 0, endless=True)
-        check_parameters(self, n_neighbors=whole_number(1), max_distance=farthest, device=DEVICE, n_jobs=THREADS)
+        check_parameters(self, n_neighbors=whole_number(1), max_distance=farthest, device=DEVICE)
         pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # a metric without what the vote needs
         pick_ties(self.ties, np.ones(1))
 

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from kway.base.own_threads import on_own_threads
 from kway.compute.threads import pmap, spans
 from kway.data import gate
 from kway.errors import BudgetError
 from kway.neighbors.exemplar_svm import ExemplarProblem, strong_axes
 from kway.neighbors.votes import CountedVotes, count_votes, pick_ties, shares_of
 from kway.neighbors.voting import Voters, VotingClassifier
-from kway.parameters import THREADS, above, at_least, check_parameters, whole
+from kway.parameters import above, at_least, check_parameters, whole
 from kway.search.blocks import top_products
 from kway.search.spaces.distances import EUCLIDEAN
 from kway.search.spaces.units import Unit
@@ -71,6 +72,7 @@ class ExemplarClassifier(VotingClassifier):
         self.tol = tol
         self.n_jobs = n_jobs
 
+    @on_own_threads
     def fit(self, X: Any, y: Any) -> ExemplarClassifier:
         """Train one exemplar a row of X (n, d)."""
         check_parameters(
@@ -80,7 +82,6 @@ class ExemplarClassifier(VotingClassifier):
             positive=above(0),
             max_iter=whole(1),
             tol=at_least(0),
-            n_jobs=THREADS,
         )
         self._forget()
         X, labels = gate.rows_and_labels(self, X, y, sparse=False)
@@ -136,6 +137,7 @@ class ExemplarClassifier(VotingClassifier):
     def _class_counts(self) -> NDArray:
         return np.bincount(self._codes, minlength=len(self.classes_))
 
+    @on_own_threads
     def voters(self, X: Any) -> Voters:
         """The exemplars (training rows) that vote on each query, best first, and their shares of the vote."""
         parts = [self._voters(block) for block in self._blocks(self._rows(X), self._entries())]

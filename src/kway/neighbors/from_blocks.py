@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.base.own_threads import on_own_threads
 from kway.data.blocks.labelled_blocks import dense_blocks
 from kway.data.labels import encode, joined
 from kway.errors import CombinationError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kway.neighbors.classifier import NeighborsClassifier
 
 
+@on_own_threads
 def code_training_blocks(model: NeighborsClassifier, blocks: Iterable[tuple[Any, Any]]) -> None:
     """NeighborsClassifier.fit_blocks."""
     model._check_parameters()

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from kway.compute.kernels.topk import merge
+from kway.compute.threads import at_most
 from kway.errors import CombinationError
 from kway.search.blocks import BlockScan, block_scan
 from kway.search.device import on_device
@@ -26,7 +27,7 @@ from kway.search.device.far_kept import far_kept
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
-from kway.search.live import Recipe
+from kway.search.live import LiveIndex, Recipe
 from kway.search.spaces.distances import COSINE, DISTANCES, EUCLIDEAN, MANHATTAN
 from kway.search.spaces.metrics import Metric, pick_metric
 from kway.search.spaces.units import Unit
@@ -81,12 +82,14 @@ class Flat(Recipe):
         n_jobs: int | None = None,
     ) -> FlatIndex:
         """The live index over rows (n, d), n >= 1; of a tensor, searched on a device, rows are copied there alone."""
-        picked = pick_metric(metric)
+        return cast(FlatIndex, super().build(rows, metric, ids, n_jobs))
+
+    def _built(self, rows: Any, picked: Metric, ids: ArrayLike | None, n_jobs: int | None) -> LiveIndex:
         far = on_device.far_rows(rows, picked, self.device)
         if far is None:
-            return cast(FlatIndex, super().build(rows, metric, ids, n_jobs))
+            return super()._built(rows, picked, ids, n_jobs)
         kept = far_kept(far, self.store, picked.distance)
-        index = FlatIndex(self, picked, Ids.of(len(far), ids), kept, n_jobs)
+        index = FlatIndex(self, picked, Ids.of(len(far), ids), kept)
         index.unit = Unit.again(0, far.dtype, picked.distance, self._narrow)
         return index
 
@@ -122,7 +125,7 @@ class Flat(Recipe):
         return index
 
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> FlatIndex:
-        return FlatIndex(self, metric, ids, KeptRows.of(rows, self.store, metric.distance), n_jobs)
+        return FlatIndex(self, metric, ids, KeptRows.of(rows, self.store, metric.distance))
 
     def _revive(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
@@ -136,11 +139,8 @@ class FlatIndex(on_device.DeviceIndex):
 
     recipe: Flat
 
-    def __init__(
-        self, recipe: Flat, metric: Metric, ids: Ids, kept: KeptRows, n_jobs: int | None = None, bounds_after: int = 0
-    ) -> None:
+    def __init__(self, recipe: Flat, metric: Metric, ids: Ids, kept: KeptRows, bounds_after: int = 0) -> None:
         super().__init__(recipe, metric, ids, kept.shape[1])
-        self._n_jobs = n_jobs  # of building, also of building again
         self._main = self._scan_of(kept)
         self._tail: MainScan | None = None
         self._dead = np.empty(0, dtype=np.int64)  # removed positions of the main scan, sorted
@@ -174,7 +174,8 @@ class FlatIndex(on_device.DeviceIndex):
         self._bounds_after = 0
         chosen = on_device.search_over(self._main, self.metric, self.recipe.device)
         if chosen.search is None:
-            self._certified, why = _certified(self._main, self.metric, self._n_jobs)
+            with at_most(self._n_jobs):
+                self._certified, why = _certified(self._main, self.metric, self._n_jobs)
             self.why_ = f"{why}; {chosen.why}" if chosen.why else why
         else:
             self._certified, self.why_ = chosen

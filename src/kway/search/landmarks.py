@@ -25,7 +25,7 @@ from kway.compute.gpu.far_rows import FarRows
 from kway.compute.kernels.distances import KEY
 from kway.compute.kernels.jit import frozen
 from kway.compute.kernels.topk import EMPTY, offer, settle
-from kway.compute.threads import even_spans, pmap, spans
+from kway.compute.threads import at_most, even_spans, pmap, spans
 from kway.errors import CombinationError
 from kway.parameters import AUTO, check_parameters, whole
 from kway.search.cells.bit_cells import BitCells
@@ -39,7 +39,7 @@ from kway.search.device.on_device import far_rows
 from kway.search.heaps import Heaps, empty_heaps
 from kway.search.ids import Ids
 from kway.search.index import Neighbors, whole_k
-from kway.search.live import Recipe
+from kway.search.live import LiveIndex, Recipe
 from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.spaces.metrics import Metric, pick_metric
 from kway.search.spaces.units import Scaled, Unit
@@ -103,10 +103,12 @@ class Landmarks(Recipe):
         self, rows: Any, metric: str | Metric = "euclidean", ids: ArrayLike | None = None, n_jobs: int | None = None
     ) -> LandmarksIndex:
         """The live index over rows (n, d), n >= 1; of a tensor, searched on a device, all is made there."""
-        picked = pick_metric(metric)
+        return cast(LandmarksIndex, super().build(rows, metric, ids, n_jobs))
+
+    def _built(self, rows: Any, picked: Metric, ids: ArrayLike | None, n_jobs: int | None) -> LiveIndex:
         far = far_rows(rows, picked, self.device)
         if far is None:
-            return cast(LandmarksIndex, super().build(rows, metric, ids, n_jobs))
+            return super()._built(rows, picked, ids, n_jobs)
         self.check(picked)
         what = f"landmark cells of {len(far):,} rows x {far.shape[1]} columns"
         with far.device.room(what, FarTable.needs(far, self.store)):
@@ -140,7 +142,7 @@ class Landmarks(Recipe):
         return index
 
     def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> LandmarksIndex:
-        index = LandmarksIndex(self, metric, ids, rows.shape[1], n_jobs)
+        index = LandmarksIndex(self, metric, ids, rows.shape[1])
         index._train(rows)
         index.probes = PROBES if self.probes == "auto" else int(self.probes)
         return index
@@ -165,9 +167,8 @@ class LandmarksIndex(DeviceCellIndex):
     _finder: CellFinder
     _trained: int  # rows there were when the landmarks were placed
 
-    def __init__(self, recipe: Landmarks, metric: Metric, ids: Ids, n_features: int, n_jobs: int | None = None) -> None:
+    def __init__(self, recipe: Landmarks, metric: Metric, ids: Ids, n_features: int) -> None:
         super().__init__(recipe, metric, ids, n_features)
-        self._n_jobs = n_jobs  # of building, also of building again
         self.probes: int = PROBES
 
     @property
@@ -277,6 +278,10 @@ class LandmarksIndex(DeviceCellIndex):
         there = self._probed_there(queries, k, steps)
         if there is not None:
             return there
+        with at_most(n_jobs):
+            return self._probed_here(queries, k, steps, n_jobs)
+
+    def _probed_here(self, queries: ArrayLike, k: int, steps: Sequence[int], n_jobs: int | None) -> list[Probed]:
         checked, k = self._queries(queries), whole_k(k)
         rows, ask = checked.rows, self._asked(checked, k)
         q = len(rows)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kway.compute.threads import at_most
 from kway.data.gate import is_sparse, plain_rows
 from kway.errors import CombinationError, InputError, ModelFileError
 from kway.search.ids import Ids
@@ -51,7 +52,12 @@ class Recipe:
         n_jobs: int | None = None,
     ) -> LiveIndex:
         """The live index over rows (n, d), n >= 1."""
-        picked = pick_metric(metric)
+        with at_most(n_jobs):
+            index = self._built(rows, pick_metric(metric), ids, n_jobs)
+        index._n_jobs = n_jobs
+        return index
+
+    def _built(self, rows: ArrayLike, picked: Metric, ids: ArrayLike | None, n_jobs: int | None) -> LiveIndex:
         self.check(picked, is_sparse(rows))
         kept = plain_rows(rows, "rows", sparse=self.sparse)
         if kept.shape[0] == 0 or kept.shape[1] == 0:
@@ -143,6 +149,7 @@ class LiveIndex(Index):
     """An index over rows with ids, under one metric."""
 
     unit: Unit  # of the rows as they are kept
+    _n_jobs: int | None = None  # of building, also of building again
 
     def __init__(self, recipe: Recipe, metric: Metric, ids: Ids, n_features: int) -> None:
         self.recipe = recipe
@@ -178,6 +185,10 @@ class LiveIndex(Index):
 
     def nearest(self, queries: ArrayLike, k: int, n_jobs: int | None = None, *, probes: int | None = None) -> Neighbors:
         """The k nearest rows of each query; `probes` overrides the index's own for this call where it has any."""
+        with at_most(n_jobs):
+            return self._answered(queries, k, n_jobs, probes)
+
+    def _answered(self, queries: ArrayLike, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         checked, k = self._queries(queries), whole_k(k)
         q = checked.rows.shape[0]
         if self.n_rows == 0 or q == 0:
@@ -207,10 +218,11 @@ class LiveIndex(Index):
 
     def add(self, rows: ArrayLike, ids: ArrayLike | None = None) -> None:
         """More rows; their ids go on from the largest unless given."""
-        checked = self.unit.more_rows(self._prepared(rows, "rows"))
-        self._ids.add(checked.shape[0], ids)
-        if checked.shape[0]:
-            self._append(checked)
+        with at_most(self._n_jobs):
+            checked = self.unit.more_rows(self._prepared(rows, "rows"))
+            self._ids.add(checked.shape[0], ids)
+            if checked.shape[0]:
+                self._append(checked)
 
     def remove(self, ids: ArrayLike) -> int:
         """Forget rows by id; how many there were."""

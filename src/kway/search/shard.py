@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kway.compute.cluster.row_source import Carried, FilePlace
+from kway.compute.threads import at_most
 from kway.errors import ModelFileError
 from kway.search.ids import Ids
 from kway.search.index import Neighbors
@@ -44,7 +45,8 @@ class Shard:
 
     def nearest(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> ShardAnswer:
         """The k nearest of its rows, all of them where there are fewer."""
-        found = self.index._nearest(queries, min(k, self.index.n_rows), n_jobs, probes)
+        with at_most(n_jobs):
+            found = self.index._nearest(queries, min(k, self.index.n_rows), n_jobs, probes)
         return ShardAnswer(found, self.index.touched_)
 
     def held_bytes(self) -> int:
@@ -76,7 +78,9 @@ def _opened(recipe: Recipe, file: Path, shape: tuple[int, int]) -> Shard:
 
 
 def _built(recipe: Recipe, metric: Metric, rows: Any, n_jobs: int | None) -> LiveIndex:
-    index = recipe._live(rows, metric, Ids.of(rows.shape[0], None), n_jobs)
+    with at_most(n_jobs):
+        index = recipe._live(rows, metric, Ids.of(rows.shape[0], None), n_jobs)
+    index._n_jobs = n_jobs
     index.unit = Unit.again(0, rows.dtype, metric.distance, recipe._narrow)
     return index
 

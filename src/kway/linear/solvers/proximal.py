@@ -21,6 +21,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.threads import single_blas
 from kway.linear.objective.distinct_rows import condensed
 from kway.linear.objective.objective import Objective
 from kway.linear.penalties import Penalty
@@ -56,9 +57,9 @@ class Proximal:
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """From theta to an optimum; a hinge is rounded over a width that shrinks until it does not matter."""
-        if not np.any(theta[:, :-1]):
-            theta = bias_alone(objective, theta, control)
-        with kept_steps(objective, control, self.name, remembered=1) as kept:
+        with single_blas(), kept_steps(objective, control, self.name, remembered=1) as kept:
+            if not np.any(theta[:, :-1]):
+                theta = bias_alone(objective, theta, control)
             if objective.loss.smooth:
                 proves = provable(objective) and not affordable(objective, MOST_PROOF)  # where Newton's method will
                 doubt = _KINKS if objective.loss.rounded and not proves else 1.0

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.compute.threads import at_most
 from kway.data.gate import plain_rows
 from kway.errors import InputError
 from kway.search.cells.kmeans import A_CENTRE, nearest_centres, place_centres
@@ -47,6 +48,11 @@ def cluster_blocks(
     """
     if not isinstance(n_centres, int | np.integer) or isinstance(n_centres, bool) or n_centres < 1:
         raise InputError(f"n_centres must be a whole number of at least 1, got {n_centres!r}")
+    with at_most(n_jobs):
+        return _clustered(blocks, n_centres, passes, seed, n_jobs)
+
+
+def _clustered(blocks: Any, n_centres: int, passes: int, seed: int, n_jobs: int | None) -> StreamClusters:
     rng = np.random.default_rng(seed)
     sample = _sampled(_blocks(blocks), max(A_CENTRE * n_centres, _LEAST), rng)
     if len(sample) < n_centres:
