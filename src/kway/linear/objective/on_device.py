@@ -80,9 +80,9 @@ class DeviceObjective(Objective):
     def _dense_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
         return self.there.value_gradient(theta, self.losses_of)
 
-    def scores(self, theta: NDArray, rows: slice) -> NDArray:
-        """f = X W^T + b of some rows (m, R), on the host."""
-        return self.there.scores(theta, rows)
+    def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
+        """f = X W^T + b of some rows into scores (m, R), on the host."""
+        scores[:] = self.there.scores(theta, rows)
 
     def bends(self, theta: NDArray) -> Bends:
         """Products with the Hessian at theta."""
