@@ -98,7 +98,7 @@ def test_memory_does_not_grow_with_the_entries(monkeypatch):
     for n in (4000, 4000, 40_000):  # kernels and imports first
         tracemalloc.start()
         made = (texts(1000, 2000, seed) for seed in range(n // 1000))
-        kway.SoftmaxClassifier(tol=1e-2, max_iter=20).fit_blocks(made)
+        kway.SoftmaxClassifier(tol=1e-2, max_iter=20, n_jobs=2).fit_blocks(made)  # every thread holds a block
         peaks[n] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     # 36,000 rows more, of 160 bytes of entries each; of each are kept its label, code, place and end

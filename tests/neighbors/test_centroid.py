@@ -202,7 +202,7 @@ def test_sets_and_unknowns_of_a_hundred_thousand_classes_stay_in_memory(index):
 
     K, d, rng = 100_000, 64, np.random.default_rng(0)
     places = rng.normal(size=(K, d)).astype(np.float32)
-    model = CentroidClassifier("cosine", index=index).fit(places, np.arange(K))
+    model = CentroidClassifier("cosine", index=index, n_jobs=2).fit(places, np.arange(K))  # every thread holds a block
     classes = rng.integers(K, size=1000)
     rows = places[classes] + 0.3 * rng.normal(size=(1000, d)).astype(np.float32)
     known, asked = slice(0, 500), slice(500, 1000)
