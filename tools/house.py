@@ -138,7 +138,7 @@ def listed() -> str:
 def _purpose(module: Path) -> str:
     """The first paragraph of a docstring's own words, without markdown's signs."""
     said = (ast.get_docstring(ast.parse(module.read_text())) or "").split("\n\n")[0]
-    return re.sub(r"([*_<>|$\\[\]])", r"\\\1", " ".join(said.split()))
+    return re.sub(r"([*<>|$\\[\]]|\b_|_\b)", r"\\\1", " ".join(said.split()))
 
 
 if __name__ == "__main__":
