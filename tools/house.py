@@ -30,15 +30,19 @@ class Hall(NamedTuple):
 
 
 FLOORS = [
-    [Hall("cli", "one file a verb"), Hall("report", "figures, the page")],
-    [Hall("select", "compare, tune, the main job"), Hall("fitted", "kway.fit")],
+    [Hall("cli", "one file a verb"), Hall("fitted", "kway.fit"), Hall("report", "figures, the page")],
+    [Hall("select", "compare, tune, the main job")],
     [
         Hall("confidence", "temperature, sets, “unknown”"),
         Hall("featured, pipelined, mapped", "features or a map, joined with a classifier"),
     ],
     [Hall("neighbors", "metric × index × vote", share=0.45), Hall("linear", "loss × penalty × solver", 2)],
     [Hall("base", "score rows, keep k, vote"), Hall("planning", "what a job will cost")],
-    [Hall("search", "the k best rows of a query", 3, 2.0), Hall("store", "model files")],
+    [
+        Hall("search", "the k best rows of a query", 3, 2.0),
+        Hall("store", "model files"),
+        Hall("datasets", "by name", 1, 0.5),
+    ],
     [Hall("data", "the gate, the one reader", 1, 0.5), Hall("compute", "threads", 3, 1.5)],
     [
         Hall(
