@@ -16,6 +16,7 @@ from kway.linear.solvers import lbfgs
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.newton.gap import closes, gap
 from kway.linear.solvers.point import Point
+from kway.linear.solvers.preconditioners.moments import quick_moments
 
 
 def problem(form, dtype=np.float64, weighted=False, sparse=False, bias=True, ridge=0.02, seed=0):
@@ -49,7 +50,7 @@ def test_it_bounds_the_excess(form, kind):
     assert closes(objective)
     least, rng = minimum(objective), np.random.default_rng(1)
     near = [Point.at(objective, objective.zeros())]
-    for step in lbfgs.descend(objective, near[0], lbfgs.quick_moments(objective, None).shared()):
+    for step in lbfgs.descend(objective, near[0], quick_moments(objective, None).shared()):
         near.append(step.point)
         if len(near) > 40 or step.stuck:
             break

@@ -5,7 +5,7 @@ registry.py          SOLVERS by name, and `auto`
 solver_at_work.py    a problem in the columns that suit its solver, and its solution made sure of
 least_squares.py     the squared loss in closed form
 newton/              whole Hessians, through kinks, to a proof: small problems, and what others leave to be proved
-lbfgs.py             the default: preconditioned L-BFGS (its steps: quasi_newton.py)
+lbfgs.py             the default: preconditioned L-BFGS (where it begins: lbfgs_start.py, its steps: quasi_newton.py)
 proximal.py          L1 and elastic net: proximal Newton with momentum
 svm/                 hinges: `dual` and its machines, and rounding for `lbfgs`
 gradient_descent.py  steepest descent, which the others improve on

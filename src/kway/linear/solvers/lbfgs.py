@@ -37,41 +37,28 @@ from numpy.typing import NDArray
 from kway.compute.threads import single_blas
 from kway.linear.objective.objective import Objective
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.lbfgs_start import SAMPLE_STEPS, Start, class_means, resumed, start_from
 from kway.linear.solvers.newton.decrement import decrement, provable
 from kway.linear.solvers.newton.gap import close, closes
 from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, proves_cheaply
 from kway.linear.solvers.point import Point
 from kway.linear.solvers.preconditioners.factors import Factor
-from kway.linear.solvers.preconditioners.moments import (
-    DEAR,
-    Moments,
-    affords_newton,
-    newton_factor,
-    quick_moments,
-    rows_a_factor,
-    sample_rows,
-    sample_size,
-)
+from kway.linear.solvers.preconditioners.moments import DEAR, Moments, affords_newton, newton_factor, rows_a_factor
 from kway.linear.solvers.quasi_newton import Pairs, Step, descend, loss_rounding, search_along
-from kway.linear.solvers.shards.diary import Trail
 from kway.linear.solvers.shards.step_files import kept_steps
 from kway.linear.solvers.stopping import SEPARABLE, separated, tol_scale
 from kway.linear.solvers.svm.smoothing import solve_smoothed
 
 SMALL_PASS = 1 << 20  # products of one pass over the rows: under a millisecond
 _BEYOND = 1e-2  # of tol: where small problems stop that are then held against a proof
-SAMPLE_STEPS = 30
-SAMPLE_TOL = 6e-3
-CHEAP = 2  # gradients
-SLOW = 12  # iterations on the sample, after which classes get factors of their own
 _FASTER = 3  # operations of a factor to one of a gradient in the same time, where rows are few and hardly any bend
-_OWN_DUE = 7  # iterations from theta = 0, after which the means of the classes are worth knowing
+_MEANS_DUE = 7  # iterations from theta = 0, after which the means of the classes are worth knowing
 _FALLEN = 0.7  # of the objective at the last factor: below this rows bend otherwise than they did
 
 MANY_ROWS, SHORT = 10, 15.0  # rows a feature; times that a promise may fall short
 _PROOF_SHARE = 0.1  # of the iterations before it, in gradients, may be spent on factors for a proof
 _PATIENCE, _FAST = 3, 0.2  # steps, each cheaper than a product with the Hessian; fall of two of them to two before
-_AHEAD, _AHEAD_BY_OWN, _AHEAD_OF_GAP = 8.0, 4.0, 16.0  # times that the promise is under tol where a proof is tried
+_AHEAD, _AHEAD_BY_MEANS, _AHEAD_OF_GAP = 8.0, 4.0, 16.0  # times that the promise is under tol where a proof is tried
 HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
 
 
@@ -123,15 +110,15 @@ def solve_smooth(
     watch.steps_more = _PATIENCE if prove and watch.many else 0
     trail = control.diary.trail(objective)
     if trail.points:
-        start, point = _resumed(objective, trail, legacy.pairs), trail.points[-1]
+        start, point = resumed(objective, trail, legacy.pairs), trail.points[-1]
         watch.history = list(trail.history)
     else:
-        start = _start(objective, theta, known, not small, legacy.slow)
-        watch.ahead = _AHEAD_OF_GAP if has_gap else _AHEAD_BY_OWN if start.own else _AHEAD
+        start = start_from(objective, theta, known, not small, legacy.slow)
+        watch.ahead = _AHEAD_OF_GAP if has_gap else _AHEAD_BY_MEANS if start.by_means else _AHEAD
         point = Point.centred_at(objective, start.theta)
         watch.begin(point)
         control.diary.enter(0, point)
-    refactoring = Refactoring(start.moments, objective, watch, legacy, start)
+    refactoring = Refactoring(start, objective, watch, legacy)
     steps = descend(objective, point, start.factor, refactoring, legacy.pairs)
     for step in steps:
         point = step.point
@@ -178,73 +165,6 @@ def _proved(objective: Objective, point: Point, watch: Watch, refactoring: Refac
             return replace(watch.solution(point), proved=True)
 
 
-@dataclass(frozen=True)
-class Start:
-    """Where the descent on all rows begins, and with which factor."""
-
-    theta: NDArray
-    moments: Moments
-    factor: Factor
-    all_drawn: bool = False  # it is one a score from every row of the sample
-    own: bool = False  # it is shared but for the means of the classes
-    at_zero: bool = False  # it is of theta = 0, which says nothing of the classes
-
-
-def _start(objective: Objective, theta: NDArray, known: Moments | None, sampled: bool, slow: bool) -> Start:
-    """Stages 1 to 3."""
-    sample = sample_rows(objective) if sampled else None
-    found = replace(known, objective=objective) if known else quick_moments(objective, sample)
-    warm = bool(objective.total(np.array([float(theta.any())]))[0])
-    if warm and (known or sample is None):
-        return Start(theta, found, _warm_factor(found, objective, theta, slow))
-    factor = found.shared()
-    if sample is None or (warm and sample.value(theta) < 0.7 * sample.value(np.zeros_like(theta))):
-        return Start(theta, found, factor, at_zero=True)
-    theta, used = on_sample(sample, theta, factor)
-    n_drawn = max(500, 2 * objective.d)
-    if found.dense and found.cost_per_class(sample, sample.n) <= CHEAP and found.holds_per_class(objective):
-        return Start(theta, found, found.per_class(sample, theta, sample.n), all_drawn=True)
-    if found.knows_own(sample) and small_classes(objective):
-        return Start(theta, found, found.own(sample, theta), own=True)
-    if used >= SLOW and found.affords_per_class(objective, n_drawn):
-        return Start(theta, found, found.per_class(sample, theta, n_drawn))
-    return Start(theta, found, factor)
-
-
-def _resumed(objective: Objective, trail: Trail, pairs: Pairs) -> Start:
-    """Where an earlier run left off, with what it had learned on its last steps."""
-    for old, new in itertools.pairwise(trail.points):
-        pairs.add(old, new)
-    found, theta = quick_moments(objective, sample_rows(objective)), trail.points[-1].theta
-    return Start(theta, found, _warm_factor(found, objective, theta, slow=True))
-
-
-def _warm_factor(found: Moments, objective: Objective, theta: NDArray, slow: bool) -> Factor:
-    """Factors of each class, as theta already says something, where they are cheap or the way is `slow`."""
-    n_drawn = rows_a_factor(objective)
-    cheap = found.cost_per_class(objective, n_drawn) <= CHEAP
-    if not cheap and small_classes(objective) and found.knows_own(objective):
-        return found.own(objective.some(sample_size(objective)), theta)
-    if (slow or cheap) and found.affords_per_class(objective, n_drawn):
-        return found.per_class(objective, theta, n_drawn)
-    return found.shared()
-
-
-def small_classes(objective: Objective) -> bool:
-    """Whether a class has fewer rows than there are columns: their mean then says most of how they bend its score."""
-    return objective.n < objective.all_scores * objective.d
-
-
-def on_sample(sample: Objective, theta: NDArray, factor: Factor) -> tuple[NDArray, int]:
-    """theta after some iterations on the sample, and how many they were."""
-    used = 0
-    for used, step in enumerate(descend(sample, Point.centred_at(sample, theta), factor), 1):
-        theta = step.point.theta
-        if step.stuck or used >= SAMPLE_STEPS or step.promised < SAMPLE_TOL * step.point.value:
-            break
-    return theta, used
-
-
 @dataclass
 class Refactoring:
     """A better factor after as many iterations as it costs, and again, while the optimum is far.
@@ -254,12 +174,11 @@ class Refactoring:
     after 200 iterations, with the factors of the start not after 1,000.
     """
 
-    moments: Moments
+    start: Start
     objective: Objective
     watch: Watch
     legacy: Legacy
-    start: Start
-    own_due: float = field(init=False)  # once, where the first factor is of theta = 0
+    means_due: float = field(init=False)  # once, where the first factor is of theta = 0
     class_due: int = field(init=False)
     whole_due: int = field(init=False)
     class_gap: int = field(init=False)
@@ -267,32 +186,32 @@ class Refactoring:
 
     def __post_init__(self) -> None:
         o = self.objective
-        cost = self.moments.cost_per_class(o, rows_a_factor(o))
+        cost = self.start.moments.cost_per_class(o, rows_a_factor(o))
         self.class_gap = max(4, int(min(cost, max(DEAR, cost / _FASTER))))
         self.class_due = self.class_gap * (2 if self.start.all_drawn else 1)
-        few_seen = self.start.at_zero and small_classes(o) and self.moments.knows_own(o)
-        self.own_due = _OWN_DUE if few_seen else np.inf
+        self.means_due = _MEANS_DUE if self.start.at_zero else np.inf
         self.whole_due = max(4, o.n_scores * (o.d + 1) // 10)  # measured: P parameters cost about P / 5 gradients
 
     def __call__(self, iteration: int, point: Point) -> Factor | None:
         """A score's own, or the whole Hessian where that is small; None: the last one will do."""
-        far = self.watch.miss > 3 * self.watch.tol
+        far, moments = self.watch.miss > 3 * self.watch.tol, self.start.moments
         if affords_newton(self.objective) and iteration >= self.whole_due:
             self.whole_due *= 2
             if far:
                 self.watch.exact = True
                 self.watch.factor = newton_factor(self.objective, point.theta)
                 return self.watch.factor
-        if iteration >= self.own_due and far:
-            self.own_due, self.watch.ahead = np.inf, _AHEAD_BY_OWN
-            self.watch.factor = self.moments.own(self.objective.some(sample_size(self.objective)), point.theta)
-            return self.watch.factor
-        if not self.watch.exact and iteration >= self.class_due and self.moments.holds_per_class(self.objective):
+        if iteration >= self.means_due and far:
+            self.means_due = np.inf
+            if by_means := class_means(moments, self.objective, self.objective, point.theta):
+                self.watch.factor, self.watch.ahead = by_means, _AHEAD_BY_MEANS
+                return by_means
+        if not self.watch.exact and iteration >= self.class_due and moments.holds_per_class(self.objective):
             self.class_gap *= 1 if point.value < _FALLEN * self.fallen_from else 2
             self.class_due, self.fallen_from = iteration + self.class_gap, point.value
             if far:
                 self.legacy.slow = True
-                self.watch.factor = self.moments.per_class(self.objective, point.theta, rows_a_factor(self.objective))
+                self.watch.factor = moments.per_class(self.objective, point.theta, rows_a_factor(self.objective))
                 return self.watch.factor
         return None
 
@@ -303,13 +222,10 @@ class Refactoring:
         1e10 on 191 rows of 180 classes, the gradient none of the small ones, and three products "proved" what was 3 tol
         above the optimum. With the factors of the point itself they reach from 1e-4 to 2.
         """
-        o = self.objective
-        if (
-            not self.moments.holds_per_class(o)
-            or self.moments.cost_per_class(o, rows_a_factor(o)) > _PROOF_SHARE * iterations
-        ):
+        o, moments = self.objective, self.start.moments
+        if not moments.holds_per_class(o) or moments.cost_per_class(o, rows_a_factor(o)) > _PROOF_SHARE * iterations:
             return None
-        return self.moments.per_class(o, point.theta, rows_a_factor(o))
+        return moments.per_class(o, point.theta, rows_a_factor(o))
 
 
 @dataclass
