@@ -2,7 +2,7 @@
 #   make demo    kway fit digits: compare families, keep the best, write model.kway and report.html (a minute)
 #   make test    the tests (seven minutes)    make slow    the long ones
 #   make test-cluster  the tests on a Ray cluster of three local nodes (some minutes)
-#   make check   lint, format, types, import rules   make bench   timings beside other libraries
+#   make check   lint, format, types, import rules, sizes and public names   make bench   timings beside other libraries
 #   make test-gpu   what runs on a GPU, on one where there is one, else by torch on the processor (two minutes)
 #   make attack  N=100000 altered model files, a tenth as many fits on hostile input and indexes (SEED=0): counts, 1 where
 #                one crashes, fails raw or answers NaN (two hours a million files, ten minutes 10,000 fits);
@@ -67,7 +67,7 @@ slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m slow
 
 test-gpu: $(VENV)/.gpu
-	$(BIN)/python -m pytest -q tests/compute/gpu
+	$(BIN)/python -m pytest -q tests/gpu
 
 N ?= 100000
 SEED ?= 0
@@ -87,13 +87,14 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_structure.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.bench
-	$(BIN)/kway bench
+	$(BIN)/python -m benchmarks
 
 # NO_MKDOCS_2_WARNING: the theme advertises its successor on every build
 docs: $(VENV)/.docs

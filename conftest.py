@@ -1,6 +1,6 @@
 """What holds for every test, of tests/ and in docstrings.
 
-- Modules of compute/gpu import torch and Triton, which `make test-gpu` installs: without them nothing is collected.
+- Modules of rows/gpu import torch and Triton, which `make test-gpu` installs: without them nothing is collected.
 - Processes that test side by side share the cores: with all of them for the BLAS and OpenMP of each, threads of one
   wait in a busy loop for cores that the other has (tests/linear/test_newton.py: 39 s of CPU, 20 s with one thread).
 """
@@ -8,7 +8,7 @@
 import os
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("torch") and find_spec("triton") else ["src/kway/compute/gpu/*"]
+collect_ignore_glob = [] if find_spec("torch") and find_spec("triton") else ["src/kway/rows/gpu/*"]
 
 beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
 if beside:  # numpy is not imported yet, and looks at this when it is

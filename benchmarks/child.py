@@ -20,8 +20,7 @@ import kway
 
 from . import race
 
-PACKAGE = __package__ or "benchmarks"
-HOME = Path(__file__).parents[len(PACKAGE.split("."))]  # the folder that the package is imported from
+HOME = Path(__file__).parents[1]  # the folder that the package is imported from
 
 
 def as_installed() -> None:
@@ -36,7 +35,7 @@ def spawn(module: str, *arguments: str, **settings: str) -> str:
     """Run a module of this package in a child, `settings` added to its environment; what it printed."""
     path = os.pathsep.join(filter(None, [str(HOME), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, "-m", f"{PACKAGE}.{module}", *arguments],
+        [sys.executable, "-m", f"benchmarks.{module}", *arguments],
         env={**os.environ, "PYTHONPATH": path, **settings}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:

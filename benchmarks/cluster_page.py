@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from kway.planning import words
-from kway.planning.row_ways import BIT_ROWS
+from kway import words
 from kway.report import style
 
 from . import shards
@@ -20,7 +19,7 @@ SHOWN = (8, 64, 256, 1024)  # shards of the table
 def text(record: dict[str, Any] | None) -> str:
     """The page of a record of R1."""
     if record is None:
-        return "# On a cluster\n\nNot measured yet: `kway bench R1`.\n"
+        return "# On a cluster\n\nNot measured yet: `python -m benchmarks R1`.\n"
     measured = shards.points(record)
     found = shards.fitted(measured)
     return "\n".join([OPENING, _measured(record), _model(record, measured, found), _simulated(found), _bytes()])
@@ -28,7 +27,8 @@ def text(record: dict[str, Any] | None) -> str:
 
 OPENING = """# On a cluster
 
-What `kway bench R1` measured on one machine, and what follows from it for many. [How to use it](../howto/cluster.md).
+What `python -m benchmarks R1` measured on one machine, and what follows from it for many. [How to use
+it](../howto/cluster.md).
 """
 
 
@@ -87,7 +87,7 @@ whose default is 1 s).
 
 
 def _simulated(found: shards.Costs) -> str:
-    rate = BIT_ROWS / 1e9
+    rate = 1.25  # billion rows per second and core, as costs.bits counts them
     head = f"""## Simulated: 8 to 1,024 shards, 1G to 100G classes
 
 A class is 512 bits; every shard passes over all of its codes, at the rate of the plan ({rate:.1f}e9 rows a second and

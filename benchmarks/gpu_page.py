@@ -1,4 +1,4 @@
-"""docs/benchmarks/gpu.md, from the records of `kway bench gpu`: another machine, so a page of its own."""
+"""docs/benchmarks/gpu.md, from the records of `python -m benchmarks gpu`: another machine, so a page of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .run import GROUPS
 
 OPENING = """# On a GPU
 
-What `kway bench gpu` measured: medians of times on the device, ids and answers checked in the same run. *limit* is what
+What `python -m benchmarks gpu` measured: medians of times on the device, ids and answers checked in the same run.
+*limit* is what
 was aimed at. [How to use it](../howto/gpu.md).
 """
 COLUMNS = ("job", "data", "kway", "beside it", "", "ratio", "quality", "")

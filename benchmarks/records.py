@@ -26,7 +26,7 @@ def save(record: dict[str, Any], folder: Path) -> Path:
     """Write the record of one target; NaN (nothing measured) becomes null."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record['target']}.json"
-    path.write_text(json.dumps(_plain(record), indent=1, allow_nan=False) + "\n")
+    path.write_text(json.dumps(plain(record), indent=1, allow_nan=False) + "\n")
     return path
 
 
@@ -155,11 +155,11 @@ def table(record: dict[str, Any]) -> Table:
     return out
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value

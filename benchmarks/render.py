@@ -12,7 +12,9 @@ from typing import Any
 from . import cluster_page, gpu_page, plots, readme, scale_page, shortfalls, targets
 from .race import Row
 from .records import COLUMNS, FOLDER, cells, load, short, whole_of, wholes
-from .run import CHECKOUT, GROUPS, JOBS
+from .run import GROUPS, JOBS
+
+CHECKOUT = Path(__file__).parents[1]
 
 
 def write(docs: Path, folder: Path = FOLDER) -> list[Path]:
@@ -63,8 +65,8 @@ OPENING = """# Benchmarks
 
 kway beside the libraries people use today: the same work, the same machine, the same quality of the answer. A ratio
 is *peer / kway*: how many times longer the peer takes. [The main job](main_job.md) has a page of its own, and so has
-[the vectorisation ladder](../ladder.md). `kway bench` measures all of this again, `kway bench --quick` a small part in
-under two minutes.
+[the vectorisation ladder](../ladder.md). `python -m benchmarks` measures all of this again,
+`python -m benchmarks --quick` a small part in under two minutes.
 """
 
 

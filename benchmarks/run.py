@@ -1,4 +1,4 @@
-"""The runner behind `kway bench`: measure target by target, print a table each, save a JSON file each.
+"""The runner behind `python -m benchmarks`: measure target by target, print a table each, save a JSON file each.
 
 One target's failure is reported and the others go on; what was measured before it is already saved.
 """
@@ -58,8 +58,6 @@ BY_NAME_ONLY = (
     *GROUPS["gpu"],
     "R1",
 )  # an hour, gigabytes, minutes, a GPU, Ray: only when named
-CHECKOUT = Path(__file__).parents[1]
-RESULTS = records.FOLDER if (CHECKOUT / "pyproject.toml").is_file() else None  # an installed package is not written to
 QUICK = datasets.Limit(rows=1500, queries=500)
 
 

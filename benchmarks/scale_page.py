@@ -14,11 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from kway.planning.linear_ways import centroids, sampled_softmax, softmax_way
+from kway.planning.costs import Cost, Formula, Size, bits, centroids, sampled_softmax, softmax
 from kway.planning.rates import Rates
-from kway.planning.row_ways import bits
-from kway.planning.size import Size
-from kway.planning.way import Formula, Way
 from kway.report import style
 
 from .race import Row
@@ -55,7 +52,7 @@ def two_each(n_classes: float) -> int:
 
 
 LINES = (
-    Line("softmax", softmax_way, FEATURES, two_each, 1e5),
+    Line("softmax", softmax, FEATURES, two_each, 1e5),
     Line("sampled softmax", sampled_softmax, FEATURES, two_each, 1e8),
     Line("centroids", centroids, FEATURES, two_each, 1e8),
     Line("kNN bits", bits, FEATURES, int, 1e8),
@@ -101,7 +98,7 @@ def _size(line: Line, n_classes: float) -> Size:
     return Size(line.rows(n_classes), line.features, int(n_classes))
 
 
-def _costs(way: Way) -> tuple[float, float, float]:
+def _costs(way: Cost) -> tuple[float, float, float]:
     return way.fit_seconds, way.fit_bytes / 2**30, way.predict_seconds
 
 

@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.planning.costs import Size, bits
 from kway.planning.rates import Rates
-from kway.planning.row_ways import bits
-from kway.planning.size import Size
 
 from .records import load
 

@@ -9,8 +9,10 @@ it had to measure and how long that took.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import kway
@@ -65,9 +67,10 @@ def main() -> None:
         print(f"{a.index:10} {place}  {a.km:.3f} km  {a.touched:6,.0f} places measured  {a.milliseconds:.2f} ms")
     print("all agree" if agree(answers) else "they do not agree; flat is exact")
     if here.map:
-        from kway.report import figures
+        sys.path.append(str(Path(__file__).parents[1] / "tools"))
+        from pictures.maps import landmark_cells
 
-        figures.landmark_cells(offices.x_train, query=(here.lat, here.lon)).savefig(here.map, dpi=110)
+        landmark_cells(offices.x_train, query=(here.lat, here.lon)).savefig(here.map, dpi=110)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ import pandas as pd
 import pytest
 
 import kway
-from kway.cli.options import _READING
-from kway.data.asked_options import Reading, in_python
 from kway.errors import InputError
 
 QUICK = {"models": ["centroid"], "also": ()}
@@ -37,10 +35,10 @@ def test_a_column_of_a_frame_is_what_is_said():
     types = {"code": "category", "when": "month-first"}
     found = kway.fit(frame(), "kind", types=types, id="name", decimal=",", **QUICK)
     assert kinds(found) == {"code": "category", "when": "date", "amount": "number"}
-    written = {w.column: w.how for w in found.result.parts.written}
+    written = {w.column: w.how for w in found.result.data.written}
     assert written == {"when": "%m/%d/%Y", "amount": ","}
     found.save("m.kway")
-    assert kway.store.info("m.kway").notes["reading"]["id"] == "name"
+    assert kway.modelfile.info("m.kway").notes["reading"]["id"] == "name"
 
 
 def test_a_file_is_read_as_is_said():
@@ -52,18 +50,14 @@ def test_a_file_is_read_as_is_said():
     assert kinds(found) == {"c1": "category", "c2": "date", "c3": "number"}
 
 
-def test_python_and_the_command_have_the_same_names():
-    assert {*Reading.__annotations__, "target", "drop"} == set(_READING)
-
-
 WRONG = {
     "no such option": ({"typs": {}}, "no option 'typs' .did you mean 'types'"),
-    "no such kind": ({"types": {"code": "numbr"}}, "types= says 'numbr' of 'code' .did you mean 'number'"),
-    "no mapping": ({"types": "code=number"}, "types= is 'code=number'; give a kind for each column"),
+    "no such kind": ({"types": {"code": "numbr"}}, "types says 'numbr' of 'code' .did you mean 'number'"),
+    "no mapping": ({"types": "code=number"}, "types is 'code=number'; give a kind for each column"),
     "no such column": ({"types": {"cod": "number"}}, "no such column 'cod' .did you mean 'code'"),
     "no such id": ({"id": "nam"}, "no id column 'nam'"),
-    "no text": ({"id": 3}, "id= is 3; give text"),
-    "no mark": ({"decimal": ";"}, "decimal= is ';'; it may be . or ,"),
+    "no text": ({"id": 3}, "id is 3; give text"),
+    "no mark": ({"decimal": ";"}, "decimal is ';'; it may be . or ,"),
     "no yes or no": ({"header": "yes"}, "header is 'yes'; it may be True or False"),
     "of files alone": ({"sep": ";"}, "sep says how a text file is written, and the data is in memory"),
 }
@@ -78,10 +72,6 @@ def test_what_cannot_be_meant_is_named(given, said):
 def test_messages_name_arguments():
     with pytest.raises(InputError, match="name the column that holds them with target=; its columns are code"):
         kway.fit(frame())
-    assert in_python("comma (--decimal . says otherwise)") == "comma (decimal='.' says otherwise)"
-    assert in_python("(--types when=month-first says") == "(types={'when': 'month-first'} says"
-    assert in_python("c2 (--no-header says otherwise)") == "c2 (header=False says otherwise)"
-    assert in_python("such files: --skip-bad") == "such files: skip_bad=True"
 
 
 def test_compare_names_the_columns_that_are_no_numbers():

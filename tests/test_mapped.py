@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 import kway
 from kway.errors import InputError, ModelFileError
-from kway.featured import FeaturedClassifier
+from kway.pipelines import FeaturedClassifier
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_wrong_parameters_are_named(noisy):
     ("name", "shape"), [("map.scale", (7,)), ("map.turn", (20, 7)), ("map.turn", (7, 20)), ("map.centre", ())]
 )
 def test_a_file_whose_map_does_not_fit_is_refused(noisy, name, shape):
-    from kway.store import pack, unpack
+    from kway.modelfile import pack, unpack
 
     model = kway.MappedClassifier(map="mixtures").fit(*noisy[:2])
     manifest, arrays = pack(model)

@@ -1,4 +1,4 @@
-"""Make src/kway/data/datasets/embedded/digits.npz: 5,000 + 1,000 MNIST images, class-balanced, drawn with a seed.
+"""Make src/kway/tables/datasets/embedded/digits.npz: 5,000 + 1,000 MNIST images, class-balanced, drawn with a seed.
 
     python tools/make_digits.py mnist.npz
 

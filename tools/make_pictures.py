@@ -3,7 +3,7 @@
     python tools/make_pictures.py                   all of them
     python tools/make_pictures.py losses folds      those of these names
 
-Every picture is drawn by kway.report from seeded data, so the same picture comes out again.
+Every picture is drawn from seeded data, so the same picture comes out again.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pictures import confidence, linear, neighbours, steps
+from pictures import confidence, lessons, linear, neighbours, steps
 from PIL import Image
 
-from kway.report import figures
+from kway import report
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 COLOURS = 128  # of a png: flat regions and grey images need no more, and it halves the file
@@ -26,7 +26,7 @@ PICTURES: dict[str, Callable[[], Any]] = {  # file under docs/images -> what dra
     "regions.png": neighbours.regions,
     "lessons/outliers.svg": linear.outliers,
     "lessons/softmax-sigmoid.svg": linear.softmax_and_sigmoid,
-    "lessons/losses.svg": figures.losses_by_margin,
+    "lessons/losses.svg": lessons.losses_by_margin,
     "lessons/margin.svg": linear.margin,
     "lessons/alpha.svg": linear.alpha,
     "lessons/templates-l2.png": linear.templates_l2,
@@ -49,7 +49,7 @@ def draw(name: str, folder: Path = IMAGES) -> Path:
     """Draw one picture of the list into its place under `folder`."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    figures.save(PICTURES[name](), path)
+    report.save(PICTURES[name](), path)
     if path.suffix == ".png":
         _few_colours(path)
     return path

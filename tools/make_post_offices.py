@@ -1,4 +1,4 @@
-"""Make src/kway/data/datasets/embedded/post_offices.npz: 30,000 US ZIP codes as points, drawn with a seed.
+"""Make src/kway/tables/datasets/embedded/post_offices.npz: 30,000 US ZIP codes as points, drawn with a seed.
 
     python tools/make_post_offices.py us_zip_points.csv.gz
 

@@ -47,20 +47,20 @@ class Subject(NamedTuple):
 
 SUBJECTS = {
     "links": Subject(
-        ("kway.linear.losses.links", "kway.linear.losses.hinge", "kway.linear.losses.smooth"),
+        ("kway.probabilities", "kway.linear.losses.hinge", "kway.linear.losses.smooth"),
         ("tests/contracts/test_losses.py",),
     ),
-    "losses": Subject(("kway.compute.kernels.linear.losses",), ("tests/contracts/test_losses.py",)),
-    "votes": Subject(("kway.compute.kernels.voting.votes", "kway.neighbors.votes"), ("tests/contracts/test_votes.py",)),
-    "topk": Subject(("kway.compute.kernels.topk",), ("tests/compute/test_topk.py",)),
-    "columns": Subject(("kway.base.best_columns",), ("tests/compute/test_topk.py",)),
+    "losses": Subject(("kway.kernels.linear.losses",), ("tests/contracts/test_losses.py",)),
+    "votes": Subject(("kway.kernels.voting.votes", "kway.neighbors.votes"), ("tests/contracts/test_votes.py",)),
+    "topk": Subject(("kway.kernels.topk",), ("tests/kernels/test_topk.py",)),
+    "columns": Subject(("kway.base.class_rows",), ("tests/kernels/test_topk.py", "tests/contracts/test_answers.py")),
     "conformal": Subject(
-        ("kway.confidence.conformal", "kway.confidence.nonconformity"),
+        ("kway.confidence.conformal", "kway.confidence.prediction_sets"),
         ("tests/confidence/test_nonconformity.py", "tests/confidence/test_conformal.py"),
         compiled=True,
     ),
     "promise": Subject(
-        ("kway.neighbors.promise",),
+        ("kway.neighbors.agreement",),
         (
             "tests/neighbors/test_promise_rules.py",
             "tests/neighbors/test_promise.py::test_the_bound_is_clopper_and_pearsons",

@@ -7,7 +7,7 @@ Prototypes come from a counter, block after block, and are never all in memory; 
 them, its class. Each kind runs in a process of its own, whose peak of memory, the build's included, is what counts.
 Parts that are made are kept in the cache folder until the end, so that a run that was killed goes on behind them; the
 seconds of building are then those of the last run alone, and said to be.
-`kway bench C1 --classes 1000000` is smaller.
+`python -m benchmarks C1 --classes 1000000` is smaller.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.codes.counter import fill_counted
-from kway.compute.threads import pmap, spans
-from kway.data.outputs.cache_folder import cache_folder
+from kway.kernels.codes.counter import fill_counted
+from kway.tables.outputs.atomic import cache_folder
+from kway.threads import pmap, spans
 
 from .. import datasets
 from ..child import spawn

@@ -21,7 +21,7 @@ def coded_rows(n: int, rounds: int, device: str = "cuda") -> Iterator[Row]:
     """One query, 64 and 1,024 among n rows."""
     import torch
 
-    from kway.compute.gpu.codes.counter import CounterRows
+    from kway.rows.gpu.counter import CounterRows
 
     made = CounterRows(device)
     plain, listed = _searches(made, n)
@@ -44,8 +44,8 @@ def _searches(made: Any, n: int) -> tuple[Any, Any]:
     """Codes of n rows of length one as `Flat(store=Bits(1))` keeps them, without the filter and with it."""
     import torch
 
-    from kway.compute.gpu.codes.bit_codes import BitCodes
-    from kway.compute.gpu.codes.sign_filter import SignFilter
+    from kway.rows.gpu.bit_codes import BitCodes
+    from kway.rows.gpu.sign_codes import SignFilter
 
     signs, where = made.codes(n), made.device.name
     some = _rows(made, torch.randint(0, n, (4096,), device=where))
@@ -66,7 +66,7 @@ def _asked(made: Any, codes: Any, queries: Any, rounds: int) -> tuple[list[float
     """Seconds of each round after one to warm up, and the nearest (q,)."""
     import torch
 
-    from kway.compute.gpu.codes.bit_codes import CodeQueries
+    from kway.rows.gpu.bit_codes import CodeQueries
 
     norms = queries.double().square().sum(1).sqrt()
     asked = CodeQueries(queries, norms, torch.ones_like(norms))

@@ -36,17 +36,17 @@ class TopKTimes(NamedTuple):
 def sampled_times(n: int, K: int, d: int, batch: int = 1) -> SampledTimes:
     """Epochs of sampled softmax from W = 0, in steps of so many rows; 1: as many as it takes by itself."""
     from kway.linear.losses import LOSSES, Targets
-    from kway.linear.objective.objective import Objective
-    from kway.linear.objective.on_device import DeviceObjective
+    from kway.linear.objective import Objective
     from kway.linear.penalties import Penalty
     from kway.linear.solvers.base import Control
-    from kway.linear.solvers.many_classes.sampled import Sampled, begin_sampled
+    from kway.linear.solvers.sampled import Sampled, SampledRun
+    from kway.rows.passes import wrap_rows
 
     rng = np.random.default_rng(2)
     X, y = rng.standard_normal((n, d), dtype=np.float32), rng.integers(0, K, n)
     device = _device()
-    problem = Objective(X, Targets(y), K, LOSSES["softmax"].joint, Penalty(ridge=1e-9))
-    run = begin_sampled(Sampled(), DeviceObjective.of(problem, device), Control(batch_size=batch), problem.zeros())
+    problem = Objective(wrap_rows(X, device), Targets(y), K, LOSSES["softmax"].joint, Penalty(ridge=1e-9))
+    run = SampledRun(Sampled(), problem, Control(batch_size=batch), problem.zeros())
     seconds = []
     for _ in range(SAMPLED_EPOCHS):
         begun = time.perf_counter()
@@ -61,23 +61,23 @@ def topk_times(B: int, K: int, d: int, rounds: int = 3) -> TopKTimes:
     """The ten best classes with their probabilities, tensors in and out."""
     import torch
 
-    from kway.compute.gpu.linear.best_classes import DeviceClasses
-    from kway.compute.gpu.linear.class_answers import ClassAnswers
+    from kway.probabilities import Shares
+    from kway.rows.gpu.class_rows import DeviceClasses
 
     device = _device()
     g = torch.Generator(device.name).manual_seed(0)
     X, W = (torch.randn((m, d), generator=g, device=device.name) for m in (B, K))
-    answers = ClassAnswers(DeviceClasses(device, W.mul_(0.1), torch.zeros(K, device=device.name)), True, 1.0)
+    classes = DeviceClasses(device, W.mul_(0.1), torch.zeros(K, device=device.name))
     times = []
     for _ in range(rounds + 1):
         device.wait()
         begun = time.perf_counter()
-        found = answers.best(X, _BEST, stated=True)
+        codes, _ = classes.best_answers(X, _BEST, Shares())
         device.wait()
         times.append(1e3 * (time.perf_counter() - begun))
     peak = _peak(device)  # before the check, whose weights in float64 are twice as large
     true = (X[:CHECKED_ROWS].double() @ W.double().T).topk(_BEST, dim=1).indices
-    same = float((found.codes[:CHECKED_ROWS] == true).all(1).double().mean())
+    same = float((codes[:CHECKED_ROWS] == true).all(1).double().mean())
     return TopKTimes(times[1:], peak, same)
 
 
@@ -85,7 +85,7 @@ def _device() -> Any:
     """The GPU, else torch on the processor; its peak is counted anew."""
     import torch
 
-    from kway.compute.gpu.device import Device
+    from kway.rows.gpu.device import Device
 
     if not torch.cuda.is_available():
         return Device("cpu")

@@ -93,8 +93,8 @@ def seconds(call: Callable[[], Any], rounds: int) -> list[float]:
 def _exact(sizes: Sizes, rounds: int) -> Iterator[Row]:
     import torch
 
-    from kway.compute.gpu.device import Device
-    from kway.compute.gpu.search.search import engine_over
+    from kway.rows.gpu.device import Device
+    from kway.rows.gpu.int8_search import engine_over
 
     device = Device("cuda")
     floor = 2.0 * sizes.rows * sizes.queries * FEATURES / _bf16_rate(rounds)
@@ -208,8 +208,8 @@ def _on_host(quick: bool, rounds: int) -> Iterator[Row]:
 def _codes(sizes: Sizes, rounds: int) -> Iterator[Row]:
     import torch
 
-    from kway.compute.gpu.codes.codes import SignCodes
-    from kway.compute.gpu.codes.counter import CounterRows
+    from kway.rows.gpu.counter import CounterRows
+    from kway.rows.gpu.sign_codes import SignCodes
 
     made = CounterRows("cuda")
     made.codes(2**20)  # compiles

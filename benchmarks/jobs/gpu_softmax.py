@@ -87,7 +87,7 @@ def _steps(
 
 def _peer_group(name: str, loss: Loss, absent: dict[str, Absent]) -> Callable[[Any, Any, Any], dict[str, Any]]:
     """A peer, tried once: what it fails with is told in its place; kway beside it, where fewer classes fit."""
-    from kway.compute.gpu.linear.softmax_step import Batch, SoftmaxStep
+    from kway.rows.gpu.softmax_step import Batch, SoftmaxStep
 
     def group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
         try:
@@ -107,7 +107,7 @@ def _kept_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
     """Two products, and the steps that keep their exponentials; they share the room for them."""
     import torch
 
-    from kway.compute.gpu.linear.softmax_step import Batch, RowAdagrad, SoftmaxStep
+    from kway.rows.gpu.softmax_step import Batch, RowAdagrad, SoftmaxStep
 
     step = SoftmaxStep(W, keep=True)
     E = step._exps(len(X))[:, : len(W)]
@@ -133,7 +133,7 @@ def _kept_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
 def _free_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
     import torch
 
-    from kway.compute.gpu.linear.softmax_step import Batch, RowAdagrad, SoftmaxStep
+    from kway.rows.gpu.softmax_step import Batch, RowAdagrad, SoftmaxStep
 
     step, batch = SoftmaxStep(W, keep=False), Batch(X, codes)
     adagrad = SoftmaxStep(W, keep=False, rule=RowAdagrad(torch.ones(len(W), device="cuda")), _room=step._room)
@@ -141,14 +141,14 @@ def _free_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
 
 
 def _kept_float(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
-    from kway.compute.gpu.linear.softmax_step import Batch, SoftmaxStep
+    from kway.rows.gpu.softmax_step import Batch, SoftmaxStep
 
     step, batch = SoftmaxStep(W, keep=True), Batch(X, codes)
     return {"kept, float32 weights": lambda: step(batch, 1e-3)}
 
 
 def _free_float(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
-    from kway.compute.gpu.linear.softmax_step import Batch, SoftmaxStep
+    from kway.rows.gpu.softmax_step import Batch, SoftmaxStep
 
     step, batch = SoftmaxStep(W, keep=False), Batch(X, codes)
     return {"free, float32 weights": lambda: step(batch, 1e-3)}
@@ -178,7 +178,7 @@ def _errors(peers: dict[str, Loss]) -> dict[str, str]:
     """Relative errors of loss and gradient against float64, the worst of two spreads of scores."""
     import torch
 
-    from kway.compute.gpu.linear.softmax_step import Batch, SoftmaxStep
+    from kway.rows.gpu.softmax_step import Batch, SoftmaxStep
 
     exact, found = exact_steps(), {}
     for name, keep, kind in (
@@ -306,7 +306,7 @@ def _whole_fit(quick: bool) -> list[Row]:
 def _many_classes(quick: bool) -> list[Row]:
     """SoftmaxClassifier by steps over all classes, none sampled; fresh rows of the same classes are asked for."""
     import kway
-    from kway.linear.solvers.stochastic.sgd import SGD
+    from kway.linear.solvers.sgd import SGD
 
     n, d, K = (40_000, 64, 20_000) if quick else MANY
     rng = np.random.default_rng(1)

@@ -87,7 +87,7 @@ def kway_job(data: str) -> Entry:
     """The command as a person would give it, in a process of its own."""
     as_installed()
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "kway.cli", "fit", data, "--json"]
+        command = [sys.executable, "-m", "kway", "fit", data, "--json"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     setting = ", ".join(f"{k} {v}" for k, v in found["setting"].items())
@@ -101,9 +101,9 @@ def entry(model: str, accuracy: float, n: int, seconds: float, setting: str) -> 
 
 def read(plan: Plan, most: int | None = None) -> Parts:
     """Both parts as kway cuts them; `most` rows of each, evenly spaced."""
-    from kway.select.train_test import read_parts
+    from kway.auto.train_test import read_train_test
 
-    parts = read_parts(plan.data)
+    parts = read_train_test(plan.data)
     X, Q = parts.rows, parts.test_rows
     if plan.rows == "text":
         X, Q = (np.array(rows.column("text").to_pylist(), object) for rows in (X, Q))

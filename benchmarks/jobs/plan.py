@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..child import spawn
 from ..race import Row
@@ -75,12 +76,13 @@ CASES = (
 
 def plan(rounds: int, quick: bool) -> list[Row]:
     """Two rows a size, its seconds and its MB: what was measured beside what was planned."""
-    from kway.planning.calibrate import calibrate
+    from kway.planning.rates import measure_rates
 
     rows: list[Row] = []
     by_way = sorted(CASES[::6] if quick else CASES, key=lambda case: case.way)
     for _, cases in groupby(by_way, lambda case: case.way):
-        rates = calibrate()
+        measure_rates.cache_clear()
+        rates = measure_rates()
         rows += [row for case in cases for row in _rows(case, compared(case, rates))]
     return rows
 
@@ -141,11 +143,20 @@ def measure(case: Case) -> dict[str, float]:
     return {"seconds": seconds, "megabytes": most, "answer": (time.perf_counter() - begun) / 1000}
 
 
+def structured_rows(n: int, d: int, seed: int = 0, n_classes: int = 100) -> NDArray[np.float32]:
+    """Return rows (n, d) with the structure of real ones: clusters in 32 hidden dimensions plus noise."""
+    rng = np.random.default_rng(7)
+    hidden = min(d, 32)
+    centres = rng.standard_normal((n_classes, hidden), dtype=np.float32)
+    basis = rng.standard_normal((hidden, d), dtype=np.float32) / np.float32(np.sqrt(hidden))
+    rng = np.random.default_rng((8, seed))
+    inside = centres[np.arange(n) % n_classes] + 0.7 * rng.standard_normal((n, hidden), dtype=np.float32)
+    return inside @ basis + 0.3 * rng.standard_normal((n, d), dtype=np.float32)
+
+
 def data_of(case: Case, n: int, n_classes: int, seed: int = 0) -> tuple[Any, np.ndarray]:
     """Rows with structure, or sparse ones whose classes have words of their own."""
     import scipy.sparse as sp
-
-    from kway.planning.calibrate import structured_rows
 
     y = np.arange(n) % n_classes
     if case.density == 1:

@@ -3,7 +3,7 @@
 Rows lie about the unit centres of their classes, which come from a counter; a pass over ROWS of them, the exact loss of
 some rows at its end included, is timed in a process of its own. Whether sampling costs accuracy is asked where both can
 run: SMALL classes, SEEDS sets, against a softmax over all classes at its optimum, alphas chosen for each on other rows.
-`kway bench C2 --classes 100000` is smaller.
+`python -m benchmarks C2 --classes 100000` is smaller.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.codes.counter import fill_counted
-from kway.compute.threads import pmap, spans
+from kway.kernels.codes.counter import fill_counted
+from kway.threads import pmap, spans
 
 from .. import datasets
 from ..child import spawn
@@ -76,12 +76,12 @@ def measure(n_classes: int, n: int) -> dict[str, Any]:
     """What the child does: one pass; every class is among the labels, whether it has a row or not."""
     import warnings
 
-    from kway.compute.threads import single_blas
     from kway.linear.losses import LOSSES, Targets
-    from kway.linear.objective.objective import Objective
+    from kway.linear.objective import Objective
     from kway.linear.penalties import Penalty
     from kway.linear.solvers.base import Control
-    from kway.linear.solvers.many_classes.sampled import Sampled
+    from kway.linear.solvers.sampled import Sampled
+    from kway.threads import single_blas
 
     from ..peak import working_megabytes
 

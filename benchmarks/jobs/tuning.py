@@ -7,7 +7,7 @@ import scipy.special
 
 from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
-from kway.neighbors.sweep import sweep
+from kway.neighbors.tuning import sweep
 from kway.search import Gaussian
 
 from .. import datasets

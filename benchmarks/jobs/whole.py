@@ -60,7 +60,7 @@ def fit(data: str, *arguments: str) -> Run:
     """`kway fit DATA` as a person would give it; the start of the process is counted."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        command = [sys.executable, "-m", "kway.cli", "fit", data, *arguments, "--json"]
+        command = [sys.executable, "-m", "kway", "fit", data, *arguments, "--json"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         spent = time.perf_counter() - start
     if done.returncode:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.linear.losses import LOSSES, Targets
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 
 from .digits import Digits

@@ -63,7 +63,7 @@ def _opening(record: dict[str, Any]) -> str:
 
 The same work, by loops over single numbers, by vectors, by matrices and by kway's kernels. From the lowest rung to
 the highest: {said}. Every rung gives the same answer (checked before it is timed). Interpreted loops do a few rows of
-the work and their time is scaled up, which is said at each. `kway bench ladder` climbs it on your machine.
+the work and their time is scaled up, which is said at each. `python -m benchmarks ladder` climbs it on your machine.
 
 ![Seconds of every rung](images/bench/ladder.svg)
 """

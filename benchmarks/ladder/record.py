@@ -1,4 +1,4 @@
-"""`kway bench ladder`: climb every ladder, measure the roofline, and put both into one record."""
+"""`python -m benchmarks ladder`: climb every ladder, measure the roofline, and put both into one record."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kway.compute.threads import cores, pmap
+from kway.threads import cores, pmap
 
 from .rungs import timed
 

@@ -2,16 +2,15 @@
 
 Every public name is imported on first use, so `import kway` costs a few milliseconds. Imports point down this list:
 
-cli          one file a verb                     confidence   temperature, sets with coverage, "unknown"
-report       figures and the page                neighbors    metric x index x vote
-select       compare, tune, the main job         linear       loss x penalty x solver
-fitted.py    kway.fit, the job from Python       base         score rows, keep k, vote: the one Classifier
-featured.py  a classifier with its features      planning     what a job will cost (kway.plan)
-mapped.py    one behind a map of its columns
-search       the k best rows of each query       store        model files
-data         sources, features, datasets.py      compute      threads, kernels, a cluster
-progress.py  log_loss.py  soft_max.py  class_scores.py  tables.py (for people)  parameters.py (of models)  errors.py
-pipelined.py (a Pipeline in a model file)  light_imports.py, lazy_names.py: a quick start
+cli          one file per command                confidence   temperature, sets with coverage, "unknown"
+report       figures and the page                neighbors    metric, index, vote
+auto         compare, tune, the main job         linear       loss, penalty, solver
+fitted.py    kway.fit, the job from Python       base         Classifier: score rows, keep k, vote
+pipelines.py a classifier behind its features    planning     what a job will cost (kway.plan)
+                                                 search       the k best rows of each query
+modelfile    model files                         tables       reading files, features, datasets
+rows         where rows live: files, gpu, cluster
+kernels      every numba function                threads.py, memory.py, progress.py, parameters.py, errors.py
 """
 
 from __future__ import annotations
@@ -19,22 +18,20 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kway import light_imports
-
 __version__ = "0.2.0"
 
 _HOME = {  # public name -> the module it lives in; a module's own name stands for the module
     "CentroidClassifier": "kway.neighbors",
     "ConformalClassifier": "kway.confidence",
     "ExemplarClassifier": "kway.neighbors",
-    "Features": "kway.data.features.features",
-    "Gaussian": "kway.search.spaces.metrics",
-    "Haversine": "kway.search.spaces.metrics",
-    "Laplacian": "kway.search.spaces.metrics",
+    "Features": "kway.tables.features.features",
+    "Gaussian": "kway.search.metrics",
+    "Haversine": "kway.search.metrics",
+    "Laplacian": "kway.search.metrics",
     "LeastSquaresClassifier": "kway.linear.named",
     "LinearClassifier": "kway.linear.classifier",
     "LogisticClassifier": "kway.linear.named",
-    "MappedClassifier": "kway.mapped",
+    "MappedClassifier": "kway.pipelines",
     "NaiveBayesClassifier": "kway.linear.naive_bayes",
     "NeighborsClassifier": "kway.neighbors",
     "OpenSetClassifier": "kway.confidence",
@@ -42,18 +39,18 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "SVMClassifier": "kway.linear.named",
     "SoftmaxClassifier": "kway.linear.named",
     "TemperatureScaledClassifier": "kway.confidence",
-    "cluster": "kway.compute.cluster.session",
-    "compare": "kway.select.contest.compare",
+    "cluster": "kway.rows.cluster.session",
+    "compare": "kway.auto.race.compare",
     "datasets": "kway.datasets",
     "errors": "kway.errors",
-    "explain": "kway.select.reasons",
+    "explain": "kway.auto.reasons",
     "fit": "kway.fitted",
-    "load": "kway.store",
+    "load": "kway.modelfile",
     "pairwise": "kway.search.pairwise",
     "plan": "kway.planning.plan",
-    "save": "kway.store",
+    "save": "kway.modelfile",
     "search": "kway.search",
-    "tune": "kway.select.tune",
+    "tune": "kway.auto.tune",
 }
 
 __all__ = [
@@ -92,9 +89,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from kway import datasets, errors, search
-    from kway.compute.cluster.session import cluster
+    from kway.auto.race.compare import compare
+    from kway.auto.reasons import explain
+    from kway.auto.tune import tune
     from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
-    from kway.data.features.features import Features
     from kway.fitted import fit
     from kway.linear.classifier import LinearClassifier
     from kway.linear.naive_bayes import NaiveBayesClassifier
@@ -105,27 +103,23 @@ if TYPE_CHECKING:
         SoftmaxClassifier,
         SVMClassifier,
     )
-    from kway.mapped import MappedClassifier
+    from kway.modelfile import load, save
     from kway.neighbors import CentroidClassifier, ExemplarClassifier, NeighborsClassifier
+    from kway.pipelines import MappedClassifier
     from kway.planning.plan import plan
+    from kway.rows.cluster.session import cluster
+    from kway.search.metrics import Gaussian, Haversine, Laplacian
     from kway.search.pairwise import pairwise
-    from kway.search.spaces.metrics import Gaussian, Haversine, Laplacian
-    from kway.select.contest.compare import compare
-    from kway.select.reasons import explain
-    from kway.select.tune import tune
-    from kway.store import load, save
+    from kway.tables.features.features import Features
 
 
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'kway' has no attribute {name!r}")
-    if home == f"kway.{name}":
-        value = importlib.import_module(home)
-    else:
-        light_imports.sklearn_base()
-        value = getattr(importlib.import_module(home), name)
-    globals()[name] = value  # asked for once
+    module = importlib.import_module(home)
+    value = module if home == f"kway.{name}" else getattr(module, name)
+    globals()[name] = value  # found once
     return value
 
 

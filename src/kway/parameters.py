@@ -100,7 +100,8 @@ THREADS = NONE | Rule("a whole number other than 0", lambda value: _is(Integral,
 SEED = Rule(f"a whole number from 0 to {2**31}", lambda value: _is(Integral, value) and 0 <= value <= 2**31)
 CLASS_WEIGHT = NONE | one_of("balanced") | Rule("weights by label", lambda value: isinstance(value, dict))
 VERBOSE = YES_OR_NO | whole(0)
-DEVICE = one_of("cpu", "cuda", "auto")  # where a model computes
+DEVICES = ("cpu", "cuda", "auto")  # where a model computes
+DEVICE = one_of(*DEVICES)
 
 
 def checked_k(k: Any, n_classes: int) -> int:

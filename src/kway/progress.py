@@ -1,15 +1,15 @@
-"""Progress of work that takes a while: one context variable, set by whoever watches.
+"""Progress of long work, reported to one watcher in a context variable.
 
-    with watched(view):                                a view on the whole, told News
+    with watched(view):                                inside, `view` is called with News
         with stage("softmax: fold 1", 3, of=18):       step 3 of 18 begins
             step(2, 11, "fit 3 of 11")                 a part of that step is done
         for image in track(images, "reading", n): ...  counted
         with portion(0.6, 0.8): ...                    steps inside are so much of the whole
-    with bar("softmax, 200 iterations", 200) as at:    shown whether anybody watches or not
+    with bar("softmax, 200 iterations", 200) as at:    shown with or without a watcher
         at(7, "objective 0.31")
 
-Where nobody watches, `stage` and `step` are silent, `note` writes a line, `track` draws a bar on a terminal's stderr if
-the work is long, and `bar` always does, for work that was asked to be talkative.
+Without a watcher `stage` and `step` are silent, `note` writes a line, `track` draws a bar on a terminal's stderr if the
+work is long, and `bar` always draws one, for verbose work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 Thing = TypeVar("Thing")
 
-_WORTH_A_BAR = 50  # things; fewer are over before anybody has read the bar
+_WORTH_A_BAR = 50  # items from which `track` draws a bar
 
 
 class News(NamedTuple):
@@ -32,7 +32,7 @@ class News(NamedTuple):
     done: float = 1.0
     of: float = 1.0
     lines: tuple[tuple[str, ...], ...] = ()
-    stays: bool = False  # a sentence that is to be read, however soon the next news comes
+    stays: bool = False  # a line that stays on the screen
 
 
 Watcher = Callable[[News], None]
@@ -40,15 +40,15 @@ Tell = Callable[[int, str], None]  # steps done, and a note
 
 
 class _Watched(NamedTuple):
-    """Who watches, and the stage that runs."""
+    """The watcher, and the stage that runs."""
 
     watcher: Watcher
     now: News
-    low: float = 0.0  # of the whole, where the stages inside begin and end
+    low: float = 0.0  # share of the whole at which the stages inside begin
     high: float = 1.0
 
     def tell(self, news: News) -> None:
-        """To the watcher, as a part of the whole; a whole that is not divided is told as it is."""
+        """Report to the watcher, scaled to the current portion of the whole."""
         if (self.low, self.high) != (0.0, 1.0):
             share = min(1.0, news.done / news.of) if news.of else 0.0
             news = news._replace(done=self.low + share * (self.high - self.low), of=1.0)
@@ -60,7 +60,7 @@ _watched: ContextVar[_Watched | None] = ContextVar("progress", default=None)
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Inside, progress is told to this function, and to no other: two views on one terminal would overwrite."""
+    """Inside, progress is reported to this function only: two views on one terminal would overwrite each other."""
     before = _watched.set(_Watched(watcher, News("", 0.0)))
     try:
         yield
@@ -70,7 +70,7 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 @contextmanager
 def stage(what: str, done: float = 0.0, of: float = 1.0, lines: tuple[tuple[str, ...], ...] = ()) -> Iterator[None]:
-    """A stage of the work: told now, with `done` steps of all behind it; `step` tells of its parts."""
+    """A stage of the work, reported with `done` of all steps before it; `step` reports its parts."""
     told = _watched.get()
     if told is None:
         yield
@@ -87,7 +87,7 @@ def stage(what: str, done: float = 0.0, of: float = 1.0, lines: tuple[tuple[str,
 
 @contextmanager
 def portion(low: float, high: float) -> Iterator[None]:
-    """Stages inside are this part of the whole, so that a bar goes on from one kind of work to the next."""
+    """Stages inside are this part of the whole, so that one bar covers several kinds of work."""
     told = _watched.get()
     if told is None:
         yield
@@ -100,7 +100,7 @@ def portion(low: float, high: float) -> Iterator[None]:
 
 
 def step(done: int, of: int, note: str) -> None:
-    """So many parts of the stage that runs are done; the note says which comes now."""
+    """Report that `done` parts of the current stage are done; the note names the next part."""
     told = _watched.get()
     if told is not None:
         now = told.now
@@ -108,7 +108,7 @@ def step(done: int, of: int, note: str) -> None:
 
 
 def note(text: str) -> None:
-    """A sentence that must be read at once, such as how long it will take: to the watcher, else a line on stderr."""
+    """Show a line that stays: through the watcher, else on stderr."""
     told = _watched.get()
     if told is None:
         print(text, file=sys.stderr)
@@ -117,7 +117,7 @@ def note(text: str) -> None:
 
 
 def track(things: Iterable[Thing], what: str, of: int, worth: int = _WORTH_A_BAR) -> Iterator[Thing]:
-    """The things, one by one, counted for the watcher, or with a bar where there are `worth` of them or more."""
+    """Yield the things and count them for the watcher, or on a bar if there are at least `worth`."""
     if _watched.get() is None and (of < worth or not sys.stderr.isatty()):
         yield from things
         return
@@ -128,12 +128,12 @@ def track(things: Iterable[Thing], what: str, of: int, worth: int = _WORTH_A_BAR
 
 
 def silent(done: int, note: str) -> None:
-    """A `Tell` that nobody hears."""
+    """A `Tell` that reports nothing."""
 
 
 @contextmanager
 def bar(what: str, of: int, transient: bool = False, asked: bool = True) -> Iterator[Tell]:
-    """A function of the steps done and a note: told to the watcher, else drawn as a bar; silent where not asked for."""
+    """A function of the steps done and a note, shown by the watcher or as a bar; silent if not `asked`."""
     if not asked:
         yield silent
         return

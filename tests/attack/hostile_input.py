@@ -70,7 +70,7 @@ LINEAR: dict[str, Model] = {
     "logistic": lambda: kway.LogisticClassifier(max_iter=50),
     "svm": lambda: kway.SVMClassifier(max_iter=50),
     "rounded hinge": lambda: kway.LinearClassifier(
-        loss="rounded-hinge", multiclass="one-vs-all", solver="sweeps", max_iter=50
+        loss="rounded-hinge", multiclass="one-vs-all", solver="dual", max_iter=50
     ),
     "least squares": kway.LeastSquaresClassifier,
     "naive Bayes": kway.NaiveBayesClassifier,

@@ -14,7 +14,7 @@ FIT = """
 import warnings
 warnings.simplefilter("error" if {strict} else "ignore")
 import kway, sys
-from kway.compute.kernels import jit
+from kway.kernels import jit
 model = kway.SoftmaxClassifier().fit([[0.0], [1.0]], ["a", "b"])  # four kernels: others need a dozen
 print(kway.__file__, jit.kernel_cache(), *model.predict([[0.9]]))
 """

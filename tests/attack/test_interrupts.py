@@ -23,8 +23,8 @@ CHILD = """
 import os
 import numpy
 from threadpoolctl import threadpool_info
-from kway.compute import threads
-from kway.compute.threads import pmap
+from kway import threads
+from kway.threads import pmap
 
 before = threadpool_info()
 for _ in range({rounds}):

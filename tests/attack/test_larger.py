@@ -17,10 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import kway
+from kway.auto.larger_than_memory import LargeData
 from kway.cli import run
-from kway.data.sources import pieces
-from kway.data.sources.table_files import read_table
-from kway.select.larger_than_memory import Larger
+from kway.tables.sources.table_files import read_table
 
 D = 5
 NAMES = np.array(["ant", "bee", "cat"])
@@ -31,9 +30,10 @@ def scarce(monkeypatch, tmp_path):
     """Memory for some thousand rows, read some hundred at a time; no page is drawn."""
     from kway.report import page
 
-    monkeypatch.setenv("KWAY_MEMORY", "300kB")
-    monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "PIECE_ROWS", 300)
+    monkeypatch.setenv("KWAY_MEMORY", "300MB")
+    monkeypatch.setattr("kway.auto.larger_than_memory.JOB_BYTES", 5000.0)
+    monkeypatch.setattr("kway.tables.sources.table_files.LARGE", 0)
+    monkeypatch.setattr("kway.tables.sources.table_files.PIECE_ROWS", 300)
     monkeypatch.setattr(page, "write_page", lambda path, *_: open(path, "w").close())
     monkeypatch.chdir(tmp_path)
 
@@ -80,7 +80,7 @@ CHANGES = {
 @pytest.mark.parametrize("when", ["before", "during"])
 def test_a_folder_that_changes_between_its_readings_is_not_learned_from_twice(change, when, ending, monkeypatch, capfd):
     home = folder(ending)
-    blocks = Larger.blocks
+    blocks = LargeData.blocks
 
     def changed(self):
         if when == "before":
@@ -92,7 +92,7 @@ def test_a_folder_that_changes_between_its_readings_is_not_learned_from_twice(ch
                 CHANGES[change](home / f"p1.{ending}")
             yield block
 
-    monkeypatch.setattr(Larger, "blocks", changed)
+    monkeypatch.setattr(LargeData, "blocks", changed)
     assert run(["fit", "big", "--target", "kind", "--model", "centroid", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["data"]["fitted_rows"] == found["data"]["train_rows"]
@@ -117,7 +117,7 @@ BROKEN = {
 def test_a_broken_file_among_whole_ones_is_named(name, monkeypatch, capfd):
     ending, change, said = BROKEN[name]
     # so that the broken one is among those compared on
-    monkeypatch.setattr("kway.select.larger_than_memory.MEMORY_SHARE", 0.8)
+    monkeypatch.setattr("kway.auto.larger_than_memory.JOB_BYTES", 1250.0)
     change(folder(ending) / f"p3.{ending}")
     assert run(["fit", "big", "--target", "kind", "--model", "centroid"]) == 1
     out, err = capfd.readouterr()

@@ -1,13 +1,15 @@
 """The runner: every target has a job, one failure does not stop the others, results are saved one by one."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from benchmarks import datasets, models, race, records, run
+from benchmarks import against, datasets, models, race, records, run
+from benchmarks.__main__ import app
 from benchmarks.jobs import curves, memory
-from kway.cli import run as kway
 
 
 @pytest.fixture
@@ -69,14 +71,37 @@ def test_what_is_not_installed_is_told_and_the_rest_goes_on(monkeypatch):
     assert [bool(r["missing"]) for r in measured[0]["rows"]] == [True, False]
 
 
-def test_the_command(jobs, tmp_path, capsys):
-    assert kway(["bench", "--quick", "--only", "T0", "T2", "--json", "--out", str(tmp_path)]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert [r["target"] for r in said["results"]] == ["T2", "T0"]
+def bench(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def test_the_command(jobs, tmp_path):
+    done = bench("--quick", "--only", "T0", "T2", "--json", "--out", tmp_path)
+    assert done.exit_code == 0
+    assert [r["target"] for r in json.loads(done.stdout)["results"]] == ["T2", "T0"]
     assert (tmp_path / "T0.json").exists()
-    assert kway(["bench", "--quick", "T1"]) == 1
-    assert kway(["bench", "T99"]) == 2
-    assert "there are T0, T1, T2 and ladder" in capsys.readouterr().err
+    assert bench("--quick", "T1").exit_code == 1
+    done = bench("T99")
+    assert done.exit_code == 2
+    assert "T99" in done.output
+    (tmp_path / "file").write_text("")
+    assert bench("T0", "--out", tmp_path / "file").exit_code == 2
+
+
+def test_another_checkout_is_timed_in_turns():
+    root = Path(run.__file__).parents[1]
+    told = []
+    (pair,) = against.compare("T12", root, rounds=2, quick=True, tell=told.append)
+    assert len(pair.ours) == len(pair.theirs) == 2
+    assert pair.our_quality == pair.their_quality
+    assert pair.line() == told[0]
+    assert 0.2 < pair.ratio < 5
+
+
+def test_a_checkout_without_kway_is_refused(tmp_path):
+    done = bench("T1", "--against", tmp_path)
+    assert done.exit_code == 2
+    assert "no checkout" in done.output
 
 
 def test_old_records_still_read():
@@ -103,10 +128,10 @@ def test_the_many_class_model_answers_like_its_weights():
     np.testing.assert_array_equal(labels, np.argsort(-(Q @ model.coef_.T), axis=1)[:, :5])
 
 
-def test_one_word_names_all_that_a_gpu_does(monkeypatch, capsys):
+def test_one_word_names_all_that_a_gpu_does(monkeypatch):
     asked = []
     monkeypatch.setattr(run, "run", lambda targets, *_, **__: asked.extend(targets) or [])
-    assert kway(["bench", "gpu"]) == 0
+    assert bench("gpu").exit_code == 0
     assert asked == [name for name in run.JOBS if name.startswith("gpu_")]
     assert "gpu_search" in asked
 

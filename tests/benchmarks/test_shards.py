@@ -47,7 +47,7 @@ def test_without_luck_it_is_the_sum_of_its_parts(monkeypatch):
     monkeypatch.setattr(shards, "JITTER", 0.0)
     costs = shards.Costs(1e-3, 2e-4, 3e-6, 5e-4, 8e-6)
     found = shards.simulate(costs, 1e9, 64, queries=10, late=10**12)
-    scan = 1e9 / 64 / 2.6e9  # rows by the rate of two cores
+    scan = 1e9 / 64 / 2.5e9  # rows by the rate of two cores
     wanted = 1e-3 + 64 * (2e-4 + 10 * 3e-6) + 5e-4 + 10 * (scan + 8e-6) + 2e-4 + 10 * 64 * (2048 + 160) / 1.25e9
     assert found.median == pytest.approx(wanted, rel=1e-3)
     assert found.slow == pytest.approx(wanted, rel=1e-3)

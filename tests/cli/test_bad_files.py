@@ -79,7 +79,7 @@ FILES = {
     "bad.jsonl": (b'{"a": 1}\n{oops\n', "line 2 of bad.jsonl is not JSON"),
     "list.jsonl": (b'{"a": 1}\n[1]\n', "line 2 of list.jsonl is list, not an object"),
     "bad.parquet": (b"PAR1 no more", "bad.parquet cannot be read"),
-    "strange.xyz": (b"a b\n", "or say how its columns are separated: --sep"),
+    "strange.xyz": (b"a b\n", "or say how its columns are separated: sep= (--sep)"),
 }
 
 
@@ -97,7 +97,7 @@ def test_one_sentence(cli, name):
 
 
 def test_a_gzip_bomb(cli, monkeypatch):
-    monkeypatch.setattr("kway.data.sources.unpacking.LARGE_ARCHIVE", 1 << 20)
+    monkeypatch.setattr("kway.tables.sources.table_files.LARGE_ARCHIVE", 1 << 20)
     Path("bomb.csv.gz").write_bytes(gzip.compress(b"a,k\n" + b"0" * (8 << 20)))
     code, _, err = cli("fit", "bomb.csv.gz", "-t", "k")
     assert code == 1

@@ -109,7 +109,7 @@ def test_rows_without_a_label_are_left_out_where_that_is_asked(gap, labels, tmp_
     lines = [f"{i % 3}.{i},{labels[i % 3]}" for i in range(60)] + [f"7,{gap}"] * 5
     (tmp_path / "t.csv").write_text("x,y\n" + "\n".join(lines) + "\n")
     assert run(fit) == 1
-    assert "empty in 5 of 65 rows; label these rows, or leave them out: --skip-bad" in capfd.readouterr().err
+    assert "5 of 65 rows; label these rows, or leave them out: skip_bad=True (--skip-bad)" in capfd.readouterr().err
     assert run([*fit, "--skip-bad"]) == 0
     assert "5 rows without a label left out" in capfd.readouterr().out
     assert run(["evaluate", "model.kway", "t.csv", "--skip-bad"]) == 0

@@ -19,7 +19,7 @@ def test_compare_asks_for_a_device_as_fit_does(answer, cli):
     assert {m["model"] for m in result["models"]} == {"softmax", "centroid"}
     code, _, said = cli("compare", "iris", "--model", "softmax", "--device", "abacus")
     assert code == 2
-    assert "--device is 'abacus'; it may be cpu, cuda, auto" in said
+    assert "--device must be one of 'cpu', 'cuda', 'auto', got 'abacus'" in said
 
 
 @pytest.mark.filterwarnings("error")
@@ -34,7 +34,7 @@ def test_two_rows_a_class_are_no_ground_for_a_choice(answer, cli):
     assert found["test"]["low"] >= 0
     (note,) = [note for note in found["notes"] if "too few rows" in note]
     assert "40 of 40 training rows" in note
-    assert "give more rows a class, or name a family (--model)" in note
+    assert "give more rows a class, or name a family (models=)" in note
     assert "too few rows" in " ".join(cli("compare", "few.csv", "-t", "label")[1].split())
 
 
@@ -53,7 +53,7 @@ def test_trees_that_are_not_grown_on_text_are_told(answer):
     found = answer("compare", "texts.csv", "-t", "kind")
     assert not found["references"]
     (note,) = [note for note in found["notes"] if "trees" in note]
-    assert "that the text of note makes; ask by name (--also sklearn.ensemble.RandomForestClassifier)" in note
+    assert "that the text of note makes; ask by also='sklearn.ensemble.RandomForestClassifier'" in note
     asked = answer("compare", "texts.csv", "-t", "kind", "--also", "sklearn.ensemble.RandomForestClassifier")
     assert [line["model"] for line in asked["references"]] == ["RandomForest"]
     assert not any("trees" in note for note in asked["notes"])

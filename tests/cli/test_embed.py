@@ -46,7 +46,7 @@ def test_the_whole_way(model, texts, answer, cli, monkeypatch):
     assert str(model) in held["notes"]["embed"]
     assert "folder" in held["notes"]["embed"]
 
-    import kway.data.features.embedder as embedder
+    import kway.tables.features.embedder as embedder
 
     monkeypatch.setattr(embedder.Embedder, "_encode", lambda *_: pytest.fail("these vectors are kept on disk"))
     assert answer("predict", "model.kway", "new.csv", "--embed", model)["predictions"]["prediction"] == told

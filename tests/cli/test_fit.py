@@ -113,13 +113,6 @@ def test_a_budget_cuts_the_comparison(answer):
     assert "not run: softmax" in result["notes"][0]
 
 
-def test_the_names_of_models_are_those_of_the_families():
-    from kway.cli.models import MODELS
-    from kway.select.contest.families import FAMILIES, STRAW_MAN
-
-    assert set(MODELS) == {*FAMILIES, STRAW_MAN.name}
-
-
 def test_fit_is_the_same_for_the_same_seed(answer):
     a, b = (answer("fit", "iris", "--model", "softmax", "--seed", 3) for _ in range(2))
     assert a["test"] == b["test"]

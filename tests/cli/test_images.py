@@ -39,7 +39,7 @@ def test_skipped_images_are_counted_and_named(images, cli, answer):
 
 def test_labels_of_images_are_their_folders(images, cli):
     assert cli("fit", "images", "-t", "kind") == (
-        2, "", "error: images is images, whose labels are the names of their folders; leave out --target\n"
+        2, "", "error: images is images, whose labels are the names of their folders; leave out target= (--target)\n"
     )  # fmt: skip
     code, _, err = cli("fit", "images/dark", "--skip-bad")
     assert code == 1
@@ -61,7 +61,7 @@ def test_an_image_on_stdin_is_told_apart_from_a_table(images, cli, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     code, out, err = cli("predict", "model.kway", "-")
     assert (code, out) == (1, "")
-    assert "stdin holds an image, and only tables are read from there; name the image's file" in err
+    assert "stdin holds an image, and only tables are read from it; name the image's file" in err
 
 
 @pytest.mark.parametrize("family", ["centroid", "neighbors", "softmax"])

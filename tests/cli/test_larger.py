@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kway
-from kway.compute import threads
-from kway.data.sources import npy_files, pieces
+from kway import threads
+from kway.auto import larger_than_memory
 
 NAMES = np.array(["ant", "bee", "cat", "dog"])
 D = 12
@@ -18,11 +18,12 @@ D = 12
 
 @pytest.fixture(autouse=True)
 def scarce(monkeypatch):
-    """Memory for some thousand rows, read some hundred at a time."""
-    monkeypatch.setenv("KWAY_MEMORY", "800kB")
-    monkeypatch.setattr(npy_files, "FILE_BLOCK", 500 * D)
-    monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "PIECE_ROWS", 500)
+    """Memory for a fit, but for a job on some thousand rows only; these are read some hundred at a time."""
+    monkeypatch.setenv("KWAY_MEMORY", "200MB")
+    monkeypatch.setattr(larger_than_memory, "JOB_BYTES", 1250.0)
+    monkeypatch.setattr("kway.tables.datasets.arrays.FILE_BLOCK", 500 * D)
+    monkeypatch.setattr("kway.tables.sources.table_files.LARGE", 0)
+    monkeypatch.setattr("kway.tables.sources.table_files.PIECE_ROWS", 500)
 
 
 def drawn(n, seed=0):
@@ -146,8 +147,8 @@ SLOW = [pytest.param(name, "csv", marks=pytest.mark.slow) for name in ("svm-one-
 
 @pytest.mark.parametrize(("name", "kind"), [("softmax", "csv"), ("naive-bayes", "parquet"), *SLOW])
 def test_texts_are_learned_from_by_the_piece(name, kind, answer, tmp_path, monkeypatch):
-    monkeypatch.setattr(pieces, "BYTES", 40_000)
-    monkeypatch.setenv("KWAY_MEMORY", "20MB")
+    monkeypatch.setattr("kway.tables.sources.csv_files.PIECE_BYTES", 40_000)
+    monkeypatch.setattr(larger_than_memory, "JOB_BYTES", 50.0)
     found = answer("fit", sentences(tmp_path / "big", kind), "--target", "kind", "--model", name)
     about = found["data"]
     assert about["train_rows"] + about["test_rows"] < 5000

@@ -14,7 +14,7 @@ def unheard(*arguments):
     """A child whose stdout nobody reads any more; its exit code and stderr."""
     theirs_end, ours = os.pipe()
     os.close(theirs_end)
-    child = subprocess.run([sys.executable, "-m", "kway.cli", *arguments], stdout=ours, stderr=subprocess.PIPE)
+    child = subprocess.run([sys.executable, "-m", "kway", *arguments], stdout=ours, stderr=subprocess.PIPE)
     os.close(ours)
     return child.returncode, child.stderr.decode()
 

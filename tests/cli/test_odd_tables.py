@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import kway
-from kway.data.blocks.row_stream import row_stream
-from kway.data.reading import ReadOptions, read_rows
-from kway.data.sources import pieces
+from kway.tables.options import ReadOptions
+from kway.tables.reading import read_rows
+from kway.tables.row_stream import row_stream
 
 FIT = ("-t", "k", "--model", "centroid")
 
@@ -29,7 +29,7 @@ def test_thousands_with_dots_name_the_option(cli):
     write("t.csv", "people;size;k", lambda i: f"{i % 9 + 1}.{i * 7 % 1000:03d};{i}.5;{letter(i)}")
     err = cli("fit", "t.csv", *FIT)[2]
     assert "column 'people' has three digits behind every dot" in err
-    assert "(--decimal , says that they are thousands)" in err
+    assert "(decimal=',' says that they are thousands)" in err
     assert "column 'size'" not in err
     assert "three digits" not in cli("fit", "t.csv", *FIT, "--decimal", ".", "--force")[2]
     assert read_rows("t.csv", ReadOptions("k")).rows.column("people")[1].as_py() == 2.007
@@ -66,8 +66,8 @@ def test_zeros_before_numbers_of_any_width_are_none():
 
 def test_codes_are_codes_in_every_piece(monkeypatch):
     write("t.csv", "zip,k", lambda i: f"{i * 100 + 7:06d},{letter(i)}", n=4000)
-    monkeypatch.setattr(pieces, "LARGE", 1)
-    monkeypatch.setattr(pieces, "BYTES", 9_000)
+    monkeypatch.setattr("kway.tables.sources.table_files.LARGE", 1)
+    monkeypatch.setattr("kway.tables.sources.csv_files.PIECE_BYTES", 9_000)
     found = [piece.rows.column("zip") for piece in row_stream("t.csv", ReadOptions("k"))]
     assert len(found) > 3
     assert [zip_.as_py() for part in found for zip_ in part][::1000] == ["000007", "100007", "200007", "300007"]
@@ -82,8 +82,8 @@ def test_lines_that_excel_writes(cli, answer):
 
 def test_lines_that_excel_writes_above_a_file_in_pieces(monkeypatch):
     write("t.csv", "x;k", lambda i: f"{i};{letter(i)}", n=4000, before="\ufeffsep=;\r\n")
-    monkeypatch.setattr(pieces, "LARGE", 1)
-    monkeypatch.setattr(pieces, "BYTES", 9_000)
+    monkeypatch.setattr("kway.tables.sources.table_files.LARGE", 1)
+    monkeypatch.setattr("kway.tables.sources.csv_files.PIECE_BYTES", 9_000)
     found = [piece.rows for piece in row_stream("t.csv", ReadOptions("k"))]
     assert len(found) > 1
     assert sum(part.num_rows for part in found) == 4000
@@ -106,7 +106,7 @@ def test_ragged_rows_are_named_by_their_line(cli, text, said, advice):
     assert code == 1
     assert f"t.csv cannot be read: {said}" in err
     assert advice in err
-    assert "--skip-bad leaves such lines out" in err
+    assert "skip_bad=True leaves such lines out" in err
 
 
 def test_a_comment_above_all_is_shown(cli):
@@ -121,7 +121,7 @@ def test_ragged_rows_are_left_out_where_that_is_asked(cli, read_csv):
     write("t.csv", "name,x,k", lambda i: f"n{i},{i * 7 % 11}{',0' * (i == 7)},{letter(i)}")
     code, _, err = cli("fit", "t.csv", *FIT, "--skip-bad", "--id", "name")
     assert code == 0
-    assert "1 line with more or fewer cells than the first row left out, as --skip-bad asks" in err
+    assert "1 line with more or fewer cells than the first row left out, as skip_bad=True asks" in err
     assert cli("predict", "model.kway", "t.csv", "--skip-bad", "-o", "o.csv")[0] == 0
     assert [row["name"] for row in read_csv("o.csv")][6:8] == ["n6", "n8"]
 
@@ -148,15 +148,15 @@ def test_a_table_whatever_its_name(answer, cli):
 
 def test_the_option_that_settles_it_is_named(cli):
     write("t.csv", "x;y;k", lambda i: f"{i};2;{letter(i)}")
-    assert "its only column is 'x;y;k': is it to be cut, by --sep \";\"?" in cli("fit", "t.csv", *FIT, "--sep", ",")[2]
+    assert "its only column is 'x;y;k': is it to be cut, by sep=';'?" in cli("fit", "t.csv", *FIT, "--sep", ",")[2]
     write("t.csv", "n0,size,a", lambda i: f"n{i},{i % 3},{letter(i)}")
     code, _, err = cli("fit", "t.csv", "-t", "c3", "--model", "centroid")
     assert code == 2
-    assert "as its first row says; where that is no header, say --no-header" in err
+    assert "as its first row says; where that is no header, say header=False (--header/--no-header)" in err
     write("t.csv", "red,small,a", lambda i: f"{('red', 'blue')[i % 2]},{('small', 'large')[i % 3 == 0]},{letter(i)}")
     code, _, err = cli("fit", "t.csv", "-t", "c3", "--model", "centroid")
     assert code == 0
-    assert "no header: its columns are called c1 to c3 (--header says otherwise)" in err
+    assert "no header: its columns are called c1 to c3 (header=True says otherwise)" in err
 
 
 def test_a_json_file_is_lines_or_a_list(answer, cli):
@@ -193,7 +193,7 @@ def test_one_column_that_counts_names_the_option(cli):
     Path("t.csv").write_text("n,k\n" + "".join(f"{i},{'ab'[i // 30]}\n" for i in range(60)))
     code, _, err = cli("fit", "t.csv", "-t", "k", "--model", "centroid")
     assert code == 1
-    assert "or say that one is no id: --types n=number" in err
+    assert "or say that one is no id: types={'n': 'number'}" in err
     assert cli("fit", "t.csv", "-t", "k", "--model", "centroid", "--types", "n=number")[0] == 0
 
 

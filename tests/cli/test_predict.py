@@ -85,8 +85,8 @@ def test_a_model_of_a_table_of_numbers_takes_a_matrix_of_them(iris, answer, cli)
 def test_a_file_in_pieces_is_answered_as_one(iris, cli, answer, monkeypatch, read_csv):
     whole = answer("evaluate", "model.kway", "iris.csv")
     assert cli("predict", "model.kway", "iris.csv", "--keep", "species", "-o", "whole.csv")[0] == 0
-    monkeypatch.setattr("kway.data.sources.pieces.LARGE", 0)
-    monkeypatch.setattr("kway.data.sources.pieces.BYTES", 500)
+    monkeypatch.setattr("kway.tables.sources.table_files.LARGE", 0)
+    monkeypatch.setattr("kway.tables.sources.csv_files.PIECE_BYTES", 500)
     assert cli("predict", "model.kway", "iris.csv", "--keep", "species", "-o", "parts.csv")[0] == 0
     assert read_csv("parts.csv") == read_csv("whole.csv")
     found = answer("evaluate", "model.kway", "iris.csv")

@@ -159,4 +159,4 @@ def test_ids_of_an_npz_file(cli, answer):
     assert answer("predict", "model.kway", "rows.npz", "--id", "who")["predictions"]["who"][:2] == ["n0", "n1"]
     code, _, err = cli("predict", "model.kway", "rows.npz", "--id", "whom")
     assert code == 2
-    assert "has no id 'whom' of one value a row; it has who" in err
+    assert "has no id 'whom' of one value per row; it has who" in err

@@ -13,13 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import kway
-from kway.cli import predict_parts as under_test
-from kway.cli.predict_parts import LOCK, NOTES, PartPredictor, PartsJob, predict_parts
-from kway.cli.usage import UsageError
-from kway.data.blocks.row_parts import row_parts
-from kway.data.outputs.atomic import alone_at
-from kway.data.reading import ReadOptions
-from kway.errors import InputError
+from kway.cli import predict as under_test
+from kway.cli.predict import LOCK, NOTES, PartPredictor, PartsTask, predict_parts
+from kway.errors import InputError, UsageError
+from kway.tables.options import ReadOptions
+from kway.tables.outputs.atomic import alone_at
+from kway.tables.row_stream import row_parts
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def job(tmp_path):
     for number in range(3):
         rows = {f"x{j}": rng.normal(size=50) for j in range(4)}
         pq.write_table(pa.table(rows), tmp_path / "big" / f"{number}.parquet")
-    return PartsJob(str(tmp_path / "m.kway"), ReadOptions())
+    return PartsTask(str(tmp_path / "m.kway"), ReadOptions())
 
 
 def files(out):
@@ -46,7 +45,7 @@ def test_a_run_that_meets_another_is_refused_and_harms_nothing(job, tmp_path, mo
     def meeting(self, item):
         for force in (False, True):
             with pytest.raises(UsageError, match="another run is writing into --out"):
-                predict_parts(PartsJob(job.model, job.reading, topk=2), tmp_path / "big", out, force)
+                predict_parts(PartsTask(job.model, job.reading, topk=2), tmp_path / "big", out, force)
             met.append(files(out))
         return done(self, item)
 
@@ -64,7 +63,7 @@ def test_a_worker_that_outlives_its_run_writes_nothing_among_other_answers(job, 
     left = PartPredictor(job, under_test._state(str(out / NOTES)))  # of a run that was killed
     item = under_test._Item(row_parts(big, job.reading)[0], str(out / "part-000000.parquet"))
     assert left(item) == {"rows": 50}
-    other = PartsJob(job.model, job.reading, topk=2)
+    other = PartsTask(job.model, job.reading, topk=2)
     predict_parts(other, big, out, True)
     with pytest.raises(InputError, match="no longer for these answers"):
         left(item)
@@ -75,7 +74,7 @@ def test_a_worker_that_outlives_its_run_writes_nothing_among_other_answers(job, 
 def test_a_run_killed_while_it_clears_leaves_nothing_that_counts(job, tmp_path, monkeypatch):
     out, big = tmp_path / "out", tmp_path / "big"
     predict_parts(job, big, out, False)
-    other = PartsJob(job.model, job.reading, topk=2)
+    other = PartsTask(job.model, job.reading, topk=2)
     monkeypatch.setattr(under_test, "_note", lambda place, notes: place.write_text("{}") and 1 / bool(not notes))
     with pytest.raises(ZeroDivisionError):
         predict_parts(other, big, out, True)

@@ -70,7 +70,7 @@ def shop(tmp_path_factory):
 def kway(folder, *arguments, given=None, **environment):
     env = {**os.environ, "COLUMNS": "80", **environment}
     env.pop("KWAY_DATA", None)
-    command = [sys.executable, "-m", "kway.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "kway", *map(str, arguments)]
     done = subprocess.run(command, cwd=folder, input=given, capture_output=True, env=env, timeout=300)
     done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
     assert "Traceback" not in done.stderr
@@ -164,7 +164,6 @@ MISUSES = {
     "neighbors": ["neighbors", "model.kway", "neu.csv", "--encoding", "klingon"],
     "info": ["info"],
     "plan": ["plan", "--samples", "many"],
-    "bench onto a file": ["bench", "T1", "--quick", "-o", "laden.csv"],
     "data": ["data", "export", "iris", "-o", "iris.xls"],
     "no such verb": ["fitt", "laden.csv"],
 }

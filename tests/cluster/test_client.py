@@ -116,10 +116,10 @@ def test_the_command_line(cluster, nodes, tmp_path, capfd):
     )
     outputs = ("-o", tmp_path / "m.kway", "--report", tmp_path / "r.html")
     one = json.loads(here(*learned, *outputs))
-    other = json.loads(run("-m", "kway.cli", *learned, *outputs, "--force", *there).stdout)
+    other = json.loads(run("-m", "kway", *learned, *outputs, "--force", *there).stdout)
     assert other["best"] == one["best"]
     assert [m["fold_accuracy"] for m in other["models"]] == [m["fold_accuracy"] for m in one["models"]]
     asked = ("predict", tmp_path / "m.kway", tmp_path / "big", "-t", "label")
     here(*asked, "-o", tmp_path / "one.parquet")
-    run("-m", "kway.cli", *asked, "-o", tmp_path / "parts", *there)
+    run("-m", "kway", *asked, "-o", tmp_path / "parts", *there)
     assert pq.read_table(tmp_path / "parts").equals(pq.read_table(tmp_path / "one.parquet"))

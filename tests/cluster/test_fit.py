@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 import kway
 from kway.linear import placing
-from kway.linear.objective import on_cluster
+from kway.rows.cluster import passes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 ray = pytest.importorskip("ray")
@@ -32,7 +32,7 @@ def problem(seed, n=1500, d=30, K=5, dtype=np.float32, sparse=False):
     return (sp.csr_matrix(X.astype(dtype)) if sparse else X), y, rng.random(n) + 0.1
 
 
-# tests/linear/test_row_shards.py has every loss with every kind of rows, in shards of this process
+# tests/rows/test_cluster_passes.py has every loss with every kind of rows, in shards of this process
 MODELS = [
     (kway.SoftmaxClassifier(solver="lbfgs"), False),
     (kway.LogisticClassifier(solver="lbfgs"), True),
@@ -64,18 +64,18 @@ def test_workers_and_a_node_lost_during_a_fit_cost_a_pass_each(cluster, nodes, s
     X, y, _ = problem(2, n=6000, d=60)
     wishes = {"solver": "lbfgs", "alpha": 1e-7, "tol": 1e-6}
     here = kway.SoftmaxClassifier(**wishes).fit(X, y)
-    made, took = on_cluster.make_crew, []
+    made, took = passes.make_shards, []
 
-    def crew_of(makers):
-        crew = made(makers)
-        ask = crew.ask
+    def watched(makers):
+        shards = made(makers)
+        ask = shards.ask
 
         def asking(method, *arguments):
             begun = time.monotonic()
             if len(took) in (4, 8):
-                os.kill(ray.get(crew.hosts[1][0].process.remote()), signal.SIGKILL)
+                os.kill(ray.get(shards.hosts[1][0].process.remote()), signal.SIGKILL)
             if len(took) == 12:
-                lives = {ray.get(host.ready.remote()): ray.get(host.process.remote()) for (host,) in crew.hosts}
+                lives = {ray.get(host.ready.remote()): ray.get(host.process.remote()) for (host,) in shards.hosts}
                 ours = [node for node in nodes.list_all_nodes() if node.node_id in lives and not node.head]
                 nodes.remove_node(ours[0], allow_graceful=False)
                 while Path(f"/proc/{lives[ours[0].node_id]}").exists():  # it would answer some more
@@ -84,10 +84,10 @@ def test_workers_and_a_node_lost_during_a_fit_cost_a_pass_each(cluster, nodes, s
             took.append(time.monotonic() - begun)
             return found
 
-        crew.ask = asking
-        return crew
+        shards.ask = asking
+        return shards
 
-    monkeypatch.setattr(on_cluster, "make_crew", crew_of)
+    monkeypatch.setattr(passes, "make_shards", watched)
     with cluster():
         there = kway.SoftmaxClassifier(**wishes).fit(X, y)
     print(

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kway
-from kway.linear.objective import folder_rows
+from kway.rows.cluster import folder
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 ray = pytest.importorskip("ray")
@@ -40,23 +40,23 @@ def test_the_optimum_of_one_machine_whoever_dies(cluster, tmp_path, monkeypatch,
     model = kway.SoftmaxClassifier(penalty=penalty, tol=TOL, class_weight="balanced")
     here = kway.SoftmaxClassifier(**model.get_params()).fit(X, y)
     asked, killed = [], []
-    made = folder_rows.make_crew
+    made = folder.make_shards
 
-    def crew_of(makers):
-        crew = made(makers)
-        ask = crew.ask
+    def watched(makers):
+        shards = made(makers)
+        ask = shards.ask
 
         def asking(method, *arguments):
             asked.append(method)
             if asked.count("sums") == 4 and not killed:
-                killed.append(ray.get(crew.hosts[1][0].process.remote()))
+                killed.append(ray.get(shards.hosts[1][0].process.remote()))
                 os.kill(killed[0], signal.SIGKILL)
             return ask(method, *arguments)
 
-        crew.ask = asking
-        return crew
+        shards.ask = asking
+        return shards
 
-    monkeypatch.setattr(folder_rows, "make_crew", crew_of)
+    monkeypatch.setattr(folder, "make_shards", watched)
     with cluster():
         model.fit_folder(tmp_path / "big", "kind" if kind == "parquet" else None)
     assert killed

@@ -17,7 +17,7 @@ import pytest
 
 import kway
 from kway.cli import run as cli
-from kway.cli.predict_parts import LOCK
+from kway.cli.predict import LOCK
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 ray = pytest.importorskip("ray")
@@ -26,7 +26,7 @@ FILES, ROWS = 6, 3000
 
 
 def command(*arguments, **options):
-    line = [sys.executable, "-m", "kway.cli", *map(str, arguments)]
+    line = [sys.executable, "-m", "kway", *map(str, arguments)]
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 

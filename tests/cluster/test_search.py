@@ -43,7 +43,7 @@ def test_the_cluster_answers_as_this_process(cluster, inner):
     with cluster():
         there = Sharded(inner, shards).build(rows)
         found = there.nearest(queries, 6)
-        assert len(set(there._crew.where)) == shards  # each on a node of its own
+        assert len(set(there._shards.where)) == shards  # each on a node of its own
         assert there.why_ == f"{shards} shards of {inner.name} on 3 nodes of a cluster, 1 of each"
         assert there.nbytes == here.nbytes
         there.close()
@@ -75,7 +75,7 @@ def test_a_worker_killed_twenty_times_loses_no_query(cluster):
     wanted = Flat().build(rows).nearest(queries, 5)
     with cluster():
         index = Sharded(Flat(), 3).build(rows)
-        workers = [ray.get(hosts[0].process.remote()) for hosts in index._crew.hosts]
+        workers = [ray.get(hosts[0].process.remote()) for hosts in index._shards.hosts]
         assert len(set(workers)) == 3
         done, asked = threading.Event(), []
 
@@ -87,7 +87,7 @@ def test_a_worker_killed_twenty_times_loses_no_query(cluster):
         asking.start()
         took, killed = [], 0
         while killed < 20:  # once each alone, then all at once
-            hit = index._crew.hosts[killed : killed + 1] if killed < 2 else index._crew.hosts
+            hit = index._shards.hosts[killed : killed + 1] if killed < 2 else index._shards.hosts
             victims = ray.get([hosts[0].process.remote() for hosts in hit])
             begun, killed = time.monotonic(), killed + len(victims)
             for victim in victims:
@@ -120,11 +120,13 @@ def test_a_node_removed_during_search_and_during_build(nodes, cluster, tmp_path)
     wanted = Flat().build(rows).nearest(queries, 5)
     with cluster(folder=tmp_path):
         index = Sharded(Flat(), 3).build(rows)
-        held = [mapped(ray.get(hosts[0].process.remote()), tmp_path) for hosts in index._crew.hosts]
+        held = [mapped(ray.get(hosts[0].process.remote()), tmp_path) for hosts in index._shards.hosts]
         assert [len(files) for files in held] == [1, 1, 1]  # each its own file, and no longer the rows'
         assert set.union(*held) == set(tmp_path.glob("shard-*.kway"))
         lost = [
-            node for node in nodes.list_all_nodes() if node.node_id in index._crew.where and node is not nodes.head_node
+            node
+            for node in nodes.list_all_nodes()
+            if node.node_id in index._shards.where and node is not nodes.head_node
         ]
         begun = time.monotonic()
         nodes.remove_node(lost[0], allow_graceful=False)
@@ -167,15 +169,15 @@ def test_a_slow_shard_is_asked_at_its_replica_and_a_lost_one_is_told(cluster):
     wanted = Flat().build(rows).nearest(queries, 5)
     with cluster(patience=0.3):
         index = Sharded(Flat(), 2, replicas=2).build(rows)
-        crew = index._crew
-        with standing_still(crew.hosts[1][:1]):  # until it goes on nobody but its replica can answer
+        shards = index._shards
+        with standing_still(shards.hosts[1][:1]):  # until it goes on nobody but its replica can answer
             found = index.nearest(queries, 5)
         np.testing.assert_array_equal(found.ids, wanted.ids)
-        crew._home = replace(crew._home, give_up=3.0)
-        with standing_still(crew.hosts[1]):
+        shards._home = replace(shards._home, give_up=3.0)
+        with standing_still(shards.hosts[1]):
             with pytest.raises(ClusterError, match="shard 1 of 2 did not answer"):
                 index.nearest(queries, 5)
-            crew._home = replace(crew._home, strict=False)
+            shards._home = replace(shards._home, strict=False)
             found = index.nearest(queries, 5)
         assert index.coverage_ == pytest.approx(1 / 2)
         assert found.ids.max() < 3000
@@ -187,7 +189,7 @@ def test_errors_of_a_worker_are_kways_own(cluster):
     with cluster():
         index = Sharded(Flat(), 1).build(rows)
         with pytest.raises(ClusterError, match="no attribute 'nothing'"):
-            index._crew.ask("nothing")
+            index._shards.ask("nothing")
         with pytest.raises(InputError, match="columns"):
             index.nearest(rows[:, :3], 1)
         index.close()

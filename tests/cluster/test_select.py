@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse as sp
 
 import kway
+from kway.auto.race import neighbor_families, rounds
 from kway.cli import run as cli
 from kway.errors import InputError
 from kway.report import page
-from kway.select.contest import families, spread_scans
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 ray = pytest.importorskip("ray")
@@ -42,17 +42,17 @@ def same(here, there):
 def calls(monkeypatch):
     """The calls that went to the cluster: family and folds."""
     made = []
-    begun = spread_scans.begin
-    monkeypatch.setattr(spread_scans, "begin", lambda f, *a: made.append((a[0].name, a[3])) or begun(f, *a))
+    begun = rounds.begin
+    monkeypatch.setattr(rounds, "begin", lambda f, *a: made.append((a[0].name, a[3])) or begun(f, *a))
     return made
 
 
 def test_the_leaderboard_of_one_machine(cluster, calls):
     X, y = problem()
-    here = kway.compare(X, y, curves=True)
+    here = kway.compare(X, y)
     assert calls == []
     with cluster():
-        there = kway.compare(X, y, curves=True)
+        there = kway.compare(X, y)
     same(here, there)
     assert {name for name, _ in calls} >= {"softmax", "neighbors", "centroid", "neighbors-learned"}
     assert ("softmax", [3]) in calls  # folds apart
@@ -61,14 +61,14 @@ def test_the_leaderboard_of_one_machine(cluster, calls):
 
 def test_other_rows_measures_and_wishes(cluster, monkeypatch):
     X, y = problem(n=240, sparse=True, seed=1)
-    wishes = {"repeats": 2, "metric": "log-loss", "class_weight": "balanced", "seed": 3, "n_folds": 3}
+    wishes = {"repeats": 2, "metric": "log-loss", "class_weight": "balanced", "seed": 3, "folds": 3}
     names = ["softmax", "neighbors-cosine", "centroid", "svm"]
     here = kway.compare(X, y, names, **wishes)
     with cluster():
         same(here, kway.compare(X, y, names, **wishes))
         with pytest.raises(InputError, match="learns weights of dense columns"):
             kway.compare(X, y, ["neighbors-learned"])
-        for module in (families, spread_scans):
+        for module in (neighbor_families, rounds):
             monkeypatch.setattr(module, "LONG_SEARCH", 0.0)  # searches that look at who leads
         line = np.random.default_rng(2).normal(size=(400, 40))
         side = (line[:, 0] > 0).astype(int)  # which no neighbour sees

@@ -6,14 +6,13 @@ import sys
 
 import pytest
 
-from kway.compute.cluster.session import working_nodes
-from kway.compute.cluster.status import node_status
+from kway.rows.cluster.session import node_status, working_nodes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 
 
 def kway(*arguments):
-    return subprocess.run([sys.executable, "-m", "kway.cli", *arguments], capture_output=True, text=True, timeout=600)
+    return subprocess.run([sys.executable, "-m", "kway", *arguments], capture_output=True, text=True, timeout=600)
 
 
 def test_the_nodes_are_listed(nodes, cluster, monkeypatch):

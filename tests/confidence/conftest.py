@@ -7,7 +7,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from kway.search.index import TopK
+from kway.search.answers import TopK
 
 
 class Stated(ClassifierMixin, BaseEstimator):

@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 import kway
 from kway.confidence import ConformalClassifier, PredictionSets
 from kway.confidence.conformal import CoveragePromise, conformal_quantile
-from kway.confidence.nonconformity import METHODS
+from kway.confidence.prediction_sets import METHODS
 from kway.errors import BudgetError, CombinationError, InputError
 
 
@@ -153,10 +153,10 @@ def test_lists_stay_short_where_classes_are_many(rng, Listed):
 def test_a_set_of_all_classes_that_would_not_fit_is_refused(rng, monkeypatch, draw, Stated):
     X, y = draw(rng, 20)
     model = ConformalClassifier(Stated().fit(X), cv="prefit").fit(X[:5], y[:5])
-    monkeypatch.setattr("kway.base.budget.PROBA_BUDGET", 20 * len(model.classes_) * 8)  # just enough
+    monkeypatch.setenv("KWAY_MEMORY", str(25 * len(model.classes_) * 8))  # 80% of it is just enough
     with pytest.warns(UserWarning, match="every class"):
         model.predict_set(X)
-    monkeypatch.setattr("kway.base.budget.PROBA_BUDGET", 100)
+    monkeypatch.setenv("KWAY_MEMORY", "100")
     with pytest.warns(UserWarning, match="every class"), pytest.raises(BudgetError, match="predict_set"):
         model.predict_set(X)
 

@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
 from kway.confidence.impostors import ImpostorTrial, Study, auroc, reject_threshold, summary, upper_bound
-from kway.data.labels import Labels
+from kway.labels import Labels
 
 
 @settings(max_examples=40, deadline=None)

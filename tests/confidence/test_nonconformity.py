@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kway.confidence.nonconformity import METHODS, pick_method
-from kway.confidence.ranking import Ranked
+from kway.confidence.prediction_sets import METHODS, Ranked, pick_method
 from kway.errors import InputError
 
 

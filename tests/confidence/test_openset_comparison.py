@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 import kway
-from kway.confidence.openset_comparison import openset_table, table_text
-from kway.data.datasets.catalog import folder
+from kway.confidence.impostors import openset_table, table_text
 from kway.errors import InputError
+from kway.tables.datasets.catalog import folder
 
 
 def test_the_table_is_what_the_classifier_does(rng, blobs):

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kway.base.best_columns import best_columns
-from kway.confidence.ranking import ask_until_settled
+from kway.base.class_rows import best_columns
+from kway.confidence.prediction_sets import ask_until_settled
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,6 +1,7 @@
 """One engine, every estimator: what labels, lists, probabilities and scores owe each other."""
 
 import inspect
+import sys
 import warnings
 
 import numpy as np
@@ -14,9 +15,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 import kway
-from kway.data import gate
+from kway import validation
 from kway.errors import InputError
-from kway.featured import FeaturedClassifier
+from kway.pipelines import FeaturedClassifier
+from kway.rows.row_blocks import Checked
 
 ESTIMATORS = [
     kway.LinearClassifier(max_iter=50),
@@ -136,15 +138,22 @@ def test_a_parameter_of_the_wrong_kind_is_named_in_one_sentence(estimator, names
 
 @pytest.fixture
 def passes(monkeypatch):
-    """How often a call has all values looked at: by scikit-learn's checks, or by those for plain rows."""
+    """The functions that checked rows, each time that rows came which had not been checked before."""
     seen = []
 
-    def counted(name):
-        check = getattr(gate, name)
-        monkeypatch.setattr(gate, name, lambda *a, **k: seen.append(name) or check(*a, **k))
+    def counted(check):
+        def count(*args, **kwargs):
+            if not any(isinstance(value, Checked) for value in args):
+                seen.append(check.__name__)
+            return check(*args, **kwargs)
 
-    for name in ("_validated", "_stored", "_finite", "_plain_csr"):
-        counted(name)
+        return count
+
+    modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "kway"]
+    for check in (validation.rows, validation.plain_rows):
+        for module in modules:  # some import the function itself
+            if vars(module).get(check.__name__) is check:
+                monkeypatch.setattr(module, check.__name__, counted(check))
     return seen
 
 
@@ -250,7 +259,8 @@ def test_a_list_with_probabilities_multiplies_once(n_classes, multiclass):
 @pytest.mark.parametrize("k", [1, 3, 20])
 @pytest.mark.parametrize("n_classes", [2, 3, 40, 9001])
 def test_the_best_class_rows_are_those_of_a_sorted_table(n_classes, k):
-    from kway.base import class_rows
+    from kway.base.class_rows import best_classes
+    from kway.probabilities import Shares
 
     rng = np.random.default_rng(n_classes + k)
     X, W = rng.integers(-2, 3, (50, 4)).astype(float), rng.integers(-2, 3, (n_classes, 4)).astype(float)  # many ties
@@ -258,10 +268,10 @@ def test_the_best_class_rows_are_those_of_a_sorted_table(n_classes, k):
     table = X @ W.T + b
     order = np.argsort(-table, axis=1, kind="stable")[:, :k]
     for rows in (X, sp.csr_matrix(X)):
-        codes, scores = class_rows.top(rows, W, b, k)
+        codes, scores = best_classes(rows, W, b, k)
         np.testing.assert_array_equal(codes, order)
         np.testing.assert_array_equal(scores, np.take_along_axis(table, order, axis=1))
-        codes, shares = class_rows.top(rows, W, b, k, lambda f: 3 * f)
+        codes, shares = best_classes(rows, W, b, k, Shares(3.0))
         weights = np.exp(3 * (table - table.max(axis=1, keepdims=True)))
         np.testing.assert_array_equal(codes, order)
         wanted = np.take_along_axis(weights / weights.sum(axis=1, keepdims=True), order, axis=1)

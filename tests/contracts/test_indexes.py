@@ -32,7 +32,7 @@ from kway.search import (
     pick_metric,
     restore,
 )
-from kway.search.spaces.distances import COSINE
+from kway.search.distances import COSINE
 
 DISTANCES = ["euclidean", "manhattan", "cosine", "dot", "hamming", "haversine"]
 METRICS = [*DISTANCES, Haversine(degrees=True), Gaussian(2.0), Laplacian(3.0)]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, logsumexp
 from scipy.special import softmax as scipy_softmax
 
-from kway.compute.kernels.linear import losses
+from kway.kernels.linear import losses
 from kway.linear.losses import LOSSES, Targets, sigmoid, softmax
 from kway.linear.losses.hinge import centred_kink, rounded_curvature, rounded_slope
 

@@ -20,17 +20,15 @@ import scipy.sparse as sp
 
 import kway
 from kway.cli import run
-from kway.data.blocks import file_rows, row_blocks
-from kway.data.blocks.row_stream import row_stream
-from kway.data.labelled_rows import ReadOptions
-from kway.data.number_rows import number_rows
-from kway.data.sources import npy_files, pieces
 from kway.errors import CombinationError, InputError
-from kway.linear import from_folder
-from kway.linear.objective import distinct_rows
-from kway.linear.solvers.many_classes.sampled import Sampled
-from kway.linear.solvers.stochastic.sgd import SGD
+from kway.linear import distinct_rows, from_files, from_folder
+from kway.linear.solvers.sampled import Sampled
+from kway.linear.solvers.sgd import SGD
+from kway.rows import files, row_blocks
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
+from kway.tables.labelled_rows import number_rows
+from kway.tables.options import ReadOptions
+from kway.tables.row_stream import row_stream
 
 N, D, PARTS = 600, 5, 4
 NAMES = [f"x{j}" for j in range(D)]
@@ -66,9 +64,9 @@ def folders(rows, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def in_pieces(monkeypatch):
     """Small files are read in pieces too."""
-    monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "PIECE_ROWS", 70)
-    monkeypatch.setattr(npy_files, "FILE_BLOCK", 70 * D)
+    monkeypatch.setattr("kway.tables.sources.table_files.LARGE", 0)
+    monkeypatch.setattr("kway.tables.sources.table_files.PIECE_ROWS", 70)
+    monkeypatch.setattr("kway.tables.datasets.arrays.FILE_BLOCK", 70 * D)
 
 
 def blocks(kind, folders, rows):
@@ -168,9 +166,9 @@ def test_sampled_softmax(kind, rows, folders, monkeypatch):
 
 def test_sampled_softmax_of_runs_of_rows(rows, folders, monkeypatch):
     X, y = rows
-    monkeypatch.setattr(file_rows, "RUN_BYTES", 4 * D * 4)
-    monkeypatch.setattr(file_rows, "MIXED_BYTES", 40 * D * 4)
-    found = file_rows.rows_of_folder(folders["npy"], None).X
+    monkeypatch.setattr(files, "RUN_BYTES", 4 * D * 4)
+    monkeypatch.setattr(files, "MIXED_BYTES", 40 * D * 4)
+    found = from_files.rows_of_folder(folders["npy"], None).X
     order = found.shuffled(np.random.default_rng(0))
     np.testing.assert_array_equal(np.sort(order), np.arange(N))
     assert all(len(np.unique(part // 4)) == 10 for part in np.split(order, N // 40))  # ten runs of four at a time
@@ -183,7 +181,7 @@ def test_a_killed_fit_of_a_folder_goes_on(rows, folders, tmp_path):
     whole = sampled_fit(lambda model: model.fit_folder(folders["npy"]), epochs=60)
     program = f"""
 import kway, warnings
-from kway.linear.solvers.many_classes.sampled import Sampled
+from kway.linear.solvers.sampled import Sampled
 warnings.simplefilter("ignore")
 kway.SoftmaxClassifier(solver=Sampled(checkpoint={str(tmp_path / "state")!r}), batch_size=32, max_iter=60, tol=1e-9,
                        random_state=0).fit_folder({str(folders["npy"])!r})
@@ -205,7 +203,7 @@ kway.SoftmaxClassifier(solver=Sampled(checkpoint={str(tmp_path / "state")!r}), b
 @pytest.mark.parametrize("kind", ["npy", "iterator"])
 def test_sampled_softmax_never_holds_all_rows(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 2**21)
-    monkeypatch.setattr(file_rows, "MIXED_BYTES", 2**20)
+    monkeypatch.setattr(files, "MIXED_BYTES", 2**20)
     n, d = 60_000, 64
     part = np.random.default_rng(0).normal(size=(n // 4, d)).astype(np.float32)
     for i in range(4):

@@ -16,8 +16,8 @@ from kway.linear.classifier import LinearClassifier
 from kway.linear.losses import LOSSES
 from kway.linear.penalties import pick_penalty
 from kway.linear.solvers.base import offers
-from kway.linear.solvers.registry import SOLVERS
-from kway.linear.solvers.stochastic.sgd import SGD
+from kway.linear.solvers.choose import SOLVERS
+from kway.linear.solvers.sgd import SGD
 
 ALPHA = 1e-2
 pytestmark = pytest.mark.filterwarnings(  # sgd tells how far it is above its optimum: tests/linear/test_held_to_tol.py
@@ -136,10 +136,10 @@ def test_binary_hinge_is_scikit_learns_svc_and_linear_svc():
         assert flat.objective_ == pytest.approx(theirs, rel=1e-4)
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "proximal", "gradient", "sgd", "least-squares", "dual", "sweeps"])
+@pytest.mark.parametrize("solver", ["lbfgs", "proximal", "gradient", "sgd", "least-squares", "dual"])
 def test_sparse_rows_give_the_dense_answer(solver):
-    loss = {"least-squares": "squared", "dual": "hinge", "sweeps": "rounded-hinge"}.get(solver, "softmax")
-    X, y = data(2 if solver in ("dual", "sweeps") else 3)
+    loss = {"least-squares": "squared", "dual": "hinge"}.get(solver, "softmax")
+    X, y = data(2 if solver == "dual" else 3)
     X[np.abs(X) < 0.5] = 0
     dense = LinearClassifier(loss, alpha=ALPHA, solver=solver, tol=1e-8, max_iter=3000, random_state=0).fit(X, y)
     sparse = LinearClassifier(loss, alpha=ALPHA, solver=solver, tol=1e-8, max_iter=3000, random_state=0).fit(
@@ -151,7 +151,7 @@ def test_sparse_rows_give_the_dense_answer(solver):
 
 @pytest.mark.parametrize("solver", sorted(SOLVERS))
 def test_same_seed_same_answer_and_float_dtype_kept(solver):
-    loss = {"least-squares": "squared", "dual": "hinge", "sweeps": "rounded-hinge"}.get(solver, "softmax")
+    loss = {"least-squares": "squared", "dual": "hinge"}.get(solver, "softmax")
     X, y = data(3 if solver == "sampled" else 2)
     for dtype in (np.float32, np.float64):
         models = [

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import kway
-from kway.compute.kernels.voting.votes import tally
 from kway.errors import CombinationError, InputError
+from kway.kernels.voting.votes import tally
 from kway.neighbors.votes import (
     TIES,
     VOTES,
@@ -22,7 +22,7 @@ from kway.neighbors.votes import (
     pick_vote,
     shares_of,
 )
-from kway.search.spaces.metrics import METRICS, Gaussian, Laplacian, pick_metric
+from kway.search.metrics import METRICS, Gaussian, Laplacian, pick_metric
 
 K = 4
 COUNTS = np.array([3.0, 9.0, 9.0, 1.0])

@@ -9,14 +9,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
-def million(tmp_path, monkeypatch):
-    from kway.planning import rates
-
-    monkeypatch.setattr("kway.planning.calibrate.calibrate", rates.Rates)
-    monkeypatch.setenv("KWAY_CACHE", str(tmp_path))
-    rates._kept.cache_clear()
-    yield runpy.run_path(str(EXAMPLES / "million_classes.py"))
-    rates._kept.cache_clear()
+def million():
+    return runpy.run_path(str(EXAMPLES / "million_classes.py"))
 
 
 def test_class_means_are_found_exactly_and_as_bits(million):

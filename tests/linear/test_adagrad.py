@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from kway.linear.losses import LOSSES, Targets
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.many_classes.sampled import STEP
-from kway.linear.solvers.stochastic.schedules import Constant
-from kway.linear.solvers.stochastic.sgd import SGD
+from kway.linear.solvers.sampled import STEP
+from kway.linear.solvers.schedules import Constant
+from kway.linear.solvers.sgd import SGD
 
 
 def problem(n=64, d=5, K=4, penalty=None):

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from kway import LinearClassifier
-from kway.linear.solvers.preconditioners.moments import Moments
+from kway.linear.solvers.preconditioners import Moments
 
 TOL = 1e-3
 
@@ -57,8 +57,10 @@ def test_a_fit_that_says_nothing_is_within_tol(seed):
 
 def test_the_drawn_fits_are_helped_by_the_means(monkeypatch):
     """Else the others would test nothing of them."""
-    asked, own = [], Moments.own
-    monkeypatch.setattr(Moments, "own", lambda self, rows, theta: asked.append(rows.n) or own(self, rows, theta))
+    asked, own = [], Moments.with_class_means
+    monkeypatch.setattr(
+        Moments, "with_class_means", lambda self, rows, theta: asked.append(rows.n) or own(self, rows, theta)
+    )
     for seed in range(6):
         X, y, options = draw(seed)
         asked.clear()

@@ -12,8 +12,8 @@ import kway
 from kway import LeastSquaresClassifier, LinearClassifier, LogisticClassifier, SoftmaxClassifier, SVMClassifier
 from kway.errors import BudgetError, InputError
 from kway.linear.solvers.least_squares import least_squares
-from kway.linear.solvers.stochastic.schedules import Constant, Cosine, Decay, pick_schedule
-from kway.linear.solvers.stochastic.sgd import SGD
+from kway.linear.solvers.schedules import Constant, Cosine, Decay, pick_schedule
+from kway.linear.solvers.sgd import SGD
 
 pytestmark = pytest.mark.filterwarnings(  # sgd tells how far it is above its optimum: tests/linear/test_held_to_tol.py
     r"ignore:\w+ \(sgd\) stopped:sklearn.exceptions.ConvergenceWarning"
@@ -135,7 +135,7 @@ def test_top_k_of_many_classes_never_builds_all_scores(monkeypatch):
     p = np.exp(scores - scores.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     np.testing.assert_allclose(top.scores, np.take_along_axis(p, top.ids, 1), rtol=1e-3)
-    monkeypatch.setattr("kway.base.budget.PROBA_BUDGET", 10 * 2**20)
+    monkeypatch.setenv("KWAY_MEMORY", "10MiB")
     with pytest.raises(BudgetError, match="predict_topk"):
         model.predict_proba(X)
     with pytest.raises(BudgetError, match="predict_topk"):
@@ -331,7 +331,7 @@ def test_a_fit_leaves_nothing_of_the_one_before(tmp_path):
     assert not hasattr(model, "support_")
     assert not hasattr(model, "margin_")
     model.save(tmp_path / "m.kway")
-    assert not {"support", "margin"} & {t.name for t in kway.store.info(tmp_path / "m.kway").tensors}
+    assert not {"support", "margin"} & {t.name for t in kway.modelfile.info(tmp_path / "m.kway").tensors}
     model.partial_fit(X, y)
     assert model.epochs_ == 1
     model.fit(X, y)

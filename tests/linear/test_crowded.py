@@ -50,6 +50,6 @@ def test_a_fit_of_few_rows_a_class_is_at_its_optimum_or_says_so(first: int) -> N
             found = LinearClassifier(solver="lbfgs", alpha=problem.alpha, tol=problem.tol).fit(problem.X, problem.y)
         if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
             continue
-        exact = LinearClassifier(solver="newton", alpha=problem.alpha, tol=1e-7)
+        exact = LinearClassifier(solver="lbfgs", alpha=problem.alpha, tol=1e-7)
         best = exact.fit(problem.X.astype(np.float64), problem.y).objective_
         assert found.objective_ <= best * (1 + 1.01 * problem.tol), seed

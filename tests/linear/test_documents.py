@@ -94,8 +94,8 @@ def test_temperature_of_the_estimator_is_that_of_its_probabilities():
 
 
 def test_label_smoothing_targets():
-    from kway.data.labels import encode
-    from kway.linear.problem import soft_targets
+    from kway.labels import encode
+    from kway.linear.fitting import soft_targets
 
     Y = soft_targets(encode([0, 1, 2, 3, 4]), 0.1, np.float64)
     np.testing.assert_allclose(np.diag(Y), 0.9)

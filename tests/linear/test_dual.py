@@ -1,4 +1,6 @@
-"""The dual solver against SVC, LinearSVC, itself by other ways, and margins known by hand."""
+"""The dual solver against SVC, LinearSVC, L-BFGS, itself by other ways, and margins known by hand."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,18 +10,16 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.svm import SVC, LinearSVC
 
-from kway.compute.kernels.linear import hinge_newton as kernels
 from kway.errors import CombinationError, NotSeparableError
 from kway.linear.losses import LOSSES, Targets
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
+from kway.linear.solvers import dual
 from kway.linear.solvers.base import Control, check_needs
-from kway.linear.solvers.svm import dual, separable
-from kway.linear.solvers.svm import machine as margin
-from kway.linear.solvers.svm import newton_one_vs_all as rounded
-from kway.linear.solvers.svm.dual import Dual
-from kway.linear.solvers.svm.machine import best_hinge_bias
-from kway.linear.solvers.svm.separable import least_violation
+from kway.linear.solvers.choose import fastest_solver, prepare
+from kway.linear.solvers.dual import Ascent, Dual, best_hinge_bias, least_violation, separating_plane
+from kway.linear.solvers.lbfgs import LBFGS
+from kway.threads import at_most
 
 HINGE = LOSSES["hinge"].columns
 
@@ -46,18 +46,13 @@ def overlapping(n=200, d=4, seed=0):
     return X, (X[:, 0] - 2 + 0.7 * rng.normal(size=n) > 0.5).astype(np.int64)
 
 
-@pytest.fixture(params=["interior points", "sweeps", "rough start", "newton", "newton on a part first"])
+@pytest.fixture(params=["interior points", "sweeps", "sweeps, then interior points"])
 def way(request, monkeypatch):
     """The solver's ways, which the size of a problem chooses between."""
     if request.param != "interior points":
-        monkeypatch.setattr(margin, "INTERIOR_FIRST", 0)
-        monkeypatch.setattr(margin, "SLOW_SWEEPS", 400)
-    if not request.param.startswith("newton"):
-        monkeypatch.setattr(rounded, "_NARROW", 0)
-    if request.param == "newton on a part first":
-        monkeypatch.setattr(rounded, "FEWEST_IN_PART", 10)
-    if request.param == "rough start":
-        monkeypatch.setattr(dual, "MANY", 0)
+        monkeypatch.setattr(dual, "QUICK_WORK", 0)
+    if request.param == "sweeps":
+        monkeypatch.setattr(dual, "SLOW_SWEEPS", 1000)
     return request.param
 
 
@@ -136,13 +131,13 @@ def test_csr_rows_and_float32_find_the_same(way):
 
 
 def test_the_seed_decides(monkeypatch):
-    monkeypatch.setattr(margin, "INTERIOR_FIRST", 0)
+    monkeypatch.setattr(dual, "QUICK_WORK", 0)
     objective = problem(*overlapping(), 1e-3)
     np.testing.assert_array_equal(solve(objective, seed=1).theta, solve(objective, seed=1).theta)
 
 
 def test_stopping_short_is_reported(monkeypatch):
-    monkeypatch.setattr(margin, "INTERIOR_FIRST", 0)
+    monkeypatch.setattr(dual, "QUICK_WORK", 0)
     found = solve(problem(*overlapping(), 1e-5), tol=1e-9, max_iter=2)
     assert not found.converged
     assert found.miss > 1e-9
@@ -157,53 +152,6 @@ def test_a_loss_or_penalty_it_cannot_work_with_is_refused():
     ):
         with pytest.raises(CombinationError, match="dual"):
             check_needs(Dual(), loss, penalty)
-
-
-# ---------------------------------------------------------------- Newton's method on the rounded hinge
-
-
-def rounded_value(theta, X, y, upper, half):
-    gap = 1 - y * (X @ theta[:-1] + theta[-1])
-    inside = np.abs(gap) < half
-    phi = np.where(inside, (gap + half) ** 2 / (4 * half), np.maximum(gap, 0))
-    return theta[:-1] @ theta[:-1] / 2 + upper @ phi
-
-
-@pytest.mark.parametrize("n", [40, 1100])
-def test_a_pass_gives_value_gradient_and_hessian(n):
-    rng = np.random.default_rng(n)
-    X, y, upper = rng.normal(size=(n, 3)), rng.choice([-1.0, 1.0], n), rng.uniform(0, 2, n)
-    theta, half, h = rng.normal(size=4), 0.4, 1e-4
-    pulls, hessian, moved = np.empty((2, 4)), np.empty((4, 4)), np.empty((2, 4))
-    gap = lambda t: 1 - y * (X @ t[:-1] + t[-1])  # noqa: E731
-    value = lambda t: rounded_value(t, X, y, upper, half)  # noqa: E731
-    hinge, bump, _ = kernels.look(X, y, upper, gap(theta), half, pulls, hessian)
-    assert theta[:-1] @ theta[:-1] / 2 + hinge + bump == pytest.approx(value(theta), rel=1e-12)
-    assert theta[:-1] @ theta[:-1] / 2 + hinge == pytest.approx(rounded_value(theta, X, y, upper, 1e-12), rel=1e-9)
-    gradient = np.append(theta[:-1], 0) - pulls.sum(axis=0)
-    steps = h * np.eye(4)
-    np.testing.assert_allclose(gradient, [(value(theta + s) - value(theta - s)) / (2 * h) for s in steps], rtol=1e-3)
-    along = theta + 1e-7 * rng.normal(size=4)
-    kernels.look(X, y, upper, gap(along), half, moved, np.empty((4, 4)))
-    expected = -(moved - pulls).sum(axis=0)
-    np.testing.assert_allclose(hessian @ (along - theta), expected, rtol=1e-3, atol=1e-9 * np.abs(pulls).sum())
-    step = -np.linalg.solve(hessian + np.diag([1.0, 1, 1, 0]), gradient) * 3
-    t = kernels.step_length(theta, step, gap(theta), y * (X @ step[:-1] + step[-1]), upper, half)
-    slope = lambda t: (value(theta + (t + h) * step) - value(theta + (t - h) * step)) / (2 * h)  # noqa: E731
-    assert abs(slope(t)) <= 0.11 * abs(slope(0))
-
-
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("ridge", [1e-2, 1e-4, 1e-6])
-def test_newton_alone_reaches_the_usual_tolerance(fit_intercept, ridge, monkeypatch):
-    """With a class that no plane can tell from the others: its rows lie among theirs."""
-    monkeypatch.setattr(margin, "INTERIOR_FIRST", 0)
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(20_000, 6)).astype(np.float32) + 1
-    y = np.where(rng.random(20_000) < 0.05, 2, (X[:, 0] + rng.normal(size=20_000) > 1).astype(np.int64))
-    machines = dual.started_machines(problem(X, y, ridge, fit_intercept), Control(1000, 1e-3))
-    assert [machine.sweeps for machine in machines] == [0, 0, 0]
-    assert all(machine.gap <= 0.5e-3 * machine.best.value for machine in machines)
 
 
 @settings(deadline=None, max_examples=40)
@@ -255,14 +203,15 @@ def test_hard_margin_is_the_limit_of_large_boxes(fit_intercept):
 
 
 @pytest.mark.parametrize("gap", [1e-2, 1e-4, 1e-6])
-def test_thin_margins_are_not_refused(gap, monkeypatch):
+def test_thin_margins_are_not_refused(gap):
     """Two points a gap apart on the diagonal, the others behind them: a margin of half the gap, known exactly."""
     rng = np.random.default_rng(1)
     X, side = rng.normal(size=(300, 4)), np.repeat([-1.0, 1.0], 150)
     normal = np.ones(4) / 2
     X += np.outer(side * (np.abs(X @ normal) + gap / 2) - X @ normal, normal)
     X[0], X[-1] = -gap / 2 * normal, gap / 2 * normal
-    monkeypatch.setattr(separable, "TRIES", 0)  # straight to the linear program
+    w, b = separating_plane(X, side, True, "the two classes")
+    assert (side * (X @ w + b)).min() >= 1 - 1e-6
     found = hard(X, side > 0, tol=1e-3)
     assert 1 / np.linalg.norm(found.theta[0, :-1]) == pytest.approx(gap / 2, rel=2e-3)
 
@@ -295,16 +244,16 @@ def test_one_class_of_three_between_the_others_is_refused():
         hard(X, [0, 0, 1, 1, 2, 2])
 
 
-def test_rows_join_the_linear_program_until_it_decides(monkeypatch):
-    monkeypatch.setattr(separable, "TRIES", 0)
+def test_rows_join_the_linear_program_until_it_decides():
     rng = np.random.default_rng(2)
     X = rng.normal(size=(3000, 3))
     y = X.sum(axis=1) > 0
-    assert hard(X, y, tol=1e-3).converged
-    wrong = y.copy()
-    wrong[np.argsort(np.abs(X.sum(axis=1)))[-1]] ^= True
+    side = np.where(y, 1.0, -1.0)
+    w, b = separating_plane(X, side, True, "the two classes")
+    assert (side * (X @ w + b)).min() >= 1 - 1e-6
+    side[np.argsort(np.abs(X.sum(axis=1)))[-1]] *= -1
     with pytest.raises(NotSeparableError):
-        hard(X, wrong)
+        separating_plane(X, side, True, "the two classes")
 
 
 @settings(deadline=None, max_examples=30)
@@ -323,3 +272,104 @@ def test_zero_weight_rows_do_not_count():
     weight = np.array([1.0, 1, 1, 1, 0]) * 5 / 4
     found = solve(problem(X, y, 0.0, weight=weight), 1e-8)
     np.testing.assert_allclose(found.theta, [[2, -3]], atol=1e-5)
+
+
+# ---------------------------------------------------------------- all classes at once on sparse rows
+
+
+def sparse_problem(seed, n=300, d=80, K=7, C=1.0, intercept=True, weighted=False):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(K, size=n)
+    codes[:K] = np.arange(K)
+    likely = rng.random((K, d)) < 0.15
+    X = sp.csr_matrix((rng.random((n, d)) < np.where(likely[codes], 0.5, 0.05)) * rng.lognormal(size=(n, d)))
+    X = X.astype(np.float32)
+    weight = rng.random(n).astype(np.float32) + 0.5 if weighted else None
+    if weight is not None:
+        weight /= weight.mean()
+    form = LOSSES["hinge"].columns
+    penalty = Penalty(ridge=1 / (n * C))
+    return Objective(X, Targets(codes), K, form, penalty, intercept, weight)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("intercept", [True, False])
+def test_same_optimum_as_one_at_a_time(seed, intercept):
+    objective = sparse_problem(seed, K=4 + 5 * seed, C=10.0 ** (seed - 2), intercept=intercept, weighted=seed % 2 == 1)
+    ascent = Ascent(objective)
+    ascent.sweep(400)
+    best = Dual().solve(objective, objective.zeros(), Control(tol=1e-6, max_iter=100_000))
+    value, least = objective.value(ascent.theta()), objective.value(best.theta)
+    assert least * (1 - 1e-5) <= value <= least * (1 + 2e-3)
+    if intercept:
+        assert max(float(np.abs(group.s).max() / (group.a.sum() + 1e-9)) for group in ascent.groups) < 1e-3
+    else:
+        assert not ascent.theta()[:, -1].any()
+
+
+def test_goes_on_under_another_penalty():
+    objective = sparse_problem(9, C=0.1)
+    ascent = Ascent(objective)
+    ascent.sweep(50)
+    ascent.change_ridge(objective.penalty.ridge / 30)
+    ascent.sweep(1500)
+    fresh = Ascent(ascent.objective)
+    fresh.sweep(1500)
+    assert ascent.objective.value(ascent.theta()) == pytest.approx(fresh.objective.value(fresh.theta()), rel=2e-3)
+    ascent.change_ridge(objective.penalty.ridge)  # back to smaller boxes
+    ascent.sweep(100)
+    assert all((group.a <= ascent.upper[:, None]).all() for group in ascent.groups)
+
+
+def test_groups_do_not_change_the_answer(monkeypatch):
+    objective = sparse_problem(3, K=11)
+    with at_most(2):  # each core has a group
+        whole = Ascent(objective)
+        whole.sweep(200)
+        monkeypatch.setattr(dual, "WIDEST_GROUP", 2)
+        cut = Ascent(objective)
+        assert len(cut.groups) > len(whole.groups)
+        cut.sweep(200)
+    np.testing.assert_allclose(cut.theta(), whole.theta(), atol=0.02 * np.abs(whole.theta()).max())
+
+
+@pytest.mark.parametrize("K", [1, 5, 12])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_sweeps_of_a_rounded_hinge_prove_how_near_the_optimum_of_lbfgs_they_are(K, intercept):
+    """K = 1: two classes, whose one machine is the second's."""
+    sharp = sparse_problem(K, K=max(2, K), C=10.0 ** (K % 3 - 1), intercept=intercept, weighted=K == 5)
+    exact = replace(sharp, rows=sharp.X.astype(np.float64), n_scores=K)
+    objective = exact.with_loss(LOSSES["rounded-hinge"].columns)
+    least = LBFGS().solve(objective, objective.zeros(), Control(tol=1e-10, max_iter=5000))
+    optimum = objective.value(least.theta)
+    for tol in (1e-1, 1e-6):
+        found = Dual().solve(objective, objective.zeros(), Control(tol=tol, max_iter=20_000))
+        value = objective.value(found.theta)
+        assert found.converged
+        assert found.proved
+        assert optimum * (1 - 1e-9) <= value <= optimum * (1 + tol)
+        assert value * (1 - found.miss) <= optimum * (1 + 1e-9)  # what is proved of the optimum is true
+
+
+def test_sweeps_that_are_too_few_say_so():
+    objective = sparse_problem(2, C=100.0).with_loss(LOSSES["rounded-hinge"].columns)
+    found = Dual().solve(objective, objective.zeros(), Control(tol=1e-6, max_iter=5))
+    assert not found.converged
+    assert "max_iter" in found.advice
+
+
+def test_auto_sweeps_rows_that_are_sparse_and_wide():
+    wide = sparse_problem(0, n=2000, d=3000).with_loss(LOSSES["rounded-hinge"].columns)
+    assert fastest_solver(wide).name == "dual"
+    assert fastest_solver(replace(wide, rows=wide.X[:, :400])).name == "lbfgs"
+    assert fastest_solver(replace(wide, rows=wide.X.toarray())).name == "lbfgs"
+    assert fastest_solver(replace(wide, penalty=Penalty())).name == "lbfgs"
+    assert fastest_solver(replace(wide, n_scores=1 << 18)).name == "lbfgs"  # two gigabytes of dual variables
+
+
+def test_sparse_rows_that_are_swept_stay_sparse():
+    """Fewer of them than columns: in the columns of their span they would be dense, and fits a hundred times dearer."""
+    few = sparse_problem(0, n=600, d=3000).with_loss(LOSSES["rounded-hinge"].columns)
+    work = prepare(few, "auto")
+    assert work.solver.name == "dual"
+    assert work.objective is few

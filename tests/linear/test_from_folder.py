@@ -11,21 +11,20 @@ import kway
 from kway.errors import CombinationError, InputError
 from kway.linear import from_folder
 from kway.linear.losses import LOSSES, Targets
-from kway.linear.objective import folder_rows
-from kway.linear.objective.folder_rows import ClassTable, FilePart, folder_objective
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.registry import SOLVERS
+from kway.linear.solvers.choose import SOLVERS
+from kway.rows.cluster.folder import ClassTable, folder_rows
 
 
 @pytest.fixture
 def read_here(monkeypatch):
     """Shards in this process read the files themselves."""
     monkeypatch.setattr(
-        folder_rows, "read_columns", lambda files, columns: pq.read_table(list(files), columns=[*columns])
+        from_folder, "read_columns", lambda files, columns: pq.read_table(list(files), columns=[*columns])
     )
-    monkeypatch.setattr(folder_rows, "read_arrays", lambda files: np.concatenate([np.load(f) for f in files]))
+    monkeypatch.setattr(from_folder, "read_arrays", lambda files: np.concatenate([np.load(f) for f in files]))
 
 
 def write_folder(folder, kind, seed=0, sizes=(3000, 500, 2500), d=6, K=4):
@@ -48,17 +47,15 @@ def write_folder(folder, kind, seed=0, sizes=(3000, 500, 2500), d=6, K=4):
 def shards_of(folder, X, y, loss="softmax", ridge=1e-3, lasso=0.0):
     columns = tuple(f"x{j}" for j in range(X.shape[1]))
     files = sorted(map(str, folder.glob("*.parquet")))
-    parts = [FilePart((file,), pq.read_metadata(file).num_rows, columns, "kind") for file in files]
+    parts = [from_folder.FilePart((file,), pq.read_metadata(file).num_rows, columns, "kind") for file in files]
     classes, codes = np.unique(y, return_inverse=True)
     weight = np.linspace(0.5, 2, len(classes))
     weight /= weight[codes].mean()
-    blank = Objective(
-        X[:0], Targets(np.empty(0, np.int64)), len(classes), LOSSES[loss].joint, Penalty(ridge, lasso), True
-    )
-    whole = Objective(
-        X, Targets(codes.astype(np.int64)), len(classes), blank.loss, blank.penalty, True, weight[codes].astype(X.dtype)
-    )
-    return folder_objective(parts, ClassTable(classes, weight), blank), whole
+    form, penalty = LOSSES[loss].joint, Penalty(ridge, lasso)
+    codes, own = codes.astype(np.int64), weight[codes].astype(X.dtype)
+    whole = Objective(X, Targets(codes), len(classes), form, penalty, True, own)
+    rows, targets, drawn = folder_rows(parts, ClassTable(classes, weight), X.shape[1], X.dtype)
+    return Objective(rows, targets, len(classes), form, penalty, True, drawn), whole
 
 
 def test_sums_over_shards_are_those_of_all_rows(read_here, tmp_path):
@@ -72,7 +69,7 @@ def test_sums_over_shards_are_those_of_all_rows(read_here, tmp_path):
     np.testing.assert_allclose(apart.value_gradient(theta)[1], whole.value_gradient(theta)[1], atol=1e-5)
     np.testing.assert_allclose(np.triu(apart.gram(np.dtype(float))), np.triu(whole.gram(np.dtype(float))), rtol=1e-5)
     np.testing.assert_allclose(apart.mean_squares(), whole.mean_squares(), rtol=1e-4)
-    ours, theirs = apart.bends(theta), whole.bends(theta)
+    ours, theirs = apart.hessian_at(theta), whole.hessian_at(theta)
     np.testing.assert_allclose(ours.product(V), theirs.product(V), atol=1e-5)
     assert ours.advance(0.5) == pytest.approx(theirs.advance(0.5), rel=1e-4)
     assert ours.advance(0.25) == pytest.approx(theirs.advance(0.25), rel=1e-4)

@@ -10,13 +10,12 @@ from scipy.optimize import minimize
 from kway import SVMClassifier
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.losses.hinge import centred_kink
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers import lbfgs
-from kway.linear.solvers.base import Control
-from kway.linear.solvers.newton.gap import closes, gap
-from kway.linear.solvers.point import Point
-from kway.linear.solvers.preconditioners.moments import quick_moments
+from kway.linear.solvers.base import Control, Point
+from kway.linear.solvers.certificates import gap_of_hinge, has_gap
+from kway.linear.solvers.preconditioners import quick_moments
 
 
 def problem(form, dtype=np.float64, weighted=False, sparse=False, bias=True, ridge=0.02, seed=0):
@@ -32,7 +31,7 @@ def problem(form, dtype=np.float64, weighted=False, sparse=False, bias=True, rid
 def minimum(objective):
     """By scipy, in float64."""
     shape = objective.zeros().shape
-    exact = replace(objective, X=objective.X.astype(np.float64))
+    exact = replace(objective, rows=objective.X.astype(np.float64))
 
     def call(theta):
         value, gradient = exact.value_gradient(exact.laid_out(theta.reshape(shape)))
@@ -47,32 +46,38 @@ def minimum(objective):
 )
 def test_it_bounds_the_excess(form, kind):
     objective = problem(form, **kind)
-    assert closes(objective)
+    assert has_gap(objective)
     least, rng = minimum(objective), np.random.default_rng(1)
-    near = [Point.at(objective, objective.zeros())]
-    for step in lbfgs.descend(objective, near[0], quick_moments(objective, None).shared()):
-        near.append(step.point)
-        if len(near) > 40 or step.stuck:
+    near, pairs, factor = (
+        [Point.at(objective, objective.zeros())],
+        lbfgs.Pairs(),
+        quick_moments(objective, None).shared(),
+    )
+    for _ in range(40):
+        new = lbfgs.search_along(objective, near[-1], pairs.step(near[-1], factor))
+        if new is None:
             break
+        pairs.add(near[-1], new)
+        near.append(new)
     for point in near[::4]:
         away = rng.standard_normal(point.theta.shape) * 10 ** -rng.uniform(1, 6)
         theta = point.theta + away.astype(point.theta.dtype)
         theta[:, -1] *= objective.fit_intercept
-        found = gap(objective, Point.at(objective, objective.laid_out(theta)))
+        found = gap_of_hinge(objective, Point.at(objective, objective.laid_out(theta)))
         assert objective.value(found.point.theta) - least <= found.excess + 1e-6 * least
         assert found.point.value == pytest.approx(objective.value(found.point.theta), rel=1e-5)
         if objective.fit_intercept:
             assert np.abs(found.point.gradient[:, -1]).max() < 1e-7
-    assert gap(objective, near[-1]).excess < 1e-3 * least or "ridge" in kind  # it says something
+    assert gap_of_hinge(objective, near[-1]).excess < 1e-3 * least or "ridge" in kind  # it says something
 
 
 def test_where_it_cannot_be_had():
     objective = problem("joint")
-    assert not closes(replace(objective, penalty=Penalty()))
-    assert not closes(replace(objective, penalty=Penalty(0.1, 0.1)))
-    assert not closes(replace(objective, loss=LOSSES["softmax"].joint))
-    assert not closes(replace(objective, n_scores=100))
-    assert closes(replace(objective, n_scores=100, fit_intercept=False))
+    assert not has_gap(replace(objective, penalty=Penalty()))
+    assert not has_gap(replace(objective, penalty=Penalty(0.1, 0.1)))
+    assert not has_gap(replace(objective, loss=LOSSES["softmax"].joint))
+    assert not has_gap(replace(objective, n_scores=100))
+    assert has_gap(replace(objective, n_scores=100, fit_intercept=False))
 
 
 @pytest.mark.parametrize("multiclass", ["joint", "one-vs-all"])
@@ -82,7 +87,7 @@ def test_a_fit_that_closes_it_makes_no_products(multiclass, monkeypatch):
     def no_products(*given):
         raise AssertionError("a proof by products")
 
-    monkeypatch.setattr(lbfgs, "decrement", no_products)
+    monkeypatch.setattr(lbfgs.certificates, "decrement", no_products)
     rng = np.random.default_rng(0)
     y = rng.integers(0, 5, 6000)
     X = (rng.standard_normal((5, 120))[y] * 0.3 + rng.standard_normal((6000, 120))).astype(np.float32)

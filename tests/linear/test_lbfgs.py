@@ -12,10 +12,11 @@ from sklearn.svm import LinearSVC
 
 from kway import datasets
 from kway.linear.losses import LOSSES, Targets
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers import lbfgs
+from kway.linear.solvers import lbfgs, newton_step
 from kway.linear.solvers.base import Control, check_needs
+from kway.linear.solvers.choose import prepare
 from kway.linear.solvers.lbfgs import LBFGS
 
 SMOOTH = [form for forms in LOSSES.values() for form in forms if form.smooth and form.convex]
@@ -27,7 +28,7 @@ def problem(X, codes, loss=LOSSES["softmax"].joint, alpha=1e-3, dtype=np.float64
 
 
 def in_double(objective: Objective) -> Objective:
-    return replace(objective, X=objective.X.astype(np.float64))
+    return replace(objective, rows=objective.X.astype(np.float64))
 
 
 def optimum(objective: Objective) -> float:
@@ -135,13 +136,14 @@ def nasty():
 @pytest.mark.parametrize(("name", "X", "codes", "alpha"), list(nasty()), ids=[case[0] for case in nasty()])
 def test_default_tolerance_is_kept_on_nasty_data(name, X, codes, alpha, monkeypatch):
     best = newton_optimum(problem(X, codes, alpha=alpha))
-    for small in (lbfgs.SMALL_PASS, 0):  # to rounding, and by the rule for large problems
-        monkeypatch.setattr(lbfgs, "SMALL_PASS", small)
+    for work in (newton_step.MOST_WORK, 0):  # by whole Hessians if it is small, and as large problems are solved
+        monkeypatch.setattr(newton_step, "MOST_WORK", work)
         for dtype in (np.float32, np.float64):
             objective = problem(X, codes, alpha=alpha, dtype=dtype)
-            solution = LBFGS().solve(objective, objective.zeros(), Control())
+            task = prepare(objective, "lbfgs")
+            solution = task.solve(task.objective.zeros(), Control())
             assert solution.converged, solution.advice
-            assert excess(objective, solution, best) < (1e-3 if small == 0 else 1e-4)
+            assert excess(objective, solution, best) < 1e-3
 
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
@@ -192,7 +194,7 @@ def test_sparse_rows_and_soft_targets():
     soft = np.full((500, 4), 0.02)
     soft[np.arange(500), codes] = 0.94
     dense = replace(problem(X, codes), targets=Targets(codes, soft))
-    sparse = replace(dense, X=sp.csr_matrix(X))
+    sparse = replace(dense, rows=sp.csr_matrix(X))
     solution = LBFGS().solve(sparse, sparse.zeros(), Control())
     assert excess(dense, solution) < 1e-6
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import ComplementNB
 
 import kway
+from kway.auto.race.families import FAMILIES
+from kway.auto.race.scoring import FoldedRows
 from kway.errors import InputError
-from kway.select.contest.families import FAMILIES
-from kway.select.contest.scans import FoldedRows
 
 
 @settings(max_examples=30, deadline=None)
@@ -40,7 +40,7 @@ def test_it_is_compared_on_counts_alone():
     y = np.repeat(np.arange(4), 12)
     chance = rng.dirichlet(np.full(400, 0.05), 4)  # words that classes use
     X = sp.csr_matrix(np.array([rng.multinomial(60, chance[c] * 0.1 + 0.9 / 400) for c in y]), dtype=np.float32)
-    found = kway.compare(X, y, families=None, n_folds=2)
+    found = kway.compare(X, y, models=None, folds=2)
     assert "naive-bayes" in found.scans
     folds, family = np.arange(len(y)) % 5, FAMILIES["naive-bayes"]
     assert family.idle(FoldedRows(X, y, folds, {})) == ""

@@ -11,22 +11,23 @@ from sklearn.datasets import load_iris, load_wine, make_blobs
 
 from kway import LogisticClassifier, PerceptronClassifier, SoftmaxClassifier, SVMClassifier
 from kway.linear.classifier import LinearClassifier
+from kway.linear.column_frames import RootOfGram, row_span
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.losses.hinge import centred_kink
-from kway.linear.objective.objective import Objective
-from kway.linear.objective.row_span import RootOfGram, row_span
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers import newton_step
+from kway.linear.solvers.base import Control, Point, Solution
+from kway.linear.solvers.certificates import decrement
+from kway.linear.solvers.choose import Task, prepare
+from kway.linear.solvers.kinks import rounded
 from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
-from kway.linear.solvers.newton.decrement import decrement
-from kway.linear.solvers.newton.kinks import rounded
-from kway.linear.solvers.newton.newton import MOST_WORK, Newton, affordable, columns
-from kway.linear.solvers.newton.newton_run import NewtonRun
-from kway.linear.solvers.newton.rounded_objective import RoundedPoint
-from kway.linear.solvers.newton.standard_columns import StandardProblem
-from kway.linear.solvers.preconditioners.moments import quick_moments
-from kway.linear.solvers.solver_at_work import Work
-from kway.linear.solvers.svm.smoothing import cost_of_rounding, solve_smoothed
+from kway.linear.solvers.newton_step import is_small
+from kway.linear.solvers.preconditioners import factor_at, quick_moments
+from kway.linear.solvers.rounded_newton import RoundedRun, affords_rounding, columns
+from kway.linear.solvers.rounded_objective import RoundedPoint
+from kway.linear.solvers.smoothing import cost_of_rounding, solve_smoothed
+from kway.linear.solvers.standard_columns import DenseProblem, standard_columns
 
 FORMS = [(name, form) for name in ("softmax", "hinge", "squared") for form in ("joint", "columns")]
 PENALTIES = [Penalty(ridge=0.02), Penalty(lasso=0.02), Penalty(ridge=0.01, lasso=0.01)]
@@ -42,7 +43,8 @@ def problem(loss="softmax", form="joint", penalty=PENALTIES[0], n=40, d=3, R=3, 
 
 
 def solve(objective, tol=1e-9):
-    return Newton().solve(objective, objective.zeros(), Control(2000, tol))
+    task = prepare(objective, "lbfgs" if objective.penalty.smooth else "proximal")
+    return task.solve(task.objective.zeros(), Control(2000, tol))
 
 
 # ---------------------------------------------------------------- steps
@@ -53,7 +55,7 @@ def solve(objective, tol=1e-9):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_step_solves_the_hessian_of_finite_differences(loss, form, penalty, weighted):
     """With dual variables where the slopes are, the Hessian is that of the rounded objective."""
-    standard = StandardProblem.of(problem(loss, form, penalty, weighted=weighted))
+    standard = DenseProblem.of(standard_columns(problem(loss, form, penalty, weighted=weighted)).objective)
     theta, e, h = np.random.default_rng(1).normal(size=(3, 4)), 0.5, 1e-5
     theta -= theta.mean(axis=0)  # where a descent stays, as no loss sees a shift of all scores
     point = RoundedPoint.at(standard, theta, e)
@@ -77,10 +79,10 @@ def test_products_with_the_hessian_are_those_of_finite_differences():
         if objective.loss.hinge:
             objective = objective.with_loss(centred_kink(objective.loss, 3.0))
         if sparse:
-            objective = replace(objective, X=sp.csr_matrix(objective.X), turned=[])
+            objective = replace(objective, rows=sp.csr_matrix(objective.X))
         rng, h = np.random.default_rng(2), 1e-6
         theta, V = (objective.laid_out(rng.normal(size=(3, 4)) * s) for s in (0.1, 1.0))
-        found = objective.bends(theta).product(V)
+        found = objective.hessian_at(theta).product(V)
         up, down = (objective.value_gradient(objective.laid_out(theta + s * h * V))[1] for s in (1, -1))
         np.testing.assert_allclose(found, (up - down) / (2 * h), rtol=1e-4, atol=1e-5)
 
@@ -138,7 +140,7 @@ def test_l1_on_more_columns_than_rows_is_solved_on_a_few(loss, sparse):
     found = solve(objective, 1e-5)
     assert found.converged
     whole = Objective(X, Targets(y), 3, LOSSES[loss].joint, Penalty(lasso=0.05))
-    all_columns = NewtonRun.on(whole, Control(2000, 1e-7)).go(whole.zeros())
+    all_columns = RoundedRun.on(whole, Control(2000, 1e-7)).go(whole.zeros())
     assert whole.value(found.theta) == pytest.approx(whole.value(all_columns.theta), rel=1e-5)
 
 
@@ -168,13 +170,26 @@ def test_a_decrement_bounds_the_excess(loss):
     best = objective.value(solve(objective, 1e-12).theta)
     for scale in (0.1, 0.5, 0.9, 0.99, 1.001):
         theta = scale * solve(objective, 1e-12).theta
-        value, gradient = objective.value_gradient(theta)
-        found = decrement(objective, theta, gradient, quick_moments(objective, None).shared())
-        assert value - best <= found.excess * (1 + 1e-9)
+        point = Point.at(objective, theta)
+        found = decrement(objective, point, quick_moments(objective, None).shared())
+        assert point.value - best <= found.excess * (1 + 1e-9)
 
 
-def test_lbfgs_proves_what_newton_cannot_afford(monkeypatch):
-    monkeypatch.setattr("kway.linear.solvers.lbfgs.MOST_PROOF", 0.0)
+def test_rows_that_hardly_bend_do_not_hide_those_that_do(monkeypatch):
+    """A Hessian of drawn rows, each of which stands for 1 / chance: seed 753 ended 1.5 tol above its optimum."""
+    monkeypatch.setattr(newton_step, "MOST_WORK", 0)
+    rng = np.random.default_rng(0)
+    for seed in range(8):
+        given = problem(n=6000, d=4, penalty=Penalty(1e-4), seed=seed)
+        objective = replace(given, rows=given.X * rng.lognormal(0, 1.5, (6000, 1)))
+        theta = objective.centred(4 * rng.normal(size=(3, 5)))
+        point = Point.at(objective, theta)
+        found = decrement(objective, point, factor_at(objective, theta))
+        exact = newton_step.newton_step(objective, theta, point.gradient)
+        assert found.slope == pytest.approx(exact.slope, rel=0.3)
+
+
+def test_lbfgs_proves_what_newton_cannot_afford():
     objective = problem("softmax", "joint", Penalty(1e-5), n=1200, d=150, R=4)
     best = objective.value(solve(objective, 1e-10).theta)
     found = LBFGS().solve(objective, objective.zeros(), Control(1000, 1e-3))
@@ -295,14 +310,16 @@ def test_a_perceptron_answers_the_same_in_any_units(sparse):
     np.testing.assert_allclose(scaled.coef_ * units, plain.coef_, rtol=1e-6)
 
 
-def test_what_is_affordable():
-    assert affordable(problem())
-    assert not affordable(problem(), 1.0)
-    assert not affordable(problem("perceptron"))
-    assert not affordable(problem("hinge", penalty=Penalty()))
-    assert not affordable(problem("softmax-squared"))
-    assert not affordable(replace(problem(n=2000), X=np.zeros((2000, 3000), np.float32)), MOST_WORK)
-    assert LinearClassifier("softmax", solver="newton").fit([[0.0], [1.0], [2.0]], [0, 1, 2]).solver_ == "newton"
+def test_what_is_small():
+    assert is_small(problem())
+    assert not is_small(problem("perceptron"))
+    assert not is_small(problem("softmax-squared"))
+    assert not is_small(replace(problem(n=2000), rows=np.zeros((2000, 3000), np.float32)))
+    assert affords_rounding(problem("softmax", penalty=Penalty(lasso=0.1)))
+    assert not affords_rounding(problem("perceptron"))
+    assert not affords_rounding(problem())
+    with pytest.raises(ValueError, match="solver must be"):
+        LinearClassifier("softmax", solver="newton").fit([[0.0], [1.0], [2.0]], [0, 1, 2])
 
 
 @pytest.mark.parametrize("said", [True, False])
@@ -314,7 +331,7 @@ def test_what_the_last_iteration_hoped_for_is_not_believed_without_a_proof(said)
             return Solution(theta, control.max_iter, said)
 
     objective = problem(n=200, d=6, R=4, penalty=Penalty(ridge=1e-6))
-    found = Work(objective, Hopeful(), objective).solve(objective.zeros(), Control(max_iter=3, tol=1e-6))
+    found = Task(objective, Hopeful()).solve(objective.zeros(), Control(max_iter=3, tol=1e-6))
     assert not found.converged
     assert found.n_iter <= 4
 

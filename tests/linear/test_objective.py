@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kway.linear.losses import LOSSES, Loss, Targets
-from kway.linear.objective import sparse_rows
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
+from kway.rows import sparse as sparse_rows
 
 FORMS = [form for forms in LOSSES.values() for form in forms if form.margin]
 
@@ -95,8 +95,8 @@ def test_float32_ways_agree_with_float64(loss, R, d, weighted):
 @pytest.mark.parametrize("form", ["columns", "joint"])
 @pytest.mark.parametrize("run_rows", [7, 1024])  # in several runs of rows, and in one
 def test_sparse_rows_agree_with_dense(dtype, form, run_rows, monkeypatch):
-    monkeypatch.setattr(sparse_rows, "FEWEST_ROWS", run_rows)
-    monkeypatch.setattr(sparse_rows, "MOST_SLOPES", 5 * run_rows)
+    monkeypatch.setattr(sparse_rows, "RUN_ROWS", run_rows)
+    monkeypatch.setattr(sparse_rows, "RUN_SLOPES", 5 * run_rows)
     objective = problem(getattr(LOSSES["softmax"], form), dtype=dtype)
     X = np.where(np.random.default_rng(3).random(objective.X.shape) < 0.2, objective.X, 0).astype(dtype)
     dense = Objective(X, objective.targets, 5, objective.loss, objective.penalty)
@@ -141,7 +141,7 @@ def test_enormous_scores_do_not_overflow(scale):
 
 def test_rows_and_losses_can_be_exchanged():
     objective = problem(LOSSES["softmax"].joint, weight=np.linspace(0.5, 1.5, 90))
-    part = objective.rows(np.arange(30))
+    part = objective.take(np.arange(30))
     assert part.n == 30
     assert part.weight.mean() == pytest.approx(1)
     assert objective.with_loss(LOSSES["hinge"].joint).loss.name == "joint hinge"

@@ -7,18 +7,15 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from kway import LinearClassifier
-from kway.linear.fit_ways import loss_and_penalty, may_split
 from kway.linear.losses import LOSSES, Aims, Forms, Loss, Targets, sigmoid, softmax
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
+from kway.linear.solvers.choose import prepare
 from kway.linear.solvers.gradient_descent import GradientDescent
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.newton.newton import Newton
 from kway.linear.solvers.power_method import largest_bend
 from kway.linear.solvers.proximal import Proximal
-from kway.linear.solvers.solver_at_work import Work
-from kway.planning.size import Size
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ def test_sgd_takes_its_steps_from_the_bend_of_the_loss(batch_size):
     assert optimum <= by_chance.fit(X, y).objective_ < 1.05 * optimum
 
 
-@pytest.mark.parametrize("solver", [LBFGS(), Newton(), Proximal(), GradientDescent()])
+@pytest.mark.parametrize("solver", [LBFGS(), Proximal(), GradientDescent()])
 @pytest.mark.parametrize("shape", [(300, 4), (3000, 30)])
 def test_nothing_is_proved_of_a_loss_that_does_not_say_how_fast_its_hessian_changes(solver, shape):
     rng = np.random.default_rng(2)
@@ -154,26 +151,10 @@ def test_nothing_is_proved_of_a_loss_that_does_not_say_how_fast_its_hessian_chan
             continue
         for form in (told, replace(told, hessian_change=None)):
             objective = Objective(X, Targets(y), 3, form, penalty)
-            found = Work.on(objective, solver).solve(objective.zeros(), Control(tol=1e-3, max_iter=5000))
+            task = prepare(objective, solver)
+            found = task.solve(task.objective.zeros(), Control(tol=1e-3, max_iter=5000))
             assert found.converged
             assert found.proved == (form is told)
-
-
-def test_a_classes_split_needs_what_a_loss_declares_not_its_name(monkeypatch):
-    declared = Joint("declared", joint=True, smooth=True, convex=True, shift_free=True, cross_entropy=True)
-    monkeypatch.setitem(LOSSES, "declared", Forms(LOSSES["own"].columns, declared))
-
-    def splits(**settings):
-        model, size = LinearClassifier(**settings), Size(1000, 10, 5)
-        return may_split(model, *loss_and_penalty(model, size))
-
-    assert splits(loss="declared")
-    assert splits(loss="softmax", penalty="elasticnet", l1_ratio=0.0)
-    assert not splits(loss="softmax", penalty="elasticnet", l1_ratio=0.5)
-    assert not splits(loss="own")
-    assert not splits(loss="softmax", multiclass="one-vs-all")
-    assert not splits(loss="softmax", solver="newton")
-    assert not splits(loss="softmax", early_stopping=True)
 
 
 def test_a_bend_not_declared_is_found_from_the_slopes():

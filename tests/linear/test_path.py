@@ -6,10 +6,10 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits
 from sklearn.metrics import log_loss
 
+from kway.auto.race.folds import fold_numbers
 from kway.linear.classifier import LinearClassifier
 from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
-from kway.select.contest.folds import fold_numbers
 
 ALPHAS = (1e-3, 1e-1, 1e-2)  # in no order
 

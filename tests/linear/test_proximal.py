@@ -13,14 +13,14 @@ from sklearn.linear_model import LogisticRegression
 
 import kway
 from kway import datasets
-from kway.compute.kernels.linear.coordinate import minimise_model
+from kway.kernels.linear.coordinate import minimise_model
 from kway.linear.losses import LOSSES, Targets
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.base import Control
-from kway.linear.solvers.point import Point
-from kway.linear.solvers.preconditioners import local_models
-from kway.linear.solvers.proximal import Proximal, duality_gap
+from kway.linear.solvers import local_models
+from kway.linear.solvers.base import Control, Point
+from kway.linear.solvers.certificates import duality_gap
+from kway.linear.solvers.proximal import Proximal
 
 SMOOTH = [name for name, forms in LOSSES.items() if forms.joint.smooth and name != "logistic"]
 
@@ -64,7 +64,8 @@ def test_descend_minimises_its_model(d, ridge, lasso, seed):
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(d + 4, d + 1))
     M, g, v = root.T @ root / d + 0.1 * np.eye(d + 1), rng.normal(size=d + 1), rng.normal(size=d + 1)
-    u, fall = minimise_model(M, g, v, ridge, lasso, d, 20000, 1e-28)
+    ridges, lassos = np.append(np.full(d, ridge), 0.0), np.append(np.full(d, lasso), 0.0)
+    u, fall = minimise_model(M, g, v, ridges, lassos, 20000, 1e-28)
 
     def model(x):
         step = x - v

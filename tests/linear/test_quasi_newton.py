@@ -5,9 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from kway.linear.solvers import quasi_newton
-from kway.linear.solvers.point import Point
-from kway.linear.solvers.quasi_newton import Pairs
+from kway.linear.solvers import lbfgs
+from kway.linear.solvers.base import Point
+from kway.linear.solvers.lbfgs import Pairs
 
 R, D = 3, 5
 
@@ -49,7 +49,7 @@ def bfgs(found, memory, factor):
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("memory", [4, 20])  # 8 pairs: more and fewer than that
 def test_direction_is_the_matrix_of_the_updates_times_the_gradient(order, memory, monkeypatch):
-    monkeypatch.setattr(quasi_newton, "MEMORY", memory)
+    monkeypatch.setattr(lbfgs, "MEMORY", memory)
     found, rng = points(order), np.random.default_rng(1)
     scale = np.asarray(rng.random((R, D)) + 0.5, order=order)
     gradient = np.asarray(rng.standard_normal((R, D)), order=order)

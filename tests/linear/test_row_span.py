@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from kway.compute import threads
+from kway import threads
+from kway.linear.column_frames import Reflections, RootOfGram, row_span
 from kway.linear.losses import LOSSES, Targets
-from kway.linear.objective.objective import Objective
-from kway.linear.objective.row_span import Reflections, RootOfGram, row_span
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 
 
@@ -24,7 +24,9 @@ def test_both_ways_on_one_thread_of_blas(repeated, monkeypatch):
     held = []
     for way in ("into", "back"):
         plain = getattr(kind, way)
-        monkeypatch.setattr(kind, way, lambda own, A, plain=plain: (held.append(threads._depth()), plain(own, A))[1])
+        monkeypatch.setattr(
+            kind, way, lambda own, A, plain=plain: (held.append(len(threads._own_sections())), plain(own, A))[1]
+        )
     theta = np.hstack([rng.standard_normal((3, 12)) @ X, rng.standard_normal((3, 1))])
     assert np.allclose(span.back(span.into(theta)), theta)
     assert held == [1, 1]

@@ -12,13 +12,13 @@ import scipy.sparse as sp
 import kway
 from kway.errors import CombinationError, InputError
 from kway.linear.losses import LOSSES, Targets
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
+from kway.linear.solvers import sampled
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.many_classes import sampled
-from kway.linear.solvers.many_classes.sampled import Sampled, draw_classes, exact
+from kway.linear.solvers.sampled import Sampled, draw_classes, exact
 from kway.planning import Rates, guard
-from kway.planning.size import Size
+from kway.planning.costs import Size
 
 
 def problem(n=60, d=7, n_classes=40, ridge=0.0, seed=0, dtype=np.float64, weight=None):
@@ -58,7 +58,7 @@ def test_the_estimate_of_z_is_unbiased():
 def stepped(objective, theta, solver, seed, eta=1.0):
     """-(change of theta) / eta of one step from all rows: the gradient, once `sizes` of 1 take Adagrad's part out."""
     control = Control(batch_size=objective.n, learning_rate=eta, rng=np.random.default_rng(seed))
-    run = sampled._Run(solver, objective, control, theta.copy())
+    run = sampled.SampledRun(solver, objective, control, theta.copy())
     run.sizes[:] = 1e12
     run.descend(np.arange(objective.n))
     return (theta - run.theta) * 1e6 / eta
@@ -96,7 +96,7 @@ def test_decay_put_off_is_decay_done():
     runs = []
     for often in (True, False):
         control = Control(batch_size=5, learning_rate=0.05, rng=np.random.default_rng(0))
-        run = sampled._Run(Sampled(negatives=10), objective, control, theta.copy())
+        run = sampled.SampledRun(Sampled(negatives=10), objective, control, theta.copy())
         run.sizes[:] = 1.0
         rate = run.rate()
         run.rate = lambda rate=rate: rate
@@ -119,7 +119,8 @@ def test_the_exact_objective_is_the_objective(rows):
             objective = Objective(
                 sp.csr_matrix(objective.X), objective.targets, 7000, objective.loss, objective.penalty
             )
-        assert exact(objective, theta * scale) == pytest.approx(objective.value(theta * scale), rel=1e-9)
+        weights = sampled.HostWeights(objective, theta * scale, np.ones(7000), np.zeros(7000, np.int32))
+        assert exact(weights, objective) == pytest.approx(objective.value(theta * scale), rel=1e-9)
 
 
 @pytest.mark.parametrize(("n_classes", "noise", "alpha"), [(200, 2.0, 1e-4), (500, 1.5, 1e-5)])
@@ -205,11 +206,11 @@ def test_a_fit_never_holds_rows_times_classes():
 
 
 def test_auto_samples_above_a_size_and_says_so(monkeypatch, capsys):
-    assert not guard.beyond_softmax(Size(60_000, 784, 10))
-    assert guard.beyond_softmax(Size(2_000_000, 512, 100_000))  # a day
+    assert not guard.exceeds_softmax(Size(60_000, 784, 10))
+    assert guard.exceeds_softmax(Size(2_000_000, 512, 100_000))  # a day
     rows = kway.datasets.many_classes(50, 8, 4, 10, 0.1, seed=0)
     assert kway.SoftmaxClassifier().fit(rows.x_train, rows.y_train).solver_ != "sampled"
-    monkeypatch.setattr(guard, "PATIENCE", 0.0)
+    monkeypatch.setattr(guard, "MAX_FIT_SECONDS", 0.0)
     assert kway.SoftmaxClassifier().fit(rows.x_train, rows.y_train).solver_ == "sampled"
     assert "50 classes are too many" in capsys.readouterr().err
     assert kway.SoftmaxClassifier("l1").fit(rows.x_train, rows.y_train).solver_ != "sampled"
@@ -266,7 +267,7 @@ def test_classes_to_draw_are_a_number(wrong):
 def test_an_index_over_the_weights_finds_the_hard_classes(index):
     objective, theta = problem(n=64, d=8, n_classes=3000, seed=5, dtype=np.float32)
     solver = Sampled(negatives=16, hard=200, index=index)
-    run = sampled._Run(solver, objective, Control(batch_size=32), theta.copy(), step=1)
+    run = sampled.SampledRun(solver, objective, Control(batch_size=32), theta.copy(), step=1)
     rows = np.arange(32)
     found = run.nearest_classes(rows, anew=True)
     scores = objective.X[rows] @ theta[:, :-1].T + theta[:, -1]

@@ -7,13 +7,12 @@ import pytest
 
 import kway
 from kway.errors import InputError
-from kway.linear import answers
+from kway.linear import fitting
 from kway.linear.losses import LOSSES, Targets
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.many_classes import sampled
-from kway.linear.solvers.many_classes.sampled import Sampled
-from kway.planning import guard, linear_ways
+from kway.linear.solvers import sampled
+from kway.linear.solvers.sampled import Sampled
 
 
 class Ended(Exception):
@@ -104,9 +103,8 @@ def test_weights_may_lie_in_a_file(tmp_path):
 
 def test_weights_larger_than_memory_lie_in_a_temporary_file(monkeypatch, capsys):
     data = kway.datasets.many_classes(1200, 24, 2, 300, 0.4, seed=3)
-    monkeypatch.setattr(guard, "WORTH_ASKING", 1000)
-    monkeypatch.setattr(guard, "available_bytes", lambda: 10**5)  # the weights are 1.2e5 bytes
-    monkeypatch.setattr(linear_ways, "SAMPLED_ROOM", 0)
+    monkeypatch.setattr("kway.linear.plan.has_room", lambda need: False)
+    monkeypatch.setattr("kway.linear.solvers.sampled_files.has_room", lambda need: False)
     rows = np.random.default_rng(0).standard_normal((60, 7))
     targets = Targets(np.arange(60))
     theta = Sampled().cold_start(Objective(rows, targets, 5000, LOSSES["softmax"].joint, Penalty(0.0)))
@@ -124,9 +122,9 @@ def test_weights_larger_than_memory_lie_in_a_temporary_file(monkeypatch, capsys)
 def test_weights_are_split_with_or_without_a_copy(once, monkeypatch):
     theta = np.random.default_rng(0).normal(size=(1000, 11)).astype(np.float32)
     expected = theta.copy()
-    monkeypatch.setattr(answers, "_ONCE", once)
-    monkeypatch.setattr(answers, "_CLOSED", 100)
-    W, b = answers.split_weights(theta)
+    monkeypatch.setattr(fitting, "_ONCE", once)
+    monkeypatch.setattr(fitting, "_MOVED", 100)
+    W, b = fitting.split_weights(theta)
     np.testing.assert_array_equal(W, expected[:, :-1])
     np.testing.assert_array_equal(b, expected[:, -1])
     assert W.flags.c_contiguous

@@ -257,9 +257,9 @@ def test_sparse_rows_answer_as_dense_ones(metric):
 
 
 def test_probabilities_above_the_budget_are_refused_and_topk_is_not(monkeypatch):
-    monkeypatch.setattr("kway.base.budget.PROBA_BUDGET", 1000)
     X, y = np.arange(400.0)[:, None], np.arange(400) // 2
     model = NeighborsClassifier(2).fit(X, y)
+    monkeypatch.setenv("KWAY_MEMORY", "1000")
     with pytest.raises(BudgetError, match="predict_topk"):
         model.predict_proba(X)
     assert model.predict_topk(X, 3).ids.shape == (400, 3)

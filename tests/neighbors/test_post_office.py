@@ -12,7 +12,7 @@ import pytest
 import kway
 from kway.neighbors import NeighborsClassifier
 from kway.search import KDTree, Landmarks
-from kway.search.spaces.metrics import Haversine
+from kway.search.metrics import Haversine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "post_office.py"
 

@@ -10,8 +10,17 @@ from scipy.stats import binom, binomtest
 import kway
 from kway.errors import InputError
 from kway.neighbors import NeighborsClassifier, Target
-from kway.neighbors.promise import ladder, least_agreement, make, search_probes
-from kway.neighbors.trials import Asked, Disagreement, InOneSearch, OneByOne, without_self
+from kway.neighbors.agreement import (
+    Asked,
+    Disagreement,
+    InOneSearch,
+    OneByOne,
+    ladder,
+    least_agreement,
+    make,
+    search_probes,
+    without_self,
+)
 from kway.search import Bits, Flat, Landmarks
 
 DATA = os.environ.get("KWAY_DATA")
@@ -153,7 +162,7 @@ def test_a_promise_is_made_again_when_the_rows_have_grown(tmp_path):
 @pytest.mark.parametrize("own", [True, False])
 def test_one_search_answers_as_many_searches_do(own):
     X, _, Q, _ = real_digits()
-    X, asked = X[:2000], Asked(X[:300] if own else Q[:300], np.arange(300) if own else None, 5, None)
+    X, asked = X[:2000], Asked(X[:300] if own else Q[:300], np.arange(300) if own else None, 5)
     index, steps, some = kway.search.Landmarks().build(X), [1, 3, 12], slice(100, 250)
     at_once = InOneSearch.of(index, asked, steps)
     exact = kway.search.Flat().build(X)

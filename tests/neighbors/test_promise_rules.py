@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from kway.errors import InputError
-from kway.neighbors import Target, promise
-from kway.neighbors.promise import Found, Promise, ladder, least_agreement, make, search_probes, wanted
-from kway.neighbors.trials import Disagreement
+from kway.neighbors import Target, agreement
+from kway.neighbors.agreement import Disagreement, Found, Promise, ladder, least_agreement, make, search_probes, wanted
 from kway.search import Bits, Flat, Landmarks
 
 SMALL = {"agreement": 0.9, "confidence": 0.9}  # 22 queries without a disagreement
@@ -87,9 +86,9 @@ def test_how_many_are_asked(monkeypatch, n, settings, expected, given):
         seen.update(pilot=pilot.n, sample=sample.n)
         return Found(sample.n, 0, 0.95, 1)
 
-    monkeypatch.setattr(promise, "answers_of", answers)
-    monkeypatch.setattr(promise, "agreement_with", lambda *_: None)
-    monkeypatch.setattr(promise, "search_probes", searched)
+    monkeypatch.setattr(agreement, "answers_of", answers)
+    monkeypatch.setattr(agreement, "agreement_with", lambda *_: None)
+    monkeypatch.setattr(agreement, "search_probes", searched)
     index = Landmarks(n_landmarks=4).build(rows)
     ids = None if given else np.arange(n) + 1000
     made = make(index, rows, ids, 3, None, Target(**SMALL, **settings), queries=rows.copy() if given else None)

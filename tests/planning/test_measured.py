@@ -1,14 +1,13 @@
-"""Small fits against the plan: loosely, as other work may share the machine; `kway bench --only plan` is strict."""
+"""Small fits against the plan: an order of magnitude, as other work may share the machine."""
 
-import functools
 import time
 
 import numpy as np
 import pytest
 
 import kway
-from kway.planning.calibrate import calibrate, structured_rows
-from kway.planning.rates import GPU_NAMES
+from benchmarks.jobs.plan import structured_rows
+from kway.planning.rates import Rates, check_rates, measure_rates
 
 SIZES = [
     ("softmax", 20_000, 100, 10),
@@ -23,29 +22,29 @@ MODELS = {
 }
 
 
-TRIES = 3  # others may take the cores between the calibration and the fit; a plan that is wrong stays so
+def test_rates_are_measured_once_per_process():
+    measure_rates.cache_clear()
+    rates = kway.plan(100, 10, 2).rates
+    assert rates.product > 0
+    assert rates.memory > 0
+    assert rates is measure_rates()
 
 
-@pytest.fixture(scope="module")
-def rates():
-    """Those of each try, measured once."""
-    return functools.cache(lambda number: calibrate())
+def test_some_rates_may_be_given():
+    assert check_rates({"product": 1e9}) == Rates(product=1e9)
 
 
-def test_every_rate_is_measured(rates):
-    assert all(value > 0 for name, value in rates(0).record().items() if name not in GPU_NAMES)
-
-
-@pytest.mark.parametrize(("way", "n", "d", "n_classes"), SIZES)
-def test_seconds_within_a_factor(way, n, d, n_classes, rates):
+@pytest.mark.parametrize(("approach", "n", "d", "n_classes"), SIZES)
+def test_seconds_within_an_order_of_magnitude(approach, n, d, n_classes):
     X, y = structured_rows(n, d, n_classes=n_classes), np.arange(n) % n_classes
-    MODELS[way]().fit(X[:2000], y[:2000])  # kernels are loaded
-    slack, seen = 0.1, []  # seconds that are not the plan's business
-    for number in range(TRIES):
-        planned = kway.plan(n, d, n_classes, rates=rates(number))[way].fit_seconds
+    MODELS[approach]().fit(X[:2000], y[:2000])  # kernels are loaded
+    slack, seen = 0.1, []  # seconds that the plan does not count
+    for _ in range(3):  # other work may take the cores between the measurement and the fit
+        measure_rates.cache_clear()
+        planned = kway.plan(n, d, n_classes)[approach].fit_seconds
         started = time.perf_counter()
-        MODELS[way]().fit(X, y)
+        MODELS[approach]().fit(X, y)
         seen.append((time.perf_counter() - started, planned))
-        if planned / 5 - slack < seen[-1][0] < 5 * planned + slack:
+        if planned / 10 - slack < seen[-1][0] < 10 * planned + slack:
             return
     pytest.fail(f"seconds taken and planned: {seen}")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import kway
+from kway import words
 from kway.errors import BudgetError, InputError
-from kway.planning import Rates, guard, linear_ways, row_ways, words
-from kway.planning.gpu_ways import gpu_fit, gpu_verdict
-from kway.planning.plan import ADVICE, COLUMNS, WAYS
-from kway.planning.size import Size
+from kway.planning import Rates, costs, guard
+from kway.planning.costs import COSTS, Size, gpu_softmax, judge_gpu
+from kway.planning.plan import ADVICE, COLUMNS
 
 RATES = Rates()
 
@@ -72,7 +72,7 @@ def test_the_advice():
     assert not many.fits(many["softmax"])
     huge = planned(1e9, 512, 1e9)
     assert huge.advised is None
-    assert huge.advice().startswith("Nothing fits here")
+    assert huge.advice().startswith("Nothing fits")
     assert not any(record["fits"] for record in huge.records())
 
 
@@ -83,7 +83,7 @@ def test_machines_share_the_rows():
     assert "machines" in one.gives_up
 
 
-GPU = {"gpu": 7e14, "gpu_full": 5e13, "gpu_sent": 1e10, "gpu_memory": 140e9}
+GPU = {"gpu": 7e14, "gpu_memory": 140e9}
 
 
 def test_a_gpu_only_where_there_is_one():
@@ -116,26 +116,25 @@ def test_g1_as_it_was_measured():
 def test_whether_a_gpu_pays_is_told_with_the_plans_figures():
     rates, room = Rates(**GPU), 10**11
     tiny, large = Size(100, 10, 3), Size(10**6, 512, 1000)
-    assert gpu_verdict(tiny, rates, gpu_fit, room) == (False, gpu_verdict(tiny, rates, gpu_fit, room).why)
-    assert "too small" in gpu_verdict(tiny, rates, gpu_fit, room).why
-    pays, why = gpu_verdict(large, rates, gpu_fit, room)
+    assert judge_gpu(tiny, rates, gpu_softmax, room) == (False, judge_gpu(tiny, rates, gpu_softmax, room).why)
+    assert "too small" in judge_gpu(tiny, rates, gpu_softmax, room).why
+    pays, why = judge_gpu(large, rates, gpu_softmax, room)
     assert pays
-    assert "by the plan" in why
     assert "on the CPU" in why
-    pays, why = gpu_verdict(large, rates, gpu_fit, 10**6)
+    pays, why = judge_gpu(large, rates, gpu_softmax, 10**6)
     assert not pays
-    assert "GiB there" in why
-    assert not gpu_verdict(replace(large, density=0.1), rates, gpu_fit, room).pays
+    assert "on the GPU" in why
+    assert not judge_gpu(replace(large, density=0.1), rates, gpu_softmax, room).pays
 
 
 def test_the_table_and_the_json():
     found = planned(1e9, 512, 1e9)
     lines = str(found).splitlines()
     assert max(map(len, lines[:-1])) <= 80
-    assert lines[1].split()[:2] == ["way", "params"]
+    assert lines[1].split()[:2] == ["approach", "params"]
     facts = json.loads(found.to_json())
     assert facts["n_samples"] == 10**9
-    assert len(facts["ways"]) == len(WAYS) + 1
+    assert len(facts["ways"]) == len(COSTS) + 1
     assert all(len(row) == len(COLUMNS) for row in found.rows())
 
 
@@ -185,35 +184,23 @@ def test_neighbours_are_refused_too(monkeypatch):
         kway.NeighborsClassifier().fit(X, np.arange(500_000) % 3)
 
 
-def test_small_fits_do_not_ask(monkeypatch):
-    monkeypatch.setattr(guard, "available_bytes", lambda: pytest.fail("memory was read"))
-    monkeypatch.setattr(guard, "known", lambda: pytest.fail("rates were read"))
-    size = Size(10_000, 100, 10)
-    started = time.process_time()
-    for _ in range(100):
-        guard.before_fit("x", linear_ways.softmax_way, size)
-        guard.before_fit("x", row_ways.flat_way, size)
-    assert (time.process_time() - started) / 200 < 1e-3  # some microseconds
+def test_small_fits_do_not_read_the_memory(monkeypatch):
+    monkeypatch.delenv("KWAY_MEMORY", raising=False)
+    monkeypatch.setattr("kway.memory.available_bytes", lambda: pytest.fail("memory was read"))
+    for formula in (costs.softmax, costs.flat):
+        guard.check_fit("x", formula, Size(10_000, 100, 10))
 
 
-def test_a_long_fit_tells_its_time(monkeypatch, capsys):
-    monkeypatch.setattr(guard, "known", lambda: RATES)
-    monkeypatch.setattr(guard, "available_bytes", lambda: 10**15)
-    guard.before_fit("SoftmaxClassifier", linear_ways.softmax_way, Size(10**6, 1000, 1000))
-    assert "SoftmaxClassifier: about" in capsys.readouterr().err
-    guard.before_fit("SoftmaxClassifier", linear_ways.softmax_way, Size(1000, 10, 10))
-    assert not capsys.readouterr().err
+def test_a_fit_prints_no_estimate_of_its_time(capsys):
+    guard.check_fit("SoftmaxClassifier", costs.softmax, Size(10**5, 1000, 1000))
+    assert capsys.readouterr() == ("", "")
 
 
-def test_the_plan_counts_what_solvers_hold():
-    """The plan stands below the solvers and cannot ask them: what it knows of their limits is held to be theirs."""
-    from kway.linear.solvers import quasi_newton
-    from kway.linear.solvers.many_classes import sampled
-    from kway.linear.solvers.preconditioners import moments
-
-    assert linear_ways.FACTOR_FEATURES == moments.MOST_FEATURES
-    assert linear_ways.SPARSE_FACTOR_FEATURES == moments.MOST_SPARSE_FEATURES
-    assert linear_ways.MOST_FACTORS == moments.MOST_BYTES
-    assert linear_ways._LONG == quasi_newton._LONG
-    assert linear_ways.SAMPLED_BATCH == sampled._BATCH
-    assert linear_ways.WATCHED == sampled.MOST_SCORED
+def test_predictions_that_do_not_fit_are_refused(monkeypatch):
+    X, y = np.zeros((2000, 3), np.float32), np.arange(2000) % 1000
+    X[:, 0] = y
+    model = kway.CentroidClassifier().fit(X, y)
+    monkeypatch.setenv("KWAY_MEMORY", "1MB")
+    with pytest.raises(BudgetError, match=r"2,000 rows x 1,000 classes needs .* predict_topk"):
+        model.decision_function(X)
+    assert model.predict_topk(X, 1).ids.shape == (2000, 1)

@@ -6,14 +6,14 @@ from xml.etree import ElementTree
 import pytest
 
 from kway.errors import InputError
-from kway.report import curves, export, matrices, style
+from kway.report import charts, confusion, export, style
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
 def figure():
-    return curves.cross_validation([1, 3], [[0.5, 0.6], [0.7, 0.8]], 3, title="Choosing k")
+    return charts.cross_validation([1, 3], [[0.5, 0.6], [0.7, 0.8]], 3, title="Choosing k")
 
 
 def test_text_stays_text(figure):
@@ -66,10 +66,10 @@ def test_a_data_uri_of_another_kind_is_refused(figure):
 
 
 def test_threads_draw_and_save_at_once():
-    alone = export.to_svg(curves.history({"a": [3, 2, 1]}))
+    alone = export.to_svg(charts.history({"a": [3, 2, 1]}))
     together = []
     workers = [
-        threading.Thread(target=lambda: together.append(export.to_svg(curves.history({"a": [3, 2, 1]}))))
+        threading.Thread(target=lambda: together.append(export.to_svg(charts.history({"a": [3, 2, 1]}))))
         for _ in range(4)
     ]
     for worker in workers:
@@ -111,5 +111,5 @@ def test_palette_is_told_apart_without_red_or_green():
 
 def test_names_in_any_script_and_with_dollars_stay_as_they_are():
     names = ["from $US to $CA", "日本語", "<b>&"]
-    root = ElementTree.fromstring(export.to_svg(matrices.confusion_matrix([[3, 1, 0], [1, 3, 0], [0, 0, 3]], names)))
+    root = ElementTree.fromstring(export.to_svg(confusion.confusion_matrix([[3, 1, 0], [1, 3, 0], [0, 0, 3]], names)))
     assert set(names) <= {"".join(t.itertext()).strip() for t in root.iter(f"{SVG}text")}

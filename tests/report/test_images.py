@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from kway.errors import InputError
-from kway.report.altered import alterations, as_colour, same_distance
-from kway.report.images import weight_templates, worst_mistakes
-from kway.report.mistakes import Mistake
+from kway.report.images import weight_templates
+from kway.report.mistakes import Mistake, worst_mistakes
 from kway.report.style import ACCENT, CONTRAST, FAINT
 
 RNG = np.random.default_rng(0)
@@ -83,36 +82,3 @@ def test_rows_that_are_neither_images_nor_texts_are_written_as_numbers():
 
 def test_no_mistakes_is_said():
     assert "no mistakes" in worst_mistakes([]).axes[0].texts[0].get_text()
-
-
-DIGIT = np.zeros((28, 28))
-DIGIT[6:22, 10:14] = 1
-DIGIT[6:10, 10:20] = 0.7
-
-
-@pytest.mark.parametrize("image", [DIGIT, 1 - DIGIT, RNG.random((16, 20, 3)), (DIGIT * 255).astype(np.uint8)])
-@pytest.mark.parametrize("pixels", [1, 2])
-def test_three_alterations_at_exactly_the_same_distance(image, pixels):
-    x = as_colour(image)
-    made = alterations(image, pixels)
-    assert [one.name for one in made] == ["boxed", "shifted", "tinted"]
-    distances = [np.linalg.norm(one.image - x) for one in made]
-    assert distances[0] > 0
-    np.testing.assert_allclose(distances, distances[0], rtol=1e-12)
-    assert all(one.image.min() >= -1e-12 and one.image.max() <= 1 + 1e-12 for one in made)
-
-
-def test_the_distances_are_shown():
-    figure = same_distance(DIGIT, 1, other=DIGIT * 0.9, other_name="a seven")
-    labels = [axes.get_xlabel() for axes in figure.axes]
-    assert labels[0] == "distance 0.000"
-    assert labels[1] == labels[2] == labels[3] != labels[4]
-    assert figure.axes[4].get_title() == "a seven"
-    assert any("nearer" in t.get_text() for t in figure.texts)
-
-
-def test_images_that_cannot_be_altered_are_refused():
-    with pytest.raises(InputError, match="does not change"):
-        alterations(np.zeros((5, 5)))
-    with pytest.raises(InputError, match=r"\(h, w\) or \(h, w, 3\)"):
-        as_colour(np.zeros((5, 5, 2)))

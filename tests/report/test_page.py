@@ -1,25 +1,19 @@
 """The page: whole, self-contained, escaped, with the figures that the outcome allows."""
 
 import re
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
-from kway.data.reading import ReadOptions
-from kway.report.drawing import FIGURES, drawn_picture
+from kway.auto.job import run_job
+from kway.auto.options import FitOptions
+from kway.auto.train_test import read_train_test
 from kway.report.mistakes import find_mistakes, picture_shape, rows_in_words
 from kway.report.page import write_page
-from kway.report.picture_workers import Drawing, begin_drawing
-from kway.report.pictures import _drawn_folds, pictures
-from kway.report.sketches import from_line, to_line
-from kway.select.job import run_job
-from kway.select.train_test import read_parts
-from kway.select.wishes import Wishes
-
-WISHES = Wishes(["softmax", "neighbors", "centroid"])
+from kway.report.pictures import _drawn_folds, draw_pictures
+from kway.tables.options import ReadOptions
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +24,7 @@ def digits(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "some.npz"
     np.savez(path, x_train=data.x_train[:400], y_train=data.y_train[:400], x_test=data.x_test[:150],
              y_test=data.y_test[:150])  # fmt: skip
-    return run_job(read_parts(str(path)), WISHES)
+    return run_job(read_train_test(str(path)), FitOptions(["softmax", "neighbors", "centroid"]))
 
 
 class Reader(HTMLParser):
@@ -52,9 +46,9 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def written(digits, tmp_path_factory):
-    """The folder of a page, drawn in this process alone, and of its figures."""
+    """The folder of a page, and of its figures."""
     place = tmp_path_factory.mktemp("written")
-    write_page(place / "r.html", digits, WISHES, "kway fit digits", Drawing(place / "figures"))
+    write_page(place / "r.html", digits, "kway fit digits", place / "figures")
     return place
 
 
@@ -81,7 +75,7 @@ def test_the_page_is_whole_and_needs_nothing_else(digits, written):
 def test_mistakes_are_the_surest_with_their_nearest_rows(digits):
     assert picture_shape(digits) == (28, 28)
     found = find_mistakes(digits, most=3, k=2)
-    wrong = digits.evaluation.predicted != digits.parts.test_y
+    wrong = digits.evaluation.predicted != digits.data.test_y
     assert found[0].confidence == pytest.approx(digits.evaluation.confidence[wrong].max())
     assert [m.confidence for m in found] == sorted((m.confidence for m in found), reverse=True)
     for mistake in found:
@@ -96,38 +90,20 @@ def test_words_from_the_data_are_escaped(tmp_path):
         label = "<i>" if i % 2 else "a&b"
         lines.append(f"{i % 2 + rng.normal() / 2:.3f},some <u>words</u> {i % 7},{label}")
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    found = run_job(read_parts(str(tmp_path / "t.csv"), ReadOptions("<b>y")), Wishes(["softmax"]))
-    write_page(tmp_path / "r.html", found, WISHES, "kway fit '<script>'")
+    found = run_job(read_train_test(str(tmp_path / "t.csv"), ReadOptions("<b>y")), FitOptions(["softmax"]))
+    write_page(tmp_path / "r.html", found, "kway fit '<script>'")
     text = (tmp_path / "r.html").read_text()
     for bad in ("<i>", "<u>", "<script>", "<b>"):
         assert bad not in text
     assert "&lt;i&gt;" in text
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux")
-def test_the_page_is_the_same_where_copies_draw_it(digits, written, tmp_path, monkeypatch):
-    from kway.compute import forked_work
-
-    monkeypatch.setattr(forked_work.PROCESS, "own", True)
-    monkeypatch.setattr(forked_work, "cores", lambda: 2)
-    for name in ("torch", "ray"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    drawing = begin_drawing(tmp_path / "figures")
-    monkeypatch.setattr("kway.report.drawing.drawn_picture", None)  # nothing is drawn here
-    write_page(tmp_path / "r.html", digits, WISHES, "kway fit digits", drawing)
-    # matplotlib names a clip path by where it lies in memory
-    here, there = (re.sub(r"\bp[0-9a-f]{10}\b", "p", (at / "r.html").read_text()) for at in (written, tmp_path))
-    assert here == there
-    names = ({f.name for f in (at / "figures").iterdir()} for at in (written, tmp_path))
-    assert next(names) == next(names)
-
-
 def test_a_figure_that_fails_is_left_out_with_the_reason(digits, monkeypatch):
     def fail(*_, **__):
         raise ValueError("no ink")
 
-    monkeypatch.setitem(FIGURES, "confusion_of", fail)
-    drawn = {p.name: drawn_picture(p) for p in pictures(digits, ["confusion", "leaderboard"])}
+    monkeypatch.setattr("kway.report.confusion.confusion_of", fail)
+    drawn = {p.name: p for p in draw_pictures(digits)}
     assert drawn["confusion"].svg is None
     assert "no ink" in drawn["confusion"].text
     assert drawn["leaderboard"].svg is not None
@@ -136,28 +112,16 @@ def test_a_figure_that_fails_is_left_out_with_the_reason(digits, monkeypatch):
 def test_a_file_that_fails_is_told_when_the_page_is_written(digits, tmp_path):
     (tmp_path / "figures").write_text("a file")
     with pytest.raises(OSError, match="exists") as told:
-        write_page(tmp_path / "r.html", digits, WISHES, "", Drawing(tmp_path / "figures"))
+        write_page(tmp_path / "r.html", digits, "", tmp_path / "figures")
     assert told.value.filename == str(tmp_path / "figures")
     assert "Written by kway" in (tmp_path / "r.html").read_text()
 
 
-def test_a_picture_is_a_line_of_text(digits):
-    for picture in pictures(digits):
-        line = to_line(picture)
-        assert "\n" not in line
-        again = from_line(line)
-        assert again[:3] == picture[:3]
-        assert to_line(again) == line
-        for name, value in picture.sketch.arguments.items():
-            if isinstance(value, np.ndarray):
-                np.testing.assert_array_equal(again.sketch.arguments[name], value, strict=True)
-
-
 def test_a_spent_budget_leaves_out_what_is_slow_to_draw(digits):
-    drawn = {p.name: p for p in pictures(replace(digits, hurried=True))}
-    assert drawn["regions"].sketch is None
+    drawn = {p.name: p for p in draw_pictures(replace(digits, hurried=True))}
+    assert drawn["regions"].svg is None
     assert "budget" in drawn["regions"].text
-    assert drawn["mistakes"].sketch is not None
+    assert drawn["mistakes"].svg is not None
 
 
 def test_the_picture_of_alphas_is_of_folds_and_settings_run_with_each_other():
@@ -174,7 +138,7 @@ def test_nothing_half_written(digits, tmp_path, monkeypatch):
     (tmp_path / "r.html").write_text("old")
     monkeypatch.setattr(page, "facts", lambda *_: {})
     with pytest.raises(Exception, match="undefined"):
-        write_page(tmp_path / "r.html", replace(digits, hurried=True), WISHES)
+        write_page(tmp_path / "r.html", replace(digits, hurried=True))
     assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("r.html", "old")]
 
 
@@ -185,7 +149,7 @@ def test_rows_in_words():
 
 def test_of_very_many_classes_the_hardest_are_listed(digits, tmp_path, monkeypatch):
     monkeypatch.setattr("kway.report.page.LISTED", 3)
-    write_page(tmp_path / "r.html", replace(digits, hurried=True), WISHES)
+    write_page(tmp_path / "r.html", replace(digits, hurried=True))
     text = (tmp_path / "r.html").read_text()
     hardest = sorted(digits.evaluation.scores.classes, key=lambda line: line["f1"])
     table = text[text.index('<section id="classes">') : text.index('<section id="features">')]

@@ -1,13 +1,13 @@
-"""Pictures of regions: figures that hold what they say, and colours that are the classifier's answers."""
+"""Regions: the painted colors are the predictions of the classifier."""
 
 import numpy as np
 import pytest
+from sklearn.decomposition import PCA
 
-from kway.datasets import load
+import kway
+from kway import datasets
 from kway.errors import InputError
-from kway.neighbors import CentroidClassifier, NeighborsClassifier
-from kway.report.regions import decision_regions, landmark_cells, neighbor_regions
-from kway.report.slices import grid_over
+from kway.report import regions
 
 
 @pytest.fixture(scope="module")
@@ -19,37 +19,43 @@ def clouds():
 
 def test_the_painted_answers_are_the_models(clouds):
     X, y = clouds
-    model = NeighborsClassifier(3).fit(X, y)
-    figure = decision_regions(model, X, y, "three", resolution=40)
+    model = kway.NeighborsClassifier(3).fit(X, y)
+    figure = regions.decision_regions(model, X, y, "three", resolution=40)
     painted = np.asarray(figure.axes[0].images[0].get_array())
-    grid = grid_over(X, 40)
+    grid = regions.grid_over(X, 40)
     np.testing.assert_array_equal(model.classes_[painted.astype(int).ravel()], model.predict(grid.points))
     assert [text.get_text() for text in figure.texts] == ["three"]
 
 
-def test_every_k_and_metric_has_a_panel(clouds):
-    figure = neighbor_regions(*clouds, resolution=30)
-    titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["k = 1, L2", "k = 3, L2", "k = 15, L2", "k = 1, L1", "k = 3, L1", "k = 15, L1"]
-    one, many = (np.asarray(figure.axes[i].images[0].get_array()) for i in (0, 2))
-    assert (one != many).any()
-
-
-def test_pictures_are_drawn_without_a_display(clouds, tmp_path):
-    decision_regions(CentroidClassifier().fit(*clouds), *clouds, resolution=30).savefig(tmp_path / "regions.png")
-    landmark_cells(load("post-offices").x_train[::20], n_landmarks=12, query=(40.7, -74.0), probes=2).savefig(
-        tmp_path / "cells.png"
-    )
-    assert (tmp_path / "regions.png").stat().st_size > 5_000
-    assert (tmp_path / "cells.png").stat().st_size > 5_000
-
-
-def test_the_map_says_how_many_places_a_query_looks_at():
-    figure = landmark_cells(load("post-offices").x_train[::20], n_landmarks=12, query=(40.7, -74.0), probes=12)
-    said = [text.get_text() for text in figure.texts]
-    assert said == ["1,500 places in the cells of 12 landmarks", "the query looks into 12 cells: 1,500 places"]
-
-
 def test_other_than_two_columns_are_refused():
     with pytest.raises(InputError, match="2 columns"):
-        decision_regions(None, np.zeros((5, 3)), np.zeros(5))
+        regions.decision_regions(None, np.zeros((5, 3)), np.zeros(5))
+
+
+def test_the_slice_is_that_of_principal_components():
+    data = datasets.load("wine")
+    X = data.x_train / data.x_train.std(axis=0)
+    model = kway.CentroidClassifier().fit(X, data.y_train)
+    cut, pca = regions.principal_slice(model, X), PCA(2).fit(X)
+    np.testing.assert_allclose(np.abs(cut.axes @ pca.components_.T), np.eye(2), atol=1e-9)
+    np.testing.assert_allclose(cut.share, pca.explained_variance_ratio_)
+    z = cut.project(X)[:20]
+    np.testing.assert_array_equal(cut.predict(z), model.predict(cut.mean + z @ cut.axes))
+
+
+def test_projected_regions_paint_the_answers_on_the_plane(monkeypatch):
+    monkeypatch.setattr(regions, "ENTRIES", 100)  # many blocks
+    data = datasets.load("iris")
+    model = kway.NeighborsClassifier(3).fit(data.x_train, data.y_train)
+    axes = regions.projected_regions(model, data.x_train, data.y_train, resolution=25, most=40).axes[0]
+    painted = np.asarray(axes.images[0].get_array()).astype(int)
+    cut = regions.principal_slice(model, data.x_train)
+    left, right, bottom, top = axes.images[0].get_extent()
+    grid = np.stack(np.meshgrid(np.linspace(left, right, 25), np.linspace(bottom, top, 25)), axis=-1).reshape(-1, 2)
+    np.testing.assert_array_equal(painted.ravel(), cut.predict(grid))
+    assert sum(len(c.get_offsets()) for c in axes.collections if len(c.get_offsets()) > 1) == 40
+
+
+def test_one_column_cannot_be_projected():
+    with pytest.raises(InputError, match="at least 2 columns"):
+        regions.principal_slice(None, np.ones((4, 1)))

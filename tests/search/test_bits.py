@@ -8,8 +8,8 @@ import pytest
 import kway
 from kway.errors import CombinationError, InputError
 from kway.search import Bits, Flat, Landmarks, Neighbors, restore
-from kway.search.codes.bit_filter import BitQueries, first_filter, sample_of
-from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN, HAMMING, MANHATTAN
+from kway.search.codecs.bit_scan import bit_queries, first_filter, sample_of
+from kway.search.distances import COSINE, DOT, EUCLIDEAN, HAMMING, MANHATTAN
 
 METRICS = ("cosine", "dot", "euclidean")
 
@@ -116,7 +116,7 @@ def test_without_rows_distances_are_those_of_the_estimate(metric):
     index = Flat(store=Bits(2, rerank=False)).build(rows, metric)
     found = index.nearest(queries.astype(np.float64), 500)
     codes = index.rows
-    asked = BitQueries.of(queries.astype(np.float64), codes.frame)
+    asked = bit_queries(queries.astype(np.float64), codes.frame)
     products = (asked.turned @ codes.grid().T) * codes.factors()
     keys = codes.halves() - products if metric == "euclidean" else -products
     expected = asked.base[:, None] + (2 if metric == "euclidean" else 1) * keys
@@ -285,15 +285,18 @@ def test_zero_rows_and_few_rows_in_cells():
 
 def test_a_filter_is_not_enough_where_nothing_bounds_the_cosine():
     """At a cosine of -1 all bits may differ; fastmath once made a root of less than nothing of it."""
-    from kway.compute.kernels.codes.bit_first import enough
+    from kway.kernels.codes.bit_scan import CodedQueries, Estimator, FirstFilter, enough
 
     norms, out = np.linspace(0.01, 3, 200), np.empty(200, dtype=bool)
     counts = np.tile(np.array([0, 100, 100]), (200, 2, 1))
     most, step = np.full((200, 2), 299), np.full(200, 0.03)
     short, long = np.float32(0.5), np.float32(2)
-    enough(True, 3.0, norms + 5, norms**2, norms, short, long, 512, most, counts, step, out)
+    how, turned, none = Estimator(0, True, True, 0.0, 3.0, 0.0), np.zeros((200, 512), np.float32), np.zeros((200, 0))
+    asked = CodedQueries(np.zeros((200, 8), np.uint64), turned, norms, norms, norms**2, none)
+    which = FirstFilter(0, none, none, none, most, counts, step)
+    enough(how, norms + 5, asked, short, long, which, out)
     assert not out.any()
-    enough(True, 3.0, norms * 0.01, norms**2, norms, short, long, 512, most, counts, step, out)
+    enough(how, norms * 0.01, asked, short, long, which, out)
     assert out.any()
 
 
@@ -303,7 +306,7 @@ def test_a_first_filter_passes_about_the_share_that_it_should(q):
     rng = np.random.default_rng(0)
     codes = Bits(1).encode(units(rng, 20_000, 256), COSINE)
     queries = np.concatenate([units(rng, q - 1, 256), np.zeros((1, 256))])
-    asked = BitQueries.of(queries, codes.frame)
+    asked = bit_queries(queries, codes.frame)
     found = first_filter(asked, sample_of(codes), 10**8, 1)
     assert found.groups.shape == ((q, 48) if q == 3 else (q, 36))
     assert found.width == (3 if q == 3 else 4)

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from kway.errors import InputError
-from kway.search import Flat, Landmarks, blocks
-from kway.search.blocks import block_scan, top_products
-from kway.search.heaps import empty_heaps
-from kway.search.spaces.distances import DISTANCES, EUCLIDEAN
+from kway.search import Flat, Landmarks
+from kway.search import scan as blocks
+from kway.search.codecs.base import KeptRows
+from kway.search.distances import DISTANCES, EUCLIDEAN
+from kway.search.scan import BlockScan, top_products
 
 BY_NAME = {distance.name: distance for distance in DISTANCES}
 
@@ -51,9 +52,7 @@ def test_scans_equal_brute_force(kind, base, dtype, k, seed):
     rng = np.random.default_rng(seed)
     rows = adversarial(kind, rng).astype(dtype)
     queries = np.concatenate([rows[:4], adversarial(kind, rng)[:9].astype(dtype)])
-    heaps = empty_heaps(len(queries), k)
-    block_scan(rows, BY_NAME[base]).scan(queries, heaps)
-    ids, distances = heaps.neighbors()
+    ids, distances = BlockScan(KeptRows(rows), BY_NAME[base]).nearest(queries, k)
     expected = brute(queries, rows, base)
     best = np.sort(expected, axis=1)[:, :k]
     size = np.abs(expected).max(axis=1, keepdims=True)
@@ -85,28 +84,26 @@ def test_sparse_scans_equal_brute_force_and_measure_few(base, n, k, tile, intege
         rows = np.rint(3 * rows)
     rows[:, 0] = 1.0  # the cosine of nothing is a matter of taste
     queries = np.concatenate([rows[:3], rows[rng.integers(n, size=9)] * 1.5])
-    heaps, before = empty_heaps(len(queries), k), blocks.TILE_KEYS
+    scan, before = BlockScan(KeptRows(sp.csr_matrix(rows)), BY_NAME[base]), blocks.TILE_KEYS
     blocks.TILE_KEYS = tile
     try:
-        measured = block_scan(sp.csr_matrix(rows), BY_NAME[base]).scan(sp.csr_matrix(queries), heaps)
+        ids, distances = scan.nearest(sp.csr_matrix(queries), k)
     finally:
         blocks.TILE_KEYS = before
-    ids, distances = heaps.neighbors()
     expected = brute(queries, rows, base)
     np.testing.assert_allclose(distances, np.sort(expected, axis=1)[:, :k], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(np.take_along_axis(expected, ids, axis=1), distances, rtol=1e-9, atol=1e-12)
     assert (np.diff(np.sort(ids, axis=1), axis=1) > 0).all()  # nobody twice
     if tile > 2**10 and not integers:  # all rows at once, none alike
-        assert measured <= (k + 2) * len(queries)
+        assert scan.touched <= k + 2
 
 
 def test_few_queries_share_out_the_rows():
     rng = np.random.default_rng(0)
     rows, queries = rng.normal(size=(9000, 5)), rng.normal(size=(1, 5))
-    heaps = empty_heaps(1, 9)
-    measured = block_scan(rows, EUCLIDEAN).scan(queries, heaps)
-    assert heaps.neighbors().ids[0].tolist() == np.argsort(cdist(queries, rows)[0])[:9].tolist()
-    assert measured < 900
+    scan = BlockScan(KeptRows(rows), EUCLIDEAN)
+    assert scan.nearest(queries, 9).ids[0].tolist() == np.argsort(cdist(queries, rows)[0])[:9].tolist()
+    assert scan.touched < 900
 
 
 def test_tiles_do_not_change_the_answer(monkeypatch):
@@ -115,9 +112,7 @@ def test_tiles_do_not_change_the_answer(monkeypatch):
     answers = []
     for tile in (2**10, 2**19):
         monkeypatch.setattr(blocks, "TILE_KEYS", tile)
-        heaps = empty_heaps(300, 7)
-        block_scan(rows, EUCLIDEAN).scan(queries, heaps)
-        answers.append(heaps.neighbors())
+        answers.append(BlockScan(KeptRows(rows), EUCLIDEAN).nearest(queries, 7))
     np.testing.assert_array_equal(answers[0].ids, answers[1].ids)
     np.testing.assert_array_equal(answers[0].distances, answers[1].distances)
 

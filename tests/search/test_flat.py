@@ -4,7 +4,8 @@ from scipy.spatial.distance import cdist
 
 from kway.errors import InputError
 from kway.search import Flat, Int8, restore
-from kway.search.flat import FEW_ASKED
+from kway.search.flat import BOUNDS_AFTER
+from kway.search.scan import BoundedScan
 
 
 def structured(n, seed=0, d=64):
@@ -23,7 +24,7 @@ def brute(queries, rows, metric, k):
 def certified(request):
     rows = structured(20_000)
     index = Flat().build(rows, request.param)
-    assert index._certified is not None, index.why_
+    assert isinstance(index._main, BoundedScan), index.why_
     return index, rows, request.param
 
 
@@ -38,7 +39,7 @@ def test_certified_search_is_brute_force(certified):
 def test_added_and_removed_rows_beside_the_certified_ones(certified):
     index, rows, metric = certified
     index = restore(*index.parts())
-    index.nearest(structured(FEW_ASKED, seed=3), 5)  # and so its bounds are built again
+    index.nearest(structured(BOUNDS_AFTER, seed=3), 5)  # and so its bounds are built again
     more, queries = structured(300, seed=2), structured(40, seed=1)
     index.add(more)
     first = index.nearest(queries, 5).ids
@@ -46,7 +47,7 @@ def test_added_and_removed_rows_beside_the_certified_ones(certified):
     np.testing.assert_array_equal(first, brute(queries, both, metric, 5))
     gone = np.unique(np.concatenate([first[:10, 0], [20_005]]))
     assert index.remove(gone) == len(gone)
-    assert index._certified is not None  # a few are left out of the answers, nothing is built again
+    assert isinstance(index._main, BoundedScan)  # a few are left out of the answers, nothing is built again
     left = np.delete(np.arange(len(both)), gone)
     np.testing.assert_array_equal(index.nearest(queries, 5).ids, left[brute(queries, both[left], metric, 5)])
     index.remove(left[:200])
@@ -66,13 +67,13 @@ def test_ids_to_remove_are_whole_numbers(ids):
 
 def test_an_index_from_a_file_scans_for_few_queries_before_it_builds_bounds_again(certified):
     index, rows, metric = certified
-    again, queries = restore(*index.parts()), structured(FEW_ASKED, seed=4)
+    again, queries = restore(*index.parts()), structured(BOUNDS_AFTER, seed=4)
     few = [again.nearest(queries[i : i + 1], 5).ids[0] for i in range(3)]
-    assert again._certified is None
+    assert not isinstance(again._main, BoundedScan)
     assert again.why_ == index.why_
     np.testing.assert_array_equal(few, brute(queries[:3], rows, metric, 5))
     np.testing.assert_array_equal(again.nearest(queries, 5).ids, index.nearest(queries, 5).ids)
-    assert again._certified is not None
+    assert isinstance(again._main, BoundedScan)
     assert again.why_ == index.why_
 
 

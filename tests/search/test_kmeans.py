@@ -5,8 +5,8 @@ import pytest
 
 from kway.errors import InputError
 from kway.search import cluster_blocks
-from kway.search.cells.kmeans import kmeans_sample, nearest_centres, place_centres
-from kway.search.cells.stream_kmeans import _sampled
+from kway.search.kmeans import _sampled, kmeans_sample, nearest_centres, place_centres
+from kway.threads import at_most
 
 
 class Clustering(NamedTuple):
@@ -70,7 +70,9 @@ def test_same_seed_same_landmarks():
 def test_threads_views_and_many_centres():
     rows = np.random.default_rng(0).normal(size=(4000, 9)).astype(np.float32)
     centres = kmeans(rows[:, :8], 300).centres  # a view: the last column is no part of a row
-    one, every = (nearest_centres(rows[:, :8], centres, n_jobs) for n_jobs in (1, None))
+    with at_most(1):
+        one = nearest_centres(rows[:, :8], centres)
+    every = nearest_centres(rows[:, :8], centres)
     np.testing.assert_array_equal(one.centres, every.centres)
     exact = ((rows[:, None, :8].astype(float) - centres) ** 2).sum(-1)
     assert (one.centres == exact.argmin(1)).mean() > 0.9999

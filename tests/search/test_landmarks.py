@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.one_query import find_cells
+from kway.kernels.cells import CellQueries
+from kway.kernels.jit import frozen
+from kway.kernels.one_query import find_cells
 from kway.search import Bits, Flat, Int8, Landmarks, restore
-from kway.search.cells.projection import learn_projection
-from kway.search.heaps import empty_heaps
+from kway.search.answers import empty_heaps
+from kway.search.projection import learn_projection
 
 
 def images(n, seed=0, d=300):
@@ -137,10 +138,8 @@ def test_codes_survive_files_and_changes(store):
 
 
 def test_a_file_without_codes_gets_them():
-    """0.1.0 kept no codes beside the full rows."""
     index = Landmarks(store=Int8()).build(images(500))
     facts, arrays = index.parts()
-    facts["recipe"]["store"] = {"rerank": True}
     again = restore(facts, {name: array for name, array in arrays.items() if not name.startswith("codes")})
     assert again.recipe == index.recipe
     np.testing.assert_array_equal(again._table.kept.codes[:], index._table.kept.codes[:])
@@ -197,7 +196,7 @@ def test_one_query_is_projected_as_a_batch_is(share, size):
     index = Landmarks(n_landmarks=20).build(rows)
     placed = frozen(rows[:8])
     expected, found, near = index._projection.of(placed), index._projection.room(8), empty_heaps(8, 3)
-    find_cells(placed, *index._finder, *found, *near)
+    find_cells(placed, index._finder, CellQueries(found.short, found.long, placed, found.norms), *near)
     for one, other in zip(found, expected):
         np.testing.assert_allclose(one, other, atol=2e-5 * expected.norms.max())
     keys = index._finder.marks - expected.lead @ index._landmarks.T

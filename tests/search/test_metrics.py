@@ -5,8 +5,8 @@ import pytest
 
 from kway.errors import CombinationError, InputError
 from kway.search import LSH, Flat, Int8, KDTree, Landmarks
-from kway.search.device import on_device
-from kway.search.spaces.metrics import METRICS, Euclidean, Gaussian, Haversine, Laplacian, from_facts, pick_metric
+from kway.search import device as on_device
+from kway.search.metrics import METRICS, Euclidean, Gaussian, Haversine, Laplacian, from_facts, pick_metric
 
 EVERY = [*METRICS.values(), Haversine(degrees=True), Gaussian(0.5), Laplacian(2.0)]
 

@@ -7,8 +7,8 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import cosine_distances, haversine_distances
 
 from kway.errors import InputError
+from kway.search.metrics import Gaussian, Haversine, Laplacian
 from kway.search.pairwise import pairwise
-from kway.search.spaces.metrics import Gaussian, Haversine, Laplacian
 
 LEFT = np.array([[56, 32, 10, 18], [90, 23, 128, 133], [24, 26, 178, 200], [2, 0, 255, 220]], dtype=np.uint8)
 RIGHT = np.array([[10, 20, 24, 17], [8, 10, 89, 100], [12, 16, 178, 170], [4, 32, 233, 112]], dtype=np.uint8)

@@ -10,11 +10,11 @@ import pytest
 import scipy.sparse as sp
 
 import kway
-from kway.compute.cluster.row_source import Carried, FilePlace, row_source
 from kway.errors import CombinationError, InputError
+from kway.rows.cluster.shards import Carried, FilePlace, row_source
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
-from kway.search.shard import open_shard
-from kway.search.spaces.metrics import METRICS, pick_metric
+from kway.search.metrics import METRICS, pick_metric
+from kway.search.sharded import open_shard
 
 
 def problem(seed, n=700, d=9, q=60, dtype=np.float32):

@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 from kway.errors import CombinationError
-from kway.search.spaces.distances import COSINE, DISTANCES, EUCLIDEAN, HAMMING, MANHATTAN
-from kway.search.stores.bits import Bits
-from kway.search.stores.int8 import Int8
-from kway.search.stores.kept import KeptRows, store_from
+from kway.search.codecs import store_from
+from kway.search.codecs.base import FULL
+from kway.search.codecs.bits import Bits
+from kway.search.codecs.int8 import Int8
+from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, HAMMING, MANHATTAN
 
 
 def rows(n=200, d=9):
@@ -59,10 +60,10 @@ def test_what_cannot_be_coded_is_refused(distance):
     assert not HAMMING.coded
 
 
-@pytest.mark.parametrize("store", [None, Int8(), Int8(rerank=False)], ids=str)
+@pytest.mark.parametrize("store", [FULL, Int8(), Int8(rerank=False)], ids=str)
 def test_kept_rows_join_drop_and_come_back(store):
     given = rows().astype(np.float32)
-    kept = KeptRows.of(given[:150], store, EUCLIDEAN)
+    kept = store.keep(given[:150], EUCLIDEAN)
     both = kept.join(kept.like(given[150:])).drop(np.array([0, 199])).take(np.arange(198)[::-1])
     expected = given[1:199][::-1]
     if store is None or store.rerank:
@@ -70,7 +71,7 @@ def test_kept_rows_join_drop_and_come_back(store):
     else:
         assert np.abs(both.best[:] - expected).max() < 0.3
     arrays = both.arrays()
-    again = KeptRows.from_arrays(arrays.get("rows"), store, EUCLIDEAN, arrays)
+    again = store.kept_from(arrays.get("rows"), arrays, EUCLIDEAN)
     np.testing.assert_array_equal(again.scanned[:], both.scanned[:])
     assert again.nbytes == both.nbytes
 
@@ -78,4 +79,3 @@ def test_kept_rows_join_drop_and_come_back(store):
 def test_stores_by_their_facts():
     for store in (Int8(), Int8(rerank=False), Bits(2, rerank=False), Bits(miss=0.01)):
         assert store_from(store.facts()) == store
-    assert store_from({"rerank": False}) == Int8(rerank=False)  # as 0.1.0 wrote it

@@ -8,8 +8,8 @@ import pytest
 
 from kway.errors import CombinationError, InputError
 from kway.search import Bits, Flat, Int8, Landmarks, restore
-from kway.search.codes import streams
-from kway.search.codes.growing_codes import Grown
+from kway.search.codecs import streams
+from kway.search.codecs.streams import Grown
 
 CODES = Flat(store=Bits(1, rerank=False))
 

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 import kway
-from kway.report import figures
-from pictures.linear import digits
+from kway import report
+
+from . import costs, lessons
+from .linear import digits
 
 
 def _test() -> tuple[Any, Any]:
@@ -18,7 +20,7 @@ def _test() -> tuple[Any, Any]:
 
 def temperature() -> Any:
     """Five scores at five temperatures."""
-    return figures.temperature([2.0, 1.0, 0.1, -1.0, 0.5], labels=["cat", "dog", "ship", "car", "bird"])
+    return lessons.temperature([2.0, 1.0, 0.1, -1.0, 0.5], labels=["cat", "dog", "ship", "car", "bird"])
 
 
 def reliability() -> Any:
@@ -26,7 +28,7 @@ def reliability() -> Any:
     X, y = digits(1000)
     rows, truth = _test()
     p = kway.SoftmaxClassifier(alpha=1e-5).fit(X, y).predict_proba(rows)
-    return figures.reliability(p.max(axis=1), p.argmax(axis=1) == truth, bins=10)
+    return report.reliability(p.max(axis=1), p.argmax(axis=1) == truth, bins=10)
 
 
 def smoothing() -> Any:
@@ -35,7 +37,7 @@ def smoothing() -> Any:
     rows, truth = _test()
     eps = (0.0, 0.1, 0.3)
     models = [kway.SoftmaxClassifier(alpha=1e-4, label_smoothing=e).fit(X, y) for e in eps]
-    return figures.label_smoothing(eps, [m.predict_proba(rows[truth == 3]).mean(axis=0) for m in models], 3)
+    return lessons.label_smoothing(eps, [m.predict_proba(rows[truth == 3]).mean(axis=0) for m in models], 3)
 
 
 def many_classes() -> Any:
@@ -46,4 +48,4 @@ def many_classes() -> Any:
         "probabilities of 10,000 rows": 4 * 10_000 * classes,
         "the 5 best of 10,000 rows": np.full(9, (4 + 8) * 5 * 10_000.0),
     }
-    return figures.cost(classes, {"bytes": curves}, "classes K", "Memory against the number of classes")
+    return costs.cost(classes, {"bytes": curves}, "classes K", "Memory against the number of classes")

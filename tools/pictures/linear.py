@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 import kway
-from kway.report import figures, style
+from kway import report
+from kway.report import style
+
+from . import lessons, planes
 
 SHOWN = 1000  # digits that the slower pictures learn from
 
@@ -26,13 +29,13 @@ def outliers() -> Any:
         data = kway.datasets.outliers(n_outliers=n_outliers)
         X, y = data.x_train, data.y_train
         models = {"least squares": kway.LeastSquaresClassifier(), "logistic": kway.LogisticClassifier()}
-        scenes.append(figures.Scene(title, X, y, {name: model.fit(X, y) for name, model in models.items()}))
-    return figures.decision_lines(scenes)
+        scenes.append(planes.Scene(title, X, y, {name: model.fit(X, y) for name, model in models.items()}))
+    return planes.decision_lines(scenes)
 
 
 def softmax_and_sigmoid() -> Any:
     """Four scores of which two are high."""
-    return figures.softmax_and_sigmoid([2.0, 1.0, 0.1, -1.0], ["cat", "dog", "ship", "car"])
+    return lessons.softmax_and_sigmoid([2.0, 1.0, 0.1, -1.0], ["cat", "dog", "ship", "car"])
 
 
 def margin() -> Any:
@@ -41,8 +44,8 @@ def margin() -> Any:
     X, y = data.x_train, data.y_train
     machines = {"hard margin": 0.0, "soft margin, alpha = 0.1": 0.1}
     fitted = {title: kway.SVMClassifier(alpha=alpha).fit(X, y) for title, alpha in machines.items()}
-    scenes = [figures.Scene(title, X, y, _three_lines(machine)) for title, machine in fitted.items()]
-    figure = figures.decision_lines(scenes)
+    scenes = [planes.Scene(title, X, y, _three_lines(machine)) for title, machine in fitted.items()]
+    figure = planes.decision_lines(scenes)
     for axes, machine in zip(figure.axes, fitted.values()):
         axes.scatter(
             *X[machine.support_].T, s=70, facecolors="none", edgecolors=style.INK, linewidths=1.1, zorder=5,
@@ -63,7 +66,7 @@ def alpha() -> Any:
     """Cross-validation of the penalty's weight."""
     found = kway.tune(kway.SoftmaxClassifier(), *digits(500))
     alphas = [setting["alpha"] for setting in found.scan.settings]
-    return figures.cross_validation(alphas, found.scan.accuracy.T, found.best["alpha"], "alpha", log=True)
+    return report.cross_validation(alphas, found.scan.accuracy.T, found.best["alpha"], "alpha", log=True)
 
 
 def templates_l2() -> Any:
@@ -78,4 +81,4 @@ def templates_l1() -> Any:
 
 def _templates(penalty: str, title: str, alpha: float) -> Any:
     model = kway.SoftmaxClassifier(penalty, alpha=alpha).fit(*digits())
-    return figures.weight_templates(model.coef_, (28, 28), model.classes_, title)
+    return report.weight_templates(model.coef_, (28, 28), model.classes_, title)

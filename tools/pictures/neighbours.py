@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 import kway
-from kway.report import figures
-from pictures.linear import digits
+from kway import report
+
+from . import lessons, maps, planes
+from .linear import digits
 
 HOBOKEN = (40.74627, -74.02431)  # on the Hudson, between New Jersey and Manhattan
 
@@ -16,7 +18,7 @@ HOBOKEN = (40.74627, -74.02431)  # on the Hudson, between New Jersey and Manhatt
 def regions() -> Any:
     """k = 1, 3, 15 neighbours under L2 and L1 on three overlapping classes."""
     data = kway.datasets.overlapping(300, n_classes=3, seed=4)
-    return figures.neighbor_regions(data.x_train, data.y_train)
+    return planes.neighbor_regions(data.x_train, data.y_train)
 
 
 def voters() -> Any:
@@ -29,8 +31,8 @@ def voters() -> Any:
     told = model.explain(rows[wrong])
     near, sure = X[told.voters], told.probabilities[:, 0]  # (3, 5, d) and (3,)
     columns = rows[wrong], test.y_test[wrong], told.labels, near, told.voter_labels, told.distances, sure
-    mistakes = [figures.Mistake(*values) for values in zip(*columns)]
-    return figures.worst_mistakes(mistakes, (28, 28), "Three mistakes, and who voted")
+    mistakes = [report.Mistake(*values) for values in zip(*columns)]
+    return report.worst_mistakes(mistakes, (28, 28), "Three mistakes, and who voted")
 
 
 def same_distance() -> Any:
@@ -39,7 +41,7 @@ def same_distance() -> Any:
     row = _with_near_stranger(X, y)
     gaps = kway.pairwise(X[[row]], X)[0]
     other = int(np.flatnonzero(y != y[row])[gaps[y != y[row]].argmin()])
-    return figures.same_distance(X[row].reshape(28, 28), 1, X[other].reshape(28, 28), f"a {y[other]}")
+    return lessons.same_distance(X[row].reshape(28, 28), 1, X[other].reshape(28, 28), f"a {y[other]}")
 
 
 def _with_near_stranger(X: Any, y: Any) -> int:
@@ -54,11 +56,9 @@ def folds() -> Any:
     plain = [s for s, setting in enumerate(found.scan.settings) if setting["weights"] == "uniform"][:25]
     k = [found.scan.settings[s]["n_neighbors"] for s in plain]
     scores = found.scan.accuracy[:, plain].T
-    return figures.cross_validation(k, scores, k[int(scores.mean(axis=1).argmax())])
+    return report.cross_validation(k, scores, k[int(scores.mean(axis=1).argmax())])
 
 
 def cells() -> Any:
     """Post offices of the north-east in the cells of landmarks, and the four cells that the query looks into."""
-    return figures.landmark_cells(
-        kway.datasets.load("post-offices").x_train, 250, HOBOKEN, box=(-81.0, -69.0, 38.0, 44.0)
-    )
+    return maps.landmark_cells(kway.datasets.load("post-offices").x_train, 250, HOBOKEN, box=(-81.0, -69.0, 38.0, 44.0))

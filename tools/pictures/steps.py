@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 import kway
+from kway import report
 from kway.linear.solvers import SGD, Constant, Cosine, Decay
-from kway.report import figures
-from pictures.linear import digits
+
+from .linear import digits
 
 EPOCHS = 24  # a constant rate gains nothing after that, and fit would stop
 
@@ -27,7 +28,7 @@ def batches() -> Any:
     """The objective for batches of 1, 10, 100 and all rows."""
     curves = {f"batch of {b}": _history(solver="sgd", batch_size=b) for b in (1, 10, 100)}
     curves["all rows"] = _history(solver="gradient")[1:]  # its history starts before the first step
-    return figures.history(curves, "epoch", "objective", first=1, title="Softmax on 1,000 digits")
+    return report.history(curves, "epoch", "objective", first=1, title="Softmax on 1,000 digits")
 
 
 def schedules() -> Any:
@@ -40,7 +41,7 @@ def schedules() -> Any:
         "constant, averaged": {"solver": SGD(average=True), "learning_rate": Constant(0.1)},
     }
     curves = {name: _history(**settings) - best for name, settings in ways.items()}
-    return figures.history(curves, "epoch", "objective above the minimum", first=1, title="Rates from eta = 0.1")
+    return report.history(curves, "epoch", "objective above the minimum", first=1, title="Rates from eta = 0.1")
 
 
 def separable() -> Any:
@@ -48,7 +49,7 @@ def separable() -> Any:
     data = kway.datasets.separable(200, n_classes=2, seed=0)
     curves = {"no penalty": 0.0, "alpha = 0.0001": 1e-4, "alpha = 0.001": 1e-3}
     drawn = {name: _lengths(data, alpha) for name, alpha in curves.items()}
-    return figures.history(drawn, "epoch", "length of w", first=1, title="Logistic regression on separable rows")
+    return report.history(drawn, "epoch", "length of w", first=1, title="Logistic regression on separable rows")
 
 
 def _lengths(data: Any, alpha: float) -> list[float]:

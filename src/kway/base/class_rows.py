@@ -1,126 +1,204 @@
-"""Class rows: one row a class, scored by inner product, f = X W^T + b, and the best k of them kept.
+"""Class rows: one row of weights per class, scored by inner product, f = X W' + b.
 
-    scores   (n, R)   the whole table; the caller has checked that this fits
-    top      (n, k)   block by block, so K may be a million; one product serves the k best and the log-normaliser
+    class_scores   (n, R)   scores of all classes
+    class_shares   (n, K)   probabilities of all classes, whose largest is the class of the largest score
+    best_classes   (n, k)   the k best classes with their scores or probabilities; never n x K
 
-Linear models and class means are such rows. Rows of X may be dense, CSR or `Stored`.
+R is 1 for two classes: the score of the second one against the first. Rows X are dense, CSR or `Stored`, or they score
+class rows themselves, as rows on a GPU do (kway.rows.gpu.class_rows).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.base.best_columns import best_columns
-from kway.compute.threads import pmap, spans, workers
-from kway.data.blocks.row_blocks import row_blocks
-from kway.data.gate import Rows
-from kway.data.messages import largest_value
 from kway.errors import InputError
-from kway.search.index import TopK
+from kway.probabilities import Shares
+from kway.rows.row_blocks import Stored, row_blocks
+from kway.search.answers import TopK
+from kway.threads import pmap, single_blas, spans, workers
+from kway.validation import Rows, largest_value
 
-CLASS_BLOCK = 1 << 19  # scores computed at a time by a worker: 2 MB in float32, about the second cache
-_WIDE = 1 << 12  # classes of a block, where there are more
+CLASS_BLOCK = 1 << 19  # scores that a thread computes at a time: 2 MB in float32, about the L2 cache (T1)
+_WIDE = 1 << 12  # classes scored at a time if there are more
 SPARSE_ROWS = 4096  # a sparse product copies the class rows, so it must serve many rows of X
+_ONE_BY_ONE = 16  # the k largest columns are found one after the other up to this k: faster than a partition
 
-LogWeights = Callable[[NDArray], NDArray]  # scores (m, c) -> log of what each class weighs, before normalising
 
-
-def scores(X: Rows, W: NDArray, b: NDArray, n_jobs: int | None = None) -> NDArray:
-    """(n, R); the caller has checked that this fits."""
+def class_scores(X: Rows, W: NDArray, b: NDArray) -> Any:
+    """Scores (n, R); the caller has checked that they fit in memory."""
+    if hasattr(X, "class_scores"):
+        return X.class_scores(W, b)
     out = np.empty((X.shape[0], len(b)), np.result_type(X.dtype, W.dtype))
 
     def block(rows: slice) -> None:
-        x = X[rows]
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.add(np.asarray(x @ W.T), b, out=out[rows])
-        _refuse_overflow(x, out[rows], rows.start)
+        _score(X[rows], W, b, rows.start, out[rows])
 
-    pmap(block, row_blocks(X, _rows_a_block(X, len(b), n_jobs)), n_jobs)
+    _each_block(block, X, W, len(b))
     return out
 
 
-def top(
-    X: Rows, W: NDArray, b: NDArray, k: int, log_weights: LogWeights | None = None, n_jobs: int | None = None
-) -> TopK:
-    """The k best of K >= 2 classes with their scores, or, with `log_weights`, their shares of all classes' weights.
+def class_shares(X: Rows, W: NDArray, b: NDArray, shares: Shares) -> Any:
+    """Probabilities (n, K); the caller has checked that they fit in memory."""
+    return X.class_shares(W, b, shares) if hasattr(X, "class_shares") else probabilities(class_scores(X, W, b), shares)
 
-    exp(log_weights(f)) / sum over all classes; equal scores go by the lower code.
-    """
-    n, wide = X.shape[0], min(len(b), CLASS_BLOCK // SPARSE_ROWS if sp.issparse(X) else _WIDE)
-    codes, found = np.empty((n, k), np.int64), np.empty((n, k), np.result_type(X.dtype, W.dtype))
+
+def probabilities(f: NDArray, shares: Shares) -> NDArray:
+    """(m, K) of scores (m, R), whose largest is the class of the largest score."""
+    if f.shape[1] == 1:
+        return lift_winners(shares.sigmoids(np.hstack([-f, f])), (f[:, 0] > 0).astype(np.int64))
+    p = np.exp(shares.log_weights(f, f.max(axis=1, keepdims=True))) if shares.joint else shares.sigmoids(f)
+    total = p.sum(axis=1, keepdims=True)
+    p = np.divide(p, total, out=np.full_like(p, 1 / p.shape[1]), where=total > 0)
+    return lift_winners(p, f.argmax(axis=1))
+
+
+def best_classes(X: Rows, W: NDArray, b: NDArray, k: int, shares: Shares | None = None) -> TopK:
+    """The k best of K classes with their scores or, with `shares`, their probabilities; equal scores by lower code."""
+    if hasattr(X, "best_classes"):
+        return TopK(*X.best_classes(W, b, k, shares))
+    if len(b) == 1:
+        return _best_of_two(class_scores(X, W, b)[:, 0], k, shares)
+    wide = min(len(b), CLASS_BLOCK // SPARSE_ROWS if sp.issparse(X) else _WIDE)
+    codes = np.empty((X.shape[0], k), np.int64)
+    found = np.empty((X.shape[0], k), np.result_type(X.dtype, W.dtype))
 
     def block(rows: slice) -> None:
-        running = _Running.start(rows.stop - rows.start, k, found.dtype)
-        x = X[rows]
+        x, best = X[rows], None
         for classes in spans(len(b), wide):
-            with np.errstate(over="ignore", invalid="ignore"):
-                f = np.asarray(x @ W[classes].T)  # (m, c)
-                f += b[classes]
-            _refuse_overflow(x, f, rows.start)
-            running.offer(f, classes.start, log_weights)
-        codes[rows] = running.codes
-        found[rows] = running.scores if log_weights is None else running.shares(log_weights)
+            f = _score(x, W[classes], b[classes], rows.start)
+            best = _first_best(f, k, shares) if best is None else best.merged(f, classes.start, k, shares)
+        assert best is not None  # there are two classes at least
+        codes[rows], found[rows] = best.codes, best.answers(shares)
 
-    pmap(block, row_blocks(X, _rows_a_block(X, wide, n_jobs)), n_jobs)
+    _each_block(block, X, W, wide)
     return TopK(codes, found)
 
 
-class _Running(NamedTuple):
-    """After some classes: the k best of each row, its largest log weight, and the sum of exp(log weight - largest)."""
+class _Best(NamedTuple):
+    """After some classes: the k best of each row, and the sum of all weights relative to that of the best."""
 
     codes: NDArray[np.int64]  # (m, k)
     scores: NDArray  # (m, k)
-    peak: NDArray  # (m,)
-    total: NDArray  # (m,)
+    total: NDArray | None  # (m,)
 
-    @staticmethod
-    def start(m: int, k: int, dtype: np.dtype) -> _Running:
-        low = np.full(m, -np.inf, dtype)
-        return _Running(np.full((m, k), -1, np.int64), np.full((m, k), -np.inf, dtype), low, np.zeros(m, dtype))
-
-    def offer(self, f: NDArray, first: int, log_weights: LogWeights | None) -> None:
-        """Take in the scores (m, c) of classes first, first + 1, ..."""
-        k = self.scores.shape[1]
-        largest = f.max(axis=1)
-        hot = np.flatnonzero(largest > self.scores[:, -1])  # few, after the first blocks of classes
+    def merged(self, f: NDArray, first: int, k: int, shares: Shares | None) -> _Best:
+        """With the scores (m, c) of classes first, first + 1, ..."""
+        codes, scores = self.codes, self.scores
+        full = scores.shape[1] == k
+        hot = np.flatnonzero(f.max(axis=1) > scores[:, -1]) if full else np.arange(len(f))  # few after some blocks
         if len(hot):
             mine = f if len(hot) == len(f) else f[hot]
             columns = best_columns(mine, min(k, f.shape[1]))
-            both = np.concatenate([self.scores[hot], np.take_along_axis(mine, columns, axis=1)], axis=1)
-            names = np.concatenate([self.codes[hot], columns + first], axis=1)
+            both = np.concatenate([scores[hot], np.take_along_axis(mine, columns, axis=1)], axis=1)
+            names = np.concatenate([codes[hot], columns + first], axis=1)
             order = np.argsort(-both, axis=1, kind="stable")[:, :k]
-            self.codes[hot] = np.take_along_axis(names, order, axis=1)
-            self.scores[hot] = np.take_along_axis(both, order, axis=1)
-        if log_weights is not None:
-            logs = log_weights(f)  # (m, c)
-            peak = np.maximum(self.peak, log_weights(largest))
-            logs -= peak[:, None]
-            np.exp(logs, out=logs)
-            self.total[:] = self.total * np.exp(self.peak - peak) + logs.sum(axis=1)
-            self.peak[:] = peak
+            names, both = np.take_along_axis(names, order, axis=1), np.take_along_axis(both, order, axis=1)
+            if full:
+                codes, scores = codes.copy(), scores.copy()
+                codes[hot], scores[hot] = names, both
+            else:
+                codes, scores = names, both
+        if shares is None or self.total is None:
+            return _Best(codes, scores, None)
+        peak = scores[:, :1]
+        before = np.exp(shares.log_weights(self.scores[:, :1], peak))[:, 0]
+        return _Best(codes, scores, self.total * before + np.exp(shares.log_weights(f, peak)).sum(axis=1))
 
-    def shares(self, log_weights: LogWeights) -> NDArray:
-        """The best classes' shares of the weights of all (m, k)."""
-        return np.exp(log_weights(self.scores) - self.peak[:, None]) / self.total[:, None]
+    def answers(self, shares: Shares | None) -> NDArray:
+        """Scores or probabilities (m, k)."""
+        if shares is None or self.total is None:
+            return self.scores
+        return np.asarray(np.exp(shares.log_weights(self.scores, self.scores[:, :1])) / self.total[:, None])
 
 
-def _refuse_overflow(x: Rows, f: NDArray, first: int) -> None:
-    """Refuse rows whose scores (m, c) are no numbers, with the value that made them so."""
-    low, high = float(f.min(initial=0.0)), float(f.max(initial=0.0))
-    if np.isfinite(low) and np.isfinite(high):
+def _first_best(f: NDArray, k: int, shares: Shares | None) -> _Best:
+    """The k best of the first classes, by their scores (m, c)."""
+    codes = best_columns(f, min(k, f.shape[1]))
+    scores = f[np.arange(len(f))[:, None], codes]
+    total = None if shares is None else np.exp(shares.log_weights(f, scores[:, :1])).sum(axis=1)
+    return _Best(codes, scores, total)
+
+
+def _best_of_two(f: NDArray, k: int, shares: Shares | None) -> TopK:
+    """The best of two classes whose scores are -f and f, from f (n,)."""
+    first = (f > 0).astype(np.int64)
+    codes = np.stack([first, 1 - first], axis=1)[:, :k]
+    scores = np.stack([np.abs(f), -np.abs(f)], axis=1)[:, :k]
+    return TopK(codes, scores if shares is None else shares.sigmoids(scores))
+
+
+def _score(x: Rows, W: NDArray, b: NDArray, first: int, out: NDArray | None = None) -> NDArray:
+    """Scores (m, c) of a block of rows, the first of which is row `first` of the caller."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        f = np.add(np.asarray(x @ W.T), b, out=out)
+    if not np.isfinite(f).all():
+        row = int(np.flatnonzero(~np.isfinite(f).all(axis=1))[0])
+        raise InputError(
+            f"the scores of row {first + row} leave {f.dtype}: its largest value is "
+            f"{largest_value(x[row : row + 1])}; scale the column as in fit, or drop the row"
+        )
+    return f
+
+
+def _each_block(work: Any, X: Rows, W: NDArray, width: int) -> None:
+    """Run work(rows) on blocks of rows that have `width` scores each; a small product needs no other thread."""
+    n = X.shape[0]
+    if n * max(width, X.shape[1]) <= CLASS_BLOCK and not sp.issparse(X):
+        with _one_blas_thread(n * W.size):
+            work(slice(0, n))
         return
-    row = int(np.flatnonzero(~np.isfinite(f).all(axis=1))[0])
-    raise InputError(
-        f"the scores of row {first + row} leave {f.dtype}: its largest value is {largest_value(x[row : row + 1])}; "
-        "scale the column as in fit, or drop the row"
-    )
+    held = max(width, X.shape[1]) if isinstance(X, Stored) else width  # a block of stored rows is copied to floats
+    size = max(16, min(CLASS_BLOCK // max(1, held), -(-n // workers())))
+    pmap(work, row_blocks(X, size))
 
 
-def _rows_a_block(X: Rows, width: int, n_jobs: int | None) -> int:
-    """Rows of X whose scores on so many classes a worker holds, fewer where that gives every worker some."""
-    return max(16, min(CLASS_BLOCK // max(1, width), -(-X.shape[0] // workers(n_jobs))))
+def _one_blas_thread(multiplications: int) -> AbstractContextManager[None]:
+    """Products of this many multiplications on one thread of BLAS, which uses no more for small ones anyway."""
+    return nullcontext() if multiplications < 1 << 18 else single_blas()
+
+
+def best_columns(table: NDArray, k: int) -> NDArray[np.int64]:
+    """The k largest of each row (m, k), largest first, equals by the lower column, without sorting whole rows.
+
+    >>> best_columns(np.array([[1.0, 3.0, 2.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0]]), 2)
+    array([[1, 3]])
+    """
+    width = table.shape[1]
+    if k == 1:
+        return table.argmax(axis=1)[:, None]
+    if k <= _ONE_BY_ONE and width > k:
+        left, rows = table.copy(), np.arange(len(table))
+        columns = np.empty((len(table), k), np.int64)
+        for j in range(k):
+            columns[:, j] = left.argmax(axis=1)
+            left[rows, columns[:, j]] = -np.inf
+        return columns
+    if 4 * k >= width:
+        return np.argsort(-table, axis=1, kind="stable")[:, :k]
+    last = np.partition(table, width - k, axis=1)[:, width - k, None]  # (m, 1) the k-th largest
+    above, level = table > last, table == last
+    room = k - above.sum(axis=1, keepdims=True)
+    chosen = above | (level & (np.cumsum(level, axis=1) <= room))
+    columns = np.nonzero(chosen)[1].reshape(-1, k)
+    order = np.argsort(-np.take_along_axis(table, columns, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(columns, order, axis=1)
+
+
+def lift_winners(table: NDArray, winners: NDArray[np.int64]) -> NDArray:
+    """The table (m, c), in place, with the winner (m,) of each row as its argmax.
+
+    If rounding, or a rule for ties, left another column as large, the winner is put one step of rounding above.
+
+    >>> lift_winners(np.array([[0.5, 0.5]]), np.array([1])).argmax(axis=1)
+    array([1])
+    """
+    rows = np.flatnonzero(table.argmax(axis=1) != winners)
+    largest = table[rows].max(axis=1, initial=-np.inf)
+    table[rows, winners[rows]] = np.nextafter(largest, np.asarray(np.inf, table.dtype))
+    return table

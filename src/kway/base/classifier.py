@@ -1,42 +1,59 @@
-"""Classifier: score rows, keep the best k, vote. A family gives two things; every answer is made of them here.
+"""Classifier: score rows, keep the best k, vote. A family of classifiers gives three methods on checked rows:
 
-    _best(rows, k, stated) -> TopK    codes (m, k) of the best classes of a block of rows, and their scores
-    _scores(rows) -> (m, R)           scores of all classes; R = 1 is the score of the second of two classes
+    _best(rows, k, stated) -> TopK    codes (n, k) of the best classes and their scores
+    _scores(rows) -> (n, R)           scores of all classes; R = 1 is the score of the second of two classes
+    _shares(rows) -> (n, K)           probabilities of all classes, if the family has them
+
+and every answer is made of them:
 
     predict             label of the first of _best
-    predict_topk        labels and scores of _best, k clipped to the classes
-    decision_function   _scores; of two classes the second's less the first's (n,)
-    predict_proba       _probabilities(_scores), whose argmax is the class that `predict` names
+    predict_topk        labels and scores of _best
+    decision_function   _scores; for two classes the second's less the first's (n,)
+    predict_proba       _shares
 
-X passes the gate once; its rows are answered in blocks, so that nothing but an answer itself is of size n x K. Such
-an answer is refused, before anything is allocated, where it would not fit (kway.base.budget).
+X is checked once (`_rows`). Nothing but an answer itself is of size n x K, and such an answer raises BudgetError before
+anything is allocated if it would be too large. If X is a torch tensor, the answer is a tensor on the same device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from kway.base.best_columns import lift_winners
-from kway.base.budget import refuse_above_budget
-from kway.base.own_threads import on_own_threads
-from kway.compute.gpu.device import on_host
-from kway.data import gate
-from kway.data.blocks.row_blocks import joined_rows, row_blocks
-from kway.data.labels import column
+from kway import validation
 from kway.errors import InputError
+from kway.labels import column
+from kway.memory import check_answer
 from kway.parameters import THREADS, checked_k
-from kway.search.index import TopK
+from kway.rows.gpu.device import as_given, on_host, take_labels
+from kway.rows.gpu.far_rows import FarRows
+from kway.rows.row_blocks import joined_rows, n_rows, row_blocks
+from kway.search.answers import TopK
+from kway.threads import at_most
 
 ENTRIES = 2**23  # numbers held at a time while rows are answered
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def on_own_threads(work: Method) -> Method:
+    """Run work(model, ...) on no more threads than the model's n_jobs, those of BLAS included."""
+
+    @wraps(work)
+    def limited(model: Any, *args: Any, **kwargs: Any) -> Any:
+        with at_most(model._threads()):
+            return work(model, *args, **kwargs)
+
+    return cast(Method, limited)
 
 
 def states_probabilities(model: Classifier) -> bool:
@@ -53,29 +70,29 @@ class Classifier(ClassifierMixin, BaseEstimator):
     # ---- what a family gives
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
-        """The k best classes of a block of checked rows: codes (m, k) and scores (m, k), best first, k <= K.
+        """The k best classes of checked rows: codes (n, k) and scores (n, k), best first, k <= K.
 
-        `stated`: with the scores that `predict_topk` states; else any that order the classes will do.
+        `stated`: with the scores that `predict_topk` returns; else any that order the classes.
         """
         raise NotImplementedError(f"{type(self).__name__} has no _best")
 
-    def _scores(self, rows: Any) -> NDArray:
-        """Scores (m, R) of a block of checked rows."""
+    def _scores(self, rows: Any) -> Any:
+        """Scores (n, R) of checked rows."""
         raise NotImplementedError(f"{type(self).__name__} has no _scores")
 
-    def _probabilities(self, scores: NDArray) -> NDArray:
-        """Probabilities (m, K) of scores (m, R); a family whose scores are probabilities leaves them as they are."""
-        return scores
+    def _shares(self, rows: Any) -> Any:
+        """Probabilities (n, K) of checked rows: the scores themselves, unless a family says otherwise."""
+        return self._scores(rows)
 
     def _check_probabilities(self) -> None:
-        """Raise AttributeError where the scores are no probabilities."""
+        """Raise AttributeError if the scores are no probabilities."""
 
-    def _labels(self, best: TopK) -> NDArray:
+    def _labels(self, best: TopK) -> Any:
         """Labels (n,) of the winners (n, 1)."""
-        return self.classes_[best.ids[:, 0]]
+        return take_labels(self.classes_, best.ids[:, 0])
 
     def _entries(self) -> int:
-        """Numbers held a row while its best classes are found."""
+        """Numbers held per row while its best classes are found."""
         return 1
 
     def _answer_type(self, rows: Any) -> np.dtype:
@@ -83,84 +100,86 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return np.dtype(rows.dtype)
 
     def _threads(self) -> int | None:
-        """The n_jobs that all work of this model is held to; None is every core."""
+        """The n_jobs that limits all work of this model; None is every core."""
         given: int | None = getattr(self, "n_jobs", None)
-        THREADS.check("n_jobs", given)
+        if given is not None:
+            THREADS.check("n_jobs", given)
         return given
 
-    # ---- rows, through the gate once, and in blocks
+    # ---- rows: checked once, and answered in blocks
 
     def _rows(self, X: Any) -> Any:
+        """X checked: an array, CSR or `Stored` rows, or rows on a GPU if the family answers them there."""
         if not hasattr(self, "classes_"):
             check_is_fitted(self)
-        fits = not gate.is_sparse(X) or bool(get_tags(self).input_tags.sparse)  # tags take longer than a row's check
-        return gate.rows(self, X, reset=False, sparse=fits, blocks=True)
+        sparse = not validation.is_sparse(X) or bool(get_tags(self).input_tags.sparse)  # tags take longer than a check
+        return validation.rows(self, X, reset=False, sparse=sparse, blocks=True)
 
     def _passed(self, X: Any) -> Any:
-        """X as several calls of this classifier take it, through the gate once for all of them."""
-        return gate.checked(self._rows(X))
+        """X as several calls of this classifier take it, checked once for all of them."""
+        return validation.checked(self._rows(X))
 
     def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
-        """The rows in blocks, each holding at most ENTRIES numbers where a row holds so many."""
+        """The rows in blocks that hold at most ENTRIES numbers if each row holds `entries`."""
         return (rows[block] for block in row_blocks(rows, self._most_rows(entries)))
 
     @staticmethod
     def _most_rows(entries: int) -> int:
         return max(1, ENTRIES // max(1, entries))
 
-    def _top(self, rows: Any, k: int, stated: bool) -> TopK:
-        parts = [self._best(block, k, stated) for block in self._blocks(rows, self._entries())]
+    def _best_of_blocks(self, rows: Any, best: Callable[[Any], TopK]) -> TopK:
+        """The best classes of all rows from those of blocks; rows on a GPU are one block."""
+        if isinstance(rows, FarRows):
+            return best(rows)
+        parts = [best(block) for block in self._blocks(rows, self._entries())]
         return parts[0] if len(parts) == 1 else TopK(*map(np.concatenate, zip(*parts)))
 
-    def _table(self, X: Any, what: str, answer: Callable[[NDArray], NDArray]) -> NDArray:
-        """(n, K) or (n,) answers from the scores of blocks of rows."""
+    def _table(self, X: Any, what: str, answer: Callable[[Any], Any]) -> Any:
+        """(n, K) or (n,) answers to blocks of rows; rows on a GPU watch its memory themselves."""
         rows = self._rows(X)
-        n, width = _num_samples(rows), len(self.classes_)
-        refuse_above_budget(n, width, self._answer_type(rows).itemsize, what)
-        return joined_rows(
-            n, (answer(self._scores(block)) for block in self._blocks(rows, max(width, self._entries())))
-        )
+        if isinstance(rows, FarRows):
+            return answer(rows)
+        n, width = n_rows(rows), len(self.classes_)
+        check_answer(n, width, self._answer_type(rows).itemsize, what)
+        return joined_rows(n, (answer(block) for block in self._blocks(rows, max(width, self._entries()))))
 
     # ---- answers
 
-    @on_own_threads
-    def predict(self, X: Any) -> NDArray:
-        """Labels (n,)."""
-        return self._labels(self._top(self._rows(X), 1, stated=False))
+    def predict(self, X: Any) -> Any:
+        """Labels (n,); a tensor if X is one and labels are numbers."""
+        with at_most(self._threads()):
+            return self._as_given(X, self._labels(self._best(self._rows(X), 1, stated=False)))
 
-    @on_own_threads
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
-        """The k best labels of each row, all of them where there are fewer, and their scores, best first.
+        """The k best labels of each row, or all if there are fewer, and their scores, best first.
 
-        Scores are probabilities where the model has them.
+        Scores are probabilities if the model has them.
         """
-        rows = self._rows(X)
-        codes, scores = self._top(rows, checked_k(k, len(self.classes_)), stated=True)
-        return TopK(self.classes_[codes], scores)
+        with at_most(self._threads()):
+            rows = self._rows(X)
+            codes, scores = self._best(rows, checked_k(k, len(self.classes_)), stated=True)
+            return TopK(self._as_given(X, take_labels(self.classes_, codes)), self._as_given(X, scores))
 
-    @on_own_threads
-    def decision_function(self, X: Any) -> NDArray:
-        """Scores (n, K); of two classes, the second's less the first's (n,)."""
-        return self._table(X, "decision_function", self._two_in_one)
+    def decision_function(self, X: Any) -> Any:
+        """Scores (n, K); for two classes, the second's less the first's (n,)."""
+        with at_most(self._threads()):
+            return self._as_given(X, self._table(X, "decision_function", self._decisions))
 
-    @available_if(states_probabilities)
-    @on_own_threads
-    def predict_proba(self, X: Any) -> NDArray:
-        """Probabilities (n, K)."""
-        return self._table(X, "predict_proba", self._settled)
+    def _as_given(self, X: Any, answer: Any) -> Any:
+        """The answer as a tensor if X is one."""
+        return as_given(X, answer)
 
-    def _two_in_one(self, scores: NDArray) -> NDArray:
+    def _decisions(self, rows: Any) -> Any:
+        scores = self._scores(rows)
         if len(self.classes_) != 2:
             return scores
         return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
 
-    def _settled(self, scores: NDArray) -> NDArray:
-        """Probabilities whose argmax is the class of the largest score, also where they are equal in their digits."""
-        table = self._probabilities(scores)
-        if table is scores:
-            return table
-        alone = scores.shape[1] < len(self.classes_)
-        return lift_winners(table, (scores[:, 0] > 0).astype(np.int64) if alone else scores.argmax(axis=1))
+    @available_if(states_probabilities)
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities (n, K)."""
+        with at_most(self._threads()):
+            return self._as_given(X, self._table(X, "predict_proba", self._shares))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on rows with labels y (n,), taken as `fit` takes them."""
@@ -184,7 +203,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
         A file that is no model of kway's is replaced only with `force`.
         """
-        from kway.store import save
+        from kway.modelfile import save
 
         save(self, path, force=force)
 

@@ -1,13 +1,11 @@
-"""The command line, `kway fit DATA` and so on: each verb is a function that parses, calls and prints.
+"""The command line, `kway fit DATA` and so on: each command is a function that parses, calls and prints.
 
-Exit codes: 0 done, 1 failed (one line on stderr says why), 2 bad usage. With --json a verb prints exactly one JSON
-object on stdout. Nothing heavy is imported until a verb runs, so that `--help` answers at once.
+Exit codes: 0 done, 1 failed (one line on stderr says why), 2 bad usage. With --json a command prints exactly one
+JSON object on stdout. Nothing heavy is imported until a command runs, so that `--help` is quick.
 
-verbs       fit (and compare)  predict  evaluate  explain  neighbors  info  plan  data  bench  cluster
-options     options (of reading)  choice_options  cluster_options  models (by name)  usage (what is wrong with them)
-rows        model_rows (DATA for a model)  columns_said (how each column was read)
-            predict_parts (a folder, by the machines of a cluster)
-output      output  summary  progress  plain_letters (for streams without every one)
+fit, compare, predict, evaluate, explain, neighbors, info, plan, data, cluster   one command each
+options      options that commands share         model_rows   DATA for a model that exists
+output       JSON, text and tables               progress     the live view of a job
 """
 
 from __future__ import annotations
@@ -21,9 +19,9 @@ from typing import Annotated
 import typer
 
 import kway
-from kway import light_imports
-from kway.cli import bench, cluster, data, evaluate, explain, fit, info, neighbors, plan, predict
-from kway.cli.plain_letters import speak_plainly
+from kway.cli import cluster, compare, data, evaluate, explain, fit, info, neighbors, plan, predict
+from kway.cli.options import in_command_words
+from kway.cli.output import allow_any_character
 from kway.errors import UsageError
 
 app = typer.Typer(
@@ -34,14 +32,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(fit.fit)
-app.command()(fit.compare)
+app.command()(compare.compare)
 app.command()(predict.predict)
 app.command()(evaluate.evaluate)
 app.command()(explain.explain)
 app.command()(info.info)
 app.command()(neighbors.neighbors)
 app.command()(plan.plan)
-app.command()(bench.bench)
 app.add_typer(data.app, name="data")
 app.add_typer(cluster.app, name="cluster")
 
@@ -66,7 +63,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line; the exit code."""
     with warnings.catch_warnings():
         warnings.showwarning = _brief_warning  # put back on leaving
-        speak_plainly(sys.stdout, sys.stderr)
+        allow_any_character(sys.stdout, sys.stderr)
         try:
             app(args=arguments)
         except SystemExit as leaving:
@@ -81,17 +78,13 @@ def run(arguments: list[str]) -> int:
 
 def main() -> None:
     """The console script."""
-    light_imports.PROCESS.own = True
-    light_imports.typer_values()
-    if "--help" in sys.argv or not sys.argv[1:]:
-        light_imports.typer_help()
     sys.exit(run(sys.argv[1:]))
 
 
 def _one_line(error: Exception) -> str:
     from kway.errors import KwayError
 
-    text = " ".join(str(error).split())
+    text = in_command_words(" ".join(str(error).split()), first=True)
     known = isinstance(error, (KwayError, OSError))
     return text if text and known else f"{type(error).__name__}: {text} (KWAY_TRACEBACK=1 shows where)"
 

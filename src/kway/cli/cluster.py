@@ -25,7 +25,7 @@ def status(
     json: JsonOption = False,
 ) -> None:
     """Show the nodes of a cluster: alive or not, cores, memory, GPUs, actors."""
-    from kway.compute.cluster.status import node_status
+    from kway.rows.cluster.session import node_status
 
     nodes = node_status(address)
     if json:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway.cli.options import ForceOption, JsonOption, reads_data
+from kway.cli.options import ForceOption, JsonOption, with_options
 from kway.cli.output import emit_json, safe, say, show_table
+from kway.tables.options import ReadOptions
 
 if TYPE_CHECKING:
-    from kway.data.datasets.dataset import Dataset
-    from kway.data.reading import LabelledRows, ReadOptions
+    from kway.tables.datasets.arrays import Dataset
+    from kway.tables.labelled_rows import LabelledRows
 
 PARTS = ("train", "test", "all")
 
@@ -22,7 +23,7 @@ app = typer.Typer(help="Known data sets: list them, or write one to a file.", no
 @app.command("list")
 def list_sets(json: JsonOption = False) -> None:
     """List the sets that DATA can name here."""
-    from kway.data.datasets import catalog
+    from kway.tables.datasets import catalog
 
     sets = [_about_set(name, catalog.load(name)) for name in catalog.names()]
     if json:
@@ -34,7 +35,7 @@ def list_sets(json: JsonOption = False) -> None:
 
 
 @app.command()
-@reads_data
+@with_options
 def export(
     name: Annotated[str, typer.Argument(help="A known set, or a file to write in another format.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="csv, csv.gz, jsonl, parquet or npz.")],
@@ -44,13 +45,12 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Write a set to a file, the label in the column `target`."""
-    from kway.cli.usage import as_usage
-    from kway.data.number_rows import number_rows
-    from kway.data.outputs.output_paths import Output, check_places
-    from kway.data.outputs.own_files import is_nobodys
-    from kway.data.reading import read_rows
-    from kway.data.sources.table_writing import format_of, write_columns, write_npz
+    from kway.cli.options import as_usage
     from kway.errors import UsageError
+    from kway.tables.labelled_rows import number_rows
+    from kway.tables.outputs.places import Output, check_places, is_nobodys
+    from kway.tables.reading import read_rows
+    from kway.tables.sources.writing import format_of, write_columns, write_npz
 
     if part not in PARTS:
         raise UsageError(f"no part {part!r}; it may be {', '.join(PARTS)}")

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kway.cli.options import AskedArgument, JsonOption, ModelArgument, MovedOption, reads_data
+from kway.cli.options import EmbedOption, JsonOption, ModelArgument, RowsArgument, with_options
 from kway.cli.output import emit_json, safe, say, show_table, shown_number
-from kway.tables import one_line
-
-if TYPE_CHECKING:
-    from kway.data.reading import ReadOptions
+from kway.tables.options import ReadOptions
+from kway.text_tables import one_line
 
 _MOST_CLASSES = 20  # lines of the table for people
-_LONGEST = 60  # letters of a class in it
+_LONGEST = 60  # characters of a class in it
 
 
-@reads_data
+@with_options
 def evaluate(
-    model: ModelArgument, data: AskedArgument, reading: ReadOptions, embed: MovedOption = None, json: JsonOption = False
+    model: ModelArgument, data: RowsArgument, reading: ReadOptions, embed: EmbedOption = None, json: JsonOption = False
 ) -> None:
     """Compare predictions with the labels in DATA."""
-    from kway.cli.model_rows import ready_blocks
-    from kway.select.evaluation import evaluate_blocks
+    from kway.auto.evaluation import evaluate_blocks
+    from kway.cli.model_rows import read_blocks
 
-    fitted, read, skipped = ready_blocks(model, data, reading, needs_labels=True, embed=embed)
-    scores = evaluate_blocks(fitted, ((rows.X, rows.y) for rows in read))  # type: ignore[misc]  # ready saw to labels
+    fitted, read, skipped = read_blocks(model, data, reading, needs_labels=True, embed=embed)
+    labelled = ((rows.X, rows.y) for rows in read)  # read_blocks has checked that there are labels
+    scores = evaluate_blocks(fitted, labelled)  # type: ignore[arg-type]
     classes = scores.classes
     _warn_of_unseen({c["class"]: c["rows"] for c in classes}, set(fitted.classes_.tolist()))
     if json:
@@ -50,7 +49,7 @@ def _shown(label: Any) -> str:
 
 def _warn_of_unseen(rows: dict[Any, int], known: set[Any]) -> None:
     """Say that labels, with the rows of each, are none of the model's, such as one of a line that was cut short."""
-    from kway.data.suggest import listing
+    from kway.suggest import listing
 
     unseen = sorted((label for label in rows if label not in known), key=str)
     if unseen:

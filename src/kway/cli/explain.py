@@ -6,34 +6,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kway.cli.options import JsonOption, ModelArgument, MovedOption, reads_data
+from kway.cli.options import EmbedOption, JsonOption, ModelArgument, with_options
 from kway.cli.output import emit_json, safe, say, show_table
+from kway.tables.options import ReadOptions
 
 if TYPE_CHECKING:
-    from kway.data.reading import ReadOptions
-    from kway.select.reasons import Reasons
+    from kway.auto.reasons import Reasons
 
 _SECONDS = 20.0  # that measuring may take: somebody waits for it
 _MOST_CLASSES = 30  # lines of the table for people
 
 
-@reads_data
+@with_options
 def explain(
     model: ModelArgument,
     reading: ReadOptions,
     data: Annotated[str | None, typer.Argument(help="Labelled rows to measure a model without weights on.")] = None,
     columns: Annotated[int, typer.Option("--columns", "-n", min=1, help="Columns to list a class.")] = 8,
-    embed: MovedOption = None,
+    embed: EmbedOption = None,
     json: JsonOption = False,
 ) -> None:
     """Say which columns and words speak for each class, or matter most."""
-    from kway.cli.model_rows import load_model, ready
-    from kway.select.reasons import explain as reasons_of
+    from kway.auto.reasons import explain as reasons_of
+    from kway.cli.model_rows import load_model, read_all
 
     if data is None:
         found = reasons_of(load_model(model, embed), n_columns=columns)
     else:
-        fitted, rows = ready(model, data, reading, needs_labels=True, embed=embed)
+        fitted, rows = read_all(model, data, reading, needs_labels=True, embed=embed)
         found = reasons_of(fitted, rows.X, rows.y, columns, _SECONDS)
     if json:
         emit_json({"how": found.how, "reasons": found.records()})

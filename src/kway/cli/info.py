@@ -8,10 +8,10 @@ import typer
 
 from kway.cli.options import JsonOption, ModelArgument
 from kway.cli.output import emit_json, plain, say, show_table
-from kway.tables import clipped
+from kway.text_tables import clipped
 
 if TYPE_CHECKING:
-    from kway.store import ModelInfo
+    from kway.modelfile import ModelInfo
 
 
 def info(
@@ -20,11 +20,11 @@ def info(
     json: JsonOption = False,
 ) -> None:
     """Show the class, parameters, labels and arrays of a model file."""
-    from kway import store
+    from kway import modelfile
 
-    held = store.info(model)
+    held = modelfile.info(model)
     if verify:
-        store.verify(model)
+        modelfile.verify(model)
     if json:
         values = {k: v for k, v in vars(held).items() if k != "tensors"}
         emit_json({**values, "tensors": [vars(t) for t in held.tensors], "verified": verify or None})

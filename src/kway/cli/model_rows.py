@@ -1,4 +1,4 @@
-"""DATA for a model that already exists: its columns by name, in its order, a block at a time."""
+"""DATA for a model file: the columns that the model needs, by name and in its order, a block at a time."""
 
 from __future__ import annotations
 
@@ -10,65 +10,65 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from kway.data.reading import LabelledRows, ReadOptions
-    from kway.data.sources.requirements import RowRequirements
+    from kway.tables.labelled_rows import LabelledRows, RowRequirements
+    from kway.tables.options import ReadOptions
 
 
 class ModelRows(NamedTuple):
-    """X, as the model takes it (n rows), y (n,) where the data has labels, and the columns to give back beside."""
+    """X, as the model takes it (n rows), y (n,) if the data has labels, and the columns to write beside predictions."""
 
     X: Any
     y: NDArray | None
     beside: Mapping[str, Any]
 
 
-class Ready(NamedTuple):
+class ModelAndRows(NamedTuple):
     """A model from a file and the rows to use it on."""
 
     model: Any
     rows: ModelRows
 
 
-class ReadyBlocks(NamedTuple):
-    """The same with the rows in blocks, read as they are asked for; `skipped` grows with the files left out."""
+class ModelAndBlocks(NamedTuple):
+    """The same with the rows in blocks, read when they are needed; `skipped` lists the files left out so far."""
 
     model: Any
     blocks: Iterator[ModelRows]
     skipped: list[str]
 
 
-def ready(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None) -> Ready:
-    """The model and the rows it asks for, all of them; of a set with a test part, the test rows."""
-    from kway.data.reading import read_rows
+def read_all(path: str, data: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None) -> ModelAndRows:
+    """The model and all rows of DATA; of a set with a test part, the test rows."""
+    from kway.tables.reading import read_rows
 
     reader = ModelReader(path, reading, needs_labels, embed)
-    return Ready(reader.model, reader.given(read_rows(data, reader.reading, reader.like)))
+    return ModelAndRows(reader.model, reader.given(read_rows(data, reader.reading, reader.like)))
 
 
-def ready_blocks(
+def read_blocks(
     path: str, data: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None
-) -> ReadyBlocks:
+) -> ModelAndBlocks:
     """The same a block at a time, so that DATA may be larger than memory."""
-    from kway.data.blocks.row_stream import row_stream
+    from kway.tables.row_stream import row_stream
 
     reader = ModelReader(path, reading, needs_labels, embed)
     blocks = map(reader.given, row_stream(data, reader.reading, reader.like))
-    first = list(islice(blocks, 1))  # read at once: what is wrong with DATA is told before anything is written
-    return ReadyBlocks(reader.model, chain(first, blocks), reader.skipped)
+    first = list(islice(blocks, 1))  # read at once, so that errors come before anything is written
+    return ModelAndBlocks(reader.model, chain(first, blocks), reader.skipped)
 
 
 class ModelReader:
-    """A model from a file, and how the rows are read that it asks for: `reading` and `like`, as the reader takes them.
+    """A model from a file, and how its rows are read: `reading` and `like`, as the reader takes them.
 
-    `embed` allows the embedding model that the file names, or is its new place where its folder has moved.
+    `embed` allows the embedding model that the file names, or is its new folder.
     """
 
     def __init__(self, path: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None) -> None:
-        from kway import store
-        from kway.featured import FeaturedClassifier
+        from kway import modelfile
+        from kway.pipelines import FeaturedClassifier
 
         self.model = load_model(path, embed)
-        notes = store.info(path).notes
+        notes = modelfile.info(path).notes
         self.reading = reading.without_labels()
         if needs_labels:
             self.reading = replace(reading, target=reading.target or notes.get("target"), usual=reading.target is None)
@@ -79,18 +79,16 @@ class ModelReader:
         self._as_numbers = not isinstance(self.model, FeaturedClassifier) or not self.model.features_.is_table_
 
     def _refuse_drop(self, columns: tuple[str, ...] | None) -> None:
-        """An error where a column is to be left out that the model looks at."""
+        """Raise if a column is to be left out that the model uses."""
         from kway.errors import UsageError
 
         used = [c for c in self.reading.drop if c in (columns or ())]
         if used:
-            raise UsageError(
-                f"the model uses the column {used[0]!r}, so that it cannot be left out; take it off --drop"
-            )
+            raise UsageError(f"the model uses the column {used[0]!r}, so that it cannot be left out; take it off drop=")
 
     def given(self, found: LabelledRows) -> ModelRows:
         """Rows that were read, as the model takes them."""
-        from kway.data.number_rows import number_rows
+        from kway.tables.labelled_rows import number_rows
 
         if self._needs_labels:
             found.required_labels()
@@ -103,21 +101,22 @@ class ModelReader:
         return ModelRows(found.rows, found.y, found.beside)
 
     def _tell_skipped(self, found: LabelledRows) -> None:
-        """That images, lines or rows without a label have no answer, for they were left out."""
+        """Print a note on images, lines and rows that were left out and have no prediction."""
         from kway import progress
-        from kway.data.sources.images import skipped_note
+        from kway.cli.options import in_command_words
+        from kway.tables.sources.images import skipped_note
 
         if found.skipped:
             self.skipped += found.skipped
             progress.note(f"note: {found.name}: {skipped_note(found.skipped)}")
         for note in found.notes:
-            if "--skip-bad" in note:
-                progress.note(f"note: {note}")
+            if "skip_bad=True" in note:
+                progress.note(f"note: {in_command_words(note)}")
 
     def _refuse_table_for_image(self, found: LabelledRows) -> None:
-        """An error where a model of images meets a table, unless its columns can be their pixels."""
-        from kway.data.sources.frames import is_table
+        """Raise if a model of images is given a table, unless its columns can be the pixels."""
         from kway.errors import InputError
+        from kway.tables.sources.frames import is_table
 
         image = self.like.image
         if image is None or not is_table(found.rows):
@@ -131,25 +130,25 @@ class ModelReader:
 
 
 def load_model(path: str, embed: str | None = None) -> Any:
-    """The classifier of a file; a Pipeline as one, with all the answers that kway's classifiers give."""
-    from kway import store
+    """The classifier of a file; a Pipeline as one classifier with all methods that kway's have."""
+    from kway import modelfile
 
-    model = store.load(path, embed=embed)
+    model = modelfile.load(path, embed=embed)
     if not hasattr(model, "named_steps"):
         return model
-    from kway.pipelined import PipelinedClassifier
+    from kway.pipelines import PipelinedClassifier
 
     held = PipelinedClassifier.of(model)
     return held.estimator_ if held.featured_ else held
 
 
 def _read_alike(like: RowRequirements, notes: Any) -> RowRequirements:
-    """The same with how the training file was written, as the model's notes say; notes of another make say nothing."""
-    from kway.data.sources.text_form import TextForm
+    """The requirements with the form of the training file, from the model's notes, if these are kway's."""
+    from kway.tables.options import ReadOptions, TextForm
 
     try:
         form = TextForm(**notes["form"]) if "form" in notes else like.form
-        TextForm.asked(form.sep, form.encoding, form.decimal, form.header)
+        ReadOptions().in_form(form)  # checks it
         written = {str(c): str(how) for c, how in notes.get("written", {}).items()}
         known = {c: how for c, how in written.items() if how in (".", ",") or "%" in how}
         return like._replace(form=form, written={**like.written, **known}, id=notes.get("id"))
@@ -158,9 +157,9 @@ def _read_alike(like: RowRequirements, notes: Any) -> RowRequirements:
 
 
 def _requirements_of(model: Any) -> RowRequirements:
-    """What the model asks of rows; one without features of its own takes plain numbers, its columns in order."""
-    from kway.data.sources.requirements import RowRequirements
-    from kway.featured import FeaturedClassifier
+    """What the model requires of rows; without features of its own it takes plain numbers in order."""
+    from kway.pipelines import FeaturedClassifier
+    from kway.tables.labelled_rows import RowRequirements
 
     text_labels = model.classes_.dtype.kind in "UO"
     if isinstance(model, FeaturedClassifier):
@@ -169,7 +168,7 @@ def _requirements_of(model: Any) -> RowRequirements:
 
 
 def _take_names_off(model: Any) -> tuple[str, ...] | None:
-    """The names of the model's columns; it forgets them, for rows come from here in its own order, as plain arrays."""
+    """Remove and return the names of the model's columns, as rows are given to it as plain arrays in its order."""
     names = getattr(model, "feature_names_in_", None)
     while model is not None:
         for each in (model, *(step for _, step in getattr(model, "steps_", ()) if not isinstance(step, str))):

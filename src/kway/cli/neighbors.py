@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from kway.cli.options import AskedArgument, JsonOption, MovedOption, reads_data
+from kway.cli.options import EmbedOption, JsonOption, RowsArgument, with_options
 from kway.cli.output import emit_json, show_table
-
-if TYPE_CHECKING:
-    from kway.data.reading import ReadOptions
+from kway.tables.options import ReadOptions
 
 
-@reads_data
+@with_options
 def neighbors(
     model: Annotated[str, typer.Argument(help="A model file of a neighbours classifier.")],
-    data: AskedArgument,
+    data: RowsArgument,
     reading: ReadOptions,
     k: Annotated[int | None, typer.Option("--k", "-k", min=1, help="Neighbours that vote; else the model's.")] = None,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Only the first so many rows.")] = None,
-    embed: MovedOption = None,
+    embed: EmbedOption = None,
     json: JsonOption = False,
 ) -> None:
     """List the neighbours of every row of DATA: their rows, labels, distances and weights."""
-    from kway.cli.model_rows import ready
+    from kway.cli.model_rows import read_all
     from kway.errors import InputError
 
-    whole, found = ready(model, data, reading, needs_labels=False, embed=embed)
+    whole, found = read_all(model, data, reading, needs_labels=False, embed=embed)
     fitted, X = _voters(whole, found.X)
     if not hasattr(fitted, "explain") or not hasattr(fitted, "kneighbors"):
         raise InputError(
@@ -53,7 +51,7 @@ class _Voters(NamedTuple):
 
 def _voters(model: Any, X: Any) -> _Voters:
     """Without the features, the map of the columns and the temperature around it."""
-    from kway.base.estimator_inside import layers
+    from kway.base.wrappers import layers
 
     *around, inner = layers(model)
     for layer in around:

@@ -1,115 +1,124 @@
-"""Options that several verbs share. `@reads_data` gives a verb every reading option, so that all have the same."""
+"""Options and arguments that several commands share, and the spelling of options in messages.
+
+`@with_options` gives a command the options of its parameters of type ReadOptions and FitOptions, so that every command
+has the same ones. These dataclasses name options as Python does (`skip_bad`); `in_command_words` adds the spelling of
+the command (`--skip-bad`) to a message.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
 
-from kway import light_imports
+from kway.auto.options import FitOptions
+from kway.errors import InputError, UsageError
+from kway.options import flag_of, options_of
+from kway.tables.options import ReadOptions
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-MovedOption = Annotated[str | None, typer.Option("--embed", help="The embedding model, where its folder has moved.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that kway did not write.")]
+EmbedOption = Annotated[str | None, typer.Option("--embed", help="The embedding model, if its folder has moved.")]
 DataArgument = Annotated[
     str,
     typer.Argument(help="A file (csv, tsv, jsonl, parquet, npz, libsvm), a folder of images or parquet, a known set."),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that kway did not write.")]
 ModelArgument = Annotated[str, typer.Argument(help="A model file.")]
-AskedArgument = Annotated[
-    str, typer.Argument(help="As for fit, an image, or - for stdin; of a known set with test rows, these are taken.")
+RowsArgument = Annotated[
+    str, typer.Argument(help="Data as for fit, an image, or - for stdin; of a known set its test rows, if it has any.")
 ]
-
-_COLUMNS, _TYPES = "COLS", "COL=KIND,..."
-_READING: dict[str, tuple[Any, Any]] = {  # name -> its option and default
-    "target": (
-        Annotated[str | None, typer.Option("--target", "-t", help="Column with the labels.", metavar="COL")],
-        None,
-    ),
-    "id": (
-        Annotated[str | None, typer.Option("--id", help="Column that names the rows: no feature.", metavar="COL")],
-        None,
-    ),
-    "drop": (Annotated[str | None, typer.Option("--drop", help="Columns to leave out.", metavar=_COLUMNS)], None),
-    "types": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "--types",
-                help="What columns are: number, category, text, date, day-first, month-first, true/false, vector.",
-                metavar=_TYPES,
-            ),
-        ],
-        None,
-    ),
-    "sep": (Annotated[str | None, typer.Option("--sep", help="Between columns: , ; | tab; else told.")], None),
-    "decimal": (Annotated[str | None, typer.Option("--decimal", help="Decimal mark: . or , ; else told.")], None),
-    "encoding": (
-        Annotated[str | None, typer.Option("--encoding", help="utf-8, latin-1, utf-16, ...; else told.")],
-        None,
-    ),
-    "header": (
-        Annotated[
-            bool | None, typer.Option("--header/--no-header", help="Whether the first row names columns; else told.")
-        ],
-        None,
-    ),
-    "skip_bad": (
-        Annotated[bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and rows without a label.")],
-        False,
-    ),
-}
+ClusterOption = Annotated[bool, typer.Option("--cluster", help="Run on a Ray cluster: the one running here.")]
+AddressOption = Annotated[
+    str | None,
+    typer.Option("--address", help="Another cluster: host:port, ray://...; local: one for this job, on this machine."),
+]
+_DECLARED = (ReadOptions, FitOptions)
 
 
-def read_options(given: dict[str, Any]) -> Any:
-    """ReadOptions (kway.data.reading) of what was typed; what cannot be meant is bad usage."""
-    from kway.cli.usage import as_usage, names_in
-    from kway.data.asked_options import options_asked
+def with_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options that its parameters of type ReadOptions and FitOptions declare."""
+    hints = typing.get_type_hints(verb, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if hint in _DECLARED}
+    parameters: dict[str, inspect.Parameter] = {}
+    for name, own in inspect.signature(verb).parameters.items():
+        if name in groups:
+            parameters |= _parameters(groups[name], verb.__name__)
+        else:
+            parameters[name] = own.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
 
-    with as_usage():
-        asked = {"drop": names_in(given["drop"]), "types": _pairs(names_in(given["types"]))}
-        return options_asked(**given | asked)
+    @functools.wraps(verb)
+    def command(**typed: Any) -> None:
+        for name, cls in groups.items():
+            typed[name] = _made(cls, verb.__name__, typed)
+        verb(**typed)
+
+    command.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    command.__annotations__ = {name: p.annotation for name, p in parameters.items()}
+    return command
 
 
-def _pairs(typed: tuple[str, ...]) -> dict[str, str]:
-    from kway.errors import InputError
-
+def _parameters(cls: type, command: str) -> dict[str, inspect.Parameter]:
+    """The options of a command that a dataclass declares, as parameters for typer."""
+    defaults = {f.name: f.default for f in fields(cls)}
     found = {}
-    for pair in typed:
-        column, equals, kind = pair.rpartition("=")
-        if not equals or not column:
-            raise InputError(f"--types has {pair!r}; write COLUMN=KIND, with commas between")
-        found[column] = kind
+    for name, declared in options_of(cls, command).items():
+        flags = declared.flags or (flag_of(name, declared),)
+        typed: Any = declared.typed
+        annotation = Annotated[typed, typer.Option(*flags, help=declared.help, metavar=declared.metavar)]
+        default = None if declared.parse is not None else defaults[name]
+        found[name] = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
     return found
 
 
-def reads_data(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb with the reading options in place of its parameter `reading`, a ReadOptions (kway.data.reading)."""
+def _made(cls: type, command: str, typed: dict[str, Any]) -> Any:
+    """The dataclass of what was typed, whose options are taken out of `typed`."""
+    values = {}
+    for name, declared in options_of(cls, command).items():
+        value = typed.pop(name)
+        values[name] = value if declared.parse is None else declared.parse(value)
+    return cls(**values)
 
-    @functools.wraps(verb)
-    def command(**given: Any) -> None:
-        reading = read_options({name: given.pop(name) for name in _READING})  # at once: nothing heavy is loaded yet
-        light_imports.sklearn_base()
-        if light_imports.PROCESS.own:
-            light_imports.arrow_without_pandas()
-        verb(**given, reading=reading)
 
-    own = inspect.signature(verb).parameters
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)
-        for name, (option, default) in _READING.items()
-    ]
-    kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values() if p.name != "reading"]
-    place = list(own).index("reading")
-    shown = [*kept[:place], *options, *kept[place:]]
-    hints = typing.get_type_hints(verb, {**verb.__globals__, "ReadOptions": object}, include_extras=True)
-    annotated = {p.name: _READING[p.name][0] if p.name in _READING else hints[p.name] for p in shown}
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [p.replace(annotation=annotated[p.name]) for p in shown], return_annotation=None
-    )
-    command.__annotations__ = {**annotated, "return": None}
-    return command
+def in_command_words(text: str, first: bool = False) -> str:
+    """A message with the flags of the options that it writes as `name=`; `first`: its first word may be one, too.
+
+    >>> in_command_words("leave it out with skip_bad=True")
+    'leave it out with skip_bad=True (--skip-bad)'
+    >>> in_command_words("folds must be a whole number", first=True)
+    '--folds must be a whole number'
+    """
+    flags = {name: flag_of(name, declared) for cls in _DECLARED for name, declared in options_of(cls).items()}
+    found = [flag for name, flag in flags.items() if any(f"{before}{name}=" in text for before in " (")]
+    word, space, rest = text.partition(" ")
+    word = flags.get(word, word) if first else word
+    return word + space + rest + (f" ({', '.join(found)})" if found else "")
+
+
+@contextmanager
+def as_usage() -> Iterator[None]:
+    """Inside, an InputError is bad usage: exit code 2."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except InputError as error:
+        raise UsageError(str(error)) from error
+
+
+@contextmanager
+def on_cluster(cluster: bool, address: str | None) -> Iterator[None]:
+    """Inside, work that can be spread runs on the cluster, if one was asked for."""
+    if not cluster and address is None:
+        yield
+        return
+    from kway.rows.cluster.session import cluster as entered
+
+    with redirect_stdout(sys.stderr), entered(address or "auto"):  # Ray prints lost workers on stdout
+        yield

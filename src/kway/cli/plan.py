@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kway.cli.options import JsonOption, reads_data
+from kway.cli.options import JsonOption, as_usage, with_options
 from kway.cli.output import emit_json, safe, say, show_table
-from kway.cli.usage import as_usage
 from kway.errors import UsageError
+from kway.tables.options import ReadOptions
 
 if TYPE_CHECKING:
-    from kway.data.extent import Extent
-    from kway.data.reading import ReadOptions
     from kway.planning.plan import Plan
+    from kway.tables.extent import Extent
 
 DataOption = Annotated[str | None, typer.Argument(help="Data as for fit; else name the size.")]
 CountOption = Annotated[float | None, typer.Option(metavar="N", help="Such as 50000 or 1e9.")]
 
 
-@reads_data
+@with_options
 def plan(
     data: DataOption = None,
     *,
@@ -33,26 +32,18 @@ def plan(
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
     memory: Annotated[str | None, typer.Option("--memory", help="Such as 24GB; else what there is.")] = None,
     machines: Annotated[int, typer.Option("--machines", min=1, help="That share the rows (Ray).")] = 1,
-    calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure this machine anew: seconds.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show what each way to learn from DATA, or from data of a size, costs here, and which is advised."""
+    """Show what each approach to DATA, or to data of a size, costs on this machine, and which is advised."""
     from kway.planning.plan import plan as make
-    from kway.planning.rates import machine_rates
 
     sizes = (samples, features, classes)
-    alone = calibrate and data is None and sizes == (None, None, None)
-    if not alone:
-        _check_asked(data, sizes)
-    rates = machine_rates(again=calibrate)
-    if alone:
-        _show_rates(rates.record(), json)
-        return
+    _check_asked(data, sizes)
     size = _asked(data, sizes, density, reading)
     with as_usage():
         found = make(
             size.n, size.d, size.K, n_neighbors=neighbors, density=size.density, dtype=dtype, memory=memory,
-            machines=machines, rates=rates,
+            machines=machines,
         )  # fmt: skip
     if json:
         emit_json(found.facts())
@@ -68,7 +59,7 @@ def _check_asked(data: str | None, sizes: tuple[float | None, ...]) -> None:
 
 
 def _asked(data: str | None, sizes: tuple[float | None, ...], density: float, reading: ReadOptions) -> Extent:
-    from kway.data.extent import Extent, extent_of
+    from kway.tables.extent import Extent, extent_of
 
     if data is not None:
         return extent_of(data, reading)
@@ -85,10 +76,3 @@ def show_plan(found: Plan) -> None:
     for way in found.ways:
         say(f"  {way.name}: {safe(way.missing or way.gives_up)}")
     say(f"\n{safe(found.advice())}")
-
-
-def _show_rates(rates: dict[str, float], json: bool) -> None:
-    if json:
-        emit_json({"rates": rates})
-    else:
-        show_table("This machine, a second", ("what", "how many"), [(k, f"{v:.3g}") for k, v in rates.items()])

@@ -13,19 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kway.errors import UsageError
 from kway.progress import News, watched
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_SHOWN = 5  # families of the leaderboard
-_WORDS_WIDTH = 44  # letters of "neighbors-manhattan-no-text: folds 2 to 5"
+_SHOWN = 5  # families that are shown
+_WORDS_WIDTH = 44  # characters of "neighbors-manhattan-no-text: folds 2 to 5"
 
 
 @contextmanager
 def live(what: str = "reading", elapsed: float = 0.0) -> Iterator[Callable[[list[str]], None]]:
-    """Inside, a person at a terminal sees the job run; what is given prints lines that stay, on stderr.
+    """Inside, a terminal shows how the job runs; yields a function that prints lines on stderr that stay.
 
-    It begins with `what`; `elapsed` are the seconds that the job has taken before, where this goes on with it.
+    It begins with `what`; `elapsed` are the seconds that the job has taken before.
     """
     if not sys.stderr.isatty():
         yield lambda lines: print(*lines, sep="\n", file=sys.stderr, flush=True)
@@ -66,17 +64,3 @@ def _board(lines: tuple[tuple[str, ...], ...]) -> Any:
     for place, (first, *others) in enumerate(lines[:_SHOWN]):
         table.add_row(f"  {first}", *others, style="bold" if place == 0 else "dim")
     return Group(table, "  [dim]Ctrl-C keeps the best so far[/]")
-
-
-def seconds(text: str | None) -> float | None:
-    """A span of time as people write it: 60s, 2m, 1h or a plain number of seconds."""
-    if text is None:
-        return None
-    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
-    try:
-        value = float(number) * _UNITS[unit]
-    except ValueError:
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise UsageError(f"--budget must be a time such as 60s, 2m or 1h, got {text!r}")
-    return value

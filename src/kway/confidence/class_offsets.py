@@ -13,59 +13,41 @@ more than two standard errors: machines on tf-idf, clinc150 0.209 to 0.203 (test
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.confidence.best_temperature import best_temperature
-from kway.soft_max import log_sum_exp
+from kway.confidence.temperature import best_temperature
+from kway.probabilities import log_sum_exp
 
 SPREAD = 0.5  # 1 overfits: 0.432 on banking77
-OFFSET_ENTRIES = 1 << 20  # of z: a sweep over them takes some 20 ms, and some 40 are made
-_LEAST_SCALE, _LEAST_STEP = 1e-3, 1e-8  # of s, in units of the scores' size, and of a Newton step
-_LEAST_FALL = 1e-10  # of the loss that a step must promise
-_MOST_STEPS = 50
-
-
-class _Loss(NamedTuple):
-    """The objective at a point (s, b), scores in units of their size; p (m, K) the probabilities there."""
-
-    value: float
-    gradient: NDArray[np.float64]  # (1 + K,)
-    p: NDArray[np.float64]
+OFFSET_ENTRIES = 1 << 20  # of z: one evaluation takes some 20 ms, and some 50 are made (T11)
+_LEAST_SCALE = 1e-3  # of s, in units of the size of the scores
 
 
 def class_offsets(z: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What to add to the scores of each class (K,), from those of held-out rows (m, K) with classes (m,).
+    """What to add to the scores of each class (K,), from those of held-out rows (m, K) with classes (m,)."""
+    from scipy.optimize import minimize
 
-    Newton's steps, each by conjugate gradients: nothing of K^2 numbers is made, and scipy.optimize, which takes longer
-    to load than this to run, is not needed.
-    """
     m, n_classes = z.shape
     size = float(np.mean(z.max(axis=1, initial=-np.inf) - z.mean(axis=1))) if m else 0.0
     if not size > 0:
         return np.zeros(n_classes)
-    z = z / size
-    point = np.append(1.0, np.zeros(n_classes))
-    now = _loss(point, z, codes)
-    for _ in range(_MOST_STEPS):
-        away = _newton_step(now, z)  # to be taken backwards
-        promised = float(now.gradient @ away)
-        if promised < _LEAST_FALL:
-            break
-        step = min(1.0, 0.9 * (point[0] - _LEAST_SCALE) / away[0]) if away[0] > 0 else 1.0
-        new = _loss(point - step * away, z, codes)
-        while new.value > now.value - 1e-4 * step * promised and step > _LEAST_STEP:
-            step /= 2
-            new = _loss(point - step * away, z, codes)
-        if step <= _LEAST_STEP:
-            break
-        point, now = point - step * away, new
-    return np.asarray(point[1:] * size / point[0])
+    found = minimize(
+        _value_and_gradient,
+        np.append(1.0, np.zeros(n_classes)),
+        args=(z / size, codes),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(_LEAST_SCALE, None), *[(None, None)] * n_classes],
+        options={"gtol": 1e-6},  # of gradients of a mean loss: 1e-4 of an offset
+    )
+    return np.asarray(found.x[1:] * size / found.x[0])
 
 
-def _loss(point: NDArray[np.float64], z: NDArray[np.float64], codes: NDArray[np.int64]) -> _Loss:
+def _value_and_gradient(
+    point: NDArray[np.float64], z: NDArray[np.float64], codes: NDArray[np.int64]
+) -> tuple[float, NDArray[np.float64]]:
+    """The objective and its gradient (1 + K,) at (s, b)."""
     m, b, rows = len(z), point[1:], np.arange(len(z))
     scores = point[0] * z + b  # (m, K)
     total = log_sum_exp(scores)  # (m,)
@@ -73,35 +55,7 @@ def _loss(point: NDArray[np.float64], z: NDArray[np.float64], codes: NDArray[np.
     p = np.exp(scores - total[:, None])
     right = np.bincount(codes, minlength=z.shape[1])
     slope = (p.sum(axis=0) - right) / m + b / (SPREAD**2 * m)
-    return _Loss(value, np.append((np.vdot(p, z) - z[rows, codes].sum()) / m, slope), p)
-
-
-def _newton_step(now: _Loss, z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """H^-1 gradient, by conjugate gradients on the diagonal of H: p of a row varies as diag(p) - p p'."""
-    m, p, ridge = len(z), now.p, 1 / (SPREAD**2 * len(z))
-
-    def product(v: NDArray[np.float64]) -> NDArray[np.float64]:
-        t = v[0] * z + v[1:]  # (m, K) change of the scores
-        t -= np.einsum("ij,ij->i", p, t)[:, None]
-        t *= p
-        return np.append(np.vdot(t, z) / m, t.sum(axis=0) / m + ridge * v[1:])
-
-    spread = float(np.mean(np.einsum("ij,ij->i", p, z * z) - np.einsum("ij,ij->i", p, z) ** 2))
-    diagonal = np.append(max(spread, 1e-12), (p * (1 - p)).sum(axis=0) / m + ridge)
-    found, left = np.zeros(len(diagonal)), now.gradient.copy()
-    ready = left / diagonal
-    along, size = ready, float(left @ ready)
-    enough = 1e-3 * size  # the next step mends the rest
-    for _ in range(len(diagonal)):
-        if size <= enough:
-            break
-        bent = product(along)
-        by = size / float(along @ bent)
-        found, left = found + by * along, left - by * bent
-        ready = left / diagonal
-        before, size = size, float(left @ ready)
-        along = ready + size / before * along
-    return found
+    return value, np.append((np.vdot(p, z) - z[rows, codes].sum()) / m, slope)
 
 
 def proven_offsets(z: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 """ConformalClassifier: sets of labels that hold the right one with a probability promised beforehand.
 
-    s_i   nonconformity of the true label of held-out row i, i = 1..m      (nonconformity.py: LAC, APS)
+    s_i   nonconformity of the true label of held-out row i, i = 1..m      (prediction_sets.py: LAC, APS)
     q     the ceil((m + 1) coverage)-th smallest s_i; infinite where m is too small for that
     set   {c : s_c(x) <= q}                                                P(y in set) >= coverage, for every m
 
@@ -17,22 +17,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import _num_samples
 
-from kway.base.budget import refuse_above_budget
-from kway.base.estimator_inside import DelegatedAnswers
-from kway.base.own_threads import on_own_threads
+from kway.base.classifier import on_own_threads
+from kway.base.wrappers import DelegatedAnswers
 from kway.confidence import heldout
-from kway.confidence.nonconformity import pick_method
-from kway.confidence.ranking import Ranked, ask_until_settled
-from kway.confidence.sets import PredictionSets, collect
-from kway.confidence.wrapper import ConfidenceWrapper
-from kway.data.blocks.row_blocks import rows_at
-from kway.data.labels import Labels, encode_as
+from kway.confidence.heldout import ROUNDING, ConfidenceWrapper
+from kway.confidence.prediction_sets import PredictionSets, Ranked, ask_until_settled, collect, pick_method
 from kway.errors import CombinationError
+from kway.labels import Labels, encode_as
+from kway.memory import check_answer
 from kway.parameters import YES_OR_NO, between, check_parameters, checked_rng
-
-_ROUNDING = 1e-9  # (m + 1) * coverage in floats may land this much above a whole number
+from kway.rows.row_blocks import n_rows, rows_at
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ class CoveragePromise:
     @property
     def least_rows(self) -> int:
         """Held-out rows (of a class, if promised a class) that the coverage needs before any class can be left out."""
-        return math.ceil(self.coverage / (1 - self.coverage) - _ROUNDING)
+        return math.ceil(self.coverage / (1 - self.coverage) - ROUNDING)
 
     def __str__(self) -> str:
         whom = "rows of each class" if self.per_class else "rows"
@@ -193,12 +188,12 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
     def predict_set(self, X: Any) -> PredictionSets:
         """The set of labels of each row, from lists of the best classes that grow until the rest cannot belong."""
         X = self._rows(X)
-        n = _num_samples(X)
+        n = n_rows(X)
         method, u = pick_method(self.method), checked_rng(self.random_state).uniform(size=n)
         always = np.flatnonzero(np.isinf(self.thresholds_))
         if self.promise_.vague:
             warnings.warn(f"predict_set: {self.promise_}", UserWarning, stacklevel=3)  # behind on_own_threads
-        refuse_above_budget(n, len(always), 8, "predict_set")
+        check_answer(n, len(always), 8, "predict_set")
         limits = np.where(np.isinf(self.thresholds_), -np.inf, self.thresholds_)
         highest = limits.max()
         rows_of, codes_of = [], []
@@ -241,5 +236,5 @@ def conformal_quantile(scores: NDArray[np.float64], coverage: float) -> float:
     >>> conformal_quantile(np.arange(9.0), 0.9), conformal_quantile(np.arange(8.0), 0.9)
     (8.0, inf)
     """
-    rank = math.ceil((len(scores) + 1) * coverage - _ROUNDING)
+    rank = math.ceil((len(scores) + 1) * coverage - ROUNDING)
     return float(np.partition(scores, rank - 1)[rank - 1]) if rank <= len(scores) else math.inf

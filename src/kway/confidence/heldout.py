@@ -1,11 +1,12 @@
-"""Rows that the estimator has not learned from, which is where every promise comes from.
+"""Rows that the estimator has not learned from, on which every guarantee rests, and the base of the three wrappers.
 
     cv = 0.2        a share: that part of the rows, drawn at random, is held out
     cv = 5          folds: every row is held out once, by the estimator that learned from the other folds
-    cv = splitter   scikit-learn's, or pairs (learn, held) of row numbers, where rows in random order would be too easy
+    cv = splitter   scikit-learn's, or pairs (learn, held) of row numbers, if rows in random order would be too easy
     cv = "prefit"   the estimator has been fitted before, on other rows: all rows given are held out
 
-A class never loses its last row to the held-out part: of a class of which all rows were drawn, one goes back.
+A class never loses its last row to the held-out part: if all rows of a class were drawn, one goes back. X goes to the
+inner estimator as it is (kway.base.wrappers); labels are checked in ConfidenceWrapper.
 """
 
 from __future__ import annotations
@@ -15,11 +16,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags, indexable
+from sklearn.utils.validation import check_is_fitted
 
-from kway.data.blocks.row_blocks import cut
-from kway.errors import InputError
-from kway.parameters import between, whole
+from kway.base.wrappers import EstimatorInside
+from kway.errors import InputError, KindError
+from kway.labels import Labels, encode, encode_as
+from kway.parameters import between, checked_rng, whole
+from kway.rows.gpu.device import on_host
+from kway.rows.row_blocks import cut, n_rows
 
+ROUNDING = 1e-9  # a product of counts and rates may be this far from the whole number that it stands for
 HELD_ENTRIES = 2**22  # numbers of a (rows, classes) table that are held at once
 
 
@@ -120,3 +128,73 @@ def folds(codes: NDArray[np.int64], n_folds: int, rng: np.random.RandomState) ->
     counts = np.bincount(codes)
     fold[counts[codes] < 2] = -1
     return [Split(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)]
+
+
+class Given(NamedTuple):
+    """Rows that can be indexed, and their labels."""
+
+    X: Any
+    labels: Labels
+
+
+class ConfidenceWrapper(EstimatorInside):
+    """Base of the meta-estimators: fits the estimator inside, and says what it must not learn from."""
+
+    cv: Any
+    random_state: Any
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self._unfitted())
+        tags.input_tags = inner.input_tags
+        tags.classifier_tags.multi_class = inner.classifier_tags is None or inner.classifier_tags.multi_class
+        return tags
+
+    def _default(self) -> Any:
+        from kway.linear import SoftmaxClassifier
+
+        return SoftmaxClassifier()
+
+    # ---- learning
+
+    def _rng(self) -> np.random.RandomState:
+        """What is held out is drawn by this; None means seed 0, so that the same fit gives the same model."""
+        return checked_rng(0 if self.random_state is None else self.random_state)
+
+    def _is_prefit(self) -> bool:
+        return (isinstance(self.cv, str) and self.cv == "prefit") or isinstance(self.estimator, FrozenEstimator)
+
+    def _prefit(self) -> Any:
+        if self.estimator is None:
+            raise InputError(f"{type(self).__name__}(cv='prefit') needs a fitted estimator; got estimator=None")
+        check_is_fitted(self.estimator)
+        return self.estimator
+
+    def _given(self, X: Any, y: Any, *more: Any) -> Given:
+        """Rows that can be indexed and checked labels; of a fitted estimator, among its classes and `more`."""
+        if y is None:
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; pass one label a row"
+            )
+        X, y = on_host(X), on_host(y)
+        labels = self._known_labels(y, *more) if self._is_prefit() else encode(y)
+        try:
+            n = n_rows(X)
+        except TypeError as error:
+            raise KindError(f"X must be rows that can be counted and picked; {error}") from error
+        if n != len(labels.codes):
+            raise InputError(
+                f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has "
+                f"{len(labels.codes)}; pass one label a row"
+            )
+        return Given(indexable(X)[0], labels)
+
+    def _known_labels(self, y: Any, *more: Any) -> Labels:
+        classes = np.asarray(self._prefit().classes_)
+        if more:
+            classes = np.union1d(classes, np.array(more, dtype=object if classes.dtype == object else None))
+        return Labels(classes, encode_as(y, classes))
+
+    def _learn(self, X: Any, labels: Labels) -> Any:
+        """A new estimator, fitted on these rows."""
+        return self._fresh().fit(X, labels.classes[labels.codes])

@@ -1,35 +1,40 @@
-"""How many impostors get in: classes are left out in turn, and their rows play the unknown.
+"""How many impostors are accepted: classes are left out in turn, and their rows play the unknown.
 
     for each group of classes: fit without it, set the threshold on held-out rows of the others, then
     accepted = rows of the group with a score at or above the threshold
     AUROC    = P(a known row scores above an impostor), ties count half
     bound    = Clopper-Pearson: the a with P(Binomial(n, a) <= accepted) = 1 - confidence
 
-All of this happens inside the rows that the final estimator learns from, so the rows that set its threshold stay
-unseen and the false-reject rate stays exact. Rows of one class are alike, so the bound is about rows drawn from
-impostors like the classes left out, together; `worst_share` shows how much classes differ.
+This happens inside the rows that the final estimator learns from, so the rows that set its threshold stay unseen
+and the false-reject rate stays exact. The bound is about rows drawn from impostors like the classes left out, together;
+`worst_share` shows how much classes differ.
+
+`openset_table` compares the scores of being known on test rows that contain both known and unknown classes: AUROC, the
+share of known rows rejected, the share of unknown rows accepted, and the accuracy (a rejected row counts as wrong).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from kway.confidence import heldout
-from kway.confidence.known_scores import Scorer
-from kway.data.blocks.row_blocks import rows_at
-from kway.data.labels import Labels
+from kway.confidence.heldout import ROUNDING
+from kway.confidence.known_scores import Scorer, candidates, make_scorers
+from kway.errors import InputError
+from kway.labels import Labels
+from kway.rows.row_blocks import rows_at
 
 CONFIDENCE = 0.95
 GIVEN, LEFT_OUT = "rows labelled unknown", "classes left out"
 _SHARE = 0.25  # of the known rows, held out to set the threshold in each trial
 _MOST_ROWS = 4000  # known and impostor rows scored a trial: five groups bound a share within one in a hundred
-_ROUNDING = 1e-9
 
 
 class ImpostorTrial(NamedTuple):
@@ -158,7 +163,7 @@ def reject_threshold(known: NDArray[np.float64], rate: float) -> float:
     >>> reject_threshold(np.arange(99.0), 0.01), reject_threshold(np.arange(98.0), 0.01)
     (0.0, -inf)
     """
-    rank = math.floor((len(known) + 1) * rate + _ROUNDING)
+    rank = math.floor((len(known) + 1) * rate + ROUNDING)
     return float(np.partition(known, rank - 1)[rank - 1]) if rank >= 1 else -math.inf
 
 
@@ -184,3 +189,76 @@ def upper_bound(count: int, n: int, confidence: float) -> float:
     from scipy.special import betaincinv  # slow to load
 
     return float(betaincinv(count + 1, n - count, confidence)) if count < n else 1.0
+
+
+class Outcome(NamedTuple):
+    """One score at one promised rate of false rejects; `chosen`: the best AUROC on the held-out rows."""
+
+    score: str
+    rate: float
+    auroc_held: float
+    auroc: float
+    false_rejects: float
+    false_accepts: float
+    accuracy: float
+    chosen: bool
+
+
+class ComparedPart(NamedTuple):
+    """Rows of known classes with their labels, and rows of the unknown."""
+
+    X: Any
+    y: NDArray
+    X_out: Any
+    n_out: int
+
+
+def openset_table(
+    estimator: Any,
+    train: tuple[Any, Any],
+    held: tuple[Any, Any],
+    test: tuple[Any, Any],
+    unknown: Any,
+    rates: Sequence[float] = (0.01, 0.05),
+    metric: Any = "euclidean",
+    n_neighbors: int = 5,
+) -> list[Outcome]:
+    """One record a score and rate; each part is (X, y), rows labelled `unknown` are outside every class.
+
+    The estimator learns from the known rows of `train`; those of `held` set the thresholds, and its unknown rows
+    choose the best score; `test` is only measured.
+    """
+    learn, held_part, test_part = (_part(*rows, unknown) for rows in (train, held, test))
+    if not (test_part.n_out and len(test_part.y)):
+        raise InputError(f"the test rows must hold known classes and rows labelled {unknown!r}")
+    fitted = clone(estimator).fit(learn.X, learn.y)
+    right = np.asarray(fitted.predict(test_part.X)) == test_part.y
+    rows = []
+    for score in make_scorers(candidates(fitted, learn.X), fitted, learn.X, metric, n_neighbors):
+        held_in, inside, outside = score(held_part.X), score(test_part.X), score(test_part.X_out)
+        before = auroc(held_in, score(held_part.X_out)) if held_part.n_out else np.nan
+        for rate in rates:
+            t = reject_threshold(held_in, rate)
+            accuracy = float(np.mean(right & (inside >= t)))
+            rejects, accepts = float(np.mean(inside < t)), float(np.mean(outside >= t))
+            rows.append(Outcome(score.name, rate, before, auroc(inside, outside), rejects, accepts, accuracy, False))
+    best = max((row.auroc_held for row in rows), default=np.nan)
+    return [row._replace(chosen=row.auroc_held == best) for row in rows]
+
+
+def table_text(rows: Iterable[Outcome]) -> str:
+    """The records as lines of text, one a row, under a header."""
+    lines = [f"{'score':<16} {'promised':>8} {'AUROC':>7} {'rejects':>8} {'accepts':>8} {'accuracy':>8}"]
+    lines += [
+        f"{row.score:<16} {row.rate:>8.1%} {row.auroc:>7.4f} {row.false_rejects:>8.2%} {row.false_accepts:>8.2%} "
+        f"{row.accuracy:>8.2%}{'  chosen' if row.chosen else ''}"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def _part(X: Any, y: Any, unknown: Any) -> ComparedPart:
+    labels = np.asarray(y)
+    out = labels == unknown
+    inside, outside = np.flatnonzero(~out), np.flatnonzero(out)
+    return ComparedPart(rows_at(X, inside), labels[inside], rows_at(X, outside), len(outside))

@@ -20,17 +20,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import _num_samples
 
+from kway import validation
 from kway.confidence.heldout import blocks
-from kway.confidence.ranking import ranked
-from kway.data import gate
-from kway.data.blocks.row_blocks import rows_at
+from kway.confidence.prediction_sets import ranked
 from kway.errors import CombinationError, InputError
+from kway.probabilities import log_sum_exp
+from kway.rows.row_blocks import n_rows, rows_at
 from kway.search.auto import pick_index
 from kway.search.index import Index
-from kway.search.spaces.metrics import pick_metric
-from kway.soft_max import log_sum_exp
+from kway.search.metrics import pick_metric
 
 Score = Callable[["Scorer", Any], NDArray[np.float64]]
 
@@ -50,7 +49,7 @@ class Scorer:
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
         """Scores (n,)."""
-        n = _num_samples(X)
+        n = n_rows(X)
         parts = [KNOWN_SCORES[self.name](self, block) for block in blocks(X, n, len(self.estimator.classes_))]
         return np.concatenate(parts)
 
@@ -141,10 +140,10 @@ def make_scorers(names: list[str], estimator: Any, X: Any, metric: Any, n_neighb
     plain = [Scorer(name, estimator, None, n_neighbors) for name in names]
     if hasattr(estimator, "kneighbors") or not {"distance", "joint"} & set(names):
         return plain
-    rows = gate.plain_rows(X, sparse=True)
+    rows = validation.plain_rows(X, sparse=True)
     n, d = rows.shape
     index = pick_index("auto", n, d, pick_metric(metric), sp.issparse(rows)).recipe.build(
-        gate.checked(rows), metric=metric
+        validation.checked(rows), metric=metric
     )
     spreads = _spreads(replace(plain[0], index=index), index, X, rows) if "joint" in names else (1.0, 1.0)
     near: dict[str, dict[str, Any]] = {"distance": {"index": index}, "joint": {"index": index, "spreads": spreads}}
@@ -155,7 +154,7 @@ def _spreads(scorer: Scorer, index: Index, X: Any, rows: Any) -> tuple[float, fl
     """Standard deviations of energy and distance over training rows, evenly picked, each without itself."""
     some = np.unique(np.linspace(0, rows.shape[0] - 1, _SAMPLE).astype(np.int64))
     k = min(scorer.n_neighbors + 1, index.n_rows)
-    distances = index.nearest(gate.checked(rows[some]), k).distances[:, 1:]
+    distances = index.nearest(validation.checked(rows[some]), k).distances[:, 1:]
     energies = replace(scorer, name="energy")(rows_at(X, some))
     spread_of_distance = float(distances.mean(axis=1).std()) if k > 1 else 0.0
     return float(energies.std()) or 1.0, spread_of_distance or 1.0
@@ -166,7 +165,7 @@ def _measurable(X: Any) -> bool:
     if X is None:
         return False
     try:
-        gate.plain_rows(X, sparse=True)
+        validation.plain_rows(X, sparse=True)
     except (ValueError, TypeError):
         return False
     return True

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.base.best_columns import lift_winners
+from kway.base.class_rows import lift_winners
 from kway.confidence.heldout import blocks
 from kway.errors import CombinationError
-from kway.soft_max import log_softmax
+from kway.probabilities import log_softmax
 
 SCORES, LOGS = "decision_function", "log-probabilities"
 _SAME = 1e-3  # difference of log-probabilities that float32 scores of size 1,000 still explain

@@ -17,23 +17,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.base.estimator_inside import DelegatedAnswers, prefixed, under
-from kway.base.own_threads import on_own_threads
+from kway.base.classifier import on_own_threads
+from kway.base.wrappers import DelegatedAnswers, prefixed, under
 from kway.confidence import heldout, impostors
-from kway.confidence.heldout import Split
+from kway.confidence.heldout import ROUNDING, ConfidenceWrapper, Given, Split
 from kway.confidence.impostors import FalseAccepts, ImpostorTrial, Study, reject_threshold
 from kway.confidence.known_scores import Scorer, candidates, check_score, make_scorers
-from kway.confidence.wrapper import ConfidenceWrapper, Given
-from kway.data.blocks.row_blocks import rows_at
-from kway.data.labels import Labels
 from kway.errors import InputError
+from kway.labels import Labels
 from kway.parameters import between, check_parameters, whole
+from kway.rows.row_blocks import rows_at
 from kway.search.auto import restore
 
 _INDEX = "index."
 # where there are no impostors to choose by: energy and probabilities of linear models are high far away from all rows
 _PREFERRED = ("distance", "energy", "max-probability", "margin")
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class OpenSetPromise:
     @property
     def least_rows(self) -> int:
         """Held-out rows from which on anything can be rejected at this rate."""
-        return math.ceil(1 / self.false_rejects - 1 - _ROUNDING)
+        return math.ceil(1 / self.false_rejects - 1 - ROUNDING)
 
     def __str__(self) -> str:
         said = (

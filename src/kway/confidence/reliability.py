@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kway.data.labels import encode_as
 from kway.errors import InputError
+from kway.labels import encode_as
 from kway.parameters import whole
 
 

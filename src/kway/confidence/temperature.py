@@ -1,34 +1,45 @@
-"""TemperatureScaledClassifier: p = softmax(z / T), one number T > 0 learned on held-out rows; the answer never changes.
+"""TemperatureScaledClassifier: p = softmax(z / T), one number T > 0 learned on held-out rows; predictions stay.
 
-z are the estimator's log-scores (log_scores.py), T minimises their log loss (best_temperature.py). T > 1 softens an
-estimator that is too sure, T < 1 sharpens one that is not sure enough.
+z are the estimator's log-scores (log_scores.py). T > 1 softens an estimator that is too sure, T < 1 sharpens one
+that is not sure enough. With b = 1/T, T minimizes
+
+    L(b) = mean_i [ log sum_c exp(b z_ic) - b z_iy ]          z (m, K) log-scores of held-out rows, y their classes
+    L'(b) = mean_i [ E_p z_i - z_iy ],   p = softmax(b z_i)
+
+L is convex, so a bracket whose ends have slopes of opposite sign contains the minimum: that is the certificate. Two
+cases have no minimum. If no row is wrong, L falls for ever as T -> 0; then one miss in m + 2 is assumed, to the
+runner-up, which turns the slope (and T stays below `most_if_right`). If the scores are no better than chance, L
+falls as T grows; then T stops at a bound.
+
+References
+----------
+Guo, Pleiss, Sun and Weinberger (2017), "On calibration of modern neural networks".
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.base.best_columns import best_columns, lift_winners
-from kway.base.own_threads import on_own_threads
+from kway.base.class_rows import best_columns, lift_winners
+from kway.base.classifier import on_own_threads
 from kway.confidence import heldout
-from kway.confidence.best_temperature import TemperatureFit, best_temperature
-from kway.confidence.heldout import HELD_ENTRIES, Split
+from kway.confidence.heldout import HELD_ENTRIES, ConfidenceWrapper, Given, Split
 from kway.confidence.log_scores import LOGS, SCORES, LogScores, pick_source, smoothing_of, stated_values
 from kway.confidence.reliability import Reliability, reliability_of
-from kway.confidence.wrapper import ConfidenceWrapper, Given
-from kway.data.blocks.row_blocks import rows_at
-from kway.data.labels import Labels
-from kway.log_loss import log_loss
-from kway.search.index import TopK
-from kway.soft_max import softmax
+from kway.labels import Labels
+from kway.measures import log_loss
+from kway.probabilities import softmax
+from kway.rows.row_blocks import rows_at
+from kway.search.answers import TopK
+from kway.threads import pmap, spans
 
 _MOST = 4 * HELD_ENTRIES  # scores of held-out rows kept at once; one number needs few rows, so more are sampled
 _PROBED = 200  # rows that tell where log-scores come from
-_BINS = 15
 
 
 class TemperatureScaledClassifier(ConfidenceWrapper):
@@ -139,16 +150,14 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         z = self._log_scores(self.estimator_, rows)
         return lift_winners(z / self.temperature_, z.argmax(axis=1))
 
-    def _probabilities(self, scores: NDArray) -> NDArray:
-        return lift_winners(softmax(scores), scores.argmax(axis=1))
-
-    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+    def _shares(self, rows: Any) -> NDArray[np.float64]:
         z = self._scores(rows)
-        codes = best_columns(z, k)
-        return TopK(codes, np.take_along_axis(self._probabilities(z), codes, axis=1))
+        return lift_winners(softmax(z), z.argmax(axis=1))
 
-    def _entries(self) -> int:
-        return len(self.classes_)
+    def _best_of_block(self, rows: Any, k: int) -> TopK:
+        p = self._shares(rows)
+        codes = best_columns(p, k)
+        return TopK(codes, np.take_along_axis(p, codes, axis=1))
 
     def _answer_type(self, rows: Any) -> np.dtype:
         return np.dtype(np.float64)
@@ -192,8 +201,104 @@ def _report(p: NDArray[np.float64], codes: NDArray[np.int64]) -> tuple[float, Re
     if not len(p):
         return np.nan, None
     own = p[np.arange(len(p)), codes]
-    return log_loss(own), reliability_of(p.max(axis=1), p.argmax(axis=1) == codes, _BINS)
+    return log_loss(own), reliability_of(p.max(axis=1), p.argmax(axis=1) == codes)
 
 
 def _error(shape: Reliability | None) -> float:
     return np.nan if shape is None else shape.error
+
+
+_WIDTH = 1e-9  # relative width of the final bracket: T to nine digits
+_GROWTH, _MAX_GROWTHS = 4.0, 16  # factor between tries for a bracket; after 4^16 the slope is taken not to turn
+
+
+@dataclass(frozen=True)
+class TemperatureFit:
+    """T, and a bracket of 1/T with the slopes of the loss at its ends: opposite signs prove the minimum."""
+
+    temperature: float
+    low: float
+    high: float
+    slope_low: float
+    slope_high: float
+    n_rows: int
+    imagined_miss: bool = False  # no held-out row was wrong
+
+    @property
+    def certified(self) -> bool:
+        """Whether the slopes have opposite signs."""
+        return self.slope_low <= 0 <= self.slope_high
+
+
+def best_temperature(z: NDArray[np.float64], codes: NDArray[np.int64], most_if_right: float = np.inf) -> TemperatureFit:
+    """T that minimises the log loss of softmax(z / T) for z (m, K) and classes (m,)."""
+    m = len(z)
+    top = z.max(axis=1, initial=-np.inf)
+    size = float(np.mean(top - z.mean(axis=1))) if m else 0.0
+    if not size > 0:  # no rows, or no score above another: every T gives the same
+        return TemperatureFit(1.0, 1.0, 1.0, 0.0, 0.0, m)
+    own = z[np.arange(m), codes]
+    imagined = bool(np.all(own >= top))
+    target = own
+    if imagined:
+        target = own + (np.partition(z, -2, axis=1)[:, -2] - own) / (m + 2)  # (m,)
+
+    def slope(b: float) -> float:
+        return _slope(z, target, b)
+
+    low, high, at_low, at_high = _narrow(slope, *_bracket(slope, 1 / size))
+    found = at_low <= 0 <= at_high
+    b = (low + high) / 2 if found else low  # no better than chance: the largest T looked at
+    if imagined and 1 / b > most_if_right:
+        b = 1 / most_if_right
+        return TemperatureFit(most_if_right, b, np.inf, _slope(z, own, b), 0.0, m, imagined)
+    return TemperatureFit(1 / b, low, high, at_low, at_high, m, imagined)
+
+
+def _slope(z: NDArray[np.float64], target: NDArray[np.float64], b: float) -> float:
+    """Return L'(b) for targets z_iy (m,)."""
+
+    def part(rows: slice) -> float:
+        block = z[rows]
+        p = np.exp(b * (block - block.max(axis=1, keepdims=True)))
+        p /= p.sum(axis=1, keepdims=True)
+        return float(np.sum(np.einsum("ij,ij->i", p, block) - target[rows]))
+
+    return sum(pmap(part, spans(len(z), max(1, HELD_ENTRIES // 8 // z.shape[1])))) / len(z)
+
+
+def _bracket(slope: Callable[[float], float], start: float) -> tuple[float, float, float, float]:
+    """Return (low, high, slope at low, slope at high) around the minimum, if there is one."""
+    low = high = start
+    at_low = at_high = slope(start)
+    for _ in range(_MAX_GROWTHS):
+        if at_low <= 0:
+            break
+        high, at_high = low, at_low
+        low /= _GROWTH
+        at_low = slope(low)
+    for _ in range(_MAX_GROWTHS):
+        if at_high >= 0:
+            break
+        low, at_low = high, at_high
+        high *= _GROWTH
+        at_high = slope(high)
+    return low, high, at_low, at_high
+
+
+def _narrow(
+    slope: Callable[[float], float], low: float, high: float, at_low: float, at_high: float
+) -> tuple[float, float, float, float]:
+    """Return the narrowest bracket of _WIDTH around the root that Brent's method finds in this one."""
+    if not at_low < 0 < at_high:
+        return low, high, at_low, at_high
+    from scipy.optimize import brentq
+
+    root = brentq(slope, low, high, xtol=_WIDTH * low / 8, rtol=_WIDTH / 8)
+    for end in (max(low, root * (1 - _WIDTH / 2)), min(high, root * (1 + _WIDTH / 2))):
+        value = slope(end)
+        if value <= 0 and end >= low:
+            low, at_low = end, value
+        if value >= 0 and end <= high:
+            high, at_high = end, value
+    return low, high, at_low, at_high

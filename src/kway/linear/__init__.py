@@ -2,17 +2,17 @@
 
 losses/        loss(f, y): what a row's scores cost, and what a loss declares about itself
 penalties.py   R(W): none, L2, L1, elastic net
-objective/     the whole sum over the rows, its value and gradient, dense or sparse
+objective.py   the penalty plus the mean loss, whose sums the rows compute, wherever they live (rows/passes.py)
+column_frames.py  the same problem in columns that suit a solver better, and theta there and back
+distinct_rows.py  equal rows with equal targets become one row that weighs as many
 solvers/       how it is minimised: one file a solver, what each needs, and which is picked
+classifier.py  LinearClassifier: parameters and answers; named.py its named forms
+plan.py        what is decided about a fit, once, before it starts
+fitting.py     check -> plan -> objective -> solve -> keep: all that a fit needs and no answer does
 path.py        every alpha on every fold, with shared work
-problem.py     from parameters, labels and weights to an Objective
-placing.py     whose memory a problem lives in: this machine's, a GPU's, or that of a cluster, by rows or by classes
-fit_ways.py    what the plan counts a fit as
+placing.py     where the rows of a fit go: they stay in this process, or go to a GPU or to a cluster
 from_folder.py rows that lie in a folder and are read by a cluster
 from_files.py  rows that stay in files and are read here, some at a time
-on_device.py   answers on a GPU: tensors in, tensors out
-classifier.py  LinearClassifier: its answers; named.py its named forms, answers.py scores to answers
-fitting.py     how it learns: all that a fit needs and no answer does
 naive_bayes.py a linear classifier from counts, in one pass
 """
 

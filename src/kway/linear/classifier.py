@@ -1,7 +1,8 @@
-"""LinearClassifier: minimise alpha R(W) + mean_i loss(f_i, y_i) with f = X W^T + b, any loss, penalty and solver.
+"""LinearClassifier: minimize alpha R(W) + mean_i loss(f_i, y_i) with f = X W' + b, any loss, penalty and solver.
 
-    fit      gate -> targets and weights -> Objective -> solver -> coef_ (R, d), intercept_ (R,): fitting.py
-    predict  class rows scored by inner product plus bias, the best kept (kway.base)
+    fit      check -> plan -> objective -> solver -> coef_ (R, d), intercept_ (R,): fitting.py
+    predict  class rows scored by inner product plus bias, the best kept (kway.base.class_rows)
+    explain  the features that decided between the best two classes
 
 R is 1 for two classes, whose score is that of classes_[1] against classes_[0], and K otherwise.
 """
@@ -10,30 +11,51 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base import class_rows
-from kway.base.classifier import states_probabilities
-from kway.base.own_threads import on_own_threads
-from kway.compute.gpu.device import is_tensor, on_host
-from kway.linear import answers, problem
-from kway.linear.answers import ClassRows, DecidingFeatures
-from kway.linear.losses import LOSSES, Loss, sigmoid
-from kway.linear.on_device import AnswersOnDevice
-from kway.search.index import TopK
+from kway import validation
+from kway.base.class_rows import CLASS_BLOCK, best_classes, class_scores, class_shares
+from kway.base.classifier import Classifier, on_own_threads, states_probabilities
+from kway.linear.losses import LOSSES, Loss
+from kway.parameters import (
+    CLASS_WEIGHT,
+    DEVICE,
+    VERBOSE,
+    YES_OR_NO,
+    above,
+    at_least,
+    between,
+    check_parameters,
+    one_of,
+    share,
+    whole,
+    within,
+)
+from kway.probabilities import Shares
+from kway.rows.gpu.device import is_tensor, on_host
+from kway.rows.gpu.far_rows import FarRows
+from kway.search.answers import TopK
+from kway.text_tables import Table, first_rows, short_number
+from kway.threads import at_most, spans
+from kway.validation import Rows
 
-if TYPE_CHECKING:
-    from kway.linear.problem import WeightedRows
-    from kway.planning.size import Size
-    from kway.planning.way import Formula
+_REASONS_SHOWN = 3  # features printed per row of an explanation
 
 
-class LinearClassifier(AnswersOnDevice):
+class ClassRows(NamedTuple):
+    """A row (K, d) and a bias (K,) per class, whose largest score is the answer; two classes have (0, w)."""
+
+    W: NDArray
+    b: NDArray
+
+
+class LinearClassifier(Classifier):
     """Linear classifier of any loss, penalty and solver.
 
     Parameters
@@ -42,7 +64,7 @@ class LinearClassifier(AnswersOnDevice):
         "softmax-absolute"
     penalty : "l2", "l1", "elasticnet" or "none"; the bias is never penalised
     alpha : weight of the penalty against the MEAN loss, so it does not move with the number of rows
-    solver : "auto", "newton", "lbfgs", "proximal", "least-squares", "dual", "sweeps", "gradient", "sgd", "sampled", or
+    solver : "auto", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", "sampled", or
         such as SGD(momentum=0.9)
     multiclass : "joint" (all classes in one problem) or "one-vs-all"
     l1_ratio : share of L1 in the elastic net
@@ -135,7 +157,8 @@ class LinearClassifier(AnswersOnDevice):
         """Learn from X (n, d) and labels (n,), or soft targets (n, K) where the loss is about probabilities."""
         from kway.linear.fitting import fit_linear  # half a second, and no prediction needs it
 
-        fit_linear(self, X, y, sample_weight)
+        with at_most(self._threads()):
+            fit_linear(self, X, y, sample_weight)
         return self
 
     def fit_folder(self, folder: str | Path, target: str | None = None) -> LinearClassifier:
@@ -163,40 +186,45 @@ class LinearClassifier(AnswersOnDevice):
         """One epoch of SGD over these rows; the first call must name every class, or show it."""
         from kway.linear.fitting import partial_fit
 
-        partial_fit(self, X, y, classes, sample_weight)
+        with at_most(self._threads()):
+            partial_fit(self, X, y, classes, sample_weight)
         return self
 
-    def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
-        """Minimise the objective from `last`, the solution of the last fit (None: from the beginning)."""
-        from kway.linear.fitting import learn
+    # ---------------------------------------------------------------- answers, from class rows
 
-        learn(self, given, last)
+    def _rows(self, X: Any) -> Any:
+        """X checked; a tensor stays on its device."""
+        if not is_tensor(X):
+            return super()._rows(X)
+        check_is_fitted(self)
+        return validation.tensor_rows(self, X)
 
-    def _way(self, size: Size, hard: bool) -> Formula:
-        """What the plan counts the fit as."""
-        from kway.linear.fit_ways import fit_way
+    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        shares = self._link() if stated and self._form().probabilities else None
+        return best_classes(self._sent(rows), self.coef_, self.intercept_, k, shares)
 
-        return fit_way(self, size, hard)
+    def _scores(self, rows: Any) -> Any:
+        return class_scores(self._sent(rows), self.coef_, self.intercept_)
 
-    # ---------------------------------------------------------------- answers: the engine's, from class rows
+    def _shares(self, rows: Any) -> Any:
+        return class_shares(self._sent(rows), self.coef_, self.intercept_, self._link())
 
-    def _best_here(self, rows: Any, k: int, stated: bool) -> TopK:
-        form = self._form()
-        stated = stated and form.probabilities
-        if len(self.intercept_) == 1:
-            codes, scores = answers.best_of_two(self._scores(rows)[:, 0], k)
-            return TopK(codes, sigmoid(scores / scores.dtype.type(self.temperature)) if stated else scores)
-        weights = answers.log_weights(form, self.temperature) if stated else None
-        return class_rows.top(rows, self.coef_, self.intercept_, k, weights, self.n_jobs)
+    def _sent(self, rows: Any) -> Any:
+        """The rows, which a GPU is to score if the model's device says so and it pays."""
+        if self.device == "cpu" or sp.issparse(rows) or isinstance(rows, FarRows):
+            return rows
+        from kway.linear.placing import answering  # the plan, which no answer on the CPU needs
 
-    def _scores(self, rows: Any) -> NDArray:
-        there = self._there(rows)
-        if there is not None:
-            return there.device.fetch(there.scores(there.device.put(rows[:])))
-        return class_rows.scores(rows, self.coef_, self.intercept_, self.n_jobs)
+        device = answering(self.device, rows.shape[0], self.coef_)
+        if device is None:
+            return rows
+        from kway.rows.gpu.class_rows import SentRows
 
-    def _probabilities(self, scores: NDArray) -> NDArray:
-        return answers.probabilities(scores, self._form(), self.temperature)
+        return SentRows(rows, device)
+
+    def _link(self) -> Shares:
+        """How scores become probabilities: softmax(f / T), or sigmoid(f / T) normalized over the columns."""
+        return Shares(1 / self.temperature, self._form().joint)
 
     def _check_probabilities(self) -> None:
         forms = LOSSES.get(self.loss)
@@ -216,9 +244,9 @@ class LinearClassifier(AnswersOnDevice):
     @on_own_threads
     def explain(self, X: Any, n_features: int = 5) -> DecidingFeatures:
         """Each row's answer, its runner-up, and the features that decided between the two."""
-        rows = self._rows(X)
-        codes = self._top(rows, 2, stated=False).ids
-        return answers.deciding_features(rows, codes, self.classes_, self._class_rows(), n_features)
+        rows = super()._rows(X)
+        codes = self._best(rows, 2, stated=False).ids
+        return deciding_features(rows, codes, self.classes_, self._class_rows(), n_features)
 
     def _class_rows(self) -> ClassRows:
         """Rows whose largest score is the answer: (K, d) and (K,)."""
@@ -236,7 +264,25 @@ class LinearClassifier(AnswersOnDevice):
     # ---------------------------------------------------------------- parts
 
     def _check_parameters(self) -> None:
-        problem.check_problem(self)
+        """Refuse parameters that mean nothing before any data is looked at."""
+        check_parameters(
+            self,
+            loss=one_of(*LOSSES),
+            multiclass=one_of("joint", "one-vs-all"),
+            alpha=at_least(0),
+            l1_ratio=within(0, 1),
+            temperature=above(0),
+            max_iter=whole(1),
+            tol=at_least(0),
+            batch_size=whole(1),
+            label_smoothing=share(),
+            fit_intercept=YES_OR_NO,
+            class_weight=CLASS_WEIGHT,
+            early_stopping=YES_OR_NO | between(0, 1),
+            warm_start=YES_OR_NO,
+            device=DEVICE,
+            verbose=VERBOSE,
+        )
 
     def _form(self, n_classes: int | None = None) -> Loss:
         forms, K = LOSSES[self.loss], len(self.classes_) if n_classes is None else n_classes
@@ -261,3 +307,47 @@ class LinearClassifier(AnswersOnDevice):
             self.support_ = arrays["support"]
             margins = arrays["margin"]
             self.margin_ = float(margins[0]) if len(margins) == 1 else margins
+
+
+class DecidingFeatures(NamedTuple):
+    """Why each row got its class: the score of `labels` leads that of `runners_up` by `gaps`.
+
+    `features` (n, m) are the columns that moved the lead most, `contributions` (n, m) by how much, each
+    (w_label - w_runner_up)_j x_j; together with all other columns and the biases they add up to the gap.
+    """
+
+    labels: NDArray
+    runners_up: NDArray
+    gaps: NDArray
+    features: NDArray[np.int64]
+    contributions: NDArray
+
+    def _table(self) -> Table:
+        told = lambda i: (self.labels[i], self.runners_up[i], short_number(self.gaps[i]), self._reasons(i))  # noqa: E731
+        columns = ("label", "before", "by", "columns that moved the lead most")
+        return first_rows(f"DecidingFeatures: {len(self.labels):,} rows", len(self.labels), columns, told)
+
+    def _reasons(self, i: int) -> str:
+        some = zip(self.features[i, :_REASONS_SHOWN], self.contributions[i, :_REASONS_SHOWN])
+        return ", ".join(f"{j} {value:+.3g}" for j, value in some)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+def deciding_features(X: Rows, codes: NDArray, classes: NDArray, rows: ClassRows, n_features: int) -> DecidingFeatures:
+    """The lead of each row's class over its runner-up, codes (n, 2), and the features it came from."""
+    m, kind = min(n_features, X.shape[1]), np.result_type(X.dtype, rows.W.dtype)
+    gaps, features = np.empty(X.shape[0], kind), np.empty((X.shape[0], m), np.int64)
+    contributions = np.empty((X.shape[0], m), kind)
+    for some in spans(X.shape[0], max(1, CLASS_BLOCK // X.shape[1])):
+        x = X[some].toarray() if sp.issparse(X) else X[some]
+        first, second = codes[some, 0], codes[some, 1]
+        lead = x * (rows.W[first] - rows.W[second])  # (m, d)
+        order = np.argsort(-np.abs(lead), axis=1, kind="stable")[:, :m]
+        gaps[some] = np.maximum(0, lead.sum(axis=1) + rows.b[first] - rows.b[second])
+        features[some], contributions[some] = order, np.take_along_axis(lead, order, axis=1)
+    return DecidingFeatures(classes[codes[:, 0]], classes[codes[:, 1]], gaps, features, contributions)

@@ -14,28 +14,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import scipy.sparse as sp
 
-from kway.base.own_threads import on_own_threads
-from kway.data import gate
-from kway.data.blocks.file_rows import LabelledFiles, rows_of_blocks
-from kway.data.blocks.labelled_blocks import LabelledBlock, labelled_blocks
-from kway.data.blocks.sparse_files import LabelledCSR, sparse_rows_of_blocks
-from kway.data.extent import extent_of
-from kway.data.labelled_rows import ReadOptions
-from kway.data.labels import encode
-from kway.errors import CombinationError
-from kway.linear.fit_ways import asks_for_sampled, chooses_sampled, sampled_way
-from kway.linear.fitting import control_of, keep, objective_of
-from kway.linear.objective.objective import Objective
-from kway.linear.problem import refuse_one_class, weighted_rows
-from kway.linear.solvers.base import Solver, offers
+from kway import validation
+from kway.base.classifier import on_own_threads
+from kway.errors import CombinationError, InputError
+from kway.labels import encode, refuse_one_class
+from kway.linear.fitting import control_of, keep, make_objective, weighted_rows
+from kway.linear.plan import FitPlan, asks_for_sampled, chooses_sampled, penalty_of, sampled_formula
+from kway.linear.solvers.base import offers
+from kway.linear.solvers.choose import choose_solver
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.many_classes.sampled import Sampled
-from kway.linear.solvers.registry import pick_solver
+from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.watching import shown
-from kway.planning import guard, linear_ways
-from kway.planning.size import Size
+from kway.memory import has_room
+from kway.planning import costs, guard
+from kway.planning.costs import Size
+from kway.rows.files import FileRows, LabelledCSR, LabelledFiles, rows_of_blocks, sparse_rows_of_blocks
+from kway.rows.gpu.device import ChosenDevice
+from kway.rows.labelled_blocks import LabelledBlock, labelled_blocks
+from kway.tables.datasets.arrays import map_arrays, npy_files
+from kway.tables.extent import extent_of
+from kway.tables.labelled_rows import number_rows
+from kway.tables.options import ReadOptions
+from kway.tables.row_stream import row_stream
+from kway.tables.sources.table_files import csv_files, parquet_files
 
 if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
@@ -46,10 +50,28 @@ def stays_in_files(model: LinearClassifier, folder: str | Path, target: str | No
     if model.device == "cuda":
         return False
     if model.solver != "auto":
-        return asks_for_sampled(model)
+        return asks_for_sampled(model.solver)
     found = extent_of(str(folder), ReadOptions(target=target))
     size = Size(found.n, found.d, found.K)
-    return not guard.has_room(size.rows_bytes) or (found.K > 2 and chooses_sampled(model, size, hard=True))
+    return not has_room(size.rows_bytes) or (found.K > 2 and chooses_sampled(model, size, hard=True))
+
+
+def rows_of_folder(folder: str | Path, target: str | None) -> LabelledFiles:
+    """The rows of a folder, or of one file, of .npy, parquet or csv."""
+    path = Path(folder)
+    files = npy_files(path) or ([path] if path.is_file() else parquet_files(path) or csv_files(path))
+    if not files:
+        raise InputError(f"{str(folder)!r} has neither .npy nor parquet nor csv files; give a folder of one kind")
+    about = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    mark = repr((about, target))
+    if not npy_files(path):
+        pieces = (number_rows(piece) for piece in row_stream(path, ReadOptions(target=target)))
+        X, y = rows_of_blocks((piece.rows, piece.required_labels()) for piece in pieces)
+        return LabelledFiles(FileRows(X.parts, X.dtype, mark), y)
+    found = map_arrays(files, path.name)
+    y = found.required_labels(path.name)
+    narrow = all(part.dtype in (np.float32, np.float16, np.int16, np.int8, np.uint16, np.uint8) for part in found.parts)
+    return LabelledFiles(FileRows(found.parts, np.dtype(np.float32 if narrow else np.float64), mark), y)
 
 
 @on_own_threads
@@ -72,37 +94,37 @@ def fit_files(model: LinearClassifier, found: LabelledFiles | LabelledCSR) -> No
     """Fit the model to rows in files."""
     model._forget()
     X, labels = found.X, encode(found.y)
-    gate.check_blocks(X)
-    who = type(model).__name__
-    refuse_one_class(labels, who)
-    size = guard.size_of(X, labels.n_classes)
+    validation.check_blocks(X)
+    refuse_one_class(labels, type(model).__name__)
+    plan = _plan(model, X, labels.n_classes)
     model.classes_, model.n_features_in_ = labels.classes, X.shape[1]
     given = weighted_rows(X, labels, None, model.class_weight)
-    objective = objective_of(model, given)
-    solver = _solver(model, objective, size)
-    sampled = isinstance(solver, Sampled)
-    guard.before_fit(who, sampled_way(model, size) if sampled else linear_ways.softmax_way, size)
+    objective = make_objective(model, plan, given)
+    solver = choose_solver(plan.solver, objective)
     start = solver.cold_start(objective) if isinstance(solver, Sampled) else objective.zeros()
-    with shown(f"{who} {solver.name}", model.max_iter, model.verbose) as progress:
+    with shown(f"{type(model).__name__} {solver.name}", model.max_iter, model.verbose) as progress:
         solution = solver.solve(objective, start, replace(control_of(model), progress=progress))
     model.why_ = f"{X.shape[0]:,} rows in files, read some at a time"
     keep(model, objective, solution, solver.name, given.kept)
 
 
-def _solver(model: LinearClassifier, objective: Objective, size: Size) -> Solver:
-    """Sampled softmax where it is asked for, or classes are too many; else L-BFGS, which reads rows in order.
+def _plan(model: LinearClassifier, X: Any, n_classes: int) -> FitPlan:
+    """Sampled softmax if it is asked for, or if classes are too many; else L-BFGS, which reads rows in order.
 
-    Of sparse rows it is taken only where it is asked for: it makes dense ones of every batch.
+    For sparse rows it is taken only if it is asked for: it makes every batch dense.
     """
-    by_name = asks_for_sampled(model)
-    by_passes = model.solver in ("auto", "lbfgs") and offers(objective.loss, objective.penalty) >= LBFGS.needs
-    if model.early_stopping or not (by_name or by_passes):
+    size = guard.size_of(X, n_classes)
+    loss, penalty, solver = model._form(n_classes), penalty_of(model), model.solver
+    by_passes = solver in ("auto", "lbfgs") and offers(loss, penalty) >= LBFGS.needs
+    if model.early_stopping or not (asks_for_sampled(solver) or by_passes):
         raise CombinationError(
             "rows that stay in files are learned from by solver='sampled', or by 'auto' and 'lbfgs' under a loss with "
-            f"an optimum and a smooth penalty, without early_stopping; got solver={model.solver!r}, "
+            f"an optimum and a smooth penalty, without early_stopping; got solver={solver!r}, "
             f"loss={model.loss!r}, early_stopping={model.early_stopping!r}: partial_fit takes blocks by sgd"
         )
-    if by_name:
-        return pick_solver(model.solver, objective)
-    sampled = not sp.issparse(objective.X) and chooses_sampled(model, size, hard=True)
-    return pick_solver("sampled" if sampled else "lbfgs", objective)
+    if not asks_for_sampled(solver):
+        too_many = solver == "auto" and not sp.issparse(X) and chooses_sampled(model, size, hard=True)
+        solver = "sampled" if too_many else "lbfgs"
+    formula = sampled_formula(model, size) if asks_for_sampled(solver) else costs.softmax
+    guard.check_fit(type(model).__name__, formula, size)
+    return FitPlan(size, loss, penalty, ChosenDevice(None, ""), solver, formula)

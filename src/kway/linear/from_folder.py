@@ -1,6 +1,6 @@
 """Learning from a folder of parquet or .npy files whose rows stay on the nodes of a cluster that read them.
 
-    files -> a run of them a node, cut by size -> classes and counts -> FolderObjective -> L-BFGS or proximal steps
+    files -> a run of them a node, cut by size -> classes and counts -> Objective -> L-BFGS or proximal steps
 
 Here are footers, a piece of the column of labels at a time, and the labels of .npy files; rows are read with Ray Data
 where they are held. Without a cluster the folder is read here, and learned from as arrays are.
@@ -17,28 +17,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.base.own_threads import on_own_threads
-from kway.compute.cluster.session import current, n_nodes, said_nodes
-from kway.data.blocks.file_rows import rows_of_folder
-from kway.data.labelled_rows import ReadOptions
-from kway.data.labels import Labels, encode
-from kway.data.number_rows import number_rows
-from kway.data.reading import read_rows
-from kway.data.sources.label_column import column_labels
-from kway.data.sources.npy_files import map_arrays, npy_files
-from kway.data.sources.table_files import parquet_files
-from kway.data.suggest import nearest
+from kway.base.classifier import on_own_threads
 from kway.errors import CombinationError, InputError
+from kway.labels import Labels, encode, refuse_one_class
 from kway.linear.fitting import control_of, keep
-from kway.linear.from_files import fit_files, stays_in_files
-from kway.linear.losses import LOSSES, Targets
-from kway.linear.objective.folder_rows import ClassTable, FilePart, FolderObjective, folder_objective
-from kway.linear.objective.objective import Objective
+from kway.linear.from_files import fit_files, rows_of_folder, stays_in_files
+from kway.linear.losses import LOSSES
+from kway.linear.objective import Objective
 from kway.linear.penalties import pick_penalty
-from kway.linear.problem import refuse_one_class
+from kway.linear.placing import restarted
 from kway.linear.solvers.base import Control, Solver
-from kway.linear.solvers.registry import SOLVERS
+from kway.linear.solvers.choose import SOLVERS
 from kway.linear.solvers.watching import shown
+from kway.rows.cluster.folder import ClassTable, folder_rows, read_arrays, read_columns
+from kway.rows.cluster.session import current, n_nodes, said_nodes
+from kway.suggest import nearest
+from kway.tables.datasets.arrays import map_arrays, npy_files
+from kway.tables.labelled_rows import matrix_of, number_rows
+from kway.tables.options import ReadOptions
+from kway.tables.reading import read_rows
+from kway.tables.sources.labels import column_labels
+from kway.tables.sources.table_files import parquet_files
 
 if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
@@ -46,6 +45,30 @@ if TYPE_CHECKING:
 # of tol, where a solver estimates its excess and nobody here can prove it: the proximal one was short by 3 times tol
 _SAFE = {"lbfgs": 1.0, "proximal": 0.1}
 _NARROW = ("float", "halffloat", "bool", "int8", "uint8", "int16", "uint16")  # what float32 holds, whatever the values
+
+
+class FilePart(NamedTuple):
+    """The files of one shard: parquet with its columns and its target, or .npy with the labels of its rows."""
+
+    files: tuple[str, ...]
+    n: int
+    columns: tuple[str, ...] = ()
+    target: str = ""
+    labels: NDArray | None = None
+
+    def read(self) -> tuple[NDArray, NDArray]:
+        """Rows (n, d) and labels (n,)."""
+        if self.labels is not None:
+            rows = read_arrays(self.files)
+            return self._finite(rows.reshape(len(rows), -1)), self.labels
+        table = read_columns(self.files, (*self.columns, self.target))
+        labels = column_labels(table.column(self.target), f"column {self.target!r}", typed=True)
+        return self._finite(matrix_of(table, self.columns, "the folder")), labels
+
+    def _finite(self, rows: NDArray) -> NDArray:
+        if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+            raise InputError(f"{self.files[0]} or a file after it has gaps or infinities among its numbers; fill them")
+        return rows
 
 
 class FolderPlan(NamedTuple):
@@ -83,7 +106,8 @@ def fit_folder(model: LinearClassifier, folder: str | Path, target: str | None) 
     model.classes_, model.n_features_in_ = plan.classes, plan.d
     with opened(model, plan) as objective, shown("folder", model.max_iter, model.verbose) as progress:
         control = control_for(plan, replace(control_of(model), progress=progress))
-        solution = plan.solver.solve(objective, objective.zeros(), control)
+        with restarted(objective) as last:
+            solution = plan.solver.solve(objective, objective.zeros() if last is None else last, control)
         model.why_ = f"{objective.n:,} rows on {said_nodes(len(plan.parts))}"
         keep(model, objective, solution, plan.solver.name, np.empty(0, np.int64))
 
@@ -211,17 +235,13 @@ def _solver_for(model: LinearClassifier) -> Solver:
 
 
 @contextmanager
-def opened(model: LinearClassifier, plan: FolderPlan) -> Iterator[FolderObjective]:
-    """The problem, its rows read by the nodes, which let go of them afterwards."""
+def opened(model: LinearClassifier, plan: FolderPlan) -> Iterator[Objective]:
+    """The problem, its rows read by the nodes, which are released afterwards."""
     K, forms = len(plan.classes), LOSSES[model.loss]
     form = forms.columns if K == 2 or model.multiclass == "one-vs-all" else forms.joint
     penalty = pick_penalty(model.penalty, model.l1_ratio).times(model.alpha)
-    blank = Objective(
-        np.empty((0, plan.d), plan.dtype), Targets(np.empty(0, np.int64)), 1 if K == 2 else K, form, penalty,
-        model.fit_intercept, None, model.n_jobs,
-    )  # fmt: skip
-    objective = folder_objective(plan.parts, class_table(plan, model.class_weight), blank)
+    rows, targets, weight = folder_rows(plan.parts, class_table(plan, model.class_weight), plan.d, plan.dtype)
     try:
-        yield objective
+        yield Objective(rows, targets, 1 if K == 2 else K, form, penalty, model.fit_intercept, weight)
     finally:
-        objective.close()
+        rows.close()

@@ -18,14 +18,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
-from kway.base.own_threads import on_own_threads
-from kway.data import gate
-from kway.data.blocks.labelled_blocks import labelled_blocks
-from kway.data.gate import Rows
-from kway.data.labels import Labels, encode, joined
+from kway import validation
+from kway.base.classifier import on_own_threads
+from kway.labels import Labels, encode, joined, refuse_one_class
 from kway.linear.classifier import LinearClassifier
-from kway.linear.problem import refuse_one_class
 from kway.parameters import above, check_parameters
+from kway.rows.labelled_blocks import labelled_blocks
+from kway.validation import Rows
 
 
 def _learns_in_pieces(model: Any) -> bool:
@@ -63,14 +62,16 @@ class NaiveBayesClassifier(LinearClassifier):
     @on_own_threads
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> NaiveBayesClassifier:
         """Count what the columns of X (n, d) hold in the rows of each class."""
-        from kway.planning import guard, linear_ways  # no prediction needs the plan
+        from kway.planning import costs, guard  # no prediction needs the plan
 
         self._check_parameters()
         self._forget()
-        X, labels = gate.rows_and_labels(self, X, y)
+        X, labels = validation.rows_and_labels(self, X, y)
         refuse_one_class(labels, type(self).__name__)
-        guard.before_fit(type(self).__name__, linear_ways.centroids, guard.size_of(X, labels.n_classes))
-        return self._weigh(labels.classes, _complements(X, labels, gate.weights(sample_weight, X), self.smoothing), X)
+        guard.check_fit(type(self).__name__, costs.centroids, guard.size_of(X, labels.n_classes))
+        return self._weigh(
+            labels.classes, _complements(X, labels, validation.weights(sample_weight, X), self.smoothing), X
+        )
 
     @on_own_threads
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> NaiveBayesClassifier:
@@ -80,7 +81,7 @@ class NaiveBayesClassifier(LinearClassifier):
         own: dict[Any, NDArray[np.float64]] = {}  # (d,) of each class
         names, X = list[NDArray](), None
         for rows, y in labelled_blocks(blocks):
-            X, labels = gate.rows_and_labels(self, rows, y, reset=X is None, squared=True)  # sums of these fit
+            X, labels = validation.rows_and_labels(self, rows, y, reset=X is None, squared=True)  # sums of these fit
             sums = _class_sums(X, labels, np.ones(X.shape[0]))
             for name, label, more in zip(labels.classes, labels.classes.tolist(), sums):
                 if label not in own:

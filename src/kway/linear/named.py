@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
-from kway.base.best_columns import best_columns
-from kway.errors import CombinationError
-from kway.linear.answers import ClassRows
-from kway.linear.classifier import LinearClassifier
-from kway.linear.penalties import pick_penalty
+from kway.base.class_rows import best_columns
+from kway.linear.classifier import ClassRows, LinearClassifier
+from kway.linear.losses import CLASS_NUMBER, Loss
 from kway.parameters import check_parameters, one_of
-from kway.search.index import TopK
-
-if TYPE_CHECKING:
-    from kway.linear.problem import WeightedRows
-    from kway.planning.size import Size
-    from kway.planning.way import Formula
+from kway.rows.gpu.device import on_host
+from kway.search.answers import TopK
 
 
 class SoftmaxClassifier(LinearClassifier):
@@ -164,7 +157,7 @@ def _learns_by_epochs(model: LeastSquaresClassifier) -> bool:
 
 
 class LeastSquaresClassifier(LinearClassifier):
-    """Least squares on labels, the honest straw man.
+    """Least squares on labels, a baseline.
 
     `targets="one-hot"`: a score a class fitted to 0 and 1 (two classes: -1 and +1), the largest wins.
     `targets="number"`: one score fitted to the class's number 0..K-1, of which the nearest wins (4.835 -> 5), as if
@@ -207,34 +200,8 @@ class LeastSquaresClassifier(LinearClassifier):
         super()._check_parameters()
         check_parameters(self, targets=one_of("one-hot", "number"))
 
-    def _way(self, size: Size, hard: bool) -> Formula:
-        """One score, whatever the number of classes, where their number is the target."""
-        if self.targets == "one-hot":
-            return super()._way(size, hard)
-        from kway.planning import linear_ways
-
-        return lambda size, rates: linear_ways.softmax_way(replace(size, K=2), rates)
-
-    def _learn(self, given: WeightedRows, last: NDArray | None) -> None:
-        if self.targets == "one-hot":
-            return super()._learn(given, last)
-        return self._learn_number(given)
-
-    def _learn_number(self, given: WeightedRows) -> None:
-        """Regress on the class's number: theta (1, d + 1)."""
-        from kway.linear.solvers.least_squares import least_squares
-
-        penalty = pick_penalty(self.penalty, self.l1_ratio).times(self.alpha)
-        if not penalty.smooth:
-            raise CombinationError("targets='number' is solved in closed form and needs a penalty without an L1 part")
-        numbers = given.labels.codes[:, None].astype(np.float64)
-        theta = least_squares(given.X, numbers, penalty.ridge, given.weight, self.fit_intercept, self.n_jobs)
-        theta = theta.astype(given.X.dtype)
-        self.coef_, self.intercept_ = np.ascontiguousarray(theta[:, :-1]), np.ascontiguousarray(theta[:, -1])
-        misses = (super()._scores(given.X) - numbers).ravel() ** 2
-        mean = np.mean(misses if given.weight is None else misses * given.weight)
-        self.objective_ = float(mean) + penalty.value(self.coef_)
-        self.n_iter_, self.history_, self.solver_ = 1, [self.objective_], "least-squares"
+    def _form(self, n_classes: int | None = None) -> Loss:
+        return super()._form(n_classes) if self.targets == "one-hot" else CLASS_NUMBER
 
     @available_if(_learns_by_epochs)
     def partial_fit(
@@ -244,22 +211,20 @@ class LeastSquaresClassifier(LinearClassifier):
         super().partial_fit(X, y, classes, sample_weight)
         return self
 
-    def _answers_there(self) -> bool:
-        return self.targets == "one-hot"  # the nearest number is no largest score
+    # ---- answers for targets="number": the class whose number is nearest to the score f
 
-    def _scores(self, rows: Any) -> NDArray:
-        """For targets="number" minus the distance of f to each class's number; of two classes f - 1/2."""
+    def _scores(self, rows: Any) -> Any:
+        """For targets="number" minus the distance of f to each class's number; for two classes f - 1/2."""
         f = super()._scores(rows)
         if self.targets == "one-hot":
             return f
-        half = f.dtype.type(0.5)
-        return f - half if len(self.classes_) == 2 else -np.abs(f - np.arange(len(self.classes_), dtype=f.dtype))
+        f, K = on_host(f), len(self.classes_)
+        return f - f.dtype.type(0.5) if K == 2 else -np.abs(f - np.arange(K, dtype=f.dtype))
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
-        """For targets="number" the classes whose numbers are nearest to f: 4.835 -> 5."""
         if self.targets == "one-hot":
             return super()._best(rows, k, stated)
-        f, numbers = super()._scores(rows), np.arange(len(self.classes_))  # (m, 1), (K,)
+        f, numbers = on_host(super()._scores(rows)), np.arange(len(self.classes_))  # (n, 1), (K,)
         # far beyond the ends every number is equally far in f's digits; the end is still the nearest
         codes = best_columns(-np.abs(np.clip(f, -1, len(numbers)) - numbers), k)
         return TopK(codes, -np.abs(f - codes).astype(f.dtype))

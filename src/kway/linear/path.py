@@ -25,26 +25,27 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.base import class_rows
-from kway.class_scores import class_scores
-from kway.compute.threads import single_blas, spans
-from kway.data.gate import Rows
-from kway.linear import answers
+from kway.base.class_rows import class_scores as score_classes
+from kway.base.class_rows import probabilities
+from kway.linear.column_frames import row_span
 from kway.linear.losses import Loss, Targets
-from kway.linear.objective.objective import Objective
-from kway.linear.objective.row_span import row_span
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.placing import placed, room
+from kway.linear.placing import choose_device, placed, room
 from kway.linear.solvers.base import Control, offers
-from kway.linear.solvers.lbfgs import Legacy, solve_smooth
+from kway.linear.solvers.choose import fastest_solver
+from kway.linear.solvers.dual import Ascent
+from kway.linear.solvers.lbfgs import Pairs, solve_smooth
 from kway.linear.solvers.least_squares import WIDE, NormalEquations, regression_targets
-from kway.linear.solvers.preconditioners.moments import Moments, quick_moments, sample_rows
-from kway.linear.solvers.quasi_newton import Pairs
-from kway.linear.solvers.registry import auto
-from kway.linear.solvers.svm.shared_rows import SharedMachines, shares_rows
-from kway.log_loss import log_losses
+from kway.linear.solvers.preconditioners import Moments, quick_moments, sample_rows
+from kway.measures import class_scores, log_losses
+from kway.planning import costs, guard
+from kway.probabilities import Shares
+from kway.threads import single_blas, spans
+from kway.validation import Rows
 
 # of the objective at theta = 0: below that, tol is relative to it. Where alpha is so weak that hardly any loss is left,
 # a thousandth of it takes most of the path's time (27 of 31 s on 20,000 images, alphas down to 1e-9) and the mean
@@ -93,7 +94,6 @@ def alpha_path(
     which: Sequence[int] | None = None,
     weight: NDArray | None = None,
     tol: float = 1e-3,
-    n_jobs: int | None = None,
     stop: Callable[[], bool] | None = None,
     device: str = "cpu",
 ) -> Path:
@@ -104,15 +104,17 @@ def alpha_path(
     order = np.argsort(-np.asarray(alphas, float), kind="stable")
     chosen = tuple(range(int(folds.max()) + 1)) if which is None else tuple(which)
     n_classes = int(codes.max()) + 1
-    whole = Objective(X, Targets(codes), 1 if n_classes == 2 else n_classes, loss, Penalty(), True, weight, n_jobs)
-    there = placed(whole, device)
+    whole = Objective(X, Targets(codes), 1 if n_classes == 2 else n_classes, loss, Penalty(), True, weight)
+    size = guard.size_of(X, n_classes)
+    there = placed(whole, choose_device(device, size), size, costs.gpu_softmax)
     whole = there.objective
     span = row_span(whole)  # rows held out lie in the span of all rows as well
     whole = whole if span is None else span.objective
     with single_blas(), room(there):
         known = quick_moments(whole, sample_rows(whole)) if loss.smooth and not _shared(whole) else None
         control = Control(tol=tol, least=LEAST_SCALE * whole.value(whole.zeros()))
-        parts = [_fold(whole, folds, number) for number in chosen]
+        held_out = X if span is None else whole.X
+        parts = [_fold(whole, held_out, folds, number) for number in chosen]
         walks = [_walk(part.objective, control, known) for part in parts]
         out = np.full((6, len(chosen), len(order)), np.nan)
         for at in order:
@@ -122,14 +124,14 @@ def alpha_path(
                 begun = time.perf_counter()
                 theta, value = walk.to(float(alphas[at]))
                 seconds = time.perf_counter() - begun
-                held = _scores(part, theta, loss, n_jobs)
+                held = _scores(part, theta, loss)
                 out[:, f, at] = (held.accuracy, held.log_loss, value, seconds, held.balanced, held.macro_f1)
     return Path(np.asarray(alphas, float), chosen, *out)
 
 
-def _fold(whole: Objective, folds: NDArray[np.int64], number: int) -> _Fold:
+def _fold(whole: Objective, X: Rows, folds: NDArray[np.int64], number: int) -> _Fold:
     inside = folds == number
-    return _Fold(whole.rows(np.flatnonzero(~inside)), whole.X[np.flatnonzero(inside)], whole.targets.codes[inside])
+    return _Fold(whole.take(np.flatnonzero(~inside)), X[np.flatnonzero(inside)], whole.targets.codes[inside])
 
 
 def _walk(objective: Objective, control: Control, known: Moments | None) -> _Walk | _SharedWalk | _SquaredWalk:
@@ -142,8 +144,7 @@ def _walk(objective: Objective, control: Control, known: Moments | None) -> _Wal
 
 def _shared(objective: Objective) -> bool:
     """Whether these are machines, of a hinge sharp or rounded, that share sparse rows."""
-    machines = {"loss.hinge", "loss.rounded"} & offers(objective.loss, objective.penalty)
-    return bool(machines) and shares_rows(objective)
+    return sp.issparse(objective.X) and "loss.hinge" in offers(objective.loss, objective.penalty)
 
 
 class _SharedWalk:
@@ -151,12 +152,12 @@ class _SharedWalk:
 
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
-        self._machines: SharedMachines | None = None
+        self._machines: Ascent | None = None
 
     def to(self, alpha: float) -> tuple[NDArray, float]:
         """theta at the next alpha and the objective there."""
         if self._machines is None:
-            self._machines = SharedMachines(replace(self._objective, penalty=Penalty(ridge=alpha)))
+            self._machines = Ascent(replace(self._objective, penalty=Penalty(ridge=alpha)))
         self._machines.change_ridge(alpha)
         self._machines.sweep(SWEEPS)
         theta = self._machines.theta()
@@ -169,7 +170,7 @@ class _SquaredWalk:
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
         self._equations = NormalEquations(
-            objective.X, regression_targets(objective), objective.weight, objective.fit_intercept, objective.n_jobs
+            objective.X, regression_targets(objective), objective.weight, objective.fit_intercept
         )
 
     def to(self, alpha: float) -> tuple[NDArray, float]:
@@ -183,7 +184,7 @@ class _Walk:
 
     def __init__(self, objective: Objective, control: Control, known: Moments | None) -> None:
         self._objective, self._control, self._known = objective, control, known
-        self._legacy = Legacy(Pairs(objective.n_jobs), slow=False)
+        self._pairs = Pairs()
         self._theta, self._alpha = objective.zeros(), 0.0
 
     def to(self, alpha: float) -> tuple[NDArray, float]:
@@ -194,14 +195,14 @@ class _Walk:
         return self._step(alpha)
 
     def _step(self, alpha: float) -> tuple[NDArray, float]:
-        self._legacy.pairs.change_ridge(alpha - self._alpha)
+        self._pairs.change_ridge(alpha - self._alpha)
         self._alpha = alpha
         objective = replace(self._objective, penalty=Penalty(ridge=alpha))
         if self._known is not None:
-            solution = solve_smooth(objective, self._theta, self._control, self._known, self._legacy)
+            solution = solve_smooth(objective, self._theta, self._control, self._known, self._pairs)
             self._theta = solution.theta
             return self._theta, solution.history[-1]
-        self._theta = auto(objective).solve(objective, self._theta, self._control).theta
+        self._theta = fastest_solver(objective).solve(objective, self._theta, self._control).theta
         return self._theta, objective.value(self._theta)
 
 
@@ -214,14 +215,14 @@ class _Held(NamedTuple):
     macro_f1: float
 
 
-def _scores(part: _Fold, theta: NDArray, loss: Loss, n_jobs: int | None) -> _Held:
+def _scores(part: _Fold, theta: NDArray, loss: Loss) -> _Held:
     W, b = np.ascontiguousarray(theta[:, :-1]), np.ascontiguousarray(theta[:, -1])
     predicted, total = np.empty(len(part.codes), np.int64), 0.0
     for rows in spans(len(part.codes), max(64, HELD_AT_ONCE // max(2, len(b)))):
-        f, y = class_rows.scores(part.inside[rows], W, b, n_jobs), part.codes[rows]
+        f, y = score_classes(part.inside[rows], W, b), part.codes[rows]
         predicted[rows] = f[:, 0] > 0 if len(b) == 1 else f.argmax(axis=1)
         if loss.probabilities:
-            p = answers.probabilities(f, loss, 1.0)[np.arange(len(y)), y]
+            p = probabilities(f, Shares(joint=loss.joint))[np.arange(len(y)), y]
             total += float(log_losses(p).sum())
     by_class = class_scores(part.codes, predicted[:, None])
     mean_loss = total / len(predicted) if loss.probabilities else np.nan

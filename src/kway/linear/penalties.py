@@ -1,4 +1,4 @@
-"""Penalties: R(W) = ridge / 2 ||W||^2 + lasso ||W||_1, the bias left out.
+"""Penalties: R(W) = ridge / 2 ||W S||^2 + lasso ||W S||_1, without the bias; S = I unless columns were scaled.
 
 none        ridge = lasso = 0
 l2          ridge = 1
@@ -10,7 +10,7 @@ prox_s(v) = argmin_w ||w - v||^2 / 2 + s R(w) = sign(v) max(|v| - s lasso, 0) / 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,15 @@ from kway.errors import InputError
 
 @dataclass(frozen=True)
 class Penalty:
-    """ridge / 2 ||W||^2 + lasso ||W||_1."""
+    """ridge / 2 ||W S||^2 + lasso ||W S||_1, S = diag(scale).
+
+    A solver that divides the columns of X by units works with W unit instead of W; scale = 1 / unit keeps the penalty
+    what it was (`standard_columns`).
+    """
 
     ridge: float = 0.0
     lasso: float = 0.0
+    scale: NDArray | None = field(default=None, compare=False)  # (d,)
 
     @property
     def smooth(self) -> bool:
@@ -32,10 +37,39 @@ class Penalty:
 
     def times(self, alpha: float) -> Penalty:
         """alpha R."""
-        return Penalty(self.ridge * alpha, self.lasso * alpha)
+        return Penalty(self.ridge * alpha, self.lasso * alpha, self.scale)
+
+    def at(self, columns: NDArray[np.int64]) -> Penalty:
+        """R on some of the columns."""
+        return Penalty(self.ridge, self.lasso, None if self.scale is None else self.scale[columns])
+
+    @property
+    def smooth_part(self) -> Penalty:
+        """R without its L1 part."""
+        return Penalty(self.ridge, 0.0, self.scale)
+
+    @property
+    def lasso_part(self) -> Penalty:
+        """R without its L2 part."""
+        return Penalty(0.0, self.lasso, self.scale)
+
+    def ridges(self, d: int) -> NDArray[np.float64]:
+        """The ridge of each of d columns."""
+        return np.full(d, self.ridge) if self.scale is None else self.ridge * np.square(self.scale)
+
+    def lassos(self, d: int) -> NDArray[np.float64]:
+        """The lasso of each of d columns."""
+        return np.full(d, self.lasso) if self.scale is None else self.lasso * self.scale
+
+    def add_slope(self, gradient: NDArray, W: NDArray) -> None:
+        """gradient (R, d) += the slope of the smooth part at W (R, d)."""
+        if self.ridge:
+            ridges = self.ridge if self.scale is None else self.ridges(W.shape[1])
+            gradient += np.asarray(ridges, gradient.dtype) * W
 
     def value(self, W: NDArray) -> float:
         """R(W); infinite where W is too far out for the squares of its numbers, from where a search turns back."""
+        W = W if self.scale is None else W * self.scale
         flat = W.ravel(order="K")  # no copy, in whatever order W lies
         with np.errstate(over="ignore"):
             squares = float(np.dot(flat, flat)) if self.ridge else 0.0
@@ -54,7 +88,8 @@ class Penalty:
         n = len(W)
         if not self.ridge:
             return np.asarray(np.partition(W, n // 2, axis=0)[n // 2])
-        flat = W.mean(axis=0) + (n - 2 * np.arange(n + 1))[:, None] * (self.lasso / (n * self.ridge))
+        ratio = self.lasso / (n * self.ridge) / (1.0 if self.scale is None else self.scale)
+        flat = W.mean(axis=0) + (n - 2 * np.arange(n + 1))[:, None] * ratio
         return np.asarray(np.partition(np.concatenate((W, flat.astype(W.dtype))), n, axis=0)[n])
 
     def prox(self, V: NDArray, step: float | NDArray) -> NDArray:

@@ -1,14 +1,13 @@
-"""Neighbours: the labels of near rows vote.
+"""Neighbors: the labels of near rows vote.
 
-classifier.py     NeighborsClassifier: metric x index x vote             explanation.py   who decided an answer
-  votes.py          who counts how much, ties, the classes voted for     voting.py   the base of those who vote
-  training_rows.py  codes and weights kept beside the index              sweep.py    every k and vote from one search
-  promise.py        probes tuned to an agreement of votes                trials.py   exact and approximate, side by side
-centroid.py       CentroidClassifier: one mean a class                   centroid_on_device.py   on a GPU, of tensors
-  clouds.py         rows about their mean: scores, widths, spaces
-exemplar.py       ExemplarClassifier: one linear SVM a row               exemplar_svm.py   their training, all together
-new_classes.py    classes that come with later rows                      tensors.py   votes of tensors
-payload.py        any payload in place of a label                        from_blocks.py   rows in blocks, as codes
+classifier.py      NeighborsClassifier: metric x index x vote
+votes.py           what each vote counts, ties, the classes voted for; the base of the classifiers that vote
+training_rows.py   codes and weights kept beside the index; classes that come with later rows
+tuning.py          every k and every vote from one search
+agreement.py       probes of an approximate index tuned until its votes agree with exact search
+centroid.py        CentroidClassifier: one mean per class; clouds.py how rows lie about their mean
+exemplar.py        ExemplarClassifier: one linear SVM per row; exemplar_svm.py their training
+transfer.py        any payload in place of a label
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from kway.lazy_names import lazy_names
 _HOME = {
     "CentroidClassifier": "centroid",
     "ExemplarClassifier": "exemplar",
-    "Explanation": "explanation",
+    "Explanation": "votes",
     "NeighborsClassifier": "classifier",
-    "Promise": "promise",
+    "Promise": "agreement",
     "TIES": "votes",
-    "Target": "promise",
-    "Transferred": "payload",
+    "Target": "agreement",
+    "Transferred": "transfer",
     "VOTES": "votes",
-    "transfer": "payload",
+    "transfer": "transfer",
 }
 
 __all__ = [
@@ -44,12 +43,11 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from kway.neighbors.agreement import Promise, Target
     from kway.neighbors.centroid import CentroidClassifier
     from kway.neighbors.classifier import NeighborsClassifier
     from kway.neighbors.exemplar import ExemplarClassifier
-    from kway.neighbors.explanation import Explanation
-    from kway.neighbors.payload import Transferred, transfer
-    from kway.neighbors.promise import Promise, Target
-    from kway.neighbors.votes import TIES, VOTES
+    from kway.neighbors.transfer import Transferred, transfer
+    from kway.neighbors.votes import TIES, VOTES, Explanation
 
 __getattr__, __dir__ = lazy_names(__name__, _HOME)

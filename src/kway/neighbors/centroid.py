@@ -6,7 +6,7 @@
 p = softmax(z): classes that are round clouds of one common width with equal priors (clouds.py). Means and widths are
 kept as running sums, taken a block of rows at a time, so partial_fit is as good as one fit and rows may lie in a memory
 map; means have the rows' float type, sums of a block float64. Values far from 1 are kept in a unit of their own
-(kway.search.spaces.units), and `scale_` is that of the unit.
+(kway.search.units), and `scale_` is that of the unit.
 
 With an index the means are searched by it instead of all being scored: `predict` and `predict_topk` then cost what the
 index costs, and probabilities are shares of the SHORTLIST nearest classes. A model file holds the index too.
@@ -22,34 +22,30 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base import class_rows
-from kway.base.own_threads import on_own_threads
-from kway.compute.gpu.device import Device, is_tensor, on_host
-from kway.compute.threads import spans
-from kway.data import gate
-from kway.data.blocks.labelled_blocks import labelled_blocks
-from kway.data.blocks.row_blocks import row_blocks
-from kway.data.labels import Labels
-from kway.errors import CombinationError
-from kway.neighbors.centroid_on_device import (
-    MeansOnDevice,
-    choose_for_means,
-    n_listed,
-    rows_there,
-    shape_only,
-)
-from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, Lines, constants_of, float_type
-from kway.neighbors.new_classes import Merged, merge_classes, named_classes
+from kway import validation
+from kway.base.class_rows import best_classes, class_scores, class_shares
+from kway.base.classifier import Classifier, on_own_threads
+from kway.errors import CombinationError, InputError
+from kway.labels import Labels
+from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, Lines, constants_of
+from kway.neighbors.training_rows import Merged, merge_classes, named_classes
 from kway.parameters import DEVICE, check_parameters
+from kway.probabilities import Shares, softmax
+from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, on_host, resolve
+from kway.rows.gpu.far_rows import FarRows
+from kway.rows.labelled_blocks import labelled_blocks
+from kway.rows.row_blocks import row_blocks
+from kway.search.answers import TopK
 from kway.search.auto import pick_index, restore
-from kway.search.index import TopK
-from kway.search.live import LiveIndex
-from kway.search.spaces.metrics import pick_metric
-from kway.search.spaces.powers import peak
-from kway.search.spaces.units import Unit
-from kway.soft_max import softmax
+from kway.search.device import ENOUGH
+from kway.search.index import Index
+from kway.search.metrics import pick_metric
+from kway.search.units import NARROW, Unit, peak
+from kway.threads import spans
 
-_FAINT = 2.0**-40  # means so near their centre, beside a constant column of 1e12 and more, have squares float32 loses
+_FAINT = 2.0**-40  # means so near their center, beside a constant column of 1e12 and more, have squares float32 loses
+SHORTLIST = 64  # classes that share the probabilities if an index finds them
+_PAYS = 2**30  # products of rows and means from which "auto" takes a GPU
 
 
 class _Batch(NamedTuple):
@@ -61,7 +57,7 @@ class _Batch(NamedTuple):
     spread: float
 
 
-class CentroidClassifier(MeansOnDevice):
+class CentroidClassifier(Classifier):
     """The nearest class mean.
 
     Parameters
@@ -80,6 +76,11 @@ class CentroidClassifier(MeansOnDevice):
     >>> model.predict([[1.9], [3.0]]).tolist()
     ['a', 'b']
     """
+
+    weights_: NDArray[np.float64]
+    scale_: float
+    _means: NDArray
+    _range: Unit
 
     def __init__(
         self, metric: str = "euclidean", n_jobs: int | None = None, index: Any = None, device: str = "cpu"
@@ -109,7 +110,7 @@ class CentroidClassifier(MeansOnDevice):
     @on_own_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> CentroidClassifier:
         """Take more rows into the means; new classes may come at any time."""
-        from kway.planning import guard, linear_ways  # no prediction needs the plan
+        from kway.planning import costs, guard  # no prediction needs the plan
 
         if not isinstance(self.metric, str) or self.metric not in CLOUDS:
             raise CombinationError(
@@ -119,16 +120,16 @@ class CentroidClassifier(MeansOnDevice):
         check_parameters(self, device=DEVICE)
         first = not hasattr(self, "weights_")
         X, labels = self._gated(X, y, first)
-        chosen = choose_for_means(self.device, X)
-        like = shape_only(X)
-        w = gate.weights(on_host(sample_weight), like)
+        chosen = _choose_device(self.device, X)
+        like = np.broadcast_to(np.zeros((), X.dtype), X.shape) if isinstance(X, FarRows) else X  # takes no memory
+        w = validation.weights(on_host(sample_weight), like)
         known = labels.classes[:0] if first else self.classes_
         if first and classes is not None:
             known = named_classes(classes)
         merged = merge_classes(known, labels, fixed=classes is not None)
-        guard.before_fit(type(self).__name__, linear_ways.centroids, guard.size_of(like, len(merged.classes)))
-        span = self._cloud.unit_of(X, self.n_jobs) if first else self._range
-        taken = X if is_tensor(X) else span.more_rows(X)  # where they lie, unless they need another unit; may refuse
+        guard.check_fit(type(self).__name__, costs.centroids, guard.size_of(like, len(merged.classes)))
+        span = self._cloud.unit_of(X) if first else self._range
+        taken = X if isinstance(X, FarRows) else span.more_rows(X)  # X itself unless it needs another unit; may refuse
         batches = self._batches(chosen.device, X, taken, merged.codes, np.ones(X.shape[0]) if w is None else w)
         if first:
             self._range = span
@@ -143,12 +144,12 @@ class CentroidClassifier(MeansOnDevice):
         return self
 
     def _gated(self, X: Any, y: Any, first: bool) -> tuple[Any, Labels]:
-        """Rows and labels; a tensor stays where it is, if the model's sums are of plain values and found there."""
+        """Rows and labels; a tensor stays on its device if the model's sums are of plain values and computed there."""
         if is_tensor(X) and self.device != "cpu" and (first or self._range.plain):
-            there = rows_there(self, X, first)
+            there = _plain_tensor(self, X, first)
             if there is not None:
-                return there, gate.labels_of(y, len(there))
-        return gate.rows_and_labels(self, X, y, sparse=self.index is None, reset=first)
+                return there, validation.labels_of(y, len(there))
+        return validation.rows_and_labels(self, X, y, sparse=self.index is None, reset=first)
 
     @property
     def _cloud(self) -> Cloud:
@@ -159,9 +160,9 @@ class CentroidClassifier(MeansOnDevice):
 
     def _start(self, n_classes: int, X: Any) -> None:
         self.weights_ = np.zeros(n_classes)
-        self._means = np.zeros((n_classes, X.shape[1]), float_type(X))
+        self._means = np.zeros((n_classes, X.shape[1]), X.dtype)
         self._spread = 0.0  # weighted sum of squared deviations from the class means
-        self._dtype = float_type(X)
+        self._dtype = X.dtype
 
     def _move(self, merged: Merged) -> None:
         """Make room where new classes came."""
@@ -195,7 +196,7 @@ class CentroidClassifier(MeansOnDevice):
 
     def _batch_there(self, device: Device, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
         """The means and the spread of all rows, found on the device."""
-        from kway.compute.gpu.search.class_means import batch_means
+        from kway.rows.gpu.class_rows import batch_means
 
         present, place = np.unique(codes, return_inverse=True)
 
@@ -229,76 +230,115 @@ class CentroidClassifier(MeansOnDevice):
         self.scale_ = self._cloud.scale(self._known())
 
     def _lines(self, sparse: bool) -> Lines:
-        """Rows m (K, d) and offsets o (K,) of z = scale_ (x . m_c + o_c); a class without rows cannot win."""
+        """Rows m (K, d) and offsets o (K,) of z = scale_ (x . m_c + o_c); a class without rows cannot win.
+
+        One class gets a second line that cannot win: a single line would stand for two classes (class_rows.py).
+        """
         rows, offset = self._cloud.lines(self._known(), sparse)
         kind = np.dtype(np.float64) if peak(rows) < _FAINT else self._dtype
-        return Lines(rows.astype(kind), np.where(self.weights_ > 0, offset, -1e30).astype(kind))
+        offset = np.where(self.weights_ > 0, offset, -1e30)
+        if len(rows) == 1:
+            rows, offset = np.vstack([rows, np.zeros_like(rows)]), np.append(offset, -1e30)
+        return Lines(rows.astype(kind), offset.astype(kind))
 
-    def _moved(self, rows: Any, kind: np.dtype) -> Any:
-        """Queries shifted by the centre, or of unit length, for lines of this float type."""
-        return self._cloud.moved(self._known(), self._range, rows).astype(np.result_type(rows.dtype, kind))
+    # ---- answers
 
-    def _placed(self, rows: Any) -> Any:
-        """Queries in the unit of the means."""
-        return self._cloud.placed(self._range, rows)
+    def _rows(self, X: Any) -> Any:
+        """X checked; a tensor stays on its device if its values need no unit and an index lists every class."""
+        check_is_fitted(self, "weights_")
+        if is_tensor(X) and self._range.plain and (self.index is None or (self.weights_ > 0).all()):
+            there = _plain_tensor(self, X, reset=False)
+            if there is not None:
+                return there
+        return super()._rows(X)
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
         if self.index is not None:
-            return self._found(rows, k, stated)
-        there = self._answering(rows)
-        if there is not None:
-            codes, scores = map(there.device.fetch, there.best(there.device.put(self._placed(rows)), k, stated))
-        else:
-            W, b = self._lines(sp.issparse(rows))
-            z = self._z if stated else None
-            codes, scores = class_rows.top(self._moved(rows, W.dtype), W, b, k, z, self.n_jobs)
-        return TopK(codes, scores.astype(np.result_type(rows.dtype, self._dtype)))
+            return self._best_of_blocks(rows, lambda block: self._listed(block, k, stated))
+        lines, shares = self._lines(sp.issparse(rows)), self._link() if stated else None
 
-    def _found(self, rows: Any, k: int, stated: bool) -> TopK:
-        """The k nearest means by the index, each with its share of the SHORTLIST nearest."""
+        def best(block: Any) -> TopK:
+            codes, scores = best_classes(self._moved(block, lines), *lines, k, shares)
+            return TopK(codes, self._typed(scores, block))
+
+        return self._best_of_blocks(rows, best)
+
+    def _scores(self, rows: Any) -> Any:
+        """z (q, K), the largest of each row set to 0; held within the float type: so far apart, classes are certain."""
+        lines = self._lines(sp.issparse(rows))
+        f = class_scores(self._moved(rows, lines), *lines)[:, : len(self.classes_)]
+        least, largest = -float(np.finfo(self._dtype).max) / 4, f.max(1)
+        below = f - (largest.values if is_tensor(f) else largest)[:, None]
+        if is_tensor(f):
+            return self._typed((below.double() * self.scale_).clamp(min=least), rows)
+        return self._typed(np.maximum(below.astype(np.float64) * self.scale_, least), rows)
+
+    def _shares(self, rows: Any) -> Any:
+        lines = self._lines(sp.issparse(rows))
+        shares = class_shares(self._moved(rows, lines), *lines, self._link())
+        return self._typed(shares[:, : len(self.classes_)], rows)
+
+    def _link(self) -> Shares:
+        """Probabilities are softmax(scale_ f)."""
+        return Shares(float(self.scale_))
+
+    def _typed(self, answer: Any, rows: Any) -> Any:
+        """Scores in the float type of the rows and the means."""
+        kind = np.result_type(rows.dtype, self._dtype)
+        return answer.to(getattr(rows.device.torch, kind.name)) if is_tensor(answer) else answer.astype(kind)
+
+    def _moved(self, rows: Any, lines: Lines) -> Any:
+        """Queries shifted by the center, or of unit length, as the lines meet them; on the GPU if that pays."""
+        known = self._known()
+        if isinstance(rows, FarRows):
+            return self._cloud.moved_there(known, rows)
+        moved = self._cloud.moved(known, self._range, rows).astype(np.result_type(rows.dtype, lines.rows.dtype))
+        if self.device == "cpu" or sp.issparse(moved) or not has_gpu():  # a file may come to a machine without a GPU
+            return moved
+        device = resolve(self.device, pays=moved.shape[0] * self._means.size >= _PAYS).device
+        if device is None:
+            return moved
+        from kway.rows.gpu.class_rows import SentRows
+
+        return SentRows(moved, device)
+
+    def _listed(self, rows: Any, k: int, stated: bool) -> TopK:
+        """The k nearest means by the index, each with its share of the SHORTLIST nearest.
+
+        An approximate index may find nearer ones when more are asked for, so that an answer and its probability must
+        come from the same list.
+        """
         index = self._index()
-        placed = self._placed(rows).astype(rows.dtype)
-        codes, distances = index.nearest(placed, n_listed(index, k, stated), self.n_jobs)
-        z = self.scale_ * self._cloud.z(distances.astype(np.float64))  # (q, listed), -inf pads
-        empty = np.flatnonzero(self.weights_ == 0)
+        listed = max(k, min(SHORTLIST, index.n_rows)) if stated or not index.recipe.exact else k
+        if isinstance(rows, FarRows):
+            found: Any = index.nearest(rows.tensor, listed)
+            z = self.scale_ * self._cloud.z(found.distances.double())
+            return TopK(found.ids[:, :k], (z.softmax(1) if stated else z)[:, :k].to(rows.tensor.dtype))
+        placed = self._cloud.placed(self._range, rows).astype(rows.dtype)
+        codes, away = index.nearest(placed, listed)
+        z = self.scale_ * self._cloud.z(away.astype(np.float64))  # (q, listed), -inf pads
         if codes.shape[1] > index.n_rows:  # classes without rows come last
+            empty = np.flatnonzero(self.weights_ == 0)
             codes[:, index.n_rows :] = empty[: codes.shape[1] - index.n_rows]
         shares = softmax(z) if stated else z
         return TopK(codes[:, :k], shares[:, :k].astype(self._dtype))
 
-    def _index(self) -> LiveIndex:
+    def _index(self) -> Index:
         """The index over the means, built when it is first asked: partial_fit would have built many in vain."""
         if not hasattr(self, "index_"):
             self.index_ = self._indexed()
         return self.index_
 
-    def _indexed(self) -> LiveIndex:
+    def _indexed(self) -> Index:
         """The index over the means of classes with rows, whose ids are their codes."""
         filled = np.flatnonzero(self.weights_ > 0)
         every = len(filled) == len(self.weights_)
         rows = (self._means if every else self._means[filled]).astype(self._dtype, copy=False)
         n, d = rows.shape
-        choice = pick_index(self.index, n, d, pick_metric(self.metric), device=self._index_device())
-        return choice.recipe.build(rows, self.metric, None if every else filled, self.n_jobs)
+        choice = pick_index(self.index, n, d, pick_metric(self.metric), device=self.device if has_gpu() else "cpu")
+        return choice.recipe.build(rows, self.metric, None if every else filled)
 
-    def _scores(self, rows: Any) -> NDArray:
-        """z (q, K), the largest of each row set to 0."""
-        there = self._answering(rows)
-        if there is not None:
-            z = there.device.fetch(there.scores(there.device.put(self._placed(rows))))
-        else:
-            W, b = self._lines(sp.issparse(rows))
-            f = class_rows.scores(self._moved(rows, W.dtype), W, b, self.n_jobs)
-            z = self._z(f - f.max(axis=1, keepdims=True))
-        return z.astype(np.result_type(rows.dtype, self._dtype))
-
-    def _z(self, f: NDArray) -> NDArray:
-        """scale_ * f, held within the rows' float type: so far apart, classes are certain."""
-        most = float(np.finfo(self._dtype).max) / 4
-        return np.clip(self.scale_ * f.astype(np.float64), -most, most).astype(f.dtype)
-
-    def _probabilities(self, scores: NDArray) -> NDArray:
-        return softmax(scores)
+    # ---- model files
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "weights_")
@@ -343,3 +383,24 @@ def _spread(X: Any, means: NDArray, place: NDArray[np.int64], w: NDArray) -> flo
         gap = X[part] - means[place[part]]
         total += float(w[part] @ np.einsum("ij,ij->i", gap, gap))
     return total
+
+
+def _choose_device(device: str, X: Any) -> ChosenDevice:
+    """Where the means of rows X (n, d) are computed; sparse rows stay on the CPU."""
+    if device != "cpu" and not isinstance(X, np.ndarray | FarRows):
+        if device == "cuda":
+            raise InputError(
+                "device='cuda' sums dense rows, got a sparse matrix; pass X.toarray(), or use device='cpu'"
+            )
+        return ChosenDevice(None, "on the CPU: a GPU sums dense rows")
+    return resolve(device, pays=X.shape[0] * X.shape[1] >= ENOUGH)
+
+
+def _plain_tensor(estimator: Any, X: Any, reset: bool) -> FarRows | None:
+    """The tensor X checked on its device; None if the host has to look at it, as at values that need a unit."""
+    if X.ndim != 2 or not len(X) or not X.is_floating_point() or X.element_size() < 4:
+        return None
+    if not (2.0**NARROW.least < FarRows(X.detach()).peak() < 2.0**NARROW.most):  # false for NaN and infinity too
+        return None
+    rows: FarRows = validation.rows(estimator, X, reset=reset, device=Device(str(X.device)))
+    return rows

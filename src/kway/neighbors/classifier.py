@@ -3,65 +3,60 @@
 score rows:   distances of the query to the training rows (n, d) under the metric
 keep the k:   the index, exact or with a promise
 vote:         share(c) = sum of the weights of the voters of class c / sum of all    -> never n x K
+
+Tensors are searched on their device, and the few rows found are counted on the host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base.own_threads import on_own_threads
-from kway.compute.gpu.device import is_tensor
-from kway.compute.gpu.far_rows import FarRows
-from kway.data import gate
-from kway.data.gate import checked
-from kway.errors import InputError
-from kway.neighbors import promise as promises
-from kway.neighbors.explanation import Explanation
-from kway.neighbors.new_classes import Merged, merge_classes, named_classes
-from kway.neighbors.tensors import TensorVotes
-from kway.neighbors.training_rows import TrainingRows
-from kway.neighbors.trials import without_self
+from kway import validation
+from kway.base.classifier import on_own_threads
+from kway.errors import CombinationError, InputError
+from kway.labels import encode, joined
+from kway.neighbors import agreement as promises
+from kway.neighbors.training_rows import Merged, TrainingRows, merge_classes, named_classes
 from kway.neighbors.votes import (
+    Ballot,
     CountedVotes,
+    Explanation,
+    VoterWeights,
+    VotingClassifier,
     class_votes,
-    count_votes,
     fill,
     filled_up,
     pick_ties,
     pick_vote,
-    shares_of,
 )
-from kway.neighbors.voting import Voters
 from kway.parameters import DEVICE, NONE, above, check_parameters, one_of
 from kway.parameters import whole as whole_number
+from kway.rows.gpu.device import Device, is_tensor, on_host
+from kway.rows.gpu.far_rows import FarRows
+from kway.rows.labelled_blocks import dense_blocks
+from kway.search.answers import Neighbors, TopK
 from kway.search.auto import pick_index, restore
-from kway.search.index import Index, Neighbors, TopK
-from kway.search.spaces.metrics import Metric, pick_metric
+from kway.search.device import holds, staying
+from kway.search.flat import Flat
+from kway.search.index import Index
+from kway.search.metrics import Metric, pick_metric
+from kway.validation import checked
 
 if TYPE_CHECKING:
-    from kway.planning.way import Formula
+    from kway.planning.costs import Formula
 
 _TOP = 5  # classes that `explain` lists
-_ARRAYS = 8  # numbers held a voter, from its distance to its vote
+_ARRAYS = 8  # numbers held per voter, from its distance to its vote
 
 
-class Ballot(NamedTuple):
-    """Voters of each query: ids, class codes (-1: does not vote), shares of the vote and distances, (q, k) each."""
-
-    ids: NDArray[np.int64]
-    codes: NDArray[np.int64]
-    shares: NDArray[np.float64]
-    distances: NDArray
-
-
-class NeighborsClassifier(TensorVotes):
+class NeighborsClassifier(VotingClassifier):
     """k nearest neighbours with any metric, any index and any vote.
 
     Parameters
@@ -129,19 +124,46 @@ class NeighborsClassifier(TensorVotes):
         """Learn rows X (n, d) with labels y (n,); a row of sample weight w counts as w rows."""
         self._check_parameters()
         self._forget()
-        X, labels = gate.rows_and_labels(self, X, y, sparse=self._takes_sparse(), device=self._keeps(X))
+        X, labels = validation.rows_and_labels(self, X, y, sparse=self._takes_sparse(), device=self._kept_on(X))
         self.classes_ = labels.classes
-        self._training = TrainingRows.of(X, labels.codes, gate.weights(sample_weight, X), labels.n_classes)
+        self._training = TrainingRows.of(X, labels.codes, validation.weights(sample_weight, X), labels.n_classes)
         self._training.check_weights(self.n_neighbors)
         self._build()
         return self
 
+    @on_own_threads
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> NeighborsClassifier:
-        """Learn from blocks (X, y), such as a generator's, kept as codes: index "auto" is Flat(Int8(rerank=False))."""
-        from kway.neighbors.from_blocks import code_training_blocks
+        """Learn from blocks (X, y), such as a generator's, kept as codes: index "auto" is Flat(Int8(rerank=False)).
 
-        code_training_blocks(self, blocks)
+        Nothing is promised of the votes: the rows that a promise would be tested on are not kept.
+        """
+        self._check_parameters()
+        if self.device == "cuda":
+            raise CombinationError("rows that come in blocks are coded on the CPU; use device='cpu' or 'auto'")
+        recipe = self._code_recipe()
+        self._forget()
+        labels: list[NDArray] = []
+        index = recipe.build_blocks(_rows_of(blocks, labels), self.metric)
+        found = encode(joined(labels))
+        self.classes_, self.n_features_in_, self.index_ = found.classes, index.n_features, index
+        self.promise_ = None
+        self._training = TrainingRows(None, found.codes, None, np.bincount(found.codes).astype(np.float64))
+        self._weigh_classes()
         return self
+
+    def _code_recipe(self) -> Any:
+        """The recipe of an index that keeps codes alone."""
+        from kway.search.codecs.int8 import Int8
+
+        asked = Flat(store=Int8(rerank=False)) if self.index == "auto" else self.index
+        recipe = pick_index(asked, 0, 0, pick_metric(self.metric)).recipe
+        store = getattr(recipe, "store", None)
+        if store is None or store.rerank:
+            raise CombinationError(
+                f"rows that come in blocks are kept as codes alone, got {recipe}; use index='auto', or Flat or "
+                "Landmarks with store=Bits(rerank=False)"
+            )
+        return recipe
 
     @on_own_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> NeighborsClassifier:
@@ -156,8 +178,10 @@ class NeighborsClassifier(TensorVotes):
         else:
             first = self.classes_
         self._check_parameters()
-        X, labels = gate.rows_and_labels(self, X, y, sparse=self._takes_sparse(), reset=not hasattr(self, "index_"))
-        given = gate.weights(sample_weight, X)
+        X, labels = validation.rows_and_labels(
+            self, X, y, sparse=self._takes_sparse(), reset=not hasattr(self, "index_")
+        )
+        given = validation.weights(sample_weight, X)
         merged = merge_classes(first, labels, fixed=classes is not None)
         if not hasattr(self, "index_"):
             self.classes_ = merged.classes
@@ -188,69 +212,75 @@ class NeighborsClassifier(TensorVotes):
         rows, ids = self._training.voting_rows(getattr(self, "index_", None))
         if not isinstance(rows, FarRows):  # what these need is asked of their device
             size = guard.size_of(rows, len(self.classes_), self.n_neighbors)
-            guard.before_fit(type(self).__name__, self._way(), size)
+            guard.check_fit(type(self).__name__, self._way(), size)
         metric, sparse = pick_metric(self.metric), sp.issparse(rows)
         choice = pick_index(self.index, rows.shape[0], rows.shape[1], metric, sparse, self.device)
-        self.index_ = choice.recipe.build(checked(rows), self.metric, ids, self.n_jobs)
+        self.index_ = choice.recipe.build(checked(rows), self.metric, ids)
         if choice.why:
             self.index_.why_ = f"{choice.why}; {self.index_.why_}" if self.index_.why_ else choice.why
         self._weigh_classes()
         self.promise_ = None
         if promises.wanted(choice.recipe, self.promise):
             # its probes are tuned until the votes can be promised, or the exact index is taken instead
-            made = promises.make(self.index_, rows, ids, self.n_neighbors, self._winners, self.promise, self.n_jobs)
+            made = promises.make(self.index_, rows, ids, self.n_neighbors, self._winners, self.promise)
             self.index_, self.promise_ = made.index, made.promise
         self._training = self._training.kept_by(self.index_)
 
     def _way(self) -> Formula:
         """What the plan counts a fit as."""
-        from kway.planning import row_ways
+        from kway.planning import costs
         from kway.search.landmarks import Landmarks
 
         by_cells = self.index == "landmarks" or isinstance(self.index, Landmarks)
-        return row_ways.landmarks if by_cells else row_ways.flat_way
+        return costs.landmarks if by_cells else costs.flat
 
     def _winners(self, found: Neighbors) -> NDArray[np.int64]:
-        return self._counted(self._ballot(found)).classes[:, 0]
+        return super()._counted(self._voter_weights().vote(found, self.weights)).classes[:, 0]
 
     def _weigh_classes(self) -> None:
         counts = self._training.counts
         self._class_votes = class_votes(self.class_weight, self.classes_, counts)
         self._rank = pick_ties(self.ties, counts)
 
+    def _kept_on(self, X: Any) -> Device | None:
+        """Where the rows of a fit stay if they are a tensor that a device can search; None: they are read here."""
+        device = None if self.device == "cpu" else staying(self.device, X)
+        if device is None or self.index in ("auto", "flat", "landmarks"):
+            return device
+        from kway.search.landmarks import Landmarks  # loaded only if they are asked for
+
+        return device if isinstance(self.index, Flat | Landmarks) else None
+
     # ---- one search, then votes
 
-    def _find(self, X: Any) -> Neighbors:
-        """As many nearest as it takes to fill k rows: exactly k where no row counts for less than one."""
-        k, heavy = self.n_neighbors, self._training.weights
-        found = self._found(X, k)
-        if heavy is None or heavy[heavy > 0].min() >= 1:
-            return found
-        while k < self.index_.n_rows and fill(self._training.weights_of(found.ids), self.n_neighbors).short > 0:
-            k = min(2 * k, self.index_.n_rows)
-            found = self._found(X, k)
-        return found
+    def _rows(self, X: Any) -> Any:
+        """X checked; a tensor that the index answers stays on its device."""
+        index = getattr(self, "index_", None)
+        if is_tensor(X) and isinstance(index, Index) and holds(index, X, self.n_neighbors):
+            return X
+        return super()._rows(X)
 
-    def _ballot(self, found: Neighbors) -> Ballot:
-        """Who votes, for what, with which share."""
-        votes = pick_vote(self.weights).weigh(found.distances, self.index_.metric)  # (q, k)
-        if self._training.weights is not None:
-            parts = fill(self._training.weights_of(found.ids), self.n_neighbors).parts
-            votes, voting = votes * parts, (found.ids >= 0) & (parts > 0)
-        else:
-            voting = found.ids >= 0
-        if self.max_distance is not None:
-            voting &= found.distances <= self.max_distance
-        codes = np.where(voting, self._training.codes[np.maximum(found.ids, 0)], -1)
-        if self._class_votes is not None:
-            votes = votes * self._class_votes[np.maximum(codes, 0)]
-        return Ballot(found.ids, codes, shares_of(votes, voting), found.distances)
+    def _answer_type(self, rows: Any) -> np.dtype:
+        return np.dtype(str(rows.dtype).removeprefix("torch."))
+
+    def _ballot(self, rows: Any) -> Ballot:
+        """The votes of as many nearest as it takes to fill k rows: exactly k if no row counts for less than one."""
+        asked, k = rows if is_tensor(rows) else checked(rows), self.n_neighbors
+        found, heavy = self.index_.nearest(asked, k), self._training.weights
+        if heavy is not None and heavy[heavy > 0].min() < 1:
+            most = self.index_.n_rows
+            while k < most and fill(self._training.weights_of(on_host(found.ids)), self.n_neighbors).short > 0:
+                k = min(2 * k, most)
+                found = self.index_.nearest(asked, k)
+        return self._voter_weights().vote(Neighbors(*map(on_host, found)), self.weights)
+
+    def _voter_weights(self) -> VoterWeights:
+        training, k = self._training, self.n_neighbors
+        parts = None if training.weights is None else lambda ids: fill(training.weights_of(ids), k).parts
+        return VoterWeights(training.codes, self.index_.metric, self._class_votes, self.max_distance, parts)
 
     def _counted(self, ballot: Ballot) -> CountedVotes:
-        return count_votes(ballot.codes, ballot.shares, self._rank)
-
-    def _count(self, rows: Any) -> CountedVotes:
-        return self._with_outliers(self._counted(self._ballot(self._find(rows))))
+        return self._with_outliers(super()._counted(ballot))
 
     def _with_outliers(self, votes: CountedVotes) -> CountedVotes:
         """A row without voters is the outlier label's: its whole vote where that is a class, else nobody's."""
@@ -282,17 +312,12 @@ class NeighborsClassifier(TensorVotes):
 
     # ---- answers beyond those of every classifier
 
-    def _whole_ballot(self, X: Any) -> Ballot:
-        """The ballot of all queries, where it is the answer."""
-        parts = (self._ballot(self._find(block)) for block in self._blocks(self._rows(X), self._entries()))
-        return Ballot(*map(np.concatenate, zip(*parts)))
-
     @on_own_threads
     def explain(self, X: Any) -> Explanation:
         """Label, probabilities, voters with their weights and distances, and the runner-up, from one search."""
         ballot = self._whole_ballot(X)
         listed = min(max(2, _TOP), max(2, len(self.classes_)))
-        best = filled_up(self._with_outliers(self._counted(ballot)), listed, self._class_counts())
+        best = filled_up(self._counted(ballot), listed, self._class_counts())
         voters = np.where(ballot.codes >= 0, ballot.ids, -1)
         return Explanation(
             labels=self._labels(TopK(*best)),
@@ -311,12 +336,6 @@ class NeighborsClassifier(TensorVotes):
         return self.classes_[np.maximum(codes, 0)]
 
     @on_own_threads
-    def voters(self, X: Any) -> Voters:
-        """Training rows that vote on each query, nearest first, and the share of the vote that each casts, (q, k)."""
-        ballot = self._whole_ballot(X)
-        return Voters(np.where(ballot.codes >= 0, ballot.ids, -1), ballot.shares)
-
-    @on_own_threads
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
         """(distances, indices) (q, k) of the nearest training rows; X None: of the training rows without themselves."""
         check_is_fitted(self, "index_")
@@ -329,12 +348,12 @@ class NeighborsClassifier(TensorVotes):
             )
         if X is None:
             rows, own = checked(self._training.rows(self.index_)), np.arange(self._training.n_rows)
-            found = without_self(self.index_.nearest(rows, k + 1, self.n_jobs), own)
+            found = promises.without_self(self.index_.nearest(rows, k + 1), own)
         elif is_tensor(X):
-            found = self.index_.nearest(X, k, self.n_jobs)
+            found = self.index_.nearest(X, k)
         else:
             blocks = self._blocks(self._rows(X), _ARRAYS * int(k))
-            parts = [self.index_.nearest(checked(block), k, self.n_jobs) for block in blocks]
+            parts = [self.index_.nearest(checked(block), k) for block in blocks]
             found = Neighbors(*map(np.concatenate, zip(*parts)))
         return (found.distances, found.ids) if return_distance else found.ids
 
@@ -384,3 +403,10 @@ def _common_kind(classes: NDArray, label: Any) -> np.dtype:
     kinds = {classes.dtype.kind, np.asarray(label).dtype.kind}
     alike = len(kinds) == 1 or kinds <= set("iufb")
     return np.result_type(classes.dtype, np.asarray(label).dtype) if alike else np.dtype(object)
+
+
+def _rows_of(blocks: Iterable[tuple[Any, Any]], labels: list[NDArray]) -> Iterator[NDArray]:
+    """The rows of blocks; their labels are added to a list."""
+    for X, y in dense_blocks(blocks):
+        labels.append(y)
+        yield X

@@ -16,17 +16,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.gpu.device import Device, is_tensor
-from kway.compute.threads import spans
-from kway.search.spaces.distances import COSINE, EUCLIDEAN, Distance, squares, unit
-from kway.search.spaces.units import NARROW, Unit
+from kway.rows.gpu.device import Device
+from kway.rows.gpu.far_rows import FarRows
+from kway.search.distances import COSINE, EUCLIDEAN, Distance, squares, unit
+from kway.search.units import NARROW, Unit
+from kway.threads import spans
 
 _BLOCK = 2**22  # numbers of the means that are copied at a time
-
-
-def float_type(X: Any) -> np.dtype:
-    """The float type of an array, or of a tensor, as numpy's."""
-    return np.dtype(str(X.dtype).removeprefix("torch."))
 
 
 class Constants(NamedTuple):
@@ -71,7 +67,7 @@ class Cloud(ABC):
     distance: ClassVar[Distance]
 
     @abstractmethod
-    def unit_of(self, X: Any, n_jobs: int | None) -> Unit:
+    def unit_of(self, X: Any) -> Unit:
         """The unit that sums of the rows X are kept in."""
 
     @abstractmethod
@@ -103,6 +99,10 @@ class Cloud(ABC):
         """Queries as the lines meet them."""
 
     @abstractmethod
+    def moved_there(self, known: ClassMeans, rows: FarRows) -> FarRows:
+        """The same of queries on a device, in the unit of the means."""
+
+    @abstractmethod
     def z(self, gaps: Any) -> Any:
         """Scores, but for the scale, of distances to means: an array or a tensor."""
 
@@ -112,11 +112,12 @@ class RoundCloud(Cloud):
 
     distance = EUCLIDEAN
 
-    def unit_of(self, X: Any, n_jobs: int | None) -> Unit:
+    def unit_of(self, X: Any) -> Unit:
         """That in which squares of these rows neither overflow nor vanish."""
-        kind = float_type(X)
-        narrow = kind == np.float32
-        return Unit.again(0, kind, EUCLIDEAN, narrow) if is_tensor(X) else Unit.of(X, EUCLIDEAN, narrow, n_jobs)
+        narrow = X.dtype == np.float32
+        if isinstance(X, FarRows):
+            return Unit.again(0, X.dtype, EUCLIDEAN, narrow)
+        return Unit.of(X, EUCLIDEAN, narrow)
 
     def summed(self, X: Any, taken: Any) -> Any:
         """Rows in their unit."""
@@ -124,7 +125,7 @@ class RoundCloud(Cloud):
 
     def summed_there(self, device: Device, X: Any, taken: Any) -> Any:
         """The same on a device."""
-        return device.put(taken)
+        return device.put(taken.tensor if isinstance(taken, FarRows) else taken)
 
     def scale(self, known: ClassMeans) -> float:
         """1 / s^2, s^2 the mean squared deviation a column."""
@@ -162,6 +163,10 @@ class RoundCloud(Cloud):
         placed = self.placed(kept_in, rows)
         return placed if sp.issparse(rows) else placed - self.centre(known)
 
+    def moved_there(self, known: ClassMeans, rows: FarRows) -> FarRows:
+        """Queries less the center."""
+        return rows.shifted(self.centre(known))
+
     def z(self, gaps: Any) -> Any:
         """-gap^2 / 2."""
         return -0.5 * gaps**2
@@ -172,7 +177,7 @@ class SphereCloud(Cloud):
 
     distance = COSINE
 
-    def unit_of(self, X: Any, n_jobs: int | None) -> Unit:
+    def unit_of(self, X: Any) -> Unit:
         """Directions have none: any unit does."""
         return Unit(COSINE, NARROW)
 
@@ -182,9 +187,7 @@ class SphereCloud(Cloud):
 
     def summed_there(self, device: Device, X: Any, taken: Any) -> Any:
         """The same on a device."""
-        from kway.compute.gpu.search.cells import of_length_one
-
-        return of_length_one(device.put(X).double()) if is_tensor(X) else device.put(unit(X))
+        return device.put(X.unit().tensor if isinstance(X, FarRows) else unit(X))
 
     def scale(self, known: ClassMeans) -> float:
         """kappa, by Banerjee's estimate from the mean resultant R."""
@@ -205,6 +208,10 @@ class SphereCloud(Cloud):
     def moved(self, known: ClassMeans, kept_in: Unit, rows: Any) -> Any:
         """Queries of length one."""
         return unit(rows)
+
+    def moved_there(self, known: ClassMeans, rows: FarRows) -> FarRows:
+        """Queries of length one."""
+        return rows.unit()
 
     def z(self, gaps: Any) -> Any:
         """-gap, the gap being one less the cosine."""

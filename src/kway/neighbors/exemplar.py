@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kway.base.own_threads import on_own_threads
-from kway.compute.threads import pmap, spans
-from kway.data import gate
+from kway import validation
+from kway.base.classifier import on_own_threads
 from kway.errors import BudgetError
 from kway.neighbors.exemplar_svm import ExemplarProblem, strong_axes
-from kway.neighbors.votes import CountedVotes, count_votes, pick_ties, shares_of
-from kway.neighbors.voting import Voters, VotingClassifier
+from kway.neighbors.votes import Ballot, VotingClassifier, shares_of
 from kway.parameters import above, at_least, check_parameters, whole
-from kway.search.blocks import top_products
-from kway.search.spaces.distances import EUCLIDEAN
-from kway.search.spaces.units import Unit
+from kway.probabilities import log_sigmoid
+from kway.search.distances import EUCLIDEAN
+from kway.search.scan import top_products
+from kway.search.units import Unit
+from kway.threads import pmap, spans
 
 _MOST_ROWS = 6000  # the work grows as the square of the rows
 _NEGLIGIBLE = 0.01  # of alpha: mean squares that are left out; 515 of the 784 axes of MNIST images stay
@@ -84,7 +84,7 @@ class ExemplarClassifier(VotingClassifier):
             tol=at_least(0),
         )
         self._forget()
-        X, labels = gate.rows_and_labels(self, X, y, sparse=False)
+        X, labels = validation.rows_and_labels(self, X, y, sparse=False)
         if len(X) > _MOST_ROWS:
             raise BudgetError(
                 f"ExemplarClassifier trains one SVM a row against all others, so {len(X):,} rows are more than the "
@@ -92,7 +92,7 @@ class ExemplarClassifier(VotingClassifier):
             )
         self.classes_ = labels.classes
         self._codes = labels.codes
-        self._range = Unit.of(X, EUCLIDEAN, X.dtype == np.float32, self.n_jobs)
+        self._range = Unit.of(X, EUCLIDEAN, X.dtype == np.float32)
         X = self._range.rows(X)
         self._centre = X.mean(axis=0, dtype=np.float64)
         spread = float(np.sqrt(np.square(X - self._centre).sum(axis=1).mean()))
@@ -112,7 +112,7 @@ class ExemplarClassifier(VotingClassifier):
         axes = strong_axes(rows[:, :-1], _NEGLIGIBLE * self.alpha)  # (d, r)
         turned = np.column_stack([rows[:, :-1] @ axes, rows[:, -1]])  # (n, r + 1)
         problem = ExemplarProblem.of(turned, self._codes, self.alpha, self.positive)
-        parts = pmap(lambda block: problem.solve(block, self.max_iter, self.tol), spans(len(rows), _BLOCK), self.n_jobs)
+        parts = pmap(lambda block: problem.solve(block, self.max_iter, self.tol), spans(len(rows), _BLOCK))
         weights = np.concatenate([part.weights for part in parts])  # (n, r + 1)
         slopes, offsets = (np.concatenate([getattr(part, name) for part in parts]) for name in ("slopes", "offsets"))
         self.n_iter_ = max(part.n_iter for part in parts)
@@ -121,27 +121,17 @@ class ExemplarClassifier(VotingClassifier):
 
     # ---- the best exemplars vote
 
-    def _voters(self, rows: NDArray) -> Voters:
-        """The best exemplars (q, k) of a block of checked rows, each with its logit of "same class" as its vote."""
+    def _ballot(self, rows: NDArray) -> Ballot:
+        """The best exemplars (q, k) of a block of checked rows; each votes with its probability of "same class"."""
         placed = self._range.queries(rows).rows.astype(self.exemplars_.dtype, copy=False)  # float32 may be too narrow
         scaled, k = self._scaled(placed)[:, :-1], min(self.n_exemplars, len(self.exemplars_))
-        ids, logits = top_products(scaled, self.exemplars_, k, offset=self.offsets_, n_jobs=self.n_jobs)
-        logs = -np.logaddexp(0.0, -logits.astype(np.float64))  # log sigmoid
+        ids, logits = top_products(scaled, self.exemplars_, k, offset=self.offsets_)
+        logs = log_sigmoid(logits.astype(np.float64))
         votes = np.exp(logs - logs.max(axis=1, keepdims=True))  # far from all: proportions, not zeros
-        return Voters(ids, shares_of(votes, ids >= 0))
-
-    def _count(self, rows: Any) -> CountedVotes:
-        voters, shares = self._voters(rows)
-        return count_votes(self._codes[voters], shares, pick_ties("nearest", self._class_counts()))
+        return Ballot(ids, self._codes[ids], shares_of(votes, ids >= 0), -logs)
 
     def _class_counts(self) -> NDArray:
         return np.bincount(self._codes, minlength=len(self.classes_))
-
-    @on_own_threads
-    def voters(self, X: Any) -> Voters:
-        """The exemplars (training rows) that vote on each query, best first, and their shares of the vote."""
-        parts = [self._voters(block) for block in self._blocks(self._rows(X), self._entries())]
-        return Voters(*map(np.concatenate, zip(*parts)))
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "exemplars_")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from kway.compute.kernels.voting.exemplars import platt, squared_hinge
+from kway.kernels.voting.exemplars import platt, squared_hinge
 
 N_FOLDS = 4  # a quarter of the negatives is kept for calibration
 _NEWTON = 30  # steps of a calibration at most

@@ -1,4 +1,4 @@
-"""What a neighbours classifier keeps of its training data beside the index: codes and weights.
+"""What a neighbors classifier keeps of its training data beside the index: codes and weights; and classes that grow.
 
 codes (n,)     class of every row ever given, so that ids are positions in the caller's data
 weights (n,)   how many rows each counts for, None where all count for one; rows of weight 0 are not in the index
@@ -7,17 +7,24 @@ weights (n,)   how many rows each counts for, None where all count for one; rows
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import InputError
-from kway.neighbors.new_classes import Merged
-from kway.search.spaces.metrics import Metric
-from kway.search.spaces.rows import row_arrays
-from kway.search.stores.base import Codes
+from kway.labels import Labels, encode_as, joined
+from kway.search.codecs.base import Codes, row_arrays
+from kway.search.metrics import Metric
+
+
+class Merged(NamedTuple):
+    """Classes (K,) after more rows came, codes (m,) of those rows, and the new code of each old class."""
+
+    classes: NDArray
+    codes: NDArray[np.int64]
+    moved: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -122,3 +129,19 @@ def _rows_from(arrays: dict[str, NDArray], n: int, d: int) -> Any:
     if "rows.data" in arrays:
         return sp.csr_matrix((arrays["rows.data"], arrays["rows.indices"], arrays["rows.indptr"]), shape=(n, d))
     return arrays.get("rows")
+
+
+def named_classes(classes: Any) -> NDArray:
+    """The classes that a first partial_fit names, in order."""
+    named = np.unique(np.asarray(classes))
+    if named.ndim != 1 or not len(named):
+        raise InputError(f"classes must be a list of labels, got shape {np.shape(classes)}")
+    return named
+
+
+def merge_classes(known: NDArray, labels: Labels, fixed: bool) -> Merged:
+    """Classes known before and those of new labels; `fixed` refuses labels that are not known."""
+    if fixed or (len(labels.classes) and np.isin(labels.classes, known).all()):
+        return Merged(known, encode_as(labels.classes, known)[labels.codes], np.arange(len(known)))
+    classes = np.unique(joined([known, labels.classes]))
+    return Merged(classes, encode_as(labels.classes, classes)[labels.codes], encode_as(known, classes))

@@ -1,4 +1,6 @@
-"""Votes: the labels of the k nearest (q, k) and their distances -> classes voted for, best first. Never q x K.
+"""Votes, and the base of the classifiers that vote.
+
+The labels of the k nearest (q, k) and their distances -> classes voted for, best first. Never q x K.
 
     "uniform"      every voter the same
     "distance"     1 / d; voters at distance 0 take all
@@ -19,12 +21,16 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.base.best_columns import lift_winners
-from kway.compute.kernels.jit import plainly
-from kway.compute.kernels.voting.votes import complete, fill_weight, tally
+from kway.base.class_rows import lift_winners
+from kway.base.classifier import Classifier, on_own_threads
 from kway.errors import CombinationError, InputError
+from kway.kernels.voting.votes import complete, fill_weight, tally
 from kway.parameters import at_least
-from kway.search.spaces.metrics import Metric
+from kway.search.answers import Neighbors, TopK
+from kway.search.metrics import Metric
+from kway.text_tables import Table, first_rows, short_number
+
+_VOTERS_SHOWN = 3  # voters printed per row of an explanation
 
 
 class Vote(Protocol):
@@ -107,8 +113,11 @@ def pick_vote(weights: Any) -> Vote:
     raise InputError(f"unknown weights {weights!r}; use one of {known}, or a function of the distances")
 
 
+BY_NEAREST = np.zeros(0, np.int64)  # no ranks: among tied classes, the one whose nearest voter is nearest wins
+
+
 def _by_meeting(counts: NDArray) -> NDArray[np.int64]:
-    return np.zeros(0, np.int64)
+    return BY_NEAREST
 
 
 def _by_label(counts: NDArray) -> NDArray[np.int64]:
@@ -155,8 +164,7 @@ def count_votes(codes: NDArray[np.int64], weights: NDArray[np.float64], rank: ND
     """
     codes = np.ascontiguousarray(codes, dtype=np.int64)
     classes, totals = np.empty_like(codes), np.empty(codes.shape)
-    with plainly(codes.size):
-        tally(codes, np.ascontiguousarray(weights, dtype=np.float64), rank, classes, totals)
+    tally(codes, np.ascontiguousarray(weights, dtype=np.float64), rank, classes, totals)
     shares = totals / _nonzero(totals.sum(axis=1, keepdims=True))
     return CountedVotes(classes, np.minimum.accumulate(shares, axis=1))  # votes that draw may differ by a rounding
 
@@ -179,8 +187,7 @@ class Filled(NamedTuple):
 def fill(row_weights: NDArray[np.float64], k: int) -> Filled:
     """Voters of weights (q, m), nearest first, taken until k rows are full."""
     parts = np.empty_like(row_weights)
-    with plainly(parts.size):
-        return Filled(parts, float(fill_weight(row_weights, float(k), parts)))
+    return Filled(parts, float(fill_weight(row_weights, float(k), parts)))
 
 
 def filled_up(votes: CountedVotes, k: int, counts: NDArray) -> CountedVotes:
@@ -191,8 +198,7 @@ def filled_up(votes: CountedVotes, k: int, counts: NDArray) -> CountedVotes:
     order = prior_order(counts)
     classes, shares = np.full((q, k), -1, np.int64), np.zeros((q, k))
     classes[:, :m], shares[:, :m] = votes.classes[:, :k], votes.shares[:, :k]
-    with plainly(classes.size + len(order)):
-        complete(classes, shares, order, min(m, k))
+    complete(classes, shares, order, min(m, k))
     return CountedVotes(classes, shares)
 
 
@@ -227,3 +233,131 @@ def class_votes(class_weight: Any, classes: NDArray, counts: NDArray[np.float64]
 
 def _nonzero(totals: NDArray) -> NDArray:
     return np.where(totals > 0, totals, 1.0)
+
+
+class Ballot(NamedTuple):
+    """The voters on each query: ids, class codes (-1: does not vote), shares of the vote and distances, (q, k) each."""
+
+    ids: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    distances: NDArray
+
+
+class Weighed(NamedTuple):
+    """Voters by their class codes, -1 if they do not vote, and the weights of their votes, (q, k) each."""
+
+    codes: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class VoterWeights:
+    """Rows that may vote, by their class codes (n,), and how much their votes count.
+
+    parts : the share of each voter that counts, from the ids (q, k) of those found; None: all count fully
+    class_votes : what a vote for each class counts (K,); None: all count the same
+    """
+
+    codes: NDArray[np.int64]
+    metric: Metric
+    class_votes: NDArray[np.float64] | None = None
+    max_distance: float | None = None
+    parts: Callable[[NDArray[np.int64]], NDArray[np.float64]] | None = None
+
+    def weigh(self, found: Neighbors, vote: Any) -> Weighed:
+        """Class codes of the rows found, and what their votes weigh under a rule."""
+        weights, voting = pick_vote(vote).weigh(found.distances, self.metric), found.ids >= 0
+        if self.parts is not None:
+            parts = self.parts(found.ids)
+            weights, voting = weights * parts, voting & (parts > 0)
+        if self.max_distance is not None:
+            voting = voting & (found.distances <= self.max_distance)
+        codes = np.where(voting, self.codes[np.maximum(found.ids, 0)], -1)
+        if self.class_votes is not None:
+            weights = weights * self.class_votes[np.maximum(codes, 0)]
+        return Weighed(codes, weights)
+
+    def vote(self, found: Neighbors, vote: Any) -> Ballot:
+        """The ballot of the rows found under a rule."""
+        codes, weights = self.weigh(found, vote)
+        return Ballot(found.ids, codes, shares_of(weights, codes >= 0), found.distances)
+
+
+# ---- classifiers whose rows vote
+
+
+class Voters(NamedTuple):
+    """Training rows (q, k), nearest first, -1 if there are fewer, and their shares of the vote (q, k)."""
+
+    rows: NDArray[np.int64]
+    shares: NDArray[np.float64]
+
+
+class VotingClassifier(Classifier):
+    """Base of the classifiers whose scores are shares of a vote; a class without a vote has share 0."""
+
+    _rank: NDArray[np.int64] = BY_NEAREST  # of the classes in a tie
+
+    def _ballot(self, rows: Any) -> Ballot:
+        """The voters on a block of checked rows."""
+        raise NotImplementedError(f"{type(self).__name__} has no _ballot")
+
+    def _class_counts(self) -> NDArray:
+        """Training rows per class (K,): classes without a vote are listed from the most frequent on."""
+        raise NotImplementedError(f"{type(self).__name__} has no _class_counts")
+
+    def _counted(self, ballot: Ballot) -> CountedVotes:
+        return count_votes(ballot.codes, ballot.shares, self._rank)
+
+    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        counts = self._class_counts()
+        ballots = (self._ballot(block) for block in self._blocks(rows, self._entries()))
+        parts = [filled_up(self._counted(ballot), k, counts) for ballot in ballots]
+        return TopK(*parts[0]) if len(parts) == 1 else TopK(*map(np.concatenate, zip(*parts)))
+
+    def _scores(self, rows: Any) -> NDArray:
+        return dense(self._counted(self._ballot(rows)), len(self.classes_), self._answer_type(rows))
+
+    def _whole_ballot(self, X: Any) -> Ballot:
+        """The ballot of all rows of X."""
+        parts = (self._ballot(block) for block in self._blocks(self._rows(X), self._entries()))
+        return Ballot(*map(np.concatenate, zip(*parts)))
+
+    @on_own_threads
+    def voters(self, X: Any) -> Voters:
+        """Training rows that vote on each row of X, best first, and the share of the vote that each casts, (q, k)."""
+        ballot = self._whole_ballot(X)
+        return Voters(np.where(ballot.codes >= 0, ballot.ids, -1), ballot.shares)
+
+
+class Explanation(NamedTuple):
+    """One prediction per row, and the rows that voted for it; (q,) and (q, k) arrays, nearest voter first."""
+
+    labels: NDArray  # (q,) as `predict`
+    classes: NDArray  # (q, m) the best classes, winner first
+    probabilities: NDArray  # (q, m) their shares of the vote
+    voters: NDArray[np.int64]  # (q, k) rows of the training data, -1 if there are fewer
+    voter_labels: NDArray  # (q, k)
+    weights: NDArray[np.float64]  # (q, k) share of the vote that each voter cast
+    distances: NDArray  # (q, k)
+    runner_up: NDArray  # (q,) the second class
+    gap: NDArray[np.float64]  # (q,) by how much of the vote it was beaten
+
+    def _table(self) -> Table:
+        columns = ("label", "share", "runner-up", "voters, nearest first: row label (distance)")
+        title = f"Explanation: {len(self.labels):,} rows, {self.voters.shape[1]:,} voters each"
+        told = lambda i: (  # noqa: E731
+            self.labels[i], short_number(self.probabilities[i, 0]), self.runner_up[i], self._voters_of(i)
+        )  # fmt: skip
+        return first_rows(title, len(self.labels), columns, told)
+
+    def _voters_of(self, i: int) -> str:
+        some = zip(self.voters[i, :_VOTERS_SHOWN], self.voter_labels[i], self.distances[i])
+        return ", ".join(f"{row} {label} ({short_number(far)})" for row, label, far in some if row >= 0)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()

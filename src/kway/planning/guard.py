@@ -1,6 +1,7 @@
-"""What `fit` asks before it starts: refuse what would die of memory, say at once what will take long.
+"""What a fit checks before it starts: does it fit into memory, and should it sample classes?
 
-Free for small problems: the formulas are some arithmetic, memory is read and rates are looked up only above a size.
+Small problems pay nothing: the formulas are arithmetic, and memory is read only above a size. Decisions use
+the default rates, not those of this machine, so that the same rows get the same solver everywhere.
 """
 
 from __future__ import annotations
@@ -9,86 +10,64 @@ from typing import Any
 
 import scipy.sparse as sp
 
+from kway import words
 from kway.errors import BudgetError
-from kway.planning import words
-from kway.planning.gpu_ways import GPU_TYPICAL, gpu_steps_seconds
-from kway.planning.linear_ways import softmax_way
-from kway.planning.machine import available_bytes
-from kway.planning.plan import ways_of
-from kway.planning.rates import Rates, known
-from kway.planning.size import Size
-from kway.planning.way import Formula, Way
-from kway.progress import note
+from kway.memory import available_bytes, has_room
+from kway.planning import costs
+from kway.planning.costs import Cost, Formula, Size
+from kway.planning.plan import MAX_FIT_SECONDS, make_plan
+from kway.planning.rates import Rates
 
-WORTH_ASKING = 2**28  # bytes: less is always there
-_LONG = 30.0  # seconds from which the time is told
-PATIENCE = 3600.0  # seconds of a softmax over all classes, at the default rates, above which classes are sampled
-_ALL_BUT = 0.8  # of the memory that is there may be one table: the rest is for what is made of it
 _DEFAULT = Rates()
 
 
 def size_of(X: Any, n_classes: int, n_neighbors: int = 5) -> Size:
-    """The size of checked rows (n, d)."""
+    """Return the Size of checked rows (n, d)."""
     n, d = X.shape
     density = min(X.nnz / max(1, n * d), 1 - 1e-9) if sp.issparse(X) else 1.0
     return Size(n, d, max(2, n_classes), n_neighbors, density, X.dtype.itemsize)
 
 
-def before_fit(who: str, formula: Formula, size: Size) -> None:
-    """Raise BudgetError where the fit needs more than there is; tell a long one's time. The rows are already here."""
-    guess = refuse(who, formula, size)
-    if guess.fit_seconds > _LONG / 3:  # the default rates may be that far off
-        tell_time(who, formula(size, known()).fit_seconds)
+def check_fit(name: str, formula: Formula, size: Size) -> Cost:
+    """Return the cost at the default rates, or raise BudgetError if it needs more memory than there is.
 
-
-def before_device(who: str, formula: Formula, size: Size, free: int, device: str) -> int:
-    """The bytes of a fit on a device; BudgetError where fewer are free there."""
-    way = formula(size, _DEFAULT)
-    if way.device_bytes <= free:
-        return way.device_bytes
-    raise BudgetError(
-        f"{who} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes needs {words.size(way.device_bytes)} "
-        f"on {device} by the plan ({words.count(way.parameters)} parameters), which has {words.size(free)} free; use "
-        f"device='cpu', or fewer rows; kway.plan({size.n}, {size.d}, {size.K}) lists the ways"
-    )
-
-
-def refuse(who: str, formula: Formula, size: Size) -> Way:
-    """The way at the default rates; BudgetError where it needs more memory beside the rows than there is."""
-    way = formula(size, _DEFAULT)
-    need = way.fit_bytes - size.rows_bytes
-    if need <= WORTH_ASKING or need <= (there := available_bytes()):
-        return way
-    advised = ways_of(size, known(), there + size.rows_bytes).advised
-    fitting = "no way fits" if advised is None else f"{advised.name} fits ({advised.call}: {advised.needs()})"
-    raise BudgetError(
-        f"{who} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes needs {words.size(need)} beside its "
-        f"rows ({words.count(way.parameters)} parameters), there is {words.size(there)}; {fitting}; "
-        f"kway.plan({size.n}, {size.d}, {size.K}) lists the ways, $KWAY_MEMORY sets what may be taken"
-    )
-
-
-def has_room(need: int) -> bool:
-    """Whether so many bytes may be taken at once, some memory left."""
-    return need <= WORTH_ASKING or need <= _ALL_BUT * available_bytes()
-
-
-def beyond_softmax(size: Size) -> bool:
-    """Whether a softmax over all classes would take hours or more memory beside the rows than there is.
-
-    By the default rates, not this machine's: the same rows get the same solver everywhere that can hold them.
+    The rows are in memory already and do not count.
     """
-    way = softmax_way(size, _DEFAULT)
-    need = way.fit_bytes - size.rows_bytes
-    return way.fit_seconds > PATIENCE or (need > WORTH_ASKING and need > available_bytes())
+    cost = formula(size, _DEFAULT)
+    need = cost.fit_bytes - size.rows_bytes
+    if has_room(need, share=1.0):
+        return cost
+    free = available_bytes()
+    advised = make_plan(size, _DEFAULT, free + size.rows_bytes).advised
+    advice = "no approach fits"
+    if advised is not None:
+        advice = f"{advised.name} fits ({advised.call}: {advised.summarize()})"
+    raise BudgetError(
+        f"{name} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes needs {words.size(need)} beside its "
+        f"rows ({words.count(cost.parameters)} parameters), there is {words.size(free)}; {advice}; "
+        f"kway.plan({size.n}, {size.d}, {size.K}) lists the approaches, $KWAY_MEMORY sets how much may be used"
+    )
 
 
-def beyond_gpu_steps(size: Size) -> bool:
-    """Whether epochs of steps over all classes would take hours on a GPU, by a typical one's rate."""
-    return gpu_steps_seconds(size, GPU_TYPICAL) > PATIENCE
+def check_gpu_fit(name: str, formula: Formula, size: Size, free: int, device: str) -> int:
+    """Return the bytes of a fit on a GPU, or raise BudgetError if fewer are free."""
+    cost = formula(size, _DEFAULT)
+    if cost.device_bytes <= free:
+        return cost.device_bytes
+    raise BudgetError(
+        f"{name} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes ({words.count(cost.parameters)} "
+        f"parameters) needs {words.size(cost.device_bytes)} on {device}, which has {words.size(free)} free; use "
+        f"device='cpu', or fewer rows; kway.plan({size.n}, {size.d}, {size.K}) lists the approaches"
+    )
 
 
-def tell_time(who: str, seconds: float) -> None:
-    """Say at once that it will take long, where it will."""
-    if seconds > _LONG:
-        note(f"{who}: about {words.time(seconds)} expected on this machine")
+def exceeds_softmax(size: Size) -> bool:
+    """Return whether a softmax over all classes would take hours, or more memory beside the rows than there is."""
+    cost = costs.softmax(size, _DEFAULT)
+    need = cost.fit_bytes - size.rows_bytes
+    return cost.fit_seconds > MAX_FIT_SECONDS or not has_room(need, share=1.0)
+
+
+def exceeds_gpu_steps(size: Size) -> bool:
+    """Return whether epochs of steps over all classes would take hours on a typical GPU."""
+    return costs.gpu_step_seconds(size, _DEFAULT) > MAX_FIT_SECONDS

@@ -1,7 +1,7 @@
-"""plan(): every way to do a job, and which is advised.
+"""kway.plan: what every approach to a job costs, before any work starts, and which one is advised.
 
-Advised is the first way, in the order of what they give up (nothing first), that can be used here, fits into memory, is
-fitted within an hour and answers within a tenth of a second; where none is that quick, the quickest to fit.
+Advised is the first approach, in the order of what they give up (nothing first), that can be used, fits into memory, is
+fitted within an hour and predicts a row within a tenth of a second; if none is that fast, the fastest to fit.
 """
 
 from __future__ import annotations
@@ -13,57 +13,63 @@ from typing import Any
 
 import numpy as np
 
+from kway import words
 from kway.errors import InputError
-from kway.planning import words
-from kway.planning.far_ways import on_machines
-from kway.planning.gpu_ways import GPU_WAYS
-from kway.planning.linear_ways import centroids, one_vs_all, sampled_softmax, softmax_way
-from kway.planning.machine import available_bytes
-from kway.planning.rates import Rates, machine_rates
-from kway.planning.row_ways import as_bytes, bit_cells, bits, flat_way, landmarks
-from kway.planning.size import Size, checked_size
-from kway.planning.way import Formula, Way
+from kway.memory import available_bytes
+from kway.planning.costs import COSTS, GPU_COSTS, Cost, Size, check_size, sharded
+from kway.planning.rates import Rates, check_rates
 
-WAYS: tuple[Formula, ...] = (
-    softmax_way, one_vs_all, sampled_softmax, centroids, flat_way, landmarks, as_bytes, bits, bit_cells
-)  # fmt: skip
 ADVICE = ("softmax", "softmax, GPU", "kNN flat", "kNN flat, GPU", "kNN landmarks", "sampled softmax",
           "sampled softmax, GPU", "centroids", "kNN bytes", "kNN bits", "kNN bit cells")  # fmt: skip
-_PATIENCE = 3600.0  # seconds of a fit
-PROMPT = 0.1  # seconds of an answer
-COLUMNS = ("way", "params", "memory", "disk", "to fit", "answer", "fits")
+MAX_FIT_SECONDS = 3600.0  # an approach that takes longer is advised only if none is faster; softmax then samples (C2)
+MAX_PREDICT_SECONDS = 0.1  # likewise for one prediction
+COLUMNS = ("approach", "params", "memory", "disk", "to fit", "predict", "fits")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The ways with their costs, the memory there is, and the way that is advised (None: none fits)."""
+    """The approaches with their costs, the memory there is, and the approach that is advised.
+
+    Attributes
+    ----------
+    size : Size
+        Rows, features, classes and neighbors.
+    memory : int
+        Bytes that may be used.
+    rates : Rates
+        How fast the machine is.
+    ways : tuple of Cost
+        One cost per approach.
+    advised : Cost or None
+        The advised approach; None if none fits.
+    """
 
     size: Size
     memory: int
     rates: Rates
-    ways: tuple[Way, ...]
-    advised: Way | None
+    ways: tuple[Cost, ...]
+    advised: Cost | None
 
-    def __getitem__(self, name: str) -> Way:
-        for way in self.ways:
-            if way.name == name:
-                return way
-        raise InputError(f"no way is called {name!r}; there are {', '.join(way.name for way in self.ways)}")
+    def __getitem__(self, name: str) -> Cost:
+        for cost in self.ways:
+            if cost.name == name:
+                return cost
+        raise InputError(f"no approach is called {name!r}; there are {', '.join(cost.name for cost in self.ways)}")
 
-    def fits(self, way: Way) -> bool:
-        """Whether the way can be used here and its fit stays within the memory, the GPU's too."""
-        return _fits(way, self.memory, self.rates)
+    def fits(self, cost: Cost) -> bool:
+        """Return whether the approach can be used and its fit stays within the memory, also on the GPU."""
+        return _fits(cost, self.memory, self.rates)
 
     def records(self) -> list[dict[str, Any]]:
-        """One record a way."""
-        return [way.record() | {"fits": self.fits(way), "advised": way is self.advised} for way in self.ways]
+        """Return one dict per approach."""
+        return [cost.record() | {"fits": self.fits(cost), "advised": cost is self.advised} for cost in self.ways]
 
     def to_json(self) -> str:
-        """All of it as one JSON object."""
+        """Return the plan as one JSON object."""
         return json.dumps(self.facts())
 
     def facts(self) -> dict[str, Any]:
-        """What `to_json` writes, as plain values."""
+        """Return what `to_json` writes, as a dict."""
         s = self.size
         return {
             "n_samples": s.n,
@@ -79,18 +85,18 @@ class Plan:
         }
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The cells of the table for people, under COLUMNS."""
+        """Return the cells of the table under COLUMNS."""
         return [
             (
-                way.name, words.count(way.parameters), words.size(way.fit_bytes), words.size(way.disk_bytes),
-                words.time(way.fit_seconds), words.time(way.predict_seconds),
-                "later" if way.missing else "yes" if self.fits(way) else "no",
+                cost.name, words.count(cost.parameters), words.size(cost.fit_bytes), words.size(cost.disk_bytes),
+                words.rough_time(cost.fit_seconds), words.rough_time(cost.predict_seconds),
+                "yes" if self.fits(cost) else "no",
             )
-            for way in self.ways
+            for cost in self.ways
         ]  # fmt: skip
 
     def title(self) -> str:
-        """What is planned, in a line."""
+        """Return the size and the memory in one line."""
         s = self.size
         return (
             f"{words.count(s.n)} rows x {words.count(s.d)} features, {words.count(s.K)} classes, "
@@ -98,10 +104,10 @@ class Plan:
         )
 
     def advice(self) -> str:
-        """Which way, and why, in a sentence."""
+        """Return which approach is advised, and why, in a sentence."""
         if self.advised is None:
-            least = min(self.ways, key=lambda way: way.fit_bytes)
-            return f"Nothing fits here; the least is {least.name}: {words.size(least.fit_bytes)} while fitting"
+            least = min(self.ways, key=lambda cost: cost.fit_bytes)
+            return f"Nothing fits; {least.name} needs the least memory: {words.size(least.fit_bytes)} while fitting"
         given_up = self.advised.gives_up
         return f"Advised: {self.advised.name}, {self.advised.call}. {given_up[0].upper()}{given_up[1:]}."
 
@@ -124,25 +130,38 @@ def plan(
     machines: int = 1,
     rates: Rates | Mapping[str, float] | None = None,
 ) -> Plan:
-    """What each way to classify so many rows, features and classes costs on this machine, before anything starts.
+    """Return what each approach to a job costs on this machine, before any work starts.
 
     Parameters
     ----------
-    n_samples, n_features, n_classes : the size; 1e9 is a whole number.
-    n_neighbors : rows that vote.
-    density : share of the numbers that are not zero; below 1 the rows are CSR.
-    dtype : "float32" | "float64".
-    memory : bytes there are, or such as "24GB"; None: what this process may still take.
-    machines : like this one, that share the rows (Ray).
-    rates : of a machine, or some of them by name; None: this one's, measured at the first call (seconds) and kept.
+    n_samples, n_features, n_classes : int or float
+        The size; 1e9 is a whole number.
+    n_neighbors : int, default=5
+        Neighbors that vote.
+    density : float, default=1.0
+        Share of the numbers that are not zero; rows with a density below 1 are CSR.
+    dtype : {"float32", "float64"}, default="float32"
+        Type of the numbers.
+    memory : int or str, default=None
+        Bytes that may be used, such as "24GB"; None uses what is available to this process.
+    machines : int, default=1
+        Machines like this one that share the rows (Ray).
+    rates : Rates or dict, default=None
+        How fast the machine is; None measures it, in under a second.
 
-    Times are those of typical data: passes of a solver and rows that bounds spare depend on more than sizes.
+    Returns
+    -------
+    Plan
+        Parameters, bytes, operations and seconds per approach. Seconds are an order of magnitude: the passes that a
+        solver needs and the rows that bounds skip depend on the data.
 
+    Examples
+    --------
     >>> found = plan(10_000, 1000, 10, memory="24GB", rates=Rates())
     >>> found["softmax"].parameters, found.advised.name
     (10010, 'softmax')
     >>> print(plan(1e9, 512, 1e9, memory="24GB", rates=Rates()).advice())
-    Nothing fits here; ...
+    Nothing fits; ...
     """
     try:
         itemsize = np.dtype(dtype).itemsize
@@ -152,37 +171,25 @@ def plan(
         raise InputError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
     if isinstance(machines, bool) or not isinstance(machines, int) or machines < 1:
         raise InputError(f"machines must be a whole number of at least 1, got {machines!r}")
-    size = checked_size(n_samples, n_features, n_classes, n_neighbors, density, itemsize)
+    size = check_size(n_samples, n_features, n_classes, n_neighbors, density, itemsize)
     room = available_bytes() if memory is None else words.bytes_of(memory)
-    return ways_of(size, _rates(rates), room, machines)
+    return make_plan(size, check_rates(rates), room, machines)
 
 
-def ways_of(size: Size, rates: Rates, memory: int, machines: int = 1) -> Plan:
-    """The plan of a checked size."""
-    found = [formula(size, rates) for formula in (*WAYS, *(GPU_WAYS if rates.gpu else ()))]
-    ways = (*found, on_machines(size, rates, machines, memory))
-    return Plan(size, memory, rates, ways, _advised(ways, memory, rates))
+def make_plan(size: Size, rates: Rates, memory: int, machines: int = 1) -> Plan:
+    """Return the plan of a checked size."""
+    found = [formula(size, rates) for formula in (*COSTS, *(GPU_COSTS if rates.gpu else ()))]
+    costs = (*found, sharded(size, rates, machines, memory))
+    return Plan(size, memory, rates, costs, _advise(costs, memory, rates))
 
 
-def _fits(way: Way, memory: int, rates: Rates) -> bool:
-    """Here and, where it is done there and that is known, on the GPU."""
-    there = rates.gpu_memory or float("inf")
-    return not way.missing and way.fit_bytes <= memory and way.device_bytes <= there
+def _fits(cost: Cost, memory: int, rates: Rates) -> bool:
+    gpu_memory = rates.gpu_memory or float("inf")
+    return not cost.missing and cost.fit_bytes <= memory and cost.device_bytes <= gpu_memory
 
 
-def _advised(ways: tuple[Way, ...], memory: int, rates: Rates) -> Way | None:
-    usable = {way.name: way for way in ways if _fits(way, memory, rates)}
+def _advise(costs: tuple[Cost, ...], memory: int, rates: Rates) -> Cost | None:
+    usable = {cost.name: cost for cost in costs if _fits(cost, memory, rates)}
     listed = [usable[name] for name in ADVICE if name in usable]
-    quick = [way for way in listed if way.fit_seconds <= _PATIENCE and way.predict_seconds <= PROMPT]
-    return quick[0] if quick else min(listed, key=lambda way: way.fit_seconds, default=None)
-
-
-def _rates(given: Rates | Mapping[str, float] | None) -> Rates:
-    if given is None:
-        return machine_rates()
-    if isinstance(given, Rates):
-        return given
-    rates = Rates.of(Rates().record() | dict(given)) if isinstance(given, Mapping) else None
-    if rates is None:
-        raise InputError(f"rates must be Rates, or positive numbers by the names {', '.join(Rates().record())}")
-    return rates
+    fast = [c for c in listed if c.fit_seconds <= MAX_FIT_SECONDS and c.predict_seconds <= MAX_PREDICT_SECONDS]
+    return fast[0] if fast else min(listed, key=lambda cost: cost.fit_seconds, default=None)

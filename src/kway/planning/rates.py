@@ -1,128 +1,120 @@
-"""How fast this machine is: measured once in some seconds, kept in the cache folder a machine and a set of libraries.
+"""How fast this machine is: two rates, measured in under a second in the process that plans.
 
-known()            what is kept; the defaults where nothing is (of 2 busy AVX-512 cores): never measures
-known_with_gpu()   the same, with the GPU's rates measured now where there is one and nothing of it is kept
-machine_rates()    what is kept, measured now where nothing is, or where `again`
+    product   operations per second of float32 matrix products on all cores
+    memory    bytes per second read and written on all cores
+
+Nothing is kept on disk: a rate that was measured on a busy machine would be wrong for ever.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import warnings
-from dataclasses import asdict, dataclass, fields
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
+from math import inf
 from typing import Any
 
-from kway.compute.threads import cores
-from kway.data.outputs.atomic import replacing
-from kway.data.outputs.cache_folder import cache_folder
+import numpy as np
+
+from kway.errors import InputError
+from kway.threads import cores, pmap, single_blas
 
 
 @dataclass(frozen=True)
 class Rates:
-    """A second's worth of each kind of work, on all cores unless said otherwise."""
+    """Rates of a machine. The defaults are those of two AVX-512 cores; decisions of a fit use them everywhere.
 
-    product: float = 110e9  # operations of a float32 matrix product
-    memory: float = 10e9  # bytes read and written
-    fresh: float = 1e9  # bytes of new memory touched for the first time
-    exps: float = 0.4e9  # exponentials
-    sparse: float = 0.5e9  # values times scores of a CSR product
-    assign: float = 60e9  # operations while rows find their nearest of many centres
-    certify: float = 25e6  # values indexed by an exact search that proves
-    certified: float = 300e6  # rows passed by such a search, where they have structure
-    cells: float = 15e6  # values indexed by landmarks
-    probed: float = 1e9  # values of the rows in probed cells
-    bytes_scan: float = 10e9  # values passed where rows are one byte each
-    gpu: float = 0.0  # operations of a product in bfloat16; 0: there is no GPU
-    gpu_full: float = 0.0  # of a product in float32
-    gpu_sent: float = 0.0  # bytes sent to it
-    gpu_memory: float = 0.0  # bytes that it has; no rate
+    Parameters
+    ----------
+    product : float
+        Operations per second of a float32 matrix product on all cores.
+    memory : float
+        Bytes per second read and written on all cores.
+    gpu : float
+        Operations per second of a bfloat16 matrix product on the GPU; 0 if there is none.
+    gpu_memory : float
+        Bytes of GPU memory; 0 if there is no GPU or it is not known.
+    cores : int
+        Threads of a fit.
+    """
+
+    product: float = 110e9
+    memory: float = 10e9
+    gpu: float = 0.0
+    gpu_memory: float = 0.0
     cores: int = 2
 
     def record(self) -> dict[str, float]:
-        """As plain facts."""
+        """Return the rates as a dict."""
         return asdict(self)
 
-    @staticmethod
-    def of(facts: Any) -> Rates | None:
-        """The rates of a kept file; None where it holds anything else."""
-        names = {field.name for field in fields(Rates)}
-        if not isinstance(facts, dict) or set(facts) != names:
-            return None
-        if not all(isinstance(v, (int, float)) and 0 <= v < math.inf for v in facts.values()):
-            return None
-        if not all(v > 0 for name, v in facts.items() if name not in GPU_NAMES):
-            return None
-        return Rates(**facts)
 
-
-GPU_NAMES = ("gpu", "gpu_full", "gpu_sent", "gpu_memory")
-
-
-def known() -> Rates:
-    """What is kept of this machine and of its GPU, else the defaults."""
-    rates = _kept(_path()) or Rates(cores=cores())
-    there = None if rates.gpu else _kept(_gpu_path())
-    if there is None:
-        return rates
-    return Rates.of(rates.record() | {name: getattr(there, name) for name in GPU_NAMES}) or rates
-
-
-def known_with_gpu() -> Rates:
-    """`known`; where there is a GPU of which nothing is, that is measured now, in a second, and kept."""
-    rates = known()
-    if rates.gpu:
-        return rates
-    from kway.planning.calibrate import gpu_rates
-
-    found = Rates.of(rates.record() | gpu_rates()._asdict())
-    if found is None or not found.gpu:
-        return rates
-    _keep(found, _gpu_path())
-    return found
-
-
-def machine_rates(again: bool = False) -> Rates:
-    """What is kept of this machine, measured first where nothing is."""
-    kept = None if again else _kept(_path())
-    if kept is not None:
-        return kept
-    from kway.planning.calibrate import calibrate
-
-    found = calibrate()
-    _keep(found, _path())
-    return found
-
-
-def _gpu_path() -> Path:
-    return _path().with_suffix(".gpu.json")
-
-
-def _path() -> Path:
-    from kway.planning.machine import key
-
-    return cache_folder() / "rates" / f"{key()}.json"
+def check_rates(given: Rates | Mapping[str, float] | None) -> Rates:
+    """Return Rates from some rates by name, or the measured ones if None."""
+    if given is None:
+        return measure_rates()
+    if isinstance(given, Rates):
+        return given
+    names = Rates().record()
+    known = isinstance(given, Mapping) and set(given) <= set(names)
+    numbers = known and all(isinstance(value, int | float) and 0 <= value < inf for value in given.values())
+    if not numbers or not all(given.get(name, 1) > 0 for name in ("product", "memory", "cores")):
+        raise InputError(f"rates must be Rates, or positive numbers by the names {', '.join(names)}; got {given!r:.80}")
+    return Rates(**{**names, **given})  # type: ignore[arg-type]
 
 
 @cache
-def _kept(path: Path) -> Rates | None:
-    """What a file keeps; rates that an earlier version measured beside them are passed over."""
-    try:
-        facts = json.loads(path.read_text())
-        names = Rates().record()
-        return Rates.of({name: facts[name] for name in facts if name in names} if isinstance(facts, dict) else facts)
-    except (OSError, ValueError):
-        return None
+def measure_rates() -> Rates:
+    """Measure this machine once per process, its GPU included if there is one."""
+    gpu, gpu_memory = _measure_gpu()
+    return Rates(_measure_product(), _measure_memory(), gpu, gpu_memory, cores())
 
 
-def _keep(rates: Rates, path: Path) -> None:
-    """Write them; where that is not possible, say so and go on."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as draft:
-            draft.write_text(json.dumps(rates.record(), indent=1) + "\n")
-    except OSError as error:
-        warnings.warn(f"the rates of this machine are not kept in {path}: {error}; set KWAY_CACHE", stacklevel=3)
-    _kept.cache_clear()
+def _best_seconds(run: Callable[[], Any], runs: int = 5) -> float:
+    """Return the shortest of some runs after one that loads code and touches pages."""
+    run()
+    seconds = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return max(min(seconds), 1e-9)
+
+
+def _measure_product() -> float:
+    """Multiply blocks of the size that a gradient has, one per thread."""
+    rows, features, classes, times = 2048, 512, 256, 6
+    X, W = np.ones((rows, features), np.float32), np.ones((features, classes), np.float32)
+    outputs = np.empty((cores(), rows, classes), np.float32)
+
+    def multiply(thread: int) -> None:
+        for _ in range(times):
+            np.matmul(X, W, out=outputs[thread])
+
+    with single_blas():
+        seconds = _best_seconds(lambda: pmap(multiply, range(cores())))
+    return 2.0 * rows * features * classes * times * cores() / seconds
+
+
+def _measure_memory() -> float:
+    source = np.ones((cores(), 2**23), np.float32)  # 32 MiB per thread, more than caches hold
+    target = np.empty_like(source)
+    seconds = _best_seconds(lambda: pmap(lambda thread: np.copyto(target[thread], source[thread]), range(cores())))
+    return 2 * source.nbytes / seconds
+
+
+def _measure_gpu() -> tuple[float, float]:
+    """Return the bfloat16 rate and the memory of the first GPU; zeros without one."""
+    from kway.rows.gpu.device import Device, has_gpu, load_torch
+
+    if not has_gpu():
+        return 0.0, 0.0
+    torch, device = load_torch(), Device("cuda")
+    half = torch.randn((8192, 8192), device="cuda").to(torch.bfloat16)
+
+    def multiply() -> None:
+        torch.matmul(half, half)
+        device.wait()
+
+    return 2.0 * 8192**3 / _best_seconds(multiply), float(torch.cuda.mem_get_info()[1])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kway.data.features.features import Features
-from kway.data.sources.arrow_types import plain_floats, whole_column
-from kway.select.train_test import Parts
-from kway.tables import one_line
+from kway.auto.train_test import TrainTest
+from kway.tables.features.features import Features
+from kway.tables.sources.frames import plain_floats, whole_column
+from kway.text_tables import one_line
 
 _LONGEST = 30  # letters of an example
 
@@ -24,16 +24,16 @@ class ColumnRead(NamedTuple):
     used: bool
 
 
-def columns_read(features: Features, parts: Parts) -> list[ColumnRead]:
+def columns_read(features: Features, data: TrainTest) -> list[ColumnRead]:
     """A record a column, in the order of the table; one for all columns of a matrix."""
-    written = {w.column: w for w in parts.written}
+    written = {w.column: w for w in data.written}
     found = []
     for record in features.explain():
         name = record["column"]
         own = written.get(name)
-        example = parts.words.get(name) or (own.example if own else _example(parts.rows, name))
+        example = data.words.get(name) or (own.example if own else _example(data.rows, name))
         done = f"{own.note}; {record['done']}" if own and own.note else record["done"]
-        done = done.replace("COL=", f"{name}=")
+        done = done.replace("'COL'", repr(name))
         found.append(
             ColumnRead(
                 name,

@@ -8,35 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import kway
-from kway.data.outputs.atomic import replacing
+from kway.auto.job import JobResult
+from kway.auto.race.scoring import setting_in_words
+from kway.auto.reasons import SHOWN, Reasons
+from kway.auto.refit import size_in_words
 from kway.report.columns import columns_read
-from kway.report.picture_workers import Drawing
-from kway.report.sketches import DrawnPicture
-from kway.select.contest.compare import setting_in_words
-from kway.select.job import JobResult
-from kway.select.leaderboard import size_in_words
-from kway.select.reasons import SHOWN, Reasons
-from kway.select.wishes import Wishes
+from kway.report.confusion import MOST_WRITTEN
+from kway.report.pictures import PagePicture, draw_pictures
+from kway.tables.outputs.atomic import replacing
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
-_OPEN_CLASSES = 20  # classes up to which their table is open,
-LISTED = 500  # and of which it tells: ten thousand would make a page of megabytes that nobody reads
+LISTED = 500  # classes of the table: ten thousand would make a page of megabytes
 
 
-def write_page(
-    path: str | Path, found: JobResult, wishes: Wishes, command: str = "", drawing: Drawing | None = None
-) -> None:
-    """Write the page, complete or not at all; the figures, and files of them, are left to `drawing`."""
-    drawing = drawing or Drawing()
-    drawing.begin(found)
-    template = _template()
-    drawn = drawing.drawn()
-    text = template.render(**facts(found, wishes, drawn, command))
+def write_page(path: str | Path, found: JobResult, command: str = "", figures: Path | None = None) -> None:
+    """Write the page, complete or not at all; if `figures` is a folder, also write each figure into it."""
+    drawn = draw_pictures(found, figures)
+    text = _template().render(**facts(found, drawn, command))
     with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
     for picture in drawn:
-        if picture.lost is not None:
-            raise OSError(*picture.lost)
+        if picture.error is not None:
+            raise picture.error
 
 
 def _template() -> Any:
@@ -55,15 +48,15 @@ def _template() -> Any:
     return shelf.get_template("report.html")
 
 
-def facts(found: JobResult, wishes: Wishes, drawn: list[DrawnPicture], command: str) -> dict[str, Any]:
+def facts(found: JobResult, drawn: list[PagePicture], command: str) -> dict[str, Any]:
     """What the template is filled with."""
     hardest = sorted(found.evaluation.scores.classes, key=lambda c: c["f1"])
     return {
         "found": found,
-        "parts": found.parts,
+        "data": found.data,
         "test": found.evaluation.scores,
-        "best": found.best.standing,
-        "lines": found.lines,
+        "best": found.best,
+        "lines": found.standings,
         "idle": found.comparison.idle,
         "measure": found.comparison.measure,
         "references": found.comparison.references,
@@ -71,14 +64,14 @@ def facts(found: JobResult, wishes: Wishes, drawn: list[DrawnPicture], command: 
         "reason_lines": _listed_reasons(found.reasons, [str(c["class"]) for c in hardest]),
         "classes": hardest[:LISTED],
         "n_tested": len(hardest),
-        "open_classes": len(found.model.classes_) <= _OPEN_CLASSES,
+        "open_classes": len(found.model.classes_) <= MOST_WRITTEN,
         "n_classes": len(found.model.classes_),
-        "features": columns_read(found.model.features_, found.parts),
+        "features": columns_read(found.model.features_, found.data),
         "pictures": drawn,
         "runner_up": found.runner_up,
         "command": command,
-        "seed": wishes.seed,
-        "budget": wishes.budget,
+        "seed": found.options.seed,
+        "budget": found.options.budget,
         "versions": {
             "kway": kway.__version__,
             "Python": platform.python_version(),

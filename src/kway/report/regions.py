@@ -1,27 +1,23 @@
-"""Regions: what a classifier answers everywhere in the plane, and the cells of landmarks on the map.
+"""What a classifier predicts everywhere on a plane.
 
-    decision_regions(model, X, y)      one fitted classifier on 2-D data
-    neighbor_regions(X, y)             k = 1, 3, 15 across, L2 and L1 down
-    landmark_cells(points)             places on earth, the landmarks of their index, the cells that a query looks into
-
-Each returns a matplotlib Figure.
+decision_regions     a classifier of two features around its data
+projected_regions    a classifier of any number of features, on the plane of the two principal components of its data
+draw_regions         the predictions of answers_around on given axes
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
+from kway.base.classifier import ENTRIES
 from kway.errors import InputError
 from kway.report import style
-from kway.report.slices import Answers, Grid, answers_around
-from kway.search.spaces.distances import sphere
-
-_NAMES = {"euclidean": "L2", "manhattan": "L1"}
-_SHADES = tuple(style.PALETTE[i] for i in (0, 2, 3, 5, 8, 6))  # six that stay apart as small dots
 
 
 def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 400) -> Any:
@@ -37,27 +33,53 @@ def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", re
     return figure
 
 
-def neighbor_regions(
-    X: ArrayLike,
-    y: ArrayLike,
-    ks: Sequence[int] = (1, 3, 15),
-    metrics: Sequence[str] = ("euclidean", "manhattan"),
-    resolution: int = 400,
-) -> Any:
-    """Regions of k nearest neighbours: k across, metrics down."""
-    from kway.neighbors import NeighborsClassifier
+def projected_regions(
+    model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 240, most: int = 1000
+) -> Figure:
+    """What a classifier of any number of features answers on the plane of the two principal components of X.
 
-    X, y = _plane_points(X), np.asarray(y)
-    figure = style.figure(height=0.7 + len(metrics) * ((style.FIGURE_WIDTH - 0.3) / len(ks) + 0.2))
-    table = figure.subplots(len(metrics), len(ks), squeeze=False)
-    for row, metric in zip(table, metrics):
-        for axes, k in zip(row, ks):
-            model = NeighborsClassifier(k, metric=metric).fit(X, y)
-            draw_regions(axes, answers_around(model, X, y, resolution), len(model.classes_))
-            style.bare(axes, f"k = {k}, {_NAMES.get(metric, metric)}", style.LABEL)
-    style.class_legend(figure, np.unique(y))
-    style.headline(figure, "The answer of the k nearest rows, everywhere in the plane")
-    return figure
+    The plane is one slice through the mean; rows are shown by their shadow on it, so a row may lie on another class's
+    colour and still be right. At most `most` rows are drawn, at even steps.
+    """
+    cut = projected_answers(model, X, y, resolution, most)
+    return plane_regions(**cut, title=title or f"{type(model).__name__} on two principal components")
+
+
+class Grid(NamedTuple):
+    """A raster over the plane: points (h * w, 2), its shape (h, w), and the edges (left, right, bottom, top)."""
+
+    points: NDArray[np.float64]
+    shape: tuple[int, int]
+    extent: tuple[float, float, float, float]
+
+
+def grid_over(X: NDArray, resolution: int = 400, margin: float = 0.06) -> Grid:
+    """A raster a little larger than the data (n, 2)."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    half = (0.5 + margin) * max(float((high - low).max()), 1e-9)  # as wide as high: distances look as they are
+    (left, bottom), (right, top) = (low + high) / 2 - half, (low + high) / 2 + half
+    x, y = np.linspace(left, right, resolution), np.linspace(bottom, top, resolution)
+    points = np.column_stack([axis.ravel() for axis in np.meshgrid(x, y)])
+    return Grid(points, (resolution, resolution), (float(left), float(right), float(bottom), float(top)))
+
+
+class Answers(NamedTuple):
+    """Class codes (h, w) of a raster with its edges; rows (n, 2) and their codes (n,), K if their class is unknown."""
+
+    codes: NDArray
+    extent: tuple[float, float, float, float]
+    rows: NDArray
+    row_codes: NDArray
+
+
+def answers_around(model: Any, X: NDArray, y: NDArray, resolution: int) -> Answers:
+    """What a fitted classifier answers everywhere around its rows X (n, 2) with labels y (n,)."""
+    grid, classes = grid_over(X, resolution), np.asarray(model.classes_)
+    codes = np.searchsorted(classes, model.predict(grid.points.astype(X.dtype))).reshape(grid.shape)
+    own = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    small = np.min_scalar_type(len(classes))
+    own = np.where(classes[own] == y, own, len(classes))
+    return Answers(codes.astype(small), grid.extent, X, own.astype(small))
 
 
 def draw_regions(axes: Any, answers: Answers, n_classes: int) -> None:
@@ -75,107 +97,75 @@ def draw_regions(axes: Any, answers: Answers, n_classes: int) -> None:
         )
 
 
-def landmark_cells(
-    points: ArrayLike,
-    n_landmarks: int = 80,
-    query: tuple[float, float] | None = None,
-    probes: int = 4,
-    box: tuple[float, float, float, float] = (-125.5, -66.0, 24.0, 50.0),
-) -> Any:
-    """Places (n, 2) in degrees, coloured by the cell of their landmark; a query's nearest cells stand out.
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """A classifier of d features as one of the plane mean + z @ axes: z (n, 2), axes (2, d)."""
 
-    `box` is (west, east, south, north): what of the earth is shown; the landmarks are those of all places.
-    """
-    from kway.search import Landmarks
-    from kway.search.spaces.metrics import Haversine
+    model: Any
+    mean: NDArray
+    axes: NDArray
+    share: NDArray  # of the variance, on each axis
 
-    places = _plane_points(points)
-    index: Any = Landmarks(n_landmarks=n_landmarks).build(places, metric=Haversine(degrees=True))
-    marks = _degrees(index.landmarks_)
-    grid = _map_grid(box)
-    nearest = _unit(grid.points) @ _unit(marks).T  # (h * w, c) cosines of angles
-    owner = nearest.argmax(axis=1).reshape(grid.shape)
-    shades = _shades(owner, len(marks))
-    figure = style.figure(height=4.1)
+    @property
+    def classes_(self) -> NDArray:
+        """The model's classes."""
+        return np.asarray(self.model.classes_)
+
+    def project(self, X: NDArray) -> NDArray:
+        """(n, d) -> (n, 2)."""
+        return (np.asarray(X, float) - self.mean) @ self.axes.T
+
+    def predict(self, points: NDArray) -> NDArray:
+        """The model's labels at points (n, 2) of the plane, a block at a time."""
+        step = max(ENTRIES // len(self.mean), 1)
+        starts = range(0, len(points), step)
+        return np.concatenate([self.model.predict(self.mean + points[a : a + step] @ self.axes) for a in starts])
+
+
+def principal_slice(model: Any, X: ArrayLike) -> Slice:
+    """The plane through the mean of X (n, d) along its two principal components."""
+    rows = np.asarray(X, float)
+    if rows.ndim != 2 or rows.shape[1] < 2:
+        raise InputError(f"two principal components need rows of at least 2 columns, got shape {rows.shape}")
+    mean = rows.mean(axis=0)
+    centred = rows - mean
+    values, vectors = np.linalg.eigh(centred.T @ centred)  # ascending
+    axes = vectors[:, :-3:-1].T  # (2, d)
+    axes *= np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])[:, None]  # the same way up every time
+    return Slice(model, mean, axes, values[:-3:-1] / max(values.sum(), 1e-300))
+
+
+def projected_answers(model: Any, X: ArrayLike, y: ArrayLike, resolution: int, most: int) -> dict[str, Any]:
+    """Answers on the principal slice of X (n, d), with at most `most` of the rows: what plane_regions draws."""
+    plane = principal_slice(model, X)
+    step = -(-len(np.asarray(y)) // most)
+    found = answers_around(plane, plane.project(np.asarray(X)[::step]), np.asarray(y)[::step], resolution)
+    names = [str(label) for label in plane.classes_.tolist()]
+    return {**found._asdict(), "labels": names, "shares": plane.share.tolist(), "width": len(plane.mean)}
+
+
+def plane_regions(
+    codes: NDArray,
+    extent: tuple[float, float, float, float],
+    rows: NDArray,
+    row_codes: NDArray,
+    labels: Sequence[str],
+    shares: Sequence[float],
+    width: int,
+    title: str,
+) -> Figure:
+    """Answers on the plane of two principal components of rows of so many columns: a share of the variance an axis."""
+    figure = style.figure(5.2, 5.9)
     axes = figure.subplots()
-    looked = np.zeros(len(marks), bool)
-    if query is not None:
-        looked[np.argsort(-(_unit(np.array([query])) @ _unit(marks).T)[0])[:probes]] = True
-    _draw_cells(axes, grid, owner, looked)
-    _draw_places(axes, places, index.cells_, shades, looked, query is not None)
-    _draw_marks(axes, marks, query, box)
-    seen = looked[index.cells_].sum()
-    asked = f"the query looks into {probes} cells: {seen:,} places" if query is not None else ""
+    draw_regions(axes, Answers(codes, extent, rows, row_codes), len(labels))
     style.bare(axes)
-    style.headline(figure, f"{len(places):,} places in the cells of {len(marks)} landmarks", asked)
+    for axis, share, name in zip((axes.xaxis, axes.yaxis), shares, ("first", "second")):
+        words = f"{name} principal component, {share:.0%} of the variance"
+        axis.set_label_text(words, fontsize=style.LABEL, color=style.INK)
+    style.class_legend(figure, labels)
+    note = "a slice through the mean; rows are shown by their shadow on it" if width > 2 else ""
+    style.headline(figure, title, note)
     return figure
-
-
-def _draw_cells(axes: Any, grid: Grid, owner: NDArray, looked: NDArray[np.bool_]) -> None:
-    """Borders of the cells; those that are looked into filled."""
-    if looked.any():
-        shade = style.tint(style.PALETTE[1], 0.35)
-        axes.contourf(looked[owner].astype(float), levels=[0.5, 1.5], colors=[shade], extent=grid.extent)
-    edges = np.zeros(owner.shape, bool)
-    edges[:-1] |= owner[:-1] != owner[1:]
-    edges[:, :-1] |= owner[:, :-1] != owner[:, 1:]
-    ink = np.zeros((*owner.shape, 4))
-    ink[edges] = (0.25, 0.25, 0.25, 0.75)
-    axes.imshow(ink, origin="lower", extent=grid.extent, aspect="auto", interpolation="bilinear", zorder=3)
-
-
-def _draw_places(
-    axes: Any, places: NDArray, cells: NDArray, shades: NDArray, looked: NDArray[np.bool_], faint: bool
-) -> None:
-    for s, shade in enumerate(_SHADES):
-        for inside in (False, True):
-            some = (shades[cells] == s) & (looked[cells] == inside)
-            size, alpha = (1.5, 0.95) if inside else (0.8, 0.45 if faint else 0.7)
-            axes.scatter(places[some, 1], places[some, 0], s=size, c=shade, alpha=alpha, linewidths=0, zorder=2)
-
-
-def _draw_marks(axes: Any, marks: NDArray, query: tuple[float, float] | None, box: tuple[float, ...]) -> None:
-    west, east, south, north = box
-    look: dict[str, Any] = {"edgecolors": "white", "zorder": 4}
-    axes.scatter(marks[:, 1], marks[:, 0], s=14, c=style.INK, linewidths=0.7, label="landmark", **look)
-    if query is not None:
-        axes.scatter(query[1], query[0], s=130, c=style.CONTRAST, marker="*", linewidths=0.9, label="query", **look)
-    style.legend(axes, loc="lower left")
-    axes.set_xlim(west, east)
-    axes.set_ylim(south, north)
-    axes.set_aspect(1.0 / np.cos(np.radians((south + north) / 2)))
-
-
-def _map_grid(box: tuple[float, float, float, float], height: int = 500) -> Grid:
-    west, east, south, north = box
-    width = int(height * (east - west) / (north - south))
-    lon, lat = np.meshgrid(np.linspace(west, east, width), np.linspace(south, north, height))
-    return Grid(np.column_stack([lat.ravel(), lon.ravel()]), (height, width), box)
-
-
-def _shades(owner: NDArray, n_cells: int) -> NDArray[np.int64]:
-    """A shade for each cell, so that cells that touch on the map differ where that is possible."""
-    touching: list[set[int]] = [set() for _ in range(n_cells)]
-    for a, b in ((owner[:-1], owner[1:]), (owner[:, :-1], owner[:, 1:])):
-        for i, j in np.unique(np.column_stack([a.ravel(), b.ravel()])[(a != b).ravel()], axis=0):
-            touching[i].add(int(j))
-            touching[j].add(int(i))
-    shades = np.full(n_cells, -1, np.int64)
-    for cell in sorted(range(n_cells), key=lambda c: -len(touching[c])):
-        used = {int(shades[other]) for other in touching[cell]}
-        shades[cell] = next((s for s in range(len(_SHADES)) if s not in used), cell % len(_SHADES))
-    return shades
-
-
-def _unit(degrees: NDArray) -> NDArray[np.float64]:
-    """(n, 2) latitude and longitude -> (n, 3) points on the unit sphere."""
-    return sphere(np.radians(degrees))
-
-
-def _degrees(points: NDArray) -> NDArray[np.float64]:
-    """(n, 3) points in space -> (n, 2) latitude and longitude."""
-    x, y, z = points.T
-    return np.degrees(np.column_stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)]))
 
 
 def _plane_points(X: ArrayLike) -> NDArray:

@@ -1,16 +1,14 @@
 """Search: the k best rows of each query.
 
-what an index is    index.py (Index, the order of answers)  live.py (Recipe, LiveIndex)  ids.py  ties.py
-spaces/             rows, and what near means: distances, metrics, units
-recipes             flat.py  landmarks.py  kdtree.py  lsh.py  sharded.py (of shard.py); auto.py picks one
-scanning            blocks.py (all rows; `top_products`)  heaps.py (the k best)
-                    proven_neighbors.py (of those found in another space)
-certified/          exact search that proves most rows too far without looking at them
-cells/              landmark cells: means, and rows around them
-stores/             how rows are kept: full, as bytes (Int8), as bits (Bits, CentredBits), or both
-codes/              rows as bits: scanned, and built from streams
-device/             the same indexes asked on a GPU
-pairwise.py         all distances between two sets of rows
+index.py        Recipe and Index, what every index is              answers.py   TopK, Neighbors, ids, heaps, ties
+flat.py  landmarks.py  kdtree.py  lsh.py  sharded.py               the recipes; auto.py chooses one
+metrics.py  distances.py  units.py                                 what near means, and in which units
+scan.py         all rows in blocks; `top_products`
+certified/      exact search that proves most rows too far without reading them
+codecs/         how rows are kept: full, as bytes (Int8), as bits (Bits)
+kmeans.py  projection.py  cells.py  bit_cells.py                   what landmarks consist of
+device.py       the same indexes on a GPU: what is searched there, answers to tensors
+pairwise.py     all distances between two sets of rows
 """
 
 from __future__ import annotations
@@ -20,29 +18,29 @@ from typing import TYPE_CHECKING
 from kway.lazy_names import lazy_names
 
 _HOME = {
-    "Bits": "stores.bits",
+    "Bits": "codecs.bits",
     "Flat": "flat",
-    "Gaussian": "spaces.metrics",
-    "Haversine": "spaces.metrics",
+    "Gaussian": "metrics",
+    "Haversine": "metrics",
     "INDEXES": "auto",
     "Index": "index",
-    "Int8": "stores.int8",
+    "Int8": "codecs.int8",
     "KDTree": "kdtree",
     "LSH": "lsh",
     "Landmarks": "landmarks",
-    "Laplacian": "spaces.metrics",
-    "METRICS": "spaces.metrics",
-    "Metric": "spaces.metrics",
-    "Neighbors": "index",
-    "Recipe": "live",
+    "Laplacian": "metrics",
+    "METRICS": "metrics",
+    "Metric": "metrics",
+    "Neighbors": "answers",
+    "Recipe": "index",
     "Sharded": "sharded",
-    "TopK": "index",
+    "TopK": "answers",
     "choose": "auto",
-    "cluster_blocks": "cells.stream_kmeans",
+    "cluster_blocks": "kmeans",
     "pick_index": "auto",
-    "pick_metric": "spaces.metrics",
+    "pick_metric": "metrics",
     "restore": "auto",
-    "top_products": "blocks",
+    "top_products": "scan",
 }
 
 __all__ = [
@@ -72,18 +70,18 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from kway.search.answers import Neighbors, TopK
     from kway.search.auto import INDEXES, choose, pick_index, restore
-    from kway.search.blocks import top_products
-    from kway.search.cells.stream_kmeans import cluster_blocks
+    from kway.search.codecs.bits import Bits
+    from kway.search.codecs.int8 import Int8
     from kway.search.flat import Flat
-    from kway.search.index import Index, Neighbors, TopK
+    from kway.search.index import Index, Recipe
     from kway.search.kdtree import KDTree
+    from kway.search.kmeans import cluster_blocks
     from kway.search.landmarks import Landmarks
-    from kway.search.live import Recipe
     from kway.search.lsh import LSH
+    from kway.search.metrics import METRICS, Gaussian, Haversine, Laplacian, Metric, pick_metric
+    from kway.search.scan import top_products
     from kway.search.sharded import Sharded
-    from kway.search.spaces.metrics import METRICS, Gaussian, Haversine, Laplacian, Metric, pick_metric
-    from kway.search.stores.bits import Bits
-    from kway.search.stores.int8 import Int8
 
 __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from kway.errors import CombinationError, InputError, ModelFileError
+from kway.search.distances import EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.flat import Flat
-from kway.search.live import LiveIndex, Recipe
-from kway.search.spaces.distances import EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
-from kway.search.spaces.metrics import Metric
+from kway.search.index import Index, Recipe
+from kway.search.metrics import Metric
 
 
 class Recipes(UserDict[str, Any]):
@@ -32,7 +32,8 @@ class Recipes(UserDict[str, Any]):
 
 INDEXES = Recipes(flat=Flat, landmarks="Landmarks", kdtree="KDTree", lsh="LSH", sharded="Sharded")
 
-TREE_COLUMNS = {EUCLIDEAN: 8, MANHATTAN: 8, GREAT_CIRCLE: 2}  # up to which a tree visits few of its leaves
+TREES = (EUCLIDEAN, MANHATTAN, GREAT_CIRCLE)  # distances that trees are chosen for
+TREE_COLUMNS = 8  # up to which a tree visits few of its leaves (no benchmark row)
 
 
 class ChosenIndex(NamedTuple):
@@ -44,7 +45,7 @@ class ChosenIndex(NamedTuple):
 
 def choose(n: int, d: int, metric: Metric, sparse: bool = False) -> ChosenIndex:
     """The exact index that fits n rows of d columns under a metric."""
-    if not sparse and d <= TREE_COLUMNS.get(metric.distance, 0) and n >= 2000:
+    if not sparse and metric.distance in TREES and d <= TREE_COLUMNS and n >= 2000:
         return ChosenIndex(
             INDEXES["kdtree"](), f"a KD-tree: {n:,} rows of only {d} columns, where a tree visits a few leaves"
         )
@@ -85,7 +86,7 @@ def _placed(recipe: Recipe, device: str) -> Recipe:
     )
 
 
-def restore(facts: dict[str, Any], arrays: dict[str, NDArray]) -> LiveIndex:
+def restore(facts: dict[str, Any], arrays: dict[str, NDArray]) -> Index:
     """The live index whose `parts()` these are."""
     name = facts.get("recipe", {}).get("index")
     if name not in INDEXES:

@@ -2,7 +2,7 @@
 
 The tree holds the rows as the distance places them (distances.py) and measures by the norm of its order. It works in
 float64 and leaves equal distances unordered, so a few neighbours more than asked are fetched and confirmed
-(proven_neighbors.py): the answer is brute force's, ties by lower position. Added and removed rows rebuild the tree at
+(scan.py): the answer is brute force's, ties by lower position. Added and removed rows rebuild the tree at
 the next search.
 """
 
@@ -15,18 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from kway.compute.threads import pmap, shares
 from kway.parameters import check_parameters, whole
-from kway.search.blocks import BlockScan, block_scan
-from kway.search.ids import Ids
-from kway.search.index import Neighbors
-from kway.search.live import LiveIndex, Recipe
-from kway.search.proven_neighbors import EXTRA, confirm
-from kway.search.spaces.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
-from kway.search.spaces.metrics import Metric
-from kway.search.spaces.rows import drop_rows, join_rows
+from kway.search.answers import Ids, Neighbors
+from kway.search.codecs.base import KeptRows, drop_rows, join_rows
+from kway.search.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
+from kway.search.index import Index, Recipe
+from kway.search.metrics import Metric
+from kway.search.scan import EXTRA, BlockScan, confirm
+from kway.threads import pmap, shares
 
-_ROUNDING = 1e-14  # of unit vectors in float64; other distances carry a relative error alone
+_ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of unit vectors; other distances have a relative error alone
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class KDTree(Recipe):
     def __post_init__(self) -> None:
         check_parameters(self, leaf_size=whole(1))
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> KDTreeIndex:
+    def _live(self, rows: Any, metric: Metric, ids: Ids) -> KDTreeIndex:
         return KDTreeIndex(self, metric, ids, rows)
 
     def _revive(
@@ -50,7 +48,7 @@ class KDTree(Recipe):
         return KDTreeIndex(self, metric, ids, rows)
 
 
-class KDTreeIndex(LiveIndex):
+class KDTreeIndex(Index):
     """A live KD-tree."""
 
     recipe: KDTree
@@ -76,7 +74,7 @@ class KDTreeIndex(LiveIndex):
 
     def _grow(self) -> tuple[Any, BlockScan]:
         if self._tree is None or self._scan is None:
-            self._scan = block_scan(self._rows, self.metric.distance)
+            self._scan = BlockScan(KeptRows(self._rows), self.metric.distance)
             self._tree = cKDTree(self._points(self._rows), leafsize=self.recipe.leaf_size)
         return self._tree, self._scan
 
@@ -84,7 +82,7 @@ class KDTreeIndex(LiveIndex):
         placed: NDArray[np.float64] = self.metric.distance.place(rows.astype(np.float64))
         return placed
 
-    def _nearest(self, queries: NDArray, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
+    def _nearest(self, queries: NDArray, k: int, probes: int | None) -> Neighbors:
         tree, scanned = self._grow()
         points = self._points(queries)
         p = float(self.metric.distance.order)
@@ -93,11 +91,11 @@ class KDTreeIndex(LiveIndex):
         def work(part: slice) -> Any:
             return tree.query(points[part], k=ranks, p=p)
 
-        found = pmap(work, shares(len(points), n_jobs, least=256), n_jobs)
+        found = pmap(work, shares(len(points), least=256))
         gaps = np.concatenate([gap for gap, _ in found])
         ids = np.concatenate([at for _, at in found]).astype(np.int64)
         rounding = _ROUNDING if self.metric.distance.moves else 0.0
-        confirmed = confirm(scanned, queries, Neighbors(ids, gaps), k, rounding, n_jobs)
+        confirmed = confirm(scanned, queries, Neighbors(ids, gaps), k, rounding)
         self._touched = confirmed.measured / len(queries)
         return confirmed.neighbors
 

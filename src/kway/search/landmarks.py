@@ -14,43 +14,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kway import progress
-from kway.compute.gpu.device import ChosenDevice
-from kway.compute.gpu.far_rows import FarRows
-from kway.compute.kernels.distances import KEY
-from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.topk import EMPTY, offer, settle
-from kway.compute.threads import at_most, even_spans, pmap, spans
 from kway.errors import CombinationError
+from kway.kernels.cells import CellFinder
+from kway.kernels.distances import KEY
+from kway.kernels.jit import frozen
+from kway.kernels.topk import EMPTY, offer, settle
 from kway.parameters import AUTO, check_parameters, whole
-from kway.search.cells.bit_cells import BitCells
-from kway.search.cells.cell_groups import CellGroups, by_cell, nearest_first
-from kway.search.cells.cell_table import CellFinder, CellTable, Ground
-from kway.search.cells.kmeans import ROUNDS, assign_centres, kmeans_sample, place_centres
-from kway.search.cells.projection import Projected, Projection, learn_projection, projection_sample
-from kway.search.device.cells_on_device import DeviceCellIndex, Probed, cells_there, check_cells, choose_for_cells
-from kway.search.device.far_cells import FarTable, leads_of, placed_of
-from kway.search.device.on_device import far_rows
-from kway.search.heaps import Heaps, empty_heaps
-from kway.search.ids import Ids
-from kway.search.index import Neighbors, whole_k
-from kway.search.live import LiveIndex, Recipe
-from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
-from kway.search.spaces.metrics import Metric, pick_metric
-from kway.search.spaces.units import Scaled, Unit
-from kway.search.stores.base import Store
-from kway.search.stores.bits import Bits
-from kway.search.stores.kept import KeptRows
+from kway.rows.gpu.device import ChosenDevice
+from kway.rows.gpu.far_rows import FarRows
+from kway.search.answers import TOGETHER, Heaps, Ids, Neighbors, empty_heaps, whole_k
+from kway.search.bit_cells import BitCells
+from kway.search.cells import CellGroups, CellTable, Ground, by_cell, nearest_first
+from kway.search.codecs.base import FULL, KeptRows, Store
+from kway.search.device import (
+    FarTable,
+    Probed,
+    check_cells,
+    choose_for_cells,
+    far_rows,
+    holds,
+    leads_of,
+    named_tensors,
+    placed_of,
+)
+from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
+from kway.search.index import Index, Recipe
+from kway.search.kmeans import ROUNDS, assign_centres, kmeans_sample, place_centres
+from kway.search.metrics import Metric, pick_metric
+from kway.search.projection import Projected, Projection, learn_projection, projection_sample
+from kway.search.units import Scaled, Unit
+from kway.threads import at_most, even_spans, pmap, spans
+from kway.validation import plain_far
 
-PROBES = 24  # until tuned: a recall near 0.996 on images with 2 sqrt(n) cells
-GROWN = 2.0  # times the rows it was trained on, after which the landmarks are placed anew
-_FEW = 8  # queries answered without the pool
-ORDERED = 2**22  # cells that are ordered together: 48 MB
+if TYPE_CHECKING:
+    from kway.rows.gpu.cell_search import DeviceCells
+
+PROBES = 24  # until tuned: a recall near 0.996 on images with 2 sqrt(n) cells (T3)
+GROWN = 2.0  # times the rows it was trained on, after which the landmarks are placed again
+_FEW = 8  # queries answered without the pool (T7)
 
 
 @dataclass(frozen=True)
@@ -89,62 +96,42 @@ class Landmarks(Recipe):
                 f"Landmarks(store={self.store}) cannot search {metric.name!r}, whose scan reads the full rows; "
                 "use store=None"
             )
-        if self.store is not None:
-            self.store.check(metric.distance, sparse)
+        self.keeper.check(metric.distance, sparse)
         if self.device == "cuda":
             check_cells(metric)
 
     @property
-    def _table(self) -> type[CellTable] | type[BitCells]:
-        """How rows are held: bits are about their landmark."""
-        return BitCells if isinstance(self.store, Bits) else CellTable
+    def keeper(self) -> Store:
+        """The store; that of full rows if none is given."""
+        return self.store or FULL
 
-    def build(
-        self, rows: Any, metric: str | Metric = "euclidean", ids: ArrayLike | None = None, n_jobs: int | None = None
-    ) -> LandmarksIndex:
-        """The live index over rows (n, d), n >= 1; of a tensor, searched on a device, all is made there."""
-        return cast(LandmarksIndex, super().build(rows, metric, ids, n_jobs))
-
-    def _built(self, rows: Any, picked: Metric, ids: ArrayLike | None, n_jobs: int | None) -> LiveIndex:
-        far = far_rows(rows, picked, self.device)
-        if far is None:
-            return super()._built(rows, picked, ids, n_jobs)
-        self.check(picked)
-        what = f"landmark cells of {len(far):,} rows x {far.shape[1]} columns"
-        with far.device.room(what, FarTable.needs(far, self.store)):
-            index = self._live(far, picked, Ids.of(len(far), ids), n_jobs)
-        index.unit = Unit.again(0, far.dtype, picked.distance, self._narrow)
-        return index
-
-    def build_blocks(
-        self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None
-    ) -> LandmarksIndex:
+    def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
         """The live index over rows that come in blocks; with `store=Bits(rerank=False)` they are never all in memory.
 
-        blocks and folder are those of `Flat.build_blocks`; how landmarks are placed is told in cell_streams.py.
+        blocks and folder are those of `Flat.build_blocks`; bit_cells.py says how landmarks are placed.
         """
-        from kway.search.cells.cell_streams import fill_cells
-
-        if not isinstance(self.store, Bits):
-            return cast(LandmarksIndex, super().build_blocks(blocks, metric, folder))
         picked = pick_metric(metric)
         self.check(picked)
-        if self.store.rerank:
-            raise CombinationError(
-                f"{self} cannot be built of blocks, which are let go of; use store=Bits(1, rerank=False), or build()"
-            )
         index = LandmarksIndex(self, picked, Ids.of(0, None), 0)
         index._place_of = ChosenDevice(None, "" if self.device == "cpu" else "on the CPU: rows that come in blocks")
-        n = fill_cells(index, blocks, folder)
+        n = self.keeper.fill_cells(index, blocks, folder)
+        if n is None:
+            return super().build_blocks(blocks, metric, folder)
         index._ids, index._n_features = Ids.of(n, None), index._table.centres.shape[1]
-        index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # a stream is taken as it comes
-        index.probes = PROBES if self.probes == "auto" else int(self.probes)
+        index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are taken as they are
         return index
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> LandmarksIndex:
+    def _far_rows(self, rows: Any, metric: Metric) -> Any:
+        return far_rows(rows, metric, self.device)
+
+    def _live(self, rows: Any, metric: Metric, ids: Ids) -> LandmarksIndex:
         index = LandmarksIndex(self, metric, ids, rows.shape[1])
-        index._train(rows)
-        index.probes = PROBES if self.probes == "auto" else int(self.probes)
+        if not isinstance(rows, FarRows):
+            index._train(rows)
+            return index
+        what = f"landmark cells of {len(rows):,} rows x {rows.shape[1]} columns"
+        with rows.device.room(what, FarTable.needs(rows, self.keeper)):
+            index._train(rows)
         return index
 
     def _revive(
@@ -153,23 +140,26 @@ class Landmarks(Recipe):
         index = LandmarksIndex(self, metric, ids, facts["n_features"])
         index._projection = Projection(np.asarray(arrays["mean"]), frozen(arrays["basis"]), facts["length"])
         index._landmarks, index._trained = frozen(arrays["landmarks"]), facts["trained"]
-        index._set(self._table.from_arrays(rows, arrays, index._ground()))
+        index._set(self.keeper.table().from_arrays(rows, arrays, index._ground()))
         index.probes = facts["probes"]
         return index
 
 
-class LandmarksIndex(DeviceCellIndex):
-    """Live cells. `probes` may be set at any time."""
+class LandmarksIndex(Index):
+    """Live cells, on the CPU and perhaps on a device. `probes` may be set at any time."""
 
     recipe: Landmarks
     _projection: Projection
     _landmarks: NDArray[np.float32]  # (c, m)
     _finder: CellFinder
     _trained: int  # rows there were when the landmarks were placed
+    _held: CellTable | BitCells | FarTable
+    _place_of = ChosenDevice(None, "")  # where cells are searched, and why there
+    _there: DeviceCells | None = None
 
     def __init__(self, recipe: Landmarks, metric: Metric, ids: Ids, n_features: int) -> None:
         super().__init__(recipe, metric, ids, n_features)
-        self.probes: int = PROBES
+        self.probes: int = PROBES if recipe.probes == "auto" else int(recipe.probes)
 
     @property
     def n_landmarks(self) -> int:
@@ -181,6 +171,18 @@ class LandmarksIndex(DeviceCellIndex):
         """Bytes held, rows included."""
         table = 0 if isinstance(self._held, FarTable) else self._held.nbytes
         return table + self._landmarks.nbytes
+
+    @property
+    def _table(self) -> Any:
+        """The cells on the CPU; rows that have stayed on a device are copied now."""
+        if isinstance(self._held, FarTable):
+            self._held = self._held.read(self._ground(), self.recipe.keeper.table())
+        return self._held
+
+    @property
+    def ends_exact(self) -> bool:
+        """Whether a search of all cells gives the answer that a guarantee refers to."""
+        return self._held.ends_exact
 
     @property
     def rows(self) -> Any:
@@ -198,18 +200,18 @@ class LandmarksIndex(DeviceCellIndex):
         return np.asarray(self.unit.given(self._ground().centres().astype(np.float64)))
 
     def _ground(self) -> Ground:
-        return Ground(self.metric.distance, self._projection, self._landmarks, self.recipe.store, self._n_jobs)
+        return Ground(self.metric.distance, self._projection, self._landmarks, self.recipe.keeper)
 
     def _train(self, rows: NDArray | FarRows) -> None:
         """Learn the projection, place the landmarks, and give each row to its nearest."""
         size = rows.shape[0] * rows.shape[1]
-        self._place_of = choose_for_cells(self.recipe.device, self.metric, self.recipe.store, size)
+        self._place_of = choose_for_cells(self.recipe.device, self.metric, self.recipe.keeper, size)
         self._place(rows)
         if isinstance(rows, FarRows):
             self._set(FarTable.of(rows, self._ground()))
             return
         cells = self._nearest_landmarks(rows)
-        self._arrange(self.recipe._table.keep(rows, cells, self._ground()), cells)
+        self._arrange(self.recipe.keeper.table().keep(rows, cells, self._ground()), cells)
 
     def _place(self, rows: NDArray | FarRows, n: int | None = None) -> None:
         """The projection and the landmarks of rows (n, d), or of n rows like these."""
@@ -217,21 +219,19 @@ class LandmarksIndex(DeviceCellIndex):
         distance, n = self.metric.distance, n or len(rows)
         sample = placed_of(projection_sample(rows, recipe.seed), distance)
         learned = learn_projection(sample, distance.order > 0, recipe.seed)
-        # bits need no short projections of rows, so landmarks may tell cells apart by all coordinates: of clusters in
-        # all directions of 512 columns 64 hold an eighth, and 24 of 1,020 cells held 81 % of answers, by 192 94 %
-        whole = isinstance(recipe.store, Bits) and learned.basis.shape[1] > 0
+        whole = recipe.keeper.learns_long and learned.basis.shape[1] > 0
         self._projection = replace(learned, length=learned.basis.shape[1]) if whole else learned
         wanted = round(2.0 * n**0.5) if recipe.n_landmarks == "auto" else int(recipe.n_landmarks)
         count = min(len(rows), max(1, wanted))
         some = leads_of(placed_of(kmeans_sample(rows, count, rng), distance), self._projection)
         device = self._place_of.device
         with progress.bar("landmarks", ROUNDS, asked=recipe.verbose) as tell:
-            self._landmarks = frozen(place_centres(some, count, rng, self._n_jobs, tell=tell, device=device))
+            self._landmarks = frozen(place_centres(some, count, rng, tell=tell, device=device))
         self._trained = n
 
     def _arrange(self, kept: KeptRows, cells: NDArray[np.int64]) -> None:
         """Order everything by cell (n,)."""
-        self._set(self.recipe._table.of(kept, cells, self._ground()))
+        self._set(self.recipe.keeper.table().of(kept, cells, self._ground()))
 
     def _set(self, table: CellTable | BitCells | FarTable) -> None:
         self._held = table
@@ -246,6 +246,8 @@ class LandmarksIndex(DeviceCellIndex):
     def _nearest_landmarks(self, rows: Any) -> NDArray[np.int64]:
         """The nearest landmark (n,) of rows (n, d), a part at a time: projections are made again in cell order."""
         if self._place_of.device is not None:
+            from kway.rows.gpu.cell_search import cells_there
+
             return cells_there(self._ground(), self._place_of.device, rows)
         near, place = np.empty(len(rows), dtype=np.int64), self.metric.distance.place
 
@@ -253,17 +255,68 @@ class LandmarksIndex(DeviceCellIndex):
             lead = self._projection.of(place(rows[part]), long=False).lead
             assign_centres(lead, self._landmarks, near[part], np.empty(len(lead), dtype=np.float32))
 
-        pmap(work, spans(len(rows), max(64, 2**20 // rows.shape[1])), self._n_jobs)
+        pmap(work, spans(len(rows), max(64, 2**20 // rows.shape[1])))
         return near
 
-    def _nearest_here(self, queries: NDArray, k: int, n_jobs: int | None, wanted: int) -> Neighbors:
+    def to(self, device: str) -> None:
+        """Search on that device from now on: "cpu" | "cuda" | "auto"."""
+        recipe = replace(self.recipe, device=device)
+        recipe.check(self.metric)
+        self._place_of = choose_for_cells(device, self.metric, recipe.keeper, self.n_rows * self.n_features)
+        self.recipe = recipe
+        self._bring_there()
+
+    def _bring_there(self) -> None:
+        device = self._place_of.device
+        if device is None:
+            self._there = None
+            return
+        from kway.rows.gpu.cell_search import DeviceCells
+
+        self._there = DeviceCells.over(self._held, self._ground(), device)
+
+    def _probes(self, probes: int | None) -> int:
+        return max(1, min(self.probes if probes is None else int(probes), self.n_landmarks))
+
+    def _nearest(self, queries: NDArray, k: int, probes: int | None) -> Neighbors:
+        wanted = self._probes(probes)
+        if self._there is None or k > self._there.most_listed:
+            return self._nearest_here(queries, k, wanted)
+        found = self._there.nearest(queries, k, wanted, self._host(wanted))
+        self._touched = float(k)
+        return Neighbors(*found)
+
+    def _host(self, wanted: int) -> Any:
+        """The search on the CPU, which answers queries in doubt; None if it does not have the rows."""
+        if isinstance(self._held, FarTable) or not (self._there and self._there.full):
+            return None
+        return lambda some, k: self._nearest_here(some, k, wanted)
+
+    def _tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
+        there, wanted = self._there, self._probes(probes)
+        if there is None or not holds(self, queries, k):
+            return None
+        host = self._host(wanted)
+        return named_tensors(there.device, self, queries, lambda asked: there.answer(asked, k, wanted, host))
+
+    def _probed_there(self, queries: Any, k: int, steps: Sequence[int]) -> list[Probed] | None:
+        """What each of `steps` probes finds and looks at, by rows on a device alone; None: the CPU can tell."""
+        there = self._there
+        far = None if there is None or not isinstance(self._held, FarTable) else plain_far(queries, there.device)
+        if there is None or far is None or not holds(self, far.tensor, k):
+            return None
+        found = (self.nearest(far.tensor, k, probes=step) for step in steps)
+        looked = (there.looked(far.tensor.double(), step) for step in steps)
+        return [Probed(Neighbors(*map(there.device.fetch, one)), rows) for one, rows in zip(found, looked)]
+
+    def _nearest_here(self, queries: NDArray, k: int, wanted: int) -> Neighbors:
         """On the CPU, by so many probes."""
         heaps = empty_heaps(len(queries), k)
         if len(queries) <= _FEW:
-            measured = self._search(queries, heaps, wanted, n_jobs)
+            measured = self._search(queries, heaps, wanted)
         else:
-            blocks = even_spans(len(queries), self._block, n_jobs)
-            measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), wanted), blocks, n_jobs))
+            blocks = even_spans(len(queries), self._block)
+            measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), wanted), blocks))
         self._touched = measured / len(queries)
         return heaps.neighbors()
 
@@ -279,22 +332,22 @@ class LandmarksIndex(DeviceCellIndex):
         if there is not None:
             return there
         with at_most(n_jobs):
-            return self._probed_here(queries, k, steps, n_jobs)
+            return self._probed_here(queries, k, steps)
 
-    def _probed_here(self, queries: ArrayLike, k: int, steps: Sequence[int], n_jobs: int | None) -> list[Probed]:
-        checked, k = self._queries(queries), whole_k(k)
+    def _probed_here(self, queries: ArrayLike, k: int, steps: Sequence[int]) -> list[Probed]:
+        checked, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
         rows, ask = checked.rows, self._asked(checked, k)
         q = len(rows)
         kept = [empty_heaps(q, ask) for _ in steps]
-        blocks = even_spans(q, min(self._block, max(64, ORDERED // self.n_landmarks)), n_jobs)
-        work = pmap(lambda b: self._widen(rows[b], [heaps.part(b) for heaps in kept], steps), blocks, n_jobs)
+        blocks = even_spans(q, min(self._block, max(64, TOGETHER // self.n_landmarks)))
+        work = pmap(lambda b: self._widen(rows[b], [heaps.part(b) for heaps in kept], steps), blocks)
         probed = []
         for step, heaps, touched in zip(steps, kept, np.sum(work, axis=0) / q):
             found = heaps.neighbors()
             short = np.flatnonzero(found.ids[:, -1] < 0)
             if len(short):  # these would have looked further
-                found.ids[short], found.distances[short] = self._nearest(rows[short], ask, n_jobs, step)
-            probed.append(Probed(self._named(checked, found, k, n_jobs, step), float(touched)))
+                found.ids[short], found.distances[short] = self._nearest(rows[short], ask, step)
+            probed.append(Probed(self._named(checked, found, k, step), float(touched)))
         return probed
 
     def _widen(self, queries: NDArray, kept: list[Heaps], steps: Sequence[int]) -> list[int]:
@@ -319,12 +372,12 @@ class LandmarksIndex(DeviceCellIndex):
         """Queries searched together, up to 32 MB: on images all that a thread has, and 4 % quicker than half of it."""
         return min(8192, max(256, 2**25 // (8 * self.n_features)))
 
-    def _search(self, queries: NDArray, heaps: Heaps, probes: int, n_jobs: int | None = 1) -> int:
+    def _search(self, queries: NDArray, heaps: Heaps, probes: int) -> int:
         """A block of queries; those that saw fewer than k rows probe four times as many cells."""
         exact = frozen(queries.astype(np.float64))
         placed = frozen(self.metric.distance.place(exact)) if self.metric.distance.moves else exact
         if len(queries) <= _FEW:
-            measured = self._table.look_alone(exact, placed, self._finder, probes, heaps, n_jobs)
+            measured = self._table.look_alone(exact, placed, self._finder, probes, heaps)
         else:  # the nearest cell first: it makes the k-th distance small, and the filters sharp
             projected = self._projection.of(placed, self._table.long.shape[1] > 0)
             keys, cells = self._probe(projected, probes)  # (q, probes), nearest first
@@ -333,7 +386,7 @@ class LandmarksIndex(DeviceCellIndex):
         (where,) = (heaps.distances[:, 0] >= EMPTY).nonzero()
         if probes < self.n_landmarks and len(where):
             again = empty_heaps(len(where), heaps.ids.shape[1])
-            measured += self._search(queries[where], again, min(4 * probes, self.n_landmarks), n_jobs)
+            measured += self._search(queries[where], again, min(4 * probes, self.n_landmarks))
             heaps.distances[where], heaps.ids[where] = again
         return measured
 
@@ -361,8 +414,7 @@ class LandmarksIndex(DeviceCellIndex):
         return self._table.look(exact, projected, heaps, groups)
 
     def _asked(self, queries: Scaled, k: int) -> int:
-        """No more than k of bits, which settle no ties (flat.py)."""
-        return min(k, self.n_rows) if isinstance(self._held, BitCells) else super()._asked(queries, k)
+        return super()._asked(queries, k) if self.recipe.keeper.settles_ties else min(k, self.n_rows)
 
     def _append(self, rows: NDArray) -> None:
         cells = self._nearest_landmarks(rows)

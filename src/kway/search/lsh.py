@@ -20,28 +20,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.buckets import offer_buckets
-from kway.compute.kernels.jit import frozen
-from kway.compute.kernels.topk import EMPTY
-from kway.compute.threads import pmap, spans, workers
 from kway.errors import InputError
+from kway.kernels.jit import frozen
+from kway.kernels.topk import EMPTY, offer_buckets
 from kway.parameters import AUTO, check_parameters, whole
-from kway.search.blocks import block_scan
-from kway.search.heaps import Heaps, empty_heaps
-from kway.search.ids import Ids
-from kway.search.index import Neighbors
-from kway.search.live import LiveIndex, Recipe
-from kway.search.spaces.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN, squares
-from kway.search.spaces.metrics import Metric
-from kway.search.spaces.rows import drop_rows, join_rows
+from kway.search.answers import Heaps, Ids, Neighbors, empty_heaps
+from kway.search.codecs.base import KeptRows, drop_rows, join_rows
+from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN, squares
+from kway.search.index import Index, Recipe
+from kway.search.kmeans import SAMPLE_ROWS
+from kway.search.metrics import Metric
+from kway.search.scan import BlockScan
+from kway.threads import pmap, spans, workers
 
-TABLES = 8
-_PROBES = 32
+TABLES = 8  # hash tables; no benchmark row decides the numbers of LSH, tests of its recall do
+_PROBES = 32  # buckets per table that a query looks into
 BUCKET = 8  # rows that a bucket should hold
-_CROWD = 32  # rows beside itself that a row may find in its bucket before buckets are made smaller
-_SAMPLE = 4096  # rows that bits and widths are chosen from
-MOST_BITS = 40
-MOST_MOVED = 10  # boundaries that probing considers: 2^10 buckets a table at most
+_CROWD = 4 * BUCKET  # rows beside itself that a row may find in its bucket before buckets are made smaller
+MOST_BITS = 40  # per table, so that sharpening ends
+MOST_MOVED = 10  # boundaries that probing considers: 2^10 buckets per table at most
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ class LSH(Recipe):
         """No: a neighbour may share no bucket with the query."""
         return False
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> LSHIndex:
+    def _live(self, rows: Any, metric: Metric, ids: Ids) -> LSHIndex:
         return LSHIndex(self, metric, ids, rows)
 
     def _revive(
@@ -88,7 +85,7 @@ class _Hashes(NamedTuple):
     longest: NDArray[np.float64]  # (1,) the largest norm of a row, for dot
 
 
-class LSHIndex(LiveIndex):
+class LSHIndex(Index):
     """Live hash tables. `probes` may be set at any time."""
 
     recipe: LSH
@@ -114,7 +111,7 @@ class LSHIndex(LiveIndex):
         """Random projections: bits (hyperplanes) or widths (the others) are sharpened until buckets are small."""
         recipe, n = self.recipe, len(self._rows)
         longest = np.array([np.sqrt(squares(self._rows).max())])
-        some = np.random.default_rng(recipe.seed).choice(n, min(n, _SAMPLE), replace=False)
+        some = np.random.default_rng(recipe.seed).choice(n, min(n, SAMPLE_ROWS), replace=False)
         points = self._points(self._rows[some], float(longest[0]), query=False)
         auto = recipe.n_bits == "auto"
         bits = min(MOST_BITS, max(1, round(np.log2(max(2.0, n / BUCKET))))) if auto else int(recipe.n_bits)
@@ -180,15 +177,15 @@ class LSHIndex(LiveIndex):
         members = np.argsort(keys, axis=1, kind="stable")
         self._keys = frozen(np.take_along_axis(keys, members, axis=1))  # (T, n)
         self._members = frozen(members.astype(np.int32 if len(self._rows) < 2**31 else np.int64))  # (T, n)
-        self._scan = block_scan(self._rows, self.metric.distance)
+        self._scan = BlockScan(KeptRows(self._rows), self.metric.distance)
         tables, bits = factor.shape
         self.why_ = f"{tables} hash tables of {bits} bits over {len(self._rows):,} rows: approximate"
 
-    def _nearest(self, queries: NDArray, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
+    def _nearest(self, queries: NDArray, k: int, probes: int | None) -> Neighbors:
         wanted = max(1, self.probes if probes is None else int(probes))
         heaps = empty_heaps(len(queries), k)
-        blocks = spans(len(queries), max(1, min(256, -(-len(queries) // workers(n_jobs)))))
-        measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), wanted), blocks, n_jobs))
+        blocks = spans(len(queries), max(1, min(256, -(-len(queries) // workers()))))
+        measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), wanted), blocks))
         self._touched = measured / len(queries)
         return heaps.neighbors()
 
@@ -206,7 +203,9 @@ class LSHIndex(LiveIndex):
             if probes < most:
                 measured += self._search(queries[where], again, 8 * probes)
             else:
-                measured += self._scan.scan(exact[where], again, 0, 1)
+                found = self._scan.nearest(exact[where], heaps.ids.shape[1])
+                again.ids[:], again.distances[:] = found.ids[:, ::-1], found.distances[:, ::-1]  # the worst first
+                measured += int(self._scan.touched * len(where))
             heaps.distances[where], heaps.ids[where] = again
         return measured
 

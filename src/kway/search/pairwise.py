@@ -13,13 +13,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kway.compute.kernels.jit import frozen
-from kway.compute.threads import pmap, shares, spans_of
-from kway.data.gate import plain_rows
 from kway.errors import InputError
-from kway.search.spaces.metrics import Gaussian, Laplacian, Metric, pick_metric
-from kway.search.spaces.powers import peak
-from kway.search.spaces.units import Unit
+from kway.kernels.jit import frozen
+from kway.search.metrics import Gaussian, Laplacian, Metric, pick_metric
+from kway.search.units import Unit, peak
+from kway.threads import pmap, shares, spans_of
+from kway.validation import plain_rows
 
 
 def pairwise(A: ArrayLike, B: ArrayLike | None = None, metric: str | Metric = "euclidean") -> NDArray[np.float64]:

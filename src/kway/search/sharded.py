@@ -4,39 +4,114 @@
     with kway.cluster(): the same, `.build(rows)`   eight actors on the cluster's nodes, `replicas` of each
 
 Shard s holds the positions from e_s on. Each gives its k nearest as (distance in float64, e_s + position), and the
-first k of all by (distance, position) are the answer: where the inner index is exact, that of one index over all rows,
-to the last bit. A query costs 4 d bytes to each shard and 16 k bytes back.
+first k of all by (distance, position) are the answer: if the inner index is exact, that of one index over all rows, to
+the last bit. A query costs 4 d bytes to each shard and 16 k bytes back.
 
-Where the cluster has a folder (`kway.cluster(folder=...)`), shards are written there (shard.py): one that starts again,
-on the same node or another, opens its file, and a build that was killed goes on behind the shards that were done.
+If the cluster has a folder (`kway.cluster(folder=...)`), each shard is written there under a name that contains a hash
+of recipe, metric and rows (of rows in a file: its time, length and some values). A shard that starts again, on the same
+node or another, opens its file, and a build that was killed resumes after the shards that were done.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
+import os
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.compute.cluster.crew import Crew
-from kway.compute.cluster.row_source import row_source
-from kway.compute.cluster.session import make_crew, shared_folder
-from kway.compute.kernels.topk import merge
-from kway.errors import InputError
+from kway.errors import InputError, ModelFileError
+from kway.kernels.topk import merge
+from kway.modelfile import container
+from kway.modelfile.schemas.index import check_index
 from kway.parameters import check_parameters, whole
+from kway.rows.cluster.session import shared_folder
+from kway.rows.cluster.shards import Carried, FilePlace, Shards, make_shards, row_source
+from kway.search.answers import Ids, Neighbors, empty_heaps
+from kway.search.codecs.base import drop_rows, join_rows, row_arrays
+from kway.search.distances import DISTANCES
 from kway.search.flat import Flat
-from kway.search.heaps import empty_heaps
-from kway.search.ids import Ids
-from kway.search.index import Neighbors
-from kway.search.live import LiveIndex, Recipe
-from kway.search.shard import open_shard
-from kway.search.spaces.distances import DISTANCES
-from kway.search.spaces.metrics import Metric
-from kway.search.spaces.rows import drop_rows, join_rows, row_arrays
+from kway.search.index import Index, Recipe
+from kway.search.metrics import Metric
+from kway.search.units import Unit
+from kway.threads import at_most, cores, workers
+
+VOUCHED = 64  # rows of a file, evenly spaced, whose values the name of a shard vouches for: it may be large
+
+
+class ShardAnswer(NamedTuple):
+    """Positions within the shard with their float64 distances, (q, k) each, and rows measured a query."""
+
+    found: Neighbors
+    touched: float
+
+
+@dataclass
+class Shard:
+    """A live index over one run of rows."""
+
+    index: Index
+
+    def nearest(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> ShardAnswer:
+        """The k nearest of its rows, all of them where there are fewer."""
+        with at_most(n_jobs):
+            found = self.index._nearest(queries, min(k, self.index.n_rows), probes)
+        return ShardAnswer(found, self.index.touched_)
+
+    def held_bytes(self) -> int:
+        """Of the index, rows included."""
+        return self.index.nbytes
+
+
+def open_shard(
+    recipe: Recipe, metric: Metric, source: FilePlace | Carried, folder: Path | None = None, n_jobs: int | None = None
+) -> Shard:
+    """Build the index, or open it from the folder where it was written before; rows are prepared and in their unit."""
+    rows = source.rows()
+    if folder is None:
+        return Shard(_built(recipe, metric, rows, n_jobs))
+    file = folder / f"shard-{_vouch(recipe, metric, source, rows)}.kway"
+    try:
+        return _opened(recipe, file, rows.shape)
+    except (FileNotFoundError, ModelFileError):
+        # none yet, cut short by a disk, or not of these rows: what it is made of is there
+        facts, arrays = _built(recipe, metric, rows, n_jobs).parts()
+        container.write(file, {"index": facts}, arrays)
+        return _opened(recipe, file, rows.shape)
+
+
+def _opened(recipe: Recipe, file: Path, shape: tuple[int, int]) -> Shard:
+    held = container.read(file)
+    check_index(held.manifest.get("index"), held.tensors, *shape)
+    return Shard(type(recipe).restore(held.manifest["index"], held.tensors))
+
+
+def _built(recipe: Recipe, metric: Metric, rows: Any, n_jobs: int | None) -> Index:
+    with at_most(n_jobs):
+        index = recipe._live(rows, metric, Ids.of(rows.shape[0], None))
+    index._n_jobs = n_jobs
+    index.unit = Unit.again(0, rows.dtype, metric.distance, recipe._narrow)
+    return index
+
+
+def _vouch(recipe: Recipe, metric: Metric, source: FilePlace | Carried, rows: Any) -> str:
+    """A digest of what the index is made of."""
+    said = [recipe.facts(), metric.facts(), rows.shape, rows.dtype.str]
+    if isinstance(source, FilePlace):
+        known = os.stat(source.path)
+        said += [source.path, source.offset, known.st_size, known.st_mtime_ns]
+        rows = rows[np.unique(np.linspace(0, rows.shape[0] - 1, VOUCHED).astype(np.int64))]
+    digest = hashlib.blake2b(json.dumps(said, sort_keys=True).encode())
+    for array in (rows.data, rows.indices, rows.indptr) if sp.issparse(rows) else (rows,):
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return digest.hexdigest()[:24]
 
 
 @dataclass(frozen=True)
@@ -82,8 +157,8 @@ class Sharded(Recipe):
         inner = INDEXES[facts["recipe"]["index"]].from_facts(facts["recipe"])
         return cls(inner, facts["shards"], facts["replicas"])
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids, n_jobs: int | None) -> ShardedIndex:
-        return ShardedIndex(self, metric, ids, rows, n_jobs)
+    def _live(self, rows: Any, metric: Metric, ids: Ids) -> ShardedIndex:
+        return ShardedIndex(self, metric, ids, rows)
 
     def _revive(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
@@ -91,16 +166,16 @@ class Sharded(Recipe):
         return ShardedIndex(self, metric, ids, rows)
 
 
-class ShardedIndex(LiveIndex):
+class ShardedIndex(Index):
     """Live shards. `coverage_` is the share of the rows that the last search heard of: 1 unless a shard was lost."""
 
     recipe: Sharded
-    _crew: Crew
+    _shards: Shards
     _edges: list[int]  # the first position of every shard, and n
 
-    def __init__(self, recipe: Sharded, metric: Metric, ids: Ids, rows: Any, n_jobs: int | None = None) -> None:
+    def __init__(self, recipe: Sharded, metric: Metric, ids: Ids, rows: Any) -> None:
         super().__init__(recipe, metric, ids, rows.shape[1])
-        self._rows, self._n_jobs = rows, n_jobs
+        self._rows = rows
         self.coverage_ = 1.0
         self._spread()
 
@@ -110,28 +185,28 @@ class ShardedIndex(LiveIndex):
         shards = min(recipe.shards, n)
         self._edges = [n * s // shards for s in range(shards)] + [n]
         sources = [row_source(self._rows, slice(a, b)) for a, b in itertools.pairwise(self._edges)]
-        opened = partial(open_shard, recipe.recipe, self.metric, folder=shared_folder(), n_jobs=self._n_jobs)
-        self._crew = make_crew([partial(opened, source) for source in sources], recipe.replicas)
-        self.why_ = f"{shards} shard{'' if shards == 1 else 's'} of {recipe.recipe.name} {self._crew.place}"
+        opened = partial(open_shard, recipe.recipe, self.metric, folder=shared_folder(), n_jobs=_limit())
+        self._shards = make_shards([partial(opened, source) for source in sources], recipe.replicas)
+        self.why_ = f"{shards} shard{'' if shards == 1 else 's'} of {recipe.recipe.name} {self._shards.place}"
         self._stale = False
 
     @property
     def nbytes(self) -> int:
         """Bytes held, rows included, on all machines."""
-        return sum(found or 0 for found in self._crew.ask("held_bytes"))
+        return sum(found or 0 for found in self._shards.ask("held_bytes"))
 
     @property
     def rows(self) -> Any:
         """The rows (n_rows, d) in the order of their positions."""
         return self.unit.given(self._rows)
 
-    def _nearest(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
+    def _nearest(self, queries: Any, k: int, probes: int | None) -> Neighbors:
         if self._stale:
             self.close()
             self._spread()
         if sp.issparse(queries) and not self.recipe.recipe.sparse:
             queries = queries.toarray()
-        answers = self._crew.ask("nearest", queries, k, n_jobs, probes)
+        answers = self._shards.ask("nearest", queries, k, _limit(), probes)
         heaps, heard, touched = empty_heaps(queries.shape[0], k), 0, 0.0
         for (first, last), answer in zip(itertools.pairwise(self._edges), answers):
             if answer is None:
@@ -153,4 +228,9 @@ class ShardedIndex(LiveIndex):
 
     def close(self) -> None:
         """Let the shards go: actors end, their memory is given back."""
-        self._crew.close()
+        self._shards.close()
+
+
+def _limit() -> int | None:
+    """The number of threads that this call may use, None if all: shards on other machines have other cores."""
+    return None if workers() == cores() else workers()

@@ -7,7 +7,7 @@ import hashlib
 
 import numpy as np
 
-from kway.store import container
+from kway.modelfile import container
 
 NASTY = [
     None, True, False, 0, 1, -1, 2, 3, 7, 2**31, 2**40, 2**63 - 1, 2**63, 10**40, -(2**63), 0.0, -0.5, 0.5, 1e-300,

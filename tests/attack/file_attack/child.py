@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 
 import kway
-import kway.store
+import kway.modelfile
 from file_attack.subjects import queries
 from kway.errors import KwayError, ModelFileError
 
@@ -24,7 +24,7 @@ METHODS = ("predict", "predict_proba", "decision_function", "predict_topk", "exp
 def attempt(path, rows):
     """What became of one file."""
     try:
-        kway.store.info(path)
+        kway.modelfile.info(path)
         model = kway.load(path)
     except ModelFileError:
         return {"outcome": "refused"}

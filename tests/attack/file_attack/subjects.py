@@ -1,10 +1,9 @@
-"""A saved model of every kind, and rows to ask it about: the golden files and new ones with what those lack."""
+"""A saved model of every kind, and rows to predict with it."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,10 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
 import kway
-from kway.featured import FeaturedClassifier
+from kway.pipelines import FeaturedClassifier
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks
 
-GOLDEN = Path(__file__).parents[2] / "store" / "golden"
 N = 90
 
 
@@ -24,11 +22,6 @@ def write(folder):
     """Every model as NAME.kway and its queries as NAME.json in a folder; the names."""
     folder.mkdir(parents=True, exist_ok=True)
     names = []
-    for path in sorted(GOLDEN.glob("*/*.kway")):
-        name = f"{path.parent.name}-{path.stem}"
-        (folder / f"{name}.kway").write_bytes(path.read_bytes())
-        _keep(folder, name, _golden_queries(np.load(path.with_suffix(".npz"))))
-        names.append(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, (model, X, y, fit) in _fresh().items():
@@ -55,12 +48,6 @@ def _keep(folder, name, rows):
         kind = "sparse" if sp.issparse(rows) else "dense"
         kept = {"kind": kind, "dtype": dense.dtype.str, "rows": dense[:6].tolist()}
     (folder / f"{name}.json").write_text(json.dumps(kept))
-
-
-def _golden_queries(answers):
-    if "data" in answers:
-        return sp.csr_matrix(tuple(answers[key] for key in ("data", "indices", "indptr")), shape=answers["shape"])
-    return json.loads(str(answers["table"])) if "table" in answers else answers["queries"]
 
 
 class _Rows(dict):

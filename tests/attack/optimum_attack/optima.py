@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg as la
 
-from kway.compute.threads import single_blas
+from kway.threads import single_blas
 from optimum_attack.problems import Problem
 from optimum_attack.values import FLOOR, Bounds, Model, dense, model_of, strengths, weights
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kway.search.spaces.distances import EUCLIDEAN
+from kway.search.distances import EUCLIDEAN
 
 N, Q = 1003, 37  # rows and queries of a case; neither fills whole blocks or tiles
 
@@ -13,7 +13,7 @@ N, Q = 1003, 37  # rows and queries of a case; neither fills whole blocks or til
 def brute(rows, queries, distance):
     """values (q, n) float64: Euclidean or Manhattan distances of the stored values, added in sixteen lanes.
 
-    The order of additions is the one that `kway.compute.kernels.gap_sums` promises, so that equal means equal.
+    The order of additions is the one that `kway.kernels.gap_sums` promises, so that equal means equal.
     """
     rows, d, out = rows.astype(np.float64), rows.shape[1], []
     with np.errstate(over="ignore"):
@@ -33,12 +33,12 @@ def brute(rows, queries, distance):
     return np.array(out)
 
 
-def verify(index, rows, queries, distance, ks, n_jobs=None):
+def verify(index, rows, queries, distance, ks):
     """The answer is brute force's for every k: the same ids, ties to the lower one, the same distances."""
     values = brute(rows, queries, distance)
     order = np.argsort(values, axis=1, kind="stable")
     for k in ks:
-        got = index.nearest(queries, k, n_jobs)
+        got = index.nearest(queries, k)
         assert got.ids.dtype == np.int64
         assert got.distances.dtype == np.float64
         np.testing.assert_array_equal(got.ids, order[:, :k])

@@ -10,8 +10,9 @@ import pytest
 
 import kway
 from kway.search.certified import Certified, certify, pipeline
-from kway.search.certified.build import LEAST_COLUMNS, LEAST_ROWS, build
-from kway.search.spaces.distances import EUCLIDEAN, MANHATTAN
+from kway.search.certified.build import LEAST_COLUMNS, LEAST_ROWS
+from kway.search.distances import EUCLIDEAN, MANHATTAN
+from kway.threads import at_most
 
 DISTANCES = [EUCLIDEAN, MANHATTAN]
 
@@ -70,7 +71,9 @@ def test_groups_of_queries(built, monkeypatch):
 def test_threads_do_not_change_the_answer(built, n_jobs):
     index, _, _ = built
     queries = smooth(300, 160, 4)
-    np.testing.assert_array_equal(index.nearest(queries, 5, n_jobs).ids, index.nearest(queries, 5).ids)
+    with at_most(n_jobs):
+        found = index.nearest(queries, 5)
+    np.testing.assert_array_equal(found.ids, index.nearest(queries, 5).ids)
 
 
 def test_what_it_says_of_itself(built):
@@ -86,20 +89,20 @@ def test_what_it_says_of_itself(built):
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_all_rows_asked_for(distance, check):
     rows = smooth(LEAST_ROWS, 20)
-    index = build(rows, distance, None, 0, always=True)
+    index = certify(rows, distance, always=True)
     check(index, rows, smooth(5, 20, 3), distance, ks=(LEAST_ROWS - 1, LEAST_ROWS))
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_fewest_rows_and_columns(distance, check):
     rows = smooth(LEAST_ROWS, LEAST_COLUMNS)
-    check(build(rows, distance, None, 0, always=True), rows, smooth(10, LEAST_COLUMNS, 3), distance, ks=(4,))
+    check(certify(rows, distance, always=True), rows, smooth(10, LEAST_COLUMNS, 3), distance, ks=(4,))
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_seed_does_not_change_the_answer(distance):
     rows, queries = smooth(3000, 100), smooth(50, 100, 5)
-    first, again, other = (build(rows, distance, None, seed, True).nearest(queries, 5) for seed in (0, 0, 7))
+    first, again, other = (certify(rows, distance, seed, always=True).nearest(queries, 5) for seed in (0, 0, 7))
     np.testing.assert_array_equal(first.ids, again.ids)
     np.testing.assert_array_equal(first.ids, other.ids)
     np.testing.assert_array_equal(first.distances, other.distances)
@@ -110,7 +113,7 @@ def test_memory_mapped_rows(distance, tmp_path, check):
     rows = smooth(3000, 100)
     np.save(tmp_path / "rows.npy", rows)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    check(build(mapped, distance, None, 0, True), rows, smooth(20, 100, 5), distance, ks=(5,))
+    check(certify(mapped, distance, 0, always=True), rows, smooth(20, 100, 5), distance, ks=(5,))
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
@@ -125,7 +128,7 @@ def test_none_where_it_cannot_pay(distance):
 
 def test_distances_beyond_range():
     rows = smooth(2000, 16, dtype=np.float64)
-    index = build(rows, EUCLIDEAN, None, 0, True)
+    index = certify(rows, EUCLIDEAN, 0, always=True)
     queries = smooth(3, 16, 2, np.float64)
     queries[1] *= 1e160  # its squares overflow: every row is infinitely far, the lowest ids come first
     got = index.nearest(queries, 4)
@@ -150,8 +153,8 @@ def test_memory_while_searching():
 PROGRAM = """
 import numpy as np
 from numba.core import event
-from kway.search.certified.build import build
-from kway.search.spaces.distances import EUCLIDEAN, MANHATTAN
+from kway.search.certified.build import certify
+from kway.search.distances import EUCLIDEAN, MANHATTAN
 compiled = []
 class Listener(event.Listener):
     def on_start(self, event): compiled.append(event.data["dispatcher"].py_func.__name__)
@@ -159,7 +162,7 @@ class Listener(event.Listener):
 event.register("numba:compile", Listener())
 rows = np.cumsum(np.random.default_rng(0).standard_normal((1500, 40)), axis=1).astype(np.float32)
 for distance in (EUCLIDEAN, MANHATTAN):
-    print(build(rows, distance, None, 0, True).nearest(rows[:20], 3).ids.sum())
+    print(certify(rows, distance, 0, always=True).nearest(rows[:20], 3).ids.sum())
 print(len(compiled))
 """
 
@@ -198,7 +201,7 @@ def test_narrow_cpu_gives_the_same_answer(tmp_path):
 PORTABLE = """
 import numpy as np
 from kway import NeighborsClassifier
-from kway.compute.kernels import lanes, product_tiles
+from kway.kernels import lanes, product_tiles
 assert not lanes.chosen() and not product_tiles.in_registers()
 rng = np.random.default_rng(0)
 X, Q = (np.cumsum(rng.standard_normal((n, 80)), axis=1).astype(np.float32) for n in (1500, 50))

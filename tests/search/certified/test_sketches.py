@@ -5,13 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kway.search.certified.axes import flaw, leading_axes, spread_of
-from kway.search.certified.cells import make_cells
+from kway.search.certified.choose import flaw, leading_axes
 from kway.search.certified.euclidean import EuclideanCodes, euclidean_space
-from kway.search.certified.frame import measure_frame
-from kway.search.certified.groups import correlated_groups
-from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace
-from kway.search.certified.sketches import empty_sketch
+from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace, correlated_groups
+from kway.search.certified.pipeline import make_cells
+from kway.search.certified.sketches import empty_sketch, measure_frame
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -38,7 +36,7 @@ def _space(points, rng, distance):
     if distance == "manhattan":
         values = frame.place(points).values
         return ManhattanSpace(frame, correlated_groups(values[:100] - values[100:], 3), 8)
-    axes = leading_axes(spread_of(frame.place(points).values), d, d, rng)
+    axes = leading_axes(frame.place(points).values, d, rng)
     return euclidean_space(frame, np.ascontiguousarray(axes[:, : int(rng.integers(1, d + 1))]), points, rng)
 
 
@@ -98,7 +96,7 @@ def test_no_spread_no_frame(value):
 def test_axes_are_orthonormal_beyond_the_full_decomposition():
     rng = np.random.default_rng(0)
     values = (rng.standard_normal((600, 40)) @ rng.standard_normal((40, 1500))).astype(np.float32)
-    axes = leading_axes(spread_of(values), 1500, 512, rng)
+    axes = leading_axes(values, 512, rng)
     assert axes.shape == (1500, 512)
     assert flaw(axes) < 1e-4
     kept = np.linalg.norm(values @ axes[:, :40]) / np.linalg.norm(values)

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from kway.compute.kernels.certified import tile_l1, tile_l2
-from kway.compute.kernels.certified.byte_rows import byte_squares, code_bytes
-from kway.compute.kernels.certified.sketch import code_l2
-from kway.compute.kernels.certified.tiles import scan_codes, weigh_codes
-from kway.compute.kernels.lanes import cpu_has
+from kway.kernels.certified import tiles
+from kway.kernels.certified.sketch import byte_squares, code_bytes, code_l2
+from kway.kernels.certified.tiles import scan_codes, weigh_codes
+from kway.kernels.lanes import cpu_has
 from kway.search.certified.sketches import packed_words, whole_blocks
 
 
@@ -29,7 +28,7 @@ def _codes(rng, n, width, low, high, dtype, each):
 
 
 def _l2_inputs(rng, n, q, width, extreme, way):
-    room = tile_l2.code_room(way, width)
+    room = tiles.code_room(way, width)
     rows, asked = whole_blocks(n, width, np.int8, 4), whole_blocks(q, width, np.int8, 4)[:q]
     for codes, count in ((rows, n), (asked, q)):
         points = rng.integers(-150, 151, (count, width)).astype(np.float32)  # beyond the room: as large as codes can be
@@ -40,20 +39,20 @@ def _l2_inputs(rng, n, q, width, extreme, way):
         assert np.abs(codes).max() <= room.top
     wide = rows.astype(np.int64)
     bias = np.ceil(-(wide**2).sum(1) / 2).astype(np.int64)
-    lift = 0 if way == tile_l2.PAIRS else 128
+    lift = 0 if way == tiles.PAIRS else 128
     sums = bias + asked.astype(np.int64) @ (wide + lift).T
     packed = packed_words(rows.view(np.uint8) ^ 128, np.int32)
     return packed, bias.astype(np.int32).reshape(-1, 64), np.ascontiguousarray(asked).view(np.int32), sums
 
 
-@pytest.mark.parametrize("way", _ways(tile_l2.L2_WAYS))
+@pytest.mark.parametrize("way", _ways(tiles.L2_WAYS))
 @pytest.mark.parametrize(
     ("n", "width", "extreme"), [(100, 4, False), (300, 33, False), (64, 384, True), (640, 128, False)]
 )
 def test_scan_l2(way, n, width, extreme):
     rng, q = np.random.default_rng(width), 12
     packed, bias, asked, sums = _l2_inputs(rng, n, q, width, extreme, way)
-    asked = tile_l2.prepare_l2(asked, way)
+    asked = tiles.prepare_l2(asked, way)
     blocks = len(packed)
     tau = np.partition(sums, -20, axis=1)[:, -20].astype(np.int32)
     tau[3], tau[4] = 2**30, -(2**30)
@@ -82,7 +81,7 @@ def test_byte_rows(d):
         assert byte_squares(codes, i, codes, j) == ((wide[i] - wide[j]) ** 2).sum()
 
 
-@pytest.mark.parametrize("way", _ways(tile_l1.L1_WAYS))
+@pytest.mark.parametrize("way", _ways(tiles.L1_WAYS))
 @pytest.mark.parametrize(
     ("n", "width", "extreme"), [(100, 8, False), (300, 33, False), (64, 1024, True), (640, 98, False)]
 )

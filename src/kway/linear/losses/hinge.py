@@ -4,7 +4,8 @@
 
     rounded  phi(g) = 0, g^2 / 2w, g - w/2     slope  clip(g / w, 0, 1)    for g <= 0, in between, g >= w
 
-The rounded form is smooth, convex, and below by at most w / 2. Its kernel is kway.compute.kernels.linear.hinge.
+The rounded form is smooth, convex, and below by at most w / 2. Its kernel is `rounded_hinge` in
+kernels/linear/losses.py.
 """
 
 from __future__ import annotations

@@ -16,16 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.rows.passes import Targets as Targets
+
 _NO_SOFT = np.empty((0, 0), np.float32)
 OWN = -1  # the kernel of a loss written in Python: there is none, solvers call its `value_gradient`
 _STEP = 1e-4  # of the differences that stand for second derivatives
-
-
-class Targets(NamedTuple):
-    """Targets of a block of rows: codes (m,), and distributions (m, R) where they are soft."""
-
-    codes: NDArray[np.int64]
-    soft: NDArray | None = None
 
 
 class Aims(NamedTuple):
@@ -41,7 +36,7 @@ class Loss:
 
     joint : all classes in one problem, rather than a problem a column of scores
     smooth : the slope does not jump
-    kernel : its number in kway.compute.kernels.linear.loss_numbers; OWN where a subclass computes it
+    kernel : its number in kway.kernels.linear.loss_numbers; OWN where a subclass computes it
     convex : in the scores, and never negative
     shift_free : a shift common to all scores changes no value
     couples : a class's slope depends on the other classes' scores
@@ -58,6 +53,7 @@ class Loss:
     soft_targets : takes distributions for targets
     minimised_by_zero : no score beats a score of zero, so that only mistakes teach (perceptron)
     mistake : least value of a row whose class does not lead; None: unknown
+    numbers : one score, fitted to the number 0..K-1 of the class
     """
 
     name: str
@@ -81,6 +77,7 @@ class Loss:
     soft_targets: bool = False
     minimised_by_zero: bool = False
     mistake: float | None = None
+    numbers: bool = False
 
     @property
     def compiled(self) -> bool:
@@ -101,7 +98,7 @@ class Loss:
         self, scores: NDArray, targets: Targets, gradient: NDArray | None = None
     ) -> tuple[NDArray, NDArray]:
         """value (m,) float64 and gradient (m, R); `gradient` may be the scores' own array."""
-        from kway.compute.kernels.linear.losses import each_loss  # and with it numba, which no answer needs
+        from kway.kernels.linear.losses import each_loss  # and with it numba, which no answer needs
 
         value = np.empty(len(scores))
         gradient = np.empty_like(scores) if gradient is None else gradient

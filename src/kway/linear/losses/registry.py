@@ -19,9 +19,10 @@ curvature: 1 is the size of its slopes, which sets the scale of steps just as we
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kway.compute.kernels.linear import loss_numbers as kernels
+from kway.kernels.linear import loss_numbers as kernels
 from kway.linear.losses.hinge import KINK, Hinge, RoundedHinge
 from kway.linear.losses.loss import Aims, Loss
 from kway.linear.losses.smooth import Probabilities, Squared
@@ -83,3 +84,5 @@ LOSSES: dict[str, Forms] = {
         Probabilities("softmax-absolute", kernel=kernels.SOFTMAX_ABSOLUTE, bend=1.0, **_JOINT, **_PROBABILITIES),
     ),
 }
+
+CLASS_NUMBER = replace(LOSSES["squared"].joint, name="squared class number", numbers=True)  # ||number - f||^2

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.linear.losses.links import sigmoid
 from kway.linear.losses.loss import Loss, Targets
-from kway.soft_max import softmax
+from kway.probabilities import sigmoid, softmax
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from kway.errors import CombinationError
 from kway.linear.losses import Loss
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.shards.diary import NO_DIARY, Diary
+from kway.rows.passes import IN_MEMORY
+
+ARMIJO = 1e-4  # share of the predicted fall that a step must bring (Nocedal and Wright, 3.1)
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,31 @@ class Control:
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     progress: Callable[[int, float], bool] | None = None  # (iteration, objective) -> stop now?
     validate: Callable[[NDArray], bool] | None = None  # theta -> stop early?
-    diary: Diary = NO_DIARY  # who keeps the steps, for a run that is begun again
     least: float = 0.0  # an objective below this counts as this much where tol is relative to it
+
+
+@dataclass(frozen=True)
+class Point:
+    """theta (R, d + 1), the smooth part of the objective there, its gradient, and the whole with its L1 part."""
+
+    theta: NDArray
+    value: float
+    gradient: NDArray
+    total: float
+
+    @staticmethod
+    def at(objective: Objective, theta: NDArray) -> Point:
+        """Return the point of theta: one pass over the rows."""
+        value, gradient = objective.value_gradient(theta)
+        return Point(theta, value, gradient, value + objective.penalty.lasso_part.value(theta[:, :-1]))
+
+    @staticmethod
+    def centred_at(objective: Objective, theta: NDArray) -> Point:
+        """Return the point of theta, centered if a shift of all scores changes no loss: rounding lets theta drift."""
+        if not objective.loss.shift_free:
+            return Point.at(objective, theta)
+        value, gradient = objective.value_gradient(theta := objective.centred(theta))
+        return Point(theta, value, objective.centred(gradient), value)
 
 
 @dataclass(frozen=True)
@@ -76,18 +101,16 @@ NEEDS = {
     "loss.squared": "the squared loss",
     "loss.hessian": "a convex loss whose Hessian is known: softmax, a hinge, or one that takes each score by itself",
     "loss.cross_entropy": "the softmax loss of three or more classes in one problem",
-    "loss.hinge": "the hinge loss in binary or one-vs-all form",
-    "loss.rounded": "the rounded hinge in binary or one-vs-all form",
+    "loss.hinge": "a hinge, sharp or rounded, in binary or one-vs-all form",
     "penalty.smooth": "a penalty without an L1 part",
     "penalty.ridge": "an L2 penalty (alpha > 0), or alpha = 0 for the hard margin",
     "penalty.soft": "alpha > 0 where the loss is a hinge",
-    "penalty.pulls": "alpha > 0",
-    "rows.here": "rows in this machine's memory (device='cpu')",
+    IN_MEMORY: "rows in this machine's memory (device='cpu')",
 }
 
 
-def offers(loss: Loss, penalty: Penalty, on_device: bool = False) -> set[str]:
-    """What a loss and a penalty offer, and rows here or `on_device`."""
+def offers(loss: Loss, penalty: Penalty, rows: frozenset[str] = frozenset({IN_MEMORY})) -> set[str]:
+    """What a loss, a penalty and rows offer."""
     hinge = loss.has_margin
     facts = {
         "loss.smooth": loss.smooth or hinge,
@@ -95,21 +118,18 @@ def offers(loss: Loss, penalty: Penalty, on_device: bool = False) -> set[str]:
         "loss.optimum": not loss.minimised_by_zero,
         "loss.squared": loss.aims is not None,
         "loss.cross_entropy": loss.cross_entropy and loss.joint,
-        "loss.hinge": hinge and not loss.couples,
-        "loss.rounded": loss.rounded and not loss.hinge and not loss.couples,
+        "loss.hinge": (hinge or loss.rounded) and not loss.couples,
         "loss.hessian": loss.convex and (hinge or loss.cross_entropy or not loss.couples),
         "penalty.smooth": penalty.smooth,
-        "penalty.ridge": penalty.smooth,
+        "penalty.ridge": penalty.smooth and (penalty.ridge > 0 or hinge),
         "penalty.soft": penalty.ridge + penalty.lasso > 0 or not hinge,
-        "penalty.pulls": penalty.ridge > 0,
-        "rows.here": not on_device,
     }
-    return {name for name, true in facts.items() if true}
+    return {name for name, true in facts.items() if true} | rows
 
 
-def check_needs(solver: Solver, loss: Loss, penalty: Penalty, on_device: bool = False) -> None:
+def check_needs(solver: Solver, loss: Loss, penalty: Penalty, rows: frozenset[str] = frozenset({IN_MEMORY})) -> None:
     """Refuse a combination that cannot work, naming everything that is missing."""
-    missing = sorted(solver.needs - offers(loss, penalty, on_device))
+    missing = sorted(solver.needs - offers(loss, penalty, rows))
     if missing:
         raise CombinationError(
             f"solver {solver.name!r} cannot minimise the {loss.name} loss with this penalty "

@@ -12,13 +12,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.threads import single_blas
-from kway.linear.objective.objective import Objective
-from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.newton.bound import excess_bound
-from kway.linear.solvers.point import ARMIJO, Point
-from kway.linear.solvers.shards.step_files import kept_steps
-from kway.linear.solvers.stopping import tol_scale
+from kway.linear.objective import Objective
+from kway.linear.solvers.base import ARMIJO, Control, Point, Solution
+from kway.linear.solvers.certificates import bound_excess, tol_scale
+from kway.linear.solvers.preconditioners import factor_at
+from kway.rows.passes import QUICK
+from kway.threads import single_blas
 
 WINDOW = 10  # iterations whose joint decrease is compared with tol
 _LEAST_SHARE = 1e-4  # of tol: who gains no more than that in ten steps has come to an end, bound or not
@@ -35,12 +34,12 @@ class GradientDescent:
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """Descend until ten steps together gain less than a tenth of tol, and on until a bound is under tol, too."""
-        with single_blas(), kept_steps(objective, control, self.name, remembered=2) as kept:
-            return _steepest_descent(objective, theta, kept)
+        with single_blas():
+            return _steepest_descent(objective, theta, control)
 
 
 def _steepest_descent(objective: Objective, theta: NDArray, control: Control) -> Solution:
-    point, step, history = _begin(objective, theta, control)
+    point, step, history = _begin(objective, theta)
     share = 0.1
     for iteration in range(len(history), max(len(history), control.max_iter) + 1):
         square = float(np.vdot(point.gradient, point.gradient))
@@ -56,7 +55,6 @@ def _steepest_descent(objective: Objective, theta: NDArray, control: Control) ->
         point, step = new, longer
         history.append(point.value)
         stop = control.progress is not None and control.progress(iteration, point.value)
-        stop = control.diary.enter(iteration, point) or stop
         if stop or (control.validate and control.validate(point.theta)):
             return Solution(point.theta, iteration, history=history)
         gained = history[max(0, len(history) - 1 - WINDOW)] - point.value
@@ -75,10 +73,10 @@ def _held(objective: Objective, point: Point, history: list[float], control: Con
     On a slope that is long and flat in one direction ten steps gain next to nothing far above the optimum.
     """
     found = Solution(point.theta, len(history) - 1, history=history, value=point.value)
-    if control.validate is not None or objective.loss.minimised_by_zero or objective.rows_in_files:
+    if control.validate is not None or objective.loss.minimised_by_zero or QUICK not in objective.rows.offers:
         return found
     scale = tol_scale(point.value)
-    miss = excess_bound(objective, point, control.tol * scale) / scale
+    miss = bound_excess(objective, point, lambda: factor_at(objective, point.theta), control.tol * scale) / scale
     near = miss <= control.tol
     return replace(found, converged=near, miss=miss, proved=near, advice="" if near else "use solver='lbfgs'")
 
@@ -91,13 +89,9 @@ class _Start(NamedTuple):
     history: list[float]
 
 
-def _begin(objective: Objective, theta: NDArray, control: Control) -> _Start:
-    """From theta, or from where an earlier run was."""
-    trail = control.diary.trail(objective)
-    if len(trail.points) > 1:
-        return _Start(trail.points[-1], _next_step(trail.points[-2], trail.points[-1], 1.0) or 1.0, list(trail.history))
+def _begin(objective: Objective, theta: NDArray) -> _Start:
+    """From theta."""
     point = Point.at(objective, theta)
-    control.diary.enter(0, point)
     return _Start(point, 1.0 / max(float(np.linalg.norm(point.gradient)), 1e-12), [point.value])
 
 

@@ -1,65 +1,41 @@
 """The default solver: preconditioned L-BFGS for every smooth loss, and through smoothing for hinges.
 
-    1  factor the Hessian at zero, shared by all scores, from a sample of 8 d + 1000 rows (all rows where that is cheap)
+    1  the Hessian at zero, shared by all scores, from a sample of 8 d + 1000 rows (all rows if that is cheap)
     2  L-BFGS on the sample, at most 30 iterations: a start
-    3  where that was slow, or they are cheap, one factor a score at that start; where a class has fewer rows than there
-       are columns, the shared one corrected along the mean of each class's rows, which costs next to nothing
-    4  L-BFGS on all rows; a better factor (a score's own, or the whole Hessian where it is small) after as many
-       iterations as it costs, and again as rows stop to bend, while the optimum is still far
+    3  L-BFGS on all rows, with factors per class that follow the curvature (preconditioners.py)
+    4  when the quadratic model sees little left to gain, a Newton step by conjugate gradients bounds the excess over
+       the optimum (certificates.py): under tol it is the end, else it is the next step
 
-It stops when the last third of its iterations has gained less than tol of the objective. The fall that a quadratic
-model promises understates the excess over the optimum by 2 to 50 times, the gradient's norm overstates it by up to
-10,000 (and the duality gap of the slopes is the same number); the gain of a third of the way bounded it on the ten data
-sets it was tried on. Once the factor is the whole Hessian, what it promises is the excess. Then, unless rows are many,
-gradients fused and the promise is far under tol (for which a few steps more are taken where they are fast), that is
-proved (newton/decrement.py): a few products with the Hessian, preconditioned by all that L-BFGS has learned, bound the
-excess; where it is still above tol their result is Newton's step, which is taken, what it gains taken off the bound,
-and so on. A rounded hinge is held against its dual first (newton/gap.py), for as many steps more as there were. Where a
-proof is to follow anyway it is tried as soon as the promise is an eighth of tol (a sixteenth for the gap): earlier it
-takes more products than it saves steps, later the gain of a third of the way asks for steps in vain (30 where 24 do on
-77 classes at alpha 1e-6); at a quarter with the factor that knows the means of the classes, whose promise is nearer to
-what is left (13 steps become 6 on 77 classes at alpha 1e-4). Small problems are run to a hundredth of tol before, in a
-few steps more, and to rounding where there is no such proof or a whole Hessian is cheap: equal problems then have equal
-solutions.
+A small problem has the Newton step of its whole Hessian in every iteration, and its bound for nothing.
+
+direction   H_k g by the two loops over the last pairs (s, y) = (move, change of gradient), the preconditioner scaled
+            by s.y / y.My in the middle (Nocedal and Wright, Numerical Optimization, Algorithm 7.4)
+step        1, shortened along a parabola until the value falls enough (Armijo); if the fall drowns in rounding, until
+            the slope along the direction has not turned
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.threads import single_blas
-from kway.linear.objective.objective import Objective
-from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.lbfgs_start import SAMPLE_STEPS, Start, class_means, resumed, start_from
-from kway.linear.solvers.newton.decrement import decrement, provable
-from kway.linear.solvers.newton.gap import close, closes
-from kway.linear.solvers.newton.newton import MOST_PROOF, affordable, proves_cheaply
-from kway.linear.solvers.point import Point
-from kway.linear.solvers.preconditioners.factors import Factor
-from kway.linear.solvers.preconditioners.moments import DEAR, Moments, affords_newton, newton_factor, rows_a_factor
-from kway.linear.solvers.quasi_newton import Pairs, Step, descend, loss_rounding, search_along
-from kway.linear.solvers.shards.step_files import kept_steps
-from kway.linear.solvers.stopping import SEPARABLE, separated, tol_scale
-from kway.linear.solvers.svm.smoothing import solve_smoothed
+from kway.linear.objective import Objective
+from kway.linear.solvers import certificates
+from kway.linear.solvers.base import ARMIJO, Control, Point, Solution
+from kway.linear.solvers.certificates import HIDDEN, SEPARABLE, tol_scale
+from kway.linear.solvers.newton_step import NewtonStep, is_small, newton_step
+from kway.linear.solvers.preconditioners import Factor, Moments, Schedule, quick_moments, sample_rows
+from kway.linear.solvers.smoothing import solve_smoothed
+from kway.threads import pmap, shares, single_blas
 
-SMALL_PASS = 1 << 20  # products of one pass over the rows: under a millisecond
-_BEYOND = 1e-2  # of tol: where small problems stop that are then held against a proof
-_FASTER = 3  # operations of a factor to one of a gradient in the same time, where rows are few and hardly any bend
-_MEANS_DUE = 7  # iterations from theta = 0, after which the means of the classes are worth knowing
-_FALLEN = 0.7  # of the objective at the last factor: below this rows bend otherwise than they did
-
-MANY_ROWS, SHORT = 10, 15.0  # rows a feature; times that a promise may fall short
-_PROOF_SHARE = 0.1  # of the iterations before it, in gradients, may be spent on factors for a proof
-_PATIENCE, _FAST = 3, 0.2  # steps, each cheaper than a product with the Hessian; fall of two of them to two before
-_AHEAD, _AHEAD_BY_MEANS, _AHEAD_OF_GAP = 8.0, 4.0, 16.0  # times that the promise is under tol where a proof is tried
-HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
+MEMORY = 10  # pairs; with 20 no row of T4 and T4b takes fewer iterations
+SAMPLE_STEPS, SAMPLE_TOL = 30, 6e-3  # iterations on the sample, and the relative gain at which they end (T4)
+NEAR = 4.0  # times that the gain ahead is under tol when a proof is tried: earlier it fails, later costs steps (T4b)
+_SMALLEST_STEP = 1e-10  # of a line search
+_LEAST_SHARE = 1 << 16  # numbers that a worker's share of a vector has at least
 
 
 @dataclass(frozen=True)
@@ -72,19 +48,11 @@ class LBFGS:
     spans: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
-        """From theta to within tol of the optimum, relative to the objective."""
-        with single_blas(), kept_steps(objective, control, self.name) as kept:
+        """Minimize from theta to within tol of the optimum, relative to the objective."""
+        with single_blas():
             if objective.loss.smooth:
-                return solve_smooth(objective, theta, kept, prove=not proves_cheaply(objective))
-            return solve_smoothed(objective, theta, kept, solve_smooth)
-
-
-@dataclass
-class Legacy:
-    """What a problem leaves to the next that is much like it, of the same rows under another alpha say."""
-
-    pairs: Pairs
-    slow: bool = True  # whether factors for each class are worth their price from the start
+                return solve_smooth(objective, theta, control, prove=True)
+            return solve_smoothed(objective, theta, control, solve_smooth)
 
 
 def solve_smooth(
@@ -92,246 +60,346 @@ def solve_smooth(
     theta: NDArray,
     control: Control,
     known: Moments | None = None,
-    legacy: Legacy | None = None,
+    pairs: Pairs | None = None,
     prove: bool = False,
 ) -> Solution:
-    """The four stages; `known` moments, of another loss over the same rows, save the first, a `legacy` some steps.
+    """Minimize a smooth objective.
 
-    `prove`: go on until a bound, not an estimate, is under the tolerance.
+    Parameters
+    ----------
+    objective, theta, control
+        The problem, where to start, and how long and well to solve it.
+    known : Moments, optional
+        Of the same rows under another loss or penalty: they are not computed again.
+    pairs : Pairs, optional
+        What L-BFGS learned on a problem much like this one; they are added to.
+    prove : bool
+        Go on until a bound, not an estimate, is under tol.
     """
     theta = objective.laid_out(theta)
-    small = objective.n * (objective.d + 1) * objective.all_scores <= SMALL_PASS
-    legacy = Legacy(Pairs(objective.n_jobs, objective.total)) if legacy is None else legacy
-    has_gap, has_hessian = closes(objective), provable(objective)
-    prove = prove and (has_gap or has_hessian)
-    aim = _BEYOND * control.tol if prove else 1e-3 * loss_rounding(theta.dtype)
-    watch = Watch(objective, control, aim if small else control.tol)
-    watch.proof_ahead = prove and not (watch.many and objective.fused)
-    watch.steps_more = _PATIENCE if prove and watch.many else 0
-    trail = control.diary.trail(objective)
-    if trail.points:
-        start, point = resumed(objective, trail, legacy.pairs), trail.points[-1]
-        watch.history = list(trail.history)
+    if is_small(objective):
+        start = Start(theta, Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient))
     else:
-        start = start_from(objective, theta, known, not small, legacy.slow)
-        watch.ahead = _AHEAD_OF_GAP if has_gap else _AHEAD_BY_MEANS if start.by_means else _AHEAD
-        point = Point.centred_at(objective, start.theta)
-        watch.begin(point)
-        control.diary.enter(0, point)
-    refactoring = Refactoring(start, objective, watch, legacy)
-    steps = descend(objective, point, start.factor, refactoring, legacy.pairs)
-    for step in steps:
-        point = step.point
-        if watch.done(point, step.promised, step.stuck):
-            break
-    if prove and watch.trusted and has_gap:
-        point, excess = close(objective, point, watch.more(steps), watch.enough)
-        if excess <= watch.enough(point):
-            watch.miss = excess / watch.scale(point.value)
-            return replace(watch.solution(point), proved=True)
-    if prove and has_hessian and watch.trusted and (watch.proof_ahead or watch.doubtful or not watch.clear):
-        return _proved(objective, point, watch, refactoring, watch.factor or start.factor)
-    return watch.solution(point)
+        start = start_from(objective, theta, known)
+    descent = Descent(objective, control, start.schedule, Pairs() if pairs is None else pairs, prove)
+    return descent.run(Point.centred_at(objective, start.theta))
 
 
-def _proved(objective: Objective, point: Point, watch: Watch, refactoring: Refactoring, factor: Factor) -> Solution:
-    """Newton's steps by conjugate gradients until the excess is bounded by tol, or nothing is gained any more.
+# ---------------------------------------------------------------- where it starts
 
-    Products that do not settle cost more than a whole Hessian: where one can be had, a proof by it follows.
-    """
-    noise, used, pairs = loss_rounding(point.theta.dtype), 0, refactoring.legacy.pairs
-    whole = affordable(objective, MOST_PROOF)
-    while True:
-        fresh = refactoring.for_proof(point, len(watch.history))
-        precondition = fresh or partial(pairs.direction, factor=factor)
-        newton_step = decrement(objective, point.theta, point.gradient, precondition, watch.enough(point), True)
-        used += newton_step.products
-        watch.miss = newton_step.excess / watch.scale(point.value)
-        if watch.miss <= watch.control.tol:
-            return replace(watch.solution(point), proved=True)
-        given_up = whole and not newton_step.settled
-        if given_up or len(watch.history) + used > watch.control.max_iter or not newton_step.slope > 0:
-            return watch.solution(point)
-        new = search_along(objective, point, newton_step.direction, newton_step.slope, noise)
+
+class Start(NamedTuple):
+    """Where the descent on all rows starts, and its factors."""
+
+    theta: NDArray
+    schedule: Schedule
+
+
+def start_from(objective: Objective, theta: NDArray, known: Moments | None) -> Start:
+    """Return a start from theta, by way of a sample if theta says little."""
+    sample = sample_rows(objective)
+    found = known.under(objective) if known else quick_moments(objective, sample)
+    warm = bool(theta.any())
+    if sample is not None and warm:
+        warm = known is not None or sample.value(theta) < 0.7 * sample.value(np.zeros_like(theta))
+    if sample is None or warm:
+        factor = found.best_at(objective, theta) if warm else found.shared()
+        return Start(theta, Schedule(objective, found, factor))
+    theta = _descend_on_sample(sample, theta, found.shared())
+    if found.suits_class_means(objective):
+        return Start(theta, Schedule(objective, found, found.with_class_means(sample, theta)))
+    if np.isfinite(found.cost_per_class(objective)):
+        return Start(theta, Schedule(objective, found, found.per_class(sample, theta)))
+    return Start(theta, Schedule(objective, found, found.shared()))
+
+
+def _descend_on_sample(sample: Objective, theta: NDArray, factor: Factor) -> NDArray:
+    """Return theta after some iterations on the sample."""
+    pairs, point = Pairs(), Point.centred_at(sample, theta)
+    for _ in range(SAMPLE_STEPS):
+        step = pairs.step(point, factor)
+        new = search_along(sample, point, step)
         if new is None:
-            watch.advice = watch.advice or HIDDEN
-            return watch.solution(point)
+            break
         pairs.add(point, new)
-        left, point = newton_step.excess - (point.value - new.value), new
-        watch.history.append(point.value)
-        watch.control.diary.enter(len(watch.history) - 1, point)
-        if left <= watch.enough(point):  # what the step gained is gone from the bound
-            watch.miss = max(0.0, left) / watch.scale(point.value)
-            return replace(watch.solution(point), proved=True)
+        point = new
+        if step.slope / 2 < SAMPLE_TOL * point.value:
+            break
+    return point.theta
+
+
+# ---------------------------------------------------------------- the descent
 
 
 @dataclass
-class Refactoring:
-    """A better factor after as many iterations as it costs, and again, while the optimum is far.
-
-    Again after as many where the objective has fallen meanwhile, after twice as many where it has hardly: rows that
-    come to their right sides stop to bend. 5,000 raw images of digits, separable at the default alpha, are within tol
-    after 200 iterations, with the factors of the start not after 1,000.
-    """
-
-    start: Start
-    objective: Objective
-    watch: Watch
-    legacy: Legacy
-    means_due: float = field(init=False)  # once, where the first factor is of theta = 0
-    class_due: int = field(init=False)
-    whole_due: int = field(init=False)
-    class_gap: int = field(init=False)
-    fallen_from: float = field(init=False, default=np.inf)  # objective at the last factor of the classes
-
-    def __post_init__(self) -> None:
-        o = self.objective
-        cost = self.start.moments.cost_per_class(o, rows_a_factor(o))
-        self.class_gap = max(4, int(min(cost, max(DEAR, cost / _FASTER))))
-        self.class_due = self.class_gap * (2 if self.start.all_drawn else 1)
-        self.means_due = _MEANS_DUE if self.start.at_zero else np.inf
-        self.whole_due = max(4, o.n_scores * (o.d + 1) // 10)  # measured: P parameters cost about P / 5 gradients
-
-    def __call__(self, iteration: int, point: Point) -> Factor | None:
-        """A score's own, or the whole Hessian where that is small; None: the last one will do."""
-        far, moments = self.watch.miss > 3 * self.watch.tol, self.start.moments
-        if affords_newton(self.objective) and iteration >= self.whole_due:
-            self.whole_due *= 2
-            if far:
-                self.watch.exact = True
-                self.watch.factor = newton_factor(self.objective, point.theta)
-                return self.watch.factor
-        if iteration >= self.means_due and far:
-            self.means_due = np.inf
-            if by_means := class_means(moments, self.objective, self.objective, point.theta):
-                self.watch.factor, self.watch.ahead = by_means, _AHEAD_BY_MEANS
-                return by_means
-        if not self.watch.exact and iteration >= self.class_due and moments.holds_per_class(self.objective):
-            self.class_gap *= 1 if point.value < _FALLEN * self.fallen_from else 2
-            self.class_due, self.fallen_from = iteration + self.class_gap, point.value
-            if far:
-                self.legacy.slow = True
-                self.watch.factor = moments.per_class(self.objective, point.theta, rows_a_factor(self.objective))
-                return self.watch.factor
-        return None
-
-    def for_proof(self, point: Point, iterations: int) -> Factor | None:
-        """A score's own at this point, where that costs a tenth of the way here.
-
-        What a long way has learned is of points long past: the Hessian it preconditions had eigenvalues from 1e-7 to
-        1e10 on 191 rows of 180 classes, the gradient none of the small ones, and three products "proved" what was 3 tol
-        above the optimum. With the factors of the point itself they reach from 1e-4 to 2.
-        """
-        o, moments = self.objective, self.start.moments
-        if not moments.holds_per_class(o) or moments.cost_per_class(o, rows_a_factor(o)) > _PROOF_SHARE * iterations:
-            return None
-        return moments.per_class(o, point.theta, rows_a_factor(o))
-
-
-@dataclass
-class Watch:
-    """Looks on: keeps the history, tells the caller, decides when to stop and what to say then."""
+class Descent:
+    """One minimization: its factors, its pairs, and the values so far."""
 
     objective: Objective
     control: Control
-    tol: float
+    schedule: Schedule
+    pairs: Pairs
+    prove: bool
     history: list[float] = field(default_factory=list)
-    miss: float = np.inf  # estimated relative excess over the optimum
-    promised: float = np.inf  # fall of the objective that the last step's model saw ahead
-    advice: str = ""
-    finished: bool = False
-    factor: Factor | None = None  # the latest
-    exact: bool = False  # it is the inverse Hessian: what it promises is the excess
-    proof_ahead: bool = False  # a proof follows, whatever is estimated
-    ahead: float = _AHEAD
-    steps_more: int = 0  # that may be taken for the promise to come far under tol, which spares or shortens a proof
-    doubtful: bool = False  # steps more were slow: a proof follows
+    excess: float = np.inf  # bound, or estimate, of F above its minimum
+    proved: bool = False
+    first_near: int = 0  # iteration at which a proof seemed near
+    open_gap: float = np.inf  # of the weights of a hinge, where the whole gap was too wide
 
-    def begin(self, point: Point) -> None:
-        """The value before the first step."""
+    def __post_init__(self) -> None:
+        self.has_gap = self.prove and not self.schedule.exact and certificates.has_gap(self.objective)
+        self.has_decrement = self.prove and certificates.has_decrement(self.objective)
+
+    def run(self, point: Point) -> Solution:
+        """Step until the excess is under tol, nothing is gained any more, or max_iter."""
         self.history.append(point.value)
+        for iteration in range(1, max(1, self.control.max_iter) + 1):
+            if certificates.separated(self.objective, point.value):
+                return self._end(point, SEPARABLE)
+            closed = self._closed_gap(point)
+            if closed is not None:
+                return self._end(closed)
+            step = self._step(iteration, point)
+            if step.excess <= self._enough(point) and not self.schedule.exact:
+                return self._end(point)
+            new = self._search(iteration, point, step)
+            if new is None:
+                return self._stuck(point, step)
+            self.pairs.add(point, new)
+            self.history.append(new.value)
+            done = self._is_done(step, point, new)
+            point = new
+            if self._told_to_stop(iteration, point):
+                self.excess = 0.0
+                return self._end(point)
+            if done:
+                break
+        return self._end(point)
 
-    def done(self, point: Point, promised: float, stuck: bool) -> bool:
-        """Whether this step was the last."""
-        self.history.append(point.value)
-        iteration = len(self.history) - 1
-        self.miss, self.promised = self._estimate(promised, stuck), promised
-        if separated(self.objective, point.value):
-            self.advice, self.miss = SEPARABLE, np.inf
-            return True
-        if stuck:
-            self.advice = HIDDEN
-            return True
-        told = self.control.progress is not None and self.control.progress(iteration, point.value)
-        told = self.control.diary.enter(iteration, point) or told
-        if told or (self.control.validate is not None and self.control.validate(point.theta)):
-            self.finished = True
-            return True
-        due = self.proof_ahead and self.ahead * promised <= self.tol * self.scale(point.value)
-        return due or self._near_enough() or iteration >= self.control.max_iter
+    def _search(self, iteration: int, point: Point, step: NewtonStep) -> Point | None:
+        """Return the point that a step leads to; if old curvature led astray, without the pairs."""
+        new = search_along(self.objective, point, step)
+        if new is None and len(self.pairs) and step.slope / 2 > loss_rounding(point) * abs(point.value):
+            self.pairs.clear()
+            new = search_along(self.objective, point, self._step(iteration, point))
+        return new
 
-    def more(self, steps: Iterator[Step]) -> Iterator[Point]:
-        """Where the next steps lead, for as many as there were."""
-        most = min(len(self.history) + SAMPLE_STEPS, self.control.max_iter - len(self.history))
-        for step in itertools.islice(steps, max(0, most)):
-            self.done(step.point, step.promised, step.stuck)
-            if step.stuck or self.finished:
-                return
-            yield step.point
+    def _is_done(self, step: NewtonStep, old: Point, new: Point) -> bool:
+        """Return whether the step has led to within tol: what it gained is gone from the bound.
 
-    def scale(self, value: float) -> float:
-        """What tol is relative to."""
-        return tol_scale(value, self.control.least)
-
-    def enough(self, point: Point) -> float:
-        """The excess over the optimum that tol allows."""
-        return self.control.tol * self.scale(point.value)
-
-    def _near_enough(self) -> bool:
-        """Whether the excess is thought to be under tol, and a step more would hardly spare a proof or shorten it."""
-        if self.miss > self.tol or self.clear or not self.steps_more:
-            return self.miss <= self.tol
-        self.steps_more -= 1
-        self.doubtful = self.doubtful or not self._fast
-        return False
-
-    @property
-    def _fast(self) -> bool:
-        """Whether the last two steps fell by far less than the two before, as will the next: little is left to gain."""
-        if len(self.history) < 5:
+        An exact step is taken from a hundredth of tol: what is left is then squared, and equal problems have equal
+        solutions. Without a proof the gain of the last third of the iterations stands for the excess.
+        """
+        if self.proved and self.schedule.exact:
+            return step.excess <= 1e-2 * self._enough(old)
+        if self.proved:
+            self.excess = max(0.0, step.excess - (old.value - new.value))
+            return self.excess <= self._enough(new)
+        if self.has_gap or self.has_decrement:
             return False
-        first, middle, last = self.history[-5], self.history[-3], self.history[-1]
-        return middle - last <= _FAST * (first - middle)
+        self.excess = max(certificates.recent_gain(self.history), step.slope / 2)
+        return self.excess <= self._enough(new)
 
-    @property
-    def many(self) -> bool:
-        """Whether rows are many: a proof would take as long as a third of the iterations on 60,000 images."""
-        return self.objective.n >= MANY_ROWS * self.objective.d and not affordable(self.objective, MOST_PROOF)
+    def _step(self, iteration: int, point: Point) -> NewtonStep:
+        """Return the next step; with a bound of the excess here if one was due."""
+        if self.has_decrement and not self.has_gap:
+            self.schedule.turn_exact(iteration)
+        if self.schedule.exact:
+            gradient = self.objective.centred(point.gradient) if self.objective.loss.shift_free else point.gradient
+            step = newton_step(self.objective, point.theta, gradient)
+            self.proved, self.excess = self.has_decrement, step.excess
+            return step
+        factor = self.schedule.at(iteration, point)
+        step = self.pairs.step(point, factor)
+        if not self._is_proof_due(iteration, point, step):
+            return step
+        factor = self.schedule.for_proof(iteration, point) or factor
+        proved = certificates.decrement(self.objective, point, factor, self._enough(point))
+        self.proved, self.excess = True, proved.excess
+        return proved if proved.slope > 0 else step._replace(excess=proved.excess)
 
-    @property
-    def clear(self) -> bool:
-        """Whether rows are many and the promise is far under tol: there the estimate was never short of the excess."""
-        limit = self.control.tol * self.scale(self.history[-1])
-        return self.many and SHORT * self.promised <= limit and self.miss <= self.control.tol
+    def _is_proof_due(self, iteration: int, point: Point, step: NewtonStep) -> bool:
+        """Return whether little is left to gain. A hinge is given as many steps more to close its gap."""
+        self.proved, self.excess = False, step.slope / 2
+        if not self.has_decrement or NEAR * step.slope / 2 > self._enough(point):
+            return False
+        self.first_near = self.first_near or iteration
+        return not self.has_gap or iteration >= 2 * self.first_near + SAMPLE_STEPS
 
-    @property
-    def trusted(self) -> bool:
-        """Whether the descent ended because it thought itself at the optimum."""
-        return not self.finished and self.advice != SEPARABLE and len(self.history) <= self.control.max_iter
+    def _closed_gap(self, point: Point) -> Point | None:
+        """Return the point, its intercepts solved for, if the duality gap of a rounded hinge is under tol."""
+        if not self.has_gap:
+            return None
+        least = certificates.gap_of_weights(self.objective, point)
+        if least > min(self._enough(point), self.open_gap):
+            return None
+        found = certificates.gap_of_hinge(self.objective, point)
+        if found.excess > self._enough(found.point):
+            self.open_gap = least / 2  # solving for intercepts takes some passes
+            return None
+        self.proved, self.excess = True, found.excess
+        return found.point
 
-    def solution(self, point: Point) -> Solution:
-        """What to hand back."""
-        near = self.finished or self.miss <= self.control.tol
-        advice = "" if near else self.advice or "raise max_iter, or tol, or scale the features"
-        return Solution(point.theta, len(self.history) - 1, near, self.miss, self.history, advice, False, point.value)
+    def _stuck(self, point: Point, step: NewtonStep) -> Solution:
+        """Rounding hides any further fall: the end, which only a bound can say is near."""
+        if self.has_decrement and not self.proved:
+            found = certificates.decrement(self.objective, point, self.schedule.factor, self._enough(point))
+            self.proved, self.excess = True, found.excess
+        elif not self.has_decrement:
+            gained = self.history[max(0, len(self.history) - 2 - len(self.history) // 3)] - point.value
+            self.excess = max(min(step.slope / 2, gained), loss_rounding(point) * abs(point.value))
+        return self._end(point, HIDDEN)
 
-    def _estimate(self, promised: float, stuck: bool) -> float:
-        """Gain of the last third of the iterations, relative to the objective."""
-        value, iteration = self.history[-1], len(self.history) - 1
-        scale = self.scale(value)
-        window = iteration // 3 + 1
-        if stuck:  # what a far preconditioner promises is no excess that anybody could gain
-            gained = self.history[max(0, iteration - window)] - value
-            return max(min(promised, gained) / scale, loss_rounding(self.objective.X.dtype)) if value > 0 else 0.0
-        gain = max(self.history[-1 - window] - value, promised) if iteration >= window else np.inf
-        return min(gain, 4 * promised if self.exact else np.inf) / scale
+    def _told_to_stop(self, iteration: int, point: Point) -> bool:
+        control = self.control
+        told = control.progress is not None and control.progress(iteration, point.value)
+        return told or (control.validate is not None and control.validate(point.theta))
+
+    def _enough(self, point: Point) -> float:
+        """Return the excess over the optimum that tol allows."""
+        return self.control.tol * tol_scale(point.value, self.control.least)
+
+    def _end(self, point: Point, advice: str = "") -> Solution:
+        miss = np.inf if advice == SEPARABLE else self.excess / tol_scale(point.value, self.control.least)
+        near = miss <= self.control.tol
+        advice = "" if near else advice or "raise max_iter, or tol, or scale the features"
+        return Solution(point.theta, len(self.history) - 1, near, miss, self.history, advice, self.proved, point.value)
+
+
+def search_along(objective: Objective, point: Point, step: NewtonStep) -> Point | None:
+    """Return the first point along -direction, from step 1 down, that falls enough; None if there is none."""
+    size, slack, slope = 1.0, loss_rounding(point) * abs(point.value), step.slope
+    if not 0 < slope < np.inf:
+        return None
+    real = point.theta.dtype.type
+    while size > _SMALLEST_STEP:
+        new = Point.centred_at(objective, point.theta - real(size) * step.direction)
+        fall = point.value - new.value
+        if fall >= ARMIJO * size * slope and fall > 0:
+            return new
+        if fall >= -slack and size * slope < 10 * slack:
+            if abs(inner(new.gradient, step.direction)) <= 0.9 * slope:
+                return new
+            if size < 0.1:
+                return None
+        bend = 2 * (slope - fall / size)  # the parabola through the value, the slope and the failed value
+        size *= min(0.5, max(0.1, slope / bend)) if np.isfinite(bend) and bend > 0 else 0.1
+    return None
+
+
+def loss_rounding(point: Point) -> float:
+    """Return the relative rounding of the objective: losses are of the data's precision, their sum is float64."""
+    return 1e-7 if point.theta.dtype == np.float32 else 1e-15
+
+
+# ---------------------------------------------------------------- what it remembers
+
+
+class Pairs:
+    """The last moves s and changes of the gradient y with s.y > 0: what is known of the curvature.
+
+    Kept as rows of two matrices (MEMORY, P), P numbers in whatever order theta lies in memory, with the products
+    s_i.y_j: both loops then run over a few numbers, and a direction reads each vector twice, by matrix products on
+    every core.
+    """
+
+    def __init__(self) -> None:
+        self._moves = self._changes = np.empty((0, 0))
+        self._products = np.empty((0, 0))  # s_i.y_j
+        self._order: list[int] = []  # rows in use, oldest first
+        self._shape: tuple[int, ...] = ()
+        self._layout: Literal["C", "F"] = "C"
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._order.clear()
+
+    def step(self, point: Point, factor: Factor) -> NewtonStep:
+        """Return the step from a point; the factor's alone if the pairs do not lead down."""
+        direction = self.direction(point.gradient, factor)
+        slope = inner(point.gradient, direction)
+        if not slope > 0 and len(self):
+            self.clear()
+            direction = factor(point.gradient)
+            slope = inner(point.gradient, direction)
+        return NewtonStep(direction, slope, np.inf)
+
+    def add(self, old: Point, new: Point) -> None:
+        """Remember a step if the curvature along it was positive."""
+        move, change = flattened(new.theta - old.theta), flattened(new.gradient - old.gradient)
+        curvature = inner(move, change)
+        if not curvature > 1e-12 * np.sqrt(inner(move, move) * inner(change, change)):
+            return
+        if not self._moves.size:
+            self._shape, self._layout = new.theta.shape, "C" if new.theta.flags.c_contiguous else "F"
+            self._moves, self._changes = np.empty((2, MEMORY, move.size), move.dtype)
+            self._products = np.empty((MEMORY, MEMORY))
+        row = self._order.pop(0) if len(self) == MEMORY else len(self)
+        self._moves[row], self._changes[row] = move, change
+        self._order.append(row)
+        self._products[:, row] = self._against(self._moves, change)
+
+    def change_ridge(self, by: float) -> None:
+        """Make them the pairs of the same loss under a ridge larger by so much: y += by s, but for the bias."""
+        for row in self._order:
+            change, move = (a[row].reshape(self._shape, order=self._layout) for a in (self._changes, self._moves))
+            change[:, :-1] += change.dtype.type(by) * move[:, :-1]
+        for row in self._order:
+            self._products[:, row] = self._against(self._moves, self._changes[row])
+        if any(not self._products[row, row] > 0 for row in self._order):  # rounding
+            self.clear()
+
+    def direction(self, gradient: NDArray, factor: Factor) -> NDArray:
+        """Return H gradient, an ascent direction: the two loops, on the coefficients of the moves and changes."""
+        if not self._order:
+            return factor(gradient)
+        order, products = self._order, self._products
+        along = self._against(self._moves, flattened(gradient))  # s_i.g
+        weights = np.zeros(MEMORY)
+        for at, i in reversed(list(enumerate(order))):
+            newer = order[at + 1 :]
+            weights[i] = (along[i] - products[i, newer] @ weights[newer]) / products[i, i]
+        q = np.empty_like(gradient)
+        flattened(q)[:] = flattened(gradient) - self._sum(weights, self._changes)
+        last = order[-1]
+        newest = self._changes[last].reshape(self._shape, order=self._layout)
+        q = factor(q)
+        q *= q.dtype.type(products[last, last] / max(inner(newest, factor(newest)), 1e-300))
+        across = self._against(self._changes, flattened(q))  # y_i.q
+        gains = np.zeros(MEMORY)
+        for at, i in enumerate(order):
+            older = order[:at]
+            gains[i] = weights[i] - (across[i] + products[older, i] @ gains[older]) / products[i, i]
+        flattened(q)[:] += self._sum(gains, self._moves)
+        return q
+
+    def _against(self, rows: NDArray, vector: NDArray) -> NDArray:
+        """Return rows (m, P) times vector (P,), each worker a share of the columns."""
+        m, out = len(self._order), np.zeros(MEMORY)
+        parts = pmap(lambda s: rows[:m, s] @ vector[s], shares(len(vector), least=_LEAST_SHARE))
+        out[:m] = np.sum(parts, axis=0, dtype=np.float64)
+        return out
+
+    def _sum(self, coefficients: NDArray, rows: NDArray) -> NDArray:
+        """Return sum_i coefficients_i rows_i, (P,)."""
+        m, out = len(self._order), np.empty(rows.shape[1], rows.dtype)
+        used = coefficients[:m].astype(rows.dtype)
+
+        def part(share: slice) -> None:
+            np.matmul(used, rows[:m, share], out=out[share])
+
+        pmap(part, shares(len(out), least=_LEAST_SHARE))
+        return out
+
+
+def inner(a: NDArray, b: NDArray) -> float:
+    """Return the sum of the products of all entries."""
+    return float(np.dot(flattened(a), flattened(b)))
+
+
+def flattened(a: NDArray) -> NDArray:
+    """Return the entries as they lie in memory, no copy."""
+    return a.ravel(order="K")

@@ -19,12 +19,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, lsmr
 
-from kway.compute.threads import pmap, shares, spans_of
-from kway.data.gate import Rows
 from kway.linear.losses import Aims
-from kway.linear.objective.objective import Objective
-from kway.linear.objective.sparse_rows import dense_rows
+from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution
+from kway.rows.matrices import dense_rows
+from kway.rows.passes import IN_MEMORY
+from kway.threads import pmap, shares, spans_of
+from kway.validation import Rows
 
 WIDE = 4000  # features above which a dense d x d factor costs more than LSMR
 SAFE_CONDITION = 1e-9  # of the normal equations in float64: leaves about seven digits
@@ -35,7 +36,7 @@ class LeastSquares:
     """Closed form for the squared loss."""
 
     name: ClassVar[str] = "least-squares"
-    needs: ClassVar[frozenset[str]] = frozenset({"loss.squared", "penalty.smooth", "rows.here"})
+    needs: ClassVar[frozenset[str]] = frozenset({"loss.squared", "penalty.smooth", IN_MEMORY})
     promises: ClassVar[bool] = True
     spans: ClassVar[bool] = True
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.data.gate import Rows
 from kway.linear.losses import Targets
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
+from kway.validation import Rows
 
 _ROUNDS = 10  # within a few per cent: enough for the size of a step
 TRIED_ROWS = 256

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway import progress
-from kway.linear.objective.objective import Objective
+from kway.linear.objective import Objective
 
 _PATIENCE = 5  # evaluations without a better validation loss
 

@@ -1,41 +1,45 @@
-"""`certify`: the index for certified exact search, or None where it cannot pay."""
+"""`certify`: bounds for certified exact search, or None if they cannot pay.
+
+Cosine through a certified Euclidean search of unit vectors: ||u - v||^2 = 2 (1 - cos), so the order is the same.
+
+The unit rows are rounded to float32, so what is found is confirmed on the rows as given (scan.py). A zero
+row stays at the origin, nearer to every query than its cosine distance of 1 says, so it is never missed; a zero query
+gets no proof.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.certified import tile_l1, tile_l2
-from kway.compute.kernels.certified.byte_rows import MOST_COLUMNS
-from kway.compute.kernels.certified.ways import best_way
-from kway.compute.kernels.jit import frozen
-from kway.compute.threads import single_blas
-from kway.search.certified.axes import leading_axes, spread_of
-from kway.search.certified.cells import make_cells
-from kway.search.certified.choose import SAMPLE_ROWS, Probe, SketchChoice, choose_axes, choose_groups, draw_rows, probe
+from kway.kernels.certified import tiles
+from kway.kernels.certified.sketch import MOST_COLUMNS
+from kway.kernels.certified.tiles import best_way
+from kway.kernels.jit import frozen
+from kway.search.answers import Neighbors
+from kway.search.certified.choose import (
+    Probe,
+    choose_axes,
+    choose_groups,
+    draw_rows,
+    leading_axes,
+    probe,
+)
 from kway.search.certified.euclidean import EuclideanCodes, euclidean_space
-from kway.search.certified.frame import Frame, measure_frame
-from kway.search.certified.groups import correlated_groups
-from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace
-from kway.search.certified.pipeline import Certified
-from kway.search.certified.sketches import SketchCodes, Space, codes_taken, sketch_all
-from kway.search.spaces.distances import EUCLIDEAN, MANHATTAN, Distance
+from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace, correlated_groups
+from kway.search.certified.pipeline import Certified, make_cells
+from kway.search.certified.sketches import ROUNDING, Frame, SketchCodes, Space, codes_taken, measure_frame, sketch_all
+from kway.search.distances import COSINE, EUCLIDEAN, MANHATTAN, Distance
+from kway.search.kmeans import SAMPLE_ROWS
+from kway.search.scan import EXTRA, BlockScan, confirm
+from kway.threads import pmap, single_blas, spans
 
-LEAST_ROWS = 1024
-LEAST_COLUMNS = 8
-WORDS_L2 = {tile_l2.VNNI: 52e9, tile_l2.PAIRS: 30e9, tile_l2.FLOATS: 17e9}  # words of four codes a second and thread
-WORDS_L1 = {tile_l1.L1_WIDE: 20e9, tile_l1.L1_SHORT: 10e9, tile_l1.L1_ORDINARY: 5e9}  # words of eight codes
-AXES = (128, 256, 512)  # how many are looked at; the next where the choice is the end
-
-
-def certify(rows: NDArray, distance: Distance, n_jobs: int | None = None, seed: int = 0) -> Certified | None:
-    """Index for rows (n, d), C-contiguous float32 or float64, kept by reference; None where plain blocks do as well."""
-    if len(rows) < LEAST_ROWS or not LEAST_COLUMNS <= rows.shape[1] <= MOST_COLUMNS:
-        return None
-    return build(frozen(rows), distance, n_jobs, seed, always=False)
+LEAST_ROWS, LEAST_COLUMNS = 1024, 8  # below which a plain scan is as fast, whatever the rows (T1b)
+FIRST_AXES = 128  # axes that are found first; twice as many if the choice is the last of them (T1, T1f)
 
 
 class Job(NamedTuple):
@@ -46,12 +50,18 @@ class Job(NamedTuple):
     sample: NDArray
     seen: Probe
     rng: np.random.Generator
-    n_jobs: int | None
     always: bool
 
 
-def build(rows: NDArray, distance: Distance, n_jobs: int | None, seed: int, always: bool) -> Certified | None:
-    """The index; `always` builds it even where it does not pay (None only for rows without any spread)."""
+def certify(rows: NDArray, distance: Distance, seed: int = 0, always: bool = False) -> Certified | None:
+    """Bounds for rows (n, d), C-contiguous float32 or float64, kept by reference; None if a plain scan is as fast.
+
+    `always` builds them even if they do not pay (None only for rows without any spread).
+    """
+    small = len(rows) < LEAST_ROWS or rows.shape[1] < LEAST_COLUMNS
+    if rows.shape[1] > MOST_COLUMNS or (small and not always):
+        return None
+    rows = frozen(rows)
     rng = np.random.default_rng(seed)
     drawn = draw_rows(len(rows), rng)
     sample = rows[np.sort(drawn.others[:SAMPLE_ROWS])]
@@ -59,13 +69,19 @@ def build(rows: NDArray, distance: Distance, n_jobs: int | None, seed: int, alwa
     if frame is None:
         return None
     with single_blas():
-        seen = probe(rows, frame.place(sample).values, drawn, frame, distance, n_jobs)
-        return _BUILDERS[distance](Job(rows, frame, sample, seen, rng, n_jobs, always))
+        seen = probe(rows, frame.place(sample).values, drawn, frame, distance)
+        return _BUILDERS[distance](Job(rows, frame, sample, seen, rng, always))
 
 
 def _euclidean(job: Job) -> Certified | None:
-    way = best_way(tile_l2.L2_WAYS)
-    axes, choice = _axes(job, WORDS_L2[way])
+    way, most = best_way(tiles.L2_WAYS), min(job.rows.shape[1], tiles.MOST_DIMS)
+    count = 0
+    while True:  # more axes than are wanted
+        count = min(most, max(FIRST_AXES, 2 * count))
+        axes = leading_axes(job.seen.values, count, job.rng)
+        choice = choose_axes(job.seen, axes, tiles.L2_WAYS[way].words_per_second, tiles.MOST_DIMS)
+        if count == most or choice.few < count - 1:
+            break
     if not (choice.pays or job.always):
         return None
     axes = np.ascontiguousarray(axes[:, : choice.few])
@@ -75,29 +91,14 @@ def _euclidean(job: Job) -> Certified | None:
     return _index(job, space, EuclideanCodes.of, way, True, why)
 
 
-def _axes(job: Job, scan_rate: float) -> tuple[NDArray[np.float32], SketchChoice]:
-    """Axes, more than are wanted, and the choice of how many."""
-    d = job.rows.shape[1]
-    spread = spread_of(job.seen.values, job.n_jobs)
-    found = leading_axes(spread, d, AXES[0], job.rng)
-    for count in AXES:
-        if found.shape[1] < min(d, count):
-            found = leading_axes(spread, d, count, job.rng)
-        axes = np.ascontiguousarray(found[:, :count])
-        choice = choose_axes(job.seen, axes, scan_rate, tile_l2.MOST_DIMS, job.n_jobs)
-        if axes.shape[1] == d or choice.few < count - 1:
-            break
-    return axes, choice
-
-
 def _manhattan(job: Job) -> Certified | None:
-    way = best_way(tile_l1.L1_WAYS)
+    way = best_way(tiles.L1_WAYS)
     n, d = job.rows.shape
     levels, values = 4 if d >= 64 else 2, job.seen.values
     left, right = (values[job.rng.choice(len(values), 2000)] for _ in range(2))
     groups = correlated_groups(left - right, levels)
     sizes = [2**level for level in range(levels + 1)]
-    choice = choose_groups(job.seen, groups, sizes, WORDS_L1[way], tile_l1.L1_MOST_DIMS)
+    choice = choose_groups(job.seen, groups, sizes, tiles.L1_WAYS[way].words_per_second, tiles.L1_MOST_DIMS)
     if choice is None or not (choice.pays or job.always):
         return None
     why = f"certified: sums of {choice.few} of {d} features scanned, about {choice.survivors:.0f} of {n} rows survive"
@@ -106,11 +107,61 @@ def _manhattan(job: Job) -> Certified | None:
 
 def _index(job: Job, space: Space, codes_of: Callable[..., SketchCodes], way: int, root: bool, why: str) -> Certified:
     """Every row sketched, put into cell order and coded."""
-    sketch = sketch_all(job.rows, space, job.n_jobs)
-    cells = make_cells(sketch.coarse, job.rng, job.n_jobs)
-    codes = codes_of(sketch.coarse, cells, space, way, job.n_jobs)
-    fine = codes_taken(sketch.fine, cells.ids, job.n_jobs)
+    sketch = sketch_all(job.rows, space)
+    cells = make_cells(sketch.coarse, job.rng)
+    codes = codes_of(sketch.coarse, cells, space, way)
+    fine = codes_taken(sketch.fine, cells.ids)
     return Certified(job.rows, space, cells, codes, sketch._replace(fine=fine), job.frame.unit, root, why)
 
 
 _BUILDERS: dict[Distance, Callable[[Job], Certified | None]] = {EUCLIDEAN: _euclidean, MANHATTAN: _manhattan}
+
+
+_ROUNDING = 8 * ROUNDING  # how far two rounded unit vectors may lie from the true ones, generously
+
+
+@dataclass
+class Angles:
+    """A certified search over the unit rows of a segment."""
+
+    segment: BlockScan
+    certified: Any
+    touched: float = float("nan")
+
+    @staticmethod
+    def over(segment: BlockScan) -> Angles | None:
+        """The search, or None where bounds would not pay."""
+        certified = certify(_units(segment.rows), EUCLIDEAN)
+        return None if certified is None else Angles(segment, certified)
+
+    @property
+    def why(self) -> str:
+        """What was chosen."""
+        return f"cosine through unit vectors; {self.certified.why}"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held beside the rows."""
+        return int(self.certified.nbytes)
+
+    def pays(self, k: int) -> bool:
+        """Whether this beats plain blocks for k neighbours."""
+        return bool(self.certified.pays(k + EXTRA))
+
+    def nearest(self, queries: NDArray, k: int) -> Neighbors:
+        """The k nearest by cosine distance, ids equal to brute force in float64."""
+        found = self.certified.nearest(_units(queries), min(len(self.segment.rows), k + EXTRA))
+        confirmed = confirm(self.segment, queries, Neighbors(*found), k, _ROUNDING)
+        self.touched = float(self.certified.touched) + confirmed.measured / len(queries)
+        return confirmed.neighbors
+
+
+def _units(rows: NDArray) -> NDArray[np.float32]:
+    """Rows (n, d) at length 1."""
+    units = np.empty(rows.shape, dtype=np.float32)
+
+    def work(part: slice) -> None:
+        units[part] = COSINE.place(rows[part].astype(np.float64))
+
+    pmap(work, spans(len(rows), max(64, 2**18 // rows.shape[1])))
+    return units

@@ -1,9 +1,11 @@
-"""How much of a row the scan should see: chosen by the time a query is expected to take.
+"""How much of a row the scan should see: principal axes, and a choice by the time that a query is expected to take.
 
-Some rows are taken as queries, with the distance of their k-th neighbour; on a sample of the other rows it is counted
-how many would survive each bound. Time a query = words scanned + survivors looked at + rows measured + the query's own
-sketch, and a row's (as many queries as rows are expected); where that is not clearly less than comparing with all
-rows, pruning does not pay.
+Axes        (d, p) float32, nearly orthonormal columns, largest variance first. Any orthonormal axes keep the bounds
+            true; principal axes make them tight, and nearly principal ones nearly as tight.
+Choice      Some rows are taken as queries, with the distance of their k-th neighbor; on a sample of the other rows it
+            is counted how many would survive each bound. Time per query = words scanned + survivors looked at + rows
+            measured + the query's own sketch, and a row's (as many queries as rows are expected). If that is not
+            clearly less than comparing with all rows, pruning does not pay.
 """
 
 from __future__ import annotations
@@ -13,25 +15,68 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh, qr
 
-from kway.compute.kernels.certified.sketch import nearness_l1, signed_sums, survivors, tail_norms
-from kway.compute.threads import pmap, shares, spans
-from kway.search.certified.axes import pooled_product
-from kway.search.certified.frame import Frame
-from kway.search.certified.groups import FeatureGroups
-from kway.search.spaces.distances import Distance
+from kway.kernels.certified.sketch import nearness_l1, signed_sums, survivors, tail_norms
+from kway.search.certified.manhattan import FeatureGroups
+from kway.search.certified.sketches import Frame
+from kway.search.distances import Distance
+from kway.search.kmeans import SAMPLE_ROWS
+from kway.threads import pmap, shares, single_blas, spans
 
-NEIGHBOURS = 10  # k that the choice is made for
-SAMPLE_ROWS = 4096  # rows that axes are found from
-_COUNTED = 2048  # of these, rows that survivors are counted on
-_ASKED = 128  # rows taken as queries
+
+def leading_axes(values: NDArray[np.float32], count: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """The `count` leading principal axes (d, count) of values Z (s, d), nearly: subspace iteration on Z'Z."""
+
+    small = values.shape[1] <= len(values)  # then Z'Z takes no more memory than Z, and is multiplied three times
+    gram = _cross(values, values) if small else None
+
+    spread = (
+        (lambda basis: pooled_product(gram, basis))
+        if gram is not None
+        else (lambda basis: _cross(values, pooled_product(values, basis)))
+    )
+    with single_blas():  # several threads are slower in all that follows except the products
+        basis = rng.standard_normal((values.shape[1], count)).astype(np.float32)
+        basis = qr(spread(spread(basis)), mode="economic", overwrite_a=True)[0]
+        return np.ascontiguousarray(basis @ _descending(basis.T @ spread(basis)), np.float32)
+
+
+def pooled_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """values (s, d) @ axes (d, p) on the pool."""
+    parts = shares(len(values), least=128) if len(values) <= 8192 else spans(len(values), 4096)
+    return np.concatenate(pmap(lambda part: values[part] @ axes, parts))
+
+
+def _cross(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
+    """left (s, a)' @ right (s, b) on the pool, a part a thread."""
+    return np.add.reduce(pmap(lambda part: left[part].T @ right[part], shares(len(left), least=512)))
+
+
+def _descending(gram: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.ascontiguousarray(eigh(gram, driver="evd", overwrite_a=True)[1][:, ::-1], np.float32)
+
+
+def flaw(axes: NDArray[np.float32]) -> float:
+    """Bounds the distance (2-norm) of the axes to the nearest orthonormal ones: |V'V - I| in float64."""
+    wide = axes.astype(np.float64)
+    with single_blas():
+        return float(np.linalg.norm(wide.T @ wide - np.eye(wide.shape[1]))) + 1e-12
+
+
+def random_turn(width: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """A random rotation (width, width): coordinates of one range, so that one step fits them all."""
+    return np.ascontiguousarray(np.linalg.qr(rng.standard_normal((width, width)))[0], np.float32)
+
+
+NEIGHBOURS = 10  # k that the choice is made for (T1, T2)
+_ASKED = 128  # rows taken as queries; more choose the same
 _WARM = 1.04  # the scan's radius over the true one: codes are rounded, and its thresholds are not final
-LOOK, BYTE = 30e-9, 0.03e-9  # seconds for a survivor of the scan on one thread, and for each column of it
-LOOK_L1 = 50e-9  # under Manhattan
-ROWS_A_QUERY = 1  # as many queries as rows are expected
-_PLAIN = 42e9  # products (or differences) a second and thread of a plain search
-FIXED = 5e-6  # seconds a query that no choice changes: nearest cells, warm start
-PAYS = 0.8  # of the plain time
+LOOK, BYTE = 30e-9, 0.03e-9  # seconds for a survivor of the scan on one thread, and for each column of it (T1, T2)
+_PLAIN = 42e9  # products (or differences) per second and thread of a plain search (T1, T2)
+FIXED = 5e-6  # seconds per query that no choice changes: nearest cells, warm start (T1b)
+PAYS = 0.8  # share of the plain time below which bounds are built
+_STEP = 16  # coordinates between the shortest sketches that are compared
 
 
 class Probe(NamedTuple):
@@ -57,9 +102,7 @@ def draw_rows(n: int, rng: np.random.Generator) -> DrawnRows:
     return DrawnRows(picked[:asked], picked[asked:])
 
 
-def probe(
-    rows: NDArray, values: NDArray[np.float32], drawn: DrawnRows, frame: Frame, distance: Distance, n_jobs: int | None
-) -> Probe:
+def probe(rows: NDArray, values: NDArray[np.float32], drawn: DrawnRows, frame: Frame, distance: Distance) -> Probe:
     """What rows are asked; values (s, d) are the first of the others, in the frame."""
     asked = frame.place(rows[drawn.asked]).values
     near = np.empty((len(asked), len(drawn.others)), np.float32)
@@ -72,7 +115,7 @@ def probe(
         else:
             nearness_l1(block.values, asked, part.start, near)
 
-    pmap(work, spans(len(drawn.others), 1024), n_jobs)
+    pmap(work, spans(len(drawn.others), 1024))
     k = max(1, round(NEIGHBOURS * len(drawn.others) / len(rows))) - 1
     radius = np.partition(near, k, axis=1)[:, k]
     if distance.product:
@@ -99,47 +142,45 @@ def _plain(n: int, d: int) -> float:
     return n * d / _PLAIN + n * 1e-9 + 1e-6  # the second: writing n distances and keeping the best
 
 
-SKETCH_WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024)
+def sketch_widths(most: int) -> NDArray[np.int64]:
+    """Lengths of sketches that are compared, up to `most`: multiples of _STEP, a quarter of an octave apart."""
+    octaves = np.arange(4 * np.log2(most / _STEP)) / 4
+    return _STEP * np.unique(np.rint(2.0**octaves).astype(np.int64))
 
 
-def choose_axes(
-    seen: Probe, axes: NDArray[np.float32], scan_rate: float, most_coarse: int, n_jobs: int | None
-) -> SketchChoice:
-    """How many coordinates for the Euclidean bounds; scan_rate: words of four codes a second and thread."""
+def choose_axes(seen: Probe, axes: NDArray[np.float32], scan_rate: float, most_coarse: int) -> SketchChoice:
+    """How many coordinates for the Euclidean bounds; scan_rate: words of four codes per second and thread."""
     d, p = axes.shape
-    grid = np.array([g - 1 for g in SKETCH_WIDTHS if g - 1 < p] + [p])
-    counts = _survivors(seen, axes, grid, n_jobs)  # (grid,)
+    grid = np.array([g - 1 for g in sketch_widths(most_coarse) if g - 1 < p] + [p])
+    values = np.concatenate([seen.values[::2], seen.asked])
+    coordinates, tails = pooled_product(values, axes), np.empty((len(values), len(grid)), np.float32)
+    tail_norms(coordinates, np.einsum("ij,ij->i", values, values), grid, tails)
+    counts = _survivors(seen, coordinates, tails, grid)  # (grid,)
     words = np.ceil((grid + 1) / 4)
-    cost = seen.n * words / scan_rate + counts * (LOOK + BYTE * d) + (1 + ROWS_A_QUERY) * d * grid / _PLAIN
+    sketches = 2 * d * grid / _PLAIN  # of a query, and of a row
+    cost = seen.n * words / scan_rate + counts * (LOOK + BYTE * d) + sketches
     cost[words * 4 > most_coarse] = np.inf
     a = int(cost.argmin())
     return SketchChoice(int(grid[a]), float(counts[a]), float(cost[a]) + FIXED, _plain(seen.n, d))
 
 
 def _survivors(
-    seen: Probe, axes: NDArray[np.float32], grid: NDArray[np.int64], n_jobs: int | None
+    seen: Probe, coordinates: NDArray[np.float32], tails: NDArray[np.float32], grid: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Expected rows (grid,) within WARM times the radius under the bound of each length of the grid."""
-    parts = [_with_tails(values, axes, grid, n_jobs) for values in (seen.values[:_COUNTED], seen.asked)]
+    """Expected rows (grid,) within WARM times the radius under the bound of each length of the grid.
+
+    coordinates (s + a, p) and tails (s + a, grid), the norms of what they leave out: of rows, then of those asked.
+    """
+    n = len(coordinates) - len(seen.asked)
     limits = (_WARM * seen.radius) ** 2
 
     def count(part: slice) -> NDArray[np.int64]:
-        counts = np.zeros(len(grid), np.int64)
-        own = slice(part.start, part.stop)
-        survivors(*parts[0], *(array[own] for array in parts[1]), grid, limits[own], counts)
+        counts, own = np.zeros(len(grid), np.int64), slice(n + part.start, n + part.stop)
+        survivors(coordinates[:n], tails[:n], coordinates[own], tails[own], grid, limits[part], counts)
         return counts
 
-    counts = np.add.reduce(pmap(count, shares(len(seen.asked), n_jobs), n_jobs))
-    return np.asarray(counts * (seen.n / (len(seen.asked) * len(parts[0][0]))))
-
-
-def _with_tails(
-    values: NDArray[np.float32], axes: NDArray[np.float32], edges: NDArray[np.int64], n_jobs: int | None
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Coordinates (s, p) of values and the norms (s, g) of what their leading ones leave out."""
-    coordinates, tails = pooled_product(values, axes, n_jobs), np.empty((len(values), len(edges)), np.float32)
-    tail_norms(coordinates, np.einsum("ij,ij->i", values, values), edges, tails)
-    return coordinates, tails
+    counts = np.add.reduce(pmap(count, shares(len(seen.asked))))
+    return np.asarray(counts * (seen.n / (len(seen.asked) * n)))
 
 
 def choose_groups(
@@ -155,7 +196,7 @@ def choose_groups(
         bound = np.empty((len(asked), len(rows)), np.float32)
         nearness_l1(rows, asked, 0, bound)
         survivors = float((bound < _WARM * seen.radius[:, None]).mean()) * seen.n
-        seconds = seen.n * -(-width // 8) / scan_rate + survivors * LOOK_L1 + FIXED
+        seconds = seen.n * -(-width // 8) / scan_rate + survivors * (LOOK + BYTE * d) + FIXED
         if width <= most_coarse:
             choices.append(SketchChoice(size, survivors, seconds, _plain(seen.n, d)))
     return min(choices, key=lambda choice: choice.seconds, default=None)

@@ -15,17 +15,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.certified.byte_rows import ROUND, code_bytes
-from kway.compute.kernels.certified.sketch import code_l2, tails
-from kway.compute.kernels.certified.tile_l2 import QUERIES, CodeRoom, code_room, lifts_l2, prepare_l2
-from kway.compute.kernels.jit import frozen
-from kway.compute.threads import pmap, spans
-from kway.search.certified.axes import flaw, random_turn
-from kway.search.certified.cells import CellOrder
-from kway.search.certified.frame import ROUNDING, UNDERFLOW, Frame
-from kway.search.certified.sketches import AskedCodes, BoundSketch, empty_sketch, packed_words, whole_blocks
+from kway.kernels.certified.sketch import ROUND, code_bytes, code_l2, tails
+from kway.kernels.certified.tiles import QUERIES, CodeRoom, code_room, lifts_l2, prepare_l2
+from kway.kernels.jit import frozen
+from kway.search.certified.choose import flaw, random_turn
+from kway.search.certified.pipeline import CellOrder
+from kway.search.certified.sketches import (
+    ROUNDING,
+    UNDERFLOW,
+    AskedCodes,
+    BoundSketch,
+    Frame,
+    empty_sketch,
+    packed_words,
+    whole_blocks,
+)
+from kway.threads import pmap, spans
 
-PIECE = 196  # products summed in one go: shorter sums, smaller rounding bound; 128 take 15 % longer
+PIECE = 196  # products summed in one go: shorter sums, smaller rounding bound; 128 take 15 % longer (T1f)
 
 
 def sketch_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -120,9 +127,7 @@ class EuclideanCodes:
     way: int
 
     @classmethod
-    def of(
-        cls, coarse: NDArray[np.float32], cells: CellOrder, space: EuclideanSpace, way: int, n_jobs: int | None = None
-    ) -> EuclideanCodes:
+    def of(cls, coarse: NDArray[np.float32], cells: CellOrder, space: EuclideanSpace, way: int) -> EuclideanCodes:
         """Codes of coarse (n, w)."""
         n, width = coarse.shape
         room = code_room(way, width)
@@ -140,7 +145,7 @@ class EuclideanCodes:
             packed[blocks] = packed_words(codes.view(np.uint8) ^ 128, np.int32)  # one side of the product is unsigned
             bias[blocks] = np.ceil(-halves).reshape(-1, 64)
 
-        pmap(work, spans(n, 4096), n_jobs)
+        pmap(work, spans(n, 4096))
         margin = (1 + 1e-9) / space.step**2
         return cls(frozen(packed), frozen(bias), step, float(errors.max()), limits, margin, way)
 

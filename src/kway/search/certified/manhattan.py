@@ -1,27 +1,78 @@
-"""Manhattan bounds: signed sums over groups of features.
+"""Manhattan bounds: signed sums over groups of features that move together.
 
     sum_g |sum_{i in g} s_i (q_i - x_i)| <= sum_i |q_i - x_i|         for any groups and signs s = +-1
-coarse sums groups of `size` features, fine groups of a quarter of it (none where that is one feature: then the rows
-themselves are next). Sums are taken in float64, so only two roundings to float32 count: of the values and of the sums.
+
+Groups are found by greedy pairing by |correlation| of differences, level by level, so that pairs nest in fours, eights,
+sixteens: there |sum of signed differences| is close to the sum of |differences|. coarse sums groups of `size` features,
+fine groups of a quarter of it (none if that is one feature: then the rows themselves are next). Sums are taken in
+float64, so only two roundings to float32 count: of the values and of the sums.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.kernels.certified.sketch import code_l1, signed_sums
-from kway.compute.kernels.certified.tile_l1 import L1_QUERIES
-from kway.compute.kernels.jit import frozen
-from kway.compute.threads import pmap, spans
-from kway.search.certified.cells import CellOrder
-from kway.search.certified.frame import ROUNDING, UNDERFLOW, Frame
-from kway.search.certified.groups import FeatureGroups
-from kway.search.certified.sketches import AskedCodes, BoundSketch, packed_words, whole_blocks
+from kway.kernels.certified.sketch import code_l1, pair_up, signed_sums
+from kway.kernels.certified.tiles import L1_QUERIES
+from kway.kernels.jit import frozen
+from kway.search.certified.pipeline import CellOrder
+from kway.search.certified.sketches import (
+    ROUNDING,
+    UNDERFLOW,
+    AskedCodes,
+    BoundSketch,
+    Frame,
+    packed_words,
+    whole_blocks,
+)
+from kway.threads import pmap, spans
 
-_TAIL = 0.001  # of a column's values on either side that the codes' range need not hold
+
+class FeatureGroups(NamedTuple):
+    """columns (d,): an order of the features; signs (d,) +-1 float32, in that order."""
+
+    columns: NDArray[np.int64]
+    signs: NDArray[np.float32]
+
+
+def correlated_groups(differences: NDArray[np.float32], levels: int) -> FeatureGroups:
+    """FeatureGroups from differences of random pairs of rows (s, d)."""
+    d = differences.shape[1]
+    members = [np.array([i]) for i in range(d)]
+    signs, sums = np.ones(d, np.float32), differences
+    for _ in range(levels):
+        mate, turned = _mates(sums)
+        joined, columns = [], []
+        for i, j in enumerate(mate):
+            if j < 0:
+                joined.append(members[i])
+                columns.append(sums[:, i])
+            elif i < j:
+                flip = np.float32(-1 if turned[i] else 1)
+                signs[members[j]] *= flip
+                joined.append(np.concatenate([members[i], members[j]]))
+                columns.append(sums[:, i] + flip * sums[:, j])
+        members, sums = joined, np.stack(columns, axis=1)
+    columns_order = np.concatenate(members)
+    return FeatureGroups(columns_order, signs[columns_order])
+
+
+def _mates(sums: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The partner of each column (-1: none), and whether the two move against each other."""
+    n = sums.shape[1]
+    spread = np.sqrt(np.einsum("ij,ij->j", sums, sums)) + 1e-30
+    alike = (sums / spread).T @ (sums / spread)
+    left, right = np.triu_indices(n, 1)
+    strength = alike[left, right]
+    mate = pair_up(np.argsort(-np.abs(strength), kind="stable"), left, right, n)
+    return mate, alike[np.arange(n), mate] < 0
+
+
+_TAIL = 0.001  # of a column's values on either side that the codes' range need not hold (T2)
 
 
 @dataclass(frozen=True)
@@ -71,9 +122,7 @@ class ManhattanCodes:
     bias: None = None  # sums start at 0
 
     @classmethod
-    def of(
-        cls, coarse: NDArray[np.float32], cells: CellOrder, space: ManhattanSpace, way: int, n_jobs: int | None = None
-    ) -> ManhattanCodes:
+    def of(cls, coarse: NDArray[np.float32], cells: CellOrder, space: ManhattanSpace, way: int) -> ManhattanCodes:
         """Codes of coarse (n, w)."""
         n, width = coarse.shape
         low, step = _range(coarse)
@@ -83,7 +132,7 @@ class ManhattanCodes:
         def work(part: slice) -> None:
             code_l1(coarse, cells.ids[part], low, step, codes[part], errors[part])
 
-        pmap(work, spans(n, 8192), n_jobs)
+        pmap(work, spans(n, 8192))
         packed = packed_words(codes, np.int64)
         margin = 1 + (space.widths[1] + 16) * 4 * ROUNDING
         return cls(frozen(packed), low, step, float(errors.max()), margin, way)

@@ -1,4 +1,8 @@
-"""What the two distances share: sketches of rows or queries, and codes of a panel of queries.
+"""The space that bounds are computed in, and sketches of rows or queries, which both distances share.
+
+Frame: z = clip((x - center) * unit, +-limit), float32, |z_i| <= 1. Centered, so that a large offset costs no digits; a
+power of two as unit, so that scaling is exact and no square overflows; clipped, because a projection on a box never
+lengthens a distance (Euclidean or Manhattan), so that outliers and extreme queries only weaken their own bound.
 
 A sketch never overstates: for any row x and query q, in units of the frame,
     |coarse(q) - coarse(x)| <= |q - x| + coarse_slack(q) + coarse_slack(x)
@@ -8,15 +12,60 @@ A sketch never overstates: for any row x and query q, in units of the frame,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.compute.threads import pmap, spans
+from kway.kernels.certified.sketch import peaks_of, place
+from kway.kernels.jit import frozen
+from kway.threads import pmap, spans
 
-CHUNK = 16  # blocks of 64 rows between two renewals of the thresholds
-BLOCK = 512  # rows sketched at a time: 512 x 784 floats fill the L2 cache
+ROUNDING = float(np.finfo(np.float32).eps) / 2  # half the distance of 1 to the next float32
+UNDERFLOW = 1e-15  # covers what underflow can hide: squares below 1e-38 of values of size 1
+
+
+class FramedRows(NamedTuple):
+    """values (b, d) float32 in the frame, squares (b,) = |z|^2, sizes (b,) = |z|_1."""
+
+    values: NDArray[np.float32]
+    squares: NDArray[np.float64]
+    sizes: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """centre (d,) float64, unit (a power of two), limit of every coordinate after scaling."""
+
+    centre: NDArray[np.float64]
+    unit: float
+    limit: float
+
+    def place(self, block: NDArray) -> FramedRows:
+        """Rows (b, d) of either float type, in this frame."""
+        values = np.empty(block.shape, np.float32)
+        squares, sizes = np.empty(len(block)), np.empty(len(block))
+        place(frozen(block), self.centre, self.unit, self.limit, values, squares, sizes)
+        return FramedRows(values, squares, sizes)
+
+
+def measure_frame(sample: NDArray) -> Frame | None:
+    """Frame that holds nearly all rows of the sample (s, d); None where there is no spread, or one out of all range."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        centre = sample.mean(axis=0, dtype=np.float64)
+    peaks = np.empty(len(sample))
+    peaks_of(frozen(sample), centre, peaks)
+    usual = 4 * float(np.quantile(peaks, 0.99))
+    reach = min(float(peaks.max()), usual) if usual > 0 else float(peaks.max())
+    if not 1e-60 < reach < 1e60:  # also nan and inf; beyond, the units would leave float64
+        return None
+    unit = 2.0 ** -np.ceil(np.log2(reach))
+    return Frame(frozen(centre), float(unit), float(reach * unit))
+
+
+CHUNK = 16  # blocks of 64 rows between two renewals of the thresholds (T1)
+BLOCK = 512  # rows sketched at a time: 512 x 784 floats fill the L2 cache (T1f)
 
 
 class BoundSketch(NamedTuple):
@@ -57,14 +106,14 @@ def empty_sketch(n: int, space: Space) -> BoundSketch:
     return BoundSketch(aligned(n, coarse), aligned(n, fine, space.fine_type), np.empty(n), np.empty(n))
 
 
-def sketch_all(rows: NDArray, space: Space, n_jobs: int | None = None) -> BoundSketch:
+def sketch_all(rows: NDArray, space: Space) -> BoundSketch:
     """BoundSketch of every row."""
     out = empty_sketch(len(rows), space)
 
     def work(part: slice) -> None:
         space.sketch(rows[part], out.part(part))
 
-    pmap(work, spans(len(rows), BLOCK), n_jobs)
+    pmap(work, spans(len(rows), BLOCK))
     return out
 
 
@@ -76,14 +125,14 @@ def aligned(n: int, width: int, dtype: type = np.float32) -> NDArray:
     return raw[first : first + n * width].reshape(n, width)
 
 
-def codes_taken(matrix: NDArray, ids: NDArray, n_jobs: int | None = None) -> NDArray:
+def codes_taken(matrix: NDArray, ids: NDArray) -> NDArray:
     """matrix[ids], aligned."""
     out = aligned(len(ids), matrix.shape[1], matrix.dtype.type)
 
     def work(part: slice) -> None:
         np.take(matrix, ids[part], axis=0, out=out[part], mode="clip")
 
-    pmap(work, spans(len(ids), 8192), n_jobs)
+    pmap(work, spans(len(ids), 8192))
     return out
 
 

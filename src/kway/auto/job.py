@@ -1,0 +1,285 @@
+"""The main job: rows -> features -> families compared -> the best refitted and calibrated -> tested once.
+
+Test rows are transformed and predicted at the very end; nothing is chosen by them.
+
+A budget is for the whole job. Seconds for the end (refit, calibration, test, report) are reserved from what fits of the
+leader have taken; the comparison gets the rest, and the notes say what was cut.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway import modelfile, progress
+from kway.auto.calibration import (
+    PAGE,
+    Calibration,
+    GuaranteedModel,
+    Tradeoff,
+    calibrate,
+    calibrate_on,
+    sets_tradeoff,
+    unknown_tradeoff,
+    with_guarantees,
+)
+from kway.auto.compare_data import DataComparison, View, compare_data
+from kway.auto.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
+from kway.auto.learning_curve import LearningCurve, MaybeCurve, learning_curve
+from kway.auto.options import FitOptions
+from kway.auto.race.clock import Clock
+from kway.auto.race.compare import Comparison
+from kway.auto.race.families import CLASS_NUMBER
+from kway.auto.race.scoring import Standing
+from kway.auto.reasons import MOST_PARTS, SECONDS, SHOWN, Reasons, image_form, kept_facts, own_reasons, shuffled
+from kway.auto.refit import AllDataFit, fit_all_data, fit_standings
+from kway.auto.train_test import TrainTest
+from kway.errors import KwayError
+from kway.pipelines import FeaturedClassifier
+from kway.rows.row_blocks import rows_at
+from kway.tables.features.features import Features
+
+_LISTED_COLUMNS = 100  # columns of a matrix up to which x0, x1, ... are worth listing
+_BASELINE_COLUMNS = 3000  # columns up to which the least-squares baseline, a dense solve, is fitted (T11)
+
+
+@dataclass(frozen=True)
+class RunnerUp:
+    """The second of the leaderboard on the same test rows, and the exact test of the difference."""
+
+    model: str
+    accuracy: float
+    test: McNemar
+
+
+@dataclass(frozen=True, eq=False)
+class JobResult:
+    """All results of a job: what is saved, printed and drawn."""
+
+    data: TrainTest
+    options: FitOptions
+    X: Any  # training rows as numbers (n, d)
+    test_X: Any
+    comparison: Comparison
+    standings: list[Standing]  # the leaderboard with fitted models
+    model: FeaturedClassifier
+    evaluation: Evaluation
+    baselines: dict[str, float]  # test accuracy of the most frequent class and of least squares on the class number
+    runner_up: RunnerUp | None
+    temperature: float | None
+    notes: tuple[str, ...]
+    seconds: dict[str, float]  # per stage
+    hurried: bool = False  # the budget is spent: the report leaves out slow figures
+    sets: Tradeoff | None = None
+    unknown: Tradeoff | None = None
+    curve: LearningCurve | None = None
+    reasons: Reasons | None = None
+    fitted_rows: int = 0  # rows that the winner learned from
+
+    @property
+    def best(self) -> Standing:
+        """The winner."""
+        return self.standings[0]
+
+    def save(self, path: str | Path, target: str | None = None, id: str | None = None, force: bool = False) -> None:
+        """Write the model file, complete or not at all; overwrite a file that is no model only with `force`."""
+        modelfile.save(self.model, path, self.file_notes(target, id), force=force)
+
+    def file_notes(self, target: str | None, id: str | None = None) -> dict[str, Any]:
+        """Facts for `kway info`; `reading` says how later rows are read, `id` names the column of their names."""
+        data = self.data
+        form = {key: value for key, value in vars(data.form).items() if value is not None}
+        how = {"form": form, "written": {w.column: w.how for w in data.written}, "id": id}
+        embed = getattr(self.model.features_, "embed_", None)
+        return {
+            "data": data.name,
+            "target": target,
+            "model": self.best.model,
+            "setting": dict(self.best.setting),
+            "test_accuracy": self.evaluation.scores.accuracy,
+            "embed": str(embed) if embed else None,
+            "reading": {key: value for key, value in how.items() if value} or None,
+        }
+
+
+def run_job(
+    data: TrainTest,
+    options: FitOptions,
+    begun: float | None = None,
+    on_features: Callable[[Features], None] | None = None,
+) -> JobResult:
+    """Compare, refit, calibrate, test once; the budget counts from `begun` (time.perf_counter()), by default now.
+
+    `on_features` is called with the features before the comparison begins.
+    """
+    stages = _Stages()
+    clock = Clock(options.budget, stages.begun if begun is None else begun, _seconds_after_choice)
+    with progress.portion(0.02, 0.6):
+        chosen = compare_data(data, options, clock, on_features)
+    stages.end("compare")
+    with progress.portion(0.6, 0.72):
+        rows_of = lambda model: chosen.view(model).X  # noqa: E731
+        standings = fit_standings(chosen.comparison, rows_of, data.y, options.seed, clock, chosen.sizes)
+        compared = standings[0]  # as it was compared, if it is fitted again on all of DATA
+        view = chosen.view(compared.model)
+        fit = _fit_all_data(compared, view, chosen)
+    X = view.X
+    standings[0] = fit.standing
+    stages.end("refit")
+    with progress.portion(0.72, 0.84), progress.stage("calibrating"):
+        guaranteed, calibrated = _calibrated(fit, compared, X, chosen, clock)
+    stages.end("calibrate")
+    with progress.portion(0.84, 0.88), progress.stage("testing"):
+        tests = _tested(standings, calibrated.model, guaranteed, view, chosen)
+    stages.end("test")
+    clock.reserve = PAGE
+    hurried = clock.up()
+    with progress.portion(0.88, 0.92), progress.stage("looking for reasons"):
+        curve = _learning_curve(compared, X, chosen, clock)
+        reasons = _reasons(FeaturedClassifier.of(view.features, fit.standing.fitted, X), X, data, clock)
+    stages.end("reasons")
+    adapted = chosen.sizes.notes(chosen.comparison.estimator(compared, options.seed))
+    model = FeaturedClassifier.of(view.features, guaranteed.model if guaranteed else calibrated.model, X)
+    model.reasons_ = None if reasons is None else kept_facts(reasons)
+    return JobResult(
+        data=data,
+        options=options,
+        X=X,
+        **tests._asdict(),
+        comparison=chosen.comparison,
+        standings=standings,
+        model=model,
+        temperature=getattr(calibrated.model, "temperature_", None),
+        notes=(*chosen.notes, *adapted, *filter(None, (calibrated.note, fit.note, curve.why))),
+        seconds=stages.seconds,
+        hurried=hurried,
+        curve=curve.curve,
+        reasons=reasons,
+        fitted_rows=fit.rows,
+    )
+
+
+def _seconds_after_choice(fit_seconds: float) -> float:
+    """Seconds from the choice to the report: a fit on all rows, and one on four fifths of them for the temperature."""
+    return 1.8 * fit_seconds + PAGE
+
+
+class _Stages:
+    """Seconds of the stages."""
+
+    def __init__(self) -> None:
+        self.begun = self.last = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def end(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name], self.last = now - self.last, now
+
+
+def _fit_all_data(standing: Standing, view: View, chosen: DataComparison) -> AllDataFit:
+    """The winner on all rows of DATA: as it is, unless memory holds a part of them."""
+    data, options = chosen.data, chosen.options
+    if data.larger is not None and options.promises:
+        note = "promises are held on rows in memory, so the model learned from those alone"
+        return AllDataFit(standing, data.n, note=note)
+    return fit_all_data(standing, view.features, view.X, data, chosen.folds(), options.seed)
+
+
+def _calibrated(
+    fit: AllDataFit, compared: Standing, X: Any, chosen: DataComparison, clock: Clock
+) -> tuple[GuaranteedModel | None, Calibration]:
+    """The winner with its temperature, inside the classifiers that give the guarantees asked for, if any."""
+    data, options = chosen.data, chosen.options
+    if options.promises:
+        guaranteed = with_guarantees(fit.standing.fitted, X, chosen.folds(), data, options)
+        return guaranteed, Calibration(guaranteed.classifier)
+    if fit.held is not None:
+        return None, calibrate_on(fit.standing.fitted, rows_at(X, fit.held), data.y[fit.held], options.seed)
+    held = chosen.held_out(compared)
+    return None, calibrate(fit.standing, X, chosen.folds(), data, options, clock, held)
+
+
+def _learning_curve(standing: Standing, X: Any, chosen: DataComparison, clock: Clock) -> MaybeCurve:
+    found, seed = chosen.comparison, chosen.options.seed
+    rows = chosen.folded_rows(X)
+    make = lambda: found.estimator(standing, seed)  # noqa: E731
+    try:
+        seconds = found.families[standing.model].expected_seconds(rows.size())
+        return learning_curve(make, standing, rows, seconds, clock, seed)
+    except KwayError:  # a part of the rows that cannot be learned from is no reason to fail
+        return MaybeCurve(None)
+
+
+def _reasons(model: FeaturedClassifier, X: Any, data: TrainTest, clock: Clock) -> Reasons | None:
+    """What distinguishes each class; for models without weights by the test rows, while there is time.
+
+    Pixels have no names that help anybody: for images, where the model looks.
+    """
+    form = image_form(model.features_, data.test_rows)
+    if form is None and not model.features_.is_table_ and X.shape[1] > _LISTED_COLUMNS:
+        return None
+    try:
+        own = None if form is not None else own_reasons(model)
+        if own is not None or clock.up(SECONDS):
+            return own
+        most = SHOWN if form is None else MOST_PARTS
+        return shuffled(model, data.test_rows, data.test_y, most, SECONDS, "test rows")
+    except KwayError:
+        return None
+
+
+class _Tests(NamedTuple):
+    """Results on the test rows; the fields of JobResult of the same names."""
+
+    test_X: Any
+    evaluation: Evaluation
+    runner_up: RunnerUp | None
+    baselines: dict[str, float]
+    sets: Tradeoff | None
+    unknown: Tradeoff | None
+
+
+def _tested(
+    standings: list[Standing], model: Any, guaranteed: GuaranteedModel | None, view: View, chosen: DataComparison
+) -> _Tests:
+    """The calibrated winner, the runner-up and the baselines on the test rows."""
+    data, options = chosen.data, chosen.options
+    test_X, y = view.features.transform(data.test_rows), data.test_y
+    evaluation = evaluate_model(model, test_X, y)
+    return _Tests(
+        test_X=test_X,
+        evaluation=evaluation,
+        runner_up=_runner_up(standings, evaluation, chosen, test_X),
+        baselines=_baselines(view.X, test_X, data),
+        sets=sets_tradeoff(guaranteed, test_X, y) if guaranteed and options.sets else None,
+        unknown=unknown_tradeoff(guaranteed, test_X, y) if guaranteed and options.unknown else None,
+    )
+
+
+def _runner_up(
+    standings: list[Standing], evaluation: Evaluation, chosen: DataComparison, test_X: Any
+) -> RunnerUp | None:
+    if len(standings) < 2 or standings[1].fitted is None:
+        return None
+    best, other = standings[:2]
+    own, data = chosen.view(other.model), chosen.data
+    rows = test_X if own is chosen.view(best.model) else own.features.transform(data.test_rows)
+    right: NDArray[np.bool_] = other.fitted.predict(rows) == data.test_y
+    return RunnerUp(other.model, float(right.mean()), mcnemar(evaluation.predicted == data.test_y, right))
+
+
+def _baselines(X: Any, test_X: Any, data: TrainTest) -> dict[str, float]:
+    """Test accuracy of the most frequent class, and of least squares on the class number if columns are few."""
+    classes, codes, _ = data.labels
+    most = classes[np.bincount(codes).argmax()]
+    found = {"majority class": float(np.mean(data.test_y == most))}
+    if X.shape[1] <= _BASELINE_COLUMNS and not hasattr(X, "tocsr"):
+        model = CLASS_NUMBER.make({"targets": "number"}, 0).fit(X, codes)
+        found["straw man"] = float(np.mean(classes[model.predict(test_X)] == data.test_y))
+    return found

@@ -1,0 +1,164 @@
+"""FitOptions: what can be asked of the main job, for `kway.fit`, `kway.compare` and the commands of the same names.
+
+To add an option, add a field here and use it in the job.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from kway.errors import UsageError
+from kway.options import check_options, option, split_names
+from kway.suggest import listing, nearest
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours"}
+
+
+def _rule(make: Callable[[Any], Any]) -> Callable[[str, Any], Any]:
+    """A check by a rule; `make` gets the module kway.parameters, which imports numpy, only when a value is checked."""
+
+    def check(name: str, value: Any) -> Any:
+        from kway import parameters
+
+        make(parameters).check(name, value)
+        return value
+
+    return check
+
+
+def _models(name: str, value: Any) -> tuple[Any, ...] | None:
+    """Families by name (also with commas between) or themselves; None and "all" mean all."""
+    given = split_names(value) if isinstance(value, str) else value
+    if given is None or tuple(given) == ("all",):
+        return None
+    from kway.auto.race.families import CLASS_NUMBER, FAMILIES
+
+    given = tuple(given)
+    known = (*FAMILIES, CLASS_NUMBER.name, "all")
+    for model in given:
+        if isinstance(model, str) and model not in known[:-1]:
+            raise UsageError(f"{name} has no {model!r}{nearest(model, known)}; known are {listing(known, len(known))}")
+    if not given:
+        raise UsageError(f"{name} is empty; known are {listing(known)}")
+    return given
+
+
+def _seconds(name: str, value: Any) -> float | None:
+    """Seconds as a number, or a time such as 60s, 2m or 1h."""
+    if value is None:
+        return None
+    number, unit = (value[:-1], value[-1]) if isinstance(value, str) and value[-1:] in _UNITS else (value, "s")
+    try:
+        seconds = float(number) * timedelta(**{_UNITS[unit]: 1}).total_seconds()
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if isinstance(value, bool) or not 0 < seconds < math.inf:
+        raise UsageError(f"{name} must be a number of seconds above 0 or a time such as 60s, 2m or 1h, got {value!r}")
+    return seconds
+
+
+def _metric(name: str, value: Any) -> str:
+    from kway.auto.race.scoring import pick_measure
+
+    return pick_measure(value).name
+
+
+def _references(name: str, value: Any) -> tuple[Any, ...] | None:
+    """Classifiers of other libraries; "none" stands for no reference at all."""
+    if value is None:
+        return None
+    from kway.auto.race.references import checked_references
+
+    given = (value,) if isinstance(value, str) or hasattr(value, "fit") else tuple(value)
+    return checked_references([what for what in given if not isinstance(what, str) or what != "none"])
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What is asked of a job. The help texts of the fields are those of the commands."""
+
+    models: Sequence[Any] | None = option(
+        None,
+        "Families to compare, such as softmax or neighbors,svm; default: all.",
+        check=_models,
+        flags=("--model", "-m"),
+        metavar="NAMES",
+    )
+    alpha: float | None = option(
+        None,
+        "Weight of the penalty; default: chosen by cross-validation.",
+        check=_rule(lambda rules: rules.NONE | rules.at_least(0)),
+        typed=float | None,
+    )
+    budget: float | None = option(
+        None, "Time for the whole job, in seconds or as 60s, 2m, 1h.", check=_seconds, metavar="TIME"
+    )
+    embed: Any = option(None, "Sentence-transformers model for text or images.")
+    metric: str = option(
+        "accuracy",
+        "What the choice is made by: accuracy, balanced, macro-f1 or log-loss.",
+        check=_metric,
+        typed=str,
+        metavar="NAME",
+    )
+    class_weight: str | None = option(
+        None,
+        "balanced: rows of rare classes count for more.",
+        check=_rule(lambda rules: rules.NONE | rules.one_of("balanced")),
+        metavar="NAME",
+    )
+    folds: int = option(5, "Folds of the cross-validation.", check=_rule(lambda rules: rules.whole(2)), typed=int)
+    repeats: int = option(
+        1, "How many times the folds are drawn.", check=_rule(lambda rules: rules.whole(1)), typed=int
+    )
+    also: Sequence[Any] | None = option(
+        None,
+        "Another library's classifier to score for comparison: sklearn.svm.SVC, or trees; none: not even trees.",
+        check=_references,
+        typed=list[str] | None,
+        metavar="MODULE.CLASS",
+        parse=lambda names: names or None,
+    )
+    sets: float | None = option(
+        None,
+        "Predict sets of labels that contain the right one this often: 0.9.",
+        check=_rule(lambda rules: rules.NONE | rules.between(0, 1)),
+        typed=float | None,
+        metavar="SHARE",
+        commands=("fit",),
+    )
+    unknown: float | None = option(
+        None,
+        "Allow the answer unknown, for at most this share of known rows: 0.05.",
+        check=_rule(lambda rules: rules.NONE | rules.between(0, 1)),
+        typed=float | None,
+        metavar="SHARE",
+        commands=("fit",),
+    )
+    seed: int = option(0, "Seed of all random numbers.", check=_rule(lambda rules: rules.SEED), typed=int)
+    device: str = option(
+        "cpu",
+        "Where classifiers compute: cpu, cuda or auto.",
+        check=_rule(lambda rules: rules.DEVICE),
+        typed=str,
+        metavar="NAME",
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    @property
+    def weighs_rows_equally(self) -> bool:
+        """Whether a row of one class counts as much as a row of another."""
+        from kway.auto.race.scoring import pick_measure
+
+        return self.class_weight is None and not pick_measure(self.metric).by_class
+
+    @property
+    def promises(self) -> bool:
+        """Whether the model gives sets or the answer "unknown"."""
+        return self.sets is not None or self.unknown is not None

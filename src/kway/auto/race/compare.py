@@ -1,0 +1,215 @@
+"""compare: every family over all its settings on the same folds, clear losers stopped early (rounds.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.auto.options import FitOptions
+from kway.auto.race.clock import Clock
+from kway.auto.race.families import CLASS_NUMBER, FAMILIES, Family, LinearFamily
+from kway.auto.race.folds import fold_numbers
+from kway.auto.race.references import score_references
+from kway.auto.race.rounds import TOO_LATE, Rounds, lost_preliminary
+from kway.auto.race.scoring import (
+    ACCURACY,
+    FoldedRows,
+    Measure,
+    Scan,
+    Standing,
+    in_order,
+    pick_measure,
+    setting_in_words,
+    with_spread,
+)
+from kway.errors import InputError
+from kway.labels import Labels, encode
+from kway.options import described, options_of, refuse_unknown
+from kway.rows.gpu.device import resolve
+from kway.text_tables import Printed, Table
+from kway.validation import Rows, plain_rows
+
+DEFAULT_FOLDS = FitOptions.folds  # only with this number a family that is left alone runs fewer folds
+
+
+def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: Any = None, **options: Any) -> Comparison:
+    """Score the families named (all by default) on rows X (n, d) with labels y (n,).
+
+        Parameters
+        ----------
+        models : families by name; default: all.
+        groups : (n,), rows of one group stay in one fold.
+        order : (n,), the last rows are validated.
+    {options}
+
+        >>> from sklearn.datasets import load_iris
+        >>> compare(*load_iris(return_X_y=True), models=["softmax", "centroid"]).best.model
+        'softmax'
+    """
+    refuse_unknown(options, [*options_of(FitOptions, "compare"), "groups", "order"])
+    return compare_rows(X, encode(y), FitOptions(models=models, **options), groups, order)
+
+
+compare.__doc__ = str(compare.__doc__).format(options=described(FitOptions, "compare", leave_out=("models",)))
+
+
+def compare_rows(
+    X: Any, labels: Labels, options: FitOptions, groups: Any = None, order: Any = None, clock: Clock | None = None
+) -> Comparison:
+    """`compare` of encoded labels, with the clock of a job; the classes are those that occur."""
+    if options.repeats > 1 and order is not None:
+        raise InputError("repeats draws the folds anew, and with order there is one: the last rows; leave it out")
+    resolve(options.device, pays=False)  # an error now, not one per family
+    clock, measure = clock or Clock(options.budget), pick_measure(options.metric)
+    rounds = _folded(_rows(X), labels, measure, options, groups, order)
+    data = rounds[0]
+    chosen = [family.configured(options.class_weight, options.device) for family in chosen_families(options)]
+    unasked = options.models is None and options.alpha is None
+    families, idle = _entrants(chosen, data, clock, unasked)
+    work = Rounds(data, families, clock, unasked)
+    work.run_all(rounds[1:], few_folds=unasked and options.folds == DEFAULT_FOLDS and options.repeats == 1)
+    if not work.scans:
+        raise InputError(_nothing_scored(work.problems))
+    also = () if clock.interrupted else options.also or ()
+    references, trouble = score_references(data, also, clock, options.seed)
+    accounted = {*work.scans, *work.problems, *work.idle}
+    problems = {**work.problems, **{name: TOO_LATE for name in families if name not in accounted}, **trouble}
+    standings = work.standings(options.repeats * data.n_folds, options.class_weight is not None)
+    return Comparison(
+        standings=in_order(standings, measure),
+        scans=work.scans,
+        folds=data.folds,
+        classes=labels.classes,
+        finished=not clock.cut,
+        families=families,
+        problems=problems,
+        idle={**idle, **work.idle},
+        measure=measure,
+        references=references,
+    )
+
+
+def chosen_families(options: FitOptions) -> list[Any]:
+    """The families named, all by default; at the alpha given, if there is one."""
+    known = {**FAMILIES, CLASS_NUMBER.name: CLASS_NUMBER}
+    given = FAMILIES if options.models is None else options.models
+    chosen = [known[model] if isinstance(model, str) else model for model in given]
+    if options.alpha is None:
+        return chosen
+    return [replace(f, alphas=(options.alpha,)) if isinstance(f, LinearFamily) else f for f in chosen]
+
+
+def _rows(X: Any) -> Rows:
+    import scipy.sparse as sp
+
+    return X.tocsr() if sp.issparse(X) else plain_rows(X)
+
+
+def _folded(
+    X: Rows, labels: Labels, measure: Measure, options: FitOptions, groups: Any, order: Any
+) -> list[FoldedRows]:
+    """The rows with their folds, once per repeat."""
+    n_folds = max(2, min(options.folds, len(labels.codes)))
+    seeds = range(options.seed, options.seed + options.repeats)
+    folds = [fold_numbers(labels.codes, n_folds, groups, order, seed) for seed in seeds]
+    return [FoldedRows(X, labels.codes, each, {}, measure) for each in folds]
+
+
+class _Entrants(NamedTuple):
+    """Families that are run, by name, and why the others are not."""
+
+    families: dict[str, Family]
+    idle: dict[str, str]
+
+
+def _entrants(chosen: list[Family], data: FoldedRows, clock: Clock, unasked: bool) -> _Entrants:
+    """All that were named; if none was, those that are worth running on these rows."""
+    known = {family.name: family for family in chosen}
+    if not unasked:
+        return _Entrants(known, {})
+    idle = {name: why for name, family in known.items() if (why := family.idle(data))}
+    idle |= lost_preliminary(data, {name: family for name, family in known.items() if name not in idle}, clock)
+    return _Entrants({name: family for name, family in known.items() if name not in idle}, idle)
+
+
+def _nothing_scored(problems: dict[str, str]) -> str:
+    if not problems:
+        return "nothing was scored before the time was up; give a larger budget or fewer families"
+    return "no model could be fitted; " + "; ".join(f"{name}: {why}" for name, why in problems.items())
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Printed):
+    """The leaderboard, best first, and the scans behind it; it prints as a table."""
+
+    standings: list[Standing]
+    scans: dict[str, Scan]
+    folds: NDArray[np.int64]
+    classes: NDArray
+    finished: bool = True  # False if the budget or Ctrl-C cut it short
+    families: dict[str, Family] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)  # families that could not be scored, and why
+    idle: dict[str, str] = field(default_factory=dict)  # families not worth running on such rows, and why
+    measure: Measure = ACCURACY  # what the choice is made by
+    references: list[Standing] = field(default_factory=list)  # classifiers of other libraries, on the same folds
+
+    @property
+    def best(self) -> Standing:
+        """The leader."""
+        return self.standings[0]
+
+    def estimator(self, standing: Standing | None = None, seed: int = 0) -> Any:
+        """An unfitted estimator of a row, by default the best."""
+        row = standing or self.best
+        return self.families[row.model].make(row.setting, seed)
+
+    def joined(self, other: Comparison) -> Comparison:
+        """This comparison and that of other families on the same folds."""
+        return replace(
+            self,
+            standings=in_order([*self.standings, *other.standings], self.measure),
+            scans={**self.scans, **other.scans},
+            finished=self.finished and other.finished,
+            families={**self.families, **other.families},
+            problems={**self.problems, **other.problems},
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        """One plain record per row."""
+        return [row.record() for row in self.standings]
+
+    def to_pandas(self) -> Any:
+        """The leaderboard as a data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records())
+
+    def _table(self) -> Table:
+        return leaderboard_table(self.standings, self.references, self.measure)
+
+
+def leaderboard_table(standings: Sequence[Standing], references: Sequence[Standing], measure: Measure) -> Table:
+    """The rows of a leaderboard, and below them those of other libraries."""
+    other = () if measure is ACCURACY else (measure.words,)
+    columns = ("model", *other, "accuracy", *(() if "log loss" in other else ("log loss",)), "folds", "setting")
+    lines = [_cells(row, bool(other)) for row in standings]
+    lines += [_cells(replace(row, model=f"({row.model})"), bool(other)) for row in references]
+    more = "(in brackets: not kway's, on the same folds for comparison)" if references else ""
+    return Table(
+        f"{len(standings)} {'family' if len(standings) == 1 else 'families'} by {measure.words}, best first",
+        columns,
+        lines,
+        more,
+    )
+
+
+def _cells(row: Standing, measured: bool) -> tuple[str, ...]:
+    score = with_spread(row.score, row.score_std, len(row.fold_scores))
+    loss = "–" if row.log_loss is None else f"{row.log_loss:.3f}"
+    accuracy = with_spread(row.accuracy, row.std, len(row.fold_accuracy))
+    stated = () if row.measure == "log-loss" else (loss,)
+    return (row.model, *([score] if measured else []), accuracy, *stated, row.folds_run, setting_in_words(row.setting))

@@ -1,0 +1,378 @@
+"""The rounds of a comparison: which families run on which folds, and when a family is stopped.
+
+    preliminary   if a pass over the rows is slow, linear families first compete with the others on a few classes
+    fold 0        all families. On dense rows without a budget neighbors run first: their score tells a path of alphas
+                  when to give up, and if softmax is far behind, similar families are not run
+    other folds   the families that may still win: their best setting on fold 0 is not more than `largest_lag` behind
+                  the leader (scoring.py). Among similar families only the better one goes on; on sparse rows softmax
+                  must beat SVMs by a standard error: it takes ten times as long there, and on held-out rows of nine
+                  sets of 500 to 2,000 short texts it was ahead once (by 1.1 points), level once and behind seven
+                  times (by 0.1 to 1.0). If one family is left, two more folds choose its setting, unless rows are few
+    repeats       the same families on other folds
+
+The budget and Ctrl-C end the work between fits. What was scored until then is kept.
+
+Inside `kway.cluster(...)` the nodes score families, and folds of a family, at the same time (`RemoteScans`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway import progress
+from kway.auto.race.clock import Clock
+from kway.auto.race.families import HEAVY, LIKE_SOFTMAX, QUICK_PASS, SPARSE_SVM, Family, LinearFamily
+from kway.auto.race.folds import some_classes
+from kway.auto.race.neighbor_families import LONG_SEARCH, LearnedNeighborsFamily, NeighborsFamily
+from kway.auto.race.scoring import HOPELESS, STOPPED, FoldedRows, Scan, Standing, standing_of
+from kway.errors import InputError, KwayError
+from kway.rows.cluster.session import current
+from kway.rows.cluster.work import Task, begin, send
+
+FOLDS_ALONE = 3  # folds of the only family that is left: enough to choose its setting and to see a spread (T11)
+_ALPHA_GAIN = 0.02  # by how much the best of all alphas may exceed the best of a few in the middle
+_SIMILAR_LEAD = 0.1  # by how much a family like softmax may be ahead of softmax
+SLOW_PASS = 0.3  # seconds of a pass from which there is a preliminary round: a path on one fold takes half a minute
+_LEAST_CLASSES = 50  # of the preliminary round
+TOO_LATE = "the time was up"
+NOT_WEIGHTED = "class weights change nothing here: it learns each class from sums, however many rows it has"
+
+
+class Rounds:
+    """A comparison under way: the scans so far, and why families were stopped or not run."""
+
+    def __init__(self, data: FoldedRows, families: dict[str, Family], clock: Clock, unasked: bool) -> None:
+        self.data, self.families, self.clock = data, families, clock
+        self.unasked = unasked  # the caller named no families
+        self._done = 0
+        self._remote = RemoteScans()
+        self.scans: dict[str, Scan] = {}
+        self.notes: dict[str, str] = {}
+        self.problems: dict[str, str] = {}
+        self.idle: dict[str, str] = {}
+
+    def run_all(self, repeats: list[FoldedRows], few_folds: bool) -> None:
+        """All rounds, until they are done, the time is up, or Ctrl-C."""
+        try:
+            self._first_fold()
+            self._other_folds(few_folds)
+            for number, again in enumerate(repeats):
+                self._repeat(again, number + 2)
+        except KeyboardInterrupt:
+            self.clock.interrupted = self.clock.cut = True
+        finally:
+            self._remote.cancel()
+
+    def standings(self, n_folds: int, weighted: bool) -> list[Standing]:
+        """A row per family; `weighted`: the caller asked for class weights, which not every family has."""
+        rows = []
+        for name, scan in self.scans.items():
+            same = NOT_WEIGHTED if weighted and not self.families[name].weighs_classes else ""
+            note = "; ".join(filter(None, (self.notes.get(name), same)))
+            rows.append(standing_of(name, scan, note, n_folds))
+        return rows
+
+    # ---- one step
+
+    def _run(self, name: str, which: list[int], what: str, part: float = 1.0) -> None:
+        """Score a family on these folds, using at most this part of the time left."""
+        clock = self._clock_of(part)
+        with progress.stage(f"{name}: {what}", self._done, 2 * len(self.families), _scores_so_far(self.scans)):
+            found = self._remote.scan(self.families[name], self.data, which, clock)
+        if clock.cut:
+            self.notes[name] = f"not every setting was run: {TOO_LATE}"
+            self.clock.cut = True
+        self._done += 1
+        if np.isfinite(found.accuracy).any() and not np.isfinite(found.scores).any():
+            raise InputError(f"it has no {found.measure.words}: it states no probabilities")
+        if np.isfinite(found.scores).any():
+            self.scans[name] = self.scans[name].joined(found) if name in self.scans else found
+            leader = self._ranking()[0]
+            self.clock.keep(self.scans[leader].fit_seconds)
+            self.data.kept["lead"] = self._first_score(leader)
+
+    def _begin(self, names: Iterable[str], which: list[int], part: float = 1.0, apart: bool = False) -> None:
+        """Start scans on the cluster, if there is one."""
+        scored = bool(self.scans)
+        for name in names:
+            clock = self.clock.share(part) if scored else Clock()  # as in `_clock_of`
+            self._remote.begin(self.families[name], self.data, which, clock, apart)
+            scored = True
+
+    def _clock_of(self, part: float) -> Clock:
+        """The clock of a step; the first family is scored however little time there is."""
+        return self.clock.share(part) if self.scans else Clock()
+
+    def _ranking(self) -> list[str]:
+        """Families by their best score on fold 0."""
+        return sorted(self.scans, key=lambda name: -self._first_score(name))
+
+    def _first_score(self, name: str) -> float:
+        """A family's best score on fold 0, higher is better."""
+        return float(np.nanmax(self.scans[name].scores[0]))
+
+    def _standard_error(self, lead: float) -> float:
+        """By how much softmax, or a similar family, must beat SVMs on fold 0 of sparse rows."""
+        return self.data.largest_lag(lead) / 3
+
+    # ---- the rounds
+
+    def _first_fold(self) -> None:
+        """Every family on fold 0.
+
+        If the caller named no families and gave no budget, neighbors run first, and their score becomes the `floor`
+        of the others. On sparse rows neighbors are slow (18,000 questions: 16 s of processor time against 7 of SVMs)
+        and run last, so that a few rows show whether they can lead; SVMs run first.
+        """
+        names = list(self.families)
+        if not self.unasked or self.clock.budget is not None:
+            self._on_first_fold(names)
+            return
+        sparse, near = self.data.sparse, (NeighborsFamily, LearnedNeighborsFamily)
+        first = [name for name in names if (name == SPARSE_SVM if sparse else isinstance(self.families[name], near))]
+        self._on_first_fold(first)
+        if self.scans:
+            lead = self._first_score(self._ranking()[0])
+            floor = lead + self._standard_error(lead) - _ALPHA_GAIN if sparse else self.data.floor(lead)
+            self.data.kept["floor"] = floor
+        self._on_first_fold([name for name in names if name not in first])
+
+    def _on_first_fold(self, names: list[str]) -> None:
+        self._begin(names, [0], part=0.5)
+        for name in names:
+            if self.unasked and (why := self._softmax_far_behind(name)):
+                self.idle[name] = why
+                self._done += 1
+                continue
+            if self.scans and self.clock.up():
+                self.problems[name] = TOO_LATE
+                continue
+            try:
+                self._run(name, [0], "fold 1", part=0.5)  # the first must not use up all the time
+            except KwayError as error:
+                self.problems[name] = str(error)
+                continue
+            if name not in self.scans:
+                late = self.notes.pop(name, TOO_LATE)
+                self.problems[name] = TOO_LATE if TOO_LATE in late else late
+
+    def _other_folds(self, few_folds: bool) -> None:
+        """The folds after fold 0; `few_folds`: the caller gave no number of folds, so one family alone runs fewer."""
+        rest = list(range(1, self.data.n_folds))
+        if not rest or not self.scans:
+            return
+        ranking, slow = self._ranking(), self.data.pass_seconds() >= QUICK_PASS
+        losers = {name: why for name in ranking if (why := self._why_stopped(name))}
+        alone = few_folds and slow and len(losers) == len(ranking) - 1
+        which = rest[: FOLDS_ALONE - 1] if alone else rest
+        self._begin([name for name in ranking if name not in losers], which, apart=True)
+        for name in ranking:
+            if name in losers:
+                self.notes[name] = f"{STOPPED} after fold 1 of {len(rest) + 1}: {losers[name]}"
+                self._done += 1
+                continue
+            if not self.clock.up():
+                self._run(name, which, f"folds 2 to {len(which) + 1}")
+            run = int(np.isfinite(self.scans[name].scores[:, self.scans[name].best]).sum())
+            if run <= len(which):
+                self.notes[name] = f"the time was up after {run} of {len(rest) + 1} folds"
+            elif alone:
+                self.notes.setdefault(name, f"{run} of {len(rest) + 1} folds: no other family came near it")
+
+    def _repeat(self, data: FoldedRows, number: int) -> None:
+        """The families that were run on every fold, on other folds."""
+        self.data = data
+        every = list(range(data.n_folds))
+        names = [name for name in self.scans if name not in self.notes]
+        self._begin(names, every)
+        for name in names:
+            if self.clock.up():
+                self.notes[name] = f"the time was up before draw {number} of the folds"
+                continue
+            self._run(name, every, f"folds, draw {number}")
+
+    # ---- who is stopped
+
+    def _why_stopped(self, name: str) -> str:
+        """Why a family is not run on more folds; "" if it is."""
+        own, lead, shown = self._first_score(name), self._first_score(self._ranking()[0]), self.data.measure.shown
+        scores = self.scans[name].scores[0]
+        tried = int(np.isfinite(scores).sum())
+        some = f", with {tried} of {len(scores)} settings" if tried < len(scores) else ""
+        if own < lead - self.data.largest_lag(lead):
+            return f"{shown(own):.3f} against {shown(lead):.3f}{some}"
+        similar = SPARSE_SVM if SPARSE_SVM in self.scans else "softmax"  # on sparse rows fast, and usually better
+        if name not in (*LIKE_SOFTMAX, "softmax") or name == similar or similar not in self.scans:
+            return ""
+        theirs = self._first_score(similar)
+        if own > theirs + (self._standard_error(lead) if similar == SPARSE_SVM else 0.0):
+            return ""
+        better = "hardly" if own > theirs else "no"
+        return (
+            f"{shown(own):.3f}, {better} better than {similar}, which is alike and has {shown(theirs):.3f} there{some}"
+        )
+
+    def _softmax_far_behind(self, name: str) -> str:
+        """Why a family similar to softmax is not run at all; "" if it is."""
+        if name not in LIKE_SOFTMAX or "softmax" not in self.scans:
+            return ""
+        own, leader, shown = self._first_score("softmax"), self._ranking()[0], self.data.measure.shown
+        lead = self._first_score(leader)
+        if own >= lead - self.data.largest_lag(lead) - _SIMILAR_LEAD:
+            return ""
+        return f"softmax, which is alike, has {shown(own):.3f} where {leader} has {shown(lead):.3f}; ask by name"
+
+
+def _scores_so_far(scans: dict[str, Scan]) -> tuple[tuple[str, ...], ...]:
+    """The families so far, best first: name, mean score of the best setting, folds."""
+    scores = {name: scan.scores[:, scan.best] for name, scan in scans.items()}
+    scores = {name: run[np.isfinite(run)] for name, run in scores.items()}
+    best_first = sorted(scores, key=lambda name: -scores[name].mean())
+    folds = {name: f"{len(run)} fold{'' if len(run) == 1 else 's'}" for name, run in scores.items()}
+    shown = {name: scans[name].measure.shown(float(run.mean())) for name, run in scores.items()}
+    return tuple((name, f"{shown[name]:.4f}", folds[name]) for name in best_first)
+
+
+# ---- the preliminary round on a few classes
+
+
+def lost_preliminary(data: FoldedRows, families: Mapping[str, Any], clock: Clock) -> dict[str, str]:
+    """Linear families that lose on a few classes, and by how much; none if passes are quick or no other family runs.
+
+    A family is left out if it is behind by more than two standard errors, fold by fold, and a point and a half. With
+    more classes and as many columns a linear family falls back further, while neighbors stay as near. 24,000 images of
+    1,623 classes: one fold of softmax took 67 s of processor time, three quarters of the comparison; 221 of the
+    classes take 5 s and show 0.37 against 0.39.
+    """
+    linear = [name for name, family in families.items() if isinstance(family, LinearFamily)]
+    if data.sparse or data.pass_seconds() < SLOW_PASS or not 0 < len(linear) < len(families):
+        return {}
+    few = _few_classes(data)
+    if len(few.codes) == len(data.codes):
+        return {}
+    tried = {name: _all_fold_scores(family, few, clock) for name, family in families.items()}
+    scores = {name: found for name, found in tried.items() if np.isfinite(found).all()}
+    if not scores:
+        return {}
+    leader = max(scores, key=lambda name: scores[name].mean())
+    where = f"on {few.n_classes:,} of the {data.n_classes:,} classes"
+    means = {name: f"{data.measure.shown(found.mean()):.3f}" for name, found in scores.items()}
+    return {
+        name: f"{where} it has {means[name]} and {leader} {means[leader]}; ask by name"
+        for name in linear
+        if name in scores and _more_than_luck(scores[leader] - scores[name])
+    }
+
+
+def _more_than_luck(gaps: NDArray[np.float64]) -> bool:
+    """Whether the leader's gain (folds,) is more than luck."""
+    noise = 2 * float(gaps.std(ddof=1)) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.inf
+    return bool(gaps.mean() > max(HOPELESS, noise))
+
+
+def _few_classes(data: FoldedRows) -> FoldedRows:
+    """All rows of the most classes for which a pass is not heavy."""
+    share = float(np.sqrt(HEAVY / data.pass_seconds()))  # a pass costs rows x classes, and both shrink
+    rows = some_classes(data.codes, max(_LEAST_CLASSES, round(share * data.n_classes)), np.random.default_rng(0))
+    codes = np.unique(data.codes[rows], return_inverse=True)[1]
+    return FoldedRows(data.X[rows], codes, data.folds[rows], {}, data.measure)
+
+
+def _all_fold_scores(family: Any, few: FoldedRows, clock: Clock) -> NDArray[np.float64]:
+    """The best setting's score on every fold (folds,), higher is better; nan if it is not run."""
+    if clock.up() or family.idle(few):
+        return np.full(few.n_folds, np.nan)
+    try:
+        with progress.stage(f"{family.name}: a few classes"):
+            found = family.scan(few, list(range(few.n_folds)), clock)
+    except KwayError:
+        return np.full(few.n_folds, np.nan)
+    return found.scores[:, found.best]
+
+
+# ---- scans on a cluster
+
+_SENT = (Scan, tuple)  # results kept by a family that are sent to the nodes; an index is built again instead
+
+
+class _RemoteScan(NamedTuple):
+    """A scan, what its family keeps for the next one, and whether the clock cut it short."""
+
+    scan: Scan
+    kept: Any
+    cut: bool
+
+
+class RemoteScans:
+    """Scans that the nodes of a cluster run ahead of their turn; without a cluster a scan runs in this process.
+
+    Folds that can be scored apart are calls of their own. A search of many rows looks at the score of the leader
+    (`kept["lead"]`), so it begins at its turn, as it does on one machine.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[int, str, tuple[int, ...]], list[Task]] = {}
+        self._sent_rows: dict[int, Any] = {}  # rows sent to the cluster, by identity
+
+    def begin(self, family: Family, data: FoldedRows, which: list[int], clock: Clock, apart: bool = False) -> None:
+        """Begin a scan if there is a cluster and it needs no earlier result; `apart`: each fold by itself."""
+        needs_lead = isinstance(family, NeighborsFamily) and data.pairs() > LONG_SEARCH and which[0] == 0
+        if current() is not None and not needs_lead:
+            self._begin(family, data, which, clock, apart)
+
+    def _begin(self, family: Family, data: FoldedRows, which: list[int], clock: Clock, apart: bool) -> None:
+        own = data.kept.get(family.name)
+        kept: dict[str, Any] = {family.name: own} if isinstance(own, _SENT) else {}
+        if which[0] == 0:  # later folds use neither
+            kept |= {name: data.kept[name] for name in ("lead", "floor") if name in data.kept}
+        until = None if clock.budget is None else time.time() + clock.budget - clock.reserve - clock.spent()
+        one_by_one = apart and not isinstance(family, NeighborsFamily)  # these score all folds from one search
+        pieces = [[fold] for fold in which] if one_by_one else [which]
+        if id(data.kept) not in self._sent_rows:
+            self._sent_rows[id(data.kept)] = send(data._replace(kept={}))
+        rows = self._sent_rows[id(data.kept)]
+        self._calls[_key(family, data, which)] = [begin(_scan_on_node, family, rows, kept, p, until) for p in pieces]
+
+    def scan(self, family: Family, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
+        """The result of a scan that was begun, or of one that runs now."""
+        if current() is None:
+            return family.scan(data, which, clock)
+        key = _key(family, data, which)
+        if key not in self._calls:
+            self._begin(family, data, which, clock, apart=False)
+        found: list[_RemoteScan] = [call.result() for call in self._calls.pop(key)]
+        clock.cut = clock.cut or any(each.cut for each in found)
+        for each in found:
+            if each.kept is not None:
+                data.kept.setdefault(family.name, each.kept)
+        scan = found[0].scan
+        for each in found[1:]:
+            scan = scan.joined(each.scan)
+        return scan
+
+    def cancel(self) -> None:
+        """End all calls under way."""
+        for calls in self._calls.values():
+            for call in calls:
+                call.cancel()
+        self._calls, self._sent_rows = {}, {}
+
+
+def _key(family: Family, data: FoldedRows, which: list[int]) -> tuple[int, str, tuple[int, ...]]:
+    return id(data.kept), family.name, tuple(which)
+
+
+def _scan_on_node(
+    family: Family, rows: FoldedRows, kept: dict[str, Any], which: list[int], until: float | None
+) -> _RemoteScan:
+    """Runs on a node of the cluster; `until` is the time of day at which the time is up."""
+    data = rows._replace(kept=kept)
+    clock = Clock() if until is None else Clock(max(0.0, until - time.time()))
+    scan = family.scan(data, which, clock)
+    own = data.kept.get(family.name)
+    return _RemoteScan(scan, own if isinstance(own, _SENT) else None, clock.cut)

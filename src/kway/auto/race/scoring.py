@@ -1,0 +1,386 @@
+"""Scores of families on folds: the data they are scored on, the measures, and the rows of the leaderboard.
+
+FoldedRows   rows (n, d), class codes (n,) and fold numbers (n,): what every family is scored on
+Scan         the scores of all settings of one family, (folds, settings), nan if a setting was not run
+Standing     the best setting of one family: one row of the leaderboard
+Measure      the score that decides
+
+accuracy    share of rows that are right              balanced   mean over classes of their recall
+macro-f1    mean over classes of 2 P R / (P + R)      log-loss   mean of -log p_y, lower is better
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.errors import InputError
+from kway.measures import class_scores, log_loss, own_probability
+from kway.neighbors.tuning import Electors, vote_shares
+from kway.planning.costs import Size
+from kway.planning.guard import size_of
+from kway.search.answers import Neighbors
+from kway.suggest import nearest
+from kway.validation import Rows
+
+HOPELESS = 0.015  # smallest lag behind the leader on fold 0 at which a family is stopped (T11)
+_LAG_SHARE, _LAG_NATS = 0.25, 0.05  # the same for log loss: share of the leader's loss, and nats on top (T11)
+HELD_ROWS = 1000  # held-out rows that are enough for one temperature: its error is then a few per cent (T11)
+_HELD_ENTRIES = 1 << 24  # largest table of rows x classes that a temperature is learned from (memory)
+STOPPED = "stopped"  # how the note of a family that was stopped begins
+
+
+# ---- measures
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A score by its name, the field of a scan that holds it, and whether more is better."""
+
+    name: str
+    field: str
+    words: str
+    rises: bool = True
+    by_class: bool = False
+
+    def of(self, scan: Any) -> NDArray[np.float64]:
+        """(folds, settings), higher is better; nan if not run, or if a model has no such score."""
+        values = np.asarray(getattr(scan, self.field), np.float64)
+        return values if self.rises else -values
+
+    def shown(self, value: Any) -> Any:
+        """A value of `of`, or an array of them, with the sign that people expect."""
+        return value if self.rises else -value
+
+    def largest_lag(self, lead: float, counts: NDArray[np.int64]) -> float:
+        """How far behind the leader a family may be on a fold that holds counts (K,) rows of the classes.
+
+        Three standard errors of a difference, and at least a point and a half. The standard error of a mean over
+        classes is that of K^2 / sum_c (1 / n_c) rows, which is few if a class is small.
+        """
+        if not self.rises:
+            return float(_LAG_SHARE * abs(lead) + _LAG_NATS)
+        some = counts[counts > 0]
+        rows = len(some) ** 2 / float((1 / some).sum()) if self.by_class else float(some.sum())
+        return max(HOPELESS, 3 * float(np.sqrt(2 * max(lead * (1 - lead), 1 / rows) / rows)))
+
+
+ACCURACY = Measure("accuracy", "accuracy", "accuracy")
+MEASURES: dict[str, Measure] = {
+    measure.name: measure
+    for measure in (
+        ACCURACY,
+        Measure("balanced", "balanced", "balanced accuracy", by_class=True),
+        Measure("macro-f1", "macro_f1", "macro F1", by_class=True),
+        Measure("log-loss", "log_loss", "log loss", rises=False),
+    )
+}
+
+
+def pick_measure(name: str) -> Measure:
+    """A measure by its name."""
+    if name not in MEASURES:
+        raise InputError(f"metric must be one of {', '.join(MEASURES)}; got {name!r}{nearest(name, list(MEASURES))}")
+    return MEASURES[name]
+
+
+# ---- what is scored
+
+
+class FoldedRows(NamedTuple):
+    """What every family is scored on; `kept` holds results of a scan that a later scan can use."""
+
+    X: Rows  # (n, d)
+    codes: NDArray[np.int64]  # (n,)
+    folds: NDArray[np.int64]  # (n,)
+    kept: dict[str, Any]
+    measure: Measure = ACCURACY
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return int(self.codes.max()) + 1
+
+    @property
+    def n_folds(self) -> int:
+        """Number of folds."""
+        return int(self.folds.max()) + 1
+
+    def pass_seconds(self) -> float:
+        """Approximate seconds of one gradient of a linear loss over all rows and classes, on two cores of 2023."""
+        work = self.X.nnz * self.n_classes / 3e8 if self.sparse else self.X.size * self.n_classes / 3e10
+        return float(work + 40 * self.X.shape[1] * self.n_classes / 1e9)  # the solver keeps 40 vectors of d K numbers
+
+    def size(self) -> Size:
+        """The size, for cost formulas."""
+        return size_of(self.X, self.n_classes)
+
+    def pairs(self) -> float:
+        """Values that a search of all rows among all rows compares; a sparse value takes ten times as long."""
+        values = 10 * self.X.nnz if self.sparse else self.X.size
+        return float(self.X.shape[0]) * float(values)
+
+    def largest_lag(self, lead: float) -> float:
+        """How far behind the leader's score on fold 0 a family may be."""
+        return self.measure.largest_lag(lead, np.bincount(self.codes[self.folds == 0]))
+
+    def floor(self, lead: float) -> float:
+        """The score below which no other setting brings a family near the leader: twice the lag, and 0.1 more."""
+        return lead - 2 * self.largest_lag(lead) - 0.1
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the rows are CSR."""
+        return hasattr(self.X, "tocsr")
+
+    @property
+    def unit(self) -> bool:
+        """Whether nearly all rows have length 1, as hashed text and most embeddings do."""
+        if "unit" not in self.kept:
+            some = self.X[:: max(1, self.X.shape[0] // 2000)]
+            squares = some.multiply(some).sum(axis=1) if self.sparse else np.square(some, dtype=np.float64).sum(axis=1)
+            self.kept["unit"] = bool((np.abs(np.sqrt(np.asarray(squares)) - 1) < 0.01).mean() > 0.99)
+        return bool(self.kept["unit"])
+
+
+def mean_square(X: Rows) -> float:
+    """Mean of |x|^2 over some 10,000 rows; 1 if that is no scale."""
+    some = X[:: max(1, X.shape[0] // 10_000)]
+    values = some.data if hasattr(some, "tocsr") else some
+    mean = float(np.square(values, dtype=np.float64).sum() / max(1, some.shape[0]))
+    return mean if np.isfinite(mean) and mean > 0 else 1.0
+
+
+# ---- the scores of one family
+
+
+class FoldScores(NamedTuple):
+    """Scores of one model on a fold, or arrays (folds, settings); log_loss is nan without probabilities."""
+
+    accuracy: Any
+    log_loss: Any
+    balanced: Any
+    macro_f1: Any
+
+    @classmethod
+    def empty(cls, n_folds: int, n_settings: int) -> FoldScores:
+        """Arrays of nan, to be filled."""
+        return cls(*np.full((4, n_folds, n_settings), np.nan))
+
+
+def scores_of(model: Any, X: Rows, codes: NDArray) -> FoldScores:
+    """Scores of a fitted model on rows it has not seen."""
+    predicted = np.asarray(model.predict(X), np.int64)
+    by_class = class_scores(codes, predicted[:, None])
+    loss = np.nan
+    if hasattr(model, "predict_proba"):
+        loss = log_loss(own_probability(model.predict_proba(X), codes, model.classes_))
+    return FoldScores(float((predicted == codes).mean()), loss, *(float(v[0]) for v in by_class))
+
+
+class HeldVotes(NamedTuple):
+    """Held-out rows with class codes (m,), their nearest rows (m, k), and the map of the columns ("" if none)."""
+
+    codes: NDArray[np.int64]
+    found: Neighbors
+    electors: Electors
+    map: str = ""
+
+    def some(self, most: int) -> HeldVotes:
+        """At most so many of the rows, evenly spaced."""
+        own = slice(None, None, max(1, -(-len(self.codes) // most)))
+        return self._replace(codes=self.codes[own], found=Neighbors(self.found.ids[own], self.found.distances[own]))
+
+
+class HeldOut(NamedTuple):
+    """Probabilities (m, K) of held-out rows, and their class codes (m,)."""
+
+    values: NDArray[np.float64]
+    codes: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Settings of a family with their scores, (folds, settings), nan if a fold was not run."""
+
+    settings: list[dict[str, Any]]
+    accuracy: NDArray[np.float64]
+    log_loss: NDArray[np.float64]
+    seconds: float  # of the whole scan
+    fit_seconds: float = 0.0  # expected for one fit on all rows
+    balanced: NDArray[np.float64] | None = None  # None: not known
+    macro_f1: NDArray[np.float64] | None = None
+    measure: Measure = ACCURACY  # decides which setting is the best
+    slack: float = 0.0  # settings within so many standard errors of the best score are equal: log loss decides
+    held: tuple[HeldVotes, ...] = ()  # votes of neighbors on held-out rows, for the temperature
+    usual: int | None = None  # the default setting: an earlier one is chosen only if better by more than the slack
+
+    def joined(self, other: Scan) -> Scan:
+        """This scan and another of the same settings on more folds."""
+        enough = sum(len(votes.codes) for votes in self.held) >= HELD_ROWS
+        return replace(
+            self,
+            accuracy=np.vstack([self.accuracy, other.accuracy]),
+            log_loss=np.vstack([self.log_loss, other.log_loss]),
+            seconds=self.seconds + other.seconds,
+            fit_seconds=max(self.fit_seconds, other.fit_seconds),
+            balanced=_stacked(self.balanced, other.balanced),
+            macro_f1=_stacked(self.macro_f1, other.macro_f1),
+            held=self.held if enough else (*self.held, *other.held),
+        )
+
+    def held_out(self, setting: dict[str, Any]) -> HeldOut | None:
+        """Probabilities of a setting of neighbors on held-out rows; None for any other family."""
+        own = [votes for votes in self.held if votes.map == setting.get("map", "")]
+        if not own:
+            return None
+        most = max(1, _HELD_ENTRIES // len(own) // len(own[0].electors.counts))
+        own = [votes.some(most) for votes in own]
+        how = setting["n_neighbors"], setting["weights"]
+        values = [vote_shares(votes.found, votes.electors, *how) for votes in own]
+        return HeldOut(np.concatenate(values), np.concatenate([votes.codes for votes in own]))
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """(folds, settings) by the measure, higher is better."""
+        return self.measure.of(self)
+
+    @property
+    def best(self) -> int:
+        """The setting with the best mean score among those run on most folds; the lower log loss breaks ties.
+
+        Settings within the slack of the best count as equal, and the lower log loss decides: more neighbors, or votes
+        by distance, whose shares are not k + 1 levels. SVMs have no log loss; for them a penalty stronger than the
+        usual one must be clearly better.
+        """
+        run = np.isfinite(self.scores).sum(axis=0)
+        mean = np.where(run == run.max(), _fold_means(self.scores), -np.inf)
+        loss = np.nan_to_num(_fold_means(self.log_loss), nan=np.inf)
+        first = int(np.lexsort((loss, -mean))[0])
+        if self.slack == 0 or not self.measure.rises or run.max() < 2:
+            return first
+        folds = self.scores[:, first]
+        error = float(np.nanstd(folds, ddof=1)) / np.sqrt(run.max())
+        close = np.flatnonzero(mean >= mean[first] - self.slack * error)
+        if self.usual is not None:
+            return self.usual if first < self.usual and self.usual in close else first
+        return int(close[np.lexsort((-mean[close], loss[close]))[0]])
+
+
+def _stacked(first: NDArray | None, second: NDArray | None) -> NDArray | None:
+    return None if first is None or second is None else np.vstack([first, second])
+
+
+def _fold_means(scores: NDArray) -> NDArray:
+    """Mean over the folds that were run; nan if none was."""
+    run = np.isfinite(scores)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(run, scores, 0).sum(axis=0) / run.sum(axis=0)
+
+
+# ---- the leaderboard
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One row of the leaderboard: a family at its best setting.
+
+    The last four fields are filled once the model is fitted on all training rows.
+    """
+
+    model: str  # name of the family
+    setting: dict[str, Any]
+    accuracy: float  # mean over the folds
+    std: float
+    fold_accuracy: tuple[float, ...]
+    log_loss: float | None
+    seconds: float  # of scoring all its settings
+    note: str = ""
+    measure: str = ACCURACY.name  # what the choice is made by
+    fold_scores: tuple[float, ...] = ()  # of that measure
+    n_folds: int = 0  # of a complete row
+    fitted: Any = None  # the estimator fitted on all training rows
+    fit_seconds: float | None = None
+    predict_seconds: float | None = None  # per row
+    n_bytes: int | None = None
+
+    @property
+    def score(self) -> float:
+        """Mean of the measure over the folds."""
+        return float(np.mean(self.fold_scores)) if self.fold_scores else self.accuracy
+
+    @property
+    def score_std(self) -> float:
+        """Standard deviation of the measure over the folds."""
+        return float(np.std(self.fold_scores, ddof=1)) if len(self.fold_scores) > 1 else 0.0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped early as a clear loser."""
+        return self.note.startswith(STOPPED)
+
+    @property
+    def folds_run(self) -> str:
+        """How many folds the scores come from: "5", or "1 of 5" if it was stopped early."""
+        run = len(self.fold_accuracy)
+        return str(run) if run >= self.n_folds else f"{run} of {self.n_folds}"
+
+    def record(self) -> dict[str, Any]:
+        """Plain values."""
+        values = {name: value for name, value in vars(self).items() if name not in ("fitted", "n_bytes")}
+        lists = {"fold_accuracy": list(self.fold_accuracy), "fold_scores": list(self.fold_scores)}
+        more = {"score": self.score, "score_std": self.score_std, "folds_run": self.folds_run, "bytes": self.n_bytes}
+        return values | lists | more
+
+
+def standing_of(name: str, scan: Scan, note: str, n_folds: int) -> Standing:
+    """The row of a family's best setting."""
+    at = scan.best
+    accuracy, losses, scores = scan.accuracy[:, at], scan.log_loss[:, at], scan.scores[:, at]
+    accuracy, scores = accuracy[np.isfinite(accuracy)], scan.measure.shown(scores[np.isfinite(scores)])
+    return Standing(
+        model=name,
+        setting=scan.settings[at],
+        accuracy=float(accuracy.mean()),
+        std=float(accuracy.std(ddof=1)) if len(accuracy) > 1 else 0.0,
+        fold_accuracy=tuple(map(float, accuracy)),
+        log_loss=float(np.nanmean(losses)) if np.isfinite(losses).any() else None,
+        seconds=scan.seconds,
+        note=note,
+        measure=scan.measure.name,
+        fold_scores=tuple(map(float, scores)),
+        n_folds=n_folds,
+    )
+
+
+def in_order(standings: Iterable[Standing], measure: Measure) -> list[Standing]:
+    """Best first by the measure, then by log loss; families stopped early come last, as one fold may be luck."""
+    sign = -1 if measure.rises else 1
+    return sorted(standings, key=lambda s: (s.stopped, sign * s.score, np.inf if s.log_loss is None else s.log_loss))
+
+
+def setting_in_words(setting: dict[str, Any]) -> str:
+    """A setting for people.
+
+    >>> setting_in_words({"weights": "uniform", "n_neighbors": 4}), setting_in_words({"alpha": 0.00088})
+    ('k 4, uniform', 'alpha 0.00088')
+    """
+    words = {
+        "n_neighbors": "k {}",
+        "map": "{} of columns",
+        "weights": "{}",
+        "metric": "{}",
+        "targets": "{}",
+        "alpha": "alpha {:.2g}",
+    }
+    first = sorted(setting.items(), key=lambda item: item[0] != "n_neighbors")
+    return ", ".join(words.get(name, name + " {}").format(value) for name, value in first)
+
+
+def with_spread(mean: float, std: float, folds: int) -> str:
+    """A score with its standard deviation if there is more than one fold."""
+    return f"{mean:.3f} ± {std:.3f}" if folds > 1 else f"{mean:.3f}"

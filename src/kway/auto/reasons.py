@@ -1,0 +1,301 @@
+"""explain: the features and words that speak for each class, or against it.
+
+linear       w_cj s_j, the weight of column j for class c times the spread s_j of the column: the change of the score by
+             a usual step of the column. Weights are centered over the classes, as only differences decide. s_j is the
+             spread in the rows given, else in the training rows, which a model with features inside keeps
+means        m_cj minus its mean over the classes, for the words of text: those that are frequent in a class
+any other    permutation importance: by how much the accuracy on labelled rows falls if a column is shuffled, on some
+             rows and while the time lasts. The result of a fit is kept in the model file
+images       the same of parts of the image, a grid of at most 5 x 5, each named by the pixels that it covers
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from shutil import get_terminal_size
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from kway import validation
+from kway.base.wrappers import innermost
+from kway.column_spread import spread
+from kway.errors import InputError
+from kway.tables.features.shapes import likely_form
+from kway.tables.sources.frames import as_table, n_rows, take_rows
+from kway.tables.sources.images import ImageForm
+from kway.text_tables import Printed, Table
+
+SHOWN = 8  # columns per class
+SECONDS = 2.0  # seconds that shuffling may take (T11)
+_ROWS = 500  # rows that are shuffled
+_IMAGES = 250  # images that are shuffled: each of 25 parts predicts all again, and shapes take 0.3 ms per image
+_WIDEST = 400  # columns of a matrix up to which they are shuffled one by one
+_GIVEN = "rows given"  # how the result names the rows; the model may have learned from them
+_CLASSES_PRINTED = 20  # classes of the printed table
+_SIDE = 5  # parts of an image along each side
+MOST_PARTS = _SIDE * _SIDE
+_LEAST_SIDE = 8  # pixels of the side of a square of bytes from which unnamed rows count as images
+_ALL = "all classes"  # the class of columns that matter to all classes at once
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reasons(Printed):
+    """The columns (K, m) of each class, strongest first, with their pull; or one list for all classes, K = 1."""
+
+    classes: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]
+    pulls: NDArray[np.float64]
+    how: str
+
+    def records(self) -> list[dict[str, Any]]:
+        """One plain record per class and column."""
+        return [
+            {"class": label, "column": column, "pull": float(pull)}
+            for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
+            for column, pull in zip(columns, pulls)
+        ]
+
+    def strongest(self, n: int) -> Reasons:
+        """The first n columns of each class."""
+        return Reasons(self.classes, tuple(columns[:n] for columns in self.columns), self.pulls[:, :n], self.how)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """A class and its columns in words."""
+        return [
+            (label, ", ".join(f"{column} ({pull:+.3g})" for column, pull in zip(columns, pulls)))
+            for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
+        ]
+
+    def __repr__(self) -> str:
+        return self._table().narrowed(get_terminal_size().columns).text()
+
+    __str__ = __repr__  # notebooks, whose tables scroll, show every column
+
+    def _table(self) -> Table:
+        if len(self.classes) == 1:
+            rows = [(c, f"{p:+.4f}") for c, p in zip(self.columns[0], self.pulls[0])]
+            return Table(f"What matters: {self.how}", ("column", "loss"), rows)
+        lines = [
+            (label, *(f"{c} {p:+.2g}" for c, p in zip(columns, pulls)))
+            for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
+        ]
+        more = f"… {len(lines) - _CLASSES_PRINTED:,} more classes" if len(lines) > _CLASSES_PRINTED else ""
+        head = ("class", *(str(j + 1) for j in range(self.pulls.shape[1])))
+        return Table(f"What tells each class: {self.how}", head, lines[:_CLASSES_PRINTED], more)
+
+
+def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = SHOWN, seconds: float = SECONDS) -> Reasons:
+    """Why a fitted model, or the result of `kway.fit`, predicts as it does.
+
+    For a model without weights give labelled rows X, y, best those that it has not learned from; without them it says
+    what its fit has measured.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from kway import SoftmaxClassifier
+    >>> explain(SoftmaxClassifier().fit(*load_iris(return_X_y=True)), n_columns=1).columns[0]
+    ('x2',)
+    """
+    model = getattr(model, "model", model)  # the result of `kway.fit`
+    check_is_fitted(model)
+    kept = getattr(model, "reasons_", None)
+    if X is None and kept is not None:
+        return Reasons((_ALL,), (tuple(kept["columns"]),), np.array([kept["falls"]]), kept["how"]).strongest(n_columns)
+    labelled = X is not None and y is not None
+    if labelled and image_form(getattr(model, "features_", None), X) is not None:
+        return shuffled(model, X, np.asarray(y), n_columns, seconds)
+    own = own_reasons(model, X, n_columns)
+    if own is None and not labelled:
+        raise InputError(_nothing_to_read(model))
+    return shuffled(model, X, np.asarray(y), n_columns, seconds) if own is None else own
+
+
+def kept_facts(found: Reasons) -> dict[str, Any] | None:
+    """Reasons that a model file keeps, as plain values; None if the weights of the model give them."""
+    if found.classes != (_ALL,):
+        return None
+    return {"how": found.how, "columns": list(found.columns[0]), "falls": found.pulls[0].tolist()}
+
+
+def own_reasons(model: Any, X: Any = None, n_columns: int = SHOWN) -> Reasons | None:
+    """Reasons from the weights or means of a model; None if it has none."""
+    if hasattr(model, "named_steps"):  # a Pipeline of scikit-learn's
+        return _of_last_step(model, X, n_columns)
+    features, inner = getattr(model, "features_", None), innermost(model)
+    if hasattr(inner, "_class_rows") and hasattr(inner, "coef_"):
+        spreads = getattr(model, "spread_", None)
+        if X is not None:
+            spreads = spread(validation.rows(inner, model.numbers(X) if hasattr(model, "numbers") else X, reset=False))
+        return weighed(inner, _names(model, features, inner), spreads, n_columns)
+    if hasattr(inner, "centroids_") and _has_words(features):
+        return spoken(inner, _names(model, features, inner), n_columns)
+    return None
+
+
+def _of_last_step(pipeline: Any, X: Any, n_columns: int) -> Reasons | None:
+    """The weights of a linear last step of a Pipeline, with the column names of the steps before it."""
+    before, last = pipeline[:-1], innermost(pipeline[-1])
+    if not (hasattr(last, "_class_rows") and hasattr(last, "coef_")):
+        return None
+    if not len(before):
+        return own_reasons(pipeline[-1], X, n_columns)
+    try:
+        names = np.asarray(before.get_feature_names_out())
+    except (AttributeError, ValueError):  # a step names no columns
+        names = _names(last, None, last)
+    spreads = None if X is None else spread(validation.rows(last, before.transform(X), reset=False))
+    return weighed(last, names, spreads, n_columns)
+
+
+def _has_words(features: Any) -> bool:
+    """Whether columns are words of texts: means then show what a class is about."""
+    if features is None or getattr(features, "embed_", None):
+        return False
+    return any(record.used and record.kind == "text" for record in features.records_)
+
+
+def _nothing_to_read(model: Any) -> str:
+    """Why a model gives no reasons, and what to do."""
+    said = f"a {type(innermost(model)).__name__} has no weights to read"
+    features = getattr(model, "features_", None)
+    nameless = features is not None and not features.is_table_ and model.n_features_in_ > _WIDEST
+    todo = "give labelled rows, on which its columns are shuffled"
+    return f"{said}; {_pixels(model.n_features_in_) if nameless else todo}"
+
+
+def _pixels(n_columns: int) -> str:
+    return (
+        f"its {n_columns:,} columns, such as pixels, have no names and are too many to be shuffled one by one "
+        f"({_WIDEST} are the most): the report of `kway fit` shows its worst mistakes and the rows nearest to them, "
+        "and a linear model (models='softmax') draws what each class looks for"
+    )
+
+
+def weighed(linear: Any, names: NDArray, spreads: NDArray | None, n_columns: int) -> Reasons:
+    """Reasons from the weights of a linear model and the spread (d,) of its columns (None: not known)."""
+    W = np.asarray(linear._class_rows().W, np.float64)
+    pull = (W - W.mean(axis=0)) * (1.0 if spreads is None else spreads)
+    m = min(n_columns, pull.shape[1])
+    best = np.argsort(-np.abs(pull), axis=1, kind="stable")[:, :m]
+    how = "weight x spread of the column" if spreads is not None else "weights alone (rows would tell what they weigh)"
+    return Reasons(
+        tuple(map(str, linear.classes_.tolist())),
+        tuple(tuple(map(str, names[row])) for row in best),
+        np.take_along_axis(pull, best, axis=1),
+        f"{how}, - speaks against it",
+    )
+
+
+def spoken(means: Any, names: NDArray, n_columns: int) -> Reasons:
+    """The columns in which the mean of a class lies furthest above the mean of all classes."""
+    M = np.asarray(means.centroids_)
+    middle, m = M.mean(axis=0), min(n_columns, M.shape[1])
+    pulls, columns = np.empty((len(M), m)), []
+    for code, mean in enumerate(M):  # a class at a time: texts have many columns
+        above = mean - middle
+        best = np.argsort(-above, kind="stable")[:m]
+        pulls[code] = above[best]
+        columns.append(tuple(map(str, names[best])))
+    return Reasons(
+        tuple(map(str, means.classes_.tolist())),
+        tuple(columns),
+        pulls,
+        "mean of the class less the mean of all classes",
+    )
+
+
+def shuffled(model: Any, X: Any, y: NDArray, n_columns: int, seconds: float, whose: str = _GIVEN) -> Reasons:
+    """Permutation importance of the columns, or of parts of images; `whose` names the rows in the result."""
+    ended = time.perf_counter() + seconds
+    rng = np.random.default_rng(0)
+    form = image_form(getattr(model, "features_", None), X)
+    some = np.sort(rng.permutation(n_rows(X))[: _ROWS if form is None else _IMAGES])
+    rows, y = take_rows(X, some), y[some]
+    columns = _columns(model, rows) if form is None else image_parts(form)
+    right = model.predict(rows) == y
+    orders = [rng.permutation(len(y)) for _ in range(1 if form is None else max(1, min(4, _IMAGES // len(y))))]
+    falls: dict[str, float] = {}
+    turned: list[int] = []  # predictions of each column that became right or wrong
+    for name, place in columns.items():
+        if falls and time.perf_counter() > ended:
+            break
+        after = np.array([model.predict(_with_shuffled(rows, place, order)) == y for order in orders])
+        falls[name] = float(right.mean() - after.mean())
+        turned.append(int((after != right).sum()))
+    best = sorted(falls, key=lambda name: -falls[name])[:n_columns]
+    what, done = ("parts", "a part is taken from another image") if form else ("columns", "a column is shuffled")
+    left = f", {len(columns) - len(falls):,} {what} were left out for time" if len(falls) < len(columns) else ""
+    luck = 2 * float(np.median(turned)) ** 0.5 / (len(orders) * len(y))  # two standard errors, of the middle one
+    how = f"fall of the accuracy {right.mean():.3f} of {len(y):,} {whose} when {done} (luck: ±{luck:.3f}){left}"
+    return Reasons((_ALL,), (tuple(best),), np.array([[falls[name] for name in best]]), how)
+
+
+def _columns(model: Any, rows: Any) -> dict[str, Any]:
+    features = getattr(model, "features_", None)
+    if hasattr(rows, "column_names"):
+        used = None if features is None else {r.column for r in features.records_ if r.used}
+        return {c: c for c in rows.column_names if used is None or c in used}
+    if hasattr(rows, "tocsr"):
+        raise InputError("columns of sparse rows are not shuffled one by one; give dense rows, or a table")
+    if rows.shape[1] > _WIDEST:
+        raise InputError(f"a {type(innermost(model)).__name__} has no weights to read; {_pixels(rows.shape[1])}")
+    return {f"x{j}": [j] for j in range(rows.shape[1])}
+
+
+def _with_shuffled(rows: Any, place: Any, order: NDArray) -> Any:
+    """Rows in which one column of a table, or some columns of a matrix, come from other rows."""
+    if hasattr(rows, "column_names"):
+        table = as_table(rows)
+        return table.set_column(table.column_names.index(place), place, table.column(place).take(order))
+    out = rows.copy()
+    out[:, place] = rows[order][:, place]
+    return out
+
+
+def _names(model: Any, features: Any, inner: Any) -> NDArray:
+    if features is not None:
+        return np.asarray(features.get_feature_names_out())
+    known = None if hasattr(model, "numbers") else getattr(model, "feature_names_in_", None)
+    return np.array([f"x{j}" for j in range(inner.n_features_in_)], object) if known is None else np.asarray(known)
+
+
+# ---- parts of images
+
+
+def image_form(features: Any, rows: Any) -> ImageForm | None:
+    """The form of rows that are images, from their features or guessed; None if they are no images."""
+    if features is None or features.is_table_:
+        return None
+    if features.image is not None:
+        return ImageForm(*features.image)
+    form = likely_form(rows)
+    return None if form is None or form.height < _LEAST_SIDE else form
+
+
+def image_parts(form: ImageForm) -> dict[str, NDArray[np.int64]]:
+    """The columns of each part by its name, from the middle outwards, so that a lack of time cuts the edges."""
+    columns = np.arange(form.height * form.width * form.channels).reshape(form)
+    cells = [(y, x) for y in _cuts(form.height) for x in _cuts(form.width)]
+    off = [abs(y.mean() / form.height - 0.5) + abs(x.mean() / form.width - 0.5) for y, x in cells]
+    middle_first = [cells[i] for i in np.argsort(np.round(off, 3), kind="stable")]
+    return {_part(y, x): columns[y[0] : y[-1] + 1, x[0] : x[-1] + 1].ravel() for y, x in middle_first}
+
+
+def _part(down: NDArray, across: NDArray) -> str:
+    return f"pixels {_range(down)} down, {_range(across)} across"
+
+
+def as_grid(form: ImageForm, falls: dict[str, float]) -> NDArray[np.float64]:
+    """Falls of accuracy by the names of parts as an array (parts down, parts across), NaN if not measured."""
+    return np.array([[falls.get(_part(y, x), np.nan) for x in _cuts(form.width)] for y in _cuts(form.height)])
+
+
+def _cuts(side: int) -> list[NDArray]:
+    return np.array_split(np.arange(side), min(_SIDE, side))
+
+
+def _range(pixels: NDArray) -> str:
+    return f"{pixels[0]}-{pixels[-1]}" if len(pixels) > 1 else f"{pixels[0]}"

@@ -1,0 +1,293 @@
+"""The families of the leaderboard fitted on all training rows, and the best one on all of DATA if that exceeds memory.
+
+The best is always fitted; the runner-up unless that takes minutes; the others if they are quick. A family that was
+stopped as a clear loser is fitted only as the runner-up, and if that takes a moment. The sizes decide what takes how
+long, not the clock, so that the same rows give the same leaderboard on a busy machine. Only a budget ends the fits.
+
+If families were compared on a sample, the setting is adapted to all rows (`SampleToAll`):
+
+    alpha    times K' / K of the sample's and all classes: a class has that much smaller a part in the mean loss
+    tol      at least 0.01 if a linear fit takes long. On 20,000 rows of 2,500 classes that takes 6 s of processor
+             instead of 22, and 0.960 of fresh rows are correct instead of 0.957
+    index    landmarks, with their guarantee, if an exact search among all rows would take long
+
+DATA larger than memory is read again in pieces (`fit_all_data`). Linear models keep rows as floats, or the entries of
+sparse rows, in temporary files and pass over them some times; centroids are running means; neighbors keep codes of all
+rows, 8 bits per number if memory holds that, else 4, 2 or 1. Some of the rows in memory are held out, to set the
+temperature. A family without `fit_blocks` keeps what it learned from the rows in memory.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway import progress
+from kway.auto.calibration import HELD_SHARE
+from kway.auto.larger_than_memory import LargeData
+from kway.auto.race.clock import Clock
+from kway.auto.race.compare import Comparison
+from kway.auto.race.families import LinearFamily
+from kway.auto.race.scoring import Standing
+from kway.auto.train_test import TrainTest
+from kway.confidence.heldout import hold_out
+from kway.errors import CombinationError, InputError, KwayError
+from kway.linear.classifier import LinearClassifier
+from kway.memory import available_bytes
+from kway.planning import costs
+from kway.planning.costs import Size
+from kway.planning.rates import Rates
+from kway.search.auto import choose
+from kway.search.codecs.base import Store
+from kway.search.codecs.bits import Bits
+from kway.search.codecs.int8 import Int8
+from kway.search.flat import Flat
+from kway.search.metrics import Metric, pick_metric
+from kway.tables.features.features import Features
+from kway.tables.sources.frames import take_rows
+from kway.threads import spans
+from kway.validation import Rows
+
+_SECONDS_TIMED = 1.0  # expected seconds up to which a family behind the runner-up is fitted, only to be timed (T11)
+_SECONDS_LOSER = 0.5  # the same for a runner-up that was stopped as a clear loser
+_SECONDS_RUNNER_UP = 20.0  # the same for the runner-up, which is compared with the best on the test rows
+_TIMED_ROWS = 1000  # rows that are predicted to time a prediction
+_LONG_FIT, _WIDE_TOL = 60.0, 1e-2  # seconds of a linear fit on all rows, at the default rates, above which tol is wide
+_SLOW_SEARCH = 1e-3  # seconds of an exact search of one row above which landmarks are used: 300,000 rows and more
+_BLOCK_ROWS = 8192  # rows that are turned into numbers at a time
+
+
+# ---- on all training rows
+
+
+@dataclass(frozen=True)
+class SampleToAll:
+    """The size of all training rows, and of the sample that families were compared on (None: all were)."""
+
+    size: Size
+    sample: Size | None = None
+
+    def times(self, by_class: bool) -> float:
+        """How many times longer a fit on all rows takes; `by_class`: it costs as much per class as per row."""
+        if self.sample is None:
+            return 1.0
+        return self.size.n / self.sample.n * (self.size.K / self.sample.K if by_class else 1.0)
+
+    def estimator(self, made: Any) -> Any:
+        """The estimator of a setting, adapted to all rows."""
+        if self.sample is None:
+            return made
+        params = made.get_params()
+        changes: dict[str, Any] = {}
+        if "alpha" in params:
+            changes["alpha"] = params["alpha"] * self.sample.K / self.size.K
+        if self._long_fit(params):
+            changes["tol"] = _WIDE_TOL
+        if (name := self._slow_index(params)) is not None:
+            changes[name] = "landmarks"
+        return made.set_params(**changes)
+
+    def notes(self, made: Any) -> tuple[str, ...]:
+        """What was changed of an estimator, in words."""
+        if self.sample is None:
+            return ()
+        notes, params = [], made.get_params()
+        if self.sample.K < self.size.K and "alpha" in params:
+            share = f"{self.sample.K:,} / {self.size.K:,}"
+            notes.append(f"fitted on all classes, alpha is {share} of the one that was best on the sample")
+        if self._long_fit(params):
+            notes.append(f"a fit on all rows takes long, so it ends within tol={_WIDE_TOL:g}")
+        if self._slow_index(params) is not None:
+            notes.append(
+                f"among {self.size.n:,} rows an exact answer takes long, so neighbors are looked for through "
+                "landmarks, whose promise the model states; index='flat' is exact"
+            )
+        return tuple(notes)
+
+    def _long_fit(self, params: dict[str, Any]) -> bool:
+        exact = {"alpha", "tol"} <= set(params) and params["tol"] < _WIDE_TOL
+        return exact and costs.softmax(self.size, Rates()).fit_seconds > _LONG_FIT
+
+    def _slow_index(self, params: dict[str, Any]) -> str | None:
+        """The parameter of an index that is "auto" and would be a slow one."""
+        name = next((name for name in params if name.rpartition("__")[2] == "index"), None)
+        if name is None or params[name] != "auto" or self.size.sparse:
+            return None
+        metric = pick_metric(params[name.removesuffix("index") + "metric"])
+        flat = isinstance(choose(self.size.n, self.size.d, metric).recipe, Flat)
+        slow = costs.flat(self.size, Rates()).predict_seconds > _SLOW_SEARCH
+        return name if flat and slow else None
+
+
+def fit_standings(
+    found: Comparison,
+    rows_of: Callable[[str], Rows],
+    y: NDArray,
+    seed: int,
+    clock: Clock,
+    sizes: SampleToAll,
+) -> list[Standing]:
+    """The leaderboard, best first, with fitted models; a family that cannot be fitted moves to the end."""
+    standings, failed = list[Standing](), list[Standing]()
+    for place, standing in enumerate(found.standings):
+        family = found.families[standing.model]
+        expected = family.expected_seconds(sizes.size)
+        needed = sizes.times(isinstance(family, LinearFamily)) * found.scans[standing.model].fit_seconds
+        first = not any(row.fitted is not None for row in standings)
+        if not first and (expected > _seconds_allowed(standing, len(standings)) or clock.up(needed)):
+            standings.append(standing)
+            continue
+        try:
+            with progress.stage(f"{standing.model}: all training rows", place, len(found.standings)):
+                made = sizes.estimator(found.estimator(standing, seed))
+                X = rows_of(standing.model)
+                standings.append(fitted_standing(standing, X, partial(made.fit, X, y)))
+        except KwayError as error:
+            failed.append(replace(standing, note=f"could not be fitted: {error}"))
+            continue
+        if first:
+            clock.keep(standings[-1].fit_seconds or 0.0)
+    if not standings or standings[0].fitted is None:
+        raise InputError(f"no model could be fitted; {failed[0].model}: {failed[0].note}")
+    return standings + failed
+
+
+def _seconds_allowed(standing: Standing, place: int) -> float:
+    """Expected seconds that the runner-up (place 1), or a family behind it, may take."""
+    if standing.stopped:
+        return _SECONDS_LOSER if place == 1 else 0.0
+    return _SECONDS_RUNNER_UP if place == 1 else _SECONDS_TIMED
+
+
+def fitted_standing(standing: Standing, X: Rows, fit: Callable[[], Any]) -> Standing:
+    """The row with the model that `fit` returns, timed, also on predicting some of the rows X (n, d)."""
+    begun = time.perf_counter()
+    model = fit()
+    fit_seconds = time.perf_counter() - begun
+    some = X[: min(_TIMED_ROWS, X.shape[0])]
+    model.predict(some[:8])  # compiles kernels
+    begun = time.perf_counter()
+    model.predict(some)
+    seconds = (time.perf_counter() - begun) / some.shape[0]
+    return replace(standing, fitted=model, fit_seconds=fit_seconds, predict_seconds=seconds, n_bytes=model_bytes(model))
+
+
+def model_bytes(model: Any) -> int:
+    """Bytes of the arrays that a model file would hold."""
+    from kway.modelfile import pack
+
+    return int(sum(np.asarray(array).nbytes for array in pack(model)[1].values()))
+
+
+def size_in_words(n_bytes: int | None) -> str:
+    """Bytes for people; a dash if they are not known.
+
+    >>> size_in_words(2_500_000), size_in_words(800)
+    ('2.5 MB', '0.8 kB')
+    """
+    if n_bytes is None:
+        return "–"
+    return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:,.1f} kB"
+
+
+# ---- on all rows of DATA that exceeds memory
+
+
+class AllDataFit(NamedTuple):
+    """The row of the best family, the number of rows it learned from, and the training rows held out of these."""
+
+    standing: Standing
+    rows: int
+    held: NDArray[np.int64] | None = None  # None: the model learned from the rows in memory
+    note: str = ""
+
+
+def fit_all_data(
+    standing: Standing, features: Features, X: Any, data: TrainTest, folds: NDArray[np.int64], seed: int
+) -> AllDataFit:
+    """The fitted model of a row, learned from X (n, d), fitted again on all rows of DATA if it can be."""
+    larger = data.larger
+    if larger is None:
+        return AllDataFit(standing, data.n)
+    held = _held_out(data, folds, seed)
+    reader = _CountingReader(larger.without(held, data.groups, data.order), features)
+    try:
+        model = _prepared(standing.fitted, X, larger.n)
+        with progress.stage(f"{standing.model}: all {larger.n:,} rows"):
+            found = fitted_standing(standing, X, lambda: model.fit_blocks(reader.blocks()))
+    except (KwayError, OSError) as error:
+        why = f"{standing.model} was fitted on the {data.n:,} rows in memory, not on all {larger.n:,}: {error}"
+        return AllDataFit(standing, data.n, note=why)
+    index = _index_parameter(model)
+    stored = f", kept as {model.get_params()[index]}" if index else ""
+    note = (
+        f"{standing.model} was then fitted on {reader.rows:,} of {larger.n:,} rows, read a piece at a time{stored}; "
+        f"left out were those for the test, and {len(held):,} for the temperature"
+    )
+    return AllDataFit(found, reader.rows, held, note)
+
+
+def _held_out(data: TrainTest, folds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Training rows for the temperature: a fold if groups or order are kept, else drawn at random."""
+    if data.keeps_groups_or_order:
+        return np.flatnonzero(folds == (0 if data.order is None else folds.max()))
+    return hold_out(data.labels.codes, HELD_SHARE, np.random.RandomState(seed)).held
+
+
+class _CountingReader:
+    """All rows as numbers, block by block, and how many there were."""
+
+    def __init__(self, larger: LargeData, features: Features) -> None:
+        self.larger, self.features, self.rows = larger, features, 0
+
+    def blocks(self) -> Iterator[tuple[Any, NDArray]]:
+        """Blocks (m, d) with labels (m,), small ones since a text has many more features than letters."""
+        for rows, y in self.larger.blocks():
+            for part in spans(len(y), _BLOCK_ROWS):
+                self.rows += len(y[part])
+                yield self.features.transform(take_rows(rows, np.arange(part.start, part.stop))), y[part]
+
+
+def _prepared(model: Any, X: Any, n: int) -> Any:
+    """The model with parameters for n rows like X; raises an error that says why it cannot learn them."""
+    if not hasattr(model, "fit_blocks"):
+        raise CombinationError(f"{type(model).__name__} learns from all rows at once")
+    params = model.get_params()
+    changes: dict[str, Any] = {"tol": _WIDE_TOL} if params.get("tol", _WIDE_TOL) < _WIDE_TOL else {}
+    in_memory = X.data.nbytes + X.indices.nbytes if sp.issparse(X) else X.shape[0] * X.shape[1] * X.dtype.itemsize
+    on_disk = n * in_memory / X.shape[0]
+    if isinstance(model, LinearClassifier) and on_disk > shutil.disk_usage(tempfile.gettempdir()).free:
+        raise CombinationError(f"{tempfile.gettempdir()} has no room for {on_disk / 2**30:,.0f} GiB of floats")
+    if index := _index_parameter(model):
+        if sp.issparse(X):
+            raise CombinationError("its rows are sparse, and codes are made of dense ones")
+        changes[index] = _recipe(pick_metric(params[index.removesuffix("index") + "metric"]), n, X.shape[1])
+    return copy.copy(model).set_params(**changes)
+
+
+def _index_parameter(model: Any) -> str | None:
+    """The name of the parameter that holds the index of neighbors, of the model or of an estimator inside it."""
+    found = (name for name in model.get_params() if name.rpartition("__")[2] == "index")
+    return next((name for name in found if name.removesuffix("index") + "weights" in model.get_params()), None)
+
+
+def _recipe(metric: Metric, n: int, d: int) -> Flat:
+    """The most precise codes of n rows that fit in memory twice, as their blocks are joined at the end."""
+    stores: dict[Store, float] = {Int8(rerank=False): d + 4}  # bytes per row
+    stores |= {Bits(bits, rerank=False): d * bits / 8 + 8 for bits in (4, 2, 1)}
+    for store, per_row in stores.items():
+        if 2 * n * per_row <= available_bytes():
+            recipe = Flat(store=store)
+            recipe.check(metric)
+            return recipe
+    raise CombinationError(f"codes of {n:,} rows, {n * d / 8 / 2**30:,.1f} GiB, are larger than memory")

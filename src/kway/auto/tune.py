@@ -1,0 +1,104 @@
+"""tune: the best setting of one estimator by cross-validation with shared work, refitted on all rows.
+
+neighbors    every k and both votes from one search (kway.neighbors.tuning)
+linear       a path of alphas with warm starts (kway.linear.path)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.base import clone
+
+from kway.auto.race.compare import compare
+from kway.auto.race.families import FAMILIES, Family, LinearFamily
+from kway.auto.race.neighbor_families import NeighborsFamily
+from kway.auto.race.scoring import Scan
+from kway.errors import CombinationError
+from kway.linear.classifier import LinearClassifier
+from kway.linear.naive_bayes import NaiveBayesClassifier
+from kway.linear.named import LeastSquaresClassifier, PerceptronClassifier
+from kway.neighbors import NeighborsClassifier
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The estimator fitted on all rows at its best setting, and the scores of every setting."""
+
+    estimator: Any
+    best: dict[str, Any]
+    accuracy: float  # mean over the folds
+    std: float
+    scan: Scan
+
+    def records(self) -> list[dict[str, Any]]:
+        """One plain record a setting and fold."""
+        return [
+            {**setting, "fold": fold, "accuracy": float(self.scan.accuracy[fold, s]),
+             "log_loss": float(self.scan.log_loss[fold, s])}
+            for s, setting in enumerate(self.scan.settings) for fold in range(len(self.scan.accuracy))
+        ]  # fmt: skip
+
+    def to_pandas(self) -> Any:
+        """The records as a frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records())
+
+
+def tune(estimator: Any, X: Any, y: Any, folds: int = 5, groups: Any = None, order: Any = None, seed: int = 0) -> Tuned:
+    """Choose k and the vote of a NeighborsClassifier, or the alpha of a linear classifier, and refit it.
+
+    Every other parameter stays as it is in `estimator`, which is not changed itself.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from kway import NeighborsClassifier
+    >>> sorted(tune(NeighborsClassifier(), *load_iris(return_X_y=True)).best)
+    ['n_neighbors', 'weights']
+    """
+    family = family_of(estimator)
+    found = compare(X, y, [family], groups=groups, order=order, folds=folds, seed=seed)
+    line = found.best
+    fitted = clone(estimator).set_params(**line.setting).fit(X, y)
+    return Tuned(fitted, dict(line.setting), line.accuracy, line.std, found.scans[line.model])
+
+
+def family_of(estimator: Any) -> Family:
+    """The family whose settings an estimator is tuned over; an error for those that have none."""
+    if isinstance(estimator, NeighborsClassifier):
+        return _neighbors(estimator)
+    if isinstance(estimator, LinearClassifier) and not isinstance(
+        estimator, (PerceptronClassifier, NaiveBayesClassifier)
+    ):
+        return _linear(estimator)
+    raise CombinationError(
+        f"tune knows the settings of NeighborsClassifier (k, vote) and of linear classifiers with a penalty (alpha), "
+        f"got {type(estimator).__name__}; use scikit-learn's GridSearchCV for it"
+    )
+
+
+def _neighbors(estimator: Any) -> NeighborsFamily:
+    if estimator.class_weight is not None or estimator.max_distance is not None:
+        raise CombinationError(
+            "tune sweeps plain votes; with class_weight or max_distance use scikit-learn's GridSearchCV"
+        )
+    votes = ("uniform", "distance") if estimator.weights in ("uniform", "distance") else (estimator.weights,)
+    return NeighborsFamily("neighbors", estimator.metric, votes, slack=0.0)
+
+
+def _linear(estimator: Any) -> LinearFamily:
+    plain = {"penalty": "l2", "label_smoothing": 0.0, "class_weight": None, "temperature": 1.0, "fit_intercept": True}
+    have = estimator.get_params(deep=False)
+    other = {k: have[k] for k, v in plain.items() if k in have and have[k] != v}
+    if isinstance(estimator, LeastSquaresClassifier) and estimator.targets != "one-hot":
+        other["targets"] = estimator.targets
+    if other:
+        raise CombinationError(
+            f"tune follows the path of alphas of the plain l2 penalty, got {other}; use scikit-learn's GridSearchCV"
+        )
+    name = type(estimator).__name__
+    named = {f.estimator: f.loss for f in FAMILIES.values() if isinstance(f, LinearFamily)}
+    loss = have["loss"] if "loss" in have else named[name]
+    params = {"multiclass": have["multiclass"]} if "multiclass" in have else {}
+    return LinearFamily("linear", name, str(loss), params=params)

@@ -1,0 +1,204 @@
+"""Classifiers around another one: they pass X on, answer as it does unless they say otherwise, and save it.
+
+EstimatorInside    `estimator` (a default of the subclass if None) is fitted into `estimator_`, which answers `predict`
+                   and `explain`; a model file holds it under a prefix
+DelegatedAnswers   probabilities, scores and top-k lists are those of the estimator inside as well
+
+X goes on as the estimator inside takes it (frames, text, sparse rows), which checks it, once per call of the wrapper if
+it is one of kway's. A wrapper that makes other rows of X overrides `_rows` and `_passed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from kway.base.class_rows import best_columns
+from kway.base.classifier import Classifier, on_own_threads
+from kway.errors import InputError, ModelFileError
+from kway.parameters import checked_k
+from kway.rows.gpu.device import on_host
+from kway.rows.row_blocks import cut, n_rows
+from kway.search.answers import TopK
+
+_INNER = "inner."  # prefix of the inner estimator's arrays in a model file
+
+
+def inner_has(*methods: str) -> Callable[[Any], bool]:
+    """A check for `available_if`: there is a method where the estimator inside has one of these."""
+
+    def check(model: EstimatorInside) -> bool:
+        inner = getattr(model, "estimator_", None) or model._unfitted()
+        if not any(hasattr(inner, method) for method in methods):
+            getattr(inner, methods[0])  # its own error says why not
+        return True
+
+    return check
+
+
+def layers(model: Any) -> Iterator[Any]:
+    """A model, the estimator inside it, and so on to the innermost."""
+    yield model
+    while hasattr(model, "estimator_"):
+        model = model.estimator_
+        yield model
+
+
+def innermost(model: Any) -> Any:
+    """The estimator inside all others; a model with none inside is its own."""
+    *_, inner = layers(model)
+    return inner
+
+
+class EstimatorInside(Classifier):
+    """A classifier that has another one inside."""
+
+    estimator: Any
+    estimator_: Any
+
+    def _default(self) -> Any:
+        """The estimator if none was given."""
+        raise InputError(f"{type(self).__name__} needs an estimator, got None")
+
+    def _unfitted(self) -> Any:
+        """The estimator as it was given, or the default."""
+        return self._default() if self.estimator is None else self.estimator
+
+    def _fresh(self) -> Any:
+        """A copy of it, to be fitted."""
+        given = self._unfitted()
+        if isinstance(given, type) or not all(hasattr(given, name) for name in ("fit", "predict", "get_params")):
+            raise InputError(f"estimator must be a classifier with fit and predict, got {given!r:.100}")
+        return clone(given)
+
+    def _adopt(self, fitted: Any, source: Any = None) -> None:
+        """Take in a fitted estimator; the features are those of `source`, the estimator itself where None."""
+        self.estimator_ = fitted
+        self.classes_ = np.asarray(fitted.classes_)
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+            if hasattr(fitted if source is None else source, name):
+                setattr(self, name, getattr(fitted if source is None else source, name))
+
+    def _threads(self) -> int | None:
+        """Those of the estimator inside, where this one has no n_jobs and that is kway's own."""
+        inner = getattr(self, "estimator_", None) if self.estimator is None else self.estimator
+        if isinstance(inner, Classifier) and not hasattr(self, "n_jobs"):
+            return inner._threads()
+        return super()._threads()
+
+    # ---- answers
+
+    def _rows(self, X: Any) -> Any:
+        """X as the estimator inside takes it; a tensor as an array, as answers are made of arrays here."""
+        check_is_fitted(self, "estimator_")
+        return self._passed(on_host(X))
+
+    def _passed(self, X: Any) -> Any:
+        inner = self.estimator_
+        return inner._passed(X) if isinstance(inner, Classifier) else X
+
+    def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
+        return cut(rows, n_rows(rows), self._most_rows(entries))
+
+    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        return self._best_of_blocks(rows, lambda block: self._best_of_block(block, k))
+
+    def _best_of_block(self, rows: Any, k: int) -> TopK:
+        """The k best classes of a block of rows, from a table of all classes."""
+        raise NotImplementedError(f"{type(self).__name__} has no _best_of_block")
+
+    def _entries(self) -> int:
+        return len(self.classes_)
+
+    def _as_given(self, X: Any, answer: Any) -> Any:
+        """The answer as an array, also if X is a tensor."""
+        return answer
+
+    @on_own_threads
+    def predict(self, X: Any) -> NDArray:
+        """Labels (n,), those of the estimator inside."""
+        rows = self._rows(X)
+        return np.asarray(self.estimator_.predict(rows))
+
+    @available_if(inner_has("explain"))
+    @on_own_threads
+    def explain(self, X: Any, *args: Any, **kwargs: Any) -> Any:
+        """Why: what the estimator inside says."""
+        rows = self._rows(X)
+        return self.estimator_.explain(rows, *args, **kwargs)
+
+    # ---- model files: the fitted estimator inside is packed like any other, its arrays under a prefix
+
+    def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        from kway.modelfile import pack
+
+        check_is_fitted(self, "estimator_")
+        manifest, arrays = pack(self.estimator_)
+        facts, own = self._facts()
+        return {"inner": manifest, **facts}, {**own, **prefixed(_INNER, arrays)}
+
+    def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        from kway.modelfile import unpack
+
+        self.estimator_ = unpack(facts["inner"], under(_INNER, arrays))
+        self._restore_facts(facts, {name: array for name, array in arrays.items() if not name.startswith(_INNER)})
+        if len(self.estimator_.classes_) != len(self.classes_):
+            raise ModelFileError("the model file disagrees with itself about its classes; save the model again")
+
+    def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        """What was learned around the estimator inside."""
+        raise TypeError(f"{type(self).__name__} cannot be saved to a model file")
+
+    def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        """Reverse of `_facts`."""
+        raise TypeError(f"{type(self).__name__} cannot be read from a model file")
+
+
+class DelegatedAnswers(EstimatorInside):
+    """All answers are those of the estimator inside."""
+
+    @available_if(inner_has("predict_proba"))
+    @on_own_threads
+    def predict_proba(self, X: Any) -> NDArray:
+        """Probabilities (n, K) of the estimator inside."""
+        rows = self._rows(X)
+        return np.asarray(self.estimator_.predict_proba(rows))
+
+    @available_if(inner_has("decision_function"))
+    @on_own_threads
+    def decision_function(self, X: Any) -> NDArray:
+        """Scores of the estimator inside."""
+        rows = self._rows(X)
+        return np.asarray(self.estimator_.decision_function(rows))
+
+    @available_if(inner_has("predict_topk", "predict_proba"))
+    @on_own_threads
+    def predict_topk(self, X: Any, k: int = 5) -> TopK:
+        """The k best labels of each row and their scores, best first; of another library's estimator, probabilities."""
+        if not hasattr(getattr(self, "estimator_", None), "predict_topk"):
+            return super().predict_topk(X, k)
+        rows = self._rows(X)
+        return TopK(*self.estimator_.predict_topk(rows, checked_k(k, len(self.classes_))))
+
+    def _best_of_block(self, rows: Any, k: int) -> TopK:
+        """The best by the probabilities of all classes, for an estimator of another library."""
+        p = np.asarray(self.estimator_.predict_proba(rows))
+        codes = best_columns(p, k)
+        return TopK(codes, np.take_along_axis(p, codes, axis=1))
+
+
+def prefixed(prefix: str, arrays: dict[str, NDArray]) -> dict[str, NDArray]:
+    """Arrays under names that start with a prefix."""
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def under(prefix: str, arrays: dict[str, NDArray]) -> dict[str, NDArray]:
+    """Reverse of `prefixed`: those that start with the prefix, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,5 +1,0 @@
-"""`python -m kway.cli`."""
-
-from kway.cli import main
-
-main()

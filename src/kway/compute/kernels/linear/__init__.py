@@ -1,6 +1,0 @@
-"""Kernels of linear models: losses with their gradients, and the inner loops of solvers.
-
-losses  loss_numbers  hinge     the formulas
-fused  csr                      value and gradient in one pass over the rows
-sgd  sampled  coordinate  dual  one_vs_all  hinge_newton     steps of solvers
-"""

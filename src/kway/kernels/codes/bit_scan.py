@@ -1,0 +1,459 @@
+"""Nearest rows by their codes (bits.py): filters on a few words of the signs, estimates for the rows that pass.
+
+    H = bits in which sign(q) and sign(z) differ, of m = 64 w      H ~ Binomial(m, p), p = angle(q, z) / pi
+    key = half_r - f_r <q, y_r>  (squared)  or  -f_r <q, y_r>      estimates ||z||^2 / 2 - <q, z>, or -<q, z>
+    |key - true| <= bar f_r ||q||                                  except for the chance that was agreed to
+
+`scan_bits`     A row can enter the k best only if its true key is below that of the k-th, which asks for a cosine to q
+                that depends on its length alone; `most_bits` says how many bits may then differ. The width w = 1..P
+                words is the one of least cost, w + COST * (share that passes), the share from the mean and spread of H
+                over a sample of the rows.
+`scan_first`    The k-th distance is known only at the end, and no row need come near it before. So each query's tables
+                (bit_tables.py) first let pass what a sample of the rows says is a small share: mosts[0] for the groups
+                that all rows are compared by, mosts[1] for all bits of P words of those that pass. If what they found
+                shows that no other row could enter (`enough`), the search is done, else `scan_bits` follows; if the
+                k-th so far is near, the filters become narrower on the way.
+`estimate_bits` Estimated distances of given rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from kway.kernels.assembler import F32, I16, I32, I64, Assembler
+from kway.kernels.codes.bit_tables import TABLE_ROWS, TILE_STEP, TILE_WORDS, most_weight, near_tables, weigh_bits
+from kway.kernels.distances import distance
+from kway.kernels.jit import kernel
+from kway.kernels.lanes import ctz, popcount, touch, touch_row
+from kway.kernels.topk import EMPTY, push
+
+BIT_BLOCK = 2048  # rows that all queries see while they lie in the first cache: 16 kB per word (C1)
+COST = 100.0  # of an estimate, in words of the filter: a line that is not in the cache (C1)
+SAMPLED_CODES = 512  # rows whose bits tell how sharp a filter is (C1)
+FIRST_WIDTH = 3  # words that all rows are read for first: of the rows that pass, the next rules out nine in ten (C1)
+
+_ROWS = ir.VectorType(I64, 8)
+_FLOATS = ir.VectorType(F32, 16)
+
+
+class Estimator(NamedTuple):
+    """How distances follow from keys, and what filters and error bars allow for."""
+
+    code: int  # of the distance
+    halved: bool  # keys have a half
+    squared: bool  # distances are roots
+    least: float  # the least distance there is
+    z: float  # normal deviations that filters allow for
+    bar: float  # error bar of a key, in units of f ||q||
+
+
+class CodedRows(NamedTuple):
+    """Rows as codes, and the full rows if they are kept."""
+
+    bits: int
+    head: Any  # (P, n) uint64
+    rest: Any  # (n, B W - P) uint64
+    factor: Any  # (n,), times unit the f
+    unit: Any  # float32
+    half: Any  # (n,) ||r||^2 / 2, or (0,) if all lengths are 1
+    rows: Any  # (n, d) or (0, d)
+    names: Any  # (n,) what rows are called; (0,): by their number
+
+
+class CodedQueries(NamedTuple):
+    """Queries as a scan of codes reads them."""
+
+    words: Any  # (q, W) signs
+    turned: Any  # (q, D)
+    totals: Any  # (q,) sums of turned
+    norms: Any  # (q,) of turned
+    base: Any  # (q,) ||turned||^2, or the distance of a key of 0
+    queries: Any  # (q, d) float64
+
+
+class CodedQuery(NamedTuple):
+    """One of them."""
+
+    words: Any
+    turned: Any
+    total: Any
+    norm: Any
+    base: Any
+    query: Any
+
+
+class PassedFilter(NamedTuple):
+    """The rows of a first filter, which are left out: those of weights up to mosts (2,) in planes (2, P, 6)."""
+
+    planes: Any
+    mosts: Any  # -1: no row passed
+
+
+class ScanRoom(NamedTuple):
+    """Memory of one thread: a row's words (B W,), words of 32 rows (P, 32), rows found (BLOCK,)."""
+
+    held: Any
+    tile: Any
+    found: Any
+
+
+@intrinsic
+def near_rows(typing_context, plane, stride, words, width, most):
+    """Bits of 32 rows: whether at most `most` bits differ from the query's, over `width` planes of words.
+
+    plane: address of the first row's word of plane 0; stride: bytes from plane to plane; words: address of the query's.
+    """
+
+    def emit(context, builder, signature, arguments):
+        a = Assembler(builder)
+        plane, stride, words, width, most = arguments
+
+        def add(at, counts):
+            mine = a.splat(a.load(a.at(words, at, 8), I64, 8), 8)
+            start = a.at(plane, at, stride)
+            loaded = [a.load(a.at(start, 64 * u), _ROWS, 8) for u in range(4)]
+            counted = [a.call("llvm.ctpop.v8i64", _ROWS, [builder.xor(rows, mine)]) for rows in loaded]
+            return [builder.add(total, more) for total, more in zip(counts, counted)]
+
+        counts = a.loop(width, [a.same(_ROWS, 0)] * 4, add)
+        limit, bits = a.splat(most, 8), ir.Constant(I64, 0)
+        for u, total in enumerate(counts):
+            byte = builder.bitcast(builder.icmp_signed("<=", total, limit), ir.IntType(8))
+            bits = builder.or_(bits, builder.shl(builder.zext(byte, I64), a.number(8 * u)))
+        return bits
+
+    return types.uint64(types.uint64, types.uint64, types.uint64, types.int64, types.int64), emit
+
+
+@intrinsic
+def sum_where(typing_context, words, count, values):
+    """Sum of values[64 w + j] over the bits j that are set in words w < count; words and values are addresses."""
+
+    def emit(context, builder, signature, arguments):
+        a = Assembler(builder)
+        words, count, values = arguments
+        zero = ir.Constant(_FLOATS, [0.0] * 16)
+
+        def add(at, sums):
+            start, word, new = a.at(values, at, 256), a.at(words, at, 8), []
+            for u, total in enumerate(sums):
+                mask = builder.bitcast(a.load(a.at(word, 2 * u), I16, 2), ir.VectorType(ir.IntType(1), 16))
+                new.append(builder.fadd(total, builder.select(mask, a.load(a.at(start, 64 * u), _FLOATS, 4), zero)))
+            return new
+
+        sums = a.loop(count, [zero] * 4, add)
+        total = builder.fadd(builder.fadd(sums[0], sums[1]), builder.fadd(sums[2], sums[3]))
+        for half in (8, 4, 2, 1):
+            turned = ir.Constant(ir.VectorType(I32, 16), [(j + half) % 16 for j in range(16)])
+            total = builder.fadd(total, builder.shuffle_vector(total, total, turned))
+        return builder.extract_element(total, ir.Constant(I32, 0))
+
+    return types.float32(types.uint64, types.int64, types.uint64), emit
+
+
+@kernel
+def least_cosine(squared, key, norm, shortest, longest):
+    """The least cosine to the query, of this norm, that a row of such a length needs for a key of at most `key`.
+
+    Beyond 1 where no row can have such a key.
+    """
+    if squared:  # l^2 / 2 - l |q| cos <= key; the cosine is least where l^2 = -2 key
+        length = min(max(np.sqrt(max(0.0, -2.0 * key)), shortest), longest)
+        need, least = 0.5 * length * length - key, length * norm
+    else:
+        need, least = -key, (longest if key < 0 else shortest) * norm
+    if least <= 0.0:
+        return -1.0
+    return max(-1.0, need / least)
+
+
+@kernel
+def most_bits(cosine, m, z):
+    """Bits out of m that may differ at this cosine, but for the chance that z (of a normal) stands for."""
+    p = np.arccos(min(1.0, cosine)) / np.pi
+    return m * p + z * np.sqrt(m * max(0.0, p * (1.0 - p))) + 0.5  # fastmath takes a p beyond 1, and no root of that
+
+
+@kernel
+def _moments(head, start, stop, words, means, spreads):
+    """Mean and standard deviation of the bits that differ in the first 1..P words, over a sample of rows."""
+    planes = len(head)
+    step = max(1, (stop - start) // SAMPLED_CODES)
+    seen = 0
+    means[:] = 0.0
+    spreads[:] = 0.0
+    for j in range(start, stop, step):
+        total = 0
+        seen += 1
+        for w in range(planes):
+            total += popcount(head[w, j] ^ words[w])
+            means[w] += total
+            spreads[w] += total * total
+    for w in range(planes):
+        means[w] /= seen
+        spreads[w] = np.sqrt(max(spreads[w] / seen - means[w] * means[w], 4.0 * (w + 1)))
+
+
+@kernel
+def best_width(cosine, z, means, spreads):
+    """Words of the filter that cost least, 0 for none."""
+    best, width = COST, 0
+    if cosine <= -1.0:
+        return width
+    for w in range(len(means)):
+        far = (most_bits(cosine, 64.0 * (w + 1), z) + 0.5 - means[w]) / spreads[w]
+        cost = w + 1 + COST * 0.5 * math.erfc(-far / np.sqrt(2.0))
+        if cost < best:
+            best, width = cost, w + 1
+    return width
+
+
+@kernel
+def product(bits, head, rest, row, turned, total, words):
+    """<q, y> of one row; total is the sum of the turned query (D,), words (B W,) room."""
+    planes, wide = len(head), len(turned) // 64
+    for w in range(planes):
+        words[w] = head[w, row]
+    for w in range(rest.shape[1]):
+        words[planes + w] = rest[row, w]
+    where, values, out = words.ctypes.data, turned.ctypes.data, np.float32(0)
+    for b in range(bits):
+        weight = np.float32(2 << (bits - 1 - b))
+        out += weight * sum_where(np.uint64(where + 8 * b * wide), wide, np.uint64(values))
+    return out - np.float32((1 << bits) - 1) * total
+
+
+@kernel
+def key_of(squared, worst, base):
+    """The key of a row at distance `worst`; base is ||q||^2 (squared), or what a key lacks of the distance."""
+    if worst >= EMPTY:
+        return EMPTY
+    return 0.5 * (worst * worst - base) if squared else worst - base
+
+
+@kernel
+def distance_of(squared, key, base, least):
+    """The reverse, at least `least`."""
+    return np.sqrt(max(0.0, base + 2.0 * key)) if squared else max(least, base + key)
+
+
+@kernel
+def one_query(asked, i):
+    """Query i of CodedQueries."""
+    return CodedQuery(asked.words[i], asked.turned[i], asked.totals[i], asked.norms[i], asked.base[i], asked.queries[i])
+
+
+@kernel
+def scan_room(coded, wide):
+    """Memory for a scan of these rows, D = wide."""
+    held = np.empty(coded.bits * (wide // 64), np.uint64)
+    return ScanRoom(held, np.empty((len(coded.head), 32), np.uint64), np.empty(BIT_BLOCK, np.int64))
+
+
+@kernel
+def scan_bits(how, coded, asked, spans, start, stop, passed, bounds, distances, ids):
+    """Offer rows start..stop to the heaps distances, ids (q, k); the numbers of rows estimated and measured.
+
+    how: Estimator, coded: CodedRows, asked: CodedQueries, passed: PassedFilter of all queries.
+    spans (blocks, 2): the least and the largest length of each BLOCK rows. Nothing beyond the distances bounds (q,) is
+    wanted.
+    """
+    counts, q, wide = np.zeros(2, np.int64), len(asked.words), len(coded.head)
+    means, spreads = np.empty((q, wide)), np.empty((q, wide))
+    room = scan_room(coded, asked.turned.shape[1])
+    for i in range(q):
+        _moments(coded.head, start, stop, asked.words[i], means[i], spreads[i])
+    for low in range(start, stop, BIT_BLOCK):
+        high, short, long = min(stop, low + BIT_BLOCK), spans[low // BIT_BLOCK, 0], spans[low // BIT_BLOCK, 1]
+        for i in range(q):
+            query = one_query(asked, i)
+            limit, cosine = key_of(how.squared, min(bounds[i], distances[i, 0]), query.base), -1.0
+            if limit < EMPTY:
+                cosine = least_cosine(how.squared, limit, query.norm, short, long)
+            width = best_width(cosine, how.z, means[i], spreads[i])
+            most = np.int64(most_bits(cosine, 64.0 * width, how.z))
+            own = PassedFilter(passed.planes[i], passed.mosts[i])
+            offer_span(how, coded, query, low, high, width, most, own, bounds[i], room, distances[i], ids[i], counts)
+    return counts
+
+
+@kernel
+def offer_span(how, coded, query, low, high, width, most, passed, bound, room, heap_d, heap_i, counts):
+    """Offer rows low..high that pass the filter of width and most to one query's heap."""
+    for start in range(low, high, BIT_BLOCK):
+        stop, m = min(high, start + BIT_BLOCK), 0
+        for row in range(start, stop, 32):
+            near = near_of(coded.head, row, min(stop, row + 32), query.words, width, most, room.tile)
+            while near:
+                room.found[m] = row + ctz(near)
+                near &= near - np.uint64(1)
+                m += 1
+        offer_rows(how, coded, query, room.found[:m], passed, bound, room.held, heap_d, heap_i, counts)
+
+
+@kernel
+def offer_rows(how, coded, query, found, passed, bound, held, heap_d, heap_i, counts):
+    """Offer the rows found (m,) to one query's heap; a call costs as much as an estimate."""
+    limit = key_of(how.squared, min(bound, heap_d[0]), query.base)
+    counts[0] += len(found)
+    for r in found:
+        f = np.float32(coded.factor[r]) * coded.unit
+        key = np.float64(-f * product(coded.bits, coded.head, coded.rest, r, query.turned, query.total, held))
+        if how.halved:
+            key += coded.half[r]
+        if key - how.bar * f * query.norm > limit:
+            continue
+        if (
+            passed.mosts[0] >= 0
+            and weigh_bits(coded.head, r, query.words, passed.planes[0]) <= passed.mosts[0]
+            and weigh_bits(coded.head, r, query.words, passed.planes[1]) <= passed.mosts[1]
+        ):
+            continue
+        if len(coded.rows):
+            counts[1] += 1
+            value = distance(how.code, query.query, coded.rows[r])
+        else:
+            value = distance_of(how.squared, key, query.base, how.least)
+        if push(heap_d, heap_i, value, coded.names[r] if len(coded.names) else np.int64(r)):
+            limit = key_of(how.squared, min(bound, heap_d[0]), query.base)
+
+
+@kernel
+def near_of(head, row, stop, words, width, most, room):
+    """Bits of the rows row..stop (32 at most) that pass the filter."""
+    left = stop - row
+    alive = np.uint64(0xFFFFFFFF) if left == 32 else (np.uint64(1) << np.uint64(left)) - np.uint64(1)
+    if width == 0:
+        return alive
+    if row + 32 <= head.shape[1]:
+        address, stride = head.ctypes.data + 8 * row, head.strides[0]
+    else:  # the last few: a load of 32 would pass the end
+        for w in range(width):
+            for j in range(left):
+                room[w, j] = head[w, row + j]
+        address, stride = room.ctypes.data, room.strides[0]
+    found = near_rows(np.uint64(address), np.uint64(stride), np.uint64(words.ctypes.data), width, most)
+    return found & alive
+
+
+class FirstFilter(NamedTuple):
+    """Rows that weigh at most mosts (q, 2), in the groups and in all bits of P words; -1: no row passes."""
+
+    width: int  # words that the groups lie in
+    tables: Any  # (q, G, 16) uint8
+    groups: Any  # (q, G) uint8
+    planes: Any  # (q, 2, P, .) uint64, the bits of the weights, of the groups and of all
+    mosts: Any  # (q, 2) int64
+    counts: Any  # (q, 2, .) int64, bits of each weight
+    steps: Any  # (q,) float64, of |q_j| / ||q||, a unit of weight
+
+
+@kernel
+def _wanted(how, worst, base, norm, shortest, longest, counts, step, wide, out):
+    """out (2,): what a row nearer than `worst` may weigh, in the groups and in all."""
+    limit, cosine = key_of(how.squared, worst, base), -1.0
+    if limit < EMPTY:
+        cosine = least_cosine(how.squared, limit, norm, shortest, longest)
+    for j in range(2):
+        out[j] = np.int64(most_weight(cosine, how.z, counts[j], step, wide))
+
+
+@kernel
+def enough(how, worst, asked, shortest, longest, which, out):
+    """out (q,): whether the filters passed every row that could be nearer than the k-th found, at worst (q,)."""
+    wanted, wide = np.empty(2, np.int64), asked.turned.shape[1]
+    for i in range(len(worst)):
+        out[i] = False
+        if worst[i] < EMPTY:
+            _wanted(
+                how, worst[i], asked.base[i], asked.norms[i], shortest, longest, which.counts[i], which.steps[i], wide,
+                wanted,
+            )  # fmt: skip
+            out[i] = wanted[0] <= which.mosts[i, 0] and wanted[1] <= which.mosts[i, 1]
+
+
+@kernel
+def _passed(hits, masks, low, coded, which, words, mosts, found):
+    """found[:m]: BIT_BLOCK i + r of each row low + r that passes query i by all bits of P words; m.
+
+    Their codes are prefetched. A tile that is hit has one row that passes, as a rule: a loop that ends otherwise costs
+    as much as weighing a row.
+    """
+    head = coded.head
+    m = 0
+    for hit in hits:
+        i, start, some = hit % TILE_STEP, TILE_WORDS * (hit // TILE_STEP), np.uint64(0)
+        for j in range(TILE_WORDS):
+            some |= np.uint64(masks[i, start + j] != 0) << np.uint64(j)
+        while some:
+            j = start + ctz(some)
+            some &= some - np.uint64(1)
+            near = masks[i, j]
+            while near:
+                r = 64 * j + ctz(near)
+                near &= near - np.uint64(1)
+                found[m] = BIT_BLOCK * i + r
+                m += 1
+                for w in range(which.width, len(head)):
+                    touch(np.uint64(head[w].ctypes.data + 8 * (low + r)))
+    kept = 0
+    for j in range(m):
+        i, r = found[j] // BIT_BLOCK, low + found[j] % BIT_BLOCK
+        if weigh_bits(head, r, words[i], which.planes[i, 1]) <= mosts[i]:
+            touch_row(coded.rest, r, 0, 8 * coded.rest.shape[1])
+            touch(np.uint64(coded.factor.ctypes.data + r * coded.factor.itemsize))
+            found[kept] = found[j]
+            kept += 1
+    return kept
+
+
+@kernel
+def scan_first(how, coded, asked, spans, start, stop, which, fast, bounds, distances, ids):
+    """Offer the rows of start..stop that pass the filter `which` (FirstFilter), else like `scan_bits`."""
+    q, wide, words = len(asked.words), asked.turned.shape[1], asked.words
+    seen, nobody = np.zeros(2, np.int64), np.full(2, -1, np.int64)
+    now, known, wanted = which.mosts.T.copy(), np.full(q, EMPTY), np.empty(2, np.int64)
+    shortest, longest = spans[:, 0].min(), spans[:, 1].max()
+    halves, masks = np.empty((16 * len(coded.head), TABLE_ROWS), np.uint8), np.empty((q, BIT_BLOCK // 64), np.uint64)
+    held, found = np.empty(coded.bits * words.shape[1], np.uint64), np.empty(BIT_BLOCK * q, np.int64)
+    row, hits = np.empty(1, np.int64), np.empty(BIT_BLOCK // TABLE_ROWS * q + 1, np.int64)
+    for low in range(start, stop, BIT_BLOCK):
+        for i in range(q):
+            worst = min(bounds[i], distances[i, 0])
+            if worst < known[i]:
+                known[i] = worst
+                _wanted(
+                    how, worst, asked.base[i], asked.norms[i], shortest, longest, which.counts[i], which.steps[i], wide,
+                    wanted,
+                )  # fmt: skip
+                for j in range(2):
+                    now[j, i] = min(which.mosts[i, j], wanted[j])
+        high = min(stop, low + BIT_BLOCK)
+        m = near_tables(coded.head, low, high, which, words, now[0], halves, masks, hits, fast)
+        m = _passed(hits[:m], masks, low, coded, which, words, now[1], found)
+        for j in range(m):
+            i, row[0] = found[j] // BIT_BLOCK, low + found[j] % BIT_BLOCK
+            passed = PassedFilter(which.planes[i], nobody)
+            offer_rows(how, coded, one_query(asked, i), row, passed, bounds[i], held, distances[i], ids[i], seen)
+    return seen
+
+
+@kernel
+def estimate_bits(how, coded, asked, found, distances):
+    """distances (q, k) of the rows found (q, k), to the digit those of `scan_bits`."""
+    held = np.empty(coded.bits * (asked.turned.shape[1] // 64), np.uint64)
+    for i in range(len(found)):
+        for j in range(found.shape[1]):
+            r = found[i, j]
+            f = np.float32(coded.factor[r]) * coded.unit
+            turned, total = asked.turned[i], asked.totals[i]
+            key = np.float64(-f * product(coded.bits, coded.head, coded.rest, r, turned, total, held))
+            if how.halved:
+                key += coded.half[r]
+            distances[i, j] = distance_of(how.squared, key, asked.base[i], how.least)

@@ -1,0 +1,123 @@
+"""Dual coordinate ascent for the hinges of K separate problems at once: one class against the rest, on shared rows.
+
+    a (n, K) in boxes [0, upper_i],  W = sum_i x_i (y_i * a_i),  y_ik = +1 for the row's class k and -1 otherwise
+    maximize per class  sum_i (a_i - bend_i a_i^2 / 2) - |W_k|^2 / 2
+
+The K problems are independent, but they read the same rows: a row is read once for all K scores. On 10,000 texts (170
+entries per row, 77 classes) a sweep takes a fifth of what one class at a time does. `bend` (n,) is w / upper_i for a
+hinge whose kink is rounded over a width w, and 0 for the sharp hinge.
+
+The bias b (K,) has no penalty: b = centre + stiffness s, s_k = sum_i y_ik a_ik, and moving the centre there after each
+sweep drives s to 0 (the method of multipliers).
+
+Rows are a dense (n, d) array, with W (K, d), or the triple of a CSR array, with W (d, K): the inner loop runs over
+neighbors in memory either way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from kway.kernels.jit import kernel
+
+FAST = {"nogil": True, "fastmath": True, "error_model": "numpy"}
+
+
+def row_scores(rows, i, W, b, f):
+    """f = b + W x_i."""
+
+
+def row_update(rows, i, moves, W):
+    """W += x_i moves."""
+
+
+@overload(row_scores, jit_options=FAST)
+def _row_scores(rows, i, W, b, f):
+    if isinstance(rows, types.BaseTuple):
+
+        def sparse(rows, i, W, b, f):
+            data, indices, indptr = rows
+            K = np.uint64(len(f))
+            for k in range(K):
+                f[k] = b[k]
+            for j in range(indptr[i], indptr[i + 1]):
+                x, w = data[j], W[indices[j]]
+                for k in range(K):
+                    f[k] += x * w[k]
+
+        return sparse
+
+    def dense(rows, i, W, b, f):
+        x = rows[i]
+        for k in range(len(f)):
+            w, total = W[k], b[k]
+            for j in range(np.uint64(len(x))):
+                total += x[j] * w[j]
+            f[k] = total
+
+    return dense
+
+
+@overload(row_update, jit_options=FAST)
+def _row_update(rows, i, moves, W):
+    if isinstance(rows, types.BaseTuple):
+
+        def sparse(rows, i, moves, W):
+            data, indices, indptr = rows
+            for j in range(indptr[i], indptr[i + 1]):
+                x, w = data[j], W[indices[j]]
+                for k in range(np.uint64(len(moves))):
+                    w[k] += x * moves[k]
+
+        return sparse
+
+    def dense(rows, i, moves, W):
+        x, zero = rows[i], W.dtype.type(0)
+        for k in range(len(moves)):
+            move = moves[k]
+            if move != zero:
+                w = W[k]
+                for j in range(np.uint64(len(x))):
+                    w[j] += move * x[j]
+
+    return dense
+
+
+@kernel
+def ascend(rows, codes, square, upper, bend, stiffness, order, a, W, b, s):
+    """Visit the rows in `order` once; codes (n,) are relative to the first of these K classes.
+
+    Returns how many rows have moved or may: they come first in `order` then. The others rest at a wall for every class.
+    """
+    K = np.uint64(a.shape[1])
+    f, moves = np.empty(K, W.dtype), np.empty(K, W.dtype)
+    zero, one = W.dtype.type(0), W.dtype.type(1)
+    kept = 0
+    for t in range(len(order)):
+        i = order[t]
+        row_scores(rows, i, W, b, f)
+        row, most, own, soft = a[i], upper[i], codes[i], bend[i]
+        inverse = one / (square[i] + stiffness + soft)
+        before = row[own] if 0 <= own < len(row) else zero
+        free, moved = zero, zero
+        for k in range(K):  # y = -1
+            new = min(max(row[k] + (f[k] + one - soft * row[k]) * inverse, zero), most)
+            moves[k] = row[k] - new  # of y a
+            row[k] = new
+        if 0 <= own < len(row):  # y = +1: done again for the one class it is
+            row[own] = min(max(before - (f[own] - one + soft * before) * inverse, zero), most)
+            moves[own] = row[own] - before
+        for k in range(K):
+            moved = max(moved, abs(moves[k]))
+            free = max(free, min(row[k], most - row[k]))
+        if moved > zero or free > zero:
+            order[kept], order[t] = i, order[kept]
+            kept += 1
+        if moved > zero:
+            for k in range(K):
+                s[k] += moves[k]
+                b[k] += stiffness * moves[k]
+            row_update(rows, i, moves, W)
+    return kept

@@ -1,0 +1,208 @@
+"""Register tiles of the two products of a linear model, written in LLVM's own terms, in float32 and float64.
+
+    forward    z[r, k] = sum_j x[r, j] w[k, j]          `height` rows at a time, a group of classes after the other
+    backward   g[k, j] += sum_i p[i, k] x[i, j]         `height` vectors of features at a time, the same groups
+
+A tile is one group at its height: as many accumulators as the registers hold beside a row's values and a weight, two
+rows at least, so that the weight is read for both. Vectors are as long as a register and fused multiply-adds
+`llvm.fma`, which LLVM legalises on every machine; `in_registers` says whether this one has them, without which plain
+BLAS is faster. A tile is specialised by the tuple `classes`, a zero for each class: its length is K, its numbers are
+those of the rows, and numba compiles and caches one kernel for each in use. Addresses and strides are plain numbers
+(bytes): a row may lie anywhere and may be read-only. The last, partial vector of a row is read under a mask, so nothing
+is padded and nothing beyond the row is touched.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from kway.kernels.assembler import F32, F64, I32, I64, NUMBER_BYTES, Assembler
+from kway.kernels.lanes import chosen, cpu_has
+
+MOST = 16  # scores a row
+MOST_HEIGHT = 8
+LINE = 64  # bytes of a cache line
+
+
+class Tile(NamedTuple):
+    """How the products of K classes lie in the registers."""
+
+    height: int  # rows, or vectors of features
+    lanes: int  # numbers in a vector
+    group: int  # classes
+
+
+def in_registers() -> bool:
+    """Whether this machine multiplies and adds whole registers, and the tiles are to be used."""
+    return chosen("avx512f") or chosen("avx2", "fma")
+
+
+def tile_of(n_classes: int, size: int) -> Tile:
+    """The tile of so many classes in numbers of `size` bytes: height * (group + 1) + 1 registers, height at least 2."""
+    registers, width = (32, 64) if cpu_has("avx512f") else (16, 32)
+    groups = -(-n_classes // ((registers - 3) // 2))
+    group = -(-n_classes // groups)
+    return Tile(min(MOST_HEIGHT, (registers - 1) // (group + 1)), width // size, group)
+
+
+def _laid(classes):
+    """K, its tile, and the vector of its numbers."""
+    number = F32 if classes.dtype == types.float32 else F64
+    tile = tile_of(classes.count, NUMBER_BYTES[number])
+    return classes.count, tile, ir.VectorType(number, tile.lanes)
+
+
+def _groups(n_classes, group):
+    return [range(first, min(first + group, n_classes)) for first in range(0, n_classes, group)]
+
+
+def _sums(b, vectors):
+    """Up to as many vectors as they have lanes -> one vector of their sums, by a tree of shuffles."""
+    lanes = vectors[0].type.count
+    zero = ir.Constant(vectors[0].type, [0.0] * lanes)
+    level, half = list(vectors) + [zero] * (lanes - len(vectors)), lanes // 2
+    while len(level) > 1:
+        low, high = [], []
+        for group in range(0, lanes, 2 * half):
+            low += [group + t for t in range(half)] + [lanes + group + t for t in range(half)]
+            high += [group + half + t for t in range(half)] + [lanes + group + half + t for t in range(half)]
+        picks = [ir.Constant(ir.VectorType(I32, lanes), places) for places in (low, high)]
+        pairs = zip(level[: len(level) // 2], level[len(level) // 2 :])
+        level = [b.fadd(*(b.shuffle_vector(left, right, pick) for pick in picks)) for left, right in pairs]
+        half //= 2
+    return level[0]
+
+
+def _forward(builder, arguments, rows, classes):
+    asm = Assembler(builder)
+    (K, tile, vector), (x, w, z, x_stride, w_stride, z_stride, features) = _laid(classes), arguments
+    size = NUMBER_BYTES[vector.element]
+    width, zero = size * tile.lanes, ir.Constant(vector, [0.0] * tile.lanes)
+    row = [asm.at(x, r, x_stride) for r in range(rows)]
+    full = builder.udiv(features, asm.number(tile.lanes))
+    rest = builder.urem(features, asm.number(tile.lanes))
+    end, mask = asm.at(asm.number(0), full, width), asm.first_lanes(rest, tile.lanes)
+    some = builder.zext(builder.icmp_signed(">", rest, asm.number(0)), I64)
+
+    def products(group):
+        """The accumulators of a group of classes, row by row."""
+        weights = [asm.at(w, k, w_stride) for k in group]
+
+        def step(values, offset, kept):
+            new = list(kept)
+            for k, place in enumerate(weights):
+                weight = asm.load(asm.at(place, offset), vector, size)
+                for r in range(rows):
+                    at = r * len(weights) + k
+                    new[at] = asm.fma(values[r], weight, kept[at])
+            return new
+
+        def whole(i, kept):
+            offset = asm.at(asm.number(0), i, width)
+            return step([asm.load(asm.at(p, offset), vector, size) for p in row], offset, kept)
+
+        def partial(_, kept):
+            return step([asm.load_masked(asm.at(p, end), vector, mask) for p in row], end, kept)
+
+        start = asm.loop(some, [zero] * (rows * len(weights)), partial, perhaps_none=True)
+        found = asm.loop(full, start, whole, perhaps_none=True)
+        return [found[r * len(weights) : (r + 1) * len(weights)] for r in range(rows)]
+
+    parts = [products(group) for group in _groups(K, tile.group)]
+    for r in range(rows):
+        found = [total for part in parts for total in part[r]]
+        for first in range(0, K, tile.lanes):
+            place = asm.at(asm.at(z, r, z_stride), first, size)
+            asm.store(_sums(builder, found[first : first + tile.lanes]), place, size)
+
+
+def _backward(builder, arguments, vectors, classes, lanes=None):
+    asm = Assembler(builder)
+    (K, tile, vector), (x, p, g, x_stride, p_stride, g_stride, rows) = _laid(classes), arguments
+    size = NUMBER_BYTES[vector.element]
+    width = size * tile.lanes
+    mask = None if lanes is None else asm.first_lanes(lanes, tile.lanes)
+    ahead = builder.mul(x_stride, rows)  # the next block, fetched while this one is multiplied
+
+    def add(group):
+        """The gradients of a group of classes."""
+
+        def body(i, kept):
+            row, slope = asm.at(x, i, x_stride), asm.at(p, i, p_stride)
+            if group.start == 0:
+                for v in range(0, vectors, max(1, LINE // width)):
+                    asm.prefetch(asm.at(builder.add(row, ahead), v, width))
+            if mask is None:
+                values = [asm.load(asm.at(row, v, width), vector, size) for v in range(vectors)]
+            else:
+                values = [asm.load_masked(row, vector, mask)]
+            new = []
+            for k in group:
+                spread = asm.splat(asm.load(asm.at(slope, k, size), vector.element, size), tile.lanes)
+                new += [asm.fma(spread, value, kept[len(new) + v]) for v, value in enumerate(values)]
+            return new
+
+        places = [asm.at(asm.at(g, k, g_stride), v, width) for k in group for v in range(vectors)]
+        sums = asm.loop(rows, [asm.load(place, vector, size) for place in places], body)
+        for total, place in zip(sums, places):
+            asm.store(total, place, size)
+
+    for group in _groups(K, tile.group):
+        add(group)
+
+
+_SEVEN = [types.intp] * 7
+
+
+@intrinsic
+def forward_tile(typing, x, w, z, x_stride, w_stride, z_stride, features, classes):
+    """z (height, K) = products of a tile's rows with every class, in whole vectors; rows of w have one vector more."""
+
+    def generate(context, builder, signature, arguments):
+        _forward(builder, arguments[:7], _laid(classes)[1].height, classes)
+        return context.get_dummy_value()
+
+    return types.void(*_SEVEN, classes), generate
+
+
+@intrinsic
+def forward_row(typing, x, w, z, x_stride, w_stride, z_stride, features, classes):
+    """`forward_tile` of one row."""
+
+    def generate(context, builder, signature, arguments):
+        _forward(builder, arguments[:7], 1, classes)
+        return context.get_dummy_value()
+
+    return types.void(*_SEVEN, classes), generate
+
+
+@intrinsic
+def backward_tile(typing, x, p, g, x_stride, p_stride, g_stride, rows, classes):
+    """g (K, height vectors) += p^T x over `rows` rows."""
+
+    def generate(context, builder, signature, arguments):
+        _backward(builder, arguments[:7], _laid(classes)[1].height, classes)
+        return context.get_dummy_value()
+
+    return types.void(*_SEVEN, classes), generate
+
+
+@intrinsic
+def backward_lanes(typing, x, p, g, x_stride, p_stride, g_stride, rows, lanes, classes):
+    """g (K, the first `lanes` of a vector) += p^T x over `rows` rows."""
+
+    def generate(context, builder, signature, arguments):
+        _backward(builder, arguments[:7], 1, classes, arguments[7])
+        return context.get_dummy_value()
+
+    return types.void(*_SEVEN, types.intp, classes), generate
+
+
+@intrinsic
+def float_of_bits(typing, bits):
+    """The float32 whose bits an int32 has."""
+    return types.float32(types.int32), lambda context, builder, signature, a: builder.bitcast(a[0], F32)

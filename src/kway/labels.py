@@ -1,0 +1,178 @@
+"""Labels: any one kind of value -> classes (K,) in order, codes (n,) int64 with y = classes[codes].
+
+Soft targets: rows (n, K) that are distributions; classes are then 0..K-1 and codes the argmax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import column_or_1d
+
+from kway.errors import InputError
+from kway.rows.gpu.device import on_host
+from kway.suggest import listing
+
+_GAPS = ("NoneType", "NAType", "NaTType")  # None and those of pandas, which need not be there
+_MOST_WHOLE = 2.0**63  # floats from here on are no whole numbers to scikit-learn's metrics
+_SUM_SLACK = 1e-3  # rows of float16 distributions miss 1 by about this much
+
+
+class Labels(NamedTuple):
+    """classes (K,), codes (n,) int64, and for soft targets the distributions (n, K)."""
+
+    classes: NDArray
+    codes: NDArray[np.int64]
+    soft: NDArray | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+
+def encode(y: Any) -> Labels:
+    """Labels of one kind (numbers, bools, strings, ...) -> Labels.
+
+    >>> encode(["b", "a", "b"]).codes
+    array([1, 0, 1])
+    """
+    y = column(y, warn=True)
+    _refuse_unordered(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    return Labels(classes, codes.astype(np.int64, copy=False))
+
+
+def encode_tensor(y: Any) -> Labels:
+    """Labels of a tensor (n,), told apart where it is: classes and codes come back."""
+    classes, codes = y.detach().unique(return_inverse=True)
+    return Labels(encode(on_host(classes)).classes, on_host(codes))
+
+
+def encode_as(y: Any, classes: NDArray) -> NDArray[np.int64]:
+    """Codes of y among known classes; an unseen label is an error that names it."""
+    y = column(y)
+    if _is_text(y) != _is_text(classes) or not len(classes):
+        unseen = np.ones(len(y), bool)  # text and numbers have no common order
+        place = np.zeros(len(y), np.int64)
+    else:
+        place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        unseen = classes[place] != y
+    if unseen.any():
+        names = listing(map(repr, np.unique(y[unseen])[:5].tolist()))
+        raise InputError(
+            f"y has labels that are not among the {len(classes)} known classes: {names}; "
+            "name every class in the first call (classes=...)"
+        )
+    return place.astype(np.int64, copy=False)
+
+
+def encode_soft(y: Any) -> Labels:
+    """(n, K) distributions -> Labels with classes 0..K-1 and codes their argmax."""
+    soft = np.asarray(y)
+    if soft.dtype.kind not in "fiub" or not np.isfinite(soft).all():
+        raise InputError(f"soft targets must be finite numbers of shape (n, K), got dtype {soft.dtype}")
+    soft = soft.astype(np.float64)
+    worst = np.abs(soft.sum(axis=1) - 1).max(initial=0.0)
+    if soft.min(initial=0.0) < 0 or worst > _SUM_SLACK:
+        raise InputError(
+            f"soft targets of shape {soft.shape} must be rows that are >= 0 and sum to 1 (worst sum is off by "
+            f"{worst:.3g}, smallest entry {soft.min(initial=0.0):.3g}); normalise them, or pass one label a row"
+        )
+    return Labels(np.arange(soft.shape[1]), soft.argmax(axis=1).astype(np.int64), soft)
+
+
+def column(y: Any, warn: bool = False) -> NDArray:
+    """(n,) labels of one kind and without gaps, as text or numbers."""
+    refuse_masked(y, "y")
+    if isinstance(y, (list, tuple)):
+        _refuse_mixed(y)  # before numpy turns ["a", 1] into text
+    try:
+        # first numpy's own, as scikit-learn would make floats of pandas' Int64, which round from 2^53 on
+        y = np.asarray(y.tolist(), dtype=str) if _is_string_dtype(y) else np.asarray(y)
+        if y.ndim != 1 or y.dtype.kind not in "biufU":  # there is nothing to find in others, and it loads narwhals
+            y = column_or_1d(y, warn=warn)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{str(error).rstrip('.')}; pass one label a row, as a list or a 1-D array") from error
+    if y.dtype == object:
+        _refuse_mixed(y)
+        plain = np.asarray(y.tolist())
+        return plain if plain.dtype.kind in "iufb" and plain.ndim == 1 else y
+    if y.dtype.kind in "fmM" and not np.isfinite(y).all():  # of dates, NaT
+        raise InputError(
+            f"Input y contains NaN or infinity ({(~np.isfinite(y)).sum()} rows); drop these rows or label them"
+        )
+    return y
+
+
+def joined(parts: Sequence[NDArray]) -> NDArray:
+    """Labels (n,) of several parts, each as `column` gives it; numpy would make text of numbers beside text."""
+    some = [part for part in parts if len(part)] or parts[:1]
+    if len({_is_text(part) for part in some}) > 1:
+        raise InputError("y mixes text and numbers, which have no common order; convert the labels to one type")
+    return np.concatenate(some)
+
+
+def refuse_one_class(labels: Labels, who: str) -> None:
+    """Raise InputError unless there are two classes to tell apart."""
+    if labels.n_classes < 2:
+        only = labels.classes.tolist()[0] if labels.n_classes else None
+        raise InputError(
+            f"{who} needs samples of at least 2 classes, but the data contains one class: {only!r}; "
+            "a constant needs no classifier, so check the labels"
+        )
+
+
+def check_width(rows: Any, width: int | None) -> int:
+    """Return the number of columns of a block of rows; raise an error if the first block had another `width`."""
+    found = int(rows.shape[1])
+    if width is not None and found != width:
+        raise InputError(f"a block has {found} columns, the first had {width}; give all the same")
+    return found
+
+
+def refuse_masked(X: Any, name: str) -> None:
+    """numpy would drop the mask without a word and use what lies under it."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        hidden = int(np.ma.getmaskarray(X).sum())
+        raise InputError(f"{name} is a masked array with {hidden} values masked; fill or drop them (X.filled(...))")
+
+
+def _refuse_unordered(y: NDArray) -> None:
+    """Labels that name no classes: fractions, bytes, objects.
+
+    scikit-learn's own check also warns of a class a row, which prototypes are; to silence it would be to silence all
+    threads.
+    """
+    kind = ""
+    if y.dtype.kind == "f" and ((y != np.floor(y)).any() or float(np.abs(y).max(initial=0)) >= _MOST_WHOLE):
+        kind = "continuous, as of a regression target"
+    elif y.dtype.kind in "ScV":
+        kind = {"S": "bytes", "c": "complex numbers"}.get(y.dtype.kind, "records")
+    elif y.dtype == object and not all(isinstance(v, str) for v in y):
+        kind = f"objects such as {type(next(v for v in y if not isinstance(v, str))).__name__}"
+    if kind:
+        raise InputError(f"Unknown label type: {kind}; pass whole numbers or text as labels")
+
+
+def _is_string_dtype(y: Any) -> bool:
+    return isinstance(y, np.ndarray) and y.dtype.kind == "T"  # numpy's variable-width text, unknown to scikit-learn
+
+
+def _is_text(y: NDArray) -> bool:
+    return y.dtype.kind in "UO"
+
+
+def _refuse_mixed(y: Any) -> None:
+    kinds = {type(v) for v in y}
+    if any(kind.__name__ in _GAPS for kind in kinds) or any(isinstance(v, float) and v != v for v in y):
+        raise InputError("Input y contains NaN or None; drop these rows or give them a label")
+    text = {kind for kind in kinds if issubclass(kind, str)}
+    if text and any(isinstance(v, str) and v.endswith("\0") for v in y):
+        raise InputError("y holds text that ends with a NUL, which numpy's text drops; strip it")
+    if text and text != kinds:
+        names = " and ".join(sorted(kind.__name__ for kind in kinds))
+        raise InputError(f"y mixes {names}, which have no common order; convert the labels to one type")

@@ -1,0 +1,106 @@
+"""Files of a run of sampled softmax: checkpoints, and weights that are larger than memory.
+
+**Checkpoints.** The state after each epoch, in one file that is complete or absent: theta (K, d + 1), sizes and met
+(K,), hard (h,), the step, the losses so far, the state of the random numbers. A run that is begun again with the same
+rows and settings goes on behind the last epoch, and ends where it would have ended: it makes the same draws.
+
+**Weights.** Zeros (K, d + 1) in a mapped file, of which a step touches few rows. In a folder that is given, the file
+weights.npy stays when the fit has ended. Otherwise the weights are in memory if they fit, else in a temporary file
+without a name, which goes with the array.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from kway.errors import InputError
+from kway.memory import has_room
+from kway.tables.outputs.atomic import replacing
+
+FILE = "sampled.npz"
+WEIGHTS_FILE = "weights.npy"
+_ARRAYS = ("theta", "sizes", "met", "hard")
+
+
+def made_folder(name: str, folder: Any) -> Path:
+    """The folder that a parameter names, made where it is not there yet."""
+    try:
+        home = Path(folder)
+        home.mkdir(parents=True, exist_ok=True)
+    except (OSError, TypeError, ValueError) as error:  # a file, a number, a letter that no path has
+        raise InputError(
+            f"Sampled({name}=) must name a folder that can be written to, got {folder!r}: {error}"
+        ) from error
+    return home
+
+
+def write_checkpoint(folder: str, run: Any, history: list[float], mark: str) -> None:
+    """The state of a run after an epoch."""
+    home = made_folder("checkpoint", folder)
+    facts = {"step": run.step, "history": history, "rng": run.control.rng.bit_generator.state, "mark": mark}
+    with replacing(home / FILE) as draft, draft.open("wb") as out:
+        np.savez(out, facts=np.array(json.dumps(facts)), **{name: getattr(run, name) for name in _ARRAYS})
+
+
+def read_checkpoint(folder: str, run: Any, mark: str) -> list[float]:
+    """Put a run where the file left off; its losses so far, none where there is no file."""
+    file = made_folder("checkpoint", folder) / FILE
+    if not file.is_file():
+        return []
+    try:
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as held:  # a broken one would stay open
+            facts = json.loads(str(held["facts"]))
+            if facts["mark"] != mark:
+                raise InputError(
+                    f"{str(file)!r} is of other rows or settings than this fit; give another checkpoint folder, or "
+                    "remove the file"
+                )
+            _fill(run, {name: held[name] for name in _ARRAYS})
+            run.step, history = int(facts["step"]), [float(loss) for loss in facts["history"]]
+            run.control.rng.bit_generator.state = facts["rng"]
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{str(file)!r} cannot be read ({error}); remove it to begin anew") from error
+    return history
+
+
+def _fill(run: Any, arrays: dict[str, NDArray]) -> None:
+    """The arrays of a run from those of a file, where they are such: kernels trust the classes in `hard`."""
+    for name in ("theta", "sizes", "met"):
+        if arrays[name].shape != getattr(run, name).shape or not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{name} is not of this fit")
+    hard = arrays["hard"]
+    if hard.ndim != 1 or hard.dtype.kind != "i" or not ((hard >= 0) & (hard < len(run.theta))).all():
+        raise ValueError("hard holds numbers of no class")
+    run.theta[:] = arrays["theta"]
+    run.sizes[:], run.met[:], run.hard = arrays["sizes"], arrays["met"], arrays["hard"]
+
+
+def mapped_zeros(shape: tuple[int, int], dtype: DTypeLike, folder: str | None) -> NDArray | None:
+    """Zeros in a file; None where no folder is given and memory has room for them."""
+    kind = np.dtype(dtype)
+    if folder is not None:
+        file = made_folder("weights", folder) / WEIGHTS_FILE
+        try:
+            return np.asarray(np.lib.format.open_memmap(file, mode="w+", dtype=kind, shape=shape))
+        except OSError as error:
+            raise InputError(f"{str(file)!r} cannot be written ({error}); give another folder: weights=...") from error
+    if has_room(shape[0] * shape[1] * kind.itemsize):
+        return None
+    handle, name = tempfile.mkstemp(prefix="kway-weights-")
+    try:
+        os.ftruncate(handle, shape[0] * shape[1] * kind.itemsize)  # zeros that take no disk until they are written
+        return np.asarray(np.memmap(name, dtype=kind, mode="r+", shape=shape))
+    finally:
+        os.close(handle)
+        os.unlink(name)

@@ -1,0 +1,61 @@
+"""How good answers are: log loss, balanced accuracy and macro F1, the same everywhere.
+
+    log loss   mean of -log p_y over rows, each p_y taken as at least 1e-6
+    balanced   mean over classes of hits_c / rows_c
+    macro F1   mean over classes of 2 hits_c / (rows_c + claims_c)
+
+Without a floor, one vote of no neighbor for the right class makes the mean log loss infinite. A floor of 1e-6 costs
+13.8 per row, so that votes, softmax and calibrated probabilities can be compared. The classes are those of the rows: a
+class without a row has no recall.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST_PROBABILITY = 1e-6  # of the right class in a log loss
+
+
+def log_losses(own: NDArray) -> NDArray:
+    """-log p_y of each row, from the probability p_y of its right class, any shape."""
+    return -np.log(np.maximum(own, LEAST_PROBABILITY))
+
+
+def log_loss(own: NDArray) -> float:
+    """Their mean over all rows (n,)."""
+    return float(log_losses(own).mean())
+
+
+def own_probability(p: NDArray, y: Any, classes: NDArray) -> NDArray[np.float64]:
+    """p_y (n,) of probabilities p (n, K) over sorted classes (K,); 0 for a label that is not among them."""
+    labels = np.asarray(y)
+    place = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    return np.where(classes[place] == labels, p[np.arange(len(labels)), place], 0.0)
+
+
+class ClassScores(NamedTuple):
+    """Balanced accuracy and macro F1 of each column of answers (m,), in which every class counts the same."""
+
+    balanced: NDArray[np.float64]
+    macro_f1: NDArray[np.float64]
+
+
+def class_scores(codes: NDArray[np.int64], predicted: NDArray[np.int64]) -> ClassScores:
+    """Of answers predicted (n, m) to rows of classes codes (n,).
+
+    >>> [v.round(3).tolist() for v in class_scores(np.array([0, 0, 0, 1]), np.array([[0], [0], [1], [1]]))]
+    [[0.833], [0.733]]
+    """
+    width = max(int(codes.max(initial=0)), int(predicted.max(initial=0))) + 1
+    rows = np.bincount(codes, minlength=width)
+    shown = rows > 0
+    out = np.empty((2, predicted.shape[1]))
+    for j in range(predicted.shape[1]):
+        answers = predicted[:, j]
+        hits = np.bincount(codes[answers == codes], minlength=width)[shown]
+        claims = np.bincount(answers, minlength=width)[shown]
+        out[:, j] = (hits / rows[shown]).mean(), (2 * hits / (rows[shown] + claims)).mean()
+    return ClassScores(*out)

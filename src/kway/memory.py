@@ -1,0 +1,76 @@
+"""The one memory budget: how many bytes this process may still use.
+
+available   the least of MemAvailable (/proc/meminfo) and what every cgroup above this process leaves;
+            $KWAY_MEMORY (24GB, say) replaces both
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from kway import words
+from kway.errors import BudgetError
+
+MEMINFO, CGROUPS, OWN_CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+MIN_CHECKED = 2**28  # bytes up to which nothing is checked: reading the budget would cost more than it protects
+ONE_ARRAY = 0.8  # share of the budget that one array may take: the rest is for what is computed from it
+
+
+def available_bytes() -> int:
+    """Return the bytes that may still be allocated without swapping or being killed."""
+    given = os.environ.get("KWAY_MEMORY")
+    if given:
+        return words.bytes_of(given)
+    return max(0, min([_read_free(), *_read_cgroups()]))
+
+
+def has_room(need: float, share: float = ONE_ARRAY) -> bool:
+    """Return whether so many bytes fit into a share of the budget."""
+    small = need <= MIN_CHECKED and "KWAY_MEMORY" not in os.environ
+    return small or need <= share * available_bytes()
+
+
+def check_answer(n: int, n_classes: int, itemsize: int, what: str) -> None:
+    """Raise BudgetError before an (n, K) array is allocated that does not fit."""
+    need = n * n_classes * itemsize
+    if not has_room(need):
+        raise BudgetError(
+            f"{what} of {n:,} rows x {n_classes:,} classes needs {words.size(need)}, "
+            f"there is {words.size(available_bytes())}; "
+            "use predict_topk(X, k), which never builds that array, or pass fewer rows"
+        )
+
+
+def _read_free() -> int:
+    try:
+        line = next(line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable"))
+        return int(line.split()[1]) * 1024
+    except (OSError, StopIteration):  # not Linux: the installed memory
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _read_cgroups() -> list[int]:
+    """Return what each limited cgroup leaves; file pages that it could drop at once do not count as used."""
+    left = []
+    for folder in _list_cgroups():
+        try:
+            most, used = (folder / "memory.max").read_text().strip(), int((folder / "memory.current").read_text())
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        if most != "max":
+            left.append(int(most) - used + int(stat.get("inactive_file", 0)))
+    return left
+
+
+@cache
+def _list_cgroups() -> tuple[Path, ...]:
+    """Return the cgroup (version 2) of this process and those above it."""
+    try:
+        line = next(line for line in OWN_CGROUP.read_text().splitlines() if line.startswith("0::"))
+    except (OSError, StopIteration):
+        return ()
+    own = CGROUPS / line[3:].strip().lstrip("/")
+    return tuple(folder for folder in (own, *own.parents) if folder.is_relative_to(CGROUPS))

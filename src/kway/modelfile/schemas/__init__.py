@@ -1,0 +1,103 @@
+"""What each class stores in a model file; `check` compares a file with it before anything is restored.
+
+estimators.py   parameters by name; linear models, neighbors, centroids, exemplars
+wrappers.py     classifiers around another one: temperature, prediction sets, "unknown", maps, pipelines
+index.py        indexes, their stores and metrics
+features.py     what Features learned from the columns of a table
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.errors import KwayError, ModelFileError
+from kway.modelfile.schema import AGAIN, Held, Schema, check_arrays, check_facts, check_values, in_few_words, whole
+from kway.modelfile.schemas import estimators, features, wrappers
+from kway.modelfile.schemas.estimators import PARAMS
+
+SCHEMAS: dict[str, Schema] = {
+    "CentroidClassifier": estimators.CENTROID,
+    "ConformalClassifier": wrappers.CONFORMAL,
+    "ExemplarClassifier": estimators.EXEMPLAR,
+    "FeaturedClassifier": features.FEATURED,
+    "LeastSquaresClassifier": estimators.LINEAR,
+    "LinearClassifier": estimators.LINEAR,
+    "LogisticClassifier": estimators.LINEAR,
+    "MappedClassifier": wrappers.MAPPED,
+    "NaiveBayesClassifier": estimators.LINEAR,
+    "NeighborsClassifier": estimators.NEIGHBORS,
+    "OpenSetClassifier": wrappers.OPEN_SET,
+    "PerceptronClassifier": estimators.LINEAR,
+    "PipelinedClassifier": wrappers.PIPELINED,
+    "SVMClassifier": estimators.LINEAR,
+    "SoftmaxClassifier": estimators.LINEAR,
+    "TemperatureScaledClassifier": wrappers.TEMPERATURE,
+}
+
+
+def schema_of(name: str) -> Schema:
+    """The declaration of a class."""
+    if name not in SCHEMAS:
+        raise ModelFileError(f"kway.modelfile.schemas.SCHEMAS does not say what a {name} keeps in a model file; add it")
+    return SCHEMAS[name]
+
+
+def check_params(name: str, estimator: Any) -> None:
+    """Refuse parameters that `fit` would refuse, and those whose types would fail later, in `predict`."""
+    _check_types(name, estimator)
+    own = getattr(estimator, "_check_parameters", None)
+    if own is None:
+        return
+    try:
+        own()
+    except (KwayError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ModelFileError(f"the parameters of the {name} in the model file do not fit: {error}; {AGAIN}") from error
+
+
+def _check_types(name: str, estimator: Any) -> None:
+    """Parameters of an estimator and of those that are among them: tags and methods ask all the way down."""
+    params = estimator.get_params(deep=False)
+    own = SCHEMAS[name].params if name in SCHEMAS else {}
+    check_values({**PARAMS, **own}, params, f"the parameter {{}} of the {name}")
+    for value in params.values():
+        if hasattr(value, "get_params"):
+            _check_types(type(value).__name__, value)
+
+
+def check(
+    name: str, estimator: Any, facts: Any, arrays: Mapping[str, NDArray], classes: NDArray, n_features: int | None
+) -> None:
+    """Refuse what is not as declared, before anything is restored from it."""
+    schema = schema_of(name)
+    check_params(name, estimator)
+    check_facts(schema, facts, name)
+    sizes = {"K": len(classes)} | ({} if n_features is None else {"d": n_features})
+    check_arrays(schema, Held(name, estimator.get_params(deep=False), facts, arrays, classes, sizes))
+
+
+def check_after(name: str, estimator: Any) -> None:
+    """Refuse a restored object whose parts cannot do what is asked of them."""
+    for rule in schema_of(name).after:
+        said = rule(estimator)
+        if said:
+            raise ModelFileError(f"the {name} of the model file {said}; {AGAIN}")
+
+
+def check_common(name: str, classes: Any, names: Any, n_features: Any) -> None:
+    """What the store itself keeps of every class: labels in order, names of columns, their number."""
+    if classes.ndim != 1 or not len(classes):
+        raise ModelFileError(f"the labels of the {name} have shape {classes.shape}, expected (K,); {AGAIN}")
+    if not bool(np.all(classes[1:] > classes[:-1])):
+        raise ModelFileError(f"the labels of the {name} are not in ascending order, each once; {AGAIN}")
+    said = None if n_features is None else whole(1)(n_features)
+    if said:
+        raise ModelFileError(f"n_features of the {name} is {in_few_words(n_features)}, expected {said}; {AGAIN}")
+    if names is not None and (names.dtype.kind not in "UO" or names.shape != (n_features,)):
+        raise ModelFileError(
+            f"the names of the columns of the {name} have dtype {names.dtype} and shape {names.shape}, expected text "
+            f"of shape ({n_features},); {AGAIN}"
+        )

@@ -1,0 +1,234 @@
+"""What linear models, neighbors, centroids and exemplars store, and which parameters every class may have.
+
+PARAMS     parameters by name. Only what is used after loading is checked, in addition to the class's own check
+LINEAR     W (R, d) and b (R,); R is 1 for two classes or `targets="number"`, else K
+NEIGHBORS  n training rows with codes (n,) < K, and an index of the m rows that vote
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kway.modelfile.schema import (
+    FLOAT_TYPES,
+    LARGEST,
+    Array,
+    Check,
+    CrossRule,
+    Held,
+    Schema,
+    anything,
+    below,
+    counts,
+    either,
+    finite,
+    flag,
+    many,
+    maybe,
+    number,
+    one_of,
+    record,
+    same_dtype,
+    scalar,
+    text,
+    whole,
+)
+from kway.modelfile.schemas.index import (
+    POWER,
+    base_of,
+    declared_rows,
+    index_arrays,
+    index_facts,
+    index_rules,
+    index_sizes,
+    row_rules,
+)
+
+
+def _estimator(value: Any) -> str | None:
+    return None if hasattr(value, "fit") and hasattr(value, "get_params") else "a classifier"
+
+
+def _part(value: Any) -> str | None:
+    return None if hasattr(value, "__dataclass_fields__") else "one of kway's parts"
+
+
+PARAMS: dict[str, Check] = {
+    "class_weight": maybe(either(one_of("balanced"), lambda v: None if isinstance(v, dict) else "{label: weight}")),
+    "device": text(100),
+    "estimator": maybe(_estimator),
+    "features": maybe(_estimator),
+    "index": maybe(either(text(100), _part)),
+    "loss": text(100),
+    "max_distance": maybe(number(finite=False)),
+    "method": text(100),
+    "metric": either(text(100), _part),
+    "multiclass": text(100),
+    "n_exemplars": whole(1),
+    "n_jobs": maybe(either(whole(1, 2**31), whole(-(2**31), -1))),
+    "n_neighbors": whole(1),
+    "outlier_label": maybe(scalar),
+    "per_class": flag,
+    "promise": maybe(_part),
+    "random_state": maybe(whole(0, 2**32 - 1)),
+    "smoothing": number(0.0, above=True),
+    "temperature": number(0.0, above=True),
+    "ties": text(100),
+    "unknown": maybe(scalar),
+    "verbose": either(whole(), flag),
+    "weights": either(text(100), _part),
+}
+
+
+def _arrays(held: Held) -> dict[str, Array]:
+    """`support` and `margin` are there together (hinge loss) or not at all."""
+    found = {"coef": Array(FLOAT_TYPES, ("R", "d")), "intercept": Array(FLOAT_TYPES, ("R",))}
+    if "support" in held.arrays or "margin" in held.arrays:
+        found |= {"support": Array(("int64",), ("s*",), (below(LARGEST),)), "margin": Array(FLOAT_TYPES, ("R",))}
+    return found
+
+
+def _sizes(held: Held) -> dict[str, int]:
+    n_classes = held.sizes["K"]
+    return {"R": 1 if n_classes == 2 or held.params.get("targets") == "number" else n_classes}
+
+
+def _two_classes(held: Held) -> str | None:
+    return None if held.sizes["K"] >= 2 else "has one class only"
+
+
+LINEAR = Schema(
+    facts={
+        "n_iter": whole(),
+        "objective": number(finite=False),
+        "solver": text(),
+        "history": many(number(finite=False)),
+    },
+    arrays=_arrays,
+    sizes=_sizes,
+    rules=(_two_classes, same_dtype("coef", "intercept")),
+    params={"targets": one_of("one-hot", "number"), "solver": anything},
+)
+
+
+MOST_VOTERS = 2**20  # more than rows: lists are filled up to n_neighbors, so it is memory
+
+_SHARE = number(0.0, 1.0)
+_PROMISE = record(
+    {
+        "target": _SHARE,
+        "confidence": _SHARE,
+        "of": one_of("votes", "recall"),
+        "n_queries": whole(),
+        "disagreements": whole(),
+        "bound": _SHARE,
+        "probes": maybe(whole(1)),
+        "n_rows": whole(1),
+    }
+)
+
+
+def _neighbors_arrays(held: Held) -> dict[str, Array]:
+    index = index_arrays(held.facts["index"], held.under("index."), ids=True)
+    kept = "rows" in held.arrays or "rows.indptr" in held.arrays
+    return {
+        "codes": Array(("int64",), ("n",), (below("K"),)),
+        "weights": Array(("float64",), ("n",), (counts,), optional=True),
+        **(declared_rows("n", held.arrays) if kept else {}),
+        **{f"index.{name}": array for name, array in index.items()},
+    }
+
+
+def _every_row_voted_on(held: Held) -> str | None:
+    """Without ids positions are ids; rows that the index has not as they came are kept beside it."""
+    n, m, index = held.sizes["n"], held.sizes["m"], held.facts["index"]
+    if "index.ids" not in held.arrays and n != m:
+        return f"has {n:,} codes for the {m:,} rows of its index"
+    store = index["recipe"].get("store")
+    coded = store is not None and store["rerank"]
+    kept = "rows" in held.arrays or "rows.indptr" in held.arrays
+    if not kept and (coded or n != m or base_of(index) == "haversine"):
+        return "keeps its rows nowhere as they came"
+    return None
+
+
+def _bounded_lists(held: Held) -> str | None:
+    k, most = held.params["n_neighbors"], max(held.sizes["m"], MOST_VOTERS)
+    return None if k <= most else f"has n_neighbors={k}, above {most:,}"
+
+
+def _takes_its_own_rows(model: Any) -> str | None:
+    """Sparse rows are only there where metric and index, by the parameters, take them."""
+    index = model.index_
+    fits = not (index.recipe.sparse and hasattr(index.rows, "tocsr")) or model._takes_sparse()
+    return None if fits else "keeps sparse rows under a metric or an index that takes none"
+
+
+NEIGHBORS = Schema(
+    facts={"index": index_facts, "promise": maybe(_PROMISE)},
+    arrays=_neighbors_arrays,
+    sizes=lambda held: index_sizes(held.facts["index"]),
+    rules=(_every_row_voted_on, _bounded_lists, *index_rules(), *row_rules("n")),
+    after=(_takes_its_own_rows,),
+)
+
+
+def _centroid_arrays(held: Held) -> dict[str, Array]:
+    """Means, float64 in files of 0.1, and the index over those of classes with rows."""
+    found = {"means": Array(FLOAT_TYPES, ("K", "d")), "weights": Array(("float64",), ("K",), (counts,))}
+    if "index" in held.facts:
+        index = index_arrays(held.facts["index"], held.under("index."), ids=True)
+        found |= {f"index.{name}": array for name, array in index.items()}
+    return found
+
+
+def _centroid_sizes(held: Held) -> dict[str, int]:
+    return {"n": held.sizes["K"]} | (index_sizes(held.facts["index"]) if "index" in held.facts else {})
+
+
+def _every_class_found(held: Held) -> str | None:
+    """Without ids positions are codes."""
+    K, m = held.sizes["K"], held.sizes.get("m")
+    fits = m is None or (m == K if "index.ids" not in held.arrays else m <= K)
+    return None if fits else f"has {m:,} rows in its index for {K:,} classes"
+
+
+def _index_as_asked(held: Held) -> str | None:
+    """An index is there only where the parameters ask for one, and under their metric."""
+    if "index" not in held.facts:
+        return None
+    if held.params["index"] is None:
+        return "has an index that nobody asked for"
+    base = base_of(held.facts["index"])
+    return None if base == held.params["metric"] else f"has an index under {base!r}, not {held.params['metric']!r}"
+
+
+def _where_indexed(rule: CrossRule) -> CrossRule:
+    return lambda held: rule(held) if "index" in held.facts else None
+
+
+CENTROID = Schema(
+    facts={
+        "spread": number(0.0),
+        "dtype": one_of("float32", "float64"),
+        "unit": POWER,
+        "index": index_facts,
+    },
+    optional_facts=("unit", "index"),
+    arrays=_centroid_arrays,
+    sizes=_centroid_sizes,
+    rules=(_index_as_asked, _every_class_found, *map(_where_indexed, index_rules())),
+    params={"metric": one_of("euclidean", "cosine")},
+)
+
+EXEMPLAR = Schema(
+    facts={"unit": number(0.0, above=True), "n_iter": whole(), "power": POWER},
+    optional_facts=("power",),
+    arrays=lambda _: {
+        "exemplars": Array(FLOAT_TYPES, ("n", "d")),
+        "offsets": Array(FLOAT_TYPES, ("n",)),
+        "codes": Array(("int64",), ("n",), (below("K"),)),
+        "centre": Array(FLOAT_TYPES, ("d",), (finite,)),
+    },
+    rules=(same_dtype("exemplars", "offsets"),),
+)

@@ -1,0 +1,290 @@
+"""FeaturedClassifier: features under "features.", the classifier behind them under "inner.".
+
+A part of the features is a table with its type and fields; arrays of its own lie under its place: "0.numbers.mean".
+
+    NumbersPart  p sources, Numbers          VectorPart    width, Numbers or none (then as they are)
+    WordsPart    Levels or Terms                                                       EmbeddedPart  width
+    Shapes       form of the images, filters (p, k), offset (k,), mean and spread (m,): makes m columns
+    Numbers      fill, mean, spread (p,), flagged (f,) < p: makes p + f columns        Divided  most (p,)
+
+Together they make n_out columns, as many as the classifier inside takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from kway.modelfile.schema import (
+    Array,
+    Check,
+    Held,
+    Schema,
+    Values,
+    ascending,
+    below,
+    either,
+    finite,
+    flag,
+    many,
+    maybe,
+    number,
+    one_of,
+    positive,
+    record,
+    text,
+    whole,
+)
+from kway.modelfile.schemas.wrappers import inner_manifest, same_labels
+from kway.tables.features.shapes import LEAST_SIDE, patch_values, shape_columns
+
+_NAMES = many(text())
+_SOURCE = record({"type": one_of("Source"), "column": text(), "part": text(100), "lenient": flag})
+_NUMBERS = record({"type": one_of("Numbers"), "names": _NAMES})
+_DIVIDED = record({"type": one_of("Divided"), "names": _NAMES})
+_SHAPES = record({"type": one_of("Shapes"), "form": many(whole(1, 2**31), 3), "top": number(0.0, above=True)})
+_LEVELS = record({"type": one_of("Levels"), "name": text(), "kept": _NAMES, "has_others": flag, "has_missing": flag})
+_TEXT = record({"type": one_of("Terms"), "name": text()})
+_PARTS: dict[str, Check] = {
+    "NumbersPart": record({"type": one_of("NumbersPart"), "sources": many(_SOURCE), "numbers": _NUMBERS}),
+    "WordsPart": record({"type": one_of("WordsPart"), "column": text(), "encoder": either(_LEVELS, _TEXT)}),
+    "VectorPart": record(
+        {"type": one_of("VectorPart"), "column": text(), "width": whole(1), "numbers": maybe(_NUMBERS)}
+    ),
+    "EmbeddedPart": record({"type": one_of("EmbeddedPart"), "column": text(), "width": whole(1)}),
+    "Numbers": _NUMBERS,  # the one part of a matrix
+    "Divided": _DIVIDED,
+    "Shapes": _SHAPES,
+}
+
+
+def _part(value: Any) -> str | None:
+    kind = value.get("type") if isinstance(value, dict) else None
+    return _PARTS[kind](value) if isinstance(kind, str) and kind in _PARTS else f"one of {', '.join(_PARTS)}"
+
+
+def _written(value: Any) -> str | None:
+    """{column: decimal mark, or the format of its dates}."""
+    if not isinstance(value, dict):
+        return "{column: how it is written}"
+    fits = all(isinstance(how, str) and (how in (".", ",") or ("%" in how and len(how) < 40)) for how in value.values())
+    return None if fits and all(isinstance(c, str) for c in value) else "a decimal mark or a format of dates a column"
+
+
+_RECORD = record(
+    {
+        "column": text(),
+        "kind": text(),
+        "done": text(),
+        "missing": number(),
+        "levels": maybe(whole()),
+        "used": flag,
+    }
+)
+_LEARNED = record(
+    {
+        "parts": many(_part),
+        "records": many(_RECORD),
+        "columns": maybe(_NAMES),
+        "words": _NAMES,
+        "written": _written,
+        "n_in": whole(1),
+        "n_out": whole(1),
+        "sparse": flag,
+        "embed": maybe(many(text(), 3)),
+    }
+)
+_SETTINGS = record(
+    {
+        "kinds": maybe(lambda v: None if isinstance(v, dict) else "{column: kind}"),
+        "scale": one_of("auto", "none", "standard"),
+        "embed": maybe(text()),
+        "image": maybe(many(whole(1, 2**31), 3)),
+        "shapes": flag,
+        "written": maybe(_written),
+    }
+)
+_MOST_REASONS = 100  # columns that a file lists
+
+
+def _reasons(value: Any) -> str | None:
+    """What the fit found to matter: columns with the fall of the accuracy, and how it was measured."""
+    said = record({"how": text(1000), "columns": _NAMES, "falls": many(number(-1.0, 1.0))})(value)
+    if said:
+        return said
+    fits = len(value["columns"]) == len(value["falls"]) <= _MOST_REASONS
+    return None if fits else f"at most {_MOST_REASONS} columns with a fall each"
+
+
+# ---- arrays of the parts, by type
+
+
+def _numbers(place: str) -> dict[str, Array]:
+    p = f"p of {place}"
+    some = Array(("float64",), (p,), (finite,))
+    return {
+        f"{place}.fill": some,
+        f"{place}.mean": some,
+        f"{place}.spread": Array(("float64",), (p,), (positive,)),
+        f"{place}.flagged": Array(("int64",), (f"f of {place}*",), (ascending, below(p))),
+    }
+
+
+def _divided(place: str) -> dict[str, Array]:
+    return {f"{place}.most": Array(("float64",), (f"p of {place}",), (positive,))}
+
+
+def _shapes(place: str) -> dict[str, Array]:
+    p, k, m = (f"{size} of {place}" for size in "pkm")
+    one = Array(("float32",), (m,), (finite,))
+    return {
+        f"{place}.filters": Array(("float32",), (p, k), (finite,)),
+        f"{place}.offset": Array(("float32",), (k,), (finite,)),
+        f"{place}.mean": one,
+        f"{place}.spread": Array(("float32",), (m,), (positive,)),
+    }
+
+
+def _terms(place: str) -> dict[str, Array]:
+    found = {}
+    for half in ("word", "piece"):
+        size = f"{half}s of {place}*"
+        found[f"{place}.{half}s"] = Array(("uint8",), (f"bytes of {half}s of {place}*",), (_lines(size),))
+        found[f"{place}.{half}_idf"] = Array(("float32",), (size,), (finite,))
+    return found
+
+
+def _lines(size: str) -> Values:
+    """UTF-8 of as many lines as the size says."""
+
+    def check(array: NDArray, sizes: Mapping[str, int]) -> str | None:
+        try:
+            found = array.tobytes().decode("utf-8", "surrogatepass").count("\n") + bool(array.size)
+        except UnicodeDecodeError:
+            return "is no text"
+        return None if found == sizes[size] else f"has {found:,} lines, expected {sizes[size]:,}"
+
+    return check
+
+
+_ARRAYS: dict[str, Callable[[str], dict[str, Array]]] = {
+    "Numbers": _numbers,
+    "Divided": _divided,
+    "Shapes": _shapes,
+    "Terms": _terms,
+}
+
+
+def _arrays(held: Held) -> dict[str, Array]:
+    found = {"spread": Array(("float32",), ("columns made",), (finite,), optional=True)}
+    for i, part in enumerate(held.facts["learned"]["parts"]):
+        for place, kind in _with_arrays(part, f"features.{i}"):
+            found |= _ARRAYS[kind](place)
+    return found
+
+
+def _with_arrays(part: Mapping[str, Any], place: str) -> list[tuple[str, str]]:
+    """(place, type) of what in a part has arrays: itself, its numbers or its encoder."""
+    inside = [(f"{place}.{key}", part[key]) for key in ("numbers", "encoder") if part.get(key)]
+    return [(where, each["type"]) for where, each in [(place, part), *inside] if each["type"] in _ARRAYS]
+
+
+# ---- widths
+
+
+class _Made(NamedTuple):
+    """Columns that a part makes, and what is wrong with it."""
+
+    width: int
+    wrong: str | None = None
+
+
+def _made(part: Mapping[str, Any], place: str, sizes: Mapping[str, int]) -> _Made:
+    kind = part["type"]
+    if kind in ("Numbers", "Divided"):
+        p = sizes[f"p of {place}"]
+        named = not part["names"] or len(part["names"]) == p
+        return _Made(
+            p + sizes.get(f"f of {place}*", 0), None if named else f"names {len(part['names'])} of {p} columns"
+        )
+    if kind == "Shapes":
+        return _Made(sizes[f"m of {place}"], _wrong_shapes(part["form"], place, sizes))
+    if kind in ("NumbersPart", "VectorPart"):
+        read = len(part["sources"]) if kind == "NumbersPart" else part["width"]
+        if part["numbers"] is None:
+            return _Made(read)
+        inside = _made(part["numbers"], f"{place}.numbers", sizes)
+        p = sizes[f"p of {place}.numbers"]
+        return _Made(inside.width, inside.wrong or (None if p == read else f"reads {read} columns and scales {p}"))
+    if kind == "EmbeddedPart":
+        return _Made(part["width"])
+    encoder, inside_place = part["encoder"], f"{place}.encoder"
+    if encoder["type"] == "Levels":
+        return _Made(len(encoder["kept"]) + encoder["has_others"] + encoder["has_missing"])
+    return _Made(sum(sizes[f"{half}s of {inside_place}*"] for half in ("word", "piece")))
+
+
+def _wrong_shapes(form: Any, place: str, sizes: Mapping[str, int]) -> str | None:
+    """Filters are as large as patches of such images, and edges and answers make up the columns."""
+    if min(form[:2]) < LEAST_SIDE:
+        return f"looks for shapes in images of {form[0]} x {form[1]} pixels"
+    made, patch = shape_columns(tuple(form), sizes[f"k of {place}"]), patch_values(tuple(form))
+    if sizes[f"m of {place}"] != made:
+        return f"makes {sizes[f'm of {place}']} columns of shapes where such images have {made}"
+    return None if sizes[f"p of {place}"] == patch else f"has filters of {sizes[f'p of {place}']} values, not {patch}"
+
+
+def _widths(held: Held) -> str | None:
+    """Parts make n_out columns, which the classifier inside takes; a matrix without parts is left alone."""
+    learned = held.facts["learned"]
+    n_out, parts = learned["n_out"], learned["parts"]
+    made = [_made(part, f"features.{i}", held.sizes) for i, part in enumerate(parts)]
+    wrong = next((each.wrong for each in made if each.wrong), None)
+    if wrong:
+        return f"has a part of features that {wrong}"
+    embedded = learned["embed"] is not None
+    total = sum(each.width for each in made) if parts else learned["n_in"]
+    if total != n_out and not (embedded and not parts):
+        return f"has features that make {total:,} columns and not {n_out:,}"
+    inner = held.facts["inner"]["n_features"]
+    return None if inner == n_out else f"makes {n_out:,} columns, and the classifier inside it takes {inner}"
+
+
+def _columns(held: Held) -> str | None:
+    """A table has names, and its parts read columns that are in use; a matrix has one part at most, of its width."""
+    learned, d = held.facts["learned"], held.sizes.get("d")
+    columns, parts = learned["columns"], learned["parts"]
+    if learned["n_in"] != d or (columns is not None and len(columns) != d):
+        return f"reads {learned['n_in']} columns, and its features {d}"
+    image = held.facts["settings"]["image"]
+    if image is not None and math.prod(image) != d and columns is None:
+        return f"reads pictures of {math.prod(image)} values out of {d}"
+    plain = [part["type"] in ("Numbers", "Divided", "Shapes") for part in parts]
+    if columns is None:
+        if parts and parts[0]["type"] == "Shapes":
+            fits = len(parts) == 1 and learned["embed"] is None and image == tuple(parts[0]["form"])
+            return None if fits else "has shapes of images of another form"
+        fits = not parts or (plain == [True] and (learned["embed"] is not None or held.sizes["p of features.0"] == d))
+        return None if fits else "has parts of features that do not fit a matrix"
+    used = {record["column"] for record in learned["records"] if record["used"]}
+    read = {name for part in parts for name in _read_by(part)}
+    return None if parts and not any(plain) and read <= used <= set(columns) else "reads columns that it does not name"
+
+
+def _read_by(part: Mapping[str, Any]) -> list[str]:
+    if part["type"] == "NumbersPart":
+        return [source["column"] for source in part["sources"]]
+    return [part["column"]] if "column" in part else []
+
+
+FEATURED = Schema(
+    facts={"inner": inner_manifest, "learned": _LEARNED, "settings": _SETTINGS, "reasons": _reasons},
+    optional_facts=("reasons",),  # models without weights have them
+    arrays=_arrays,
+    sizes=lambda held: {"columns made": held.facts["learned"]["n_out"]},
+    rules=(same_labels, _widths, _columns),
+    nested=("inner.",),
+)

@@ -1,0 +1,316 @@
+"""What classifiers around another one store: the inner manifest, its arrays under "inner.", and what they add.
+
+The inner classifier is checked when it is restored. MappedClassifier stores z = (scale (x - center)) rotation';
+PipelinedClassifier stores the steps of a pipeline, the arrays of step i under "steps.i.". Step i reads "columns i" and
+makes "columns i+1", as many unless it narrows them; the inner classifier takes what the last step makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.modelfile.plain_steps import PASSTHROUGH, STEPS
+from kway.modelfile.schema import (
+    LARGEST,
+    Array,
+    Held,
+    Schema,
+    anything,
+    ascending,
+    below,
+    finite,
+    flag,
+    many,
+    maybe,
+    number,
+    one_of,
+    record,
+    scalar,
+    text,
+    whole,
+)
+from kway.modelfile.schemas.index import index_arrays, index_facts, index_rules, index_sizes
+
+_SHARE, _NUMBER = number(0.0, 1.0), number(finite=False)
+_WITHIN = number(0.0, 1.0, above=True)
+_NEEDS = {  # score of being known -> what the classifier inside must have
+    "max-probability": ("predict_proba",),
+    "energy": ("decision_function",),
+    "margin": ("decision_function", "predict_proba"),
+    "distance": ("kneighbors",),
+    "joint": ("decision_function",),
+}
+
+
+def inner_manifest(value: Any) -> str | None:
+    """The manifest of the classifier inside; its content is checked when that is restored."""
+    fields = {"class": text(100), "params": _table, "facts": _table, "n_features": maybe(whole(1))}
+    return record(fields)(value)
+
+
+def _table(value: Any) -> str | None:
+    return None if isinstance(value, dict) else "a table of values"
+
+
+def same_columns(held: Held) -> str | None:
+    """The classifier inside takes the columns of the one around it."""
+    inner, own = held.facts["inner"]["n_features"], held.sizes.get("d")
+    return None if inner == own else f"takes {own} columns, and the classifier inside it {inner}"
+
+
+def same_labels(held: Held) -> str | None:
+    """The classifier inside has the labels of the one around it."""
+    inner = held.arrays.get("inner.classes_")
+    fits = inner is not None and inner.shape == held.classes.shape and bool(np.all(inner == held.classes))
+    return None if fits else "has other labels than the classifier inside it"
+
+
+# ---- temperature
+
+
+def _reliability(held: Held) -> dict[str, Array]:
+    found = [when for when in ("before", "after") if f"{when}.edges" in held.arrays]
+    return {f"{when}.{name}": array for when in found for name, array in _diagram(when).items()}
+
+
+def _diagram(when: str) -> dict[str, Array]:
+    bins = f"bins {when}"
+    one = Array(("float64",), (bins,))
+    edges = Array(("float64",), (f"edges {when}",), (ascending,))
+    return {"edges": edges, "confidence": one, "accuracy": one, "rows": Array(("int64",), (bins,), (below(LARGEST),))}
+
+
+def _edges(held: Held) -> str | None:
+    for when in ("before", "after"):
+        edges, bins = held.sizes.get(f"edges {when}"), held.sizes.get(f"bins {when}")
+        if edges is not None and bins is not None and edges != bins + 1:
+            return f"has {edges} edges around {bins} bins of confidence"
+    return None
+
+
+def _gives_source(model: Any) -> str | None:
+    method = "decision_function" if model.source_ == "decision_function" else "predict_proba"
+    return None if hasattr(model.estimator_, method) else f"scales a {method} that the classifier inside has not"
+
+
+TEMPERATURE = Schema(
+    facts={
+        "inner": inner_manifest,
+        "losses": many(_NUMBER, 2),
+        "fit": record(
+            {
+                "temperature": number(0.0, above=True),
+                "low": _NUMBER,
+                "high": _NUMBER,
+                "slope_low": _NUMBER,
+                "slope_high": _NUMBER,
+                "n_rows": whole(),
+                "imagined_miss": flag,
+            }
+        ),
+        "scores": record({"source": one_of("decision_function", "log-probabilities"), "smoothing": _SHARE}),
+    },
+    arrays=_reliability,
+    rules=(_edges, same_labels, same_columns),
+    nested=("inner.",),
+    after=(_gives_source,),
+)
+
+
+# ---- conformal
+
+
+def _no_nan(array: NDArray, _: Any) -> str | None:
+    return "holds NaN" if np.isnan(array).any() else None
+
+
+def _gives_probabilities(model: Any) -> str | None:
+    has = hasattr(model.estimator_, "predict_proba")
+    return None if has else "makes sets of probabilities that the classifier inside has not"
+
+
+CONFORMAL = Schema(
+    facts={
+        "inner": inner_manifest,
+        "promise": record(
+            {
+                "coverage": _WITHIN,
+                "method": text(100),
+                "per_class": flag,
+                "n_calibration": whole(),
+                "n_short": whole(),
+                "n_classes": whole(1),
+                "n_full": whole(),
+                "n_zero": whole(),
+            },
+            optional=("n_full", "n_zero"),  # which 0.1 did not count
+        ),
+    },
+    arrays=lambda _: {"thresholds": Array(("float64",), ("K",), (_no_nan,))},
+    rules=(same_labels, same_columns),
+    nested=("inner.",),
+    after=(_gives_probabilities,),
+)
+
+
+# ---- open set
+
+_REPORT = record(
+    {
+        "score": one_of(*_NEEDS),
+        "impostors": text(100),
+        "auroc": _NUMBER,
+        "accepted": whole(),
+        "n_impostors": whole(),
+        "bound": _NUMBER,
+        "confidence": _NUMBER,
+        "worst_class": anything,
+        "worst_share": _NUMBER,
+    }
+)
+
+
+def _index_arrays(held: Held) -> dict[str, Array]:
+    if held.facts["index"] is None:
+        return {}
+    found = index_arrays(held.facts["index"], held.under("index."), ids=False)
+    return {f"index.{name}": array for name, array in found.items()}
+
+
+def _label_fits(held: Held) -> str | None:
+    """Text goes with text, numbers with numbers."""
+    words = isinstance(held.classes[0], str)
+    fits = isinstance(held.facts["unknown"], str) == words
+    return None if fits else "has an unknown label of another kind than its classes"
+
+
+def _measures(model: Any) -> str | None:
+    """The score that was chosen can be computed."""
+    own, index = model.estimator_, model._scorer.index
+    if model.score_ == "joint" and index is None:
+        return "measures distances, but keeps no rows"
+    if model.score_ == "distance" and index is not None:
+        return None
+    return None if any(hasattr(own, name) for name in _NEEDS[model.score_]) else "has a score it cannot compute"
+
+
+OPEN_SET = Schema(
+    facts={
+        "inner": inner_manifest,
+        "unknown": scalar,
+        "promise": record(
+            {
+                "score": one_of(*_NEEDS),
+                "false_rejects": _WITHIN,
+                "n_calibration": whole(),
+                "threshold": _NUMBER,
+                "false_accepts": maybe(_REPORT),
+            }
+        ),
+        "reports": many(_REPORT),
+        "index": maybe(index_facts),
+        "spreads": many(number(0.0, above=True), 2),
+    },
+    arrays=_index_arrays,
+    sizes=lambda held: {} if held.facts["index"] is None else index_sizes(held.facts["index"]),
+    rules=(_label_fits, same_labels, same_columns, *index_rules()),
+    nested=("inner.",),
+    after=(_measures,),
+    optional_facts=("spreads",),  # where there is no index
+)
+
+
+def _arrays(held: Held) -> dict[str, Array]:
+    one = Array(("float64",), ("d",), (finite,))
+    found = {"map.scale": one, "map.centre": one}
+    return found | ({"map.turn": Array(("float64",), ("r", "d"), (finite,))} if "map.turn" in held.arrays else {})
+
+
+def _widths(held: Held) -> str | None:
+    """The classifier inside takes as many columns as the map makes."""
+    made, inner = held.sizes.get("r", held.sizes.get("d")), held.facts["inner"]["n_features"]
+    return None if inner == made else f"makes {made} columns, and the classifier inside it takes {inner}"
+
+
+MAPPED = Schema(
+    facts={"inner": inner_manifest},
+    arrays=_arrays,
+    rules=(same_labels, _widths),
+    params={"map": one_of("scales", "mixtures")},
+    nested=("inner.",),
+)
+
+
+_STEP = record({"name": text(), "kind": one_of(*STEPS, PASSTHROUGH), "params": _table, "values": _table})
+
+
+def _step(value: Any) -> str | None:
+    said = _STEP(value)
+    if said or value["kind"] == PASSTHROUGH:
+        return said
+    known = STEPS[value["kind"]]
+    for name, check in known.params.items():
+        said = check(value["params"].get(name))
+        if said:
+            return f"{name} is {said}"
+    return record(known.values, optional=tuple(known.arrays))(value["values"])
+
+
+def _read(steps: list[Mapping[str, Any]]) -> list[str]:
+    """The size that each step reads, and what the last one makes."""
+    found = ["columns 0"]
+    for i, step in enumerate(steps):
+        narrows = step["kind"] in STEPS and STEPS[step["kind"]].narrows
+        found.append(f"columns {i + 1}" if narrows else found[-1])
+    return found
+
+
+def _pipeline_arrays(held: Held) -> dict[str, Array]:
+    steps, found = held.facts["steps"], {}
+    sizes = _read(steps)
+    for i, step in enumerate(steps):
+        if step["kind"] == PASSTHROUGH:
+            continue
+        for name, array in STEPS[step["kind"]].declared(step["params"]).items():
+            shape = tuple({"in": sizes[i], "out": sizes[i + 1]}.get(str(axis), axis) for axis in array.shape)
+            found[f"steps.{i}.{name}"] = replace(array, shape=shape)
+    return found
+
+
+def _sizes(held: Held) -> dict[str, int]:
+    return {"columns 0": held.sizes["d"]} if "d" in held.sizes else {}
+
+
+def _pipeline_widths(held: Held) -> str | None:
+    """The classifier inside takes what the last step makes; Features in front take columns of their own."""
+    inner, last = held.facts["inner"], _read(held.facts["steps"])[-1]
+    made = held.sizes.get(last)
+    return None if inner["n_features"] == made else f"makes {made} columns, and the classifier inside takes others"
+
+
+def _featured(held: Held) -> str | None:
+    """Features come first, with nothing before them, and are held by the FeaturedClassifier inside."""
+    fits = not held.facts["featured"] or (
+        not held.facts["steps"] and held.facts["inner"]["class"] == "FeaturedClassifier"
+    )
+    return None if fits else "has features that are not its first step"
+
+
+PIPELINED = Schema(
+    facts={
+        "inner": inner_manifest,
+        "name": text(),
+        "features_name": text(),
+        "featured": flag,
+        "steps": many(_step),
+    },
+    arrays=_pipeline_arrays,
+    sizes=_sizes,
+    rules=(same_labels, _pipeline_widths, _featured),
+    nested=("inner.",),
+)

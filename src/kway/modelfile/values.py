@@ -1,0 +1,225 @@
+"""Parameters as JSON, and back, without ever running what a file says.
+
+    None, true, numbers, text                as they are; infinity and NaN as {"$": "float", "value": "inf"}
+    list, tuple, dict, small arrays          {"$": "tuple", "items": [...]}, {"$": "dict", "items": [[key, value], ...]}
+    parts: Gaussian(2.0), Landmarks(...)     {"$": "part", "module": "kway.search", "name": ..., "values": {...}}
+    an unfitted kway classifier              {"$": "estimator", "class": ..., "params": {...}}
+    the manifest of a classifier inside      {"$": "packed", "value": ...}: it is JSON already (0.1.0 wrote it as a dict
+                                             of dicts of ..., which doubled its depth with every classifier around it)
+
+A part is a frozen dataclass listed in _PARTS by its room and name, so a file outlives a move of its module, and
+nothing that is not listed is ever imported. (0.1.0 wrote the full module, `kway.search.metrics`: its room counts.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+import re
+import reprlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import kway
+from kway.errors import ModelFileError
+
+_PARTS = {  # room -> name -> module of the room
+    "kway.search": {
+        "Flat": "flat",
+        "Landmarks": "landmarks",
+        "KDTree": "kdtree",
+        "LSH": "lsh",
+        "Sharded": "sharded",
+        "Int8": "codecs.int8",
+        "Bits": "codecs.bits",
+        **dict.fromkeys(
+            ("Euclidean", "Manhattan", "Cosine", "Dot", "Hamming", "Haversine", "Gaussian", "Laplacian"),
+            "metrics",
+        ),
+    },
+    "kway.linear": {
+        "LBFGS": "solvers.lbfgs",
+        "Proximal": "solvers.proximal",
+        "Dual": "solvers.dual",
+        "GradientDescent": "solvers.gradient_descent",
+        "LeastSquares": "solvers.least_squares",
+        "SGD": "solvers.sgd",
+        "Sampled": "solvers.sampled",
+        **dict.fromkeys(("Constant", "Decay", "Cosine"), "solvers.schedules"),
+    },
+    "kway.neighbors": {
+        **dict.fromkeys(("Uniform", "InverseDistance", "Similarity"), "votes"),
+        "Target": "agreement",
+    },
+}
+_INTERNAL = {
+    "FeaturedClassifier": "kway.pipelines",
+    "Features": "kway.tables.features.features",
+    "PipelinedClassifier": "kway.pipelines",
+}  # stored, but not public names
+_MOST_ITEMS = 10_000  # an array parameter longer than this belongs into the fitted state
+_MOST_BYTES = 2**26  # and one larger than this
+_ARRAY_DTYPE = re.compile(r"[<>|=]?([fiub][0-9]{1,2}|U[0-9]{1,8})")
+
+
+class Packed(dict[str, Any]):
+    """A manifest: values that are encoded already."""
+
+
+def estimator_class(name: str) -> type | None:
+    """The kway classifier of that name (or one of _INTERNAL), None where there is none."""
+    if name in _INTERNAL:
+        return getattr(importlib.import_module(_INTERNAL[name]), name)
+    if name not in kway.__all__ or not name.endswith("Classifier"):
+        return None
+    found = getattr(kway, name)
+    return found if isinstance(found, type) else None
+
+
+def encode_params(estimator: Any) -> dict[str, Any]:
+    """Constructor parameters of an estimator, each encoded."""
+    name = type(estimator).__name__
+    params = estimator._stored_params() if hasattr(estimator, "_stored_params") else estimator.get_params(deep=False)
+    return {key: encode_value(value, f"{name}({key}=...)") for key, value in params.items()}
+
+
+def decode_params(name: str, params: dict[str, Any]) -> Any:
+    """A new, unfitted estimator of that class with those parameters."""
+    cls = estimator_class(name)
+    if cls is None:
+        raise ModelFileError(f"the model file is of class {name!r}, which this kway {kway.__version__} does not have")
+    values = {key: decode_value(value) for key, value in params.items()}
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"the parameters in the model file do not fit this kway {kway.__version__}: {error}"
+        ) from error
+
+
+def encode_value(value: Any, where: str) -> Any:
+    """A value as JSON; `where` names it in the error for one that cannot be stored."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _encode_text(value, where)
+    if isinstance(value, (np.bool_, np.integer, np.floating)):
+        value = value.item()
+    if isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$": "float", "value": repr(value)}
+    if isinstance(value, (list, tuple)):
+        return {
+            "$": type(value).__name__ if type(value) is tuple else "list",
+            "items": [encode_value(v, where) for v in value],
+        }
+    if isinstance(value, Packed):
+        return {"$": "packed", "value": dict(value)}
+    if isinstance(value, dict):
+        return {"$": "dict", "items": [[encode_value(k, where), encode_value(v, where)] for k, v in value.items()]}
+    if isinstance(value, np.ndarray):
+        return _encode_array(value, where)
+    return _encode_object(value, where)
+
+
+def decode_value(value: Any) -> Any:
+    """Reverse of `encode_value`; anything unexpected is a ModelFileError."""
+    if not isinstance(value, dict):
+        return value
+    if "$" not in value:  # a plain table of the manifest itself
+        return {key: decode_value(v) for key, v in value.items()}
+    try:
+        return _DECODERS[value["$"]](value)
+    except ModelFileError:
+        raise  # it says more, and is a ValueError itself
+    except (KeyError, TypeError, ValueError, AttributeError, ImportError, RecursionError, OverflowError) as error:
+        raise ModelFileError(f"the model file holds what this kway cannot read: {reprlib.repr(value)}") from error
+
+
+def _encode_text(value: str, where: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ModelFileError(
+            f"{where} is text that is no Unicode ({error.reason}); write it in other letters"
+        ) from error
+    return str(value)
+
+
+def _encode_array(array: np.ndarray, where: str) -> dict[str, Any]:
+    if array.dtype.kind not in "fiubU" or array.size > _MOST_ITEMS or array.nbytes > _MOST_BYTES:
+        raise ModelFileError(
+            f"{where} is an array of dtype {array.dtype} and {array.size:,} items; model files hold arrays of "
+            f"numbers or text as parameters up to {_MOST_ITEMS:,} items: pass a list of numbers"
+        )
+    return {"$": "array", "dtype": array.dtype.str, "items": encode_value(array.tolist(), where)}
+
+
+def _encode_object(value: Any, where: str) -> dict[str, Any]:
+    cls = type(value)
+    if estimator_class(cls.__name__) is cls:
+        return {"$": "estimator", "class": cls.__name__, "params": encode_params(value)}
+    if dataclasses.is_dataclass(value) and _part(cls.__module__, cls.__name__) is cls:
+        fields = {f.name: encode_value(getattr(value, f.name), where) for f in dataclasses.fields(value) if f.init}
+        return {"$": "part", "module": _room(cls.__module__), "name": cls.__name__, "values": fields}
+    advice = "use one of the names kway knows" if callable(value) else "use a number, text, or one of kway's own parts"
+    if isinstance(value, (np.random.RandomState, np.random.Generator)):
+        advice = "use a whole number as the seed"
+    raise ModelFileError(
+        f"{where} is a {cls.__module__}.{cls.__name__}, which cannot be stored in a file without code; {advice}, "
+        "or pickle the estimator instead"
+    )
+
+
+def _room(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
+def _part(module: str, name: str) -> type | None:
+    """The part of that name in the room of that module, None where none is listed."""
+    room = _room(module)
+    home = _PARTS.get(room, {}).get(name)
+    return None if home is None else getattr(importlib.import_module(f"{room}.{home}"), name)
+
+
+def _decode_part(value: dict[str, Any]) -> Any:
+    module, name = value["module"], value["name"]
+    cls = _part(module, name)
+    if cls is None:
+        raise ModelFileError(f"the model file names {module}.{name}, which is not one of kway's parts; do not trust it")
+    return cls(**{key: decode_value(v) for key, v in value["values"].items()})
+
+
+def _decode_array(value: dict[str, Any]) -> np.ndarray:
+    """The array, whose size is known before it is made: the dtype of a file may say 2 GB a text."""
+    if not _ARRAY_DTYPE.fullmatch(value["dtype"]):
+        raise ValueError(value["dtype"])
+    dtype, items = np.dtype(value["dtype"]), decode_value(value["items"])
+    n = _count(items)
+    if n > _MOST_ITEMS or n * dtype.itemsize > _MOST_BYTES:
+        raise ModelFileError(
+            f"an array parameter in the model file has {n:,} items of {dtype.itemsize:,} bytes; at most "
+            f"{_MOST_ITEMS:,} items and {_MOST_BYTES:,} bytes can be"
+        )
+    return np.array(items, dtype)
+
+
+def _count(items: Any) -> int:
+    """Leaves of nested lists."""
+    return sum(map(_count, items)) if isinstance(items, list) else 1
+
+
+_DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "float": lambda value: {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[value["value"]],
+    "list": lambda value: [decode_value(v) for v in value["items"]],
+    "tuple": lambda value: tuple(decode_value(v) for v in value["items"]),
+    "dict": lambda value: {decode_value(k): decode_value(v) for k, v in value["items"]},
+    "array": _decode_array,
+    "packed": lambda value: value["value"],
+    "part": _decode_part,
+    "estimator": lambda value: decode_params(value["class"], value["params"]),
+}

@@ -1,0 +1,300 @@
+"""Classifiers behind something that changes rows: features, a learned map of the columns, or the steps of a Pipeline.
+
+FeaturedClassifier    table -> Features -> X (n, d) -> estimator: raw rows of a table in, labels out, one model file
+MappedClassifier      X -> a map learned from the labels -> estimator: columns that tell classes apart count for more
+PipelinedClassifier   a scikit-learn Pipeline as model files hold it: the numbers of its steps, and the classifier
+
+What was learned in fit is applied to the rows of every answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from kway import validation
+from kway.base.classifier import on_own_threads
+from kway.base.wrappers import DelegatedAnswers, inner_has, innermost, prefixed, under
+from kway.column_spread import spread
+from kway.errors import ModelFileError
+from kway.modelfile.plain_steps import pack_step, unpack_step
+from kway.parameters import check_parameters, checked_rng, one_of
+from kway.tables.features.features import Features
+
+if TYPE_CHECKING:
+    from kway.tables.features.components import ColumnMap
+
+_FEATURES = "features."  # prefix of the features' arrays in a model file
+
+
+class FeaturedClassifier(DelegatedAnswers):
+    """`estimator` (SoftmaxClassifier where None) behind `features` (Features() where None)."""
+
+    features_: Features
+    spread_: NDArray | None = None  # (d,) of the columns of the training rows, if the model has weights
+    reasons_: dict[str, Any] | None = None  # what the fit found to matter, if the model has no weights
+
+    def __init__(self, estimator: Any = None, features: Features | None = None) -> None:
+        self.estimator = estimator
+        self.features = features
+
+    def _default(self) -> Any:
+        from kway.linear import SoftmaxClassifier
+
+        return SoftmaxClassifier()
+
+    @classmethod
+    def of(cls, features: Features, estimator: Any, numbers: Any = None) -> FeaturedClassifier:
+        """Two fitted parts as one: the estimator was fitted on what these features made, `numbers` (n, d)."""
+        check_is_fitted(features, "parts_")
+        check_is_fitted(estimator)
+        whole = cls(estimator, features)
+        whole._join(features, estimator, numbers)
+        return whole
+
+    @on_own_threads
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> FeaturedClassifier:
+        """Learn the features from the rows of X, then the estimator from what they make of them."""
+        features = Features() if self.features is None else clone(self.features)
+        numbers = features.fit_transform(X)
+        self._join(features, self._fresh().fit(numbers, y, **fit_params), numbers)
+        return self
+
+    def _join(self, features: Features, estimator: Any, numbers: Any = None) -> None:
+        self._forget()
+        self.features_ = features
+        self._adopt(estimator, features)
+        if numbers is not None and _weighs(estimator):
+            self.spread_ = np.minimum(spread(numbers), np.finfo(np.float32).max).astype(np.float32)
+
+    # ---- answers: those of the estimator, of rows as they come
+
+    @on_own_threads
+    def numbers(self, X: Any) -> Any:
+        """What the features make of rows: the X (n, d) that the estimator sees."""
+        check_is_fitted(self, "estimator_")
+        return self.features_.transform(X)
+
+    def _rows(self, X: Any) -> Any:
+        return self.numbers(X)
+
+    def _passed(self, X: Any) -> Any:
+        return X
+
+    @available_if(inner_has("kneighbors"))
+    def kneighbors(self, X: Any, *args: Any, **kwargs: Any) -> Any:
+        """The estimator's nearest training rows."""
+        return self.estimator_.kneighbors(self.numbers(X), *args, **kwargs)
+
+    @available_if(inner_has("predict_set"))
+    def predict_set(self, X: Any) -> Any:
+        """The estimator's set of labels for each row."""
+        return self.estimator_.predict_set(self.numbers(X))
+
+    # ---- model files: the features under a prefix, as the estimator is
+
+    def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        learned, arrays = self.features_._fitted()
+        spreads = {} if self.spread_ is None else {"spread": self.spread_}
+        facts = {"learned": learned, "settings": self.features_._stored_params()}
+        facts |= {} if self.reasons_ is None else {"reasons": self.reasons_}
+        return facts, {**prefixed(_FEATURES, arrays), **spreads}
+
+    def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        self.features_ = Features(**facts["settings"])
+        self.features_._restore(facts["learned"], under(_FEATURES, arrays))
+        self.spread_ = arrays.get("spread")
+        self.reasons_ = facts.get("reasons")
+
+
+def _weighs(estimator: Any) -> bool:
+    """Whether a model has weights of its columns, also inside others."""
+    return hasattr(innermost(estimator), "coef_")
+
+
+class MappedClassifier(DelegatedAnswers):
+    """`estimator` (NeighborsClassifier() where None) on columns weighed by what the labels say of them.
+
+    Neighbours count every column alike; here telling columns count for more. `mapped` gives the rows as the
+    estimator sees them, so the map can stand in front of anything.
+
+    Parameters
+    ----------
+    estimator : any classifier of dense rows.
+    map : "scales" (a weight a column) | "mixtures" (of all columns: d x d weights).
+    n_jobs : threads, of the estimator as well, whatever its own; None is all cores.
+    random_state : seed of the rows that are drawn; None is 0.
+
+    Attributes: `map_`, a ColumnMap with scale (d,), centre (d,) and, of mixtures, turn (d, d); `estimator_`.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MappedClassifier().fit(X, y)
+    >>> model.score(X, y) > 0.95, model.mapped(X).shape
+    (True, (150, 4))
+    """
+
+    map_: ColumnMap
+
+    def __init__(
+        self, estimator: Any = None, map: str = "scales", n_jobs: int | None = None, random_state: Any = None
+    ) -> None:
+        self.estimator = estimator
+        self.map = map
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _default(self) -> Any:
+        from kway.neighbors import NeighborsClassifier
+
+        return NeighborsClassifier(n_jobs=self.n_jobs)
+
+    @on_own_threads
+    def fit(self, X: Any, y: Any) -> MappedClassifier:
+        """Learn the map from rows X (n, d) with labels y (n,), then the estimator from mapped rows."""
+        from kway.tables.features.components import learn_mixtures, learn_scales  # kernels that no answer needs
+
+        self._check_parameters()
+        self._forget()
+        rows, labels = validation.rows_and_labels(self, X, y, sparse=False)
+        seed = 0 if self.random_state is None else int(checked_rng(self.random_state).randint(2**31))
+        learn = learn_scales if self.map == "scales" else learn_mixtures
+        self.map_ = learn(rows, labels.codes, seed)
+        self.estimator_ = self._fresh().fit(self.map_.apply(rows), y)
+        self.classes_ = np.asarray(self.estimator_.classes_)
+        return self
+
+    @on_own_threads
+    def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> MappedClassifier:
+        """Learn the estimator again from blocks (X, y), such as a generator's, behind the map of an earlier fit."""
+        check_is_fitted(self, "map_")
+        self.estimator_ = self._fresh().fit_blocks((self.mapped(X), y) for X, y in blocks)
+        self.classes_ = np.asarray(self.estimator_.classes_)
+        return self
+
+    def _rows(self, X: Any) -> Any:
+        return self.mapped(X)
+
+    def _passed(self, X: Any) -> Any:
+        return X
+
+    @on_own_threads
+    def mapped(self, X: Any) -> NDArray:
+        """Mapped rows (n, d), as the estimator sees them."""
+        check_is_fitted(self, "estimator_")
+        return self.map_.apply(validation.rows(self, X, reset=False, sparse=False))
+
+    @available_if(inner_has("kneighbors"))
+    @on_own_threads
+    def kneighbors(self, X: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """The estimator's nearest training rows, by distance between mapped rows."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.kneighbors(None if X is None else self.mapped(X), *args, **kwargs)
+
+    # ---- checks and model files
+
+    def _check_parameters(self) -> None:
+        check_parameters(self, map=one_of("scales", "mixtures"))
+
+    def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        learned = {"scale": self.map_.scale, "centre": self.map_.centre, "turn": self.map_.turn}
+        return {}, {f"map.{name}": array for name, array in learned.items() if array is not None}
+
+    def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        from kway.tables.features.components import ColumnMap
+
+        self.map_ = ColumnMap(arrays["map.scale"], arrays.get("map.centre"), arrays.get("map.turn"))
+
+
+class PipelinedClassifier(DelegatedAnswers):
+    """`steps` [(name, transformer), ...] before `estimator`, whose step is called `name`."""
+
+    steps_: list[tuple[str, Any]]
+
+    def __init__(self, estimator: Any = None) -> None:
+        self.estimator = estimator
+
+    @classmethod
+    def of(cls, pipeline: Any) -> PipelinedClassifier:
+        """A fitted Pipeline whose last step is a classifier of kway's."""
+        steps = list(pipeline.steps)
+        if not hasattr(pipeline, "classes_"):
+            raise ModelFileError(
+                f"the last step of the pipeline, {steps[-1][0]!r}, is no fitted classifier; fit it first"
+            )
+        whole = cls()
+        whole.featured_ = isinstance(steps[0][1], Features)
+        whole.features_name_ = steps[0][0] if whole.featured_ else ""
+        whole.name_ = steps[-1][0]
+        whole.steps_ = [] if whole.featured_ else steps[:-1]
+        inner = steps[-1][1]
+        if whole.featured_:
+            inner = FeaturedClassifier()  # without parameters: a Pipeline is none that a file could hold
+            inner._join(steps[0][1], pipeline[1:] if len(steps) > 2 else steps[-1][1])
+        whole._adopt(inner, _first_that_works(steps))
+        return whole
+
+    def fit(self, X: Any, y: Any) -> PipelinedClassifier:
+        """Not here: the Pipeline is fitted, and this holds what it learned."""
+        raise TypeError("fit the Pipeline itself; this class only holds it in a model file")
+
+    def pipeline(self) -> Any:
+        """The Pipeline again."""
+        from sklearn.pipeline import Pipeline
+
+        if not self.featured_:
+            return Pipeline([*self.steps_, (self.name_, self.estimator_)])
+        rest = self.estimator_.estimator_
+        after = rest.steps if isinstance(rest, Pipeline) else [(self.name_, rest)]
+        return Pipeline([(self.features_name_, self.estimator_.features_), *after])
+
+    def numbers(self, X: Any) -> Any:
+        """What the steps make of rows: the X (n, d) that the classifier inside sees."""
+        for _, step in self.steps_:
+            X = step.transform(X) if _works(step) else X
+        return X
+
+    def _rows(self, X: Any) -> Any:
+        return self.numbers(X)
+
+    def _passed(self, X: Any) -> Any:
+        return X
+
+    # ---- model files
+
+    def _stored_params(self) -> dict[str, Any]:
+        return {"estimator": None}
+
+    def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        packed = [pack_step(name, step) for name, step in self.steps_]
+        arrays: dict[str, NDArray] = {}
+        for i, step in enumerate(packed):
+            arrays |= prefixed(f"steps.{i}.", step.arrays)
+        facts = {"name": self.name_, "features_name": self.features_name_, "featured": self.featured_}
+        return {**facts, "steps": [step.facts for step in packed]}, arrays
+
+    def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        self.name_, self.features_name_, self.featured_ = facts["name"], facts["features_name"], facts["featured"]
+        self.steps_, columns = [], self.n_features_in_
+        for i, step in enumerate(facts["steps"]):
+            made = unpack_step(step, under(f"steps.{i}.", arrays), columns)
+            columns = len(getattr(made, "components_", range(columns)))
+            self.steps_.append((step["name"], made))
+        if hasattr(self, "feature_names_in_"):
+            _first_that_works([*self.steps_, (self.name_, self.estimator_)]).feature_names_in_ = self.feature_names_in_
+
+
+def _works(step: Any) -> bool:
+    """Whether a step does anything: None and "passthrough" do not."""
+    return step is not None and not isinstance(step, str)
+
+
+def _first_that_works(steps: list[tuple[str, Any]]) -> Any:
+    """The step that sees rows as they come; a Pipeline itself asks its first one, which may be no more than a word."""
+    return next(step for _, step in steps if _works(step))

@@ -1,0 +1,534 @@
+"""What each approach to a job costs: parameters, bytes and operations, one formula per approach.
+
+Notation: n rows, d features, K classes, R scores per row (K, or 1 for two classes), P = R (d + 1) parameters,
+s bytes per number, D = d + 1.
+
+    linear fit by passes    4 n d R operations and n R exponentials per pass over the rows; L-BFGS remembers 2 m P
+                            numbers; one factor of D^2 numbers for all classes, one per class if they fit in 1 GiB
+    sampled softmax         each row against its own class and 1,024 drawn ones
+    nearest neighbors       the rows, as numbers, bytes or bits, and what finds them
+    GPU                     the same operations at the GPU's rate, the rows sent once
+
+Seconds are operations / rates.product + bytes / rates.memory (rates.py). Work that is not a matrix product counts as
+the number of operations, or bytes, that take as long. Seconds are right to an order of magnitude, bytes to about 20%.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from math import ceil, sqrt
+from numbers import Real
+from typing import Any, NamedTuple
+
+from kway import words
+from kway.errors import InputError
+from kway.planning.rates import Rates
+
+LABEL_BYTES = 8  # bytes of a label, and of the code that replaces it
+GIB, MIB = words.ByteUnit.GiB, words.ByteUnit.MiB
+
+# Work other than float32 matrix products, in operations or bytes that take as long. Row "plan" decides.
+EXPONENTIAL = 275  # operations per exponential
+SPARSE_PRODUCT = 220  # operations per stored value and score of a product with CSR rows
+NEW_BYTE = 10  # bytes moved per byte of memory that is touched for the first time
+LABELED_ROW = 15_000  # bytes moved to check a row and encode its label, about a microsecond
+INDEXED_VALUE = 400  # bytes moved per value of a row when an index with bounds, or cells, is built
+SCANNED_ROW = 33  # bytes moved per row that an exact search with bounds passes over
+PROBED_VALUE = 10  # bytes moved per value of a row in a probed cell
+
+# What a fit needs. Rows "plan" and T4 decide.
+PASSES = 40  # passes of a softmax fit until tol = 1e-3, line searches included: 15 to 80 were measured
+PASSES_PER_CLASS_FIT = 90  # passes of one-vs-all, whose classes are rarer than their rest
+PASS_SECONDS = 1e-3  # seconds per pass that do not depend on the size
+MAX_FACTOR_BYTES = GIB  # bytes of one factor per class; the solver makes a shared factor only above it
+MAX_FACTOR_FEATURES = 4000  # features above which a factor is diagonal (1,000 for CSR rows)
+SAMPLED_CLASSES = 1024  # classes that a row of sampled softmax is compared with (row C2)
+PROBED_CELLS = 24  # cells of Landmarks that a query looks into before tuning (row T3)
+
+# A GPU that has not been measured, and shares of its rate. Rows G1 and G2 decide.
+TYPICAL_GPU = 4e14  # operations per second in bfloat16
+GPU_FLOAT32 = 1 / 16  # rate of float32 products relative to bfloat16
+GPU_SEND = 3e9  # bytes per second to the GPU
+GPU_EFFICIENCY = 0.5  # share of the product's rate that a whole step reaches
+GPU_START_SECONDS = 5.0  # seconds on the CPU above which it pays to load torch and send the rows
+
+
+@dataclass(frozen=True)
+class Size:
+    """Rows (n, d) with `itemsize` bytes per number, K classes, k neighbors.
+
+    `density` is the share of numbers that are not zero; rows with a density below 1 are CSR.
+    """
+
+    n: int
+    d: int
+    K: int
+    k: int = 5
+    density: float = 1.0
+    itemsize: int = 4
+
+    @property
+    def sparse(self) -> bool:
+        """Return whether the rows are CSR."""
+        return self.density < 1
+
+    @property
+    def scores(self) -> int:
+        """Return R, the number of scores per row: one for two classes."""
+        return 1 if self.K == 2 else self.K
+
+    @property
+    def parameters(self) -> int:
+        """Return the number of weights and biases of a linear classifier."""
+        return self.scores * (self.d + 1)
+
+    @property
+    def values(self) -> float:
+        """Return how many numbers of the rows are not zero."""
+        return self.n * self.d * self.density
+
+    @property
+    def rows_bytes(self) -> int:
+        """Return the bytes of the rows; CSR has a 4-byte column per value and a 4-byte start per row."""
+        if self.sparse:
+            return int(self.values * (self.itemsize + 4)) + 4 * self.n
+        return self.n * self.d * self.itemsize
+
+    @property
+    def data_bytes(self) -> int:
+        """Return the bytes of rows, labels and codes."""
+        return self.rows_bytes + 2 * LABEL_BYTES * self.n
+
+
+def check_size(
+    n_samples: float, n_features: float, n_classes: float, n_neighbors: float, density: float, itemsize: int
+) -> Size:
+    """Return the Size, or raise InputError if a number makes no sense; 1e9 counts as a whole number."""
+    given = {"n_samples": (n_samples, 1), "n_features": (n_features, 1), "n_classes": (n_classes, 2)}
+    given["n_neighbors"] = (n_neighbors, 1)
+    n, d, K, k = (_check_whole(name, value, least) for name, (value, least) in given.items())
+    if n < K:
+        raise InputError(
+            f"n_classes must be at most n_samples, as each class needs a row, got {K:,} classes, {n:,} rows"
+        )
+    if not isinstance(density, Real) or not 0 < density <= 1:
+        raise InputError(f"density must be a share above 0 and at most 1, got {density!r}")
+    return Size(n, d, K, k, float(density), itemsize)
+
+
+def _check_whole(name: str, value: float, least: int) -> int:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not least <= value < 1e18 or int(value) != value:
+        raise InputError(f"{name} must be a whole number of at least {least} and below 1e18, got {value!r:.40}")
+    return int(value)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one approach costs for one size; seconds are those of typical data on this machine."""
+
+    name: str
+    call: str  # the Python call that uses it
+    parameters: int  # numbers that are learned or stored
+    fit_bytes: int  # memory while fitting, rows included
+    model_bytes: int  # memory while predicting
+    disk_bytes: int
+    operations: float  # multiplications and additions of a fit
+    fit_seconds: float
+    predict_seconds: float  # per row, if many rows are predicted at once
+    gives_up: str
+    missing: str = ""  # why it cannot be used; empty if it can
+    device_bytes: int = 0  # memory on the GPU while fitting, rows included
+
+    def record(self) -> dict[str, Any]:
+        """Return the cost as a dict."""
+        return asdict(self)
+
+    def summarize(self) -> str:
+        """Return memory, parameters and time as a clause."""
+        return (
+            f"{words.size(self.fit_bytes)} of memory while fitting for {words.count(self.parameters)} parameters and "
+            f"about {words.rough_time(self.fit_seconds)}"
+        )
+
+
+Formula = Callable[[Size, Rates], Cost]
+
+
+# ---- linear models: one row of weights per class
+
+
+def softmax(size: Size, rates: Rates) -> Cost:
+    """Return the cost of all classes in one problem, by preconditioned L-BFGS."""
+    operations, seconds = _passes_cost(size, rates, PASSES)
+    held = lbfgs_bytes(size, rates.cores)
+    return _linear_cost(size, rates, "softmax", "SoftmaxClassifier()", held, operations, seconds, "gives up nothing")
+
+
+def one_vs_all(size: Size, rates: Rates) -> Cost:
+    """Return the cost of one binary problem per class."""
+    operations, seconds = _passes_cost(size, rates, PASSES_PER_CLASS_FIT)
+    call = "LogisticClassifier(), SVMClassifier(multiclass='one-vs-all')"
+    held, why = lbfgs_bytes(size, rates.cores), "gives up scores that are made to be compared"
+    return _linear_cost(size, rates, "one-vs-all", call, held, operations, seconds, why)
+
+
+def stochastic(size: Size, rates: Rates) -> Cost:
+    """Return the cost of softmax by SGD, which keeps the weights and a running gradient only."""
+    operations, seconds = _passes_cost(size, rates, PASSES)
+    held = size.data_bytes + 4 * size.parameters * size.itemsize
+    call = "SoftmaxClassifier(solver='sgd', batch_size=256)"
+    why = "gives up the optimum, which is approached and not reached"
+    return _linear_cost(size, rates, "softmax by SGD", call, held, operations, seconds, why)
+
+
+def sampled_softmax(size: Size, rates: Rates) -> Cost:
+    """Return the cost of softmax that compares each row with its class and a sample of the others."""
+    weights = size.parameters * size.itemsize
+    copies = 2 if weights <= GIB // 4 else 1  # small weights are copied once at the end
+    call = "SoftmaxClassifier(solver='sampled')"
+    return _sampled_cost(size, rates, "sampled softmax", call, _sampled_bytes(size) + copies * weights)
+
+
+def mapped_softmax(size: Size, rates: Rates) -> Cost:
+    """Return the cost of sampled softmax with its weights in a file."""
+    call = "SoftmaxClassifier(solver=Sampled(weights=FOLDER))"
+    return _sampled_cost(size, rates, "mapped softmax", call, _sampled_bytes(size))
+
+
+def centroids(size: Size, rates: Rates) -> Cost:
+    """Return the cost of one mean per class."""
+    held = size.data_bytes + 4 * size.parameters * 8 + 64 * MIB  # means in float64, and blocks of rows
+    seconds = (LABELED_ROW * size.n + 4 * size.rows_bytes) / rates.memory
+    why = "gives up the shape of classes: each is one round cloud"
+    return _linear_cost(size, rates, "centroids", "CentroidClassifier()", held, 2.0 * size.values, seconds, why)
+
+
+def lbfgs_bytes(size: Size, threads: int) -> int:
+    """Return the memory of a fit by L-BFGS, rows included."""
+    P, R = size.parameters, size.scores
+    pairs = 40 if P <= MIB else 20  # vectors that L-BFGS remembers
+    transposed = size.rows_bytes if size.sparse else 0  # CSR rows are also stored by column
+    block = max(64, min(2048, MIB // size.d, 2 * MIB // R)) * R
+    numbers = (pairs + 8 + 3 * threads) * P + threads * block + _sample_rows(size) * size.d * size.density
+    held = size.data_bytes + transposed + numbers * size.itemsize + LABEL_BYTES * size.n
+    return int(held + _factor_bytes(size, threads) + 3 * MIB)
+
+
+def _factor_bytes(size: Size, threads: int) -> float:
+    """Return the bytes of the preconditioners and of the curvatures (R, n) that they come from."""
+    R, D, s = size.scores, size.d + 1, size.itemsize
+    curvatures = min(R * size.n * s, MAX_FACTOR_BYTES)
+    if _has_diagonal_factor(size):
+        return 4.0 * R * D * s + curvatures
+    matrix = D * D * (8 if size.d <= 128 else s)
+    shared = (threads + 3) * matrix
+    if R * matrix > MAX_FACTOR_BYTES:
+        return shared
+    sets = _count_factor_sets(size)
+    weighted_rows = threads * size.n * D * 8 if size.d <= 128 and sets else 0
+    return shared + max(1, sets) * R * matrix + (curvatures if sets else R * _sample_rows(size) * s) + weighted_rows
+
+
+def _has_diagonal_factor(size: Size) -> bool:
+    return size.d > (MAX_FACTOR_FEATURES // 4 if size.sparse else MAX_FACTOR_FEATURES)
+
+
+def _sample_rows(size: Size) -> int:
+    """Return how many rows the sample has on which a fit starts; 0 if it starts on all of them."""
+    drawn = 8 * size.d + 1000
+    return drawn if size.n > 2 * drawn else 0
+
+
+def _count_factor_sets(size: Size) -> int:
+    """Return how many sets of factors per class a fit makes: each after as many iterations as it costs gradients."""
+    D = size.d + 1
+    drawn = min(size.n, 5 * size.d if size.d > 128 else size.n)
+    iterations = PASSES if _has_few_rows(size) else PASSES / 2.5
+    return min(2, int(iterations * 4 * size.n / (D * (drawn + D))))
+
+
+def _has_few_rows(size: Size) -> bool:
+    """Return whether a class has fewer rows than there are features."""
+    return size.n < size.d * size.scores
+
+
+def factor_operations(size: Size) -> float:
+    """Return the operations of the factors per class in one fit; 0 if there are none."""
+    R, D = size.scores, size.d + 1
+    if _has_diagonal_factor(size) or R * D * D * size.itemsize > MAX_FACTOR_BYTES:
+        return 0.0
+    drawn = min(size.n, 5 * size.d if size.d > 128 else size.n)
+    wider = 2 if size.d <= 128 else size.itemsize / 4  # factors of few features are float64
+    return _count_factor_sets(size) * R * 2.0 * wider * D * D * (drawn + D)
+
+
+def pass_operations(size: Size) -> float:
+    """Return the operations of one value and gradient over all rows and classes."""
+    if size.sparse:
+        return 2.0 * SPARSE_PRODUCT * size.values * size.scores + EXPONENTIAL * size.n * size.scores
+    return (size.itemsize / 4) * 4.0 * size.values * size.scores + EXPONENTIAL * size.n * size.scores
+
+
+def pass_seconds(size: Size, rates: Rates) -> float:
+    """Return the seconds of one value and gradient, and of the step of L-BFGS that follows."""
+    moved = size.rows_bytes + 80.0 * size.parameters * size.itemsize
+    return pass_operations(size) / rates.product + moved / rates.memory
+
+
+def _passes_cost(size: Size, rates: Rates, passes: int) -> tuple[float, float]:
+    """Return the operations and seconds of so many passes and of the factors."""
+    shared = 0.0 if _has_diagonal_factor(size) else min(size.n, 8 * size.d + 1000) * (size.d + 1.0) ** 2
+    factors = shared + factor_operations(size)
+    count = passes * (1.5 if _has_few_rows(size) and not _has_diagonal_factor(size) else 1.0)
+    operations = count * 4.0 * size.values * size.scores + factors
+    return operations, count * (PASS_SECONDS + pass_seconds(size, rates)) + factors / rates.product
+
+
+def count_epochs(size: Size) -> float:
+    """Return the epochs of sampled softmax: the fewer rows a class has, the more (5 to 52 were measured)."""
+    return 12.5 * size.K**0.12 * (size.n / size.K) ** -0.36
+
+
+def _sampled_bytes(size: Size) -> float:
+    return size.data_bytes + LABEL_BYTES * (size.n + size.K) + 18 * MIB
+
+
+def _sampled_cost(size: Size, rates: Rates, name: str, call: str, held: float) -> Cost:
+    """Return the cost of steps of 256 rows against SAMPLED_CLASSES classes, and of the loss of 1,000 rows per epoch."""
+    seen, steps, epochs = min(size.K, SAMPLED_CLASSES), size.n / 256, count_epochs(size)
+    products = 4.0 * size.n * size.d * seen
+    moved = 25.0 * seen * (size.d + 1) * size.itemsize  # per step: class rows are gathered, moved and decayed
+    checked = min(size.n, 1000) * size.K * (2.0 * size.d + 3 * EXPONENTIAL)
+    operations = 2 * products + size.n * seen * EXPONENTIAL + checked  # thin products reach half of the rate
+    seconds = epochs * (operations / rates.product + steps * (PASS_SECONDS + moved / rates.memory))
+    why = "gives up the exact sum over classes, which is estimated"
+    return _linear_cost(size, rates, name, call, held, epochs * (products + checked), seconds, why)
+
+
+def _linear_cost(
+    size: Size, rates: Rates, name: str, call: str, held: float, operations: float, seconds: float, gives_up: str
+) -> Cost:
+    """Return the cost of a model with K rows of d numbers, whose prediction is their product with a row."""
+    model = size.parameters * size.itemsize + LABEL_BYTES * size.K
+    answer = size.scores * (2.0 * size.d * size.density + EXPONENTIAL) / rates.product
+    answer += (LABELED_ROW + 40.0 * size.d * size.density) / rates.memory
+    whole = seconds + NEW_BYTE * (held - size.rows_bytes) / rates.memory
+    return Cost(name, call, size.parameters, int(held), model, model, operations, whole, answer, gives_up)
+
+
+# ---- nearest neighbors: the rows themselves
+
+
+class StoredRows(NamedTuple):
+    """Bytes of the stored rows, of what finds them, and of what building takes on top."""
+
+    rows: float
+    lookup: float
+    build: float
+
+
+def flat(size: Size, rates: Rates) -> Cost:
+    """Return the cost of exact neighbors."""
+    if size.sparse:
+        stored, seconds = StoredRows(size.rows_bytes, 0, 0), 0.0
+        answer = SPARSE_PRODUCT * size.values / rates.product
+    else:
+        codes = -(-size.d // 32) * 32  # rows as bytes, padded
+        stored = StoredRows(size.rows_bytes, size.n * (46 + codes), size.n * (240 + codes) + 10 * MIB)
+        seconds = size.n * ((size.d + 44) * INDEXED_VALUE + LABELED_ROW) / rates.memory
+        answer = SCANNED_ROW * (size.n + 33_000 + 120.0 * size.d) / rates.memory  # 33,000: the first cells
+    why = "gives up nothing: the neighbors are exact"
+    return _rows_cost("kNN flat", "NeighborsClassifier()", size, rates, stored, seconds, answer, why)
+
+
+def landmarks(size: Size, rates: Rates) -> Cost:
+    """Return the cost of neighbors in the nearest cells, tuned on training rows."""
+    cells, short, values = 2 * sqrt(size.n), min(size.d, 48), size.n * size.d  # 48: columns of a row's projection
+    index = size.n * (short * 4 + 16) + cells * size.d * 4
+    answer = 4.0 * cells * short / rates.product
+    answer += PROBED_VALUE * PROBED_CELLS * size.n / cells * size.d / rates.memory
+    tuned = min(4000, size.n / 10) * values * PROBED_VALUE / 3  # training rows that are searched in all cells
+    seconds = (values * INDEXED_VALUE * 1.5 + tuned) / rates.memory
+    stored = StoredRows(size.rows_bytes, index, size.rows_bytes + size.n * 450 + 60 * MIB)
+    call, why = (
+        "NeighborsClassifier(index='landmarks')",
+        "gives up 2 votes in 1,000, which may differ from exact search",
+    )
+    cost = _rows_cost("kNN landmarks", call, size, rates, stored, seconds, answer, why)
+    return _dense_only(cost, size, "landmarks need dense rows")
+
+
+def int8(size: Size, rates: Rates) -> Cost:
+    """Return the cost of rows stored as one byte per number, all scanned."""
+    rows = size.n * (size.d + 4)
+    seconds = size.n * (LABELED_ROW / 2 + 60 * size.d) / rates.memory
+    stored = StoredRows(rows, 0, rows + min(20 * MIB, 2 * size.rows_bytes))
+    call = "kway.search.Flat(store=Int8(rerank=False))"
+    why = "gives up digits: distances are those of rows rounded to bytes"
+    cost = _rows_cost("kNN bytes", call, size, rates, stored, seconds, size.n * size.d / rates.memory, why)
+    return _dense_only(cost, size)
+
+
+def bits(size: Size, rates: Rates) -> Cost:
+    """Return the cost of rows stored as one bit per number after a rotation; the rows come as a stream."""
+    wide = _padded_bits(size)
+    rows = size.n * (wide // 8 + 2)
+    why = "gives up about 1 answer in 100, more if neighbors are far"
+    call, answer = "kway.search.Flat(store=Bits(1))", 4.0 * size.n / rates.memory
+    cost = _rows_cost("kNN bits", call, size, rates, StoredRows(rows, 0, 0), _coding_seconds(size, rates), answer, why)
+    cost = replace(cost, fit_bytes=max(cost.model_bytes, rows + min(36 * MIB, 8 * size.n * size.d)))
+    return _dense_only(cost, size)
+
+
+def bit_cells(size: Size, rates: Rates) -> Cost:
+    """Return the cost of bits relative to the landmark of a cell; a query looks into the nearest cells."""
+    cells, short, wide = 2 * sqrt(size.n), min(size.d, 48), _padded_bits(size)
+    rows, index = size.n * (wide // 8 + 16), cells * (4 * size.d + 4 * wide)
+    seconds = _coding_seconds(size, rates) + 4.0 * size.n * cells * short / rates.product
+    answer = 4.0 * cells * short / rates.product + (3e6 + PROBED_CELLS * size.n / cells * 8) / rates.memory
+    why = "gives up answers in cells that are not looked into, and digits: needs rows in clusters"
+    call, stored = "kway.search.Landmarks(store=Bits(1))", StoredRows(rows, index, 0)
+    cost = _rows_cost("kNN bit cells", call, size, rates, stored, seconds, answer, why)
+    sorting = int(1.5 * cost.model_bytes)
+    return _dense_only(replace(cost, fit_bytes=sorting + min(GIB // 4, 8 * size.n * size.d)), size)
+
+
+def sharded(size: Size, rates: Rates, machines: int, memory: int) -> Cost:
+    """Return the cost of exact neighbors with the rows on so many machines; bytes are those of one machine."""
+    share = replace(size, n=ceil(size.n / machines), K=min(size.K, ceil(size.n / machines)))
+    one, needed = flat(share, rates), ceil(flat(size, rates).fit_bytes / memory)
+    why = f"takes {words.count(needed)} machines like this one to hold the rows"
+    if needed <= 1:
+        why = "gives up nothing: one machine is enough"
+    return replace(
+        one, name=f"kNN {machines} machine{'s' if machines > 1 else ''}", call="index=Sharded(...) on Ray",
+        parameters=size.n * size.d, predict_seconds=one.predict_seconds + 2e-3, gives_up=why,
+        operations=2.0 * size.values, missing="" if find_spec("ray") else "install kway[cluster]",
+    )  # fmt: skip
+
+
+def _padded_bits(size: Size) -> int:
+    return -(-size.d // 64) * 64
+
+
+def _coding_seconds(size: Size, rates: Rates) -> float:
+    """Return the seconds to rotate and code the rows: 1.5 s for 100,000 rows of 512 on two cores."""
+    return 140.0 * size.n * _padded_bits(size) / rates.memory
+
+
+def _dense_only(cost: Cost, size: Size, why: str = "codes need dense rows") -> Cost:
+    return replace(cost, missing=why) if size.sparse else cost
+
+
+def _rows_cost(
+    name: str, call: str, size: Size, rates: Rates, stored: StoredRows, seconds: float, answer: float, gives_up: str
+) -> Cost:
+    labels = LABEL_BYTES * (size.n + 2 * size.K)
+    held = size.data_bytes + stored.lookup + stored.build + LABEL_BYTES * 2 * size.K
+    model, disk = int(stored.rows + stored.lookup + labels), int(stored.rows + labels)
+    whole = seconds + NEW_BYTE * (held - size.rows_bytes) / rates.memory
+    return Cost(name, call, size.n * size.d, int(held), model, disk, 2.0 * size.values, whole, answer, gives_up)
+
+
+# ---- the same on a GPU
+
+
+class Verdict(NamedTuple):
+    """Whether a GPU pays for a fit, and why."""
+
+    pays: bool
+    why: str
+
+
+def gpu_softmax(size: Size, rates: Rates) -> Cost:
+    """Return the cost of a linear fit on a GPU: passes, or batches over all classes if L-BFGS remembers too much."""
+    cost, batches = softmax(size, rates), stochastic(size, rates)
+    held = _gpu_rows_bytes(size) + 4 * size.parameters * size.itemsize + GIB
+    if cost.fit_bytes > 4 * batches.fit_bytes:
+        cost, why = replace(batches, operations=_gpu_step_operations(size)), "the optimum, which is approached"
+        seconds = gpu_step_seconds(size, rates)
+    else:
+        held += min(MAX_FACTOR_BYTES, 2 * size.scores * (size.d + 1) ** 2 * size.itemsize)
+        seconds, why = cost.operations / _gpu_rate(rates) * size.itemsize / 4, "nothing"
+    return _gpu_cost(cost, "softmax, GPU", "SoftmaxClassifier(device='cuda')", size, rates, held, seconds, why)
+
+
+def gpu_sampled(size: Size, rates: Rates) -> Cost:
+    """Return the cost of sampled softmax with weights and rows on a GPU."""
+    held = _gpu_rows_bytes(size) + size.parameters * size.itemsize + 16 * size.K + GIB
+    epochs = count_epochs(size)
+    operations = 6.0 * size.n * size.d * min(size.K, SAMPLED_CLASSES) * epochs
+    seconds = epochs * size.n / 256 * PASS_SECONDS + operations / _gpu_rate(rates)
+    cost = replace(sampled_softmax(size, rates), operations=operations)
+    call = "SoftmaxClassifier(solver='sampled', device='cuda')"
+    why = "the exact sum over classes"
+    return _gpu_cost(cost, "sampled softmax, GPU", call, size, rates, held, seconds, why)
+
+
+def gpu_flat(size: Size, rates: Rates) -> Cost:
+    """Return the cost of exact neighbors on a GPU: the rows, one byte per number as a filter, a block of queries."""
+    cost = flat(size, rates)
+    held = _gpu_rows_bytes(size) + size.n * (size.d + 16) + GIB
+    call = "NeighborsClassifier(device='cuda')"
+    found = _gpu_cost(cost, "kNN flat, GPU", call, size, rates, held, 0.0, "nothing")
+    answer = 2.0 * size.n * size.d / (1.25 * (rates.gpu or TYPICAL_GPU))  # the int8 filter beats bfloat16 products
+    missing = "a GPU searches dense rows" if size.sparse else ""
+    return replace(found, predict_seconds=answer, missing=missing)
+
+
+def gpu_step_seconds(size: Size, rates: Rates) -> float:
+    """Return the seconds of 8 epochs of softmax steps over all classes, in bfloat16."""
+    return _gpu_step_operations(size) / (GPU_EFFICIENCY * (rates.gpu or TYPICAL_GPU))
+
+
+def _gpu_step_operations(size: Size) -> float:
+    return 8 * 4.0 * size.n * size.d * size.scores
+
+
+def judge_gpu(size: Size, rates: Rates, formula: Formula, free: float) -> Verdict:
+    """Return whether a linear fit is slow enough on the CPU, faster on the GPU, and fits into `free` bytes there."""
+    cpu_seconds, gpu_cost = softmax(size, rates).fit_seconds, formula(size, rates)
+    if size.sparse:
+        return Verdict(False, "sparse rows stay on the CPU: they would be dense on a GPU")
+    if cpu_seconds <= GPU_START_SECONDS or gpu_cost.fit_seconds >= cpu_seconds:
+        return Verdict(False, f"too small to pay for a GPU: about {words.rough_time(cpu_seconds)} on the CPU")
+    if gpu_cost.device_bytes > free:
+        need = words.size(gpu_cost.device_bytes)
+        return Verdict(False, f"the fit needs {need} on the GPU, {words.size(free)} are free")
+    return Verdict(True, f"about {words.rough_time(gpu_cost.fit_seconds)}, {words.rough_time(cpu_seconds)} on the CPU")
+
+
+def gpu_pays_for_predictions(size: Size, rates: Rates) -> bool:
+    """Return whether predicting n rows takes long enough on the CPU to send rows and weights to a GPU."""
+    return size.n * softmax(size, rates).predict_seconds > GPU_START_SECONDS / 10
+
+
+def _gpu_cost(
+    cost: Cost, name: str, call: str, size: Size, rates: Rates, held: float, seconds: float, gives_up: str
+) -> Cost:
+    dense_bytes = size.n * size.d * size.itemsize
+    too_large = size.sparse and dense_bytes > 4 * GIB
+    return replace(
+        cost, name=name, call=call, device_bytes=int(held), fit_seconds=dense_bytes / GPU_SEND + seconds,
+        predict_seconds=2.0 * size.d * size.scores / _gpu_rate(rates),
+        gives_up=f"gives up {gives_up}; {words.size(held)} on the GPU",
+        missing="a GPU takes dense rows, and these are too large to be made dense" if too_large else "",
+    )  # fmt: skip
+
+
+def _gpu_rows_bytes(size: Size) -> int:
+    return size.n * size.d * size.itemsize + 2 * LABEL_BYTES * size.n
+
+
+def _gpu_rate(rates: Rates) -> float:
+    """Return the operations per second that float32 steps reach."""
+    return GPU_EFFICIENCY * GPU_FLOAT32 * (rates.gpu or TYPICAL_GPU)
+
+
+COSTS: tuple[Formula, ...] = (
+    softmax, one_vs_all, sampled_softmax, centroids, flat, landmarks, int8, bits, bit_cells
+)  # fmt: skip
+GPU_COSTS: tuple[Formula, ...] = (gpu_softmax, gpu_sampled, gpu_flat)

@@ -1,0 +1,238 @@
+"""Charts of scores and losses.
+
+cross_validation   scores of V values of a hyper-parameter on F folds
+history            the objective per iteration, one curve per model
+tradeoff           one share against another, with the point that is kept
+leaderboard        mean and standard deviation of a score over the folds, the chosen model first
+reliability        accuracy against confidence in bins, above the histogram of confidence
+                   ECE = sum_b (n_b / n) |accuracy_b - confidence_b|
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+
+from kway.auto.evaluation import wilson
+from kway.confidence.reliability import reliability_of
+from kway.errors import InputError
+from kway.report import style
+
+_LARGEST_DOT = 190.0  # square points, of the bin with the most rows
+
+
+def cross_validation(
+    values: ArrayLike,
+    scores: ArrayLike,
+    chosen: float | None = None,
+    name: str = "k",
+    score_name: str = "accuracy",
+    log: bool = False,
+    title: str = "",
+) -> Figure:
+    """A dot for each fold, the line through the means, bars of one standard deviation, the chosen value marked.
+
+    values (V,), scores (V, F); `log` for hyper-parameters such as alpha.
+    """
+    x, s = np.asarray(values, float), np.asarray(scores, float)
+    if s.ndim != 2 or len(s) != len(x):
+        raise InputError(f"scores must have one row a value and one column a fold, got {s.shape} for {len(x)} values")
+    figure = style.figure(height=3.8)
+    title = title or (f"{s.shape[1]}-fold cross-validation" if s.shape[1] > 1 else "One validation part: no spread")
+    axes = style.dress(figure.subplots(), title, name, score_name)
+    order = np.argsort(x)
+    x, s = x[order], s[order]
+    mean, std = s.mean(axis=1), s.std(axis=1)
+    if log:
+        axes.set_xscale("log")
+    axes.plot(np.repeat(x, s.shape[1]), s.ravel(), ".", color=style.FAINT, markersize=6, label="a fold", zorder=2)
+    axes.errorbar(
+        x, mean, std, color=style.ACCENT, linewidth=1.8, elinewidth=1.2, capsize=2.5,
+        label="mean ± one standard deviation" if s.shape[1] > 1 else "score", zorder=3,
+    )  # fmt: skip
+    if chosen is not None:
+        _mark_chosen(axes, x, mean, chosen, name)
+    if log:
+        style.powers(axes.xaxis)
+    elif (x == np.round(x)).all():
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    style.legend_above(axes)
+    return figure
+
+
+def _mark_chosen(axes: Any, x: NDArray, mean: NDArray, chosen: float, name: str) -> None:
+    at = int(np.argmin(np.abs(x - chosen)))
+    axes.axvline(x[at], color=style.CONTRAST, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    axes.plot(
+        x[at], mean[at], "o", color=style.CONTRAST, markersize=7, markeredgecolor="white", zorder=4,
+        label=f"chosen: {name} = {style.power(x[at]) or '0'} ({mean[at]:.4g})",
+    )  # fmt: skip
+
+
+def tradeoff(
+    x: ArrayLike, y: ArrayLike, at: tuple[float, float], x_name: str, y_name: str, promised: float | None = None
+) -> Figure:
+    """A curve over thresholds and the point that is kept; a dashed line at the share that was `promised`."""
+    figure = style.figure(height=3.6)
+    axes = style.dress(figure.subplots(), "", x_name, y_name)
+    axes.plot(np.asarray(x, float), np.asarray(y, float), color=style.ACCENT, linewidth=1.8, label="every threshold")
+    axes.plot(
+        *at, "o", color=style.CONTRAST, markersize=7, markeredgecolor="white", clip_on=False, zorder=4,
+        label=f"kept: {at[0]:.3g}, {at[1]:.3g}",
+    )  # fmt: skip
+    if promised is not None:
+        axes.axhline(promised, color=style.MUTED, linewidth=1, linestyle=(0, (4, 3)), label=f"promised: {promised:g}")
+    style.legend_above(axes)
+    return figure
+
+
+def history(
+    curves: Mapping[str, ArrayLike],
+    x_name: str = "iteration",
+    y_name: str = "objective",
+    first: int = 0,
+    best: int | None = None,
+    title: str = "",
+) -> Figure:
+    """Losses as the solver saw them, one curve a name; `best` marks the iteration that was kept.
+
+    `first` is the number of the first value: 0 where it was measured before the first step, as in `history_`.
+
+    The vertical axis is logarithmic where the values are positive and span more than a factor of 20.
+    """
+    figure = style.figure(height=3.6)
+    axes = style.dress(figure.subplots(), title or "Learning", x_name, y_name)
+    drawn = {name: np.asarray(values, float) for name, values in curves.items() if np.size(values)}
+    if not drawn:
+        style.say_empty(axes, "no history: the model was solved in one step")
+        return figure
+    colours = style.class_colours(len(drawn))
+    for (name, values), colour in zip(drawn.items(), colours):
+        steps = np.arange(first, first + len(values))
+        marker = "o" if len(values) <= 25 else ""
+        axes.plot(steps, values, color=colour, linewidth=1.8, marker=marker, markersize=3.5, label=name)
+    if best is not None:
+        axes.axvline(best, color=style.MUTED, linewidth=1, linestyle=(0, (4, 3)), label=f"kept: {x_name} {best}")
+    lowest, highest = min(map(np.nanmin, drawn.values())), max(map(np.nanmax, drawn.values()))
+    if 0 < 20 * lowest < highest:
+        axes.set_yscale("log")
+        style.powers(axes.yaxis)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    style.legend_above(axes)
+    return figure
+
+
+def leaderboard(
+    names: ArrayLike,
+    means: ArrayLike,
+    stds: ArrayLike | None = None,
+    score_name: str = "accuracy",
+    baseline: float | None = None,
+    title: str = "Leaderboard",
+    most: int = 20,
+) -> Figure:
+    """A bar a model with its standard deviation, in the order given: the chosen one first, which stands out.
+
+    A higher score further down is one of fewer folds, or the choice is made by another measure. `baseline` is the
+    score of always guessing. Where every score is close to the best, the axis starts above zero so that they can be
+    told apart, and its label says so. At most `most` models are drawn.
+    """
+    values = np.asarray(means, float)[:most]
+    spread = np.zeros_like(values) if stds is None else np.asarray(stds, float)[:most]
+    labels = [style.shorten(name, 34) for name in np.asarray(names, object)[:most]]
+    figure = style.figure(height=1.15 + 0.3 * max(len(values), 2))
+    axes = style.dress(figure.subplots(), title, score_name, "", grid="x")
+    if not len(values):
+        style.say_empty(axes, "no model was compared")
+        return figure
+    start = _axis_start(values, spread)
+    rows = np.arange(len(values))
+    colours = [style.ACCENT, *[style.tint(style.ACCENT, 0.45)] * (len(values) - 1)]
+    axes.barh(rows, values - start, left=start, height=0.62, color=colours, zorder=2)
+    some = spread > 0  # one fold has none
+    axes.errorbar(
+        values[some], rows[some], xerr=spread[some], fmt="none", ecolor=style.INK, elinewidth=1, capsize=2.5, zorder=3
+    )
+    _write_values(axes, rows, values, spread, stds is not None)
+    axes.set_yticks(rows, labels)
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    words = [score_name if start <= 0 else f"{score_name} (the axis starts at {start:g})"]
+    if baseline is not None:
+        seen = baseline > start
+        words.append(f"{'dashed: ' if seen else ''}always guessing, {baseline:.3g}")
+        if seen:
+            axes.axvline(baseline, color=style.CONTRAST, linewidth=1.2, linestyle=(0, (4, 3)), zorder=4)
+    axes.set_xlabel("; ".join(words))
+    return figure
+
+
+def _axis_start(values: NDArray, spread: NDArray) -> float:
+    """0, or where all bars would look the same, a round number below the lowest one."""
+    lowest, highest = float((values - spread).min()), float((values + spread).max())
+    if lowest < 0.75 * highest or highest <= 0:  # all of them 0: nothing to be told apart
+        return min(0.0, lowest)
+    room = max(highest - lowest, 1e-3 * highest) * 1.5
+    step = 10.0 ** np.floor(np.log10(room))
+    return float(np.round(max(0.0, np.floor((lowest - room / 2) / step) * step), 12))
+
+
+def _write_values(axes: Any, rows: NDArray, values: NDArray, spread: NDArray, with_spread: bool) -> None:
+    for row, value, std in zip(rows, values, spread):
+        text = f"{value:.3f} ± {std:.3f}" if with_spread and std > 0 else f"{value:.3f}"
+        axes.annotate(
+            text, (value + std, row), xytext=(6, 0), textcoords="offset points", va="center", fontsize=style.SMALL,
+            color=style.INK, annotation_clip=False,
+        )  # fmt: skip
+    # room for the words, whose width does not depend on the scale
+    left, right = axes.get_xlim()
+    axes.set_xlim(left, right + 0.24 * (right - left))
+    if values.max() <= 1:  # a share: there is nothing beyond 1
+        axes.set_xticks([tick for tick in axes.get_xticks() if left - 1e-9 <= tick <= 1 + 1e-9])
+
+
+def reliability(
+    confidence: ArrayLike, correct: ArrayLike, bins: int = 15, title: str = "Is the confidence deserved?"
+) -> Figure:
+    """Accuracy against confidence with 95 % intervals (Wilson), the histogram of confidence below, and the ECE."""
+    p, right = np.asarray(confidence, float), np.asarray(correct, bool)
+    if p.shape != right.shape or p.ndim != 1:
+        raise InputError(f"confidence and correct must have one value a row, got shapes {p.shape} and {right.shape}")
+    table = reliability_of(p, right, bins)
+    figure = style.figure(width=5.2, height=5.6)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3.4, 1])
+    style.dress(upper, title, "", "accuracy")
+    style.dress(lower, "", "confidence: probability of the predicted class", "rows", grid="y")
+    upper.plot([0, 1], [0, 1], color=style.MUTED, linewidth=1, linestyle=(0, (4, 3)), label="perfect calibration")
+    known = table.rows > 0
+    low, high = wilson(table.accuracy[known] * table.rows[known], table.rows[known])
+    x, y = table.confidence[known], table.accuracy[known]
+    weight = table.rows[known] / table.rows.max()
+    upper.vlines(
+        x, np.minimum(x, y), np.maximum(x, y), color=style.tint(style.CONTRAST, 0.55), linewidth=1 + 5 * weight**0.5,
+        label="gap",
+    )  # fmt: skip
+    upper.vlines(x, low, high, color=style.ACCENT, linewidth=1, clip_on=False, label="95 % interval")
+    upper.scatter(
+        x, y, s=_LARGEST_DOT * (0.1 + 0.9 * weight), color=style.ACCENT, edgecolor="white", linewidth=0.6,
+        clip_on=False, zorder=3, label="model; area: rows",
+    )  # fmt: skip
+    upper.set(xlim=(0, 1), ylim=(0, 1.02))
+    upper.text(
+        0.97,
+        0.06,
+        f"ECE = {table.error:.3f}",
+        transform=upper.transAxes,
+        ha="right",
+        fontsize=style.TITLE,
+        color=style.INK,
+    )
+    style.legend_above(upper, columns=2)
+    width = np.diff(table.edges)
+    lower.bar(table.edges[:-1], table.rows, width=width, align="edge", color=style.tint(style.ACCENT, 0.6),
+              edgecolor="white", linewidth=0.8)  # fmt: skip
+    return figure

@@ -1,0 +1,100 @@
+"""Rows of a folder that the nodes of a cluster read with Ray Data and keep; this process holds a sample of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.errors import ClusterError
+from kway.labels import encode_as
+from kway.rows.cluster.passes import ClusterRows, RowShard
+from kway.rows.cluster.session import import_ray
+from kway.rows.cluster.shards import make_shards
+from kway.rows.passes import Targets, wrap_rows
+
+_SAMPLE_VALUES = 1 << 24  # values of the sample, at most: 64 MB of float32
+
+
+class FolderPart(Protocol):
+    """The files of one shard."""
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        ...
+
+    def read(self) -> tuple[NDArray, NDArray]:
+        """Rows (n, d) and labels (n,), read on the node that holds them."""
+        ...
+
+
+class ClassTable(NamedTuple):
+    """The classes (K,) of all shards and what a row of each weighs (K,), None: one."""
+
+    classes: NDArray
+    weight: NDArray | None
+
+
+class FolderRows(NamedTuple):
+    """Rows on the nodes; codes and weights of the sample of them that is in this process."""
+
+    rows: ClusterRows
+    targets: Targets
+    weight: NDArray | None
+
+
+def folder_rows(parts: Sequence[FolderPart], known: ClassTable, d: int, dtype: np.dtype) -> FolderRows:
+    """The rows of all parts, read by the nodes."""
+    makers: list[Callable[[], RowShard]] = [partial(open_folder_shard, part, known, dtype) for part in parts]
+    shards, n = make_shards(makers), sum(part.n for part in parts)
+    share = min(1.0, min(8 * d + 1000, _SAMPLE_VALUES // d) / n)
+    drawn = shards.ask("sample", share)
+    X, codes = (np.concatenate([piece[i] for piece in drawn]) for i in (0, 1))
+    weight: Any = None if known.weight is None else known.weight[codes].astype(X.dtype)
+    rows = ClusterRows(wrap_rows(X), n, shards)
+    return FolderRows(rows, Targets(codes), None if weight is None else weight / weight.mean())
+
+
+def open_folder_shard(part: FolderPart, known: ClassTable, dtype: np.dtype) -> RowShard:
+    """The shard, made on its node: its files are read."""
+    rows, labels = part.read()
+    X = np.ascontiguousarray(rows, dtype)
+    codes = encode_as(labels, known.classes)
+    weight = None if known.weight is None else known.weight[codes].astype(X.dtype)
+    return RowShard(wrap_rows(X), Targets(codes), weight)
+
+
+def read_columns(files: Sequence[str], columns: Sequence[str]) -> Any:
+    """These columns of the files, as one table."""
+    import pyarrow as pa
+
+    dataset = _data().read_parquet(list(files), columns=list(columns), override_num_blocks=len(files))
+    return pa.concat_tables(dataset.iter_batches(batch_size=None, batch_format="pyarrow")).select(list(columns))
+
+
+def read_arrays(files: Sequence[str]) -> NDArray:
+    """The rows of all files, one behind the other."""
+    batches = (
+        _data()
+        .read_numpy(list(files), override_num_blocks=len(files))
+        .iter_batches(batch_size=None, batch_format="numpy")
+    )
+    return np.concatenate([batch["data"] for batch in batches])
+
+
+def _data() -> Any:
+    """Ray's reader: quiet, and in the order of the files, since labels may lie in others."""
+    import_ray()
+    try:
+        import ray.data
+    except ImportError as error:
+        raise ClusterError(f"reading folders on a cluster needs Ray Data ({error}); pip install 'ray[data]'") from error
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.execution_options.preserve_order = True
+    context.use_datasource_v2 = False  # of Ray 2.60: a pool of actors for footers, 80 processes for four files
+    return ray.data

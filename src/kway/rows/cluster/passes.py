@@ -1,0 +1,298 @@
+"""Passes of a linear model over rows on the nodes of a cluster, a run of rows on each node.
+
+    sum over all rows = sum over the nodes of the sums over their rows
+
+Each node returns the sums over its rows, of losses, gradients and products with the Hessian; they are added in order.
+The solver runs in this process. A worker that dies is started again and asked again: it costs the current pass.
+What is no sum is asked of rows in this process: all of them, or, for a folder that the nodes read, a sample.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.errors import InputError
+from kway.rows.cluster.session import n_nodes
+from kway.rows.cluster.shards import Carried, FilePlace, Shards, make_shards, row_source
+from kway.rows.passes import (
+    DISTINCT,
+    QUICK,
+    ClassSums,
+    HessianSums,
+    RowLoss,
+    RowLosses,
+    RowPasses,
+    Sums,
+    Targets,
+    wrap_rows,
+)
+
+
+class HessianAt(NamedTuple):
+    """Products with the Hessian at a theta."""
+
+    theta: NDArray
+    hessian: HessianSums
+
+
+@dataclass
+class RowShard:
+    """Some rows on one node, with their targets and weights."""
+
+    rows: RowPasses
+    targets: Targets
+    weight: NDArray | None
+    last: HessianAt | None = None
+
+    def value(self, loss: RowLoss, theta: NDArray) -> float:
+        """The sum of the losses."""
+        return self.rows.value(theta, self._losses(loss))
+
+    def sums(self, loss: RowLoss, theta: NDArray) -> Sums:
+        """The sums of losses and gradients."""
+        return self.rows.value_gradient(theta, self._losses(loss))
+
+    def gram(self, bias: bool, dtype: np.dtype) -> NDArray:
+        """n times the second moments of the rows."""
+        return self.rows.gram(self.weight, bias, dtype) * dtype.type(self.rows.n)
+
+    def squares(self) -> NDArray:
+        """The weighted sums of the squares of each feature (1, d)."""
+        return self.rows.squares(None if self.weight is None else self.weight[None, :])
+
+    def hessian_product(self, loss: RowLoss, theta: NDArray, V: NDArray) -> NDArray:
+        """How a change V of theta changes the sum of the gradients."""
+        if self.last is None or not np.array_equal(self.last.theta, theta):
+            self.last = HessianAt(np.array(theta), self.rows.hessian_at(theta, self._losses(loss)))
+        return self.last.hessian.product(V)
+
+    def largest_change(self, V: NDArray) -> float:
+        """The largest score of V."""
+        blocks = (slice(at, at + 2048) for at in range(0, self.rows.n, 2048))
+        return max(float(np.abs(self.rows.scores(V, rows)).max()) for rows in blocks)
+
+    def sample(self, share: float) -> tuple[NDArray, NDArray]:
+        """Some rows and their codes, the same at every call."""
+        n = self.rows.n
+        some = np.sort(np.random.default_rng(n).choice(n, math.ceil(share * n), replace=False))
+        return self.rows.X[some], self.targets.codes[some]
+
+    def _losses(self, loss: RowLoss) -> RowLosses:
+        return RowLosses(loss, self.targets, self.weight)
+
+
+def open_row_shard(source: FilePlace | Carried, targets: Targets, weight: NDArray | None) -> RowShard:
+    """The shard, made on its node."""
+    return RowShard(wrap_rows(source.rows()), targets, weight)
+
+
+@dataclass(eq=False)
+class ClusterRows:
+    """Rows on the nodes of a cluster. `local` are the rows that this process has: all of them, or a sample of n.
+
+    Shards made by this class hold the targets and weights that the first pass named; shards of a folder hold their own.
+    """
+
+    local: RowPasses
+    n: int = 0  # 0: as many as `local` has
+    shards: Shards | None = None
+    on_theta: Callable[[NDArray], None] | None = None  # called with the theta of each gradient
+    _codes: NDArray | None = field(default=None, repr=False)  # of the rows that the shards were made of
+
+    def __post_init__(self) -> None:
+        self.local = wrap_rows(self.local)
+        self.n = self.n or self.local.n
+
+    @property
+    def sampled(self) -> bool:
+        """Whether only a sample of the rows is in this process."""
+        return self.n != self.local.n
+
+    @property
+    def X(self) -> Any:
+        """The rows that this process has."""
+        return self.local.X
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return self.local.d
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Float type of the rows."""
+        return self.local.dtype
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """What the rows of this process offer, if they are all."""
+        return frozenset({QUICK}) if self.sampled else self.local.offers - {DISTINCT}
+
+    @property
+    def most_taken(self) -> int:
+        """As many as this process has."""
+        return self.local.n
+
+    def take(self, chosen: NDArray | slice) -> RowPasses:
+        """Some of the rows, in this process."""
+        if self.sampled:
+            raise InputError("rows of a folder are on the nodes; read them with kway.fit, or do not ask for some")
+        return self.local.take(chosen)
+
+    def sample(self) -> RowPasses:
+        """The sample, or these rows."""
+        return self.local if self.sampled else self
+
+    def close(self) -> None:
+        """Release the nodes."""
+        if self.shards is not None:
+            self.shards.close()
+
+    # ---- sums over the shards
+
+    def value(self, theta: NDArray, losses: RowLosses) -> float:
+        """The sum of the weighted losses."""
+        return float(sum(self._shards_with(losses).ask("value", losses.loss, theta)))
+
+    def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
+        """The sums of the weighted losses and of their gradients."""
+        if self.on_theta is not None:
+            self.on_theta(theta)
+        parts = self._shards_with(losses).ask("sums", losses.loss, theta)
+        gradient = np.array(parts[0].gradient, order="K")  # what Ray returns is read-only
+        for part in parts[1:]:
+            gradient += part.gradient
+        return Sums(sum(part.value for part in parts), gradient)
+
+    def hessian_at(self, theta: NDArray, losses: RowLosses) -> ShardHessian:
+        """Products with the Hessian at theta."""
+        return ShardHessian(self._shards_with(losses), losses.loss, theta)
+
+    def gram(self, weight: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
+        """[X 1]' diag(weight) [X 1] / n (D, D), in Fortran order."""
+        if not self.sampled:
+            return self.local.gram(weight, bias, dtype)
+        assert self.shards is not None
+        return np.asfortranarray(np.sum(self.shards.ask("gram", bias, dtype), axis=0) / dtype.type(self.n))
+
+    def squares(self, h: NDArray | None) -> NDArray:
+        """sum_i h_ki x_ij^2 (R, d); over the rows of a folder with their weights (1, d)."""
+        if not self.sampled:
+            return self.local.squares(h)
+        assert self.shards is not None
+        return np.asarray(np.sum(self.shards.ask("squares"), axis=0))
+
+    def _shards_with(self, losses: RowLosses) -> Shards:
+        codes = losses.targets.codes
+        if self.shards is None or not (self.sampled or self._codes is codes):
+            self.shards, self._codes = make_shards(_makers(self.local.X, losses.targets, losses.weight)), codes
+        return self.shards
+
+    # ---- the rows of this process
+
+    def laid_out(self, theta: NDArray) -> NDArray:
+        """theta in the memory order that the products read."""
+        return self.local.laid_out(theta)
+
+    def scores(self, theta: NDArray, rows: slice) -> NDArray:
+        """f of some rows (m, R)."""
+        return self.local.scores(theta, rows)
+
+    def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
+        """f of some rows into scores (m, R)."""
+        self.local.fill_scores(theta, rows, scores)
+
+    def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
+        """Weighted second derivatives at theta, (R, n)."""
+        return self.local.curvatures(theta, losses)
+
+    def class_sums(self, theta: NDArray, losses: RowLosses, bias: bool) -> ClassSums:
+        """What the rows of a class add to the curvature of its score."""
+        return self.local.class_sums(theta, losses, bias)
+
+    def row_squares(self) -> NDArray:
+        """||x_i||^2 (n,)."""
+        return self.local.row_squares()
+
+    def mean_square(self) -> float:
+        """The mean of the squares of all numbers in X."""
+        return self.local.mean_square()
+
+    def mean(self) -> NDArray:
+        """The mean row (d,)."""
+        return self.local.mean()
+
+    def less(self, mean: NDArray) -> RowPasses:
+        """Each row less the mean (d,), in this process."""
+        return self.local.less(mean)
+
+    def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The rows in a new order (n,)."""
+        return self.local.shuffled(rng)
+
+    def mark(self) -> str:
+        """A digest of the rows of this process."""
+        return self.local.mark()
+
+    def keys(self, direction: NDArray) -> NDArray[np.float64]:
+        """x_i . direction (n,): equal rows have equal keys."""
+        return self.local.keys(direction)
+
+    def equal(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether rows a are rows b, one by one."""
+        return self.local.equal(a, b)
+
+    def units(self) -> NDArray[np.float64]:
+        """The root mean square (d,) of each column's nonzero entries; 1 if all are zero."""
+        return self.local.units()
+
+    def divided(self, units: NDArray) -> RowPasses:
+        """Each column divided by its unit, in this process."""
+        return self.local.divided(units)
+
+    def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
+        """Whether the rows are read by the fused kernel."""
+        return self.local.reads_once(losses, n_scores)
+
+
+def _makers(X: Any, targets: Targets, weight: NDArray | None) -> list[Callable[[], RowShard]]:
+    """How each node makes its shard."""
+    n = X.shape[0]
+    nodes = max(1, min(n_nodes(), n))
+    edges = [n * s // nodes for s in range(nodes + 1)]
+    return [
+        partial(open_row_shard, row_source(X, run), targets.of(run), None if weight is None else weight[run])
+        for run in itertools.starmap(slice, itertools.pairwise(edges))
+    ]
+
+
+@dataclass
+class ShardHessian:
+    """Products with the Hessian, summed over the shards; theta goes with each question, for a shard that was remade."""
+
+    shards: Shards
+    loss: RowLoss
+    theta: NDArray
+    last: NDArray = field(init=False)
+    change: NDArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last = self.change = np.zeros_like(self.theta)
+
+    def product(self, V: NDArray) -> NDArray:
+        """sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1)."""
+        self.last = V
+        return np.asarray(np.sum(self.shards.ask("hessian_product", self.loss, self.theta, V), axis=0))
+
+    def advance(self, t: float) -> float:
+        """Go t along the last direction; returns the largest change of any score so far."""
+        self.change = self.change + self.last.dtype.type(t) * self.last
+        return float(max(self.shards.ask("largest_change", self.change)))

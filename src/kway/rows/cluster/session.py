@@ -1,0 +1,222 @@
+"""`with kway.cluster(...)`: inside it, work that can be spread runs on a Ray cluster; outside, in this process.
+
+The cluster is a context variable: threads and tasks see the one they were started in. Ray is imported when a cluster
+is entered, never before.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kway.errors import ClusterError, InputError
+
+_INSTALL = "pip install 'kway[cluster]'"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where spread work runs, and how long it waits.
+
+    strict: an answer with a shard missing is an error; else it is given, and says how much it covers.
+    patience: seconds after which a shard that has replicas is asked again at the next one.
+    give_up: seconds after which a shard is taken as lost.
+    folder: where shards keep their files, and fits their last weights; every node must see it.
+    split: "rows": every linear fit splits its rows over the nodes; "auto": only if the rows are large.
+    """
+
+    strict: bool = True
+    patience: float = 1.0
+    give_up: float = 120.0
+    folder: Path | None = None
+    split: str = "auto"
+
+
+_SERVERS = 3  # of a client, one after another, before it is told that nobody answers
+_SPLITS = ("auto", "rows")
+_current: ContextVar[Cluster | None] = ContextVar("kway_cluster", default=None)
+
+
+def current() -> Cluster | None:
+    """The cluster that calls run on here, None for this process."""
+    return _current.get()
+
+
+def shared_folder() -> Path | None:
+    """Where the cluster's shards keep their files, if they do."""
+    home = current()
+    return None if home is None else home.folder
+
+
+def n_nodes() -> int:
+    """Nodes of the cluster that work; 1 for this process."""
+    return 1 if current() is None else len(working_nodes())
+
+
+def said_nodes(count: int) -> str:
+    """In words.
+
+    >>> said_nodes(1), said_nodes(3)
+    ('1 node of a cluster', '3 nodes of a cluster')
+    """
+    return f"{count} node{'' if count == 1 else 's'} of a cluster"
+
+
+class WorkingNode(NamedTuple):
+    """A living node that has a core to work with: under KubeRay the head often has none."""
+
+    node: str
+    cores: float
+
+
+def working_nodes() -> list[WorkingNode]:
+    """At least one."""
+    living = [node for node in import_ray().nodes() if node["Alive"]]
+    found = [WorkingNode(node["NodeID"], node["Resources"].get("CPU", 0.0)) for node in living]
+    able = [node for node in found if node.cores > 0]
+    if not able:
+        raise ClusterError("no node of the cluster has a core to work with; see `kway cluster status`")
+    return able
+
+
+class NodeCores(NamedTuple):
+    """What a worker that uses all cores of its node asks for, and how many such workers there is room for."""
+
+    each: float
+    workers: int
+
+
+def node_cores() -> NodeCores:
+    """More than half of the cores of the smallest node: one worker a node, beside small actors."""
+    sizes = [node.cores for node in working_nodes()]
+    least = min(sizes)
+    each = least // 2 + 1 if least > 2 else least / 2  # of more than 1 Ray takes whole numbers only
+    return NodeCores(each, sum(int(cores // each) for cores in sizes))
+
+
+@contextmanager
+def cluster(
+    address: str | None = None,
+    *,
+    strict: bool = True,
+    patience: float = 1.0,
+    give_up: float = 120.0,
+    folder: str | Path | None = None,
+    split: str = "auto",
+) -> Iterator[Cluster]:
+    """Run what can be spread on a Ray cluster.
+
+    address: None starts one on this machine for the time being (or takes the one this process is connected to),
+    "auto" is the one running here, "ray://host:10001" another. The others: see `Cluster`.
+    """
+    if not (patience > 0 and give_up >= patience):
+        raise InputError(f"patience must be above 0 and give_up no less, got {patience!r} and {give_up!r} seconds")
+    if split not in _SPLITS:
+        raise InputError(f"split must be one of {', '.join(_SPLITS)}, got {split!r}")
+    ray = import_ray()
+    mine = not ray.is_initialized()
+    if mine:
+        _connect(ray, address)
+    place = None if folder is None else Path(folder).absolute()
+    if place is not None:
+        place.mkdir(parents=True, exist_ok=True)
+    home = Cluster(strict, float(patience), float(give_up), place, split)
+    token = _current.set(home)
+    try:
+        yield home
+    finally:
+        _current.reset(token)
+        if mine:
+            ray.shutdown()
+
+
+def import_ray() -> Any:
+    """The library, or a sentence that says how to get it."""
+    try:
+        import ray
+    except ImportError as error:
+        raise ClusterError(f"a cluster needs Ray, which is not installed; {_INSTALL}") from error
+    return ray
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    try:
+        _knock(address)
+        _init(ray, address or "local")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ClusterError(
+            f"no Ray cluster answers at {address!r} ({str(error).splitlines()[0]}); start one with `ray start --head`, "
+            "or give the address of another; 'local' is one on this machine, for as long as it is used"
+        ) from error
+
+
+def _init(ray: Any, address: str) -> None:
+    """ray:// gives every client a process of its own; where that one dies at its start, another is asked for."""
+    for more in reversed(range(_SERVERS)):
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="error", include_dashboard=None)
+        except ConnectionAbortedError:
+            if not more:
+                raise
+        else:
+            return
+
+
+def _knock(address: str | None) -> None:
+    """Ray tries a dead address for minutes; whether somebody listens there is known at once."""
+    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address or ""
+    host, _, port = named.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+
+
+class NodeStatus(NamedTuple):
+    """One node."""
+
+    node: str
+    address: str
+    alive: bool
+    cores: float
+    memory: int  # bytes
+    gpus: float
+    actors: int  # alive on it
+
+
+def node_status(address: str | None = "auto") -> list[NodeStatus]:
+    """Every node that the cluster knows, the living first."""
+    ray = import_ray()
+    with cluster(address):
+        from ray.util.state import list_actors
+
+        nodes, actors = ray.nodes(), _counted(list_actors)
+    found = [
+        NodeStatus(
+            node["NodeID"][:12],
+            node["NodeManagerAddress"],
+            bool(node["Alive"]),
+            node["Resources"].get("CPU", 0.0),
+            int(node["Resources"].get("memory", 0)),
+            node["Resources"].get("GPU", 0.0),
+            actors.get(node["NodeID"], 0),
+        )
+        for node in nodes
+    ]
+    return sorted(found, key=lambda status: (not status.alive, status.address, status.node))
+
+
+def _counted(list_actors: Any) -> dict[str, int]:
+    """Living actors of each node; none where the state of the cluster cannot be read (it needs the dashboard)."""
+    counts: dict[str, int] = {}
+    try:
+        actors = list_actors(filters=[("state", "=", "ALIVE")])
+    except Exception:  # ray raises whatever its state service does
+        return counts
+    for actor in actors:
+        counts[actor["node_id"]] = counts.get(actor["node_id"], 0) + 1
+    return counts

@@ -1,0 +1,144 @@
+"""Work on the nodes of a cluster: items streamed through workers, and calls whose results are fetched later.
+
+    for result in stream(make, items)    make() -> worker;  worker(item) -> plain values by name
+    data = send(rows)                    sent to each node once, however many calls take it
+    task = begin(f, data, 3)             f(rows, 3), on some node, with all of its cores
+    task.result()                        what it returned, or the error it raised
+
+Without a cluster items are worked on one after another in this process. A worker, or a call, whose node dies is started
+again with the same item, so it must be possible to do it twice. A caller that reached the cluster as a client (ray://)
+is no part of it, and Ray's datasets have to be: there an actor holds the dataset.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from kway.errors import ClusterError, InputError, KwayError
+from kway.rows.cluster.session import current, import_ray, node_cores
+
+Worker = Callable[[Any], dict[str, Any]]
+_ITEM, _WRONG, _REFUSED = "item", "wrong", "refused"
+
+
+def stream(make: Callable[[], Worker], items: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """The results, in the order of their ends."""
+    if current() is None or not items:
+        yield from map(make(), items) if items else ()
+        return
+    for result in _results(make, items):
+        if result[_WRONG]:
+            raise (InputError if result[_REFUSED] else ClusterError)(result[_WRONG])
+        yield {name: value for name, value in result.items() if name not in (_WRONG, _REFUSED)}
+
+
+def _results(make: Callable[[], Worker], items: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """What the dataset gives, wherever it is held."""
+    ray = import_ray()
+    from ray.util.client import ray as client
+
+    if not client.is_connected():
+        yield from _dataset(make, items).iter_rows()
+        return
+    holder = ray.remote(Holder).options(num_cpus=0.01).remote(make, list(items))
+    try:
+        while (result := ray.get(holder.next.remote())) is not None:
+            yield result
+    except ray.exceptions.RayError as error:
+        said = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
+        raise ClusterError(f"who held the items on the cluster failed ({said}); run the same again") from error
+    finally:
+        ray.kill(holder)
+
+
+class Holder:
+    """What lives on the cluster for a client: the dataset, asked for one result after another."""
+
+    def __init__(self, make: Callable[[], Worker], items: list[Any]) -> None:
+        self.results = iter(_dataset(make, items).iter_rows())
+
+    def next(self) -> dict[str, Any] | None:
+        """Another result; None behind the last."""
+        return next(self.results, None)
+
+
+def _dataset(make: Callable[[], Worker], items: Sequence[Any]) -> Any:
+    """A block an item: what is lost with a worker is the item it was at."""
+    import_ray()
+    try:
+        from ray import data
+    except ImportError as error:
+        raise ClusterError(f"streaming needs Ray's data library ({error}); pip install 'kway[cluster]'") from error
+
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    data.DataContext.get_current().enable_progress_bars = False  # kway draws its own
+    numbers = data.from_items([{_ITEM: i} for i in range(len(items))], override_num_blocks=len(items))
+    cores = node_cores()
+    most = max(1, min(len(items), cores.workers))
+    return numbers.map(
+        Station,
+        fn_constructor_args=(make, list(items)),
+        compute=data.ActorPoolStrategy(min_size=1, max_size=most),
+        num_cpus=cores.each,
+    )
+
+
+class Station:
+    """What lives in a process of the cluster: a worker and the items; what goes wrong is told, not raised."""
+
+    def __init__(self, make: Callable[[], Worker], items: list[Any]) -> None:
+        self.work, self.items = make(), items
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The result of an item."""
+        told = {_WRONG: "", _REFUSED: False}
+        try:
+            return {**self.work(self.items[int(row[_ITEM])]), **told}
+        except KwayError as error:
+            return {_WRONG: str(error), _REFUSED: True}
+        except Exception as error:
+            return {_WRONG: f"a worker of the cluster failed: {type(error).__name__}: {error}", _REFUSED: False}
+
+
+class Task:
+    """A call under way."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def result(self) -> Any:
+        """What the call gave; an error of kway's is raised as it was there."""
+        ray = import_ray()
+        try:
+            found = ray.get(self._answer)
+        except ray.exceptions.RayError as error:
+            said = str(getattr(error, "cause", None) or error).strip().splitlines()
+            raise ClusterError(f"a worker of the cluster failed: {said[-1] if said else error!r}") from error
+        if isinstance(found, KwayError):
+            raise found
+        return found
+
+    def cancel(self) -> None:
+        """The result is not needed any more."""
+        import_ray().cancel(self._answer, force=True)
+
+
+def send(value: Any) -> Any:
+    """Stands for a value among the arguments of `begin`."""
+    return import_ray().put(value)
+
+
+def begin(f: Callable[..., Any], *arguments: Any) -> Task:
+    """The call, on the node that has room first."""
+    options = {"num_cpus": node_cores().each, "max_retries": -1, "scheduling_strategy": "SPREAD"}
+    return Task(import_ray().remote(_told).options(**options).remote(f, *arguments))
+
+
+def _told(f: Callable[..., Any], *arguments: Any) -> Any:
+    """kway's errors are results: Ray would wrap them."""
+    try:
+        return f(*arguments)
+    except KwayError as error:
+        return error

@@ -1,0 +1,451 @@
+"""Passes over rows that this process reads a block at a time, and the fused kernel for arrays in memory.
+
+    BlockRows   whatever gives blocks of rows by slices: scores by BLAS, slopes in their place, products by BLAS
+    DenseRows   an array (n, d): the same, or the fused kernel, which reads each row once for scores and gradient
+
+A share of the rows goes to each worker, and a block of them at a time through the caches.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.kernels.linear import fused
+from kway.kernels.linear.sgd import row_hashes
+from kway.kernels.product_tiles import MOST, Tile, in_registers, tile_of
+from kway.lapack import add_gram
+from kway.rows.matrices import rooted_rows, row_squares, transposed_product
+from kway.rows.passes import DISTINCT, IN_MEMORY, QUICK, ClassSums, RowLosses, Sums
+from kway.threads import pmap, shares, spans, spans_of
+
+# a block of rows has about this many values, and at most this many rows: measured over 16 to 4000 features and 5 to 150
+# scores, smaller blocks lose to the overhead of BLAS, larger ones to the caches (T4, T4b)
+BLOCK_VALUES = 1 << 20
+BLOCK_ROWS = 2048
+LEAST_SHARE = 256  # rows of a worker's share, at least
+FUSED_FEATURES = 48  # with fewer the fused kernel's sums across lanes cost more than its products (T4b: letter)
+FUSED_PRODUCTS = 1 << 26  # of a pass over the rows: with fewer a fit gains less than compiling the kernel takes (T8)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockRows:
+    """Rows (n, d) of which X[slice] or X[positions] gives some as an array."""
+
+    X: Any
+    n_whole: int = 0  # rows of the problem that these are a sample of
+    order: ClassVar[Literal["C", "F"]] = "C"  # memory order of theta
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return int(self.X.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Float type of the rows."""
+        return np.dtype(self.X.dtype)
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """Passes alone."""
+        return frozenset()
+
+    @property
+    def most_taken(self) -> int:
+        """All rows."""
+        return self.n
+
+    def take(self, chosen: NDArray | slice) -> BlockRows:
+        """Some of the rows, in memory."""
+        return DenseRows(self.X[chosen], max(self.n, self.n_whole))
+
+    def sample(self) -> BlockRows:
+        """These rows."""
+        return self
+
+    def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The rows in a new order (n,)."""
+        return rng.permutation(self.n)
+
+    # ---- passes
+
+    def laid_out(self, theta: NDArray) -> NDArray:
+        """theta in the memory order that the products read."""
+        return np.asarray(theta, order=self.order)
+
+    def scores(self, theta: NDArray, rows: slice) -> NDArray:
+        """f = X W' + b of some rows (m, R)."""
+        scores = np.empty((len(range(*rows.indices(self.n))), len(theta)), theta.dtype)
+        self.fill_scores(theta, rows, scores)
+        return scores
+
+    def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
+        """f of some rows into scores (m, R)."""
+        np.matmul(self.X[rows], theta[:, :-1].T, out=scores)
+        scores += theta[:, -1]
+
+    def value(self, theta: NDArray, losses: RowLosses) -> float:
+        """The sum of the weighted losses."""
+        theta = self.laid_out(theta)
+        blocks = spans(self.n, self.block_rows(len(theta)))
+        return sum(pmap(lambda rows: losses.values(self.scores(theta, rows), rows), blocks))
+
+    def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
+        """The sums of the weighted losses and of their gradients."""
+        return self.by_shares(lambda share: self.blas_share(theta, losses, share))
+
+    def by_shares(self, sums_of: Callable[[slice], Sums]) -> Sums:
+        """The sums over all rows, one share per worker."""
+        parts = pmap(sums_of, shares(self.n, least=LEAST_SHARE))
+        total, gradient = parts[0]
+        for value, more in parts[1:]:
+            total += value
+            gradient += more
+        return Sums(total, gradient)
+
+    def blas_share(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
+        """The sums over a share of the rows, by two matrix products per block."""
+        W, bias = np.ascontiguousarray(theta[:, :-1]), theta[:, -1].copy()
+        total, gradient, product = 0.0, np.zeros_like(theta), np.empty_like(W)
+        size = self.block_rows(len(theta))
+        buffer, ones = np.empty((size, len(theta)), theta.dtype), np.ones(size, theta.dtype)
+        for rows in spans_of(share, size):
+            X, scores = self.X[rows], buffer[: rows.stop - rows.start]  # (m, d), (m, R)
+            np.matmul(X, W.T, out=scores)
+            scores += bias
+            total += losses.slopes(scores, rows)
+            np.matmul(scores.T, X, out=product)
+            gradient[:, :-1] += product
+            gradient[:, -1] += ones[: len(scores)] @ scores  # numpy's sum down columns takes as long as both products
+        return Sums(total, gradient)
+
+    def block_rows(self, n_scores: int) -> int:
+        """Rows of a block."""
+        return max(64, min(BLOCK_ROWS, BLOCK_VALUES // max(1, self.d), 2 * BLOCK_VALUES // n_scores))
+
+    def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
+        """Whether gradients are computed by the fused kernel."""
+        return False
+
+    # ---- second derivatives
+
+    def hessian_at(self, theta: NDArray, losses: RowLosses) -> HostHessian:
+        """Products with the Hessian at theta."""
+        return HostHessian(self, losses, bends(self, theta, losses))
+
+    def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
+        """Weighted second derivatives at theta, (R, n)."""
+        out = np.empty((len(theta), self.n), theta.dtype)
+
+        def part(rows: slice) -> None:
+            out[:, rows] = losses.curvatures(self.scores(theta, rows), rows).T
+
+        pmap(part, spans(self.n, BLOCK_ROWS))
+        return out
+
+    def class_sums(self, theta: NDArray, losses: RowLosses, bias: bool) -> ClassSums:
+        """What the rows of a class add to the curvature of its score, in one pass that keeps no curvature."""
+        R, D, dtype = len(theta), self.d + bias, theta.dtype
+
+        def part(share: slice) -> ClassSums:
+            found = ClassSums(np.zeros(R), np.zeros(R), np.zeros((R, D), dtype))
+            for rows in spans_of(share, BLOCK_ROWS):
+                h = losses.curvatures(self.scores(theta, rows), rows)
+                codes, every = losses.targets.codes[rows], np.arange(len(h))
+                own = sp.csr_matrix((h[every, codes], (codes, every)), (R, len(h)))
+                found.mass[:] += h.sum(axis=0)
+                found.own_mass[:] += np.asarray(own.sum(axis=1)).ravel()
+                found.own_rows[:] += own @ rooted_rows(self.X[rows], None, dtype, bias)
+            return found
+
+        parts = pmap(part, shares(self.n, least=LEAST_SHARE))
+        return ClassSums(*(np.sum(sums, axis=0) for sums in zip(*parts, strict=True)))
+
+    # ---- sums over the rows
+
+    def gram(self, weight: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
+        """[X 1]' diag(weight) [X 1] / n (D, D), upper triangle, in Fortran order."""
+
+        def part(share: slice) -> NDArray:
+            A = np.zeros((self.d + bias, self.d + bias), dtype, order="F")
+            for rows in spans_of(share, BLOCK_ROWS):
+                root = None if weight is None else np.sqrt(weight[rows])
+                add_gram(A, rooted_rows(self.X[rows], root, dtype, bias), 1.0 / self.n)
+            return A
+
+        parts = pmap(part, shares(self.n, least=LEAST_SHARE))
+        A = parts[0]
+        for more in parts[1:]:
+            A += more
+        return A
+
+    def squares(self, h: NDArray | None) -> NDArray:
+        """sum_i h_ki x_ij^2 (R, d); without h (R, n) the plain sums (1, d)."""
+
+        def part(share: slice) -> NDArray:
+            return np.asarray(sum(self._block_squares(rows, h) for rows in spans_of(share, BLOCK_ROWS)))
+
+        return np.asarray(np.sum(pmap(part, shares(self.n, least=LEAST_SHARE)), axis=0))
+
+    def _block_squares(self, rows: slice, h: NDArray | None) -> NDArray:
+        X = self.X[rows]
+        return np.einsum("ij,ij->j", X, X)[None, :] if h is None else h[:, rows] @ np.square(X)
+
+    def row_squares(self) -> NDArray:
+        """||x_i||^2 (n,)."""
+        return np.concatenate([row_squares(self.X[rows], self.dtype) for rows in spans(self.n, BLOCK_ROWS)])
+
+    def mean_square(self) -> float:
+        """The mean of the squares of all numbers in X."""
+        total = sum(float(np.einsum("ij,ij->", X, X, dtype=np.float64)) for X in self._blocks())
+        return total / (self.n * self.d)
+
+    def mean(self) -> NDArray:
+        """The mean row (d,)."""
+        total = sum(X.sum(axis=0, dtype=np.float64) for X in self._blocks())
+        return np.asarray(total / self.n, self.dtype)
+
+    def less(self, mean: NDArray) -> BlockRows:
+        """Each row less the mean (d,), subtracted as blocks are read."""
+        return CenteredRows(X=Centered(self.X, mean), of=self)
+
+    def keys(self, direction: NDArray) -> NDArray[np.float64]:
+        """x_i . direction (n,): equal rows have equal keys."""
+        keys = np.empty(self.n)
+        row_hashes(self.X, direction, keys)
+        return keys
+
+    def equal(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether rows a are rows b, one by one."""
+        return np.asarray((self.X[a] == self.X[b]).all(axis=1))
+
+    def units(self) -> NDArray[np.float64]:
+        """The root mean square (d,) of each column's nonzero entries; 1 if all are zero."""
+        top = np.abs(self.X).max(axis=0).astype(np.float64)  # divided by first, so that no square overflows
+        top[top == 0] = 1
+        squares, counts = np.square(self.X / top).sum(axis=0), (self.X != 0).sum(axis=0)
+        return np.where(counts > 0, top * np.sqrt(squares / np.maximum(counts, 1)), 1.0)
+
+    def divided(self, units: NDArray) -> BlockRows:
+        """Each column in units of its own."""
+        return DenseRows((self.X / units).astype(self.dtype))
+
+    def mark(self) -> str:
+        """A digest that a change of any value changes."""
+        digest = 0
+        for X in self._blocks():
+            digest = zlib.crc32(np.ascontiguousarray(X).data, digest)
+        return f"{self.n} x {self.d}: {digest}"
+
+    def _blocks(self) -> Any:
+        return (self.X[rows] for rows in spans(self.n, 2 * BLOCK_ROWS))
+
+
+@dataclass(frozen=True, eq=False)
+class DenseRows(BlockRows):
+    """An array (n, d) in memory."""
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """X is in memory, and equal rows can be found."""
+        return frozenset({IN_MEMORY, QUICK, DISTINCT})
+
+    def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
+        """The sums of the weighted losses and of their gradients."""
+        if self.reads_once(losses, len(theta)):
+            return self.by_shares(lambda share: self.fused_share(theta, losses, share))
+        return super().value_gradient(theta, losses)
+
+    def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
+        """Whether the fused kernel is used: it wins if a row is long and has few scores."""
+        X = self.X
+        passed = max(self.n, self.n_whole)  # a kernel compiled for all rows serves a sample of them, too
+        pays = self.d >= FUSED_FEATURES and passed * self.d * n_scores >= FUSED_PRODUCTS
+        able = n_scores <= MOST and losses.loss.compiled and losses.targets.soft is None
+        return pays and able and X.strides[1] == X.itemsize and in_registers()
+
+    def fused_share(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
+        """The sums over a share of the rows, each of them read once."""
+        one = FusedPass.of(theta, self.dtype)
+        loss = losses.loss
+        total = fused.each_fused(loss.kernel, loss.margin, loss.width, *self.fused_rows(losses, share), *one)
+        return Sums(total, one.gradient(self.d))
+
+    def fused_rows(self, losses: RowLosses, share: slice) -> tuple[Any, ...]:
+        """Some rows as fused kernels take them: address, stride, how many, features, codes, weights or none."""
+        X, codes, weight = self.X[share], losses.targets.codes[share], losses.weight
+        weights = np.empty(0, X.dtype) if weight is None else np.ascontiguousarray(weight[share], X.dtype)
+        return X.ctypes.data, X.strides[0], len(X), self.d, codes, weights
+
+
+class FusedPass(NamedTuple):
+    """What a fused kernel takes and gives back: weights and gradients padded to the width of its tiles."""
+
+    weights: NDArray
+    bias: NDArray
+    products: NDArray
+    sums: NDArray
+    tile: Tile
+    classes: tuple[np.floating, ...]
+
+    @staticmethod
+    def of(theta: NDArray, dtype: np.dtype) -> FusedPass:
+        """From theta (R, d + 1), for rows of a float type."""
+        R, d = len(theta), theta.shape[1] - 1
+        tile = tile_of(R, dtype.itemsize)
+        weights = np.zeros((R, fused.padded_width(d, tile.lanes)), dtype)
+        weights[:, :d] = theta[:, :-1]
+        bias = np.full(MOST, fused.FAR, dtype)
+        bias[:R] = theta[:, -1]
+        return FusedPass(weights, bias, np.zeros_like(weights), np.zeros(MOST, dtype), tile, (dtype.type(0),) * R)
+
+    def gradient(self, d: int) -> NDArray:
+        """The result, (R, d + 1)."""
+        return np.column_stack((self.products[:, :d], self.sums[: len(self.weights)]))
+
+
+@dataclass(frozen=True, eq=False)
+class HostHessian:
+    """Products with the Hessian from the bends (n, R) of each row's loss at one theta.
+
+    B_i = diag(p) - p p' for softmax; for joint hinges the pairs of the row's own class with each other; else diagonal.
+    """
+
+    rows: BlockRows
+    losses: RowLosses
+    bend: NDArray
+    change: NDArray = field(init=False)  # (n, R): the change of each score so far
+    last: NDArray = field(init=False)  # (n, R): the change along the last direction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "change", np.zeros(self.bend.shape, self.bend.dtype))
+        object.__setattr__(self, "last", np.empty_like(self.bend))
+
+    def product(self, V: NDArray) -> NDArray:
+        """sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1)."""
+        rows, loss = self.rows, self.losses.loss
+        V = rows.laid_out(V)
+        known = loss.cross_entropy or not loss.couples
+        part = self._fused_product if known and rows.reads_once(self.losses, len(V)) else self._product
+        return np.asarray(np.sum(pmap(lambda share: part(V, share), shares(rows.n, least=LEAST_SHARE)), axis=0))
+
+    def _fused_product(self, V: NDArray, share: slice) -> NDArray:
+        rows = self.rows
+        assert isinstance(rows, DenseRows)
+        one = FusedPass.of(V, rows.dtype)
+        given = rows.fused_rows(self.losses, share)
+        fused.fused_bends(self.losses.loss.couples, self.bend[share], self.last[share], *given, *one)
+        return one.gradient(rows.d)
+
+    def _product(self, V: NDArray, share: slice) -> NDArray:
+        out = np.zeros(V.shape, V.dtype)
+        for block in spans_of(share, _bend_rows(self.rows, len(V))):
+            self.rows.fill_scores(V, block, self.last[block])
+            slope = self._slopes(block, self.last[block])
+            out[:, :-1] += transposed_product(slope, self.rows.X[block])
+            out[:, -1] += slope.sum(axis=0)
+        return out
+
+    def advance(self, t: float) -> float:
+        """Go t along the last direction; returns the largest change of any score so far."""
+
+        def part(share: slice) -> float:
+            change = self.change[share]
+            change += change.dtype.type(t) * self.last[share]
+            return float(max(change.max(initial=0.0), -change.min(initial=0.0)))
+
+        return max(pmap(part, shares(self.rows.n, least=LEAST_SHARE)), default=0.0)
+
+    def _slopes(self, rows: slice, change: NDArray) -> NDArray:
+        """How a change of the scores of some rows changes their weighted slopes."""
+        losses, bend = self.losses, self.bend[rows]
+        if losses.loss.cross_entropy:
+            slope = bend * (change - np.einsum("ij,ij->i", bend, change)[:, None])
+        elif losses.loss.couples:
+            own = np.arange(len(change)), losses.targets.codes[rows]
+            slope = bend * (change - change[own][:, None])
+            slope[own] = -slope.sum(axis=1)
+        else:
+            slope = bend * change
+        return slope if losses.weight is None else slope * losses.weight[rows, None]
+
+
+def bends(rows: Any, theta: NDArray, losses: RowLosses) -> NDArray:
+    """What B_i is made of, (n, R): probabilities for softmax, else second derivatives by each score."""
+    bend, loss = np.empty((rows.n, len(theta)), theta.dtype), losses.loss
+
+    def part(share: slice) -> None:
+        for block in spans_of(share, _bend_rows(rows, len(theta))):
+            found, targets = bend[block], losses.targets.of(block)
+            rows.fill_scores(theta, block, found)
+            if loss.cross_entropy:  # slopes p - Y, and Y again: half of the time that numpy takes
+                loss.value_gradient(found, targets, found)
+                if targets.soft is None:
+                    found[np.arange(len(found)), targets.codes] += 1
+                else:
+                    found += targets.soft
+            else:
+                found[:] = loss.curvatures(found, targets)
+            if loss.hinge and loss.couples:
+                found[np.arange(len(found)), targets.codes] = 0
+
+    pmap(part, shares(rows.n, least=LEAST_SHARE))
+    return bend
+
+
+def _bend_rows(rows: Any, n_scores: int) -> int:
+    """Rows of a block of bends."""
+    return max(64, BLOCK_VALUES // max(rows.d, n_scores))
+
+
+@dataclass(frozen=True)
+class Centered:
+    """Rows (n, d) of which a slice or positions give some less the mean (d,)."""
+
+    given: Any
+    mean: NDArray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        n, d = self.given.shape
+        return n, d
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the rows."""
+        return np.dtype(self.given.dtype)
+
+    def __len__(self) -> int:
+        return len(self.given)
+
+    def __getitem__(self, where: Any) -> NDArray:
+        return np.asarray(self.given[where] - self.mean)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CenteredRows(BlockRows):
+    """Rows less their mean."""
+
+    X: Centered
+    of: BlockRows  # the rows as they are
+
+    def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """An order in which the rows as they are can be read fast."""
+        return self.of.shuffled(rng)
+
+    def mark(self) -> str:
+        """That of the rows as they are."""
+        return self.of.mark()

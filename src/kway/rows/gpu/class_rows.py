@@ -1,0 +1,297 @@
+"""Class rows on a GPU: f = X W' + b for rows X on the device, and the means of classes; kway.base.class_rows there.
+
+    scores   (n, R)   scores of all classes
+    shares   (n, K)   probabilities, whose largest is the class of the largest score
+    best     (n, k)   codes and scores, best first, equals by the lower code; never n x K
+
+Rows and classes are worked on in blocks. The k best classes of a block are among the k groups of 64 classes with the
+largest maxima: one pass over the scores finds these, and only k x 64 scores per row are sorted (stably, so that equals
+keep their order). Products have full precision. `FarRows` have these as methods; `SentRows` are rows of the host.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kway.errors import InputError
+from kway.probabilities import Shares
+from kway.rows.gpu.device import Device
+from kway.rows.gpu.held_rows import DEVICE_BLOCK
+from kway.threads import spans
+
+_GROUP = 64  # classes whose largest score stands for them
+_WIDE = 16_384  # classes scored at a time if there are more
+SENT_BYTES = 1 << 28  # bytes of weights that are on their way at a time
+_KEPT = 1 << 26  # bytes of weights from which their copy on a device is kept: fewer are sent faster than rows scored
+_TABLES = 4  # arrays as large as a block's scores that are held at once
+
+
+class BestClasses(NamedTuple):
+    """Codes and scores (n, k), the sum of all weights relative to the best (n,), and the rows that overflow (n,)."""
+
+    codes: Tensor
+    scores: Tensor
+    total: Tensor | None
+    overflows: Tensor
+
+
+class DeviceClasses(NamedTuple):
+    """W (R, d) and b (R,) on a device. `shares` say how scores become probabilities."""
+
+    device: Device
+    W: Tensor
+    b: Tensor
+
+    @staticmethod
+    def on(device: Device, W: NDArray, b: NDArray) -> DeviceClasses:
+        """The class rows, copied in parts; raises BudgetError without room for them and a block of scores."""
+        with device.room(f"the weights of {len(b):,} classes", W.nbytes + b.nbytes + DEVICE_BLOCK):
+            kind = device.put(b[:1]).dtype
+            there = torch.empty(W.shape, dtype=kind, device=device.name)
+            for some in spans(len(b), max(1, SENT_BYTES // max(1, W[:1].nbytes))):
+                there[some] = device.put(W[some])
+            return DeviceClasses(device, there, device.put(b))
+
+    def kind(self, X: Tensor) -> torch.dtype:
+        """The float type of the scores of rows X."""
+        return torch.promote_types(X.dtype, self.W.dtype)
+
+    def block_scores(self, X: Tensor, some: slice = slice(None)) -> Tensor:
+        """(m, c) of a block of rows and some of the classes."""
+        kind = self.kind(X)
+        with self.device.full_precision():
+            return torch.addmm(self.b[some].to(kind), X.to(kind), self.W[some].to(kind).T)
+
+    def scores(self, X: Tensor) -> Tensor:
+        """(n, R); raises BudgetError if they do not fit."""
+        return self._table(X, len(self.b), lambda f: f)
+
+    def shares(self, X: Tensor, shares: Shares) -> Tensor:
+        """(n, K); raises BudgetError if they do not fit."""
+        return self._table(X, max(2, len(self.b)), lambda f: probabilities(f, shares))
+
+    def _table(self, X: Tensor, width: int, answer: Callable[[Tensor], Tensor]) -> Tensor:
+        kind = self.kind(X)
+        with self.device.room(f"{len(X):,} rows x {width:,} classes", len(X) * width * kind.itemsize):
+            out = torch.empty((len(X), width), dtype=kind, device=self.W.device)
+            for rows in spans(len(X), max(1, DEVICE_BLOCK // (kind.itemsize * width))):
+                f = self.block_scores(X[rows])
+                _refuse_overflow(X[rows], ~f.isfinite().all(1), kind, rows.start)
+                out[rows] = answer(f)
+            return out
+
+    def best_answers(self, X: Tensor, k: int, shares: Shares | None) -> tuple[Tensor, Tensor]:
+        """Codes (n, k) of the best classes with their scores or, with `shares`, their probabilities."""
+        with self.device.room(f"the best classes of {len(X):,} rows"):
+            if len(self.b) == 1:
+                f = self.scores(X)
+                first = (f > 0).long()
+                codes, scores = torch.cat((first, 1 - first), 1)[:, :k], torch.cat((f.abs(), -f.abs()), 1)[:, :k]
+                return codes, scores if shares is None else torch.sigmoid(scores * shares.scale)
+            found = self.best(X, k, shares)
+            _refuse_overflow(X, found.overflows, found.scores.dtype)
+            if shares is None or found.total is None:
+                return found.codes, found.scores
+            return found.codes, log_weights(shares, found.scores, found.scores[:, :1]).exp() / found.total[:, None]
+
+    def best(self, X: Tensor, k: int, shares: Shares | None = None) -> BestClasses:
+        """The k best classes of every row, and with `shares` the sum of the weights of all classes."""
+        room = min(DEVICE_BLOCK, self.device.free_bytes() // (2 * _TABLES))
+        size = max(1, room // (self.W.element_size() * min(_WIDE, len(self.b))))
+        parts = [self._best(X[rows], k, shares) for rows in spans(len(X), size)]
+        if len(parts) == 1:
+            return parts[0]
+        totals = None if shares is None else torch.cat([part.total for part in parts])
+        codes, found, bad = (torch.cat([getattr(p, name) for p in parts]) for name in ("codes", "scores", "overflows"))
+        return BestClasses(codes, found, totals, bad)
+
+    def _best(self, X: Tensor, k: int, shares: Shares | None) -> BestClasses:
+        X = X.to(self.kind(X))
+        codes, scores = X.new_empty((len(X), 0), dtype=torch.int64), X.new_empty((len(X), 0))
+        total, overflows = None, X.new_zeros((len(X),), dtype=torch.bool)
+        for some in spans(len(self.b), _WIDE):
+            f = self.block_scores(X, some)  # (m, c)
+            low, high = torch.aminmax(f, dim=1)
+            overflows |= ~(low.isfinite() & high.isfinite())
+            columns, before = largest_columns(f, min(k, f.shape[1])), scores[:, :1]
+            codes, scores = _merged(codes, scores, columns + some.start, f.gather(1, columns), k)
+            if shares is not None:
+                peak = scores[:, :1]
+                more = log_weights(shares, f, peak).exp().sum(1)
+                total = more if total is None else more + total * log_weights(shares, before, peak).exp()[:, 0]
+        return BestClasses(codes, scores, total, overflows)
+
+
+def log_weights(shares: Shares, f: Tensor, peak: Tensor) -> Tensor:
+    """log of the weight of each score (m, c), relative to that of the largest score (m, 1) of its row: <= 0."""
+    scale = min(shares.scale, torch.finfo(f.dtype).max)
+    if shares.joint:
+        return (f - peak) * scale
+    log_sigmoid = torch.nn.functional.logsigmoid
+    return log_sigmoid(f * scale) - log_sigmoid(peak * scale)
+
+
+def probabilities(f: Tensor, shares: Shares) -> Tensor:
+    """(m, K) of scores (m, R), whose largest is the class of the largest score."""
+    if f.shape[1] == 1:
+        return lift_winners(torch.sigmoid(torch.cat((-f, f), dim=1) * shares.scale), (f[:, 0] > 0).long())
+    if shares.joint:
+        return lift_winners(log_weights(shares, f, f.amax(1, keepdim=True)).softmax(1), f.argmax(1))
+    p = torch.sigmoid(f * shares.scale)
+    total = p.sum(1, keepdim=True)
+    return lift_winners(torch.where(total > 0, p / total, 1 / p.shape[1]), f.argmax(1))
+
+
+def lift_winners(p: Tensor, winners: Tensor) -> Tensor:
+    """p (m, c) with the winner (m,) of each row as its argmax: one step of rounding above any that is as large."""
+    at = winners[:, None]
+    largest = p.amax(1, keepdim=True)
+    above = torch.nextafter(largest, torch.full_like(largest, torch.inf))
+    wins = p.argmax(1, keepdim=True) == at
+    return p.scatter(1, at, torch.where(wins, p.gather(1, at), above))
+
+
+def largest_columns(f: Tensor, k: int) -> Tensor:
+    """The columns (m, k) of the k largest of each row of f (m, c), largest first, equals by the lower column."""
+    m, c = f.shape
+    if k == 1:
+        return f.argmax(1, keepdim=True)
+    if 2 * k * _GROUP >= c:
+        return f.sort(dim=1, descending=True, stable=True).indices[:, :k]
+    short = -c % _GROUP
+    whole = torch.nn.functional.pad(f, (0, short), value=-torch.inf) if short else f
+    whole = whole.view(m, -1, _GROUP)
+    groups = whole.amax(2).sort(dim=1, descending=True, stable=True).indices[:, :k]
+    groups = groups.sort(dim=1).values  # in the order of their columns, which a stable sort keeps
+    inside = whole.gather(1, groups[:, :, None].expand(-1, -1, _GROUP)).view(m, -1)  # (m, k 64)
+    order = inside.sort(dim=1, descending=True, stable=True).indices[:, :k]
+    return groups.gather(1, order // _GROUP) * _GROUP + order % _GROUP
+
+
+def _merged(codes: Tensor, scores: Tensor, more: Tensor, theirs: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k best of both; codes are lower than `more`, so that equals keep their order."""
+    both, names = torch.cat((scores, theirs), dim=1), torch.cat((codes, more), dim=1)
+    order = both.sort(dim=1, descending=True, stable=True).indices[:, :k]
+    return names.gather(1, order), both.gather(1, order)
+
+
+def _refuse_overflow(X: Tensor, overflows: Tensor, kind: torch.dtype, first: int = 0) -> None:
+    """Raise InputError for rows whose scores are no numbers, with the value that made them so."""
+    if not bool(overflows.any()):
+        return
+    row = int(overflows.nonzero()[0, 0])
+    raise InputError(
+        f"the scores of row {first + row} leave {str(kind).removeprefix('torch.')}: its largest value is "
+        f"{float(X[row].abs().max()):.3g}; scale the column as in fit, or drop the row"
+    )
+
+
+# ---- large weights are sent once
+
+
+class _Copy(NamedTuple):
+    """Class rows on a device, and what they are a copy of."""
+
+    W: weakref.ref[NDArray]
+    b: weakref.ref[NDArray]
+    classes: DeviceClasses
+
+
+_COPIES: dict[int, _Copy] = {}  # by the id of W, which removes its entry when it goes
+
+
+def sent_classes(device: Device, W: NDArray, b: NDArray) -> DeviceClasses:
+    """W and b on the device: a copy that was sent before, if they are large and still the same arrays."""
+    copy = _COPIES.get(id(W))
+    if copy is not None and copy.W() is W and copy.b() is b and copy.classes.device == device:
+        return copy.classes
+    classes = DeviceClasses.on(device, W, b)
+    if W.nbytes >= _KEPT:
+        place = id(W)
+        _COPIES[place] = _Copy(weakref.ref(W, lambda _: _COPIES.pop(place, None)), weakref.ref(b), classes)
+    return classes
+
+
+# ---- rows of the host that a device scores
+
+
+@dataclass(frozen=True)
+class SentRows:
+    """Rows (n, d) of the host whose class rows are scored on a device; answers are arrays."""
+
+    rows: Any  # an array or `Stored`
+    device: Device
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        n, d = self.rows.shape
+        return n, d
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the rows."""
+        return np.dtype(self.rows.dtype)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, some: Any) -> SentRows:
+        return SentRows(self.rows[some], self.device)
+
+    def class_scores(self, W: NDArray, b: NDArray) -> NDArray:
+        """(n, R)."""
+        classes = sent_classes(self.device, W, b)
+        return np.concatenate([self.device.fetch(classes.scores(X)) for X in self._blocks()])
+
+    def class_shares(self, W: NDArray, b: NDArray, shares: Shares) -> NDArray:
+        """(n, K)."""
+        classes = sent_classes(self.device, W, b)
+        return np.concatenate([self.device.fetch(classes.shares(X, shares)) for X in self._blocks()])
+
+    def best_classes(self, W: NDArray, b: NDArray, k: int, shares: Shares | None) -> tuple[NDArray, NDArray]:
+        """Codes and scores or probabilities (n, k)."""
+        classes = sent_classes(self.device, W, b)
+        parts = [map(self.device.fetch, classes.best_answers(X, k, shares)) for X in self._blocks()]
+        codes, scores = map(np.concatenate, zip(*parts))
+        return codes, scores
+
+    def _blocks(self) -> Iterator[Tensor]:
+        size = max(1, SENT_BYTES // (self.dtype.itemsize * max(1, self.shape[1])))
+        return (self.device.put(self.rows[some]) for some in spans(len(self), size))
+
+
+# ---- the means of classes
+
+
+class BatchMeans(NamedTuple):
+    """Weights (c,), means (c, d) and the weighted sum of squared deviations of a batch of rows, float64."""
+
+    weights: NDArray[np.float64]
+    means: NDArray[np.float64]
+    spread: float
+
+
+def batch_means(device: Device, rows: Callable[[slice], Tensor], place: NDArray, w: NDArray, d: int) -> BatchMeans:
+    """Of rows with classes place (n,) in 0..c - 1; rows(part) returns a part of them (m, d) on the device."""
+    n, c = len(place), int(place.max()) + 1
+    parts = spans(n, max(1, DEVICE_BLOCK // (8 * d)))
+    with device.room(f"the means of {c:,} classes x {d} columns", 16 * c * d + 24 * n):
+        codes, weight = device.put(place), device.put(w, torch.float64)
+        weights = device.zeros(c, "float64").index_add_(0, codes, weight)
+        means = device.zeros((c, d), "float64")
+        for part in parts:
+            means.index_add_(0, codes[part], rows(part).double() * weight[part][:, None])
+        means /= weights.clamp(min=1e-300)[:, None]
+        spread = device.zeros(1, "float64")
+        for part in parts:
+            spread += weight[part] @ (rows(part).double() - means[codes[part]]).square().sum(1)
+        return BatchMeans(device.fetch(weights), device.fetch(means), float(spread))

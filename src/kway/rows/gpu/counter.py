@@ -1,0 +1,95 @@
+"""Rows from a counter: row c of 512 features is a hash of (c, feature), so that a billion of them are never stored.
+
+counter_rows(classes)             (m, 512) float32, on the host
+CounterRows("cuda").rows(classes) the same on a device
+CounterRows("cuda").codes(n)      SignCodes of the first n, each made and forgotten in the GPU's registers
+CounterRows("cuda").queries(...)  turned rows with noise, at a cosine to their own
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.rows.gpu.device import Device, Tensor
+from kway.rows.gpu.sign_codes import BITS
+
+if TYPE_CHECKING:
+    from kway.rows.gpu.sign_codes import SignCodes
+
+WIDTH = BITS  # of a row, as many as its code has bits
+BLOCKS = (128, 256, 64)  # classes, bits and features of a program that makes codes (examples/billion_classes.py)
+
+
+def counter_rows(classes: NDArray) -> NDArray[np.float32]:
+    """Rows (m, 512) of classes (m,)."""
+    features = np.arange(WIDTH, dtype=np.uint32) * np.uint32(0x9E3779B1)
+    seeds = _mix(np.asarray(classes).astype(np.uint32) + np.uint32(12345))
+    return (_mix(seeds[:, None] ^ features) >> np.uint32(24)).astype(np.float32) - np.float32(127.5)
+
+
+def _mix(h: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    h = h ^ (h >> np.uint32(16))
+    h *= np.uint32(0x7FEB352D)
+    h ^= h >> np.uint32(15)
+    h *= np.uint32(0x846CA68B)
+    h ^= h >> np.uint32(16)
+    return h
+
+
+@dataclass(frozen=True)
+class CounterRows:
+    """The generator on a device, with the rotation whose signs are the codes."""
+
+    name: str = "cuda"
+    device: Device = field(init=False)
+    turn: Tensor = field(init=False)  # (512, 512) bfloat16
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "device", Device(self.name))
+        normal = np.random.default_rng(0).standard_normal((WIDTH, WIDTH))
+        turn = self.device.put(np.linalg.qr(normal)[0]).to(self.device.torch.bfloat16).contiguous()
+        object.__setattr__(self, "turn", turn)
+
+    def rows(self, classes: Tensor) -> Tensor:
+        """Rows (m, 512) float32 of classes (m,)."""
+        if not self.device.is_gpu:
+            return self.device.put(counter_rows(self.device.fetch(classes)))
+        from kway.rows.gpu.triton_search import fill_rows
+
+        out = self.device.empty((len(classes), WIDTH))
+        fill_rows[(len(classes),)](out, classes.int())
+        return out
+
+    def codes(self, n: int) -> SignCodes:
+        """Codes of the first n rows."""
+        from kway.rows.gpu.sign_codes import SignCodes, device_sign_words
+
+        bm, bn, bk = BLOCKS
+        whole = -(-n // bm) * bm
+        with self.device.room(f"{n:,} codes", 64 * whole):
+            words = self.device.empty((whole, WIDTH // 32), "int32")
+        if self.device.is_gpu:
+            from kway.rows.gpu.triton_search import fill_codes
+
+            fill_codes[(whole // bm * (WIDTH // bn),)](words, self.turn, bm, bn, bk, num_warps=8, num_stages=3)
+        else:
+            for first in range(0, whole, 2**14):
+                some = self.device.torch.arange(first, min(whole, first + 2**14))
+                words[some] = device_sign_words(self.rows(some) @ self.turn.float())
+        return SignCodes.of(self.device, words, n)
+
+    def queries(self, classes: Tensor, cosine: float, seed: int = 0) -> Tensor:
+        """Queries (m, 512) in the codes' space, at this cosine to the rows of their classes."""
+        torch = self.device.torch
+        source = torch.Generator(device=self.device.name).manual_seed(seed)
+        own = self.rows(classes)
+        own /= own.square().sum(1, keepdim=True).sqrt_()
+        away = torch.randn(own.shape, generator=source, device=self.device.name)
+        away -= (away * own).sum(1, keepdim=True) * own
+        away /= away.square().sum(1, keepdim=True).sqrt_()
+        with self.device.full_precision():
+            return (cosine * own + (1 - cosine**2) ** 0.5 * away) @ self.turn.float()

@@ -1,0 +1,225 @@
+"""Triton kernels of search: the scan of bytes (int8_search.py), lists of codes (sign_codes.py), rows from a counter.
+
+Q      (nqp, DP) int8   queries          qc (nqp, 4) float32   thr/t, 1/t, |q|/t, |e_q|/t
+tiles  (nt, 128, DP)    rows             tc (nt, 4) float32    1/s, o/s, |e_x|/s, |s x^|/s: upper bounds
+                                         ts (nt, 4) float32    s, o, |e_x|, |s x^|: lower bounds
+flags  (tiles, nqp)     bytes            ids (nqp, CAP), cnt (nqp,)   survivors of each query
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+_FAR = tl.constexpr(1e300)  # of a list's empty places and of padding
+
+
+@triton.jit
+def limit(c0, c1, c2, c3, f):
+    """The integer product at or under which no row of the tile at f can be a neighbour of these queries."""
+    most = c0 * tl.load(f) - c1 * tl.load(f + 1) - c2 * tl.load(f + 2) - c3 * tl.load(f + 3)
+    return tl.minimum(tl.floor(tl.maximum(most, -2e9)) - 1, 2e9).to(tl.int32)
+
+
+@triton.jit
+def scan(
+    Q, qc, rows, tc, ts, out, nqt, nqp, t0, t1,
+    DP: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, TILES: tl.constexpr, SAMPLE: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """A program: BM queries against TILES tiles of 128 rows.
+
+    Out: a byte a (tile, query), 1 where the tile may hold a neighbour: a branch in the loop would cost twice the scan.
+    SAMPLE: instead the tile's best score, never overstated.
+    """
+    pid = tl.program_id(0)
+    om, ok = pid % nqt * BM + tl.arange(0, BM), tl.arange(0, BK)
+    first = t0 + pid // nqt * TILES
+    q = tl.load(Q + om[:, None] * DP + ok[None, :])
+    c0, c1 = tl.load(qc + om * 4), tl.load(qc + om * 4 + 1)
+    c2, c3 = tl.load(qc + om * 4 + 2), tl.load(qc + om * 4 + 3)
+    for t in tl.range(first, tl.minimum(first + TILES, t1), num_stages=STAGES):
+        products = tl.dot(q, rows.load([t * 128, 0]).T, out_dtype=tl.int32)
+        for c in tl.static_range(BK, DP, BK):
+            more = tl.load(Q + om[:, None] * DP + c + ok[None, :])
+            products = tl.dot(more, rows.load([t * 128, c]).T, products, out_dtype=tl.int32)
+        best = tl.max(products, 1)
+        at = out + (t - t0).to(tl.int64) * nqp + om
+        if SAMPLE:
+            f = ts + t * 4
+            low = best.to(tl.float32) * tl.load(f) - c1 * tl.load(f + 1)
+            tl.store(at, (low - c2 * tl.load(f + 2) - c3 * tl.load(f + 3)) / c1)
+        else:
+            tl.store(at, (best > limit(c0, c1, c2, c3, tc + t * 4)).to(tl.uint8))
+
+
+@triton.jit
+def expand(
+    flags, Q, qc, X, tc, cnt, ids, room, nqp, t0,
+    DP: tl.constexpr, BK: tl.constexpr, CAP: tl.constexpr, BQ: tl.constexpr, BH: tl.constexpr,
+):  # fmt: skip
+    """A program a (tile, BQ queries): flagged queries gathered into room, their products again, survivors appended.
+
+    Tiles of small norm are flagged by thousands of queries: without the split by queries one program holds up the rest.
+    """
+    p = tl.program_id(0).to(tl.int64)
+    t = t0 + tl.program_id(0)
+    od, ok = tl.arange(0, 128), tl.arange(0, BK)
+    i = tl.program_id(1) * BQ + tl.arange(0, BQ)
+    mine = room + p * nqp + tl.program_id(1) * BQ
+    f = tl.load(flags + p * nqp + i, mask=i < nqp, other=0).to(tl.int32)
+    n = tl.sum(f, 0)
+    if n > 0:
+        tl.store(mine + tl.cumsum(f, 0) - 1, i, mask=f > 0)
+        tl.debug_barrier()
+        x = X + t.to(tl.int64) * 128 * DP + od[None, :] * DP + ok[:, None]
+        for h in range(0, n, BH):
+            k = h + tl.arange(0, BH)
+            om = tl.load(mine + k, mask=k < n, other=0)
+            q = Q + om[:, None] * DP + ok[None, :]
+            products = tl.dot(tl.load(q), tl.load(x), out_dtype=tl.int32)
+            for c in tl.static_range(BK, DP, BK):
+                products = tl.dot(tl.load(q + c), tl.load(x + c), products, out_dtype=tl.int32)
+            c0, c1 = tl.load(qc + om * 4), tl.load(qc + om * 4 + 1)
+            c2, c3 = tl.load(qc + om * 4 + 2), tl.load(qc + om * 4 + 3)
+            hit = (products > limit(c0, c1, c2, c3, tc + t * 4)[:, None]) & (k < n)[:, None]
+            at = tl.atomic_add(cnt + om[:, None] + tl.zeros((BH, 128), tl.int32), 1, mask=hit)
+            place = ids + om[:, None].to(tl.int64) * CAP + at
+            tl.store(place, t * 128 + od[None, :] + tl.zeros((BH, 128), tl.int32), mask=hit & (at < CAP))
+
+
+@triton.jit
+def measure_near(
+    X, Q, perm, cnt, ids, dist, D, KIND: tl.constexpr, CAP: tl.constexpr, BL: tl.constexpr, BD: tl.constexpr
+):
+    """Distances of the survivors in float64, a query a program; KIND 0: euclidean, 1: cosine, 2: dot.
+
+    Launched without fused multiply-add: copies of a row must be equally far wherever they stand in the list.
+    """
+    q = tl.program_id(0).to(tl.int64)
+    n = tl.minimum(tl.load(cnt + q), CAP)
+    for b in range(0, n, BL):
+        k = b + tl.arange(0, BL)
+        r = tl.load(perm + tl.load(ids + q * CAP + k, mask=k < n, other=0))
+        row = X + tl.maximum(r, 0).to(tl.int64)[:, None] * D
+        one, two, three = tl.zeros((BL,), tl.float64), tl.zeros((BL,), tl.float64), tl.zeros((BL,), tl.float64)
+        for c in range(0, D, BD):
+            j = c + tl.arange(0, BD)
+            a = tl.load(Q + q * D + j, mask=j < D, other=0.0).to(tl.float64)[None, :]
+            x = tl.load(row + j[None, :], mask=(j < D)[None, :], other=0.0).to(tl.float64)
+            if KIND == 0:
+                one += tl.sum((x - a) * (x - a), 1)
+            else:
+                one += tl.sum(x * a, 1)
+            if KIND == 1:
+                two += tl.sum(x * x, 1)
+                three += tl.sum(a * a + tl.zeros((BL, BD), tl.float64), 1)
+        if KIND == 0:
+            away = tl.sqrt(one)
+        elif KIND == 1:
+            both = two * three
+            apart = 1.0 - one / tl.sqrt(tl.where(both > 0, both, 1.0))
+            away = tl.where(both > 0, tl.minimum(tl.maximum(apart, 0.0), 2.0), 1.0)
+        else:
+            away = -one
+        tl.store(dist + q * CAP + k, tl.where(r < 0, _FAR, away), mask=k < n)
+
+
+@triton.jit
+def select(
+    perm, cnt, ids, dist, bd, bi, over, K: tl.constexpr, CAP: tl.constexpr, LOW: tl.constexpr, SIZE: tl.constexpr
+):
+    """The K nearest (distance, then position) of a list to its front, its counter to K; lists of LOW to SIZE only."""
+    q = tl.program_id(0).to(tl.int64)
+    n = tl.load(cnt + q)
+    if (n > LOW) & ((n <= SIZE) | (SIZE == CAP)):
+        j = tl.arange(0, SIZE)
+        ok = j < n
+        tl.store(over + q, 1, mask=n > CAP)
+        p = tl.load(ids + q * CAP + j, mask=ok, other=0)
+        d = tl.load(dist + q * CAP + j, mask=ok, other=_FAR)
+        r = tl.where(ok, tl.load(perm + p), 2147483647)
+        for k in range(K):
+            m = tl.min(d, 0)
+            i = tl.min(tl.where(d == m, r, 2147483647), 0)
+            hit = (d == m) & (r == i)
+            tl.store(bd + q * K + k, m)
+            tl.store(bi + q * K + k, i)
+            tl.store(ids + q * CAP + k, tl.max(tl.where(hit, p, -1), 0))
+            d = tl.where(hit, 2 * _FAR, d)
+        tl.store(cnt + q, tl.minimum(n, K))
+
+
+@triton.jit
+def measure_codes(codes, words, queries, ids, cnt, agree, products, rows, CAP: tl.constexpr, BL: tl.constexpr):
+    """Agreeing bits (q, CAP) int32 and sums of q_j (+-1) (q, CAP) of the codes listed, but for padding."""
+    b = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(1) * BL
+    n = tl.minimum(tl.load(cnt + b), CAP)
+    if first < n:
+        k, j = first + tl.arange(0, BL), tl.arange(0, 32)
+        i = tl.load(ids + b * CAP + k, mask=k < n, other=0)
+        differ, total = tl.zeros((BL,), tl.int32), tl.zeros((BL,), tl.float32)
+        for w in range(16):
+            held = tl.load(codes + i.to(tl.int64) * 16 + w)
+            other = held ^ tl.load(words + b * 16 + w)
+            differ += tl.sum((other[:, None] >> j[None, :]) & 1, 1)
+            signs = (((held[:, None] >> j[None, :]) & 1) * 2 - 1).to(tl.float32)
+            total += tl.sum(signs * tl.load(queries + b * 512 + w * 32 + j)[None, :], 1)
+        real = (k < n) & (i < rows)
+        tl.store(agree + b * CAP + k, 512 - differ, mask=real)
+        tl.store(products + b * CAP + k, total, mask=real)
+
+
+@triton.jit
+def unpack_planes(words, out, n, W: tl.constexpr, B: tl.constexpr, BL: tl.constexpr):
+    """out (n, 32 W) = sum over planes b of 2^(B - 1 - b) (+-1) of words (n, B W) int32; BL rows of a word each."""
+    w, j = tl.program_id(1), tl.arange(0, 32)
+    r = tl.program_id(0).to(tl.int64) * BL + tl.arange(0, BL)
+    total = tl.zeros((BL, 32), tl.int32)
+    for b in tl.static_range(B):
+        held = tl.load(words + r * (B * W) + b * W + w, mask=r < n, other=0)
+        total = total * 2 + ((held[:, None] >> j[None, :]) & 1) * 2 - 1
+    at = out + r[:, None] * (32 * W) + w * 32 + j[None, :]
+    tl.store(at, total.to(out.dtype.element_ty), mask=(r < n)[:, None])
+
+
+@triton.jit
+def mix(h):
+    """A hash of 32 bits in which every bit of the input counts."""
+    h ^= h >> 16
+    h *= 0x7FEB352D
+    h ^= h >> 15
+    h *= 0x846CA68B
+    h ^= h >> 16
+    return h
+
+
+@triton.jit
+def entry(c, j):
+    """Entry (class c, feature j): 256 values from -127.5 to 127.5, which bfloat16 holds exactly."""
+    seed = mix(c.to(tl.uint32) + 12345)
+    return (mix(seed ^ (j.to(tl.uint32) * 0x9E3779B1)) >> 24).to(tl.float32) - 127.5
+
+
+@triton.jit
+def fill_rows(out, classes):
+    """out (m, 512) float32 = rows of classes (m,)."""
+    j = tl.arange(0, 512)
+    c = tl.load(classes + tl.program_id(0))
+    tl.store(out + tl.program_id(0) * 512 + j, entry(c, j))
+
+
+@triton.jit
+def fill_codes(codes, turn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """codes (n, 16) int32 = signs of rows @ turn (512, 512) bfloat16, 32 to a word; n a multiple of BM."""
+    pm, pn = tl.program_id(0) // (512 // BN), tl.program_id(0) % (512 // BN)
+    c, on = pm * BM + tl.arange(0, BM), pn * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, 512, BK):
+        ok = k + tl.arange(0, BK)
+        block = tl.load(turn + ok[:, None] * 512 + on[None, :])
+        acc = tl.dot(entry(c[:, None], ok[None, :]).to(tl.bfloat16), block, acc)
+    bits = tl.reshape((acc > 0).to(tl.int32), (BM, BN // 32, 32)) << tl.arange(0, 32)[None, None, :]
+    at = codes + c.to(tl.int64)[:, None] * 16 + pn * (BN // 32) + tl.arange(0, BN // 32)[None, :]
+    tl.store(at, tl.sum(bits, 2))

@@ -1,0 +1,255 @@
+"""Answers of a search: the k best of each query, their ids, and the order of equal distances.
+
+TopK, Neighbors    what a search returns
+Ids                ids of the caller for positions 0..n-1
+Heaps              the k best of each query while rows are offered in blocks (kernels/topk.py)
+ordered            the rule of ties: by the distance as returned, then by the lower position
+
+A search finds k + 1 rows in float64. If none of them tie in the precision of the answer, the first k are the answer. If
+a tie crosses the end of the list, rows of lower position may follow, and the query is searched again for more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kway.errors import InputError
+from kway.kernels.topk import EMPTY, NOBODY, narrow, settle
+from kway.parameters import whole
+from kway.text_tables import Table, first_rows, short_number
+from kway.threads import spans
+
+_AT_LEAST_ONE = whole(1)
+_COLUMNS_SHOWN = 5  # of the best of a row that are printed
+
+
+class TopK(NamedTuple):
+    """The k best of each query: ids (q, k), -1 where fewer exist, and scores (q, k), higher is better."""
+
+    ids: NDArray
+    scores: NDArray
+
+    def _table(self) -> Table:
+        return _best_first("TopK", "scores", self.ids, self.scores)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+class Neighbors(NamedTuple):
+    """The k nearest of each query: ids (q, k) int64, -1 where fewer exist, and distances (q, k), inf there."""
+
+    ids: NDArray[np.int64]
+    distances: NDArray
+
+    def _table(self) -> Table:
+        return _best_first("Neighbors", "distances", self.ids, self.distances)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+def _best_first(name: str, values_name: str, ids: Any, values: Any) -> Table:
+    """The first rows of answers (q, k), the first columns of each."""
+    ids, values = np.asarray(ids), np.asarray(values)
+    if ids.ndim != 2 or ids.shape != values.shape:  # taken apart by hand
+        return Table(f"{name}: ids of shape {ids.shape}, {values_name} of shape {values.shape}", (), ())
+    q, k = ids.shape
+    shown = min(k, _COLUMNS_SHOWN)
+    title = f"{name}: {q:,} rows x {k:,} best, with their {values_name}" + (
+        f" (the first {shown})" if k > shown else ""
+    )
+    return first_rows(
+        title,
+        q,
+        [str(j + 1) for j in range(shown)],
+        lambda i: (f"{ids[i, j]} ({short_number(values[i, j])})" for j in range(shown)),
+    )
+
+
+def whole_k(k: Any) -> int:
+    """How many are asked for, as an int; anything but a whole number of at least 1 is refused."""
+    _AT_LEAST_ONE.check("k", k)
+    return int(k)
+
+
+class Ids:
+    """ids (n,) of the rows at positions 0..n-1."""
+
+    def __init__(self, ids: NDArray[np.int64] | range) -> None:
+        self._ids = ids  # a range costs no memory
+        self._order: NDArray[np.int64] | None = None  # made on the first look-up
+
+    @staticmethod
+    def of(n: int, ids: ArrayLike | None) -> Ids:
+        """The given ids, checked, or 0..n-1."""
+        return Ids(range(n) if ids is None else _checked(ids, n))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def plain(self) -> bool:
+        """Whether ids are the positions themselves, so that nothing need be looked up or kept."""
+        return isinstance(self._ids, range)
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """(n,)."""
+        return np.arange(len(self._ids)) if isinstance(self._ids, range) else self._ids
+
+    def names(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ids of positions; -1 stays -1."""
+        return positions if self.plain else np.where(positions >= 0, self.ids[np.maximum(positions, 0)], -1)
+
+    def add(self, n: int, ids: ArrayLike | None) -> None:
+        """Ids of n more rows; they go on from the largest unless given."""
+        if ids is None and self.plain:
+            self._ids = range(len(self) + n)
+            return
+        if ids is None:
+            first = int(self.ids.max()) + 1 if len(self) else 0
+            more = np.arange(first, first + n)
+        else:
+            more = _checked(ids, n)
+            known = more[self.find(more) >= 0]
+            if len(known):
+                raise InputError(f"ids {_few(known)} are in the index already; remove them first or give new ids")
+        self._ids = np.concatenate([self.ids, more])
+        self._order = None
+
+    def asked(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """Positions of the ids that a caller names, in order, each once; those that are not here are left out."""
+        named = np.atleast_1d(np.asarray(ids))
+        if named.dtype.kind not in "iu" and named.size:
+            raise InputError(f"ids must be whole numbers, got dtype {named.dtype}")
+        found = self.find(np.unique(named.astype(np.int64)))
+        return np.sort(found[found >= 0])
+
+    def find(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Positions of ids, -1 where there is none."""
+        if not len(self):
+            return np.full(len(ids), -1)
+        if self.plain:
+            return np.where((ids >= 0) & (ids < len(self)), ids, -1)
+        if self._order is None:
+            self._order = np.argsort(self.ids, kind="stable")
+        at = self._order[np.minimum(np.searchsorted(self.ids, ids, sorter=self._order), len(self) - 1)]
+        return np.where(self.ids[at] == ids, at, -1)
+
+    def drop(self, positions: NDArray[np.int64]) -> None:
+        """Forget the ids at positions; the later ones move up."""
+        self._ids = np.delete(self.ids, positions)
+        self._order = None
+
+
+def _checked(ids: ArrayLike, n: int) -> NDArray[np.int64]:
+    array = np.asarray(ids)
+    if array.dtype.kind not in "iu" or array.shape != (n,):
+        raise InputError(
+            f"ids must be whole numbers of shape ({n},), one a row, got dtype {array.dtype} and shape {array.shape}"
+        )
+    array = array.astype(np.int64)
+    if (array < 0).any():
+        raise InputError(f"ids must not be negative (-1 means not found), got {int(array.min())}")
+    values, counts = np.unique(array, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(f"ids {_few(values[counts > 1])} occur more than once; give every row its own")
+    return array
+
+
+def _few(ids: NDArray[np.int64]) -> str:
+    return ", ".join(map(str, ids[:5])) + (", ..." if len(ids) > 5 else "")
+
+
+class Heaps(NamedTuple):
+    """The k best so far of each query, worst first: distances (q, k) float64 and positions (q, k) int64."""
+
+    distances: NDArray[np.float64]
+    ids: NDArray[np.int64]
+
+    def part(self, where: slice) -> Heaps:
+        """The heaps of some queries, sharing memory."""
+        return Heaps(self.distances[where], self.ids[where])
+
+    def neighbors(self) -> Neighbors:
+        """Sort in place: nearest first, -1 and inf where nobody was."""
+        if not settle(self.distances, self.ids):
+            empty = self.ids == NOBODY
+            self.ids[empty] = -1
+            self.distances[empty] = np.inf
+        return Neighbors(self.ids, self.distances)
+
+
+def empty_heaps(q: int, k: int) -> Heaps:
+    """Heaps that any row improves."""
+    heaps = Heaps(np.empty((q, k)), np.empty((q, k), dtype=np.int64))
+    heaps.distances.fill(EMPTY)  # a third of what np.full takes for one query
+    heaps.ids.fill(NOBODY)
+    return heaps
+
+
+TOGETHER = 2**22  # neighbors, or cells, that are listed together: 64 MB (memory, no benchmark row)
+
+_SINGLE = np.dtype(np.float32)
+
+Again = Callable[[NDArray[np.int64], int], Neighbors]  # (which queries, how many) -> their nearest, by position
+
+
+class GivenDistances(NamedTuple):
+    """Distances (q, k) as they are given, and whether any tie with the next."""
+
+    distances: NDArray
+    tied: bool
+
+
+def in_precision(distances: NDArray[np.float64]) -> GivenDistances:
+    """Distances in float32; infinity, which stands for nobody, stays."""
+    given = np.empty(distances.shape, _SINGLE)
+    return GivenDistances(given, narrow(np.ascontiguousarray(distances), given))
+
+
+def ordered(found: Neighbors, k: int, kind: np.dtype, n_rows: int, again: Again) -> Neighbors:
+    """The k nearest by (distance in that precision, position), from those found (q, k + 1, or all n_rows)."""
+    if kind != _SINGLE:
+        return Neighbors(found.ids[:, :k], found.distances[:, :k])
+    given, any_tied = in_precision(found.distances)
+    ids, distances = found.ids[:, :k], given[:, :k]
+    if not any_tied:  # as a rule
+        return Neighbors(ids, distances)
+    tied = np.flatnonzero((given[:, 1:] == given[:, :-1]).any(axis=1))
+    ids, ask = ids.copy(), found.ids.shape[1]
+    settled = _by_position(Neighbors(found.ids[tied], given[tied]), k)
+    ids[tied] = settled.ids
+    rest = tied[_crosses(given[tied], k)]
+    while len(rest) and ask < n_rows:
+        ask = min(2 * ask + 8, n_rows)
+        left = []
+        for part in spans(len(rest), max(1, TOGETHER // ask)):
+            some = rest[part]
+            more = again(some, ask)
+            more = Neighbors(more.ids, in_precision(more.distances).distances)
+            ids[some], distances[some] = _by_position(more, k)  # an approximate search may find nearer ones too
+            left.append(some[_crosses(more.distances, k)])
+        rest = np.concatenate(left)
+    return Neighbors(ids, distances)
+
+
+def _by_position(found: Neighbors, k: int) -> Neighbors:
+    order = np.lexsort((found.ids, found.distances), axis=1)[:, :k]
+    return Neighbors(*(np.take_along_axis(values, order, axis=1) for values in found))
+
+
+def _crosses(distances: NDArray, k: int) -> NDArray[np.bool_]:
+    """Whether the last one found ties with the k-th, so that more of the kind may follow."""
+    return (distances[:, -1] == distances[:, k - 1]) & np.isfinite(distances[:, -1])

@@ -1,0 +1,335 @@
+"""Landmark cells of codes about their landmarks (CentredBits), and how they are built from blocks of rows.
+
+BitCells      codes in the order of their cells; a file keeps this order, so that a large index is read where it lies
+    offsets (c + 1,)   rows offsets[g]:offsets[g + 1] are those of cell g
+    names (n,)         their positions in the index
+    spans (c, 2)       the least and the largest length of x - m among the rows of a cell
+    turned (c, D)      the landmarks, rotated like the codes
+
+fill_cells    rows that come in blocks (streams.py): no more than a block is ever in memory
+    sample    landmarks are placed by rows drawn from everywhere if the source is an array or a folder of arrays; a
+              generator is read once, so its first block has to do: shuffle what it gives
+    code      each block: the nearest landmark of each row, and bits about it
+    order     at the end the codes are put into the order of cells, one array at a time, in place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.errors import InputError
+from kway.kernels.cells import CellFinder, CellQueries
+from kway.kernels.codes.bit_cells import CellPairs, CodedCells, bound_bit_cells, search_bit_cells
+from kway.kernels.codes.bit_scan import CodedRows, Estimator
+from kway.kernels.jit import frozen
+from kway.kernels.one_query import find_cells
+from kway.kernels.topk import EMPTY, merge
+from kway.rows.gpu.device import Device
+from kway.search.answers import Heaps, empty_heaps
+from kway.search.cells import CellGroups, Ground, one_by_one, ordered_by_cell, taken
+from kway.search.codecs.base import KeptRows
+from kway.search.codecs.bit_scan import coded_rows
+from kway.search.codecs.bits import BitRows, Bits, CentredBits, residual_frame
+from kway.search.codecs.streams import CODE_ARRAYS, Coder, code_parts, job_facts, part_arrays, refuse_other_job
+from kway.search.distances import Distance
+from kway.search.kmeans import A_CENTRE, SAMPLE_ROWS
+from kway.search.projection import Projected, Projection
+from kway.search.scan import measured_rows
+from kway.threads import pmap, workers
+from kway.validation import plain_rows
+
+if TYPE_CHECKING:
+    from kway.search.landmarks import LandmarksIndex
+
+_SHARED = 2**15  # rows that are worth another thread for one query (C1)
+_NOTHING = frozen(np.empty((0, 0), dtype=np.float32))
+
+
+@dataclass(frozen=True)
+class BitCells:
+    """Codes in the order of their cells, and perhaps the full rows."""
+
+    distance: Distance
+    z: float  # normal deviations that filter and bars allow for
+    full: NDArray | None
+    codes: BitRows
+    centres: NDArray[np.float32]  # (c, d)
+    names: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    spans: NDArray[np.float32]
+    turned: NDArray[np.float32]
+
+    bounds = None  # spans tell as much, while a cell is looked into
+    long = _NOTHING  # projections are read of queries alone
+    reach = 0.0
+
+    @staticmethod
+    def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> KeptRows:
+        """Rows (n, d) of these cells as the store keeps them."""
+        store = _bits(ground)
+        codes = CentredBits.of(
+            rows, residual_frame(store, rows.shape[1]), ground.centres(), frozen(cells), ground.distance
+        )
+        return KeptRows(rows if store.rerank else None, codes)
+
+    @staticmethod
+    def of(kept: KeptRows, cells: NDArray[np.int64], ground: Ground) -> BitCells:
+        """Rows in the order of their positions and their cells (n,), put into the order of cells."""
+        held = kept.codes
+        assert isinstance(held, CentredBits)
+        order, offsets = ordered_by_cell(cells, len(ground.landmarks))
+        full = taken(kept.full, order)
+        return BitCells.ready(full, held.codes.take(order), frozen(order), offsets, held.centres, ground)
+
+    @staticmethod
+    def from_arrays(rows: Any, arrays: dict[str, NDArray], ground: Ground) -> BitCells:
+        """The table of a model file."""
+        blank = {"codes.centre": np.zeros(len(ground.projection.mean), dtype=np.float32)}
+        codes = _bits(ground).restore(blank | arrays, residual_frame(_bits(ground), 1).distance)
+        assert codes is not None
+        offsets = np.concatenate([[0], np.cumsum(arrays["sizes"])])
+        full = None if rows is None else frozen(rows)
+        return BitCells.ready(full, codes, frozen(arrays["names"]), frozen(offsets), ground.centres(), ground)
+
+    @staticmethod
+    def ready(
+        full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, centres: NDArray[np.float32],
+        ground: Ground,
+    ) -> BitCells:  # fmt: skip
+        """Codes that are in the order of cells, names (n,) and offsets (c + 1,) told."""
+        spans = np.zeros((len(centres), 2), dtype=np.float32)
+        filled = np.flatnonzero(np.diff(offsets))
+        if len(filled):
+            for column, ufunc in enumerate((np.minimum, np.maximum)):
+                spans[filled, column] = np.sqrt(2.0 * ufunc.reduceat(codes.half, offsets[filled]))
+        turned = codes.frame.turned(centres)
+        return BitCells(
+            ground.distance, _bits(ground).z, full, codes, centres, names, offsets, frozen(spans), frozen(turned)
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, rows included."""
+        arrays = (self.centres, self.names, self.offsets, self.spans, self.turned)
+        full = 0 if self.full is None else self.full.nbytes
+        return int(full + self.codes.nbytes + sum(array.nbytes for array in arrays))
+
+    @property
+    def best(self) -> Any:
+        """The rows (n, d) in this order as precisely as they are kept."""
+        return self.codes if self.full is None else self.full
+
+    @property
+    def has_full(self) -> bool:
+        """Whether full rows are kept."""
+        return self.full is not None
+
+    def on_device(self, device: Device) -> Any:
+        """The rows on a device, in the order of their cells."""
+        return self.codes.on_device(device) if self.full is None else device.put(self.full)
+
+    def device_bytes(self) -> int:
+        """Bytes of a search on a device: the rows, what enters its products, and room to make it."""
+        return (3 if self.has_full else 2) * int(self.best.nbytes)
+
+    def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Distances (q, k) of queries (q, d) to the rows at places (q, k), by the CPU's kernel."""
+        return measured_rows(distance, queries, frozen(np.asarray(self.full)), places)
+
+    @property
+    def ends_exact(self) -> bool:
+        """Of codes alone, all that can be promised is what all cells hold; full rows may be lost in a cell too."""
+        return self.full is None
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """The cell (n,) of each row, in the order of their positions."""
+        cells = np.empty(len(self.names), dtype=np.int64)
+        cells[self.names] = self._cells_in_order()
+        return cells
+
+    def _cells_in_order(self) -> NDArray[np.int64]:
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    def rows(self) -> KeptRows:
+        """The rows in the order of their positions."""
+        places = np.empty(len(self.names), dtype=np.int64)
+        places[self.names] = np.arange(len(self.names))
+        codes = CentredBits(self.codes, self.centres, self._cells_in_order()).take(places)
+        return KeptRows(taken(self.full, places), codes)
+
+    def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> KeptRows:
+        """More rows (n, d) of these cells (n,), kept like these."""
+        return self.keep(rows, cells, ground)
+
+    def arrays(self) -> dict[str, NDArray]:
+        """Arrays of a model file."""
+        full = {} if self.full is None else {"rows": self.full}
+        codes = CentredBits(self.codes, self.centres, self.names).arrays()
+        return full | codes | {"names": self.names, "sizes": np.diff(self.offsets)}
+
+    def look_alone(
+        self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
+    ) -> int:  # fmt: skip
+        """Offer each query (q, d) by itself the rows of its nearest cells; rows measured in full, or estimated.
+
+        The threads share the rows of every cell, once they know one bound from the first of each.
+        """
+        q, near = len(exact), empty_heaps(len(exact), probes)
+        short = np.empty((q, finder.landmarks.shape[1] + 1), np.float32)
+        find_cells(placed, finder, CellQueries(short, np.empty((q, 0), np.float32), exact, np.empty(q)), *near)
+        groups = one_by_one(near.ids)
+        return self._offer(exact, heaps, groups, min(workers(), 1 + self._rows_in(groups) // _SHARED))
+
+    def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
+        """Offer the rows of cells to groups of queries (q, d); rows measured in full, or estimated."""
+        return self._offer(exact, heaps, groups, 1)
+
+    def _offer(self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups, parts: int) -> int:
+        """Offer the rows of cells to groups of queries, every cell in so many parts."""
+        look = CellPairs(*groups, self.codes.frame.turned(np.asarray(self.distance.place(exact))), exact)
+        how, coded, cells = self._how, self._coded, CodedCells(self.offsets, self.spans, self.turned)
+
+        def bound(part: int) -> NDArray[np.float64]:
+            out = np.full(len(exact), EMPTY)
+            bound_bit_cells(how, coded, cells, look, part, parts, heaps.ids.shape[1], out)
+            return out
+
+        def work(part: int) -> _Looked:
+            own = heaps if parts == 1 else empty_heaps(*heaps.ids.shape)
+            counts = search_bit_cells(how, coded, cells, look, part, parts, bounds, *own)
+            return _Looked(own, int(counts[0] if self.full is None else counts[1]))
+
+        if parts == 1:
+            bounds = np.full(len(exact), EMPTY)
+            return work(0).measured
+        bounds = np.min(pmap(bound, range(parts)), axis=0)
+        done = pmap(work, range(parts))
+        for own, _ in done:
+            merge(*heaps, *own)
+        return sum(looked.measured for looked in done)
+
+    @cached_property
+    def _how(self) -> Estimator:
+        distance, bar = self.distance, self.z * float(self.codes.widest[0]) if self.full is not None else 0.0
+        least = -EMPTY if distance.signed else 0.0
+        return Estimator(distance.code, distance.order > 0, distance.shifts, least, self.z, bar)
+
+    @cached_property
+    def _coded(self) -> CodedRows:
+        full = np.empty((0, len(self.centres.T)), dtype=np.float32) if self.full is None else self.full
+        return coded_rows(self.codes, frozen(full), self.names)
+
+    def _rows_in(self, groups: CellGroups) -> int:
+        """Rows of the cells of all groups."""
+        cells = groups.cells[groups.cells < len(self.centres)]
+        return int((self.offsets[cells + 1] - self.offsets[cells]).sum())
+
+
+class _Looked(NamedTuple):
+    """Heaps of a part of all cells, and the rows that were measured in it."""
+
+    heaps: Heaps
+    measured: int
+
+
+def _bits(ground: Ground) -> Bits:
+    assert isinstance(ground.store, Bits)
+    return ground.store
+
+
+_PLACED = ("mean", "basis", "length", "landmarks", "trained")
+
+
+def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = None) -> int:
+    """Place the landmarks of an empty index, code all blocks, and give it its table; how many rows they were."""
+    store = index.recipe.store
+    assert isinstance(store, Bits)
+    learner = _Learner(index, store, _arrays_of(source))
+    coder, held = code_parts(source, learner, index.metric, folder)
+    assert isinstance(coder, _CellCoder)
+    order, offsets = ordered_by_cell(held.take("cells"), index.n_landmarks)
+    whole = {key: frozen(held.take(key, order)) for key in CODE_ARRAYS}
+    codes = BitRows(residual_frame(store, coder.n_features), **whole)
+    index._set(BitCells.ready(None, codes, frozen(order), offsets, coder.centres, index._ground()))
+    return len(order)
+
+
+@dataclass(frozen=True)
+class _CellCoder:
+    """Codes blocks by the landmarks of the index."""
+
+    index: LandmarksIndex
+    store: Bits
+    centres: NDArray[np.float32]
+
+    @property
+    def n_features(self) -> int:
+        return self.centres.shape[1]
+
+    def facts(self) -> dict[str, NDArray]:
+        index = self.index
+        placed = (index._projection.mean, index._projection.basis, index._projection.length, index._landmarks)
+        named = dict(zip(_PLACED, map(np.asarray, (*placed, index._trained))))
+        return job_facts(self.store.bits, index.metric) | named
+
+    def code(self, rows: NDArray) -> dict[str, NDArray]:
+        cells = self.index._nearest_landmarks(rows)
+        frame = residual_frame(self.store, rows.shape[1])
+        codes = CentredBits.of(rows, frame, self.centres, cells, self.index.metric.distance).codes
+        return part_arrays(codes) | {"cells": cells.astype(np.int32)}
+
+
+@dataclass(frozen=True)
+class _Learner:
+    """Places landmarks by a sample of the arrays, or by the first block."""
+
+    index: LandmarksIndex
+    store: Bits
+    arrays: tuple[NDArray, ...]
+
+    def first(self, rows: NDArray) -> Coder:
+        index, n = self.index, sum(map(len, self.arrays))
+        if not n and index.recipe.n_landmarks == "auto":
+            raise InputError(
+                "n_landmarks='auto' needs the number of rows, which an iterable does not tell; give Landmarks("
+                "n_landmarks=...), about twice the square root of the rows, or an array or a folder of .npy files"
+            )
+        wanted = 2.0 * n**0.5 if index.recipe.n_landmarks == "auto" else index.recipe.n_landmarks
+        size = int(max(A_CENTRE * wanted, SAMPLE_ROWS, 6 * rows.shape[1]))
+        sample = rows if not n else self._sample(size)
+        index._place(sample, n or len(rows))
+        return self._coder()
+
+    def again(self, held: Mapping[str, NDArray], folder: str) -> Coder:
+        refuse_other_job(held, self.store, self.index.metric, folder, "landmarks")
+        index = self.index
+        index._projection = Projection(held["mean"], frozen(held["basis"]), int(held["length"]))
+        index._landmarks, index._trained = frozen(held["landmarks"]), int(held["trained"])
+        return self._coder()
+
+    def _coder(self) -> _CellCoder:
+        return _CellCoder(self.index, self.store, self.index._ground().centres())
+
+    def _sample(self, size: int) -> NDArray:
+        """So many rows, drawn from all arrays."""
+        ends = np.cumsum([len(a) for a in self.arrays])
+        n, rng = int(ends[-1]), np.random.default_rng(self.index.recipe.seed)
+        drawn = np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
+        cuts = np.searchsorted(drawn, ends[:-1])
+        some = (a[at - start] for a, at, start in zip(self.arrays, np.split(drawn, cuts), [0, *ends[:-1]]))
+        return np.asarray(self.index.metric.prepare(plain_rows(np.concatenate(list(some)), "rows")))
+
+
+def _arrays_of(source: Any) -> tuple[NDArray, ...]:
+    """The arrays that can be read anywhere; none of an iterable."""
+    if isinstance(source, str | Path):
+        return tuple(np.load(file, mmap_mode="r") for file in sorted(Path(source).glob("*.npy")))
+    return (source,) if hasattr(source, "shape") else ()

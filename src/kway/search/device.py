@@ -1,0 +1,226 @@
+"""Indexes on a device: what can be searched there, which rows stay there, and answers to tensors.
+
+The searches themselves are those of rows/gpu: flat_search.py and cell_search.py. FarTable is to rows that are a tensor
+what CellTable and BitCells are to rows in memory: in the order of cells, full or as codes alone. If full rows are kept,
+a device searches these, and no codes are made until the table is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.errors import CombinationError
+from kway.rows.gpu.device import MOST_LISTED, ChosenDevice, Device, Tensor, is_tensor, resolve
+from kway.rows.gpu.far_rows import FarRows
+from kway.search.answers import Neighbors
+from kway.search.bit_cells import BitCells
+from kway.search.cells import CellTable, Ground
+from kway.search.codecs.base import KeptRows, RowsFound, Store
+from kway.search.codecs.bits import CentredBits
+from kway.search.codecs.far_codes import FarBits, FarBytes
+from kway.search.distances import Distance
+from kway.search.index import Index
+from kway.search.metrics import Metric
+from kway.search.projection import Projection
+from kway.search.scan import Scan, measured_rows
+from kway.search.units import NARROW
+from kway.validation import plain_far
+
+_FLOATS = ("torch.float32", "torch.float64")  # that tensors are answered in
+ENOUGH = 2**24  # values of all rows from which on device="auto" takes a GPU (G1)
+
+
+class ChosenSearch(NamedTuple):
+    """The search on a device, None for the CPU's, and in one sentence why."""
+
+    search: Any
+    why: str
+
+
+def check_device(metric: Metric, sparse: bool) -> None:
+    """Refuse what no device searches."""
+    what = "sparse rows" if sparse else f"the metric {metric.name!r}" if not metric.distance.by_products else ""
+    if what:
+        raise CombinationError(
+            f"Flat(device='cuda') cannot search {what}; it searches dense rows, as they are or as codes, under "
+            "'euclidean', 'cosine' and 'dot' (and the kernels on them), else use device='cpu'"
+        )
+
+
+def far_rows(rows: Any, metric: Metric, device: str) -> FarRows | None:
+    """Rows that a device searches where they are: a tensor of plain size; None where the host has to look at them."""
+    chosen = staying(device, rows)
+    if chosen is None or not metric.distance.by_products or not metric.bare:
+        return None
+    far, limit = plain_far(rows, chosen), 2.0 ** min(NARROW.most, -NARROW.least)
+    if far is None:
+        return None
+    peaks = far.row_peaks()
+    wild = (peaks >= limit) | ((peaks > 0) & (peaks <= 1 / limit))  # these want a unit of their own
+    return None if bool(wild.any()) else far
+
+
+def staying(device: str, rows: Any) -> Device | None:
+    """Where rows stay, or go, if they are a tensor (or have stayed already); None: they are read here."""
+    if device == "cpu" or not (is_tensor(rows) or isinstance(getattr(rows, "rows", None), FarRows)):
+        return None
+    shape = rows.shape if is_tensor(rows) else rows.rows.shape
+    return resolve(device, pays=len(shape) == 2 and shape[0] * shape[1] >= ENOUGH).device
+
+
+def search_over(scan: Scan, metric: Metric, device: str) -> ChosenSearch:
+    """The search over scanned rows on the device that the word means, if it can be done there."""
+    if scan.kept.sparse or not metric.distance.by_products or not scan.n:
+        return ChosenSearch(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
+    chosen = resolve(device, pays=scan.n * scan.d >= ENOUGH)
+    if chosen.device is None:
+        return ChosenSearch(None, chosen.why)
+    search = scan.on_device(chosen.device)
+    return ChosenSearch(search, f"{search.why} ({chosen.why})")
+
+
+def tensors(search: Any, index: Index, queries: Any, k: int) -> Neighbors | None:
+    """The k nearest of queries that are a tensor, as tensors and never on the host; None where that is not possible."""
+    if not getattr(search, "answers_tensors", False) or not holds(index, queries, k):
+        return None
+    return named_tensors(search.device, index, queries, lambda asked: search.answer(asked, k))
+
+
+def named_tensors(device: Device, index: Index, queries: Any, answer: Callable[[Any], Any]) -> Neighbors:
+    """What the device answers to queries, wherever these are, with the caller's ids."""
+    with device.room(f"a search of {len(queries):,} queries"):
+        found = answer(device.put(queries))
+        ids = found.ids if index.plain_ids else device.put(index.ids)[found.ids]
+        return Neighbors(ids.to(queries.device), found.distances.to(queries.device, queries.dtype))
+
+
+def holds(index: Index, queries: Any, k: int) -> bool:
+    """Whether tensors can be answered on a device as they are; the host refuses or converts the others."""
+    if str(queries.dtype) not in _FLOATS or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
+        return False
+    if not (index.unit.plain and index.metric.bare and k < MOST_LISTED):
+        return False
+    if queries.shape[1] != index.n_features or not len(queries) or not bool(queries.isfinite().all()):
+        return False
+    peaks = queries.abs().amax(1)
+    held = peaks[peaks > 0]
+    limit = 2.0 ** min(index.unit.span.most, -index.unit.span.least)
+    return not len(held) or bool((held.min() > 1 / limit) & (held.max() < limit))
+
+
+class Probed(NamedTuple):
+    """What a search with some number of probes found, and how many rows it measured a query (the mean)."""
+
+    found: Neighbors
+    touched: float
+
+
+def check_cells(metric: Metric) -> None:
+    """Refuse what no device searches."""
+    if not metric.distance.by_products:
+        raise CombinationError(
+            f"Landmarks(device='cuda') cannot search the metric {metric.name!r}; it searches rows under 'euclidean', "
+            "'cosine' and 'dot' (and the kernels on them); use one of these, or device='cpu'"
+        )
+
+
+def choose_for_cells(device: str, metric: Metric, store: Store, n_values: int) -> ChosenDevice:
+    """The device that a word means for so many values of rows."""
+    if device == "cpu":
+        return ChosenDevice(None, "")
+    if not metric.distance.by_products:
+        return ChosenDevice(None, "on the CPU: a GPU searches cells of rows under euclidean, cosine and dot")
+    chosen = resolve(device, pays=n_values >= ENOUGH)
+    if chosen.device is None or not store.bits_per_value:
+        return chosen
+    alone = "cells are found there, codes alone are searched here, those of tensors there"
+    how = "full rows are searched there" if store.rerank else alone
+    return ChosenDevice(chosen.device, f"{chosen.why}: {how}")
+
+
+@dataclass(frozen=True)
+class FarTable:
+    """Rows on a device in the order of their cells: all of them, or their codes alone."""
+
+    best: FarRows | FarBits | FarBytes
+    names: Tensor  # (n,) int64
+    offsets: Tensor  # (c + 1,) int64
+
+    @staticmethod
+    def needs(far: FarRows, store: Store) -> int:
+        """Bytes beside the rows: in the order of cells, as they enter products, or as codes; and whose each row is."""
+        n, d = far.shape
+        return 2 * far.nbytes + 16 * n if store.rerank else n * (d * store.bits_per_value // 4 + 32)
+
+    @staticmethod
+    def of(far: FarRows, ground: Ground) -> FarTable:
+        """Rows (n, d), each in the cell of its nearest landmark."""
+        from kway.rows.gpu.cell_search import landing_of
+        from kway.rows.gpu.cells import cells_of_rows
+
+        device, store = far.device, ground.store
+        cells = cells_of_rows(landing_of(ground, device), far.tensor, ground.distance.by_angle)
+        order = cells.argsort(stable=True)
+        counts = device.torch.bincount(cells, minlength=len(ground.landmarks))
+        offsets = device.torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        best = far[order] if store.rerank else store.far_codes(far, cells, ground).cut(order)
+        return FarTable(best, order, offsets)
+
+    @property
+    def has_full(self) -> bool:
+        """Whether full rows are kept."""
+        return isinstance(self.best, FarRows)
+
+    def on_device(self, device: Device) -> Any:
+        """The rows, or codes, where they are."""
+        return self.best.tensor if isinstance(self.best, FarRows) else self.best.on_device(device)
+
+    def device_bytes(self) -> int:
+        """What enters the products."""
+        return int(self.best.nbytes)
+
+    def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Distances (q, k) of queries (q, d) to the rows at places (q, k), which alone are copied."""
+        return measured_rows(distance, queries, *RowsFound.of(self.best, places))
+
+    @property
+    def ends_exact(self) -> bool:
+        """Whether all cells together hold the answer that is promised: of bits alone there is no other."""
+        return not isinstance(self.best, FarBytes)
+
+    def read(self, ground: Ground, kind: type[CellTable] | type[BitCells]) -> CellTable | BitCells:
+        """The table of the host."""
+        device, best = Device(str(self.names.device)), self.best
+        places = np.argsort(device.fetch(self.names))
+        in_order = np.repeat(np.arange(len(self.offsets) - 1), np.diff(device.fetch(self.offsets)))
+        cells = in_order[places]
+        if isinstance(best, FarRows):
+            kept = kind.keep(np.asarray(best)[places], cells, ground)
+        elif isinstance(best, FarBits):
+            kept = KeptRows(None, CentredBits(best, ground.centres(), in_order).take(places))
+        else:
+            kept = KeptRows(None, best.take(places))
+        return kind.of(kept, cells, ground)
+
+
+def placed_of(rows: NDArray | FarRows, distance: Distance) -> Any:
+    """Rows in the distance's space, where they are."""
+    if not isinstance(rows, FarRows):
+        return distance.place(rows)
+    from kway.rows.gpu.cells import in_space
+
+    return FarRows(in_space(rows.tensor, distance.by_angle).to(rows.tensor.dtype)) if distance.by_angle else rows
+
+
+def leads_of(rows: NDArray | FarRows, projection: Projection) -> Any:
+    """Short projections (n, m) float32 of placed rows, where they are."""
+    if not isinstance(rows, FarRows):
+        return projection.of(rows, long=False).lead
+    device, basis = rows.device, projection.basis[:, : projection.length]
+    z = rows.tensor.double() - device.put(projection.mean)
+    return FarRows((z @ device.put(basis).double() if basis.shape[1] else z).float())

@@ -1,0 +1,323 @@
+"""Distances d(q, x), lower is nearer: what the engine computes, each as one object that knows its space.
+
+    name         d(q, x)                       space (`place`)     there (`gap`)   key of a scanned row
+    euclidean    ||q - x||_2                   the rows            d               ||x||^2 / 2 - q.x
+    manhattan    ||q - x||_1                   the rows, order 1   d               d, no product
+    cosine       1 - q.x / (||q|| ||x||)       unit rows           sqrt(2 d)       -(q / ||q||).x / ||x||
+    dot          -q.x                          none                               -q.x
+    hamming      share of columns that differ  none                               their number, no product
+    haversine    angle of two places           points on a sphere  2 sin(d / 2)    -u.v
+
+In the space, distances are those of a norm of order 1 or 2 and grow with d, so whoever searches there (a tree, cells,
+bounds) finds the order of d. Keys grow with d for each query; those of a product are scale_r * (q . x_r) + offset_r.
+A zero row has cosine distance 1 to everything; it is placed at the origin, nearer than that.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.kernels import distances as kernels
+from kway.kernels.jit import frozen
+from kway.search.units import near_one
+
+Matrix = Any  # NDArray or CSR
+
+UNIT_SAFE = 1e140  # norms up to this, and down to its inverse, have squares that float64 holds
+CANCELLED = 1e-4  # share of ||a||^2 + ||b||^2 below which a squared distance has lost too many digits
+
+
+class KeyForm(NamedTuple):
+    """What turns the products of a row into keys: scale (n,) and offset (n,)."""
+
+    scale: NDArray
+    offset: NDArray
+
+
+@dataclass(frozen=True)
+class Distance(ABC):
+    """One distance and its space. Instances are all alike: EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING, GREAT_CIRCLE."""
+
+    name: ClassVar[str]
+    code: ClassVar[int]  # which it is to the kernels
+    order: ClassVar[int] = 2  # of the norm in the space; 0: there is no space
+    moves: ClassVar[bool] = False  # whether rows are elsewhere in the space than they are given
+    product: ClassVar[bool] = True  # keys come from matrix products; else a kernel's tile holds the keys themselves
+    shifts: ClassVar[bool] = False  # products may be taken about any centre
+    wide: ClassVar[bool] = False  # float32 keys would be too coarse
+    sparse: ClassVar[bool] = False  # CSR rows can be measured
+    coded: ClassVar[bool] = True  # rows may be rounded to codes
+    signed: ClassVar[bool] = False  # may be negative
+    bounded: ClassVar[bool] = False  # certified search has bounds for it
+    scales: ClassVar[bool] = True  # values are added up or multiplied, so that their size matters (units.py)
+    degree: ClassVar[int] = 1  # d grows with so many powers of a factor of rows and queries
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def by_angle(self) -> bool:
+        """Whether the direction of a row is all that counts: it is placed at length one."""
+        return self.degree == 0
+
+    @property
+    def by_direction(self) -> bool:
+        """Whether the length of a query changes no order of rows: hyperplanes through the origin tell them apart."""
+        return self.degree != 1
+
+    @property
+    def by_products(self) -> bool:
+        """Whether it comes from products of the rows as they are given: what bits estimate, and a GPU multiplies."""
+        return self.product and self.coded
+
+    def place(self, rows: Matrix) -> Matrix:
+        """Rows (n, d) in the space (n, d')."""
+        return rows
+
+    def gap(self, distances: NDArray) -> NDArray:
+        """Distances in the space, from d; grows with it."""
+        return distances
+
+    def query_side(self, queries: Matrix) -> Matrix:
+        """Queries (q, d) as they enter the keys."""
+        return queries
+
+    def row_side(self, rows: Matrix) -> Matrix:
+        """Rows (n, d) as they enter the keys: as they are wherever a scale can do it, so that none is copied."""
+        return rows
+
+    def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
+        """Scale and offset of rows whose ||row_side||^2 / 2 are `halves` (n,)."""
+        return KeyForm(-np.ones_like(halves), np.zeros_like(halves))
+
+    def reach(self, halves: NDArray[np.float64], n_features: int) -> float:
+        """The largest norm of a row, or what else bounds keys."""
+        return float(np.sqrt(2.0 * halves.max(initial=0.0)))
+
+    def tile(self, queries: NDArray, rows: NDArray) -> NDArray:
+        """What the keys are made of, (m, c) in the queries' type: products q.x of the two sides."""
+        return np.asarray(queries @ rows.astype(queries.dtype, copy=False).T)
+
+    def errors(self, rows: NDArray, instead: NDArray) -> NDArray[np.float64]:
+        """How far each row (n,) lies, in the space, from what is scanned instead of it."""
+        gaps = self.place(rows.astype(np.float64)) - self.place(instead.astype(np.float64))
+        return np.abs(gaps).sum(axis=1) if self.order == 1 else np.sqrt(squares(gaps))
+
+    @abstractmethod
+    def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """out (n, m) = d(a_i, b_j), every pair to the last digits."""
+
+
+@dataclass(frozen=True)
+class EuclideanDistance(Distance):
+    """||q - x||_2."""
+
+    name = "euclidean"
+    code = kernels.EUCLIDEAN
+    bounded = True
+    shifts = True
+    sparse = True
+
+    def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
+        """||x||^2 / 2 - q.x = (d^2 - ||q||^2) / 2."""
+        return KeyForm(-np.ones_like(halves), halves)
+
+    def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """||a||^2 + ||b||^2 - 2 a.b, and again directly where that cancels."""
+        middle = b.mean(axis=0)
+        moved_a, moved_b = a - middle, b - middle  # far from the origin the squares would drown the differences
+        aa, bb = squares(moved_a), squares(moved_b)
+        np.matmul(moved_a, moved_b.T, out=out)
+        out *= -2.0
+        out += aa[:, None]
+        out += bb
+        np.maximum(out, 0.0, out=out)
+        cancelled = out <= CANCELLED * (aa[:, None] + bb)
+        np.sqrt(out, out=out)
+        if cancelled.any():
+            out[cancelled] = -1.0
+            kernels.refine(self.code, a, b, np.full(len(a), -0.5), np.zeros(len(b)), out)
+
+
+@dataclass(frozen=True)
+class ManhattanDistance(Distance):
+    """||q - x||_1."""
+
+    name = "manhattan"
+    code = kernels.MANHATTAN
+    bounded = True
+    order = 1
+    product = False
+
+    def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
+        """The key is the distance."""
+        return KeyForm(np.ones_like(halves), np.zeros_like(halves))
+
+    def tile(self, queries: NDArray, rows: NDArray) -> NDArray:
+        """||q - x||_1."""
+        return _tile(kernels.manhattan_tile, queries, rows)
+
+    def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """The tile is exact."""
+        kernels.manhattan_tile(a, b, out)
+
+
+@dataclass(frozen=True)
+class CosineDistance(Distance):
+    """1 - q.x / (||q|| ||x||)."""
+
+    name = "cosine"
+    code = kernels.COSINE
+    bounded = True
+    moves = True
+    sparse = True
+    degree = 0
+
+    def place(self, rows: Matrix) -> Matrix:
+        """Rows of length one."""
+        return unit(rows)
+
+    def gap(self, distances: NDArray) -> NDArray:
+        """||u - v|| = sqrt(2 (1 - u.v))."""
+        return np.sqrt(2.0 * np.maximum(distances, 0.0))
+
+    def query_side(self, queries: Matrix) -> Matrix:
+        """Queries of length one."""
+        return unit(queries)
+
+    def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
+        """-q.x / ||x|| = d - 1."""
+        norms = np.sqrt(2.0 * halves)
+        return KeyForm(-np.divide(1.0, norms, out=np.zeros_like(halves), where=norms > 0), np.zeros_like(halves))
+
+    def errors(self, rows: NDArray, instead: NDArray) -> NDArray[np.float64]:
+        """A zero row instead of another one seems at a gap of sqrt(2), and lies at 1: half a unit more covers it."""
+        lost = (squares(instead) == 0) & (squares(rows) > 0)
+        return super().errors(rows, instead) + 0.5 * lost
+
+    def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """1 - u.v, and again directly where that cancels."""
+        np.subtract(1.0, unit(a) @ unit(b).T, out=out)
+        np.clip(out, 0.0, 2.0, out=out)
+        kernels.refine(self.code, a, b, np.full(len(a), CANCELLED), np.zeros(len(b)), out)
+
+
+@dataclass(frozen=True)
+class DotDistance(Distance):
+    """-q.x, which no space measures: it may be negative, and a row need not be its own nearest."""
+
+    name = "dot"
+    code = kernels.DOT
+    order = 0
+    sparse = True
+    signed = True
+    degree = 2
+
+    def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """One product."""
+        np.matmul(-a, b.T, out=out)
+
+
+@dataclass(frozen=True)
+class HammingDistance(Distance):
+    """Share of columns in which two rows differ."""
+
+    name = "hamming"
+    code = kernels.HAMMING
+    order = 0
+    product = False
+    coded = False  # rounded values are equal where the given ones were not
+    scales = False
+
+    def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
+        """The number of columns that differ."""
+        return KeyForm(np.ones_like(halves), np.zeros_like(halves))
+
+    def reach(self, halves: NDArray[np.float64], n_features: int) -> float:
+        """Keys are whole numbers up to the number of columns."""
+        return float(n_features)
+
+    def tile(self, queries: NDArray, rows: NDArray) -> NDArray:
+        """How many columns differ."""
+        return _tile(kernels.hamming_tile, queries, rows)
+
+    def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """The tile is exact."""
+        kernels.hamming_tile(a, b, out)
+        out /= a.shape[1]
+
+
+@dataclass(frozen=True)
+class GreatCircleDistance(Distance):
+    """Angle between two places (latitude, longitude) in radians."""
+
+    name = "haversine"
+    code = kernels.HAVERSINE
+    moves = True
+    wide = True
+    coded = False  # columns are angles of two kinds
+    scales = False
+
+    def place(self, rows: NDArray) -> NDArray[np.float64]:
+        """Points (n, 3) on the unit sphere."""
+        return sphere(rows)
+
+    def gap(self, distances: NDArray) -> NDArray:
+        """The chord 2 sin(d / 2)."""
+        return 2.0 * np.sin(0.5 * np.minimum(distances, np.pi))
+
+    def query_side(self, queries: NDArray) -> NDArray[np.float64]:
+        """Points on the sphere."""
+        return sphere(queries)
+
+    def row_side(self, rows: NDArray) -> NDArray[np.float64]:
+        """Points on the sphere."""
+        return sphere(rows)
+
+    def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Every pair directly: there is no product to start from."""
+        out.fill(0.0)
+        kernels.refine(self.code, a, b, np.zeros(len(a)), np.zeros(len(b)), out)
+
+
+EUCLIDEAN, MANHATTAN, COSINE = EuclideanDistance(), ManhattanDistance(), CosineDistance()
+DOT, HAMMING, GREAT_CIRCLE = DotDistance(), HammingDistance(), GreatCircleDistance()
+DISTANCES: tuple[Distance, ...] = (EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING, GREAT_CIRCLE)
+
+
+def squares(rows: Matrix) -> NDArray[np.float64]:
+    """||x||^2 of each row, in float64."""
+    if sp.issparse(rows):
+        exact = rows.astype(np.float64)
+        return np.asarray(exact.multiply(exact).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+
+
+def unit(rows: Matrix) -> Matrix:
+    """Rows of length one; zero rows stay zero."""
+    norms = np.sqrt(squares(rows))
+    if ((norms < 1 / UNIT_SAFE) | (norms > UNIT_SAFE)).any():  # zero rows among them, as a rule
+        rows = near_one(rows)
+        norms = np.sqrt(squares(rows))
+    inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+    if sp.issparse(rows):
+        return sp.csr_matrix(sp.diags(inverse) @ rows)
+    return rows * inverse[:, None]
+
+
+def sphere(radians: NDArray) -> NDArray[np.float64]:
+    """Unit vectors (n, 3) of (latitude, longitude) in radians."""
+    lat, lon = radians[:, 0], radians[:, 1]
+    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
+
+
+def _tile(kernel: Any, queries: NDArray, rows: NDArray) -> NDArray:
+    out = np.empty((len(queries), len(rows)), dtype=queries.dtype)
+    kernel(queries, frozen(rows.astype(queries.dtype, copy=False)), out)
+    return out

@@ -1,0 +1,404 @@
+"""Scans: queries (q, d) against all rows (n, d), a tile of at most 2 MB of keys at a time, never q x n.
+
+top_products   the k best of scale_r * (q . x_r) + offset_r as they are computed: how a linear model predicts
+BlockScan      exact search. The distance (distances.py) defines the keys of a tile, in float32 if that is safe; the few
+               rows whose key might be among the k best, rounding included, are measured in float64
+confirm        from neighbors found in another space (a tree, unit vectors) to proven neighbors under the metric: k and
+               a few more are measured in float64; if the last one found is farther than the k-th by more than rounding
+               can explain, no other row can be nearer. Queries without that proof, mostly ties, are scanned
+
+Euclidean keys are taken about the mean if that saves digits.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from threading import Lock
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.kernels.distances import KEY
+from kway.kernels.float32 import FLOAT32_SAFE
+from kway.kernels.jit import frozen
+from kway.kernels.topk import measure, merge, offer, offer_csr
+from kway.rows.gpu.device import Device
+from kway.search.answers import Heaps, Neighbors, TopK, empty_heaps, whole_k
+from kway.search.codecs.base import KeptRows
+from kway.search.distances import Distance, Matrix, squares
+from kway.threads import at_most, pmap, shares, spans, spans_of, workers
+
+TILE_KEYS = 2**19  # keys in a tile: 2 MB in float32, about the second cache (T1b)
+_MERGING = Lock()  # of heaps that several threads fill
+COPY_BYTES = 2**23  # rows or queries converted for one tile (T1b)
+
+
+class RowKeys(NamedTuple):
+    """What the keys need of each row, taken in one pass over all of them."""
+
+    scale: NDArray  # (n,)
+    offset: NDArray  # (n,)
+    centre: NDArray[np.float64] | None  # (d,)
+    reach: float  # the largest norm of a (centred) row
+    slack: float  # rounding of a key, relative to the norms
+    blur: float  # how far a scanned row may lie from the full one
+    dtype: type[np.floating]  # of keys
+
+
+class RowSearch(Protocol):
+    """Rows that find the k nearest of a query, wherever they live: in memory, in files, as codes, on a GPU."""
+
+    touched: float  # rows measured per query of the last search
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, rows included."""
+
+    def nearest(self, queries: Any, k: int) -> Neighbors:
+        """Positions and distances (q, k) by (float64 distance, position), k <= n."""
+
+
+@dataclass(eq=False)
+class Scan(ABC):
+    """Kept rows under one distance, all of them scanned for each query: the RowSearch that takes and loses rows."""
+
+    kept: KeptRows
+    distance: Distance
+    touched: float = field(default=float("nan"), init=False)
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.kept.shape[0]
+
+    @property
+    def d(self) -> int:
+        """Columns."""
+        return self.kept.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, rows included."""
+        return self.kept.nbytes
+
+    @abstractmethod
+    def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Distances (q, c) of queries (q, d) to the rows at ids (q, c), by the kernels of the scan."""
+
+    @abstractmethod
+    def why(self) -> str:
+        """In a few words, what is scanned and whether answers are exact."""
+
+    def with_bounds(self) -> Scan | BoundedScan:
+        """This scan, with bounds on the distances of its rows if there are some and they pay."""
+        return self
+
+    @abstractmethod
+    def nearest(self, queries: Any, k: int) -> Neighbors:
+        """Positions and distances (q, k) by (float64 distance, position), k <= n."""
+
+    @abstractmethod
+    def on_device(self, device: Device) -> Any:
+        """The same search on a device (rows/gpu/flat_search.py)."""
+
+    def add(self, rows: Any) -> Self:
+        """A scan of these rows and more."""
+        return replace(self, kept=self.kept.join(self.kept.like(rows)))
+
+    def remove(self, positions: NDArray[np.int64]) -> Self:
+        """A scan of all rows except those at positions."""
+        return replace(self, kept=self.kept.drop(positions))
+
+    def arrays(self) -> dict[str, NDArray]:
+        """Arrays of a model file."""
+        return self.kept.arrays()
+
+
+class BlockScan(Scan):
+    """Full rows, dense or CSR, or byte codes, scanned in blocks."""
+
+    @cached_property
+    def keys(self) -> RowKeys:
+        """Computed at the first scan: if bounds spare the rows (flat.py), there may never be one."""
+        return row_keys(self.kept, self.distance)
+
+    @property
+    def rows(self) -> Any:
+        """What is scanned: (n, d) C-contiguous, CSR, or codes."""
+        return self.kept.scanned
+
+    def why(self) -> str:
+        """In a few words, what is scanned and whether answers are exact."""
+        if self.kept.codes is None:
+            kind = "sparse" if sp.issparse(self.kept.full) else "dense"
+            if self.distance.bounded and kind == "dense":
+                return "flat in blocks: bounds would not pay"
+            return f"flat in blocks: no bound spares rows under {self.distance.name!r} of {kind} rows"
+        exact = "exact: codes are scanned, full rows measured" if self.kept.has_full else "approximate: only codes kept"
+        return f"flat over int8 codes, {exact}"
+
+    def on_device(self, device: Device) -> Any:
+        """The same search on a device."""
+        from kway.rows.gpu.flat_search import DeviceSearch
+
+        return DeviceSearch.over(self, device)
+
+    def with_bounds(self) -> Scan | BoundedScan:
+        """This scan, with bounds if its rows are full and dense, under a distance that has them, and they pay."""
+        if self.kept.codes is not None or sp.issparse(self.kept.full) or not self.distance.bounded or not self.n:
+            return self
+        from kway.search.certified.build import Angles, certify
+
+        bounds = Angles.over(self) if self.distance.by_angle else certify(self.kept.full, self.distance)
+        return self if bounds is None else BoundedScan(self, bounds)
+
+    def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Distances (q, c) of queries (q, d) to the rows at ids (q, c), by the kernel of the scan."""
+        rows, places = self.kept.found(ids)
+        return measured_rows(self.distance, queries, rows, places)
+
+    def nearest(self, queries: Matrix, k: int) -> Neighbors:
+        """Positions and distances (q, k) by (float64 distance, position), k <= n."""
+        q, n, heaps = queries.shape[0], self.n, empty_heaps(queries.shape[0], k)
+        blocks = spans(q, _block_size(q, queries.shape[1]))
+        if len(blocks) >= workers() or n < 4096:
+            counts = pmap(lambda b: self._scan(queries[b], heaps.part(b), slice(0, n)), blocks)
+        else:  # few queries: the threads share the rows instead
+            counts = pmap(lambda rows: self._scan(queries, heaps, rows, together=True), shares(n))
+        self.touched = sum(counts) / q
+        return heaps.neighbors()
+
+    def _scan(self, queries: Matrix, heaps: Heaps, rows: slice, together: bool = False) -> int:
+        """One thread's work: a block of queries against rows[start:stop], tile by tile; the rows measured.
+
+        together: other threads fill the same heaps, which are merged at the end.
+        """
+        block, own = _Block.of(self, queries), empty_heaps(*heaps.ids.shape) if together else heaps
+        plain = isinstance(self.rows, np.ndarray) and self.rows.dtype == block.keys.dtype and self.keys.centre is None
+        chunk = max(256, TILE_KEYS // block.keys.shape[0])
+        if not plain and not sp.issparse(self.rows):
+            chunk = min(chunk, max(64, COPY_BYTES // (4 * self.d)))
+        measured = sum(block.offer(part, own) for part in spans_of(rows, chunk))
+        if together:
+            with _MERGING:
+                merge(*heaps, *own)
+        return measured
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A block of queries as one scan needs them."""
+
+    scan: BlockScan
+    queries: Matrix  # (m, d) float64 as given, for exact distances
+    keys: Matrix  # (m, d') as they enter the keys
+    norms: NDArray[np.float64]  # (m,)
+    which: NDArray[np.int64]  # (m,)
+
+    @staticmethod
+    def of(scan: BlockScan, queries: Matrix) -> _Block:
+        if sp.issparse(queries) != sp.issparse(scan.rows):
+            queries = queries.toarray() if sp.issparse(queries) else sp.csr_matrix(queries)
+        exact = queries.astype(np.float64)
+        keys = scan.distance.query_side(_about(exact, scan.keys.centre))
+        norms, which = np.sqrt(squares(keys)), np.arange(exact.shape[0])
+        if sp.issparse(keys):
+            return _Block(scan, exact, keys, norms, which)
+        with np.errstate(over="ignore"):
+            narrow = keys.astype(scan.keys.dtype)
+        single = bool(norms.max(initial=0.0) < FLOAT32_SAFE[1])  # a query far out would overflow
+        if single and (scan.distance.product or np.array_equal(narrow, keys)):  # a tile may round no query
+            keys = narrow
+        return _Block(scan, frozen(exact), frozen(keys), norms, which)
+
+    def offer(self, part: slice, heaps: Heaps) -> int:
+        s, k, names = self.scan, self.scan.keys, np.arange(part.start, part.stop)
+        rows, code = s.rows[part], s.distance.code
+        if sp.issparse(rows):
+            products = np.ascontiguousarray((self.keys @ rows.T).toarray())  # (m, c)
+            q, x = self.queries, rows
+            arrays = (q.data, q.indices, q.indptr, x.data.astype(np.float64), x.indices, x.indptr)
+            return int(
+                offer_csr(
+                    code, products, k.scale[part], k.offset[part], *arrays, names, self.norms, k.reach, k.slack, *heaps
+                )
+            )
+        products = s.distance.tile(self.keys, s.distance.row_side(_about(rows, k.centre)))
+        measured = rows if s.kept.codes is None or s.kept.full is None else s.kept.full[part]
+        scale, offset = (frozen(form[part].astype(products.dtype, copy=False)) for form in (k.scale, k.offset))
+        return int(
+            offer(
+                code, products, scale, offset, self.queries, frozen(measured), names, self.which,
+                self.norms, k.reach, k.slack, k.blur, *heaps,
+            )
+        )  # fmt: skip
+
+
+@dataclass(eq=False)
+class BoundedScan:
+    """A scan, and bounds (certified/) that prove most of its rows too far without reading them."""
+
+    scan: BlockScan
+    bounds: Any  # Certified or Angles
+    touched: float = field(default=float("nan"), init=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, rows included."""
+        return self.scan.nbytes + int(self.bounds.nbytes)
+
+    def why(self) -> str:
+        """What was chosen."""
+        return str(self.bounds.why)
+
+    def nearest(self, queries: Matrix, k: int) -> Neighbors:
+        """Positions and distances (q, k) by (float64 distance, position), k <= n."""
+        search = self.bounds if self.bounds.pays(k) else self.scan
+        found: Neighbors = search.nearest(queries.toarray() if sp.issparse(queries) else queries, k)
+        self.touched = float(search.touched)
+        return found
+
+
+def row_keys(kept: KeptRows, distance: Distance) -> RowKeys:
+    """Half squares about the centre, and what follows from them.
+
+    With codes and full rows at hand, `blur` lets pass whoever the codes' error cannot rule out.
+    """
+    scanned, (n, d) = kept.scanned, kept.shape
+    dense = not sp.issparse(scanned)
+    centre = _centre(scanned) if distance.shifts and n and dense else None
+    halves = np.empty(n)
+    for part in spans(n, max(64, COPY_BYTES // (8 * d))):
+        exact = scanned[part].astype(np.float64)
+        halves[part] = 0.5 * squares(distance.row_side(_about(exact, centre)))
+    reach = float(np.sqrt(2.0 * halves.max(initial=0.0)))
+    narrow = dense and not distance.wide and FLOAT32_SAFE[0] < reach < FLOAT32_SAFE[1]
+    if not (distance.product or scanned.dtype == np.float32):
+        narrow = False
+    kind: type[np.floating] = np.float32 if narrow else np.float64
+    scale, offset = (frozen(values.astype(kind)) for values in distance.key_form(halves))
+    blur = 0.0
+    if kept.codes is not None and kept.full is not None:
+        blur = float(kept.codes.errors(kept.full, distance).max(initial=0.0))
+    return RowKeys(scale, offset, centre, distance.reach(halves, d), sum_rounding(d, kind), blur, kind)
+
+
+def sum_rounding(d: int, key_type: type[np.floating]) -> float:
+    """Relative error of a sum of d products in any order, d u / (1 - d u), and of the conversions around it."""
+    unit_roundoff = 2.0**-24 if key_type == np.float32 else 2.0**-53
+    error = (d + 32) * unit_roundoff
+    return float(error / (1.0 - error)) if error < 0.5 else 1.0
+
+
+def _about(rows: Matrix, centre: NDArray | None) -> Matrix:
+    return rows if centre is None else rows - centre
+
+
+def _block_size(q: int, d: int) -> int:
+    most = max(16, min(256, COPY_BYTES // (8 * d)))
+    return max(1, min(most, -(-q // workers())))
+
+
+def _centre(rows: NDArray) -> NDArray[np.float64] | None:
+    """The mean, where rows lie far from the origin and close together: there it saves float32 its digits."""
+    mean = np.zeros(rows.shape[1])
+    total = 0.0
+    for part in spans(len(rows), max(64, COPY_BYTES // (8 * rows.shape[1]))):
+        exact = rows[part].astype(np.float64, copy=False)
+        mean += exact.sum(axis=0)
+        total += float(squares(exact).sum())
+    mean /= len(rows)
+    away = float(mean @ mean)
+    spread = max(0.0, total / len(rows) - away)
+    return mean if away > 4.0 * spread else None
+
+
+def top_products(
+    queries: Matrix,
+    rows: NDArray,
+    k: int,
+    scale: NDArray | None = None,
+    offset: NDArray | None = None,
+    n_jobs: int | None = None,
+) -> TopK:
+    """The k best of scale_r * (q . x_r) + offset_r for each query (q, d), dense or CSR, over dense rows (n, d).
+
+    Scores are as computed in the common float type; ties go to the lower position; -1 and -inf pad where n < k.
+    """
+    with at_most(n_jobs):
+        return _top_products(queries, rows, whole_k(k), scale, offset)
+
+
+def _top_products(queries: Matrix, rows: NDArray, k: int, scale: NDArray | None, offset: NDArray | None) -> TopK:
+    q, n = queries.shape[0], len(rows)
+    kind = np.result_type(queries.dtype, rows.dtype)
+    # keys are lower-is-better, so both signs turn
+    turned = frozen(np.full(n, -1, kind) if scale is None else -np.asarray(scale, kind))
+    moved = frozen(np.zeros(n, kind) if offset is None else -np.asarray(offset, kind))
+    heaps = empty_heaps(q, k)
+    nothing = frozen(np.empty((q, 0)))
+    still = np.zeros(q)
+
+    def work(where: slice) -> None:
+        block = queries[where]
+        m = block.shape[0]
+        copied = COPY_BYTES // (kind.itemsize * rows.shape[1]) if sp.issparse(block) else n
+        chunk = max(256, min(TILE_KEYS // m, copied))
+        which, part = np.arange(m), heaps.part(where)
+        for some in spans(n, chunk):
+            products = np.ascontiguousarray(block @ rows[some].T, dtype=kind)  # (m, c)
+            names = np.arange(some.start, some.stop)
+            offer(
+                KEY, products, turned[some], moved[some], nothing[where], nothing, names, which,
+                still[where], 0.0, 0.0, 0.0, *part,
+            )  # fmt: skip
+
+    size = 4096 if sp.issparse(queries) else 256  # a sparse product copies the rows, so it must serve many queries
+    pmap(work, spans(q, max(1, min(size, -(-q // workers())))))
+    ids, distances = heaps.neighbors()
+    return TopK(ids, (-distances).astype(kind, copy=False))
+
+
+EXTRA = 2  # neighbors beyond k that make room for the proof; four more cost a search by cosine 10 % (T2b)
+
+
+class Confirmed(NamedTuple):
+    """Proven neighbours, and how many rows had to be measured for them."""
+
+    neighbors: Neighbors
+    measured: int
+
+
+def confirm(scan: BlockScan, queries: NDArray, found: Neighbors, k: int, rounding: float) -> Confirmed:
+    """The k nearest of queries (q, d), given `found` (q, k + some) in the other space with errors up to `rounding`."""
+    exact = frozen(queries.astype(np.float64))
+    ids, gaps = found
+    distances = measured_rows(scan.distance, exact, frozen(scan.rows), ids)
+    order = np.lexsort((ids, distances), axis=1)[:, :k]
+    ids, best = np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1)
+    measured = distances.size
+    if len(found.ids.T) < len(scan.rows):
+        last = gaps[:, -1] * (1.0 - 1e-12) - rounding
+        unsure = sum_rounding(queries.shape[1], np.float64) if scan.distance.by_angle else 0.0  # 1 - cos, at 0 too
+        doubtful = np.flatnonzero(last <= scan.distance.gap(best[:, -1] + unsure) * (1.0 + 1e-12))
+        if len(doubtful):
+            ids[doubtful], best[doubtful] = scan.nearest(exact[doubtful], k)
+            measured += int(scan.touched * len(doubtful))
+    return Confirmed(Neighbors(ids, best), measured)
+
+
+def measured_rows(
+    distance: Distance, queries: NDArray[np.float64], rows: NDArray, places: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Distances (q, c) of queries (q, d) to the rows at places (q, c), on all threads."""
+    distances = np.empty(places.shape)
+
+    def work(part: slice) -> None:
+        measure(distance.code, queries[part], rows, places[part], distances[part])
+
+    pmap(work, shares(len(places), least=64))
+    return distances

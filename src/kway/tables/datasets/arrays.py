@@ -1,0 +1,313 @@
+"""Dataset: rows with their labels and perhaps a test part. Files of arrays: npz and libsvm -> Dataset, .npy -> arrays.
+
+.npz                 x_train, y_train, x_test, y_test | x, y, split | X, y | x_base, x_query; label_names,
+                     feature_names
+.svm .libsvm (.gz)   "label index:value ...", sparse
+.npy                 rows (n, d), or a folder of parts in the order of their names: arrays of two or more axes are
+                     rows, arrays of one axis are labels, as many in all as there are rows
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.errors import InputError
+from kway.suggest import listing
+from kway.tables.sources.csv_files import LARGE
+from kway.tables.sources.labels import split_masks
+from kway.tables.sources.table_files import gunzipped, refuse_bomb
+
+FILE_BLOCK = LARGE // 8  # values per block of a .npy file: 64 MB in float32
+_MOST_FEATURES = 100_000_000  # columns of a libsvm file; an array of one value per column then takes a gigabyte
+TEST_SHARE = 0.2  # of the rows of each class, if a set has no test part
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Rows and labels; `label_names[code]` names an integer label if the source has names.
+
+    `extras` keeps what else the source carried (texts, words, exact neighbors), one array per key.
+    """
+
+    name: str
+    x_train: Any
+    y_train: NDArray | None
+    x_test: Any = None
+    y_test: NDArray | None = None
+    label_names: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] = ()
+    description: str = ""
+    extras: Mapping[str, NDArray] = field(default_factory=dict)
+
+    def named(self) -> Dataset:
+        """The same with integer labels replaced by their names, where it has names."""
+        if not self.label_names:
+            return self
+        table = np.asarray(self.label_names)
+        return replace(
+            self,
+            y_train=None if self.y_train is None else table[self.y_train],
+            y_test=None if self.y_test is None else table[self.y_test],
+            label_names=(),
+        )
+
+    def split(self, seed: int = 0) -> Dataset:
+        """The same with a stratified, seeded test part of 20 %, unless it already has a test part.
+
+        A class of a single row goes to the train part: a class that was never seen cannot be tested.
+        """
+        if self.x_test is not None or self.y_train is None:
+            return self
+        train, test = stratified(self.y_train, seed)
+        return replace(
+            self,
+            x_train=self.x_train[train],
+            y_train=self.y_train[train],
+            x_test=self.x_train[test],
+            y_test=self.y_train[test],
+        )
+
+
+def stratified(y: NDArray, seed: int, share: float = TEST_SHARE) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions (kept, held out) with `share` of every class held out, single rows kept."""
+    from sklearn.model_selection import train_test_split
+
+    _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    several = np.flatnonzero(counts[codes] > 1)
+    n_classes = int((counts > 1).sum())
+    if n_classes == 0:
+        raise InputError(
+            f"{len(y)} rows in {len(counts)} classes cannot be split: no class has two rows; give a test file instead"
+        )
+    held = max(n_classes, round(share * len(several)))  # one row of each class at least
+    kept, drawn = train_test_split(several, test_size=held, stratify=codes[several], random_state=seed)
+    single = np.flatnonzero(counts[codes] == 1)
+    return np.sort(np.concatenate([kept, single])), np.sort(drawn)
+
+
+# ---- npz and libsvm
+
+
+class _Parts(NamedTuple):
+    x: Any
+    y: Any
+    x_test: Any
+    y_test: Any
+
+
+def read_npz(path: Path) -> Dataset:
+    """An npz file with any of the key names above; arrays of Python objects are refused, never unpickled."""
+    try:
+        refuse_npz_bomb(path)
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+    except InputError:
+        raise
+    except Exception as error:  # zipfile, zlib, struct and numpy each have their own
+        raise InputError(f"{path.name} cannot be read as npz: {error}; write it with numpy.savez") from error
+    names, columns = _take_names(arrays, "label_names", path.name), _take_names(arrays, "feature_names", path.name)
+    x, y, x_test, y_test = _npz_parts(arrays, path.name)
+    for rows, labels, part in ((x, y, "x"), (x_test, y_test, "x_test")):
+        _refuse_shapes(rows, labels, part, path.name)
+    _refuse_codes((y, y_test), names, path.name)
+    return Dataset(path.name, x, y, x_test, y_test, names, columns, f"from {path.name}", arrays)
+
+
+def _npz_parts(arrays: dict[str, NDArray], name: str) -> _Parts:
+    """Take x, y, x_test, y_test out of `arrays`; what stays is extra."""
+    lower = {key.lower(): key for key in arrays}
+
+    def take(key: str) -> Any:
+        return arrays.pop(lower[key]) if key in lower else None
+
+    if "x_train" in lower:
+        return _Parts(take("x_train"), take("y_train"), take("x_test"), take("y_test"))
+    if "x_base" in lower:
+        return _Parts(take("x_base"), None, take("x_query"), None)
+    if "x" not in lower:
+        raise InputError(
+            f"{name} has keys {listing(arrays)}; name the rows x_train (with y_train, x_test, y_test) or x"
+        )
+    x, y, split = take("x"), take("y"), take("split")
+    if split is None:
+        return _Parts(x, y, None, None)
+    _refuse_split(x, y, split, name)
+    train, test = split_masks(split, name)
+    for key in [k for k in arrays if arrays[k].shape[:1] == split.shape]:
+        arrays[f"{key}_train"], arrays[f"{key}_test"] = arrays[key][train], arrays[key][test]
+        del arrays[key]
+    labels = (None, None) if y is None else (y[train], y[test])
+    return _Parts(x[train], labels[0], x[test], labels[1])
+
+
+def read_libsvm(path: Path, n_features: int | None = None) -> Dataset:
+    """Sparse rows; `n_features` is their width, which the file itself does not say."""
+    from sklearn.datasets import load_svmlight_file
+
+    packed = path.name.lower().endswith(".gz")
+    content = gunzipped(path, path.name) if packed else path.read_bytes()
+    if not content.strip():
+        raise InputError(f"{path.name} cannot be read as libsvm: it is empty; give rows such as '1 3:0.5 7:2'")
+    try:
+        x, y = load_svmlight_file(io.BytesIO(content), n_features=n_features)
+    except (ValueError, OverflowError, IndexError, MemoryError) as error:
+        raise InputError(
+            f"{path.name} cannot be read as libsvm: {error}; a row is a label and pairs: '1 3:0.5 7:2'"
+        ) from error
+    if x.nnz == 0:
+        raise InputError(f"{path.name} has {x.shape[0]} rows and no value in any; a row is '1 3:0.5 7:2'")
+    if x.shape[1] > _MOST_FEATURES:
+        raise InputError(
+            f"{path.name} names feature {x.shape[1]:,}, and {_MOST_FEATURES:,} is the most; number features from 1 on"
+        )
+    if not np.isfinite(y).all():
+        raise InputError(f"{path.name} has labels that are not finite numbers; give every row its class")
+    whole = y.astype(np.int64)
+    return Dataset(path.name, x, whole if np.array_equal(whole, y) else y)
+
+
+# ---- what must be so
+
+
+def _take_names(arrays: dict[str, NDArray], key: str, name: str) -> tuple[str, ...]:
+    """Names out of `arrays`, none where they are not there."""
+    names = arrays.pop(key, None)
+    if names is None:
+        return ()
+    if names.ndim != 1:
+        raise InputError(f"{key} of {name} is of shape {names.shape}; it must be a list of names, (n,)")
+    return tuple(str(v) for v in names)
+
+
+def _refuse_shapes(x: Any, y: Any, part: str, name: str) -> None:
+    """Rows are (n, d) or images, labels (n,)."""
+    if x is None:
+        return
+    if x.ndim < 2 and x.dtype.kind not in "UST":
+        raise InputError(f"{part} of {name} is of shape {x.shape}; rows must be (rows, features)")
+    if x.ndim == 0 or x.shape[0] == 0:
+        raise InputError(f"{part} of {name} is of shape {x.shape}, so there are no rows; give some")
+    labels = None if y is None else len(y) if y.ndim else 0
+    if labels is not None and len(x) != labels:
+        raise InputError(f"{name} has {len(x)} rows and {labels} labels; they must be as many")
+
+
+def _refuse_split(x: NDArray, y: Any, split: NDArray, name: str) -> None:
+    n = x.shape[0] if x.ndim else 0
+    if split.shape != (n,) or (y is not None and y.shape[:1] != (n,)):
+        labels = "" if y is None else f" and labels of shape {y.shape}"
+        raise InputError(f"{name} has {n} rows, split of shape {split.shape}{labels}; give one value a row")
+
+
+def _refuse_codes(labels: tuple[Any, ...], names: tuple[str, ...], name: str) -> None:
+    """Labels that are to be looked up among names must be numbers of these."""
+    for y in labels:
+        if not names or y is None:
+            continue
+        if y.dtype.kind not in "iu" or (y.size and not 0 <= int(y.min()) <= int(y.max()) < len(names)):
+            raise InputError(
+                f"{name} has {len(names)} label_names, so y must be whole numbers from 0 to {len(names) - 1}, got "
+                f"dtype {y.dtype}" + (f" from {y.min()} to {y.max()}" if y.dtype.kind in "iu" else "")
+            )
+
+
+def refuse_npz_bomb(path: Path) -> None:
+    """The sizes an npz file declares, checked before anything is allocated for them."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        refuse_bomb(path.stat().st_size, sum(m.file_size for m in members), path.name)
+        for member in members:
+            if member.filename.endswith(".npy"):
+                with archive.open(member) as file:
+                    _refuse_false_shape(file, member, path.name)
+
+
+def _refuse_false_shape(file: IO[bytes], member: zipfile.ZipInfo, name: str) -> None:
+    """An array that says it is larger than the bytes that are there."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    count = 1
+    for side in shape:
+        count *= int(side)
+    if not dtype.hasobject and count * dtype.itemsize > member.file_size:
+        raise InputError(
+            f"{name} says that {member.filename} is of shape {shape} and dtype {dtype}, {count * dtype.itemsize:,} "
+            f"bytes, and has {member.file_size:,}; it is damaged: write it again"
+        )
+
+
+# ---- npy
+
+
+class ArrayParts(NamedTuple):
+    """Rows (n_i, d) part by part, all of one width, and labels (n,) or None."""
+
+    parts: tuple[NDArray, ...]
+    y: NDArray | None
+
+    @property
+    def n(self) -> int:
+        """Rows of all parts."""
+        return sum(map(len, self.parts))
+
+    def required_labels(self, name: str) -> NDArray:
+        """y, where nothing can be done without."""
+        if self.y is None:
+            raise InputError(f"{name} has no labels: no .npy array of one axis; add one, as long as all rows together")
+        return self.y
+
+    def rows(self) -> NDArray:
+        """All rows as one array; of one part, where it lies."""
+        return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
+
+    def blocks(self) -> Iterator[tuple[NDArray, NDArray | None]]:
+        """Some rows at a time, with their labels."""
+        first = 0
+        for part in self.parts:
+            size = max(1, FILE_BLOCK // max(1, part.shape[1]))
+            for start in range(0, len(part), size):
+                rows = part[start : start + size]
+                yield rows, None if self.y is None else np.asarray(self.y[first : first + len(rows)])
+                first += len(rows)
+
+
+def npy_files(path: Path) -> list[Path]:
+    """The file itself, or the .npy files of a folder by name."""
+    if path.is_dir():
+        return sorted(p for p in path.glob("*.npy") if p.is_file() and not p.name.startswith((".", "_")))
+    return [path] if path.name.lower().endswith(".npy") else []
+
+
+def map_arrays(files: list[Path], name: str) -> ArrayParts:
+    """The arrays of the files, mapped; what is no array, or does not fit the others, is an error."""
+    arrays = [_mapped(file) for file in files]
+    parts = tuple(a.reshape(len(a), -1) for a in arrays if a.ndim > 1 and len(a))  # a part without rows has no width
+    labels = [a for a in arrays if a.ndim == 1]
+    if not parts:
+        raise InputError(f"{name} has no rows: no .npy array of two axes (rows, features) with any in it; give some")
+    widths = sorted({part.shape[1] for part in parts})
+    if len(widths) > 1:
+        raise InputError(f"the parts of {name} have {widths[0]} and {widths[-1]} columns; give all the same")
+    found = ArrayParts(parts, np.concatenate(labels) if labels else None)
+    if found.y is not None and len(found.y) != found.n:
+        raise InputError(f"{name} has {found.n:,} rows and {len(found.y):,} labels; they must be as many")
+    return found
+
+
+def _mapped(file: Path) -> NDArray:
+    try:
+        found = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"{file.name} cannot be read as npy: {error}; write it with numpy.save") from error
+    if not isinstance(found, np.ndarray) or found.ndim == 0:
+        raise InputError(f"{file.name} holds no array of rows; write it with numpy.save")
+    return found

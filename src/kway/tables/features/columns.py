@@ -1,0 +1,338 @@
+"""Columns of a table: what kind each is, and its values as numbers, words, parts of a date or vectors.
+
+Kinds are told from training rows: number, true/false, date, category, text, vector, or of no use:
+
+    id        every value occurs once, and they are nearly consecutive whole numbers, codes such as a7-33f, or any
+              words or whole numbers in a column called id, uuid, ..._id: they name the rows
+    category  at most MOST_LEVELS levels, none rare, cover most rows
+    text      any other words: sentences, names
+
+Values of a column:
+
+    as_numbers(column)   (n,) float64, NaN if missing or infinite
+    as_words(column)     large_string, null if missing or blank
+    as_parts(column)     year, month, day, weekday, hour, each (n,) float64
+    as_vectors(column)   (n, d) float32
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+from numpy.typing import NDArray
+
+from kway.errors import InputError
+from kway.suggest import listing
+from kway.tables.sources.frames import is_date, is_number, is_text, is_vector, whole_column
+from kway.tables.sources.values import DATE_EXAMPLES, GAPS, MOSTLY_NUMBERS, are_codes, odd_date
+
+MOST_LEVELS = 100  # of a category; narrower rows are dense
+_COVERED = 0.8  # share of rows that the kept levels of a category must cover
+_FEW = 20  # at most so many distinct numbers that a typed file calls text are levels; in fewer rows nothing is an id
+_TOO_LARGE = np.sqrt(np.finfo(np.float64).max)  # no measure: infinite, or a mark for missing whose square overflows
+_ID_NAME = r"(?i)id|.+[_ .-]id|.*uuid|guid|row_?(id|number)|unnamed: 0|index"
+_CODE = r"^[A-Za-z0-9_.:#-]{1,64}$"
+_NUMBER = r"^[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"  # 007 is a code, not a number
+_ISO_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?$"
+DATE_PARTS = ("year", "month", "day", "weekday", "hour")
+
+
+# ---- kinds
+
+
+@dataclass(frozen=True)
+class ColumnKind:
+    """The kind of a column, why it is dropped or what is odd about it, and for a category its levels."""
+
+    name: str
+    note: str = ""
+    levels: tuple[str, ...] = ()
+
+
+def rare_below(n: int) -> int:
+    """Rows under which a level is rare: 10, or 0.1 % of many rows, or 1 % of few (at least 2)."""
+    return max(2, min(10, -(-n // 100)), -(-n // 1000))
+
+
+def kind_of(column: Any, name: str = "") -> ColumnKind:
+    """What the column is; one whose name says that it is an id is one, where no value is there twice."""
+    return _id_by_name(column, name) or _kind_by_values(column)
+
+
+def _kind_by_values(column: Any) -> ColumnKind:
+    was, column = column.type, whole_column(column)
+    if column.null_count == len(column):
+        return ColumnKind("empty", "missing in every row")
+    if was != column.type and is_number(column.type):  # a dictionary: somebody said that these are levels
+        return _constant(column) or ColumnKind("category", "", _levels(as_words(column)).kept)
+    if is_vector(column.type):
+        return ColumnKind("vector")
+    if str(column.type) == "bool":
+        return _constant(column) or ColumnKind("true/false")
+    if is_number(column.type):
+        return _kind_of_number_column(column)
+    if as_moments(column) is not None:
+        return _constant(column) or ColumnKind("date")
+    if is_text(column.type):
+        return _kind_of_words(as_words(column))
+    return ColumnKind("unknown", f"of type {column.type}, which does not become numbers")
+
+
+def kind_as_asked(column: Any, kind: str) -> ColumnKind:
+    """The kind where a person has said what the column is; a category still needs its levels."""
+    if kind == "category":
+        return ColumnKind(kind, "as asked", _levels(as_words(column)).kept)
+    if kind == "number" and is_text(whole_column(column).type):
+        words = as_words(column).drop_null()
+        parsed = parse_numbers(words)
+        if parsed.odd.any():
+            return ColumnKind(kind, f"{_mixed(words, parsed)}, as asked")
+    return ColumnKind(kind, "as asked")
+
+
+def _id_by_name(column: Any, name: str) -> ColumnKind | None:
+
+    plain = whole_column(column)
+    if not re.fullmatch(_ID_NAME, name.strip()) or len(plain) < _FEW or plain.null_count:
+        return None
+    if not (is_text(plain.type) or str(plain.type).startswith(("int", "uint"))):
+        return None
+    if pc.count_distinct(plain).as_py() < len(plain):
+        return None
+    return ColumnKind("id", f"it is called {name!r} and no value is there twice, such as {plain[0].as_py()!r}")
+
+
+def _kind_of_number_column(column: Any) -> ColumnKind:
+
+    whole = str(column.type).startswith(("int", "uint"))
+    kind = _kind_of_numbers(as_numbers(column, ""), whole)
+    infinite = 0 if whole else pc.sum(pc.is_inf(column.cast("float64", safe=False))).as_py() or 0
+    if kind.name != "number" or not infinite:
+        return kind
+    return ColumnKind("number", f"infinite in {infinite:,} {'row' if infinite == 1 else 'rows'}, taken as missing")
+
+
+def _kind_of_numbers(numbers: NDArray[np.float64], are_whole: bool) -> ColumnKind:
+    present = numbers[~np.isnan(numbers)]
+    if present.size == 0:
+        return ColumnKind("empty", "missing, infinite or beyond any measure in every row")
+    low, high = float(present.min()), float(present.max())
+    if low == high:
+        return _same_value(f"{low:g}", present.size < numbers.size, "number")
+    whole = are_whole or bool((present == np.floor(present)).all())
+    n = numbers.size
+    close = n - 1 <= high - low < 2 * n and present.size == n >= _FEW
+    if whole and close and len(np.unique(present)) == present.size:
+        return ColumnKind("id", f"whole numbers from {low:.0f} to {high:.0f}, each in one row only: they name the rows")
+    return ColumnKind("number")
+
+
+def _kind_of_words(words: Any) -> ColumnKind:
+
+    present = words.drop_null()
+    if len(present) == 0:
+        return ColumnKind("empty", "blank in every row")
+    n_levels = pc.count_distinct(present).as_py()
+    if n_levels == 1:
+        return _same_value(repr(present[0].as_py()), len(present) < len(words), "category", (present[0].as_py(),))
+    if are_codes(present):
+        return _kind_of_codes(words, present, n_levels)
+    parsed = parse_numbers(present)
+    n_numbers = int(np.isfinite(parsed.numbers).sum())
+    share = n_numbers / max(1, n_numbers + int(parsed.odd.sum()))  # words for a gap are neither
+    if share >= MOSTLY_NUMBERS and (n_numbers < len(present) or n_levels > _FEW):
+        return _kind_of_numeric_words(present, parsed)
+    mixed = f"mixes numbers ({share:.0%} of rows) and words, taken as words" if 0.1 < share < MOSTLY_NUMBERS else ""
+    return _levels_or_text(words, present, n_levels, mixed)
+
+
+def _kind_of_codes(words: Any, present: Any, n_levels: int) -> ColumnKind:
+    note = "codes with leading zeros, unless types say number"
+    return _levels_or_text(words, present, n_levels, note)
+
+
+def _levels_or_text(words: Any, present: Any, n_levels: int, note: str) -> ColumnKind:
+    levels = _levels(words)
+    if levels.covered >= _COVERED:
+        return ColumnKind("category", note, levels.kept)
+    if _name_rows(present, n_levels):
+        return ColumnKind("id", f"codes such as {present[0].as_py()!r}, each in one row only: they name the rows")
+    return ColumnKind("text", note)
+
+
+def _kind_of_numeric_words(words: Any, parsed: Parsed) -> ColumnKind:
+    kind = _kind_of_numbers(parsed.numbers[np.isfinite(parsed.numbers)], are_whole=False)
+    strange = np.flatnonzero(~np.isfinite(parsed.numbers))
+    if kind.name != "number" or not len(strange):
+        return kind
+    return ColumnKind("number", _mixed(words, parsed))
+
+
+def _mixed(words: Any, parsed: Parsed) -> str:
+    strange = np.flatnonzero(~np.isfinite(parsed.numbers))
+    some = listing(map(repr, sorted(set(words.take(strange).to_pylist()))), 3)
+    return f"mixed: {some} in {len(strange):,} rows taken as missing"
+
+
+@dataclass(frozen=True)
+class _Levels:
+    kept: tuple[str, ...]
+    covered: float  # share of rows
+
+
+def _levels(words: Any) -> _Levels:
+    """The levels that are not rare, most frequent first, at most MOST_LEVELS."""
+
+    counted = pc.value_counts(words.drop_null())
+    names, counts = counted.field("values").to_pylist(), counted.field("counts").to_numpy()
+    order = sorted(range(len(names)), key=lambda i: (-counts[i], names[i]))[:MOST_LEVELS]
+    kept = [i for i in order if counts[i] >= rare_below(len(words))]
+    present = len(words) - words.null_count
+    return _Levels(tuple(names[i] for i in kept), float(counts[kept].sum()) / max(1, present))
+
+
+def _name_rows(words: Any, n_levels: int) -> bool:
+    """Nearly all distinct, without spaces and mostly with a digit: names of rows, not words."""
+
+    n = len(words)
+    if n < _FEW or n_levels < 0.95 * n:
+        return False
+    codes = pc.sum(pc.match_substring_regex(words, _CODE)).as_py()
+    digits = pc.sum(pc.match_substring_regex(words, "[0-9]")).as_py()
+    return bool(codes >= 0.95 * n and digits >= 0.5 * n)
+
+
+def _constant(column: Any) -> ColumnKind | None:
+    """The kind of true/false and dates where they never change."""
+
+    found = pc.unique(column.drop_null())
+    if len(found) > 1 or column.null_count:
+        return None
+    return ColumnKind("constant", f"{found[0].as_py()!s} in every row")
+
+
+def _same_value(value: str, has_gaps: bool, kind: str, levels: tuple[str, ...] = ()) -> ColumnKind:
+    """A single value says nothing, unless it is there in some rows and missing in others."""
+    return ColumnKind(kind, "", levels) if has_gaps else ColumnKind("constant", f"{value} in every row")
+
+
+# ---- values
+
+
+class Parsed(NamedTuple):
+    """Numbers (n,) read from words, and which words (n,) were neither numbers nor gaps."""
+
+    numbers: NDArray[np.float64]
+    odd: NDArray[np.bool_]
+
+
+def as_words(column: Any) -> Any:
+    """Text with nulls where it is missing or blank; numbers, bools and dates as they are written."""
+
+    column = whole_column(column)
+    if not is_text(column.type):
+        column = column.cast(pa.large_string())
+    trimmed = pc.utf8_trim_whitespace(column)
+    return pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.large_string()), trimmed)
+
+
+def as_numbers(column: Any, name: str, lenient: bool = False) -> NDArray[np.float64]:
+    """Float64 with NaN for what is missing or infinite; `lenient`: also for words that are no numbers."""
+    column = whole_column(column)
+    if is_text(column.type):
+        words = as_words(column)
+        parsed = parse_numbers(words)
+        if parsed.odd.any() and not lenient:
+            raise InputError(
+                f"column {name!r} was numbers in training, but says {_samples(words, parsed.odd)} in "
+                f"{int(parsed.odd.sum()):,} rows; write numbers there, or leave the cell empty"
+            )
+        return _not_infinite(parsed.numbers)
+    if is_date(column.type) or is_vector(column.type):
+        raise InputError(f"column {name!r} was numbers in training and is {column.type} here; give the same column")
+    try:
+        floats = column.cast("float64", safe=False)  # whole numbers above 2^53 are rounded
+        return _not_infinite(np.array(floats.to_numpy(zero_copy_only=False), np.float64))
+    except Exception as error:
+        raise InputError(f"column {name!r} of type {column.type} cannot be read as numbers: {error}") from error
+
+
+def parse_numbers(words: Any) -> Parsed:
+    """The words that are numbers, as numbers; gaps and odd words are NaN."""
+
+    fits = pc.match_substring_regex(words, _NUMBER)
+    numbers = pc.if_else(fits, words, pa.scalar(None, pa.large_string())).cast("float64")
+    gap = pc.or_(pc.is_null(words), pc.is_in(words, pa.array(GAPS, pa.large_string())))
+    odd = pc.invert(pc.or_(gap, fits.fill_null(False)))
+    return Parsed(np.array(numbers.to_numpy(zero_copy_only=False)), odd.to_numpy(zero_copy_only=False))
+
+
+def as_moments(column: Any) -> Any | None:
+    """A column of dates, or of text that is all ISO dates, as Arrow dates or times; None for any other."""
+
+    column = whole_column(column)
+    if is_date(column.type):
+        return column
+    if not is_text(column.type):
+        return None
+    words = as_words(column)
+    if words.null_count == len(words) or not pc.all(pc.match_substring_regex(words, _ISO_DATE)).as_py():
+        return None
+    try:
+        return words.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:  # 2024-13-45
+        return None
+
+
+def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
+    """Parts of a date, NaN where it is missing; a time of the day has its hour only."""
+
+    moments = as_moments(column)
+    if moments is None:
+        if whole_column(column).null_count == len(column):
+            return {part: np.full(len(column), np.nan) for part in DATE_PARTS}
+        got = odd_date(as_words(column).drop_null())
+        raise InputError(f"column {name!r} is to hold dates, but says {got!r}; dates are read as {DATE_EXAMPLES}")
+    read: dict[str, Any] = {}
+    if not kinds.is_time(moments.type):
+        read = {"year": pc.year, "month": pc.month, "day": pc.day, "weekday": pc.day_of_week}
+    if not kinds.is_date(moments.type):
+        read["hour"] = pc.hour
+    return {part: _float_values(function(moments)) for part, function in read.items()}
+
+
+def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.float32]:
+    """(n, d) of a column of lists, all as long (`width`, where that is known); a missing list is a row of NaN."""
+
+    values = whole_column(column)
+    there = values.drop_null()
+    if len(there) and not is_vector(values.type):
+        raise InputError(f"column {name!r} was lists of numbers in training and is {values.type} here")
+    lengths = sorted(pc.unique(pc.list_value_length(there)).to_pylist()) if len(there) else [width or 0]
+    if len(lengths) != 1 or (width is not None and lengths != [width]):
+        wanted = "as long as each other" if width is None else f"{width} long, as they were in fit"
+        raise InputError(f"column {name!r} has lists of {listing(lengths, 5)} numbers; they must be {wanted}")
+    out = np.full((len(values), lengths[0]), np.nan, np.float32)
+    if len(there):
+        flat = there.flatten().cast("float32", safe=False).to_numpy(zero_copy_only=False)
+        out[values.is_valid().to_numpy(zero_copy_only=False)] = flat.reshape(-1, lengths[0])
+    return out
+
+
+def _float_values(values: Any) -> NDArray[np.float64]:
+    return np.array(values.cast("float64").to_numpy(zero_copy_only=False))
+
+
+def _not_infinite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.abs(numbers) < _TOO_LARGE, numbers, np.nan)
+
+
+def _samples(words: Any, odd: NDArray[np.bool_]) -> str:
+    found = list(dict.fromkeys(words.take(np.flatnonzero(odd)[:50]).to_pylist()))
+    return listing(map(repr, found), 3)

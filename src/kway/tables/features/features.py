@@ -1,0 +1,363 @@
+"""Features: a table, or a matrix, -> numbers X (n, d), learned from training rows only and explained in words.
+
+    number, true/false    gaps filled by the median and flagged; mean 0, standard deviation 1
+    date                  year, month, day, weekday, hour, those that vary, as numbers
+    category              a column of 0 and 1 a level; rare levels together
+    text                  tf-idf of words and pieces of words, by name, or embeddings (`embed`)
+    vector                a list of numbers a row: left alone, or scaled as a matrix is
+    matrix, images        left alone where of one scale, else standardised; or edges and patches of images (`shapes`)
+
+Constants, empty columns and ids are dropped. The result is dense float32, or CSR where that is far smaller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from kway.errors import InputError
+from kway.labels import refuse_masked
+from kway.suggest import listing, nearest
+from kway.tables.features.columns import MOST_LEVELS
+from kway.tables.features.embedder import (
+    AnyEmbedder,
+    FunctionEmbedder,
+    Identity,
+    check_same,
+    open_embedder,
+    reopen,
+)
+from kway.tables.features.encoders import EmbeddedPart, embed_words, part_from_facts, part_to_facts
+from kway.tables.features.learn_features import (
+    ColumnRecord,
+    LearnedFeatures,
+    learn_image_shapes,
+    learn_matrix,
+    learn_table,
+)
+from kway.tables.features.numbers import default_names
+from kway.tables.features.shapes import can_have_shapes, likely_form
+from kway.tables.labelled_rows import RowRequirements
+from kway.tables.sources.frames import as_table, is_table
+from kway.tables.sources.images import ImageForm
+from kway.tables.sources.values import convert, convert_known
+
+_SPARSE_BELOW = 0.1  # density under which CSR (8 bytes a value) is smaller and its products faster than dense rows
+
+
+class Features(TransformerMixin, BaseEstimator):
+    """Turns tables and matrices into numbers.
+
+    `kinds` overrides what a column is taken for: {"zip": "category", "note": "drop"}. `scale` is for matrices and
+    vectors ("auto", "none", "standard"). `embed` turns text columns into embeddings: the name or folder of a
+    sentence-transformers model, or a function of a list of texts; for a matrix, a function of its rows, given as
+    images (n, height, width[, 3]) where `image`, their form (height, width, channels), is known. `shapes` makes edges
+    and patches of images of a known form instead of their pixels. Text that is numbers or dates as people write them
+    (1.234,5 €; 31.12.2024) is read so, and later rows the same way; `written` says how, where that is known: {"price":
+    ",", "day": "%d.%m.%Y"}, and no other column is then looked at.
+    """
+
+    def __init__(
+        self,
+        kinds: Any = None,
+        scale: str = "auto",
+        embed: Any = None,
+        image: Any = None,
+        shapes: bool = False,
+        written: Any = None,
+    ) -> None:
+        self.kinds = kinds
+        self.scale = scale
+        self.embed = embed
+        self.image = image
+        self.shapes = shapes
+        self.written = written
+
+    # ---- learning
+
+    def fit(self, X: Any, y: Any = None) -> Features:
+        """Learn from training rows; y is not looked at."""
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """`fit` and `transform` of the same rows, each done once."""
+        for name in ("feature_names_in_", "embed_"):
+            self.__dict__.pop(name, None)
+        self._embedder = None if self.embed is None else open_embedder(self.embed)
+        learned = self._learn_table(X) if is_table(X) else self._learn_matrix(X)
+        self.parts_, self.records_ = learned.parts, learned.records
+        if self._embedder is not None:
+            self.embed_ = self._embedder.identity
+        self.n_features_out_ = sum(block.shape[1] for block in learned.blocks)
+        self.sparse_ = _should_be_sparse(learned.blocks) if self.is_table_ else sp.issparse(learned.blocks[0])
+        return self._join(learned.blocks)
+
+    def _learn_table(self, X: Any) -> LearnedFeatures:
+        table = as_table(X)
+        if table.num_rows == 0 or table.num_columns == 0:
+            raise InputError(f"the table is {table.num_rows} rows x {table.num_columns} columns; both must be above 0")
+        self._refuse_unknown(dict(self.kinds or {}), table.column_names)
+        self.is_table_ = True
+        table = self._learn_written(table)
+        learned = learn_table(table, dict(self.kinds or {}), self.scale, self._embedder)
+        self.feature_names_in_ = np.array(table.column_names, dtype=object)
+        self.n_features_in_ = table.num_columns
+        self.words_ = learned.words
+        return learned
+
+    def _learn_written(self, table: Any) -> Any:
+        """The table with its words read as numbers and dates; how is kept for later rows."""
+        if self.written is not None:
+            self.written_ = {str(c): str(how) for c, how in dict(self.written).items()}
+            return convert_known(table, self.written_)
+        converted = convert(table, types=dict(self.kinds or {}))
+        self.written_ = {w.column: w.how for w in converted.written}
+        return converted.table
+
+    def _learn_matrix(self, X: Any) -> LearnedFeatures:
+        rows = _number_matrix(X)
+        self.is_table_, self.words_, self.written_ = False, (), {}
+        self.n_features_in_ = rows.shape[1]
+        if self.shapes:
+            return self._learn_shapes(rows)
+        return learn_matrix(self._embedded(rows), self.scale, self._form(), self._embedder)
+
+    def _learn_shapes(self, rows: Any) -> LearnedFeatures:
+        form = self._form()
+        if form is None or self._embedder is not None or not can_have_shapes(rows, form):
+            raise InputError(
+                f"shapes=True needs images of 8 x 8 pixels or more without gaps, their form image=(height, width, "
+                f"channels) and no embed; got image={self.image!r}"
+            )
+        return learn_image_shapes(rows, form)
+
+    # ---- rows to numbers
+
+    def transform(self, X: Any) -> Any:
+        """(n, d) dense float32 (a matrix left alone keeps its dtype) or CSR, as it was in fit."""
+        check_is_fitted(self, "parts_")
+        if not self.is_table_:
+            rows = self._embedded(self._checked(X))
+            part = self.parts_[0] if self.parts_ else None
+            return rows if part is None else part.apply(rows)
+        table = self._wanted_columns(X)
+        return self._join([self._apply(part, table) for part in self.parts_])
+
+    def _apply(self, part: Any, table: Any) -> Any:
+        if isinstance(part, EmbeddedPart):
+            return embed_words(table.column(part.column), self._open(), part.width)
+        return part.apply(table)
+
+    def _join(self, blocks: list[Any]) -> Any:
+        if len(blocks) == 1 and sp.issparse(blocks[0]) == self.sparse_:
+            return blocks[0]
+        if self.sparse_:
+            return sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
+        dense = [block.toarray() if sp.issparse(block) else block for block in blocks]
+        return np.hstack(dense) if len(dense) > 1 else dense[0]
+
+    def _checked(self, X: Any) -> Any:
+        if is_table(X):
+            raise InputError("fit was given a matrix without names of columns, and this is a table; pass a matrix")
+        rows = _number_matrix(X)
+        if rows.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {rows.shape[1]} features, but Features is expecting {self.n_features_in_} features as input; "
+                "pass the columns used in fit"
+            )
+        return rows
+
+    def _wanted_columns(self, X: Any) -> Any:
+        table = as_table(X) if is_table(X) else self._as_the_table_of_fit(X)
+        there = set(table.column_names)  # once: Arrow makes the list anew each time, 10 s for 3,000 columns
+        missing = [c for c in dict.fromkeys(r.column for r in self.records_ if r.used) if c not in there]
+        if missing:
+            hint = nearest(missing[0], table.column_names)
+            raise InputError(
+                f"the table has no column {listing(map(repr, missing))}{hint}, which the model uses; "
+                f"its columns are {listing(table.column_names)}"
+            )
+        return convert_known(table, self.written_) if self.written_ else table
+
+    def _as_the_table_of_fit(self, X: Any) -> Any:
+        """A matrix as a table, where its columns can only be those of fit in their order: all numbers, as many."""
+        import pyarrow as pa
+
+        names = [str(name) for name in self.feature_names_in_]
+        instead = f"pass a table with columns {listing(names)}"
+        odd = [r for r in self.records_ if r.used and r.kind not in ("number", "true/false")]
+        if odd or sp.issparse(X) or not hasattr(X, "ndim"):
+            why = f", of which {odd[0].column!r} is a {odd[0].kind}" if odd else ""
+            raise InputError(f"fit was given a table{why}, and this is a {type(X).__name__}; {instead}")
+        matrix = _number_matrix(X)
+        if matrix.shape[1] != len(names):
+            raise InputError(
+                f"fit was given a table of {len(names)} columns, and this matrix has {matrix.shape[1]}; {instead}, "
+                "or a matrix of these in this order"
+            )
+        return pa.table({name: matrix[:, j] for j, name in enumerate(names)})
+
+    # ---- embeddings
+
+    def use_embed(self, embed: Any) -> Features:
+        """Give a loaded model its embedder: a function, or the folder of the model where it has moved."""
+        check_is_fitted(self, "parts_")
+        if getattr(self, "embed_", None) is None:
+            raise InputError("this model was trained without embed, so it takes none; pass the rows as they are")
+        self._embedder = check_same(open_embedder(embed, self.embed_), self.embed_)
+        return self
+
+    def _open(self) -> AnyEmbedder:
+        if getattr(self, "_embedder", None) is None:
+            self._embedder = reopen(self.embed_)
+        assert self._embedder is not None
+        return self._embedder
+
+    def _embedded(self, rows: Any) -> Any:
+        """Rows of a matrix through `embed`, as images where their form is known."""
+        if self._embedder is None and getattr(self, "embed_", None) is None:
+            return rows
+        embedder, form = self._open(), self._form()
+        pictures = form is not None and not sp.issparse(rows)
+        if form is not None and pictures:
+            shape = (form.height, form.width) if form.channels == 1 else tuple(form)
+            rows = rows.reshape(-1, *shape)
+        if isinstance(embedder, FunctionEmbedder):
+            return embedder(rows)
+        if not pictures:
+            raise InputError(
+                f"embed={embedder.identity.name!r} is for text columns and images, and these rows are a matrix; "
+                "give a function"
+            )
+        return embedder.of_images(rows)
+
+    def _form(self) -> ImageForm | None:
+        return None if self.image is None else ImageForm(*self.image)
+
+    # ---- in words
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray:
+        """Names (d,) of the columns of X."""
+        check_is_fitted(self, "parts_")
+        if not self.parts_:
+            return np.array(default_names(self.n_features_out_), dtype=object)
+        return np.array([name for part in self.parts_ for name in part.made], dtype=object)
+
+    def explain(self) -> list[dict[str, Any]]:
+        """A record a column: column, kind, done (in words), missing (share), levels (of a category), used."""
+        check_is_fitted(self, "parts_")
+        return [record.as_dict() for record in self.records_]
+
+    def requirements(self, text_labels: bool = False) -> RowRequirements:
+        """What a file must bring for `transform`; pass it to `kway.tables.reading.read_rows(..., like=...)`."""
+        check_is_fitted(self, "parts_")
+        columns = tuple(dict.fromkeys(r.column for r in self.records_ if r.used)) if self.is_table_ else None
+        return RowRequirements(
+            columns, self.words_, self._form(), self.n_features_in_, text_labels, dict(self.written_)
+        )
+
+    def without(self, *kinds: str) -> Features | None:
+        """The same, unfitted, less the columns of these kinds; None where that leaves nothing, or nothing out.
+
+        Neighbours count every column alike, so a text beside a few telling numbers can drown them: worth a try.
+        """
+        check_is_fitted(self, "parts_")
+        out = [r.column for r in self.records_ if r.used and r.kind in kinds]
+        left = [r.column for r in self.records_ if r.used and r.kind not in kinds]
+        if not out or not left:
+            return None
+        dropped = {**dict(self.kinds or {}), **dict.fromkeys(out, "drop")}
+        embed = None if "text" in kinds else self.embed
+        return Features(dropped, self.scale, embed, self.image, written=self.written_)
+
+    def of_shapes(self, X: Any) -> Features | None:
+        """The same, unfitted, with shapes instead of pixels; None where rows X are no images that have any."""
+        check_is_fitted(self, "parts_")
+        if self.is_table_ or self.shapes or self.embed is not None:
+            return None
+        form = self._form() or likely_form(X)
+        return Features(self.kinds, self.scale, None, form, shapes=True) if can_have_shapes(X, form) else None
+
+    # ---- model files
+
+    def _stored_params(self) -> dict[str, Any]:
+        """Parameters as a model file can hold them: a function is left out, a path is text."""
+        embed = None if callable(self.embed) or self.embed is None else str(self.embed)
+        image = None if self.image is None else tuple(int(v) for v in self.image)
+        written = None if self.written is None else dict(self.written)
+        return {
+            "kinds": self.kinds,
+            "scale": self.scale,
+            "embed": embed,
+            "image": image,
+            "shapes": bool(self.shapes),
+            "written": written,
+        }
+
+    def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        """Facts and arrays that, with the parameters, make up what was learned."""
+        arrays: dict[str, NDArray] = {}
+        identity = getattr(self, "embed_", None)
+        facts = {
+            "parts": [part_to_facts(part, str(i), arrays) for i, part in enumerate(self.parts_)],
+            "records": [record.as_dict() for record in self.records_],
+            "columns": list(map(str, self.feature_names_in_)) if self.is_table_ else None,
+            "words": list(self.words_),
+            "written": dict(self.written_),
+            "n_in": self.n_features_in_,
+            "n_out": self.n_features_out_,
+            "sparse": self.sparse_,
+            "embed": None if identity is None else [identity.kind, identity.name, identity.revision],
+        }
+        return facts, arrays
+
+    def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        """Reverse of `_fitted`."""
+        self.parts_ = [part_from_facts(part, str(i), arrays) for i, part in enumerate(facts["parts"])]
+        self.records_ = [ColumnRecord(**record) for record in facts["records"]]
+        self.is_table_ = facts["columns"] is not None
+        if self.is_table_:
+            self.feature_names_in_ = np.array(facts["columns"], dtype=object)
+        self.words_, self.written_ = tuple(facts["words"]), dict(facts["written"])
+        self.n_features_in_, self.n_features_out_ = int(facts["n_in"]), int(facts["n_out"])
+        self.sparse_ = bool(facts["sparse"])
+        self._embedder = None
+        if facts["embed"] is not None:
+            self.embed_ = Identity(*facts["embed"])
+
+    @staticmethod
+    def _refuse_unknown(kinds: dict[str, str], columns: list[str]) -> None:
+        for column in kinds:
+            if column not in columns:
+                raise InputError(
+                    f"kinds names the column {column!r}{nearest(column, columns)}; the table has {listing(columns)}"
+                )
+
+
+def _number_matrix(X: Any) -> Any:
+    """(n, d) array of numbers or CSR; the classifier's gate does the finer checks."""
+    refuse_masked(X, "X")
+    if sp.issparse(X):
+        return sp.csr_matrix(X)
+    array = np.asarray(X)
+    if array.ndim > 2 and len(array):
+        array = array.reshape(len(array), -1)
+    if array.ndim != 2 or array.dtype.kind not in "fiub" or 0 in array.shape:
+        raise InputError(
+            f"X must be a table, or numbers of shape (rows, features), got dtype {array.dtype} and shape {array.shape}"
+        )
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def _should_be_sparse(blocks: list[Any]) -> bool:
+    if not any(sp.issparse(block) for block in blocks):
+        return False
+    n, width = blocks[0].shape[0], sum(block.shape[1] for block in blocks)
+    filled = sum(block.nnz if sp.issparse(block) else block.size for block in blocks)
+    return bool(width >= MOST_LEVELS and filled < _SPARSE_BELOW * n * width)

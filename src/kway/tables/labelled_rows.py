@@ -1,0 +1,140 @@
+"""LabelledRows: rows as they were read, with their labels. RowRequirements: what a model asks of rows.
+
+`number_rows` turns the rows into a matrix (n, d) for models that have no features of their own: columns of a table in
+their order, or in the order in which they are named. The matrix is float32 if that holds every value exactly, else
+float64; a gap is NaN. A column that is not numbers is an error that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+from numpy.typing import NDArray
+
+from kway.errors import InputError
+from kway.suggest import listing
+from kway.tables.options import OPEN, TextForm
+from kway.tables.sources.frames import is_number, is_table, n_rows, text_columns
+from kway.tables.sources.images import ImageForm
+from kway.tables.sources.values import ColumnFormat
+
+
+class RowRequirements(NamedTuple):
+    """What rows must have to be used with a model, or beside other rows.
+
+    columns: of a table (None: any); words: columns that are read as text; image: the form of images; n_features: width
+    of a matrix; text_labels: labels are text even if all of them look like numbers. `written`, `form` and `id` are how
+    the columns and the text of the first rows were written and which column named the rows; later rows are read alike.
+    """
+
+    columns: tuple[str, ...] | None = None
+    words: tuple[str, ...] = ()
+    image: ImageForm | None = None
+    n_features: int | None = None
+    text_labels: bool = False
+    written: Mapping[str, str] = MappingProxyType({})
+    form: TextForm = OPEN
+    id: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Rows of a table or a matrix with labels y, groups and order (n,), each None if absent; the test part likewise.
+
+    `feature_names` are those of a matrix (a table has its own); `image` is the form of images and `files` their names;
+    `notes` tell the user what was found while reading. `form` and `written` are how text and columns were written,
+    `words` is one word of each column as it is written. `beside` are columns to return with the predictions (of the
+    test rows if there are any), `skipped` the files that could not be read and were left out, as skip_bad allows.
+    """
+
+    name: str
+    rows: Any
+    y: NDArray | None = None
+    test_rows: Any = None
+    test_y: NDArray | None = None
+    groups: NDArray | None = None
+    order: NDArray | None = None
+    feature_names: tuple[str, ...] = ()
+    image: ImageForm | None = None
+    files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    form: TextForm = OPEN
+    written: tuple[ColumnFormat, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """Number of rows without the test part."""
+        return n_rows(self.rows)
+
+    def required_labels(self) -> NDArray:
+        """The labels, or an error that tells how to name their column."""
+        if self.y is None and self.image is not None and self.files:
+            raise InputError(f"{self.name} has images without labels; give a folder with a sub-folder for each class")
+        if self.y is None:
+            columns = getattr(self.rows, "column_names", None) or self.feature_names
+            known = f"; its columns are {listing(columns)}" if columns else ""
+            raise InputError(f"{self.name} has no labels; name the column that holds them with target={known}")
+        return np.asarray(self.y)
+
+    def requirements(self) -> RowRequirements:
+        """What another file must have to be used beside this one."""
+        text_labels = self.y is not None and self.y.dtype.kind in "UO"
+        if not hasattr(self.rows, "column_names"):
+            return RowRequirements(None, (), self.image, self.rows.shape[1], text_labels)
+        columns = tuple(self.rows.column_names)
+        how = {w.column: w.how for w in self.written}
+        return RowRequirements(columns, text_columns(self.rows), self.image, None, text_labels, how, self.form)
+
+
+# ---- as matrices of numbers
+
+
+def number_rows(found: LabelledRows, columns: Sequence[str] | None = None) -> LabelledRows:
+    """The same with rows and test rows as matrices; `columns` selects and orders by name if there are names."""
+    if is_table(found.rows):
+        names = tuple(found.rows.column_names if columns is None else columns)
+        test = None if found.test_rows is None else matrix_of(found.test_rows, names, found.name)
+        return replace(found, rows=matrix_of(found.rows, names, found.name), test_rows=test, feature_names=names)
+    if not columns or not found.feature_names or tuple(columns) == found.feature_names:
+        return found
+    missing = [c for c in columns if c not in found.feature_names]
+    if missing:
+        raise InputError(f"{found.name} has no feature {listing(missing)}; it has {listing(found.feature_names)}")
+    place = [found.feature_names.index(c) for c in columns]
+    test = None if found.test_rows is None else found.test_rows[:, place]
+    return replace(found, rows=found.rows[:, place], test_rows=test, feature_names=tuple(columns))
+
+
+def matrix_of(table: Any, names: Sequence[str], name: str) -> NDArray:
+    """Columns of a table as a matrix (n, d); `name` is the table's in the error about a column that is not numbers."""
+    columns = [table.column(c) for c in names]
+    odd = [c for c, column in zip(names, columns) if not _becomes_number(column.type)]
+    if odd:
+        raise InputError(
+            f"{name} has columns that are not numbers: {listing(odd)}; encode them as numbers or drop them"
+        )
+    narrow = all(map(_exact_in_float32, columns))
+    matrix = np.empty((table.num_rows, len(columns)), np.float32 if narrow else np.float64)
+    for j, column in enumerate(columns):
+        matrix[:, j] = column.cast("float64").to_numpy()
+    return matrix
+
+
+def _becomes_number(kind: Any) -> bool:
+    return is_number(kind) or kinds.is_boolean(kind) or kinds.is_null(kind)
+
+
+def _exact_in_float32(column: Any) -> bool:
+    if kinds.is_integer(column.type):
+        ends = pc.min_max(column).as_py()
+        return (ends["min"] or 0) >= -(2**24) and (ends["max"] or 0) <= 2**24
+    return kinds.is_boolean(column.type) or kinds.is_null(column.type) or str(column.type) in ("float", "halffloat")

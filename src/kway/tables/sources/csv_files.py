@@ -1,0 +1,344 @@
+"""csv and other delimited text -> pyarrow Table.
+
+pyarrow reads and types the columns; this module reads the file again if later rows show what its start did not:
+
+    bytes that are not UTF-8       again as cp1252
+    a value of another type        again in one block, so that types are those of all rows
+    numbers with a decimal comma   again with that mark
+    codes such as 0052             again with these columns as text, so that they keep their zeros
+
+A large file is read in pieces that are cut between rows (`text_pieces`).
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple, TextIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from kway.errors import InputError
+from kway.tables.options import OPEN, TextForm
+from kway.tables.sources.frames import refuse_repeated
+from kway.tables.sources.text_form import (
+    HEAD,
+    FileForm,
+    csv_rows,
+    encoding_note,
+    find_form,
+    head_text,
+    is_separator_line,
+    not_utf8,
+    plain_names,
+)
+from kway.tables.sources.values import are_codes, are_dotted_thousands, needs_comma, present, trimmed
+
+LARGE = 2**27  # bytes of a file, or folder, from which it is read in pieces
+PIECE_BYTES = LARGE // 4  # of a piece of text
+_WHOLE_FILE = np.iinfo(np.int32).max  # bytes per block, the most that pyarrow takes
+_ONE_BYTE_LINE_ENDS = ("utf-8", "utf-8-sig", "ascii", "latin-1", "iso8859-1", "cp1252")
+_LEADING_ZERO = re.compile(r"\s*0[0-9]+\s*$")
+
+
+class TableRequest(NamedTuple):
+    """What to read of a table, and what is known of its text.
+
+    words: columns of a csv kept as they are written, so that the label 007 does not become 7; asked, before: the form,
+    as the user gives it and as that of earlier rows was; columns: names that a header would hold; only: the columns to
+    return; skip_bad: leave out rows with more or fewer cells than the first; find_codes: keep codes as text.
+    """
+
+    words: Sequence[str] = ()
+    asked: TextForm = OPEN
+    before: TextForm = OPEN
+    columns: Sequence[str] = ()
+    only: Sequence[str] | None = None
+    skip_bad: bool = False
+    find_codes: bool = False
+
+
+class LoadedTable(NamedTuple):
+    """The table, the form of its text (OPEN if the file has types of its own), and notes for the user.
+
+    codes: columns of a csv that were kept as text because they are codes; lacking: for a folder, one file for each
+    column that not every file has.
+    """
+
+    table: Any
+    form: TextForm = OPEN
+    notes: tuple[str, ...] = ()
+    codes: Sequence[str] = ()
+    lacking: Mapping[str, str] = MappingProxyType({})
+
+
+EVERYTHING = TableRequest()
+
+
+def read_csv(content: Path | bytes, name: str, request: TableRequest) -> LoadedTable:
+    """Read a csv, as the request asks."""
+    found = find_form(head_of(content), name, request.asked, request.before, request.columns)
+    file, form, notes = _CsvFile(content, name, found, request.skip_bad), found.form, found.notes
+    words = list(request.words)
+    table = file.parse(form, words, request.only)
+    for encoding in (not_utf8(request.before), "latin-1"):  # latin-1 decodes every byte
+        if table is None:
+            form = replace(form, encoding=encoding)
+            table = file.parse(form, words, request.only)
+    if table is None:
+        raise InputError(f"{name} is not text in any encoding that was tried; say what it is with encoding=")
+    if form.encoding != found.form.encoding:
+        notes = (*notes, encoding_note(str(form.encoding)))
+    refuse_repeated(table.column_names, name)
+    if form.decimal is None:
+        form = replace(form, decimal="," if needs_comma(table, tuple(words)) else ".")
+        if form.decimal == ",":
+            notes = (*notes, "numbers have a decimal comma (decimal='.' says otherwise)")
+            table = file.parse_again(form, words, request.only)
+        elif form.sep == ";":  # usual with a decimal comma
+            notes = (*notes, *map(_thousands_note, _dotted_columns(table, file, form)))
+    codes = _code_columns(table, file, form) if request.find_codes else []
+    if codes:
+        table = file.parse_again(form, [*words, *codes], request.only)
+    notes = (*notes, *([_ragged_note(len(file.bad))] if file.bad else []))
+    return LoadedTable(table, form, notes, codes)
+
+
+def head_of(content: Path | bytes) -> bytes:
+    """The first bytes of a file, or of its content."""
+    if isinstance(content, bytes):
+        return content[:HEAD]
+    with content.open("rb") as file:
+        return file.read(HEAD)
+
+
+class _CsvFile:
+    """A csv whose separator and header are known. `bad` are the ragged rows of the last parse."""
+
+    def __init__(self, content: Path | bytes, name: str, found: FileForm, skip_bad: bool) -> None:
+        self.content, self.name, self.found, self.skip_bad = content, name, found, skip_bad
+        self.bad: list[Any] = []
+
+    def parse(self, form: TextForm, words: Sequence[str], only: Sequence[str] | None) -> Any | None:
+        """The table; None if it is not in this encoding."""
+        try:
+            table = self._read(form, words, only)
+        except UnicodeDecodeError:
+            return None
+        except pa.ArrowInvalid as error:
+            if "invalid UTF8" in str(error):
+                return None
+            if self.bad:
+                raise self._ragged_error(form) from error
+            if "conversion error" not in str(error):
+                raise
+            table = self._read(form, words, only, block_size=_WHOLE_FILE)  # types from all rows
+        return None if any(pa.types.is_binary(field.type) for field in table.schema) else table
+
+    def parse_again(self, form: TextForm, words: Sequence[str], only: Sequence[str] | None) -> Any:
+        """The table, which must be in this encoding."""
+        table = self.parse(form, words, only)
+        if table is None:
+            raise InputError(f"{self.name} is not {form.encoding} text; say what it is with encoding=")
+        return table
+
+    def _read(self, form: TextForm, words: Sequence[str], only: Sequence[str] | None, **options: Any) -> Any:
+        self.bad = []
+
+        def handle(row: Any) -> str:
+            self.bad.append(row)
+            return "skip" if self.skip_bad else "error"
+
+        encoding = "utf8" if form.encoding == "utf-8" else form.encoding
+        reading = pa.csv.ReadOptions(encoding=encoding, skip_rows=self.found.skipped, **options)
+        if not form.header:
+            reading.column_names = plain_names(len(self.found.first))
+        return pa.csv.read_csv(
+            pa.BufferReader(self.content) if isinstance(self.content, bytes) else self.content,
+            read_options=reading,
+            parse_options=pa.csv.ParseOptions(delimiter=form.sep, newlines_in_values=True, invalid_row_handler=handle),
+            convert_options=pa.csv.ConvertOptions(
+                column_types={c: pa.string() for c in words}, decimal_point=form.decimal or ".", include_columns=only
+            ),
+        )
+
+    def _ragged_error(self, form: TextForm) -> InputError:
+        found = first_ragged(self.content, str(form.encoding), str(form.sep), self.found.skipped)
+        bad = self.bad[0]
+        found = found or RaggedRow(bad.number or 0, bad.actual_columns, bad.expected_columns, bad.text)
+        return found.error(self.name, str(form.sep))
+
+
+# ---- columns that are read again
+
+
+def _dotted_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
+    """Columns read as fractions that may be whole numbers with dots between thousands."""
+    fractions = [c for c in table.column_names if _in_thousandths(table.column(c))]
+    if not fractions:
+        return []
+    words = file.parse_again(form, fractions, fractions)
+    return [c for c in fractions if are_dotted_thousands(present(trimmed(words.column(c))))]
+
+
+def _in_thousandths(column: Any) -> bool:
+    """Whether there are fractions and each has at most three digits."""
+    if str(column.type) != "double":
+        return False
+    values = np.asarray(column.drop_null().to_numpy())
+    thousandths = 1000 * values[values != np.floor(values)]
+    return thousandths.size > 0 and np.allclose(thousandths, np.round(thousandths), rtol=0, atol=1e-6)
+
+
+def _thousands_note(column: str) -> str:
+    return (
+        f"column {column!r} has three digits behind every dot, read as decimals (decimal=',' says that they are "
+        "thousands)"
+    )
+
+
+def _code_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
+    """The columns of whole numbers that are codes such as 0052 as they are written.
+
+    Few files have a leading zero in the first rows, and only these are read again.
+    """
+    whole = {c for c in table.column_names if str(table.schema.field(c).type) == "int64"}
+    rows = head_rows(file.content, form, len(table.column_names)) if whole else ()
+    padded = {c for row in rows for c, cell in zip(table.column_names, row) if c in whole and _LEADING_ZERO.match(cell)}
+    maybe = [c for c in table.column_names if c in padded]
+    words = file.parse_again(form, maybe, maybe) if maybe else None
+    return [c for c in maybe if words is not None and are_codes(present(trimmed(words.column(c))))]
+
+
+def head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[list[str]]:
+    """The rows of `width` cells among the first bytes as they are written, without the header."""
+    head = head_of(content)
+    lines = io.StringIO(head_text(head, str(form.encoding)), newline="")
+    for _, cells in islice(csv_rows(lines, str(form.sep), int(is_separator_line(head))), int(bool(form.header)), None):
+        if len(cells) == width:
+            yield cells
+
+
+def first_words(content: Path | bytes, form: TextForm, columns: Sequence[str]) -> dict[str, str]:
+    """The first word of each column that has one in the first rows, as it is written: 2.180e+02."""
+    found: dict[str, str] = {}
+    for row in head_rows(content, form, len(columns)):
+        found |= {c: cell.strip() for c, cell in zip(columns, row) if c not in found and cell.strip()}
+    return found
+
+
+# ---- rows with more or fewer cells than the first
+
+
+class RaggedRow(NamedTuple):
+    """A row of `cells` cells that begins in `line`, from 1; the `first` row has `expected` cells."""
+
+    line: int
+    cells: int
+    expected: int
+    text: str
+    first: str = ""
+
+    def error(self, name: str, sep: str) -> InputError:
+        """What is wrong with the row, and what helps."""
+        said = f"{name} cannot be read: line {self.line:,} has {_counted(self.cells, 'cell')} where the first row has"
+        said = f"{said} {self.expected:,}: {_short(self.text)}"
+        if self.first.startswith("#"):
+            return InputError(f"{said}; take out lines that are no rows, such as the first: {_short(self.first)}")
+        if self.text.startswith("#"):
+            advice = "take out lines that are comments"
+        elif self.cells > self.expected:
+            advice = f'put quotes around cells that hold {sep!r} ("a{sep} b"), or say what is between columns with sep='
+        else:
+            advice = "fill it up, take out lines that are no rows, or say what is between columns with sep="
+        return InputError(f"{said}; {advice}; skip_bad=True leaves such lines out")
+
+
+def first_ragged(content: Path | bytes, encoding: str, sep: str, skipped: int = 0) -> RaggedRow | None:
+    """The first row with another number of cells than the first; `skipped` lines come before that one."""
+    with _open_text(content, encoding) as text:
+        first: list[str] = []
+        for line, cells in csv_rows(text, sep, skipped):
+            first = first or cells
+            if len(cells) != len(first):
+                return RaggedRow(line, len(cells), len(first), sep.join(cells), sep.join(first))
+    return None
+
+
+def _ragged_note(rows: int) -> str:
+    return f"{_counted(rows, 'line')} with more or fewer cells than the first row left out, as skip_bad=True asks"
+
+
+def _short(row: str) -> str:
+    return repr(row if len(row) <= 60 else f"{row[:60]}...")
+
+
+def _counted(n: int, what: str) -> str:
+    return f"1 {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def _open_text(content: Path | bytes, encoding: str) -> TextIO:
+    if isinstance(content, Path):
+        return content.open(encoding=encoding, errors="replace", newline="")
+    return io.TextIOWrapper(io.BytesIO(content), encoding=encoding, errors="replace", newline="")
+
+
+# ---- pieces of a large file
+
+
+class TextPieces(NamedTuple):
+    """How a large csv is cut: the names of its columns (none without a header), and whether it has a header."""
+
+    columns: tuple[str, ...]
+    header: bool
+
+    def of_file(self, file: Path) -> Iterator[bytes]:
+        """Pieces of about PIECE_BYTES, cut between rows, each with the header."""
+        with _open_bytes(file) as opened:
+            line = opened.readline()
+            if not line:
+                raise OSError("it is empty")
+            if not is_separator_line(line):
+                opened.seek(0)
+            first, left = opened.readline() if self.header else b"", b""
+            while more := opened.read(PIECE_BYTES):
+                left += more
+                end = _last_row_end(left)
+                if end:
+                    yield first + left[:end]
+                    left = left[end:]
+            if left.strip():
+                yield first + left
+
+
+def text_pieces(files: Sequence[Path], request: TableRequest) -> TextPieces | None:
+    """How to cut these files; None if the encoding has line ends of several bytes."""
+    with _open_bytes(files[0]) as opened:
+        found = find_form(opened.read(HEAD), files[0].name, request.asked, request.before, request.columns)
+    if str(found.form.encoding).lower() not in _ONE_BYTE_LINE_ENDS:
+        return None
+    header = bool(found.form.header)
+    return TextPieces(found.first if header else (), header)
+
+
+def _open_bytes(file: Path) -> BinaryIO:
+    return gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb")  # type: ignore[return-value]
+
+
+def _last_row_end(text: bytes) -> int:
+    """The position after the last line end that is not inside quotes; 0 if there is none."""
+    end = text.rfind(b"\n") + 1
+    quotes = text.count(b'"', 0, end)
+    while end and quotes % 2:
+        earlier = text.rfind(b"\n", 0, end - 1) + 1
+        quotes -= text.count(b'"', earlier, end)
+        end = earlier
+    return end

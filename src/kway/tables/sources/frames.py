@@ -1,0 +1,217 @@
+"""Tables in memory: frames of any library as pyarrow tables, types of Arrow columns, and checks of column names.
+
+pandas and polars frames, dicts of columns and lists of dicts become one pyarrow Table with unique text names. Rows of a
+table, an array or a sparse matrix are counted by `n_rows` and taken by `take_rows`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+from numpy.typing import NDArray
+
+from kway.errors import InputError, UsageError
+from kway.suggest import listing, nearest
+
+_WHOLE_NUMBER = r"^-?(0|[1-9]\d*)$"
+_JSON_NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
+_OVER_15_DIGITS = r"^-?[0.]*[1-9](\.?\d){15}"  # a float64 keeps 15 decimal digits
+
+
+# ---- frames
+
+
+def is_table(X: Any) -> bool:
+    """Whether X has named columns: a pyarrow Table, a pandas or polars frame, a dict of columns, a list of dicts."""
+    if isinstance(X, Mapping) or hasattr(X, "column_names") or hasattr(X, "collect_schema") or _are_records(X):
+        return True
+    return hasattr(X, "columns") and hasattr(X, "dtypes")
+
+
+def _are_records(X: Any) -> bool:
+    return isinstance(X, list) and len(X) > 0 and all(isinstance(row, Mapping) for row in X)
+
+
+def as_table(X: Any, name: str = "the table") -> pa.Table:
+    """X as a pyarrow Table; a column of mixed Python objects becomes text."""
+    if isinstance(X, pa.Table):
+        refuse_repeated([str(c) for c in X.column_names], name)
+        return X
+    if _are_records(X):
+        X = {key: [row.get(key) for row in X] for key in dict.fromkeys(key for row in X for key in row)}
+    if isinstance(X, Mapping):
+        columns = {_unicode(c): _arrow_column(values, c) for c, values in X.items()}
+    elif hasattr(X, "to_arrow"):  # polars
+        try:
+            return X.to_arrow()
+        except pa.ArrowInvalid:  # a type that Arrow does not have, such as Int128
+            columns = {c: _arrow_column(X[c].to_list(), c) for c in X.columns}
+    elif hasattr(X, "collect"):
+        raise InputError(f"{name} is a {type(X).__name__}, which holds no rows yet; pass {name}.collect()")
+    else:
+        names = [_unicode(c) for c in X.columns]
+        refuse_repeated(names, name)
+        columns = {c: _arrow_column(X.iloc[:, j], c) for j, c in enumerate(names)}
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) > 1:
+        raise InputError(f"{name} has columns of {listing(sorted(lengths))} rows; give every column as many")
+    return pa.table(columns)
+
+
+def n_rows(X: Any) -> int:
+    """Number of rows of a table, array, sparse matrix or list."""
+    if isinstance(X, Mapping):
+        return len(next(iter(X.values()), ()))
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def take_rows(X: Any, rows: NDArray) -> Any:
+    """These rows of a table, array or sparse matrix; `rows` are positions or a mask (n,)."""
+    if not is_table(X):
+        return X[rows]
+    return as_table(X).take(np.flatnonzero(rows) if rows.dtype == bool else rows)
+
+
+def _arrow_column(values: Any, name: Any) -> Any:
+    """One column; every value as text if Arrow finds no common type."""
+    if isinstance(values, str) or not hasattr(values, "__len__"):
+        raise InputError(f"column {name!r} is {values!r:.50}, where a list of values is expected; give one per row")
+    try:
+        if isinstance(values, np.ndarray) and values.dtype.kind in "UOT":
+            values = values.tolist()
+        return _plain_column(pa.array(values, from_pandas=True), values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError):
+        if all(isinstance(v, int | float) or v is None for v in values):  # whole numbers beyond 64 bits
+            return pa.array([None if _is_nan(v) else _as_float(v) for v in values], pa.float64())
+        return pa.array([None if _is_nan(v) else _unicode(v) for v in values], pa.large_string())
+
+
+def _plain_column(column: Any, values: Any) -> Any:
+    """The column; time spans become seconds, and the types that only pandas has (periods, intervals) become text."""
+    if kinds.is_duration(column.type):
+        return pa.array([None if v is None else v.total_seconds() for v in column.to_pylist()], pa.float64())
+    held = column.type.value_type if kinds.is_dictionary(column.type) else column.type
+    odd = isinstance(held, pa.BaseExtensionType) or (held is not column.type and kinds.is_nested(held))
+    if odd and hasattr(values, "isna"):
+        return pa.array([None if gap else str(v) for v, gap in zip(values, values.isna())], pa.large_string())
+    return column
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+
+
+def _unicode(value: Any) -> str:
+    """The value as text that can be written as UTF-8."""
+    text = str(value)
+    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise InputError(f"the text {text!r:.50} holds half of a character (a lone surrogate); read it as UTF-8 again")
+    return text
+
+
+def _is_nan(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and value != value)
+
+
+# ---- types of columns
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """string, large_string or string_view."""
+    return kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Integers, floats and decimals."""
+    return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
+
+
+def is_date(kind: pa.DataType) -> bool:
+    """Dates, timestamps and times of the day."""
+    return kinds.is_date(kind) or kinds.is_timestamp(kind) or kinds.is_time(kind)
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Lists of numbers, such as embeddings."""
+    lists = kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind)
+    return bool(lists and is_number(kind.value_type))
+
+
+def text_columns(table: pa.Table) -> tuple[str, ...]:
+    """Names of the text columns, dictionary columns of text included."""
+    types = {f.name: f.type.value_type if kinds.is_dictionary(f.type) else f.type for f in table.schema}
+    return tuple(c for c, kind in types.items() if is_text(kind))
+
+
+def whole_column(column: Any) -> pa.Array:
+    """The column as one array, dictionaries decoded, text as large_string."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):  # no chunk, or too long for one
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if is_text(column.type) and not kinds.is_large_string(column.type):
+        column = column.cast(pa.large_string())
+    return column
+
+
+def plain_numbers(column: Any) -> Any:
+    """Text that is all plain numbers (gaps aside) as numbers.
+
+    Other text stays: codes such as 007, and fractions of more digits than a float keeps.
+    """
+    words = whole_column(column)
+    words = pc.if_else(pc.equal(words, ""), pa.scalar(None, words.type), words)
+    for pattern, kind in ((_WHOLE_NUMBER, pa.int64()), (_JSON_NUMBER, pa.float64())):
+        if words.null_count < len(words) and pc.all(pc.match_substring_regex(words, pattern)).as_py():
+            if kind == pa.float64() and pc.any(pc.match_substring_regex(words, _OVER_15_DIGITS)).as_py():
+                return column
+            try:
+                return words.cast(kind)
+            except pa.ArrowInvalid:  # a number of twenty digits is a code
+                return column
+    return column
+
+
+def plain_floats(column: Any) -> Any:
+    """Floats of 16 and 32 bits as the float64 of the same decimal text: 5.1, not 5.0999999."""
+    if not (kinds.is_float16(column.type) or kinds.is_float32(column.type)):
+        return column
+    return column.cast(pa.float32()).cast(pa.string()).cast(pa.float64())
+
+
+# ---- names of columns
+
+
+def refuse_repeated(columns: Sequence[str], name: str) -> None:
+    """Raise an error if two columns have the same name."""
+    repeated = sorted({c for c in columns if columns.count(c) > 1}) if len(set(columns)) < len(columns) else []
+    if repeated:
+        raise InputError(f"{name} has more than one column named {listing(repeated)}; give each its own name")
+
+
+def refuse_unknown(
+    column: str, columns: Sequence[str], name: str, what: str, error: type[InputError] = UsageError
+) -> None:
+    """Raise an error if there is no such column. It suggests the nearest name, or the option that would help."""
+    if column in columns:
+        return
+    said = f"{name} has no {what} column {column!r}"
+    uncut = next((sep for sep in (";", "\t", "|", ",") if len(columns) == 1 and sep in columns[0]), None)
+    if uncut is not None:
+        shown = "'tab'" if uncut == "\t" else repr(uncut)
+        raise error(f"{said}; its only column is {columns[0]!r}: is it to be cut, by sep={shown}?")
+    known = f"{said}{nearest(column, columns)}; its columns are {listing(columns)}"
+    if re.fullmatch("c[0-9]+", column) and not all(re.fullmatch("c[0-9]+", c) for c in columns):
+        raise error(f"{known}, as its first row says; where that is no header, say header=False")
+    raise error(known)

@@ -1,0 +1,152 @@
+"""Folders of images: one sub-folder a class -> rows (n, height * width * channels) of bytes, labels, file names.
+
+form    (height, width, channels): of the data where one size is shared by most images, else 32 x 32;
+        grey (1 channel) where every image sampled is grey, else RGB (3)
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.errors import InputError
+from kway.progress import track
+from kway.suggest import listing
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+SIDE = 32  # height and width of images without a common size, or with a common side above four times this
+_SAMPLED_IMAGES = 200  # images opened to choose the form
+
+
+class ImageForm(NamedTuple):
+    """What every image is brought to."""
+
+    height: int
+    width: int
+    channels: int
+
+    def __str__(self) -> str:
+        return f"{self.height} x {self.width} {'grey' if self.channels == 1 else 'RGB'}"
+
+
+class Images(NamedTuple):
+    """rows (n, d) uint8, labels (n,) or None, the files, the form, notes on what was done, and the files skipped."""
+
+    rows: NDArray[np.uint8]
+    labels: NDArray[np.str_] | None
+    files: tuple[str, ...]
+    form: ImageForm
+    notes: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+
+
+def class_folders(folder: Path) -> list[Path]:
+    """Sub-folders that hold images."""
+    return [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and image_files(sub)]
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Images of a folder by name; pipes and the like, which would wait for ever, and hidden files are none."""
+    named = (p for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and not p.name.startswith("."))
+    return sorted(p for p in named if p.is_file())
+
+
+def read_images(
+    files: Sequence[Path], labels: Sequence[str] | None = None, form: ImageForm | None = None, skip_bad: bool = False
+) -> Images:
+    """These images in one form: as in training where that is given, else chosen from the data."""
+    notes: list[str] = []
+    if form is None:
+        form, note = choose_form(files, skip_bad)
+        notes.append(note)
+    rows = np.empty((len(files), form.height * form.width * form.channels), np.uint8)
+    good = np.ones(len(files), bool)
+    for i, path in track(enumerate(files), f"reading {len(files):,} images", len(files)):
+        try:
+            rows[i] = pixels(path, form)
+        except InputError:
+            if not skip_bad:
+                raise
+            good[i] = False
+    skipped = tuple(str(f) for f, ok in zip(files, good) if not ok)
+    if skipped:
+        notes.append(skipped_note(skipped))
+    if not good.any():
+        raise InputError(f"none of the {len(files)} images can be read")
+    kept = tuple(str(f) for f, ok in zip(files, good) if ok)
+    return Images(rows[good], None if labels is None else np.array(labels)[good], kept, form, tuple(notes), skipped)
+
+
+def skipped_note(files: Sequence[str]) -> str:
+    """That images were left out, how many and which, the first few by name."""
+    return f"{len(files):,} unreadable images skipped: {listing((Path(f).name for f in files), 5)}"
+
+
+def choose_form(files: Sequence[Path], skip_bad: bool = False) -> tuple[ImageForm, str]:
+    """The form of these images and the reason, from a sample spread over all of them."""
+    sizes: Counter[tuple[int, int]] = Counter()
+    grey = True
+    sample = files[:: max(1, len(files) // _SAMPLED_IMAGES)]
+    for path in sample:
+        try:
+            with _open(path) as image:
+                sizes[image.height, image.width] += 1
+                grey = grey and _is_grey(image)
+        except InputError:
+            if not skip_bad:
+                raise
+    (height, width), count = sizes.most_common(1)[0] if sizes else ((SIDE, SIDE), 0)
+    common = count > len(sample) / 2
+    if not common or max(height, width) > 4 * SIDE:
+        why = "no common size" if not common else f"common size {height} x {width} is large"
+        return ImageForm(
+            SIDE, SIDE, 1 if grey else 3
+        ), f"images resized to {ImageForm(SIDE, SIDE, 1 if grey else 3)} ({why})"
+    form = ImageForm(height, width, 1 if grey else 3)
+    what = "all sampled images have it" if count == len(sample) else "the most common size; others resized"
+    return form, f"images read as {form} ({what})"
+
+
+def pixels(path: Path, form: ImageForm) -> NDArray[np.uint8]:
+    """One image in that form, as a row (d,)."""
+    with _open(path) as image:
+        try:
+            flat = image.convert("L" if form.channels == 1 else "RGB")
+            if flat.size != (form.width, form.height):
+                flat = flat.resize((form.width, form.height))
+            return np.asarray(flat, np.uint8).reshape(-1)
+        except Exception as error:  # Pillow decodes late, and each format has its own errors
+            raise _unreadable(path, error) from error
+
+
+def _open(path: Path) -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise InputError(f"images need the package pillow ({error}); install it: pip install 'kway[images]'") from error
+    if not path.is_file():  # a pipe would wait for ever
+        raise _unreadable(path, OSError("it is no regular file"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)  # a small file that unpacks to too much
+            return Image.open(path)
+    except Exception as error:
+        raise _unreadable(path, error) from error
+
+
+def _is_grey(image: Any) -> bool:
+    if image.mode in ("1", "L", "LA", "I", "I;16", "F"):
+        return True
+    small = np.asarray(image.convert("RGB").resize((64, 64)), np.int16)
+    return bool((small.max(axis=2) - small.min(axis=2)).max() <= 4)  # JPEG rounds grey by a level or two
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(f"image {path} cannot be read ({reason}); remove or repair it, or skip such files: skip_bad=True")

@@ -1,0 +1,127 @@
+"""Labels in a column of a table, and the column `split` that says which rows are for training.
+
+" ham", "ham"  one label of a csv, where blanks around words mean nothing; labels of a frame stay as they are
+1, 2, 10      whole numbers         1.0, 2.5   floats        true, False   bools
+007, 08, 10   text: as numbers, 7 and 007 would be one class
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kway.errors import InputError
+from kway.suggest import listing
+
+_GAPS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")  # gaps among numbers; among words only ""
+_INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
+_FLOAT = r"^-?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
+_BOOL = r"^(?i:true|false)$"
+_TRAIN_WORDS = ("train", "val", "valid", "validation", "dev")
+_TEST_WORDS = ("test",)
+
+_LABEL_THEM = "drop these rows or label them"
+LEAVE_THEM = "label these rows, or leave them out: skip_bad=True"
+
+
+class NoLabelError(InputError):
+    """No row has a label. For a piece of a large file that only means that the piece is left out."""
+
+    def __init__(self, target: str, rows: int) -> None:
+        super().__init__(f"no row has a label in {target!r}; name the column that holds them with target=")
+        self.rows = rows
+
+
+def column_labels(column: Any, what: str, typed: bool, advice: str = _LABEL_THEM, written: bool = False) -> NDArray:
+    """Labels (n,) of a pyarrow column; raises an error that names the column as `what` if there are gaps.
+
+    `typed`: the file itself says that the column is text (parquet); a csv does not, so numbers are looked for.
+    `written`: words of a csv, whose surrounding blanks are removed.
+    """
+    if _is_words(column):
+        words = pc.utf8_trim_whitespace(column.cast("string")) if written else column.cast("string")
+        kind = None if typed else _number_kind(words)
+        if kind is None:
+            labels = words.to_pylist()
+            _refuse_gaps(sum(not word for word in labels), len(labels), what, advice)
+            return np.asarray(labels)
+        _refuse_gaps(len(words) - len(_without_gaps(words)), len(words), what, advice)
+        return np.asarray(words.cast(kind).to_numpy())
+    _refuse_gaps(column.null_count, len(column), what, advice)
+    labels = np.asarray(column.to_numpy())
+    if labels.dtype.kind not in "iufb":
+        raise InputError(f"{what} is of type {column.type}; make it text, whole numbers or true/false")
+    return labels
+
+
+class LabeledTable(NamedTuple):
+    """Rows of a table that have a label, the mask (n,) of these rows, and how many rows have none."""
+
+    table: Any
+    kept: Any
+    left_out: int
+
+
+def rows_with_labels(table: Any, target: str) -> LabeledTable:
+    """The rows whose target is no gap; among numbers, NA and the like are gaps too."""
+    column = table.column(target)
+    there = column.is_valid()
+    if _is_words(column):
+        words = pc.utf8_trim_whitespace(column.cast("string"))
+        gaps = pa.array(_GAPS if _number_kind(words) else _GAPS[:1])
+        there = pc.invert(pc.or_(pc.is_null(words), pc.is_in(words, gaps)))
+    left_out = len(column) - (pc.sum(there).as_py() or 0)
+    if left_out == len(column):
+        raise NoLabelError(target, left_out)
+    return LabeledTable(table.filter(there) if left_out else table, there, left_out)
+
+
+def unlabeled_note(rows: int) -> str:
+    """The note about rows that were left out."""
+    return f"{rows:,} {'row' if rows == 1 else 'rows'} without a label left out, as skip_bad=True asks"
+
+
+def _is_words(column: Any) -> bool:
+    return "string" in str(column.type) or "dictionary" in str(column.type)
+
+
+def _number_kind(words: Any) -> str | None:
+    """The type of all words but the gaps; None if they are neither numbers nor bools."""
+    real = _without_gaps(words)
+    for pattern, dtype in ((_INTEGER, "int64"), (_BOOL, "bool"), (_FLOAT, "float64")):
+        if len(real) and pc.all(pc.match_substring_regex(real, pattern)).as_py():
+            return dtype
+    return None
+
+
+def _without_gaps(words: Any) -> Any:
+    return words.filter(pc.invert(pc.or_(pc.is_null(words), pc.is_in(words, pa.array(_GAPS)))))
+
+
+def _refuse_gaps(gaps: int, n: int, what: str, advice: str) -> None:
+    if gaps:
+        raise InputError(f"{what} is empty in {gaps:,} of {n:,} rows; {advice}")
+
+
+# ---- a column that splits the rows
+
+
+class SplitMasks(NamedTuple):
+    """Masks (n,) of the rows to learn from and of the rows to test on."""
+
+    train: NDArray[np.bool_]
+    test: NDArray[np.bool_]
+
+
+def split_masks(split: NDArray, name: str) -> SplitMasks:
+    """Rows by a column of "train", "val" and "test"; val rows count as train, any other word is an error."""
+    words = np.char.lower(np.asarray(split, dtype=str))
+    train, test = np.isin(words, _TRAIN_WORDS), np.isin(words, _TEST_WORDS)
+    if not (train | test).all():
+        strange = np.unique(words[~(train | test)])
+        raise InputError(f"column split of {name} says {listing(strange)}; it may say train, val or test")
+    return SplitMasks(train, test)

@@ -1,0 +1,187 @@
+"""Tables out: columns -> csv, JSON lines, parquet or npz, each file complete or absent; block by block where they are.
+
+csv, csv.gz, jsonl, jsonl.gz, parquet    by the ending of the file, or by name
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.errors import InputError
+from kway.suggest import listing
+from kway.tables.outputs.atomic import replacing
+from kway.tables.sources.frames import plain_floats
+
+FORMATS = ("csv", "jsonl", "parquet")
+_BY_ENDING = {".csv": "csv", ".csv.gz": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".jsonl.gz": "jsonl",
+              ".parquet": "parquet"}  # fmt: skip
+WRITTEN = tuple(_BY_ENDING)
+
+Columns = Mapping[str, Any]  # name -> array (n,) of numpy or Arrow
+
+
+def format_of(path: Path, asked: str | None = None) -> str:
+    """The format of a file by its ending, or as asked for."""
+    if asked is not None:
+        if asked not in FORMATS:
+            raise InputError(f"--format is {asked!r}; it may be {listing(FORMATS)}")
+        return asked
+    known = [ending for ending in WRITTEN if path.name.lower().endswith(ending)]
+    if not known:
+        raise InputError(f"cannot write {path.name}; its name must end in {listing(WRITTEN)}")
+    return _BY_ENDING[max(known, key=len)]
+
+
+def write_columns(columns: Columns, path: str | Path, asked: str | None = None) -> None:
+    """Columns of equal length as a file of this format, by the ending of `path` where none is asked for."""
+    write_blocks(iter([columns]), Path(path), asked)
+
+
+def write_blocks(blocks: Iterable[Columns], path: Path, asked: str | None = None) -> int:
+    """The same of blocks of rows with the same columns, each written as it comes; the number of rows."""
+    form = format_of(path, asked)
+    refuse_missing_folder(path)
+    with _writable(path), replacing(path) as draft, _opened(draft, path.name.lower().endswith(".gz")) as out:
+        return write_stream(blocks, out, form)
+
+
+def write_stream(blocks: Iterable[Columns], out: BinaryIO, form: str) -> int:
+    """Blocks into an open stream, flushed after each; the number of rows."""
+    return _WRITERS[form](_alike(map(_arrow, blocks)), out)
+
+
+def write_npz(path: str | Path, **arrays: NDArray) -> None:
+    """np.savez_compressed, complete or absent."""
+    path = Path(path)
+    refuse_missing_folder(path)
+    with _writable(path), replacing(path) as draft, draft.open("wb") as out:
+        np.savez_compressed(out, allow_pickle=False, **arrays)
+
+
+def refuse_missing_folder(path: Path) -> None:
+    """An error before the work, not after it."""
+    if not path.parent.is_dir():
+        raise InputError(f"no folder {path.parent} to write {path.name} in; make it first")
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    """What is written to this file, inside; a disk that is full, or the like, is told with the file's name."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def _opened(path: Path, packed: bool) -> Iterator[Any]:
+    import gzip
+
+    with path.open("wb") as file:
+        if not packed:
+            yield file
+            return
+        with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as out:
+            yield out
+
+
+def _arrow(columns: Columns) -> Any:
+    import pyarrow as pa
+
+    return pa.table({str(name): _arrow_column(values) for name, values in columns.items()})
+
+
+def _alike(tables: Iterable[Any]) -> Iterator[Any]:
+    """Tables with the columns of the first, in its order: of those that files of a folder have, some may differ."""
+    names: list[str] = []
+    for table in tables:
+        names = names or table.column_names
+        if other := sorted(set(names) ^ set(table.column_names)):
+            raise InputError(
+                f"some files have the columns {listing(other)} and others have not, so that they cannot be kept; "
+                "keep those that all files have: keep="
+            )
+        yield table.select(names)
+
+
+def _arrow_column(values: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    return pa.array(values.tolist()) if values.dtype == object else pa.array(values)
+
+
+def _write_csv(tables: Iterable[Any], out: Any) -> int:
+    import pyarrow.csv
+
+    n = 0
+    for table in tables:
+        header = pyarrow.csv.WriteOptions(include_header=n == 0)
+        pyarrow.csv.write_csv(_flat(table), out, header)
+        out.flush()
+        n += table.num_rows
+    return n
+
+
+def _flat(table: Any) -> Any:
+    """Lists and the like, which a csv cannot hold, as JSON."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    for place, field in enumerate(table.schema):
+        if kinds.is_nested(field.type):
+            words = [None if v is None else json.dumps(_plain(v)) for v in table.column(place).to_pylist()]
+            table = table.set_column(place, field.name, pa.array(words, pa.string()))
+    return table
+
+
+def _write_lines(tables: Iterable[Any], out: Any) -> int:
+    n = 0
+    for table in tables:
+        table = type(table).from_arrays([plain_floats(column) for column in table.columns], names=table.column_names)
+        lines = (json.dumps(_plain(row), ensure_ascii=False, allow_nan=False) + "\n" for row in table.to_pylist())
+        out.write("".join(lines).encode())
+        out.flush()
+        n += table.num_rows
+    return n
+
+
+def _write_parquet(tables: Iterable[Any], out: Any) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    n, writer = 0, None
+    try:
+        for table in tables:
+            writer = writer or pyarrow.parquet.ParquetWriter(out, table.schema)
+            writer.write_table(table.cast(writer.schema))
+            n += table.num_rows
+    except pa.ArrowException as error:
+        raise InputError(f"files differ in what a column holds: {error}; write csv, or leave it out: keep=") from error
+    finally:
+        if writer is not None:  # after an error, too: it would write its end into a closed file when it is collected
+            writer.close()
+    return n
+
+
+_WRITERS = {"csv": _write_csv, "jsonl": _write_lines, "parquet": _write_parquet}
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say: NaN is null, a date its text."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

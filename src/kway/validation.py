@@ -1,0 +1,422 @@
+"""The only place that checks input. After it every array is finite, 2-D, of a known dtype and order.
+
+    X   numpy, torch, lists, pandas or polars frames, scipy sparse, memory maps -> (n, d) C-contiguous array or CSR;
+        a tensor for a `device` -> FarRows there, checked there
+    y   (n,) labels of any one kind, or (n, K) soft targets              -> Labels(classes (K,), codes (n,))
+    w   None or (n,)                                                     -> (n,) weights, or None
+
+The input's float dtype is kept; float16 and integers become float32 (float64 where an integer would be rounded).
+Queries that are answered block by block are converted block by block too (`blocks=True`, kway.rows.row_blocks).
+Every call passes once: rows handed on to an index, or by one classifier to another inside it, are `checked`.
+scikit-learn's `validate_data` does the checking, so its messages are the ones that users and its checks know.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from numbers import Number
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import assert_all_finite
+from sklearn.utils.validation import check_array, validate_data
+
+from kway.errors import InputError, KindError
+from kway.labels import Labels, encode, encode_soft, encode_tensor, refuse_masked
+from kway.rows.gpu.device import Device, is_tensor, on_host
+from kway.rows.gpu.far_rows import FarRows
+from kway.rows.row_blocks import FEW_VALUES, Checked, Stored, row_blocks
+from kway.suggest import listing
+from kway.threads import pmap, shares, spans_of
+
+Rows = Any  # (n, d): NDArray[float32 | float64], scipy CSR of the same, or FarRows
+
+_FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
+_EXACT_IN_FLOAT32 = 2**24
+_CACHED = 1 << 17  # values that are still in the L2 cache when they are read again
+_SHARE = 16  # times that, from where a second thread is worth its call
+_NOT_NUMBERS = ("could not convert", "arrays of bytes/strings", "not supported between")
+_RAGGED = ("inhomogeneous", "setting an array element with a sequence")
+MOST_SQUARED = {"float32": 1e15, "float64": 1e120}  # squares of these, a billion of them with weights, stay finite
+
+
+def checked(rows: Rows) -> Any:
+    """Rows that have passed here, for an index or a classifier inside another: they take them as they are."""
+    return Checked(rows)
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether rows, `checked` or not, are sparse."""
+    return sp.issparse(X.rows if isinstance(X, Checked) else X)
+
+
+def rows(
+    estimator: Any,
+    X: Any,
+    *,
+    reset: bool,
+    sparse: bool = True,
+    blocks: bool = False,
+    finite: bool = False,
+    device: Device | None = None,
+) -> Rows:
+    """Checked (n, d) rows; `reset` in fit, which learns the number and names of features.
+
+    With `blocks` the caller reads them by slices, and an array that is not ready to use may come back as `Stored`. Rows
+    known to be `finite` are not read to see it. With a `device` a tensor stays there, or goes there, and comes back as
+    `FarRows`. What is `checked` passes as it is.
+    """
+    if isinstance(X, Checked):
+        return X.rows
+    ready = _ready(X) and not hasattr(estimator, "feature_names_in_") and (finite or _finite(X))
+    if ready and not reset and X.shape[1] == getattr(estimator, "n_features_in_", None):
+        return X  # as a rule: validate_data takes longer than a product
+    if device is not None and is_tensor(X) and _sound(X):
+        return _far(estimator, X, device, reset)
+    X = on_host(X)
+    refuse_masked(X, "X")
+    try:
+        if ready:
+            validate_data(estimator, X, reset=reset, skip_check_array=True)  # the number of features alone
+            return X
+        if blocks and _needs_copy(X):
+            return _stored(estimator, X, reset)
+        kind = "csr" if sparse else False
+        passed = validate_data(estimator, X, reset=reset, dtype="numeric", order="C", accept_sparse=kind)
+        if passed.dtype == object:  # frames with columns of several kinds pass unconverted
+            passed = check_array(passed.astype(np.float64), input_name="X")
+    except (ValueError, TypeError) as error:  # numpy's DTypePromotionError is a TypeError
+        raise explained(error, X) from error
+    return _floats(_canonical(sp.csr_matrix(passed)) if sp.issparse(passed) else passed)
+
+
+def _ready(X: Any) -> bool:
+    """Whether X is some rows of floats as they are worked with; whether these are finite is not asked."""
+    return type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype in _FLOAT_TYPES and X.flags.c_contiguous
+
+
+def tensor_rows(estimator: Any, X: Any) -> FarRows:
+    """Rows of a fitted estimator that are a torch tensor, checked on its device: float32 unless they are float64."""
+    who, n_features = type(estimator).__name__, estimator.n_features_in_
+    if X.ndim != 2 or X.is_complex():
+        raise InputError(f"X must be numbers of shape (rows, features), got a tensor of shape {tuple(X.shape)}")
+    if X.shape[1] != n_features:
+        raise InputError(
+            f"X has {X.shape[1]} features, but {who} is expecting {n_features} features as input; pass the columns "
+            "used in fit"
+        )
+    if not len(X):
+        raise InputError(f"Found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required")
+    if X.is_floating_point() and not bool(X.isfinite().all()):
+        raise InputError("Input X contains NaN or infinity; impute or drop such rows")
+    kept = X.detach()
+    return FarRows(kept if str(kept.dtype) in ("torch.float32", "torch.float64") else kept.float())
+
+
+def _sound(X: Any) -> bool:
+    """Whether a tensor is rows of finite numbers; what is not is refused in the words that arrays are."""
+    if X.ndim != 2 or not X.numel() or X.is_complex() or X.layout != X.new_empty(0).layout:
+        return False
+    return not X.is_floating_point() or all(bool(end.isfinite()) for end in X.aminmax())  # NaN is both ends
+
+
+def _far(estimator: Any, X: Any, device: Device, reset: bool) -> FarRows:
+    """A tensor on the device, of a float type that is worked with; nothing of it is copied to the host."""
+    alike = np.broadcast_to(np.float32(0), tuple(X.shape))  # its shape says how many features there are
+    try:
+        validate_data(estimator, alike, reset=reset, skip_check_array=True)
+    except ValueError as error:
+        raise explained(error, alike) from error
+    torch, there = device.torch, device.put(X.detach())
+    if there.dtype in (torch.float32, torch.float64):
+        return FarRows(there)
+    narrow = there.is_floating_point() or there.element_size() <= 2
+    narrow = narrow or all(abs(int(end)) < _EXACT_IN_FLOAT32 for end in there.aminmax())
+    return FarRows(there.to(torch.float32 if narrow else torch.float64))
+
+
+def _needs_copy(X: Any) -> bool:
+    """Whether X is an array of numbers that would have to be copied to be floats in C order."""
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub":
+        return False
+    return not (X.dtype in _FLOAT_TYPES and X.flags.c_contiguous)
+
+
+def _stored(estimator: Any, X: NDArray, reset: bool) -> Stored:
+    """The array itself, checked a block at a time: a test for NaN makes arrays as large as what it is given."""
+    validate_data(estimator, X, reset=reset, dtype=None, ensure_all_finite=False)
+    if X.dtype.kind == "f":
+        for part in row_blocks(X):
+            assert_all_finite(X[part], estimator_name=type(estimator).__name__, input_name="X")
+    return Stored(np.asarray(X), _float_type(X))
+
+
+def rows_and_labels(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    sparse: bool = True,
+    soft: bool = False,
+    reset: bool = True,
+    squared: bool = False,
+    device: Device | None = None,
+) -> tuple[Rows, Labels]:
+    """Checked rows with their labels; `soft` allows (n, K) targets, `squared` refuses what squares overflow.
+
+    With a `device` a tensor X stays, or goes, there.
+    """
+    if y is None:
+        raise InputError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None; "
+            "pass one label a row: requires y"
+        )
+    within = squared and _ready(X) and _within_squares(X)
+    X = rows(estimator, X, reset=reset, sparse=sparse, finite=within, device=device)
+    if squared and not within:
+        _refuse_overflow(X)
+    return X, labels_of(y, X.shape[0], soft)
+
+
+def labels_of(y: Any, n: int, soft: bool = False) -> Labels:
+    """The labels of n rows."""
+    if is_tensor(y) and y.ndim == 1:
+        labels = encode_tensor(y)
+    else:
+        y = on_host(y)
+        labels = encode_soft(y) if soft and _is_soft(y) else encode(y)
+    if len(labels.codes) != n:
+        raise InputError(
+            f"Found input variables with inconsistent numbers of samples: X has {n} rows, "
+            f"y has {len(labels.codes)}; pass one label a row"
+        )
+    return labels
+
+
+def check_blocks(X: Any) -> None:
+    """Refuse rows in files (kway.rows.files) that are no numbers, or whose squares overflow; a block at a time."""
+    for block in row_blocks(X):
+        _refuse_overflow(plain_rows(X[block], sparse=True))
+
+
+def _refuse_overflow(X: Rows) -> None:
+    """Refuse values whose squares, added up, leave the float type that a solver works in."""
+    most = MOST_SQUARED[X.dtype.name]
+    if isinstance(X, FarRows):
+        fine, largest = X.peak() <= most, f"{X.peak():.3g}"
+    else:
+        fine = _within_squares(X.data if sp.issparse(X) else X)
+        largest = "" if fine else largest_value(X)
+    if not fine:
+        raise InputError(
+            f"X holds {largest}, beyond {most:.0e}, from where squares leave {X.dtype}; scale the column "
+            "(StandardScaler), or drop the row"
+        )
+
+
+def _within_squares(values: NDArray) -> bool:
+    """Whether all values are numbers whose squares, added up, stay in their float type."""
+    low, high = _ends(values) if values.size else (0.0, 0.0)
+    most = MOST_SQUARED[values.dtype.name]
+    return -most <= low and high <= most  # NaN is neither
+
+
+def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
+    """Checked rows for functions that are not estimators (pairwise, indexes); one row may be 1-D; CSR if `sparse`.
+
+    What is `checked` passes as it is.
+    """
+    if isinstance(X, Checked):
+        if isinstance(X.rows, FarRows):
+            return np.asarray(X.rows)
+        if isinstance(X.rows, Stored):
+            return X.rows[:]
+        return X.rows.toarray() if sp.issparse(X.rows) and not sparse else X.rows
+    if _ready(X) and _finite(X):  # as a rule
+        return X
+    if sparse and sp.issparse(X):
+        return _plain_csr(X, name)
+    X = on_host(X)
+    refuse_masked(X, name)
+    try:
+        array = X.toarray() if sp.issparse(X) else np.asarray(X)
+    except (ValueError, TypeError) as error:
+        raise explained(error, X) from error
+    if array.ndim == 1 and array.size and array.dtype != object:
+        array = array[None, :]
+    if array.dtype == object or array.dtype.kind not in "fiub" or array.ndim != 2:
+        raise InputError(
+            f"{name} must be numbers of shape (rows, features), got dtype {array.dtype} and shape {array.shape}"
+            f"{odd_columns(X, '; encode or drop the ', ', or let kway.fit read the table')}"
+        )
+    if array.dtype.kind == "f" and not _finite(array):
+        raise InputError(f"{name} contains NaN or infinity{first_bad(array)}; impute or drop such rows")
+    return _floats(np.ascontiguousarray(array))
+
+
+def plain_far(X: Any, device: Device) -> FarRows | None:
+    """Rows of floats on the device where they are a tensor or `checked` FarRows; None: they are read here."""
+    if isinstance(X, Checked):
+        return X.rows if isinstance(X.rows, FarRows) else None
+    if not is_tensor(X) or not X.is_floating_point() or X.element_size() < 4 or not _sound(X):
+        return None
+    return FarRows(device.put(X.detach()))
+
+
+def _plain_csr(X: Any, name: str) -> Rows:
+    csr = sp.csr_matrix(X)
+    if not np.isfinite(csr.data).all():
+        raise InputError(f"{name} contains NaN or infinity; impute or drop such rows")
+    return _floats(_canonical(csr))
+
+
+def _canonical(csr: Any) -> Any:
+    """CSR whose columns are in order and appear once a row, as kernels expect it."""
+    if not csr.has_canonical_format:
+        csr = csr.copy()  # the caller's matrix stays as it is
+        csr.sum_duplicates()
+    return csr
+
+
+def weights(sample_weight: ArrayLike | None, X: Rows) -> NDArray | None:
+    """Checked sample weights (n,), or None where all count the same."""
+    if sample_weight is None:
+        return None
+    try:
+        given = on_host(sample_weight)
+        if isinstance(given, Number):  # one weight for every row
+            given = np.full(X.shape[0], given)
+        found = check_array(given, ensure_2d=False, dtype=X.dtype, order="C", input_name="sample_weight")
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{str(error).rstrip('.!')}; give every row one finite weight >= 0") from error
+    if found.shape != (X.shape[0],):
+        raise InputError(f"sample_weight has shape {found.shape}, expected ({X.shape[0]},); give every row one weight")
+    if (found < 0).any():
+        raise InputError("Negative values in sample_weight; give every row one finite weight >= 0")
+    if not found.any():
+        raise InputError(
+            "sample_weight is zero for every row, so there is nothing to learn from; give some row a weight"
+        )
+    return found
+
+
+def _floats(X: Rows) -> Rows:
+    if X.dtype.kind not in "fiub":
+        raise InputError(f"X must be numbers, got dtype {X.dtype}; encode it as numbers, or drop it")
+    return X if X.dtype in _FLOAT_TYPES else X.astype(_float_type(X))
+
+
+def _float_type(X: Rows) -> np.dtype:
+    """The float dtype that X is worked with in."""
+    narrow = X.dtype.itemsize <= 4 if X.dtype.kind == "f" else _fits_float32(X)
+    return np.dtype(np.float32 if narrow else np.float64)
+
+
+def _finite(array: NDArray) -> bool:
+    """Whether all values are finite: the squares of a few add up to a number; of many, both ends are finite."""
+    if array.size <= FEW_VALUES and math.isfinite(np.vdot(array, array)):
+        return True
+    low, high = _ends(array)  # NaN would be either end
+    return math.isfinite(low) and math.isfinite(high)
+
+
+def _ends(values: NDArray) -> tuple[float, float]:
+    """Least and largest value, NaN if one is; memory is read once for both."""
+    if values.size <= _CACHED:
+        return float(values.min()), float(values.max())
+    step = max(1, _CACHED // max(1, values[0].size))
+
+    def part(share: slice) -> NDArray[np.float64]:
+        ends = [(values[few].min(), values[few].max()) for few in spans_of(share, step)]
+        low, high = np.array(ends, np.float64).T
+        return np.array([low.min(), high.max()])
+
+    low, high = np.array(pmap(part, shares(len(values), least=_SHARE * step))).T
+    return float(low.min()), float(high.max())
+
+
+def _fits_float32(X: Rows) -> bool:
+    values = X.data if sp.issparse(X) else X
+    if values.dtype.itemsize <= 2 or values.size == 0:
+        return True
+    low, high = _ends(values)
+    return low > -_EXACT_IN_FLOAT32 and high < _EXACT_IN_FLOAT32
+
+
+def _is_soft(y: Any) -> bool:
+    shape = getattr(y, "shape", None) or np.shape(np.asarray(y, dtype=object))
+    return len(shape) == 2 and shape[1] > 1
+
+
+# ---- what is wrong with an input: the messages of scikit-learn and numpy, with the place and what to do
+
+
+def explained(error: Exception, X: Any) -> InputError:
+    """The same error as one that says what, got, do."""
+    text = str(error)
+    first = text.splitlines()[0] if text else repr(error)
+    if isinstance(error, np.exceptions.DTypePromotionError) or "ufunc" in text:
+        return InputError(f"X has dates or other values that are not numbers{odd_columns(X)}; encode or drop them")
+    if any(clue in text for clue in _RAGGED):
+        return InputError(
+            f"X has rows of different lengths{_lengths(X)}; give every row the same number of features ({first})"
+        )
+    if any(clue in text for clue in _NOT_NUMBERS):
+        return InputError(f"X has text where numbers are expected{odd_columns(X)}; encode or drop it ({first})")
+    if "contains NaN" in text or "contains infinity" in text:
+        return InputError(f"{first.rstrip('.')}{first_bad(X)}; impute or drop such rows")
+    if "features, but" in text:
+        return InputError(f"{text.rstrip('.')}; pass the columns used in fit")
+    if "Complex data" in text:
+        return InputError(f"{first}; pass real numbers, such as the real and imaginary parts as two columns")
+    if isinstance(error, TypeError):  # scikit-learn's checks ask for one
+        return KindError(first)
+    return InputError(text)
+
+
+def first_bad(X: Any) -> str:
+    """Where the first value that is not finite stands, where that can be told."""
+    try:
+        values = X if isinstance(X, np.ndarray) and X.dtype.kind == "f" else np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        return ""
+    if values.ndim != 2 or not values.size:
+        return ""
+    row, column, count = 0, 0, 0
+    for part in row_blocks(values):
+        bad = ~np.isfinite(values[part])
+        if not count and bad.any():
+            row, column = divmod(int(bad.argmax()), bad.shape[1])
+            row += part.start
+        count += int(bad.sum())
+    names = list(getattr(X, "columns", []))
+    return f", first in row {row}, column {names[column] if names else column} ({count} values)" if count else ""
+
+
+def largest_value(rows: Any) -> str:
+    """The value farthest from 0 of rows (n, d), dense or CSR, and where it stands."""
+    values = rows.data if sp.issparse(rows) else rows
+    at = int(np.argmax(np.abs(values)))
+    if sp.issparse(rows):
+        row, column = int(np.searchsorted(rows.indptr, at, side="right")) - 1, int(rows.indices[at])
+    else:
+        row, column = divmod(at, rows.shape[1])
+    return f"{values.ravel()[at]:.3g} in column {column} (row {row})"
+
+
+def odd_columns(X: Any, before: str = " (", after: str = ")") -> str:
+    """Names of a frame's columns that are neither numbers nor true/false, with words about them; else nothing."""
+    kinds = {str(c): str(X[c].dtype) for c in getattr(X, "columns", [])}
+    odd = [c for c, kind in kinds.items() if not re.match("u?int|float|bool|decimal", kind, re.IGNORECASE)]
+    return f"{before}columns {listing(odd, 5)}{after}" if odd else ""
+
+
+def _lengths(X: Any) -> str:
+    try:
+        found = sorted({len(row) for row in X})
+    except TypeError:
+        return ""
+    return f" ({listing(found, 5)})"

@@ -1,0 +1,69 @@
+"""tune finds what a grid search finds, refits, and refuses what it cannot follow."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
+
+import kway
+from kway.auto.race.folds import fold_numbers
+from kway.errors import KwayError
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:500] / 16, y[:500]
+
+
+def test_neighbours_as_a_grid_search_finds_them(digits):
+    X, y = digits
+    found = kway.tune(kway.NeighborsClassifier(metric="manhattan"), X, y, folds=3)
+    folds = PredefinedSplit(fold_numbers(y, 3))
+    grid = GridSearchCV(
+        kway.NeighborsClassifier(metric="manhattan"),
+        {"n_neighbors": list(range(1, 6)), "weights": ["uniform", "distance"]},
+        cv=folds,
+    ).fit(X, y)
+    assert found.accuracy == pytest.approx(grid.best_score_)
+    assert found.estimator.get_params()["metric"] == "manhattan"
+    assert {k: found.estimator.get_params()[k] for k in found.best} == found.best
+    records = found.records()
+    one = [r["accuracy"] for r in records if r["n_neighbors"] == 1 and r["weights"] == "uniform"]
+    at = grid.cv_results_["params"].index({"n_neighbors": 1, "weights": "uniform"})
+    np.testing.assert_allclose(one, [grid.cv_results_[f"split{f}_test_score"][at] for f in range(3)])
+    assert len(found.to_pandas()) == len(records)
+
+
+@pytest.mark.parametrize("model", [kway.SoftmaxClassifier, kway.LogisticClassifier, kway.LeastSquaresClassifier])
+def test_alpha_of_linear_classifiers(digits, model):
+    X, y = digits
+    found = kway.tune(model(max_iter=500), X, y, folds=3)
+    assert isinstance(found.estimator, model)
+    assert found.estimator.alpha == found.best["alpha"]
+    assert found.estimator.max_iter == 500
+    scores = {a: np.mean([r["accuracy"] for r in found.records() if r["alpha"] == a]) for a in
+              {r["alpha"] for r in found.records()}}  # fmt: skip
+    assert scores[found.best["alpha"]] == pytest.approx(max(scores.values())) == pytest.approx(found.accuracy)
+
+
+def test_a_loss_that_is_asked_for_is_the_one_that_is_scored(digits):
+    X, y = digits[0][:200], digits[1][:200]
+    plain, named = (kway.tune(m, X, y, folds=3) for m in (kway.LinearClassifier(), kway.SoftmaxClassifier()))
+    assert type(plain.estimator) is kway.LinearClassifier
+    assert plain.records() == named.records()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (RandomForestClassifier(), "got RandomForestClassifier; use scikit-learn's GridSearchCV"),
+        (kway.PerceptronClassifier(), "got PerceptronClassifier"),
+        (kway.SoftmaxClassifier(penalty="l1"), "plain l2 penalty, got .'penalty': 'l1'."),
+        (kway.NeighborsClassifier(max_distance=1.0), "plain votes"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(digits, estimator, message):
+    with pytest.raises(KwayError, match=message):
+        kway.tune(estimator, *digits)

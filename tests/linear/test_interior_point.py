@@ -1,0 +1,116 @@
+"""Interior points against linear programs, scikit-learn, and optima known by hand."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import linprog
+from sklearn.svm import SVC
+
+from kway.linear.losses import LOSSES, Targets
+from kway.linear.objective import Objective
+from kway.linear.penalties import Penalty
+from kway.linear.solvers.base import Control
+from kway.linear.solvers.interior_point import is_small_with_kinks, solve_hard, solve_small, solve_undecided
+
+
+def problem(form, penalty, K=3, n=60, d=4, units=1.0, bias=True):
+    rng = np.random.default_rng(0)
+    y = np.concatenate([np.arange(K), rng.integers(0, K, n - K)])
+    X = (rng.normal(size=(n, d)) + rng.normal(size=(K, d))[y]) * units
+    R = 1 if K == 2 else K
+    return Objective(X, Targets(y), R, getattr(LOSSES["hinge"], form), penalty, bias)
+
+
+def l1_optimum(o):
+    """min lasso sum (u + v) + mean of slacks; W = u - v, slack >= 1 + f_c - f_y, or 1 - y f for one class at a time."""
+    X, y, R = np.column_stack([o.X, np.ones(o.n)]), o.targets.codes, o.n_scores
+    rows = []
+    for i in range(o.n):
+        for c in range(R):
+            row = np.zeros((R, X.shape[1]))
+            if o.loss.joint and c != y[i]:
+                row[y[i]], row[c] = X[i], -X[i]
+            elif not o.loss.joint:
+                row[c] = X[i] if y[i] == (1 if R == 1 else c) else -X[i]
+            else:
+                continue
+            rows.append(row.ravel())
+    A = np.array(rows)
+    weight = np.tile(np.append(np.full(o.d, o.penalty.lasso), 0.0), R)
+    cost = np.concatenate([weight, weight, np.full(len(A), 1 / o.n)])
+    return linprog(cost, A_ub=np.hstack([-A, A, -np.eye(len(A))]), b_ub=-np.ones(len(A)), method="highs").fun
+
+
+@pytest.mark.parametrize("form", ["joint", "columns"])
+def test_the_optimum_of_a_linear_program(form):
+    o = problem(form, Penalty(lasso=0.02))
+    found = solve_small(o, Control(1000, 1e-8))
+    assert found.converged
+    assert found.proved
+    assert o.value(found.theta) == pytest.approx(l1_optimum(o), rel=1e-7)
+
+
+def test_weights_that_l1_takes_out_are_exactly_zero():
+    found = solve_small(problem("joint", Penalty(lasso=0.2)), Control(1000, 1e-6))
+    assert (found.theta[:, :-1] == 0).mean() > 0.3
+
+
+@pytest.mark.parametrize("C", [0.01, 100.0])
+@pytest.mark.parametrize("units", [1.0, 1e6, np.array([1e-4, 1.0, 1e3, 1e5])], ids=["1", "1e6", "apart"])
+def test_units_of_the_columns_do_not_matter(C, units):
+    o = problem("columns", Penalty(ridge=1 / (60 * C)), K=2, units=units)
+    found = solve_small(o, Control(1000, 1e-8))
+    assert found.converged
+    if np.ndim(units) == 0 and units == 1:
+        svc = SVC(kernel="linear", C=C, tol=1e-9).fit(o.X, o.targets.codes)
+        other = o.value(np.hstack([svc.coef_, [svc.intercept_]]))
+        assert other * (1 - 1e-4) <= o.value(found.theta) <= other * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("penalty", [Penalty(ridge=1e-6), Penalty(ridge=1e-3, lasso=1e-3)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_no_point_nearby_is_better(penalty, bias):
+    o = problem("joint", penalty, bias=bias)
+    found = solve_small(o, Control(1000, 1e-9))
+    best, rng = o.value(found.theta), np.random.default_rng(1)
+    for size in (1e-4, 1e-2):
+        for _ in range(20):
+            step = size * rng.normal(size=found.theta.shape)
+            step[:, -1] *= bias
+            assert o.value(found.theta + step) >= best * (1 - 1e-8)
+
+
+def test_sparse_rows_and_rows_without_weight():
+    o = problem("columns", Penalty(ridge=1e-2))
+    weight = np.ones(60)
+    weight[-10:] = 0
+    some = Objective(o.X[:50], Targets(o.targets.codes[:50]), 3, o.loss, Penalty(ridge=1e-2))
+    given = Objective(sp.csr_matrix(o.X), o.targets, 3, o.loss, o.penalty, True, weight / weight.mean())
+    expected, found = (solve_small(p, Control(1000, 1e-9)) for p in (some, given))
+    np.testing.assert_allclose(found.theta, expected.theta, atol=1e-5)
+
+
+def test_rows_that_are_held_count_as_they_are():
+    o = problem("columns", Penalty(ridge=1.0), K=2)
+    y, upper = np.where(o.targets.codes == 1, 1.0, -1.0), np.full(60, 0.3)
+    none = np.zeros(4), 0.0
+    whole = solve_undecided(o.X.copy(), y, upper, none, True, 1e-10)
+    held = 30
+    sums = (whole[:held] * y[:held]) @ o.X[:held], float(whole[:held] @ y[:held])
+    part = solve_undecided(o.X[held:].copy(), y[held:], upper[held:], sums, True, 1e-10)
+    w = (whole * y) @ o.X
+    np.testing.assert_allclose(sums[0] + (part * y[held:]) @ o.X[held:], w, atol=1e-4)
+
+
+def test_a_hard_margin_known_by_hand():
+    X, y = np.array([[0.0, 0], [-1, -1], [3, 4], [7, 1]]), np.array([-1.0, -1, 1, 1])
+    found = solve_hard(X, y, True, 1e-8)
+    assert 1 / np.linalg.norm(found.w) == pytest.approx(2.5, rel=1e-4)
+    assert found.lower == pytest.approx(0.08, rel=1e-6)
+
+
+def test_large_problems_and_other_losses_are_left_to_other_methods():
+    assert is_small_with_kinks(problem("joint", Penalty(1e-2)))
+    assert not is_small_with_kinks(problem("joint", Penalty(1e-2)), most=1e3)
+    assert not is_small_with_kinks(problem("joint", Penalty()))
+    assert not is_small_with_kinks(problem("joint", Penalty(1e-2)).with_loss(LOSSES["rounded-hinge"].joint))

@@ -1,0 +1,108 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from kway.errors import InputError
+from kway.report.confusion import apart, confusion_matrix, confusion_order, worst_pairs
+
+
+def counts_of(k, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.diag(rng.integers(10, 20, k)) + rng.binomial(1, 2 / k, (k, k))
+
+
+@pytest.mark.parametrize("k", [2, 10, 20])
+def test_every_count_is_written_in_its_cell(k):
+    counts = counts_of(k)
+    axes = confusion_matrix(counts).axes[0]
+    written = {(round(t.get_position()[1]), round(t.get_position()[0])): int(t.get_text()) for t in axes.texts}
+    assert written == {(t, p): counts[t, p] for t, p in zip(*np.nonzero(counts))}
+
+
+def test_colours_are_shares_of_the_true_class():
+    counts = counts_of(10)
+    diagonal, rest = (image.get_array() for image in confusion_matrix(counts).axes[0].images)
+    share = counts / counts.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(diagonal.compressed(), np.diag(share))
+    np.testing.assert_allclose(rest.compressed(), share[~np.eye(10, dtype=bool)])
+
+
+def test_names_are_shown_up_to_forty_classes():
+    names = [f"class {i}" for i in range(40)]
+    axes = confusion_matrix(counts_of(40), names).axes[0]
+    assert [t.get_text() for t in axes.get_yticklabels()] == names
+    assert not axes.texts
+
+
+def test_at_150_classes_the_worst_pairs_are_numbered_and_listed():
+    counts = counts_of(150)
+    counts[3, 140], counts[77, 12] = 60, 50
+    names = [f"n{i}" for i in range(150)]
+    axes, beside, *_ = confusion_matrix(counts, names).axes
+    listed = [t.get_text() for t in beside.texts]
+    assert listed[1] == "n3\n→ n140"
+    assert listed[4] == "n77\n→ n12"
+    assert listed[2] == f"60\n{60 / counts[3].sum():.0%}"
+    assert sorted(int(t.get_text()) for t in axes.texts) == list(range(1, 11))
+    wrong = counts * (1 - np.eye(150, dtype=int))
+    assert len(axes.collections[0].get_offsets()) == np.count_nonzero(wrong)
+
+
+def test_clusters_come_back_as_blocks():
+    rng = np.random.default_rng(0)
+    groups = rng.permutation(np.repeat(np.arange(15), 4))  # 60 classes, confused within their group only
+    counts = np.where(groups[:, None] == groups[None, :], 5, 0) + 30 * np.eye(60, dtype=int)
+    ordered = groups[confusion_order(counts)]
+    assert np.count_nonzero(np.diff(ordered)) == 14
+
+
+def test_the_order_is_a_permutation_also_without_mistakes():
+    for k in (1, 2, 3, 50):
+        assert sorted(confusion_order(np.eye(k, dtype=int))) == list(range(k))
+
+
+def test_of_thousands_of_classes_the_most_mistaken_are_drawn():
+    k = 5000
+    rows, columns = np.arange(k), np.arange(k)
+    mistaken = np.arange(4000, 4100)
+    wrong = csr_array((np.full(100, 9), (mistaken, mistaken + 500)), shape=(k, k))
+    figure = confusion_matrix(csr_array((np.full(k, 3), (rows, columns)), shape=(k, k)) + wrong)
+    assert len(figure.axes[0].collections[0].get_offsets()) == 100
+    assert any("4,800 more are not drawn" in t.get_text() for t in figure.texts)
+
+
+def test_classes_without_rows_do_not_divide_by_zero():
+    counts = counts_of(10)
+    counts[4] = 0
+    assert (confusion_matrix(counts).axes[0].images[1].get_array()[4] == 0).all()
+
+
+@pytest.mark.parametrize("bad", [np.ones((2, 3)), np.ones(4), np.empty((0, 0))])
+def test_a_table_that_is_not_square_is_refused(bad):
+    with pytest.raises(InputError, match="one row and one column a class"):
+        confusion_matrix(bad)
+
+
+def test_labels_must_fit():
+    with pytest.raises(InputError, match="3 labels were given for a confusion matrix of 2 classes"):
+        confusion_matrix(np.eye(2), ["a", "b", "c"])
+
+
+def test_worst_pairs_are_the_largest_off_the_diagonal():
+    counts = counts_of(30, seed=3) * 7
+    pairs = worst_pairs(counts, 5)
+    off = counts * (1 - np.eye(30, dtype=int))
+    assert [p.rows for p in pairs] == sorted(off.ravel())[::-1][:5]
+    assert all(counts[p.true, p.predicted] == p.rows for p in pairs)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 99), max_size=10).map(sorted))
+def test_labels_are_pushed_apart_and_stay_inside(places):
+    moved = apart(places, 5.0, 99.0)
+    assert all(b - a >= 5.0 - 1e-9 for a, b in pairwise(moved))
+    assert all(m <= 99.0 for m in moved)

@@ -1,0 +1,115 @@
+"""landmark_cells: places on earth, the landmarks of their index, and the cells that a query looks into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+import kway
+from kway.report import style
+from kway.report.regions import Grid
+
+_SHADES = tuple(style.PALETTE[i] for i in (0, 2, 3, 5, 8, 6))  # six that stay apart as small dots
+
+
+def landmark_cells(
+    points: ArrayLike,
+    n_landmarks: int = 80,
+    query: tuple[float, float] | None = None,
+    probes: int = 4,
+    box: tuple[float, float, float, float] = (-125.5, -66.0, 24.0, 50.0),
+) -> Any:
+    """Places (n, 2) in degrees, coloured by the cell of their landmark; a query's nearest cells stand out.
+
+    `box` is (west, east, south, north): what of the earth is shown; the landmarks are those of all places.
+    """
+    places = np.asarray(points, float)
+    index: Any = kway.search.Landmarks(n_landmarks=n_landmarks).build(places, metric=kway.Haversine(degrees=True))
+    marks = _degrees(index.landmarks_)
+    grid = _map_grid(box)
+    nearest = _unit(grid.points) @ _unit(marks).T  # (h * w, c) cosines of angles
+    owner = nearest.argmax(axis=1).reshape(grid.shape)
+    shades = _shades(owner, len(marks))
+    figure = style.figure(height=4.1)
+    axes = figure.subplots()
+    looked = np.zeros(len(marks), bool)
+    if query is not None:
+        looked[np.argsort(-(_unit(np.array([query])) @ _unit(marks).T)[0])[:probes]] = True
+    _draw_cells(axes, grid, owner, looked)
+    _draw_places(axes, places, index.cells_, shades, looked, query is not None)
+    _draw_marks(axes, marks, query, box)
+    seen = looked[index.cells_].sum()
+    asked = f"the query looks into {probes} cells: {seen:,} places" if query is not None else ""
+    style.bare(axes)
+    style.headline(figure, f"{len(places):,} places in the cells of {len(marks)} landmarks", asked)
+    return figure
+
+
+def _draw_cells(axes: Any, grid: Grid, owner: NDArray, looked: NDArray[np.bool_]) -> None:
+    """Borders of the cells; those that are looked into filled."""
+    if looked.any():
+        shade = style.tint(style.PALETTE[1], 0.35)
+        axes.contourf(looked[owner].astype(float), levels=[0.5, 1.5], colors=[shade], extent=grid.extent)
+    edges = np.zeros(owner.shape, bool)
+    edges[:-1] |= owner[:-1] != owner[1:]
+    edges[:, :-1] |= owner[:, :-1] != owner[:, 1:]
+    ink = np.zeros((*owner.shape, 4))
+    ink[edges] = (0.25, 0.25, 0.25, 0.75)
+    axes.imshow(ink, origin="lower", extent=grid.extent, aspect="auto", interpolation="bilinear", zorder=3)
+
+
+def _draw_places(
+    axes: Any, places: NDArray, cells: NDArray, shades: NDArray, looked: NDArray[np.bool_], faint: bool
+) -> None:
+    for s, shade in enumerate(_SHADES):
+        for inside in (False, True):
+            some = (shades[cells] == s) & (looked[cells] == inside)
+            size, alpha = (1.5, 0.95) if inside else (0.8, 0.45 if faint else 0.7)
+            axes.scatter(places[some, 1], places[some, 0], s=size, c=shade, alpha=alpha, linewidths=0, zorder=2)
+
+
+def _draw_marks(axes: Any, marks: NDArray, query: tuple[float, float] | None, box: tuple[float, ...]) -> None:
+    west, east, south, north = box
+    look: dict[str, Any] = {"edgecolors": "white", "zorder": 4}
+    axes.scatter(marks[:, 1], marks[:, 0], s=14, c=style.INK, linewidths=0.7, label="landmark", **look)
+    if query is not None:
+        axes.scatter(query[1], query[0], s=130, c=style.CONTRAST, marker="*", linewidths=0.9, label="query", **look)
+    style.legend(axes, loc="lower left")
+    axes.set_xlim(west, east)
+    axes.set_ylim(south, north)
+    axes.set_aspect(1.0 / np.cos(np.radians((south + north) / 2)))
+
+
+def _map_grid(box: tuple[float, float, float, float], height: int = 500) -> Grid:
+    west, east, south, north = box
+    width = int(height * (east - west) / (north - south))
+    lon, lat = np.meshgrid(np.linspace(west, east, width), np.linspace(south, north, height))
+    return Grid(np.column_stack([lat.ravel(), lon.ravel()]), (height, width), box)
+
+
+def _shades(owner: NDArray, n_cells: int) -> NDArray[np.int64]:
+    """A shade for each cell, so that cells that touch on the map differ where that is possible."""
+    touching: list[set[int]] = [set() for _ in range(n_cells)]
+    for a, b in ((owner[:-1], owner[1:]), (owner[:, :-1], owner[:, 1:])):
+        for i, j in np.unique(np.column_stack([a.ravel(), b.ravel()])[(a != b).ravel()], axis=0):
+            touching[i].add(int(j))
+            touching[j].add(int(i))
+    shades = np.full(n_cells, -1, np.int64)
+    for cell in sorted(range(n_cells), key=lambda c: -len(touching[c])):
+        used = {int(shades[other]) for other in touching[cell]}
+        shades[cell] = next((s for s in range(len(_SHADES)) if s not in used), cell % len(_SHADES))
+    return shades
+
+
+def _unit(degrees: NDArray) -> NDArray[np.float64]:
+    """(n, 2) latitude and longitude -> (n, 3) points on the unit sphere."""
+    lat, lon = np.radians(degrees).T
+    return np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
+
+
+def _degrees(points: NDArray) -> NDArray[np.float64]:
+    """(n, 3) points in space -> (n, 2) latitude and longitude."""
+    x, y, z = points.T
+    return np.degrees(np.column_stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)]))

@@ -1,0 +1,170 @@
+"""Classifiers on two features: lines, regions and the segments between classes.
+
+decision_lines       two classes: the line w.x + b = 0 of each fitted model, one panel per scene
+linear_boundaries    K classes: the regions of each fitted linear model and the exact segments between its classes
+neighbor_regions     k nearest neighbors: k across, metrics down
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+
+import kway
+from kway.report import style
+from kway.report.regions import answers_around, draw_regions, grid_over
+
+_NAMES = {"euclidean": "L2", "manhattan": "L1"}
+
+
+class Scene(NamedTuple):
+    """A panel: data (n, 2) with two classes, and fitted linear models by name."""
+
+    title: str
+    X: NDArray
+    y: NDArray
+    models: Mapping[str, Any]
+
+
+class Planes(NamedTuple):
+    """One row of weights W (K, d) and one bias b (K,) a class: the largest W x + b is the answer."""
+
+    weights: NDArray
+    biases: NDArray
+
+
+def class_rows(model: Any) -> Planes:
+    """The rows of a fitted linear model, also where it keeps one row: two classes, or regression on the class number.
+
+    Rounding f to the nearest of 0..K-1 is choosing the largest 2 c f - c^2, which is linear in x.
+    """
+    w, b = np.asarray(model.coef_, float), np.atleast_1d(np.asarray(model.intercept_, float))
+    if len(w) > 1:
+        return Planes(w, b)
+    if getattr(model, "targets", "") == "number":
+        c = np.arange(len(model.classes_), dtype=float)
+        return Planes(2 * c[:, None] * w, 2 * c * b - c**2)
+    return Planes(np.vstack([-w, w]) / 2, np.concatenate([-b, b]) / 2)
+
+
+class BoundarySegment(NamedTuple):
+    """Where classes `first` and `second` are level and no class is above them: the two ends (2, 2)."""
+
+    first: int
+    second: int
+    ends: NDArray
+
+
+def boundary_segments(rows: Planes, extent: tuple[float, float, float, float]) -> list[BoundarySegment]:
+    """Segments between the regions of K linear scores in the plane, inside extent (left, right, bottom, top).
+
+    On the line f_a = f_b, p + t u, every other class c and every side of the box leaves t an interval.
+    """
+    left, right, bottom, top = extent
+    sides = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]]), np.array([-left, right, -bottom, top])
+    found = []
+    for a in range(len(rows.biases)):
+        for b in range(a + 1, len(rows.biases)):
+            normal, offset = rows.weights[a] - rows.weights[b], rows.biases[a] - rows.biases[b]
+            if not normal.any():
+                continue
+            p, u = -offset * normal / (normal @ normal), np.array([-normal[1], normal[0]])
+            others = np.delete(np.arange(len(rows.biases)), [a, b])
+            planes = np.vstack([rows.weights[a] - rows.weights[others], sides[0]])
+            t = _interval(planes @ u, planes @ p + np.append(rows.biases[a] - rows.biases[others], sides[1]))
+            if t is not None:
+                found.append(BoundarySegment(a, b, p + np.outer(t, u)))
+    return found
+
+
+def _interval(slopes: NDArray, heights: NDArray) -> tuple[float, float] | None:
+    """All t with slopes * t + heights >= 0."""
+    level = np.abs(slopes) < 1e-15
+    if (heights[level] < 0).any():
+        return None
+    roots = -heights[~level] / slopes[~level]
+    low = float(roots[slopes[~level] > 0].max(initial=-np.inf))
+    high = float(roots[slopes[~level] < 0].min(initial=np.inf))
+    return (low, high) if low < high else None
+
+
+def decision_lines(scenes: Sequence[Scene], title: str = "") -> Figure:
+    """A panel a scene: points of two classes and the line of each fitted linear model, on one scale for all."""
+    whole = np.concatenate([np.asarray(scene.X, float) for scene in scenes])
+    extent = grid_over(whole, 2).extent
+    names = list(dict.fromkeys(name for scene in scenes for name in scene.models))
+    looks = dict(zip(names, zip((style.INK, *style.PALETTE[2:]), ("-", (0, (5, 2)), (0, (1, 1.2)), "-.", ":"))))
+    figure = style.figure(height=0.95 + (style.FIGURE_WIDTH - 0.4) / max(len(scenes), 2))
+    for axes, scene in zip(figure.subplots(1, len(scenes), squeeze=False)[0], scenes):
+        _points(axes, np.asarray(scene.X, float), np.asarray(scene.y))
+        for name, model in scene.models.items():
+            colour, dashes = looks[name]
+            for segment in boundary_segments(class_rows(model), extent):
+                axes.plot(*segment.ends.T, color=colour, linestyle=dashes, linewidth=1.8, label=name, zorder=4)
+        axes.set(xlim=extent[:2], ylim=extent[2:], aspect="equal")
+        style.bare(axes, scene.title, style.LABEL)
+    _line_legend(figure, looks)
+    if title:
+        style.headline(figure, title)
+    return figure
+
+
+def _points(axes: Any, X: NDArray, y: NDArray) -> None:
+    classes = np.unique(y)
+    for c, colour in enumerate(style.class_colours(len(classes))):
+        rows = X[y == classes[c]]
+        axes.scatter(*rows.T, s=15, c=colour, marker=style.class_marker(c), edgecolors="white", linewidths=0.4)
+
+
+def _line_legend(figure: Figure, looks: Mapping[str, tuple[str, Any]]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=c, linestyle=d, linewidth=1.8, label=name) for name, (c, d) in looks.items()]
+    figure.legend(handles=handles, loc="outside lower left", ncols=4, frameon=False, fontsize=style.SMALL)
+
+
+def linear_boundaries(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, title: str = "") -> Figure:
+    """The same data (n, 2) under each fitted linear model: regions, the segments between classes, and the score."""
+    rows, labels = np.asarray(X, float), np.asarray(y)
+    columns = min(3, len(models))
+    lines = -(-len(models) // columns)
+    figure = style.figure(height=0.9 + lines * ((style.FIGURE_WIDTH - 0.3) / columns + 0.2))
+    grid = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axes in grid[len(models) :]:
+        axes.set_visible(False)
+    extent = grid_over(rows, 2).extent
+    for axes, (name, model) in zip(grid, models.items()):
+        draw_regions(axes, answers_around(model, rows, labels, 200), len(model.classes_))
+        for segment in boundary_segments(class_rows(model), extent):
+            axes.plot(*segment.ends.T, color=style.INK, linewidth=1.2, zorder=2)
+        right = np.mean(model.predict(rows) == labels)
+        style.bare(axes, f"{name}: {right:.1%} right", style.SMALL)
+    style.class_legend(figure, np.unique(labels))
+    if title:
+        style.headline(figure, title)
+    return figure
+
+
+def neighbor_regions(
+    X: ArrayLike,
+    y: ArrayLike,
+    ks: Sequence[int] = (1, 3, 15),
+    metrics: Sequence[str] = ("euclidean", "manhattan"),
+    resolution: int = 400,
+) -> Any:
+    """Regions of k nearest neighbours: k across, metrics down."""
+    X, y = np.asarray(X, float), np.asarray(y)
+    figure = style.figure(height=0.7 + len(metrics) * ((style.FIGURE_WIDTH - 0.3) / len(ks) + 0.2))
+    table = figure.subplots(len(metrics), len(ks), squeeze=False)
+    for row, metric in zip(table, metrics):
+        for axes, k in zip(row, ks):
+            model = kway.NeighborsClassifier(k, metric=metric).fit(X, y)
+            draw_regions(axes, answers_around(model, X, y, resolution), len(model.classes_))
+            style.bare(axes, f"k = {k}, {_NAMES.get(metric, metric)}", style.LABEL)
+    style.class_legend(figure, np.unique(y))
+    style.headline(figure, "The answer of the k nearest rows, everywhere in the plane")
+    return figure
