@@ -2,6 +2,9 @@
 
 available   the least of MemAvailable (/proc/meminfo) and what every cgroup above this process leaves;
             $KWAY_MEMORY (24GB, say) replaces both
+
+Work on many rows goes block by block, and two sizes serve all of it: BLOCK_BYTES if a block only has to bound memory,
+CACHE_BYTES if its values are read again and should still be in the cache.
 """
 
 from __future__ import annotations
@@ -16,6 +19,15 @@ from kway.errors import BudgetError
 MEMINFO, CGROUPS, OWN_CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 MIN_CHECKED = 2**28  # bytes up to which nothing is checked: reading the budget would cost more than it protects
 ONE_ARRAY = 0.8  # share of the budget that one array may take: the rest is for what is computed from it
+
+
+BLOCK_BYTES = 2**26  # bytes of a block that is held at a time: a few of them fit the 256 MB of a prediction (T9)
+CACHE_BYTES = 2**21  # bytes of a block that one thread reads more than once: about the L2 cache of a core (T1, T4)
+
+
+def rows_per_block(row_bytes: float, block_bytes: int = BLOCK_BYTES) -> int:
+    """Return how many rows of so many bytes each a block holds; at least one."""
+    return max(1, int(block_bytes // max(1, row_bytes)))
 
 
 def available_bytes() -> int:
