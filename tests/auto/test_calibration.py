@@ -18,7 +18,7 @@ from kway.labels import encode
 SETTINGS = {
     "neighbors": {"weights": "distance", "n_neighbors": 7},
     "neighbors-cosine": {"weights": "uniform", "n_neighbors": 4},
-    "neighbors-learned": {"map": "scales", "weights": "similarity", "n_neighbors": 9},
+    "neighbors-nca": {"map": "scales", "weights": "similarity", "n_neighbors": 9},
 }
 
 
@@ -42,7 +42,7 @@ def test_votes_on_the_folds_are_those_of_a_classifier_fitted_outside(name, balan
     if balanced and name == "neighbors":  # the others weigh alike
         family = type(family)(name, family.metric, class_weight=balanced)
     held = family.scan(data, [0, 1], Clock()).held_out(SETTINGS[name])
-    rows = np.flatnonzero(np.isin(data.folds, [0, 1])) if "learned" not in name else None
+    rows = np.flatnonzero(np.isin(data.folds, [0, 1])) if "nca" not in name else None
     for fold in (0, 1):
         inside = np.flatnonzero(data.folds == fold)
         at = (

@@ -6,9 +6,10 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_classification
 from sklearn.model_selection import cross_val_score
 
+from kway.auto.options import FAMILY_DESCRIPTIONS
 from kway.auto.race.clock import Clock
 from kway.auto.race.compare import compare
-from kway.auto.race.families import FAMILIES, LinearFamily
+from kway.auto.race.families import CLASS_NUMBER, FAMILIES, LinearFamily
 from kway.auto.race.folds import fold_numbers, split_test
 from kway.auto.race.scoring import ACCURACY, FoldedRows, FoldScores, Scan, Standing, in_order
 from kway.errors import InputError
@@ -79,6 +80,11 @@ def test_ctrl_c_keeps_the_best_so_far(digits):
     assert not found.finished
     assert {line.model for line in found.standings} == {"centroid", "neighbors"}
     assert found.problems == {"softmax": "the time was up"}
+
+
+def test_every_family_is_described_in_one_line():
+    assert all(0 < len(family.description) < 100 for family in FAMILIES.values())
+    assert list(FAMILY_DESCRIPTIONS) == [*FAMILIES, CLASS_NUMBER.name]
 
 
 def test_unknown_family_lists_the_known():
@@ -219,14 +225,14 @@ def test_of_sparse_rows_machines_stand_for_what_is_alike():
     found = compare(sp.csr_matrix(counts.astype(np.float64)), codes)
     notes = {line.model: line.note for line in found.standings}
     first = {name: np.nanmax(scan.accuracy[0]) for name, scan in found.scans.items()}
-    assert notes["svm-rounded"] == ""
-    assert first["softmax"] <= first["svm-rounded"]  # easy rows: no one is better
+    assert notes["svm-smooth"] == ""
+    assert first["softmax"] <= first["svm-smooth"]  # easy rows: no one is better
     assert "stopped after fold 1" in notes["softmax"]
-    assert f"no better than svm-rounded, which is alike and has {first['svm-rounded']:.3f} there" in notes["softmax"]
+    assert f"no better than svm-smooth, which is alike and has {first['svm-smooth']:.3f} there" in notes["softmax"]
     tried = np.isfinite(found.scans["softmax"].accuracy[0]).sum()
     assert (f"with {tried} of 11 settings" in notes["softmax"]) == (tried < 11)
     assert {"logistic", "least-squares", "perceptron", "svm"} <= set(found.idle)
-    assert all("svm-rounded, as good and far quicker" in found.idle[name] for name in ("logistic", "perceptron"))
+    assert all("svm-smooth, as good and far quicker" in found.idle[name] for name in ("logistic", "perceptron"))
     states = compare(sp.csr_matrix(counts.astype(np.float64)), codes, metric="log-loss")
     assert {"logistic", "softmax"} <= {line.model for line in states.standings}  # machines state no probabilities
 

@@ -156,13 +156,13 @@ def test_images_are_also_seen_as_edges_and_patches():
     chosen = compare_data(
         read_train_test(RowsInMemory(images, labels, "digits"), ReadOptions(), None, 0), FitOptions(also=())
     )
-    view = chosen.view("least-squares-shapes")
-    assert "least-squares-shapes" in chosen.comparison.scans
+    view = chosen.view("least-squares-edges")
+    assert "least-squares-edges" in chosen.comparison.scans
     assert view.X.shape[1] > 64 == chosen.view("softmax").X.shape[1]
     assert view.features.shapes
 
 
-@pytest.mark.parametrize(("rises", "name"), [(True, "least-squares-shapes"), (False, "softmax-shapes")])
+@pytest.mark.parametrize(("rises", "name"), [(True, "least-squares-edges"), (False, "softmax-edges")])
 def test_views_of_images(rises, name):
     X = np.random.default_rng(0).integers(0, 256, (30, 100), np.uint8)
     features = Features()

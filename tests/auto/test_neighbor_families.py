@@ -11,7 +11,7 @@ from kway.auto.race.folds import fold_numbers
 from kway.auto.race.scoring import FoldedRows
 from kway.errors import InputError
 
-LEARNED = FAMILIES["neighbors-learned"]
+LEARNED = FAMILIES["neighbors-nca"]
 
 
 def noisy(n=900, seed=0):
@@ -29,10 +29,10 @@ def folded(X, y):
 
 
 def test_it_wins_where_most_columns_tell_nothing():
-    found = compare(*noisy(), models=["neighbors", "neighbors-learned"])
+    found = compare(*noisy(), models=["neighbors", "neighbors-nca"])
     by_name = {line.model: line for line in found.standings}
-    assert found.best.model == "neighbors-learned"
-    assert by_name["neighbors-learned"].accuracy > by_name["neighbors"].accuracy + 0.04
+    assert found.best.model == "neighbors-nca"
+    assert by_name["neighbors-nca"].accuracy > by_name["neighbors"].accuracy + 0.04
     model = found.estimator().fit(*noisy())
     assert model.score(*noisy(seed=1)) == pytest.approx(found.best.accuracy, abs=0.04)
 
@@ -49,14 +49,14 @@ def test_scores_are_those_of_the_estimator_on_the_fold():
 
 def test_labels_of_held_out_rows_shape_nothing():
     rng = np.random.default_rng(0)
-    found = compare(rng.normal(size=(600, 30)), rng.integers(0, 2, 600), models=["neighbors-learned"])
+    found = compare(rng.normal(size=(600, 30)), rng.integers(0, 2, 600), models=["neighbors-nca"])
     assert found.best.accuracy < 0.56  # the best of 200 settings on labels drawn at random
 
 
 def test_later_folds_run_the_better_map_only():
     data = folded(*noisy(400))
     first = LEARNED.scan(data, [0], Clock())
-    (kind,) = data.kept["neighbors-learned"]
+    (kind,) = data.kept["neighbors-nca"]
     rest = LEARNED.scan(data, [1, 2], Clock())
     own = np.array([setting["map"] == kind for setting in first.settings])
     assert np.isfinite(rest.accuracy[:, own]).all()
@@ -67,7 +67,7 @@ def test_later_folds_run_the_better_map_only():
 def test_class_weights_reach_the_votes():
     X, y = noisy(600)
     rare = (y > 0) | (np.arange(600) % 8 == 0)
-    found = compare(X[rare], y[rare], models=["neighbors-learned"], class_weight="balanced", metric="balanced")
+    found = compare(X[rare], y[rare], models=["neighbors-nca"], class_weight="balanced", metric="balanced")
     assert found.estimator().estimator.class_weight == "balanced"
 
 

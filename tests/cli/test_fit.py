@@ -38,7 +38,7 @@ def test_the_test_is_told_in_full(answer):
     assert 0 < test["log_loss"] < 1
     assert 0 < test["ece"] < 0.2
     assert sum(c["rows"] for c in test["classes"]) == test["rows"]
-    assert result["baselines"]["majority class"] < 0.15 < result["baselines"]["straw man"] < test["accuracy"]
+    assert result["baselines"]["majority class"] < 0.15 < result["baselines"]["class number"] < test["accuracy"]
     runner = result["runner_up"]
     assert runner["model"] == "centroid"
     difference = runner["test"]["only_first"] - runner["test"]["only_second"]
@@ -46,10 +46,10 @@ def test_the_test_is_told_in_full(answer):
     assert runner["test"]["p_value"] < 0.05
 
 
-def test_the_straw_man_is_said_to_be_one(cli):
+def test_the_weak_baseline_is_named_as_one(cli):
     code, out, _ = cli("fit", "iris", "--model", "centroid")
     assert code == 0
-    assert "(least squares on the class number, which has no reason to be right)." in out
+    assert "(least squares on the class number, a weak baseline)." in out
 
 
 def inner(path="model.kway"):

@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("svm-one-vs-all", "neighbors-manhattan")]
 
 
-@pytest.mark.parametrize("name", ["softmax", "centroid", "neighbors", "neighbors-learned", *SLOW])
+@pytest.mark.parametrize("name", ["softmax", "centroid", "neighbors", "neighbors-nca", *SLOW])
 def test_the_best_is_fitted_on_all_rows(name, folder, answer, tmp_path):
     found = answer("fit", folder, "--model", name)
     about = found["data"]

@@ -54,7 +54,7 @@ def test_the_leaderboard_of_one_machine(cluster, calls):
     with cluster():
         there = kway.compare(X, y)
     same(here, there)
-    assert {name for name, _ in calls} >= {"softmax", "neighbors", "centroid", "neighbors-learned"}
+    assert {name for name, _ in calls} >= {"softmax", "neighbors", "centroid", "neighbors-nca"}
     assert ("softmax", [3]) in calls  # folds apart
     assert there.best.setting == here.best.setting
 
@@ -67,7 +67,7 @@ def test_other_rows_measures_and_wishes(cluster, monkeypatch):
     with cluster():
         same(here, kway.compare(X, y, names, **wishes))
         with pytest.raises(InputError, match="learns weights of dense columns"):
-            kway.compare(X, y, ["neighbors-learned"])
+            kway.compare(X, y, ["neighbors-nca"])
         for module in (neighbor_families, rounds):
             monkeypatch.setattr(module, "LONG_SEARCH", 0.0)  # searches that look at who leads
         line = np.random.default_rng(2).normal(size=(400, 40))

@@ -44,7 +44,7 @@ def test_every_family_is_compared_on_a_device(cuda, capfd):
     assert run(["compare", "iris", "--device", "cuda", "--json"]) == 0
     found = json.loads(capfd.readouterr()[0])
     scored = {line["model"] for line in found["models"]}
-    assert {"softmax", "centroid", "neighbors", "neighbors-manhattan", "neighbors-learned"} <= scored
+    assert {"softmax", "centroid", "neighbors", "neighbors-manhattan", "neighbors-nca"} <= scored
 
 
 def test_a_fit_of_neighbours_through_landmarks(cuda, capfd, monkeypatch, tmp_path):

@@ -4,7 +4,7 @@ Views are the same rows as other numbers, for families that do better with them:
 
     -no-text   neighbors weigh all columns equally, so a text of a thousand hashes can hide a few telling numbers; a
                linear model learns to ignore it. If a table has text and other columns, neighbors also run without text
-    -shapes    edges and patches of images, by least squares, which is as good as softmax there and quicker (digits
+    -edges     edges and patches of images, by least squares, which is as good as softmax there and quicker (digits
                0.97, pixels 0.95), or by softmax if probabilities decide
 """
 
@@ -37,7 +37,7 @@ from kway.tables.features.features import Features
 
 TOO_LONG = 240.0  # expected seconds of a comparison above which its rows are sampled (T11)
 SAMPLE_SECONDS = 60.0  # expected seconds of the comparison on the sample (T11)
-NO_TEXT, SHAPES = "-no-text", "-shapes"  # endings of the names of families of a view
+NO_TEXT, EDGES = "-no-text", "-edges"  # endings of the names of families of a view
 _MOST_VALUES = 1.5e7  # pixels of all images up to which shapes are made: 10,000 images of 28 x 28 take 3 s (T11)
 _MOST_SCORES = 2e6  # rows x classes up to which shapes are made: a pass over 2,000 columns takes 0.1 s (T11)
 
@@ -161,12 +161,17 @@ def other_views(whole: Features, rows: Any, n_classes: int, rises: bool) -> Iter
     if whole.is_table_ and (features := whole.without("text")) is not None:
         near = [f for f in FAMILIES.values() if isinstance(f, NeighborsFamily)]
         view = View(features, features.fit_transform(rows), NO_TEXT)
-        yield ViewFamilies(view, [replace(f, name=f.name + NO_TEXT) for f in near])
+        yield ViewFamilies(view, [_renamed(f, NO_TEXT, "without the text columns") for f in near])
     many = not whole.is_table_ and (rows.size > _MOST_VALUES or rows.shape[0] * n_classes > _MOST_SCORES)
     if not whole.is_table_ and not many and (features := whole.of_shapes(rows)) is not None:
-        name, shares = "least-squares" if rises else "softmax", FAMILIES["softmax"].shares
-        view = View(features, features.fit_transform(rows), SHAPES)
-        yield ViewFamilies(view, [replace(FAMILIES[name], name=name + SHAPES, shares=shares)])
+        family = replace(FAMILIES["least-squares" if rises else "softmax"], shares=FAMILIES["softmax"].shares)
+        view = View(features, features.fit_transform(rows), EDGES)
+        yield ViewFamilies(view, [_renamed(family, EDGES, "on edges and patches of the images")])
+
+
+def _renamed(family: Any, ending: str, rows: str) -> Any:
+    """Return the family under the name that it has on another view of the rows."""
+    return replace(family, name=family.name + ending, description=f"{family.description}, {rows}")
 
 
 # ---- notes

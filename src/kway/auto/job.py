@@ -281,5 +281,5 @@ def _baselines(X: Any, test_X: Any, data: TrainTest) -> dict[str, float]:
     found = {"majority class": float(np.mean(data.test_y == most))}
     if X.shape[1] <= _BASELINE_COLUMNS and not hasattr(X, "tocsr"):
         model = CLASS_NUMBER.make({"targets": "number"}, 0).fit(X, codes)
-        found["straw man"] = float(np.mean(classes[model.predict(test_X)] == data.test_y))
+        found["class number"] = float(np.mean(classes[model.predict(test_X)] == data.test_y))
     return found

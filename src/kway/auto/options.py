@@ -15,6 +15,23 @@ from kway.errors import UsageError
 from kway.options import check_options, option, split_names
 from kway.suggest import listing, nearest
 
+# Every family of classifiers in one line, in the order of the comparison.
+FAMILY_DESCRIPTIONS = {
+    "centroid": "nearest class mean, by Euclidean distance or cosine",
+    "softmax": "softmax (multinomial logistic) regression with an L2 penalty",
+    "naive-bayes": "multinomial naive Bayes for word counts and TF-IDF",
+    "svm-smooth": "one-vs-all linear SVM with a smoothed hinge loss, for sparse rows such as texts",
+    "svm-one-vs-all": "one linear SVM per class against all others, with the hinge loss",
+    "neighbors": "k nearest neighbors by Euclidean distance",
+    "neighbors-cosine": "k nearest neighbors by cosine similarity",
+    "neighbors-manhattan": "k nearest neighbors by Manhattan (L1) distance",
+    "neighbors-nca": "k nearest neighbors with learned weights of the columns (neighborhood components analysis)",
+    "least-squares": "ridge regression on one-hot labels",
+    "logistic": "one-vs-all logistic regression with an L2 penalty",
+    "perceptron": "multi-class perceptron",
+    "svm": "multi-class linear SVM for all classes at once (Weston-Watkins)",
+    "least-squares-number": "least squares on the class number, a weak baseline that runs only if named",
+}
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours"}
 
 

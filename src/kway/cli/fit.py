@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kway.auto.calibration import Tradeoff
     from kway.auto.job import JobResult
 
-_BASELINES = {"straw man": " (least squares on the class number, which has no reason to be right)"}
+_BASELINES = {"class number": " (least squares on the class number, a weak baseline)"}
 
 
 @with_options

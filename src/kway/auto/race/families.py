@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kway
+from kway.auto.options import FAMILY_DESCRIPTIONS
 from kway.auto.race.clock import Clock
 from kway.auto.race.neighbor_families import SLACK, LearnedNeighborsFamily, NeighborsFamily
 from kway.auto.race.scoring import FoldedRows, FoldScores, Scan, mean_square, scores_of
@@ -59,6 +60,11 @@ class Family(Protocol):
         ...
 
     @property
+    def description(self) -> str:
+        """What it is, in one line."""
+        ...
+
+    @property
     def weighs_classes(self) -> bool:
         """Whether class weights change what it learns."""
         ...
@@ -86,7 +92,7 @@ class Family(Protocol):
 
 # ---- linear families that run for others
 
-SPARSE_SVM = "svm-rounded"  # on sparse rows the fast linear family, which runs for the similar ones
+SPARSE_SVM = "svm-smooth"  # on sparse rows the fast linear family, which runs for the similar ones
 LIKE_SOFTMAX = ("least-squares", "logistic", "perceptron", "svm", "svm-one-vs-all", SPARSE_SVM)  # linear, as softmax is
 
 
@@ -107,7 +113,7 @@ _SKIP_RULES = {
     ),
     "svm-one-vs-all": _SkipRule(
         lambda data: data.sparse,
-        "svm-rounded, whose scores of sparse rows are steadier, stands for it; ask by name",
+        "svm-smooth, whose scores of sparse rows are steadier, stands for it; ask by name",
     ),
 }
 
@@ -124,7 +130,7 @@ def skipped_for_another(name: str, data: FoldedRows) -> str:
     if name not in (*LIKE_SOFTMAX, "softmax") or name == quick:
         return ""
     if quick == SPARSE_SVM and name != "softmax":
-        return "of sparse rows svm-rounded, as good and far quicker, stands for it; ask by name"
+        return "of sparse rows svm-smooth, as good and far quicker, stands for it; ask by name"
     if data.n_classes > _MANY_CLASSES:
         return f"with {data.n_classes:,} classes {quick} stands for the linear ones; ask by name"
     if (seconds := data.pass_seconds()) < HEAVY:
@@ -155,6 +161,7 @@ class LinearFamily:
     # Position of the box that is taken unless a smaller one is clearly better. In 19 samples of 400 to 3,200 short
     # texts a smaller one was better on held-out rows once, by half a point; noise of the folds chose it in 6.
     usual: int | None = None
+    description: str = ""
 
     weighs_classes = True
 
@@ -271,6 +278,7 @@ class PlainFamily:
     estimator: str
     settings: tuple[dict[str, Any], ...] = ({},)
     counts: bool = False  # whether it is only for sparse rows without negative values
+    description: str = ""
 
     @property
     def weighs_classes(self) -> bool:
@@ -329,7 +337,7 @@ class PlainFamily:
 
 
 FAMILIES: dict[str, Any] = {  # name -> Family
-    family.name: family
+    family.name: replace(family, description=FAMILY_DESCRIPTIONS[family.name])
     for family in (
         # those that win most often first and the slowest last, so that a budget cuts what is missed least
         PlainFamily("centroid", "CentroidClassifier", ({"metric": "euclidean"}, {"metric": "cosine"})),
@@ -355,15 +363,20 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         NeighborsFamily("neighbors", "euclidean"),
         NeighborsFamily("neighbors-cosine", "cosine"),
         NeighborsFamily("neighbors-manhattan", "manhattan"),
-        LearnedNeighborsFamily("neighbors-learned"),
+        LearnedNeighborsFamily("neighbors-nca"),
         LinearFamily("least-squares", "LeastSquaresClassifier", "squared", _FEW_SHARES),
         LinearFamily("logistic", "LogisticClassifier", "logistic", _FEW_SHARES, {"multiclass": "one-vs-all"}),
         PlainFamily("perceptron", "PerceptronClassifier", ({},)),
         LinearFamily("svm", "SVMClassifier", "hinge", _FEW_SHARES),
     )
 }
-# Least squares on the class number, a baseline with no reason to be right: run only if named.
-CLASS_NUMBER = PlainFamily("least-squares-number", "LeastSquaresClassifier", ({"targets": "number"},))
+# A baseline, which runs only if it is named.
+CLASS_NUMBER = PlainFamily(
+    "least-squares-number",
+    "LeastSquaresClassifier",
+    ({"targets": "number"},),
+    description=FAMILY_DESCRIPTIONS["least-squares-number"],
+)
 
 
 # ---- the expected time of a comparison, which decides whether it runs on a sample

@@ -62,6 +62,7 @@ class NeighborsFamily:
     class_weight: str | None = None
     device: str = "cpu"
     slack: float = SLACK  # 0: the highest score alone decides
+    description: str = ""
 
     weighs_classes = True
 
@@ -160,6 +161,7 @@ class LearnedNeighborsFamily:
     votes: tuple[str, ...] = ("distance", "similarity")
     class_weight: str | None = None
     device: str = "cpu"
+    description: str = ""
 
     weighs_classes = True
 
