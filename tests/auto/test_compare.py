@@ -162,41 +162,18 @@ def test_a_penalty_stronger_than_the_usual_one_has_to_be_better():
     assert one.joined(one).usual == 1
 
 
-def test_a_family_left_alone_runs_three_folds_and_says_so(monkeypatch):
-    from kway.auto.race import compare as module
-    from kway.auto.race import rounds
-
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (500, 2))
-    y = (X[:, 0] * X[:, 1] > 0).astype(int)  # two means are the same, neighbours see the corners
-    some = {name: module.FAMILIES[name] for name in ("centroid", "neighbors")}
-    monkeypatch.setattr(module, "FAMILIES", some)
-    every = module.compare(X, y)
-    assert [line.folds_run for line in every.standings] == ["5", "1 of 5"]  # rows are few: folds cost nothing
-    monkeypatch.setattr(rounds, "QUICK_PASS", 0.0)
-    found = module.compare(X, y)
-    assert [(line.model, line.folds_run) for line in found.standings] == [
-        ("neighbors", "3 of 5"),
-        ("centroid", "1 of 5"),
-    ]
-    assert found.best.note == "3 of 5 folds: no other family came near it"
-    assert not found.best.stopped
-    assert found.standings[1].stopped
-    np.testing.assert_array_equal(every.scans["neighbors"].accuracy[:3], found.scans["neighbors"].accuracy)
-    asked = module.compare(X, y, folds=4)  # a number that was asked for is run
-    assert [line.folds_run for line in asked.standings] == ["4", "1 of 4"]
-
-
 def test_a_budget_looks_at_alphas_from_the_middle():
     data = FoldedRows(np.eye(20), np.arange(20) % 2, np.arange(20) % 5, {})
     scores = FoldScores(*np.full((4, 1, 11), np.nan))
     softmax = FAMILIES["softmax"]
     assert next(softmax._pieces(data, scores, False)) == list(range(11))
     pieces = softmax._pieces(data, scores, True)
-    assert next(pieces) == [4, 5, 6]  # strong ones first would leave the weak ones out
-    scores.accuracy[0, 4:7] = [0.5, 0.6, 0.7]
-    assert next(pieces) == [7, 8]
-    scores.accuracy[0, 7:9] = 0.6
+    assert next(pieces) == [5]  # strong ones first would leave the weak ones out
+    scores.accuracy[0, 5] = 0.6
+    assert next(pieces) == [4, 6]
+    scores.accuracy[0, [4, 6]] = [0.5, 0.7]
+    assert next(pieces) == [7]
+    scores.accuracy[0, 7] = 0.65
     assert next(pieces, None) is None
 
 

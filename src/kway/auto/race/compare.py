@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from kway.auto.race.clock import Clock
 from kway.auto.race.families import CLASS_NUMBER, FAMILIES, Family, LinearFamily
 from kway.auto.race.folds import fold_numbers
 from kway.auto.race.references import score_references
-from kway.auto.race.rounds import TOO_LATE, Rounds, lost_preliminary
+from kway.auto.race.rounds import TOO_LATE, Rounds
 from kway.auto.race.scoring import (
     ACCURACY,
     FoldedRows,
@@ -32,8 +32,6 @@ from kway.options import described, options_of, refuse_unknown
 from kway.rows.gpu.device import resolve
 from kway.text_tables import Printed, Table
 from kway.validation import Rows, plain_rows
-
-DEFAULT_FOLDS = FitOptions.folds  # only with this number a family that is left alone runs fewer folds
 
 
 def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: Any = None, **options: Any) -> Comparison:
@@ -69,9 +67,11 @@ def compare_rows(
     data = rounds[0]
     chosen = [family.configured(options.class_weight, options.device) for family in chosen_families(options)]
     unasked = options.models is None and options.alpha is None
-    families, idle = _entrants(chosen, data, clock, unasked)
+    known = {family.name: family for family in chosen}
+    idle = {name: why for name, family in known.items() if unasked and (why := family.idle(data))}
+    families = {name: family for name, family in known.items() if name not in idle}
     work = Rounds(data, families, clock, unasked)
-    work.run_all(rounds[1:], few_folds=unasked and options.folds == DEFAULT_FOLDS and options.repeats == 1)
+    work.run_all(rounds[1:])
     if not work.scans:
         raise InputError(_nothing_scored(work.problems))
     also = () if clock.interrupted else options.also or ()
@@ -117,23 +117,6 @@ def _folded(
     seeds = range(options.seed, options.seed + options.repeats)
     folds = [fold_numbers(labels.codes, n_folds, groups, order, seed) for seed in seeds]
     return [FoldedRows(X, labels.codes, each, {}, measure) for each in folds]
-
-
-class _Entrants(NamedTuple):
-    """Families that are run, by name, and why the others are not."""
-
-    families: dict[str, Family]
-    idle: dict[str, str]
-
-
-def _entrants(chosen: list[Family], data: FoldedRows, clock: Clock, unasked: bool) -> _Entrants:
-    """All that were named; if none was, those that are worth running on these rows."""
-    known = {family.name: family for family in chosen}
-    if not unasked:
-        return _Entrants(known, {})
-    idle = {name: why for name, family in known.items() if (why := family.idle(data))}
-    idle |= lost_preliminary(data, {name: family for name, family in known.items() if name not in idle}, clock)
-    return _Entrants({name: family for name, family in known.items() if name not in idle}, idle)
 
 
 def _nothing_scored(problems: dict[str, str]) -> str:

@@ -43,7 +43,6 @@ _SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))  # alphas, a
 _FEW_SHARES = (1e-3, 1e-4, 1e-5, 1e-6)  # the same for losses that take long (T11)
 _TOL = 1e-3  # tolerance of the fits on a path (T11)
 _HEAVY_TOL = 1e-2  # the same on heavy rows: a third of the time; with 2,500 classes 0.960 correct against 0.957
-_FIRST_ALPHAS = (4, 7)  # range in _SHARES of the alphas that are run first if the leader may be out of reach (T11)
 _COLD = 2.0  # seconds of a fit from zero, relative to a fit that starts at the alpha before it
 # Seconds of a pass above which work is saved: joint hinges, which take thousands of passes, are not run; later folds
 # run only the alphas next to the best of fold 0; a family that is alone is not run on every fold (T11).
@@ -222,37 +221,30 @@ class LinearFamily:
         return weighted_rows(data.X, labels, None, self.params.get("class_weight")).weight
 
     def _pieces(self, data: FoldedRows, scores: FoldScores, hurried: bool) -> Iterator[list[int]]:
-        """Positions of the alphas to run together.
+        """Yield positions of alphas to run together.
 
-        Fold 0: a few in the middle and, unless these are out of reach of the leader, the others. If a fit takes long
-        or there is a budget, two more at a time while the best lies at an end. Later folds: the best alpha of fold 0
-        and its neighbors, or all if a pass is quick.
+        On fold 0 the alpha in the middle runs first if fits are slow, if time is limited or if a leader is known. The
+        others follow unless that score is out of reach of the leader: all of them, or, if fits are slow or time is
+        limited, those next to the best so far. Later folds run the best alpha of fold 0 and its neighbors, or all
+        alphas if a pass is quick.
         """
         n, first, seconds = scores.accuracy.shape[1], data.kept.get(self.name), data.pass_seconds()
         if first is not None and seconds >= QUICK_PASS:
             beside = {*range(max(0, first.best - 1), min(n, first.best + 2))}
             yield sorted(beside if first.usual is None else beside | {first.usual})
             return
-        low, high = _FIRST_ALPHAS
         slow, floor = seconds >= HEAVY or hurried, data.kept.get("floor", -np.inf)
-        if n <= high or not (slow or (first is None and floor > -np.inf)):
+        if n < len(_SHARES) or not (slow or (first is None and floor > -np.inf)):
             yield list(range(n))
             return
-        yield list(range(low, high))
-        if np.nanmax(data.measure.of(scores)[0]) < floor:
-            return
-        if not slow:
-            yield [*range(low), *range(high, n)]
-            return
-        while True:
+        yield [n // 2]
+        while np.nanmax(data.measure.of(scores)[0]) >= floor:
+            run = np.isfinite(scores.accuracy[0])
             best = int(np.nanargmax(data.measure.of(scores)[0]))
-            if best == low > 0:
-                low, piece = max(0, low - 2), range(max(0, low - 2), low)
-            elif best == high - 1 < n - 1:
-                high, piece = min(n, high + 2), range(high, min(n, high + 2))
-            else:
+            piece = [i for i in range(n) if not run[i] and (not slow or abs(i - best) == 1)]
+            if not piece:
                 return
-            yield list(piece)
+            yield piece
 
     def idle(self, data: FoldedRows) -> str:
         """One linear family runs for the others if a fit is slow."""

@@ -1,13 +1,12 @@
 """The rounds of a comparison: which families run on which folds, and when a family is stopped.
 
-    preliminary   if a pass over the rows is slow, linear families first compete with the others on a few classes
     fold 0        all families. On dense rows without a budget neighbors run first: their score tells a path of alphas
                   when to give up, and if softmax is far behind, similar families are not run
     other folds   the families that may still win: their best setting on fold 0 is not more than `largest_lag` behind
                   the leader (scoring.py). Among similar families only the better one goes on; on sparse rows softmax
                   must beat SVMs by a standard error: it takes ten times as long there, and on held-out rows of nine
                   sets of 500 to 2,000 short texts it was ahead once (by 1.1 points), level once and behind seven
-                  times (by 0.1 to 1.0). If one family is left, two more folds choose its setting, unless rows are few
+                  times (by 0.1 to 1.0)
     repeats       the same families on other folds
 
 The budget and Ctrl-C end the work between fits. What was scored until then is kept.
@@ -18,27 +17,22 @@ Inside `kway.cluster(...)` the nodes score families, and folds of a family, at t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kway import progress
 from kway.auto.race.clock import Clock
-from kway.auto.race.families import HEAVY, LIKE_SOFTMAX, QUICK_PASS, SPARSE_SVM, Family, LinearFamily
-from kway.auto.race.folds import some_classes
+from kway.auto.race.families import LIKE_SOFTMAX, SPARSE_SVM, Family
 from kway.auto.race.neighbor_families import LONG_SEARCH, LearnedNeighborsFamily, NeighborsFamily
-from kway.auto.race.scoring import HOPELESS, STOPPED, FoldedRows, Scan, Standing, standing_of
+from kway.auto.race.scoring import STOPPED, FoldedRows, Scan, Standing, standing_of
 from kway.errors import InputError, KwayError
 from kway.rows.cluster.session import current
 from kway.rows.cluster.work import Task, begin, send
 
-FOLDS_ALONE = 3  # folds of the only family that is left: enough to choose its setting and to see a spread (T11)
 _ALPHA_GAIN = 0.02  # by how much the best of all alphas may exceed the best of a few in the middle
 _SIMILAR_LEAD = 0.1  # by how much a family like softmax may be ahead of softmax
-SLOW_PASS = 0.3  # seconds of a pass from which there is a preliminary round: a path on one fold takes half a minute
-_LEAST_CLASSES = 50  # of the preliminary round
 TOO_LATE = "the time was up"
 NOT_WEIGHTED = "class weights change nothing here: it learns each class from sums, however many rows it has"
 
@@ -56,11 +50,11 @@ class Rounds:
         self.problems: dict[str, str] = {}
         self.idle: dict[str, str] = {}
 
-    def run_all(self, repeats: list[FoldedRows], few_folds: bool) -> None:
+    def run_all(self, repeats: list[FoldedRows]) -> None:
         """All rounds, until they are done, the time is up, or Ctrl-C."""
         try:
             self._first_fold()
-            self._other_folds(few_folds)
+            self._other_folds()
             for number, again in enumerate(repeats):
                 self._repeat(again, number + 2)
         except KeyboardInterrupt:
@@ -161,28 +155,24 @@ class Rounds:
                 late = self.notes.pop(name, TOO_LATE)
                 self.problems[name] = TOO_LATE if TOO_LATE in late else late
 
-    def _other_folds(self, few_folds: bool) -> None:
-        """The folds after fold 0; `few_folds`: the caller gave no number of folds, so one family alone runs fewer."""
+    def _other_folds(self) -> None:
+        """Score the families that may still win on the folds after fold 0."""
         rest = list(range(1, self.data.n_folds))
         if not rest or not self.scans:
             return
-        ranking, slow = self._ranking(), self.data.pass_seconds() >= QUICK_PASS
+        ranking = self._ranking()
         losers = {name: why for name in ranking if (why := self._why_stopped(name))}
-        alone = few_folds and slow and len(losers) == len(ranking) - 1
-        which = rest[: FOLDS_ALONE - 1] if alone else rest
-        self._begin([name for name in ranking if name not in losers], which, apart=True)
+        self._begin([name for name in ranking if name not in losers], rest, apart=True)
         for name in ranking:
             if name in losers:
                 self.notes[name] = f"{STOPPED} after fold 1 of {len(rest) + 1}: {losers[name]}"
                 self._done += 1
                 continue
             if not self.clock.up():
-                self._run(name, which, f"folds 2 to {len(which) + 1}")
+                self._run(name, rest, f"folds 2 to {len(rest) + 1}")
             run = int(np.isfinite(self.scans[name].scores[:, self.scans[name].best]).sum())
-            if run <= len(which):
+            if run <= len(rest):
                 self.notes[name] = f"the time was up after {run} of {len(rest) + 1} folds"
-            elif alone:
-                self.notes.setdefault(name, f"{run} of {len(rest) + 1} folds: no other family came near it")
 
     def _repeat(self, data: FoldedRows, number: int) -> None:
         """The families that were run on every fold, on other folds."""
@@ -236,63 +226,6 @@ def _scores_so_far(scans: dict[str, Scan]) -> tuple[tuple[str, ...], ...]:
     folds = {name: f"{len(run)} fold{'' if len(run) == 1 else 's'}" for name, run in scores.items()}
     shown = {name: scans[name].measure.shown(float(run.mean())) for name, run in scores.items()}
     return tuple((name, f"{shown[name]:.4f}", folds[name]) for name in best_first)
-
-
-# ---- the preliminary round on a few classes
-
-
-def lost_preliminary(data: FoldedRows, families: Mapping[str, Any], clock: Clock) -> dict[str, str]:
-    """Linear families that lose on a few classes, and by how much; none if passes are quick or no other family runs.
-
-    A family is left out if it is behind by more than two standard errors, fold by fold, and a point and a half. With
-    more classes and as many columns a linear family falls back further, while neighbors stay as near. 24,000 images of
-    1,623 classes: one fold of softmax took 67 s of processor time, three quarters of the comparison; 221 of the
-    classes take 5 s and show 0.37 against 0.39.
-    """
-    linear = [name for name, family in families.items() if isinstance(family, LinearFamily)]
-    if data.sparse or data.pass_seconds() < SLOW_PASS or not 0 < len(linear) < len(families):
-        return {}
-    few = _few_classes(data)
-    if len(few.codes) == len(data.codes):
-        return {}
-    tried = {name: _all_fold_scores(family, few, clock) for name, family in families.items()}
-    scores = {name: found for name, found in tried.items() if np.isfinite(found).all()}
-    if not scores:
-        return {}
-    leader = max(scores, key=lambda name: scores[name].mean())
-    where = f"on {few.n_classes:,} of the {data.n_classes:,} classes"
-    means = {name: f"{data.measure.shown(found.mean()):.3f}" for name, found in scores.items()}
-    return {
-        name: f"{where} it has {means[name]} and {leader} {means[leader]}; ask by name"
-        for name in linear
-        if name in scores and _more_than_luck(scores[leader] - scores[name])
-    }
-
-
-def _more_than_luck(gaps: NDArray[np.float64]) -> bool:
-    """Whether the leader's gain (folds,) is more than luck."""
-    noise = 2 * float(gaps.std(ddof=1)) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.inf
-    return bool(gaps.mean() > max(HOPELESS, noise))
-
-
-def _few_classes(data: FoldedRows) -> FoldedRows:
-    """All rows of the most classes for which a pass is not heavy."""
-    share = float(np.sqrt(HEAVY / data.pass_seconds()))  # a pass costs rows x classes, and both shrink
-    rows = some_classes(data.codes, max(_LEAST_CLASSES, round(share * data.n_classes)), np.random.default_rng(0))
-    codes = np.unique(data.codes[rows], return_inverse=True)[1]
-    return FoldedRows(data.X[rows], codes, data.folds[rows], {}, data.measure)
-
-
-def _all_fold_scores(family: Any, few: FoldedRows, clock: Clock) -> NDArray[np.float64]:
-    """The best setting's score on every fold (folds,), higher is better; nan if it is not run."""
-    if clock.up() or family.idle(few):
-        return np.full(few.n_folds, np.nan)
-    try:
-        with progress.stage(f"{family.name}: a few classes"):
-            found = family.scan(few, list(range(few.n_folds)), clock)
-    except KwayError:
-        return np.full(few.n_folds, np.nan)
-    return found.scores[:, found.best]
 
 
 # ---- scans on a cluster
