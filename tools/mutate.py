@@ -59,11 +59,11 @@ SUBJECTS = {
         ("tests/confidence/test_nonconformity.py", "tests/confidence/test_conformal.py"),
         compiled=True,
     ),
-    "promise": Subject(
+    "agreement": Subject(
         ("kway.neighbors.agreement",),
         (
-            "tests/neighbors/test_promise_rules.py",
-            "tests/neighbors/test_promise.py::test_the_bound_is_clopper_and_pearsons",
+            "tests/neighbors/test_agreement_rules.py",
+            "tests/neighbors/test_agreement.py::test_the_bound_is_clopper_and_pearsons",
         ),
         compiled=True,
     ),

@@ -26,7 +26,7 @@ def votes(y, ids):
 
 
 def approximate_rows(data, peers: dict[str, Callable[[], Peer]], rounds: int) -> list[Row]:
-    """kway's landmarks with their promise against peers at the same agreement with exact votes, and kway's own."""
+    """kway's tuned landmarks against peers at the same agreement with exact votes, and kway's own."""
     exact = kway.NeighborsClassifier(K, index="flat").fit(data.X, data.y)
     truth = votes(data.y, exact.kneighbors(data.Q)[1])
     model = kway.NeighborsClassifier(K, index=kway.search.Landmarks())
@@ -55,7 +55,7 @@ def approximate_rows(data, peers: dict[str, Callable[[], Peer]], rounds: int) ->
         own, theirs = seconds[name]
         both = built + timings["kway"].median, theirs + timings[name].median
         rows.append(Row("T3", WITH_FIT + APPROXIMATE, data.name, name, *both, None, said[name], good))
-        alone = f"the index alone; a fit of {built:.2g} s has its probes tuned, too, to a promise"
+        alone = f"the index alone; a fit of {built:.2g} s tunes its probes too"
         rows.append(Row("T3", "build", data.name, name, own, theirs, None, alone, good))
     return rows
 

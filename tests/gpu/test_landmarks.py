@@ -140,10 +140,10 @@ def test_an_index_moves_there_and_back(by_device):
     assert index._there is None
 
 
-def test_a_promise_is_made_on_a_device_and_the_exact_index_stays_there(by_device):
-    rows = hostile("gaussian", 500, 20)  # too few to promise anything
+def test_landmarks_are_tuned_on_a_device_and_the_exact_index_stays_there(by_device):
+    rows = hostile("gaussian", 500, 20)  # too few to guarantee anything
     model = NeighborsClassifier(index="landmarks", device="cuda").fit(rows, np.arange(500) % 3)
-    assert model.promise_.exact
+    assert model.agreement_.exact
     assert model.index_.recipe == Flat(device="cuda")
 
 

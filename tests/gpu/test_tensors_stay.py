@@ -153,15 +153,15 @@ def test_weights_of_zero_and_float64(by_device, device, copied):
 
 
 @pytest.mark.parametrize("store", [None, Bits(1), Int8(rerank=False)])
-def test_a_promise_is_made_where_the_rows_are(by_device, device, copied, store):
+def test_the_index_is_tuned_where_the_rows_are(by_device, device, copied, store):
     rows, labels, queries = clustered(4000, 12, seed=3)
     target = Target(0.9, n_queries=600, n_pilot=200)
-    model = NeighborsClassifier(3, index=Landmarks(60, store=store), device="cuda", promise=target)
+    model = NeighborsClassifier(3, index=Landmarks(60, store=store), device="cuda", agreement=target)
     there = device.put(rows)
     copied.clear()
     model.fit(there, labels)
     assert not [shape for shape, _ in copied if len(shape) == 2 and shape[1] == 12 and shape[0] > 1000]
-    made = model.promise_
+    made = model.agreement_
     assert made.exact or (isinstance(model.index_._held, FarTable) and model.index_.probes == made.probes)
     assert not made.exact or store is not None
     exact = NeighborsClassifier(3).fit(rows, labels)

@@ -110,7 +110,7 @@ class SampleToAll:
         if self._slow_index(params) is not None:
             notes.append(
                 f"among {self.size.n:,} rows an exact answer takes long, so neighbors are looked for through "
-                "landmarks, whose promise the model states; index='flat' is exact"
+                "landmarks, whose agreement with exact search the model reports; index='flat' is exact"
             )
         return tuple(notes)
 

@@ -33,10 +33,10 @@ def neighbors(
         )
     if k is not None:
         fitted.set_params(n_neighbors=k)
-    promise = None if k is not None or fitted.promise_ is None else str(fitted.promise_)  # made for the model's own k
+    own_k = k is None and fitted.agreement_ is not None  # the index was tuned for the model's own k
     listed = [about(told) for told in _told(fitted, X if rows is None else X[:rows])]
     if json:
-        emit_json({"index": fitted.index_.why_, "promise": promise, "rows": listed})
+        emit_json({"index": fitted.index_.why_, "agreement": str(fitted.agreement_) if own_k else None, "rows": listed})
         return
     columns = ("row", "prediction", "share", "runner-up", "gap", "neighbours: row label (distance, weight)")
     show_table(f"Neighbours ({fitted.index_.why_})", columns, [_voters_line(i, row) for i, row in enumerate(listed)])

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from kway.lazy_names import lazy_names
 
 _HOME = {
+    "Agreement": "agreement",
     "CentroidClassifier": "centroid",
     "ExemplarClassifier": "exemplar",
     "Explanation": "votes",
     "NeighborsClassifier": "classifier",
-    "Promise": "agreement",
     "TIES": "votes",
     "Target": "agreement",
     "Transferred": "transfer",
@@ -32,18 +32,18 @@ _HOME = {
 __all__ = [
     "TIES",
     "VOTES",
+    "Agreement",
     "CentroidClassifier",
     "ExemplarClassifier",
     "Explanation",
     "NeighborsClassifier",
-    "Promise",
     "Target",
     "Transferred",
     "transfer",
 ]
 
 if TYPE_CHECKING:
-    from kway.neighbors.agreement import Promise, Target
+    from kway.neighbors.agreement import Agreement, Target
     from kway.neighbors.centroid import CentroidClassifier
     from kway.neighbors.classifier import NeighborsClassifier
     from kway.neighbors.exemplar import ExemplarClassifier

@@ -1,15 +1,17 @@
-"""The promise of an approximate index: its votes agree with those of exact search on at least `target` of queries.
+"""Tuning an approximate index until its votes agree with those of exact search on a guaranteed share of queries.
 
     agreement(p) = P(vote with p probes = exact vote), estimated on m training rows, each without itself
     bound(p)     = Clopper-Pearson lower bound: the a with P(Binomial(m, a) >= agreements) = 1 - confidence
-    promise      = the fewest probes p with bound(p) >= target
+    result       = the fewest probes p with bound(p) >= target
 
-Trying many p on one sample and keeping the best would break the confidence, so the order of the tests is fixed before
-the sample is seen: a pilot on other rows picks where to start, and from there p goes down until a test fails
-(fixed-sequence testing: a false promise needs the first false p of the sequence to pass, which happens with
-probability 1 - confidence at most, whatever the length of the sequence). One search of all cells, nearest first, gives
-the votes of every p on the way and the exact ones at its end. If the sample cannot carry the promise (0.998 at 95 %
-needs 1,497 queries without one disagreement), the exact index takes over.
+Trying many p on one sample and keeping the best would break the confidence. So the order of the tests is fixed before
+the sample is seen: a pilot on other rows chooses where to start, and from there p goes down until a test fails. This is
+fixed-sequence testing: a false guarantee needs the first false p of the sequence to pass, which has probability
+1 - confidence at most, whatever the length of the sequence.
+
+Landmarks answer all p in one search: cells are visited nearest first, and the last cell completes the exact answer. If
+the sample is too small for the target (0.998 at 95% needs 1,497 queries without a disagreement), or if so many probes
+are needed that scanning all rows is cheaper, the exact index is used instead.
 """
 
 from __future__ import annotations
@@ -29,17 +31,35 @@ from kway.rows.gpu.far_rows import FarRows
 from kway.search.answers import Neighbors
 from kway.validation import checked
 
-_ABOVE = 4  # steps, about twice the probes: a pilot of 1,000 without a disagreement leaves room for 3 in 1,000
-_MOST_BUCKETS = 64  # probes a hash table
-_DEAR = 0.1  # share of the rows measured a query beyond which scanning all of them, in order, costs less
+_STEPS_ABOVE = 4  # steps of the ladder above the first good one where the sample starts, twice the probes (T3)
+_LARGEST_SHARE = 0.1  # share of the rows measured per query above which scanning all of them is cheaper (T3)
 WinnersOf = Callable[[Neighbors], NDArray[np.int64]]  # the k nearest of each query -> the winning class (q,)
 
 
 @dataclass(frozen=True)
 class Target:
-    """What an approximate index must promise, and how many queries may be spent to find out.
+    """The agreement with exact search that an approximate index must reach.
 
-    of : "votes" (the classifier's own vote is the same) | "recall" (a true neighbour, drawn at random, was found).
+    Parameters
+    ----------
+    agreement : float, default=0.998
+        Share of queries on which the approximate index must agree with exact search, between 0 and 1.
+    confidence : float, default=0.95
+        Probability, over the sample of queries, that the guarantee holds.
+    of : {"votes", "recall"}, default="votes"
+        What must agree: "votes", the class that the classifier predicts; "recall", a true neighbor, drawn at random
+        per query, is found.
+    n_queries : int, default=4000
+        Maximum number of queries that test the agreement.
+    n_pilot : int, default=1000
+        Maximum number of other queries that choose where the tests start.
+    seed : int, default=0
+        Seed of the sample.
+
+    Examples
+    --------
+    >>> Target(agreement=0.99).least_queries
+    299
     """
 
     agreement: float = 0.998
@@ -52,25 +72,46 @@ class Target:
     def __post_init__(self) -> None:
         if not (0 < self.agreement < 1 and 0 < self.confidence < 1):
             raise InputError(
-                f"agreement and confidence must lie between 0 and 1, got {self.agreement} and {self.confidence}; "
-                "an agreement of 1 is what the exact index gives: index='flat'"
+                f"agreement and confidence must be between 0 and 1, got {self.agreement} and {self.confidence}; "
+                "for an agreement of 1 use the exact index: index='flat'"
             )
         if self.of not in ("votes", "recall"):
-            raise InputError(f"a promise is of 'votes' or of 'recall', got {self.of!r}")
+            raise InputError(f"of must be 'votes' or 'recall', got {self.of!r}")
 
     @property
     def least_queries(self) -> int:
-        """Queries without a single disagreement that the promise needs.
-
-        >>> Target().least_queries
-        1497
-        """
+        """Number of queries without a single disagreement that the guarantee needs."""
         return math.ceil(math.log(1 - self.confidence) / math.log(self.agreement))
 
 
+def as_target(agreement: Any) -> Target | None:
+    """Return the target of a classifier's parameter `agreement`: None, a share of queries, or a Target."""
+    if agreement is None or isinstance(agreement, Target):
+        return agreement
+    if isinstance(agreement, bool) or not isinstance(agreement, float | int):
+        raise InputError(f"agreement must be None, a number between 0 and 1, or Target(...), got {agreement!r}")
+    return Target(agreement=float(agreement))
+
+
 @dataclass(frozen=True)
-class Promise:
-    """What was promised, on what evidence; `str(promise)` is a sentence."""
+class Agreement:
+    """The agreement with exact search that was guaranteed, and the evidence; `str()` gives one sentence.
+
+    Attributes
+    ----------
+    target, confidence, of : float, float, str
+        Those of the Target.
+    n_queries : int
+        Queries of the test that decided.
+    disagreements : int
+        How many of them disagreed with exact search.
+    bound : float
+        Lower bound of the agreement at this confidence.
+    probes : int or None
+        The number of probes that was chosen; None if the exact index is used instead.
+    n_rows : int
+        Rows in the index when it was tuned.
+    """
 
     target: float
     confidence: float
@@ -78,24 +119,24 @@ class Promise:
     n_queries: int
     disagreements: int
     bound: float
-    probes: int | None  # None: the exact index
-    n_rows: int  # rows in the index when it was made
+    probes: int | None
+    n_rows: int
 
     @property
     def observed(self) -> float:
-        """Share of the sample that agreed."""
+        """Share of the queries that agreed."""
         return 1.0 - self.disagreements / self.n_queries if self.n_queries else math.nan
 
     @property
     def exact(self) -> bool:
-        """Whether the exact index stands in, so that the agreement is 1 by construction."""
+        """Whether the exact index is used, so that the agreement is 1."""
         return self.probes is None
 
     def __str__(self) -> str:
-        what = "votes as exact search does" if self.of == "votes" else "finds a true neighbour"
+        what = "votes as exact search does" if self.of == "votes" else "finds a true neighbor"
         asked = f"{self.target:.2%} of queries at {self.confidence:.0%} confidence"
         if self.exact:
-            return f"stays exact: {self._why_exact()}, so {asked} could not be promised to an approximate index"
+            return f"stays exact: {self._why_exact()}, so no approximate index is guaranteed to agree on {asked}"
         return (
             f"{what} on at least {asked}: {self.n_queries - self.disagreements:,} of {self.n_queries:,} held-out "
             f"queries agreed with {self.probes} probe{'s' * (self.probes != 1)} (lower bound {self.bound:.3%})"
@@ -103,22 +144,22 @@ class Promise:
 
     def _why_exact(self) -> str:
         if self.disagreements:
-            return f"{self.disagreements} of {self.n_queries:,} held-out queries disagreed with as many probes as pay"
+            return f"{self.disagreements} of {self.n_queries:,} held-out queries disagreed at the most probes that pay"
         need = Target(self.target, self.confidence).least_queries
         if self.n_queries < need:
             return f"{self.n_queries:,} queries are too few (at least {need:,} without a disagreement are needed)"
         return "more probes than pay were needed"
 
 
-class Made(NamedTuple):
-    """The index that keeps the promise, and the promise."""
+class TunedIndex(NamedTuple):
+    """The index that reaches the target, and the evidence."""
 
     index: Any
-    promise: Promise
+    agreement: Agreement
 
 
 def least_agreement(agreements: int, n: int, confidence: float) -> float:
-    """Clopper-Pearson: the largest agreement that would show at least this many only with chance 1 - confidence.
+    """Return the Clopper-Pearson lower bound of an agreement that was seen in so many of n queries.
 
     >>> round(least_agreement(1497, 1497, 0.95), 4)
     0.998
@@ -127,9 +168,7 @@ def least_agreement(agreements: int, n: int, confidence: float) -> float:
 
 
 def ladder(most: int) -> list[int]:
-    """Probes worth trying, from few to many: 1 to 8, then four steps to twice as many, up to most.
-
-    Of two steps to twice as many, MNIST's promise had to take 48 where 32 missed it by one query of 4,000.
+    """Return the numbers of probes to try: 1 to 8, then four steps per doubling, up to most.
 
     >>> ladder(21)
     [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 21]
@@ -138,12 +177,8 @@ def ladder(most: int) -> list[int]:
     return [p for p in steps if p < most] + [most]
 
 
-def wanted(recipe: Any, target: Target | None) -> bool:
-    """Whether a promise is to be made: of an index whose probes it may choose, and of bits beside full rows if asked.
-
-    Flat bits lose a neighbour with a chance that they were given (`Bits(miss=)`); a target has that held against exact
-    search, which takes over where they do not keep it.
-    """
+def needs_tuning(recipe: Any, target: Target | None) -> bool:
+    """Return whether an index is tuned: if its probes are "auto", and Flat(store=Bits()) if a target is given."""
     from kway.search import Bits, Flat
 
     if recipe.exact:
@@ -152,7 +187,7 @@ def wanted(recipe: Any, target: Target | None) -> bool:
     return getattr(recipe, "probes", None) == "auto" or (flat_bits and target is not None)
 
 
-def make(
+def tune(
     index: Any,
     rows: Any,
     ids: NDArray[np.int64] | None,
@@ -160,43 +195,51 @@ def make(
     winners_of: WinnersOf,
     target: Target | None = None,
     queries: Any = None,
-) -> Made:
-    """Set the probes of an approximate index to the fewest that keep the promise, or give the exact index instead.
+) -> TunedIndex:
+    """Set the probes of an approximate index to the fewest that reach the target, or return the exact index.
 
-    `rows` (n, d) with `ids` (None: 0..n-1) are those in the index. Asked are `queries` (m, d) where given, which must
-    not be in the index and be like those to come, else a sample of the rows, each without itself.
+    `rows` (n, d) with `ids` (None: 0..n-1) are those in the index. `queries` (m, d), if given, must not be in the index
+    and should resemble later queries. By default a sample of the rows is used, each without itself.
     """
-    from kway.search import Bits, Flat
-
     target = target or Target()
-    asked = rows if queries is None else queries
-    drawn = np.random.default_rng(target.seed).permutation(asked.shape[0])
+    pool = rows if queries is None else queries
+    drawn = np.random.default_rng(target.seed).permutation(pool.shape[0])
     n_pilot = max(0, min(target.n_pilot, len(drawn) - target.least_queries, len(drawn) // 5))
     drawn = drawn[: n_pilot + target.n_queries]
     if len(drawn) - n_pilot < target.least_queries or n_pilot == 0:
-        found = Found(len(drawn) - n_pilot, 0, 0.0, None)
+        found = ProbeResult(len(drawn) - n_pilot, 0, 0.0, None)
     else:
         own = None if queries is not None else (drawn if ids is None else ids[drawn])
-        steps = ladder(most_probes(index))
-        answers = answers_of(index, rows, ids, Asked(asked[drawn], own, k), steps)
-        agrees = agreement_with(answers.truth, target.of, winners_of, target.seed)
-        pilot, sample = slice(0, n_pilot), slice(n_pilot, len(drawn))
-        found = search_probes(steps, SomeQueries(answers, agrees, pilot), SomeQueries(answers, agrees, sample), target)
-    promise = Promise(target.agreement, target.confidence, target.of, **found._asdict(), n_rows=rows.shape[0])
+        sample, steps = QuerySample(pool[drawn], own, k), ladder(getattr(index, "most_probes", 1))
+        answers = answer_at_steps(index, rows, ids, sample, steps)
+        agrees = compare_with(answers.truth, target.of, winners_of, target.seed)
+        pilot = QueryTrial(answers.find, agrees, slice(0, n_pilot))
+        found = search_probes(steps, pilot, replace(pilot, some=slice(n_pilot, len(drawn))), target)
+    agreement = Agreement(target.agreement, target.confidence, target.of, **found._asdict(), n_rows=rows.shape[0])
     if found.probes is None:
-        store = getattr(index.recipe, "store", None)
-        alone = store if isinstance(store, Bits) and not store.rerank else None  # codes stay alone
-        exact = Flat(store=alone, device=getattr(index.recipe, "device", "cpu"))
-        index = exact.build(checked(rows), index.metric, ids)
-        index.why_ = f"Flat: {promise}"
+        index = _exact_index(index, rows, ids)
+        index.why_ = f"Flat: {agreement}"
     else:
         index.probes = found.probes
-        index.why_ = f"{index.why_}; {promise}" if index.why_ else str(promise)
-    return Made(index, promise)
+        index.why_ = f"{index.why_}; {agreement}" if index.why_ else str(agreement)
+    return TunedIndex(index, agreement)
 
 
-class Found(NamedTuple):
-    """The fewest probes that passed (None: none did), and the evidence of the last test that decided it."""
+def _exact_index(index: Any, rows: Any, ids: NDArray[np.int64] | None) -> Any:
+    """Return a flat index over the same rows; if only bits were kept, it keeps only bits."""
+    from kway.search import Bits, Flat
+
+    store = getattr(index.recipe, "store", None)
+    alone = store if isinstance(store, Bits) and not store.rerank else None
+    exact = Flat(store=alone, device=getattr(index.recipe, "device", "cpu"))
+    return exact.build(checked(rows), index.metric, ids)
+
+
+# ---- the sequence of tests
+
+
+class ProbeResult(NamedTuple):
+    """The fewest probes that passed (None: none did), and the evidence of the test that decided."""
 
     n_queries: int
     disagreements: int
@@ -204,62 +247,62 @@ class Found(NamedTuple):
     probes: int | None
 
 
-def search_probes(steps: list[int], pilot: ProbeTrial, sample: ProbeTrial, target: Target) -> Found:
-    """Start above where the pilot stops disagreeing, and go down while the sample passes; they share no query."""
-    starts = _pilot(steps, pilot, target)
-    best = Found(pilot.n, starts.disagreements, 0.0, None)
-    for p in reversed(starts.steps):
-        wrong = sample.ask(p).disagreements
-        bound = least_agreement(sample.n - wrong, sample.n, target.confidence)
-        if bound < target.agreement:
-            return best if best.probes else Found(sample.n, wrong, bound, None)
-        best = Found(sample.n, wrong, bound, p)
-    return best
-
-
-class _Start(NamedTuple):
-    """Steps that the sample is to try, and how often the pilot disagreed at the last it tried."""
-
-    steps: list[int]
-    disagreements: int
-
-
-def _pilot(steps: list[int], pilot: ProbeTrial, target: Target) -> _Start:
-    """Steps up to _ABOVE above the first that looks good; none where it gets too dear or too many before that."""
-    wrong = 0
-    for i, p in enumerate(steps):
-        wrong, pays = pilot.ask(p)
-        if not pays:
-            return _Start([], wrong)
-        if wrong <= 0.25 * (1 - target.agreement) * pilot.n:
-            return _Start(steps[: i + 1 + _ABOVE], wrong)
-    return _Start([], wrong)
-
-
-# ---- the same queries answered by exact search and by an approximate index
-
-
 class Disagreement(NamedTuple):
-    """Queries that some number of probes answers otherwise than exact search, and whether it still costs less."""
+    """How many queries a number of probes answers differently from exact search, and whether it costs less."""
 
     disagreements: int
     pays: bool
 
 
 class ProbeTrial(Protocol):
-    """Queries that can be asked with any number of probes."""
+    """Queries that can be answered with any number of probes."""
 
     @property
     def n(self) -> int:
-        """Queries."""
+        """Number of queries."""
 
     def ask(self, probes: int) -> Disagreement:
-        """How these queries fare with so many probes."""
+        """Compare the answers with so many probes to those of exact search."""
+
+
+def search_probes(steps: list[int], pilot: ProbeTrial, sample: ProbeTrial, target: Target) -> ProbeResult:
+    """Start above the step at which the pilot looks good, and go down as long as the sample passes."""
+    start = _run_pilot(steps, pilot, target)
+    best = ProbeResult(pilot.n, start.disagreements, 0.0, None)
+    for p in reversed(start.steps):
+        wrong = sample.ask(p).disagreements
+        bound = least_agreement(sample.n - wrong, sample.n, target.confidence)
+        if bound < target.agreement:
+            return best if best.probes else ProbeResult(sample.n, wrong, bound, None)
+        best = ProbeResult(sample.n, wrong, bound, p)
+    return best
+
+
+class _Start(NamedTuple):
+    """Steps for the sample, and the disagreements of the pilot at the last step that it tried."""
+
+    steps: list[int]
+    disagreements: int
+
+
+def _run_pilot(steps: list[int], pilot: ProbeTrial, target: Target) -> _Start:
+    """Return the steps up to _STEPS_ABOVE above the first good one; none if exact search gets cheaper before that."""
+    wrong = 0
+    for i, p in enumerate(steps):
+        wrong, pays = pilot.ask(p)
+        if not pays:
+            return _Start([], wrong)
+        if wrong <= 0.25 * (1 - target.agreement) * pilot.n:
+            return _Start(steps[: i + 1 + _STEPS_ABOVE], wrong)
+    return _Start([], wrong)
+
+
+# ---- the same queries answered by exact search and by an approximate index
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Queries (m, d) and how many others each should find; own (m,): their ids where they are rows of the index."""
+class QuerySample:
+    """Queries (m, d), the number k of neighbors, and own (m,): the ids of the queries if they are rows of the index."""
 
     queries: Any
     own: NDArray[np.int64] | None
@@ -267,111 +310,95 @@ class Asked:
 
     @property
     def most(self) -> int:
-        """Neighbours to ask for: a row finds itself too."""
+        """Neighbors to search for: a row finds itself too."""
         return self.k if self.own is None else self.k + 1
 
-    def part(self, some: slice) -> Asked:
-        """Some of the queries."""
+    def part(self, some: slice) -> QuerySample:
+        """Return some of the queries."""
         return replace(self, queries=self.queries[some], own=None if self.own is None else self.own[some])
 
-    def ask(self, index: Any, **how: Any) -> Neighbors:
-        """What an index answers, here; queries that are on a device are asked there."""
-        far = isinstance(self.queries, FarRows)
-        given = self.queries.tensor if far else checked(self.queries)
-        return Neighbors(*map(on_host, index.nearest(given, self.most, **how)))
+    def search(self, index: Any, **how: Any) -> Neighbors:
+        """Return the k nearest others of each query, as arrays."""
+        given = self.queries.tensor if isinstance(self.queries, FarRows) else checked(self.queries)
+        return self.without_own(Neighbors(*map(on_host, index.nearest(given, self.most, **how))))
 
-    def others(self, found: Neighbors) -> Neighbors:
-        """The k nearest of each query that are not the query itself."""
+    def without_own(self, found: Neighbors) -> Neighbors:
+        """Return the neighbors without the query itself."""
         return found if self.own is None else without_self(found, self.own)
 
 
-class ProbedAnswers(Protocol):
-    """What exact search finds, and what the index finds with any number of probes."""
-
-    @property
-    def truth(self) -> Neighbors:
-        """The exact answer to every query."""
-
-    def at(self, probes: int, some: slice) -> Outlay:
-        """The answer to some of the queries."""
-
-
-class Outlay(NamedTuple):
-    """The k nearest others of some queries, and the share of all rows that were measured a query to find them."""
+class StepAnswer(NamedTuple):
+    """The k nearest others of some queries, and the share of all rows that was measured per query."""
 
     found: Neighbors
     share: float
 
 
-@dataclass(frozen=True)
-class InOneSearch:
-    """Answers of landmarks: their cells, looked into one after the other, give every step and in the end the truth."""
+class StepAnswers(NamedTuple):
+    """The exact neighbors of all queries, and a function that finds those of some with a number of probes."""
 
     truth: Neighbors
-    steps: dict[int, Outlay]
-
-    @staticmethod
-    def of(index: Any, asked: Asked, steps: list[int]) -> InOneSearch:
-        """All answers at once."""
-        *most, last = index.nearest_by_probes(checked(asked.queries), asked.most, [*steps, index.n_landmarks])
-        kept = {p: Outlay(asked.others(found), touched / index.n_rows) for p, (found, touched) in zip(steps, most)}
-        return InOneSearch(asked.others(last.found), kept)
-
-    def at(self, probes: int, some: slice) -> Outlay:
-        """The answer to some of the queries."""
-        (ids, distances), share = self.steps[probes]
-        return Outlay(Neighbors(ids[some], distances[some]), share)
+    find: Callable[[int, slice], StepAnswer]
 
 
-@dataclass(frozen=True)
-class OneByOne:
-    """Answers of an index that is asked anew for every number of probes; the truth is an exact index's."""
-
-    truth: Neighbors
-    index: Any
-    asked: Asked
-
-    def at(self, probes: int, some: slice) -> Outlay:
-        """The answer to some of the queries."""
-        asked = self.asked.part(some)
-        found = asked.ask(self.index, probes=probes)
-        return Outlay(asked.others(found), self.index.touched_ / self.index.n_rows)
-
-
-def answers_of(index: Any, rows: Any, ids: NDArray[np.int64] | None, asked: Asked, steps: list[int]) -> ProbedAnswers:
-    """Answers over rows (n, d) with ids (None: 0..n-1): from one search where the index can end it in the truth."""
+def answer_at_steps(
+    index: Any, rows: Any, ids: NDArray[np.int64] | None, sample: QuerySample, steps: list[int]
+) -> StepAnswers:
+    """Answer the sample exactly and at every step, by one search if the index can, else by one search per step."""
     from kway.search import Flat
 
     if hasattr(index, "nearest_by_probes") and index.ends_exact:
-        return InOneSearch.of(index, asked, steps)
+        return answer_in_one_search(index, sample, steps)
     exact = Flat(device=index.recipe.device if isinstance(rows, FarRows) else "cpu")
-    truth = asked.ask(exact.build(checked(rows), index.metric, ids))
-    return OneByOne(asked.others(truth), index, asked)
+    return answer_one_by_one(index, exact.build(checked(rows), index.metric, ids), sample)
+
+
+def answer_in_one_search(index: Any, sample: QuerySample, steps: list[int]) -> StepAnswers:
+    """Answer all steps by one search of landmarks, which ends in the exact answer."""
+    *tried, last = index.nearest_by_probes(checked(sample.queries), sample.most, [*steps, index.n_landmarks])
+    answers = {p: (sample.without_own(found), touched / index.n_rows) for p, (found, touched) in zip(steps, tried)}
+
+    def find(probes: int, some: slice) -> StepAnswer:
+        (ids, distances), share = answers[probes]
+        return StepAnswer(Neighbors(ids[some], distances[some]), share)
+
+    return StepAnswers(sample.without_own(last.found), find)
+
+
+def answer_one_by_one(index: Any, exact: Any, sample: QuerySample) -> StepAnswers:
+    """Answer each step by a search of its own, and the truth by an exact index."""
+
+    def find(probes: int, some: slice) -> StepAnswer:
+        found = sample.part(some).search(index, probes=probes)
+        return StepAnswer(found, index.touched_ / index.n_rows)
+
+    return StepAnswers(sample.search(exact), find)
 
 
 @dataclass(frozen=True)
-class SomeQueries:
-    """Some of the queries, and how to tell whether an answer agrees with that of exact search."""
+class QueryTrial:
+    """Some of the queries, with functions that answer them and compare the answers with the truth."""
 
-    answers: ProbedAnswers
+    find: Callable[[int, slice], StepAnswer]
     agrees: Callable[[Neighbors, slice], NDArray[np.bool_]]
     some: slice
 
     @property
     def n(self) -> int:
-        """Queries."""
+        """Number of queries."""
         return int(self.some.stop - self.some.start)
 
     def ask(self, probes: int) -> Disagreement:
-        """How these queries fare with so many probes."""
-        found, share = self.answers.at(probes, self.some)
-        return Disagreement(self.n - int(np.count_nonzero(self.agrees(found, self.some))), share <= _DEAR)
+        """Compare the answers with so many probes to those of exact search."""
+        found, share = self.find(probes, self.some)
+        agreed = int(np.count_nonzero(self.agrees(found, self.some)))
+        return Disagreement(self.n - agreed, share <= _LARGEST_SHARE)
 
 
 def without_self(found: Neighbors, own: NDArray[np.int64]) -> Neighbors:
-    """(q, k + 1) nearest of rows of the index -> the (q, k) nearest others; own (q,) are the rows' ids.
+    """Return the k nearest others (q, k) of rows with ids own (q,), from their k + 1 nearest.
 
-    A row that more than k others coincide with may not be among its own nearest: then the last goes.
+    If more than k other rows coincide with a row, it may not be among its own nearest; then the last is dropped.
     """
     q, k = found.ids.shape[0], found.ids.shape[1] - 1
     is_self = found.ids == own[:, None]
@@ -379,24 +406,14 @@ def without_self(found: Neighbors, own: NDArray[np.int64]) -> Neighbors:
     return Neighbors(found.ids[~is_self].reshape(q, k), found.distances[~is_self].reshape(q, k))
 
 
-def most_probes(index: Any) -> int:
-    """Half of the cells of landmarks, beyond which exact search is cheaper; of hash tables, some dozen buckets.
-
-    Flat bits are one cell.
-    """
-    if hasattr(index, "n_landmarks"):
-        return max(1, index.n_landmarks // 2)
-    return _MOST_BUCKETS if hasattr(index, "probes") else 1
-
-
-def agreement_with(
+def compare_with(
     truth: Neighbors, of: str, winners_of: WinnersOf, seed: int
 ) -> Callable[[Neighbors, slice], NDArray[np.bool_]]:
-    """Whether the answers to some of the queries agree with the truth (m, k): in their votes, or by recall."""
+    """Return a function that compares answers to some queries with the truth (m, k), by votes or by recall."""
     if of == "votes":
         winners = winners_of(truth)
         return lambda found, some: winners_of(found) == winners[some]
-    # one true neighbour a query, drawn at random: independent trials whose mean is the recall, so the bound is exact
+    # one true neighbor per query, drawn at random: independent trials whose mean is the recall, so the bound is exact
     column = np.random.default_rng(seed).integers(0, np.maximum(1, (truth.ids >= 0).sum(axis=1)))
     wanted = truth.ids[np.arange(len(column)), column]
     return lambda found, some: (found.ids == wanted[some, None]).any(axis=1)

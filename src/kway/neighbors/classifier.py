@@ -22,7 +22,7 @@ from kway import validation
 from kway.base.classifier import on_own_threads
 from kway.errors import CombinationError, InputError
 from kway.labels import encode, joined
-from kway.neighbors import agreement as promises
+from kway.neighbors.agreement import Agreement, Target, as_target, needs_tuning, tune, without_self
 from kway.neighbors.training_rows import Merged, TrainingRows, merge_classes, named_classes
 from kway.neighbors.votes import (
     Ballot,
@@ -86,7 +86,7 @@ class NeighborsClassifier(VotingClassifier):
     """
 
     index_: Index
-    promise_: promises.Promise | None
+    agreement_: Agreement | None
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class NeighborsClassifier(VotingClassifier):
         device: str = "cpu",
         n_jobs: int | None = None,
         outlier_label: Any = None,
-        promise: promises.Target | None = None,
+        agreement: float | Target | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.weights = weights
@@ -112,7 +112,7 @@ class NeighborsClassifier(VotingClassifier):
         self.device = device
         self.n_jobs = n_jobs
         self.outlier_label = outlier_label
-        self.promise = promise
+        self.agreement = agreement
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -146,7 +146,7 @@ class NeighborsClassifier(VotingClassifier):
         index = recipe.build_blocks(_rows_of(blocks, labels), self.metric)
         found = encode(joined(labels))
         self.classes_, self.n_features_in_, self.index_ = found.classes, index.n_features, index
-        self.promise_ = None
+        self.agreement_ = None
         self._training = TrainingRows(None, found.codes, None, np.bincount(found.codes).astype(np.float64))
         self._weigh_classes()
         return self
@@ -202,8 +202,8 @@ class NeighborsClassifier(VotingClassifier):
         self.index_.add(checked(X[voting]), ids=first + voting)
         self.index_.why_ = why  # the choice was made at the first fit
         self._weigh_classes()
-        made = self.promise_
-        if made is not None and self.index_.n_rows > 1.1 * made.n_rows and self._training.known(self.index_):
+        tuned = self.agreement_
+        if tuned is not None and self.index_.n_rows > 1.1 * tuned.n_rows and self._training.known(self.index_):
             self._build()
 
     def _build(self) -> None:
@@ -219,11 +219,10 @@ class NeighborsClassifier(VotingClassifier):
         if choice.why:
             self.index_.why_ = f"{choice.why}; {self.index_.why_}" if self.index_.why_ else choice.why
         self._weigh_classes()
-        self.promise_ = None
-        if promises.wanted(choice.recipe, self.promise):
-            # its probes are tuned until the votes can be promised, or the exact index is taken instead
-            made = promises.make(self.index_, rows, ids, self.n_neighbors, self._winners, self.promise)
-            self.index_, self.promise_ = made.index, made.promise
+        self.agreement_ = None
+        target = as_target(self.agreement)
+        if needs_tuning(choice.recipe, target):
+            self.index_, self.agreement_ = tune(self.index_, rows, ids, self.n_neighbors, self._winners, target)
         self._training = self._training.kept_by(self.index_)
 
     def _way(self) -> Formula:
@@ -348,7 +347,7 @@ class NeighborsClassifier(VotingClassifier):
             )
         if X is None:
             rows, own = checked(self._training.rows(self.index_)), np.arange(self._training.n_rows)
-            found = promises.without_self(self.index_.nearest(rows, k + 1), own)
+            found = without_self(self.index_.nearest(rows, k + 1), own)
         elif is_tensor(X):
             found = self.index_.nearest(X, k)
         else:
@@ -382,18 +381,19 @@ class NeighborsClassifier(VotingClassifier):
         check_parameters(self, n_neighbors=whole_number(1), max_distance=farthest, device=DEVICE)
         pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # a metric without what the vote needs
         pick_ties(self.ties, np.ones(1))
+        as_target(self.agreement)
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "index_")
         facts, arrays = self.index_.parts()
         state = self._training.arrays() | {f"index.{name}": array for name, array in arrays.items()}
-        return {"index": facts, "promise": self.promise_ and asdict(self.promise_)}, state
+        return {"index": facts, "agreement": self.agreement_ and asdict(self.agreement_)}, state
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         parts = {name.removeprefix("index."): array for name, array in arrays.items() if name.startswith("index.")}
         self.index_ = restore(facts["index"], parts)
         self.index_.why_ = facts["index"]["why"]
-        self.promise_ = facts["promise"] and promises.Promise(**facts["promise"])
+        self.agreement_ = facts["agreement"] and Agreement(**facts["agreement"])
         self._training = TrainingRows.from_arrays(arrays, self.index_.n_features, len(self.classes_))
         self._weigh_classes()
 

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import InputError
-from kway.kernels.voting.votes import every_k
+from kway.kernels.voting.votes import count
 from kway.measures import class_scores, log_losses
 from kway.neighbors.votes import VoterWeights, Weighed, class_votes, count_votes, dense, pick_ties
 from kway.search.answers import Neighbors
@@ -176,7 +176,8 @@ def _votes_of_every_k(codes: NDArray, voters: NDArray, weights: NDArray, rank: N
     winners, own_shares = np.empty(voters.shape, np.int64), np.empty(voters.shape)
 
     def part(s: slice) -> None:
-        every_k(voters[s], weights[s], rank, codes[s], winners[s], own_shares[s])
+        listed = np.empty_like(winners[s]), np.empty_like(own_shares[s])
+        count(voters[s], weights[s], rank, *listed, codes[s], winners[s], own_shares[s])
 
     pmap(part, shares(len(voters)))
     return winners, log_losses(own_shares)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kway.base.class_rows import lift_winners
 from kway.base.classifier import Classifier, on_own_threads
 from kway.errors import CombinationError, InputError
-from kway.kernels.voting.votes import complete, fill_weight, tally
+from kway.kernels.voting.votes import complete, count, fill_weight
 from kway.parameters import at_least
 from kway.search.answers import Neighbors, TopK
 from kway.search.metrics import Metric
@@ -113,6 +113,7 @@ def pick_vote(weights: Any) -> Vote:
     raise InputError(f"unknown weights {weights!r}; use one of {known}, or a function of the distances")
 
 
+_ONE_K = np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0))  # no answers for fewer neighbors
 BY_NEAREST = np.zeros(0, np.int64)  # no ranks: among tied classes, the one whose nearest voter is nearest wins
 
 
@@ -164,7 +165,7 @@ def count_votes(codes: NDArray[np.int64], weights: NDArray[np.float64], rank: ND
     """
     codes = np.ascontiguousarray(codes, dtype=np.int64)
     classes, totals = np.empty_like(codes), np.empty(codes.shape)
-    tally(codes, np.ascontiguousarray(weights, dtype=np.float64), rank, classes, totals)
+    count(codes, np.ascontiguousarray(weights, dtype=np.float64), rank, classes, totals, *_ONE_K)
     shares = totals / _nonzero(totals.sum(axis=1, keepdims=True))
     return CountedVotes(classes, np.minimum.accumulate(shares, axis=1))  # votes that draw may differ by a rounding
 

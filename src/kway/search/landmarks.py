@@ -167,6 +167,11 @@ class LandmarksIndex(Index):
         return len(self._landmarks)
 
     @property
+    def most_probes(self) -> int:
+        """Largest number of probes worth trying: with half of the cells, exact search is cheaper."""
+        return max(1, self.n_landmarks // 2)
+
+    @property
     def nbytes(self) -> int:
         """Bytes held, rows included."""
         table = 0 if isinstance(self._held, FarTable) else self._held.nbytes

@@ -98,6 +98,11 @@ class LSHIndex(Index):
         self._fill()
 
     @property
+    def most_probes(self) -> int:
+        """Largest number of probes worth trying: twice the default."""
+        return 2 * _PROBES
+
+    @property
     def rows(self) -> NDArray:
         """The rows (n_rows, d) in the order of their positions."""
         return np.asarray(self.unit.given(self._rows))

@@ -2,7 +2,7 @@
 
     total(c) = sum of the weights of the voters of class c
 
-Two totals that differ by rounding alone count as equal, and the tie goes to the lower rank.
+Two totals that differ only by rounding count as equal, and the tie goes to the lower rank.
 """
 
 from __future__ import annotations
@@ -11,54 +11,74 @@ import numpy as np
 
 from kway.kernels.jit import strict_kernel
 
-SLACK = 1e-12  # relative; sums of up to thousands of float64 votes in another order differ by less
+SLACK = 1e-12  # relative; the order of summation changes a sum of thousands of votes by less (tests of votes)
 
 
 @strict_kernel
-def tally(codes, weights, rank, classes, totals):
-    """Fill classes (q, k) int64 (-1 pads) and totals (q, k) float64, best first.
+def count(codes, weights, rank, classes, totals, own, winners, own_shares):
+    """Fill classes (q, k) int64 and totals (q, k) float64, best first; -1 and 0 pad.
 
-    codes (q, k), -1 where nobody votes, nearest voter first. Ties go by rank[class] (K,); where rank is empty, to the
-    class whose nearest voter is nearest, which is the order in which the classes are met.
+    codes (q, k), nearest voter first, -1 if nobody votes. Weights are >= 0; as long as all are zero, every voter counts
+    the same. Ties go to the lower rank[class] (K,); if rank is empty, to the class whose nearest voter is nearest.
+
+    If own (q,), the true classes, is not empty, column j of winners (q, k) and own_shares (q, k) is the winner and the
+    share of the true class among the first j + 1 voters: one pass gives the vote for every number of neighbors.
     """
     n_queries, n_voters = codes.shape
-    by_rank = len(rank) > 0
+    order = np.empty(n_voters, np.int64)  # of the classes in a tie
     for i in range(n_queries):
-        found = 0
+        names, sums = classes[i], totals[i]
+        names[:], sums[:] = -1, 0.0
+        found, voters, total = 0, 0, 0.0
         for j in range(n_voters):
-            code = codes[i, j]
-            if code < 0:
-                continue
-            place = 0
-            while place < found and classes[i, place] != code:
-                place += 1
-            if place == found:
-                classes[i, found] = code
-                totals[i, found] = 0.0
-                found += 1
-            totals[i, place] += weights[i, j]
-        for a in range(1, found):  # insertion sort: stable, so that equal totals keep the order of meeting
-            code, total = classes[i, a], totals[i, a]
-            b = a
-            while b > 0:
-                gap = total - totals[i, b - 1]
-                slack = SLACK * max(total, totals[i, b - 1])
-                tied_better = by_rank and abs(gap) <= slack and rank[code] < rank[classes[i, b - 1]]
-                if not (gap > slack or tied_better):
-                    break
-                classes[i, b], totals[i, b] = classes[i, b - 1], totals[i, b - 1]
-                b -= 1
-            classes[i, b], totals[i, b] = code, total
-        for a in range(found, n_voters):
-            classes[i, a] = -1
-            totals[i, a] = 0.0
+            if codes[i, j] >= 0:
+                if total == 0.0 and weights[i, j] > 0.0:  # the equal votes so far count no more
+                    sums[:found] = 0.0
+                    for place in range(1, found):
+                        rise(names, sums, order, place)
+                total += weights[i, j]
+                voters += 1
+                place = find(names, found, codes[i, j])
+                if place == found:
+                    names[found] = codes[i, j]
+                    order[found] = rank[codes[i, j]] if len(rank) > 0 else j
+                    found += 1
+                sums[place] += weights[i, j] if total > 0.0 else 1.0
+                rise(names, sums, order, place)
+            if len(own) > 0:
+                place = find(names, found, own[i])
+                winners[i, j] = names[0]
+                own_shares[i, j] = sums[place] / (total if total > 0.0 else voters) if place < found else 0.0
+
+
+@strict_kernel
+def find(names, found, code):
+    """Return the place of a class among the first `found` names; `found` if it is not there."""
+    place = 0
+    while place < found and names[place] != code:
+        place += 1
+    return place
+
+
+@strict_kernel
+def rise(names, sums, order, place):
+    """Move the class at `place` up past those that it beats."""
+    while place > 0:
+        above = place - 1
+        gap, slack = sums[place] - sums[above], SLACK * max(sums[place], sums[above])
+        if not (gap > slack or (abs(gap) <= slack and order[place] < order[above])):
+            break
+        names[place], names[above] = names[above], names[place]
+        sums[place], sums[above] = sums[above], sums[place]
+        order[place], order[above] = order[above], order[place]
+        place = above
 
 
 @strict_kernel
 def fill_weight(row_weights, need, filled):
-    """How much of each voter counts until `need` rows are full: row_weights (q, k) -> filled (q, k); the part missing.
+    """Fill the part (q, k) of each voter that counts until `need` rows are full, and return the largest part missing.
 
-    A row of weight w stands for w rows, so voters are taken from the nearest on and the last one counts in part.
+    A row of weight w stands for w rows: voters count from the nearest on, the last one in part.
     """
     n_queries, n_voters = row_weights.shape
     worst = 0.0
@@ -74,7 +94,7 @@ def fill_weight(row_weights, need, filled):
 
 @strict_kernel
 def complete(classes, totals, order, n_found):
-    """Pad voted classes (q, m) to m classes with those that nobody voted for, in the given order (K,), at total 0."""
+    """Pad voted classes (q, m) with those that got no vote, in the given order (K,), at total 0."""
     n_queries, n_wanted = classes.shape
     for i in range(n_queries):
         found = min(n_found, n_wanted)
@@ -92,56 +112,3 @@ def complete(classes, totals, order, n_found):
                 classes[i, found] = code
                 totals[i, found] = 0.0
                 found += 1
-
-
-@strict_kernel
-def every_k(codes, weights, rank, own, winners, own_shares):
-    """codes, weights (q, k), nearest first -> winners (q, k) and the share of each query's own class (q, k).
-
-    Column j is the answer of the j + 1 nearest. Ties go to the lower rank[class] (K,); where rank is empty, to the
-    class met first. Weights are >= 0; where all so far are zero, every voter counts the same.
-    """
-    queries, k = codes.shape
-    classes = np.empty(k, np.int64)
-    totals = np.empty(k)
-    counts = np.empty(k)
-    for i in range(queries):
-        found = 0
-        lead = lead_count = 0  # places of the leaders by weight and by number
-        total = 0.0
-        for j in range(k):
-            place = 0
-            while place < found and classes[place] != codes[i, j]:
-                place += 1
-            if place == found:
-                classes[found] = codes[i, j]
-                totals[found] = 0.0
-                counts[found] = 0.0
-                found += 1
-            totals[place] += weights[i, j]
-            counts[place] += 1.0
-            total += weights[i, j]
-            lead = overtake(totals, classes, rank, lead, place)
-            lead_count = overtake(counts, classes, rank, lead_count, place)
-            best = lead if total > 0 else lead_count
-            winners[i, j] = classes[best]
-            own_shares[i, j] = 0.0
-            for place in range(found):
-                if classes[place] == own[i]:
-                    own_shares[i, j] = totals[place] / total if total > 0 else counts[place] / (j + 1)
-
-
-@strict_kernel
-def overtake(totals, classes, rank, lead, place):
-    """The leader after the total at `place` grew."""
-    if place == lead:
-        return lead
-    gap = totals[place] - totals[lead]
-    slack = SLACK * max(totals[place], totals[lead])
-    if gap > slack:
-        return place
-    if abs(gap) <= slack:
-        if len(rank) > 0:
-            return place if rank[classes[place]] < rank[classes[lead]] else lead
-        return min(place, lead)  # the class met first has the nearest voter
-    return lead

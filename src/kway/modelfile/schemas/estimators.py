@@ -54,6 +54,7 @@ def _part(value: Any) -> str | None:
 
 
 PARAMS: dict[str, Check] = {
+    "agreement": maybe(either(number(0.0, 1.0), _part)),
     "class_weight": maybe(either(one_of("balanced"), lambda v: None if isinstance(v, dict) else "{label: weight}")),
     "device": text(100),
     "estimator": maybe(_estimator),
@@ -69,7 +70,6 @@ PARAMS: dict[str, Check] = {
     "n_neighbors": whole(1),
     "outlier_label": maybe(scalar),
     "per_class": flag,
-    "promise": maybe(_part),
     "random_state": maybe(whole(0, 2**32 - 1)),
     "smoothing": number(0.0, above=True),
     "temperature": number(0.0, above=True),
@@ -114,7 +114,7 @@ LINEAR = Schema(
 MOST_VOTERS = 2**20  # more than rows: lists are filled up to n_neighbors, so it is memory
 
 _SHARE = number(0.0, 1.0)
-_PROMISE = record(
+_AGREEMENT = record(
     {
         "target": _SHARE,
         "confidence": _SHARE,
@@ -165,7 +165,7 @@ def _takes_its_own_rows(model: Any) -> str | None:
 
 
 NEIGHBORS = Schema(
-    facts={"index": index_facts, "promise": maybe(_PROMISE)},
+    facts={"index": index_facts, "agreement": maybe(_AGREEMENT)},
     arrays=_neighbors_arrays,
     sizes=lambda held: index_sizes(held.facts["index"]),
     rules=(_every_row_voted_on, _bounded_lists, *index_rules(), *row_rules("n")),

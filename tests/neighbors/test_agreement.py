@@ -1,4 +1,4 @@
-"""Promises: the bound is exact, the search for probes keeps its confidence, and real queries keep the promise."""
+"""Agreement with exact search: the bound is exact, tuning keeps its confidence, real queries keep the guarantee."""
 
 import os
 from pathlib import Path
@@ -11,14 +11,14 @@ import kway
 from kway.errors import InputError
 from kway.neighbors import NeighborsClassifier, Target
 from kway.neighbors.agreement import (
-    Asked,
     Disagreement,
-    InOneSearch,
-    OneByOne,
+    QuerySample,
+    answer_in_one_search,
+    answer_one_by_one,
     ladder,
     least_agreement,
-    make,
     search_probes,
+    tune,
     without_self,
 )
 from kway.search import Bits, Flat, Landmarks
@@ -52,7 +52,7 @@ class Simulated:
         return Disagreement(int((self.needs > probes).sum()), pays=probes <= 32)
 
 
-def test_promises_are_broken_no_more_often_than_the_confidence_says():
+def test_guarantees_are_broken_no_more_often_than_the_confidence_says():
     target = Target(agreement=0.99, confidence=0.9, n_queries=1000, n_pilot=200)
     rng = np.random.default_rng(0)
     broken = made = 0
@@ -64,7 +64,7 @@ def test_promises_are_broken_no_more_often_than_the_confidence_says():
         if found.probes is not None:
             made += 1
             broken += np.exp(-found.probes / hardness) > 1 - target.agreement  # P(a new query disagrees)
-    assert made > 400  # it does promise
+    assert made > 400  # it does guarantee something
     assert broken <= binom.ppf(0.999, 600, 1 - target.confidence)
 
 
@@ -76,7 +76,7 @@ def test_probes_go_down_to_the_last_that_passes():
     assert found.probes == 6
 
 
-def test_probes_that_cost_more_than_exact_search_are_not_promised():
+def test_probes_that_cost_more_than_exact_search_are_not_used():
     rng = np.random.default_rng(2)
     found = search_probes(ladder(64), Simulated(rng, 200, 30.0), Simulated(rng, 1000, 30.0), Target(0.99, 0.9))
     assert found.probes is None
@@ -85,28 +85,28 @@ def test_probes_that_cost_more_than_exact_search_are_not_promised():
 
 def test_hashes_that_miss_too_much_give_way_to_exact_search():
     X, y, Q, _ = real_digits()
-    model = NeighborsClassifier(index="lsh", promise=Target(0.99)).fit(X, y)
+    model = NeighborsClassifier(index="lsh", agreement=Target(0.99)).fit(X, y)
     exact = NeighborsClassifier(index="flat").fit(X, y)
     assert (model.predict(Q) == exact.predict(Q)).mean() > 0.985
-    assert model.promise_.exact == (model.index_.recipe == kway.search.Flat())
+    assert model.agreement_.exact == (model.index_.recipe == kway.search.Flat())
 
 
 def test_too_few_rows_stay_exact_and_say_so():
     X, y, _, _ = real_digits()
     model = NeighborsClassifier(index=kway.search.Landmarks()).fit(X[:1200], y[:1200])
-    assert model.promise_.exact
-    assert "1,497" in str(model.promise_)
+    assert model.agreement_.exact
+    assert "1,497" in str(model.agreement_)
     assert "stays exact" in model.index_.why_
     plain = NeighborsClassifier(index="flat").fit(X[:1200], y[:1200])
     np.testing.assert_array_equal(model.kneighbors(X[1200:1300])[1], plain.kneighbors(X[1200:1300])[1])
 
 
 @pytest.mark.parametrize("of", ["votes", "recall"])
-def test_a_promise_on_real_digits(of):
+def test_tuning_on_real_digits(of):
     X, y, Q, _ = real_digits()
     target = Target(agreement=0.99, of=of)
-    model = NeighborsClassifier(index="landmarks", promise=target).fit(X, y)
-    made = model.promise_
+    model = NeighborsClassifier(index="landmarks", agreement=target).fit(X, y)
+    made = model.agreement_
     assert not made.exact
     assert made.bound >= 0.99
     assert model.index_.probes == made.probes < model.index_.n_landmarks
@@ -119,57 +119,56 @@ def test_a_promise_on_real_digits(of):
         assert np.mean([np.isin(a, b).mean() for a, b in zip(ours, theirs)]) > 0.985
 
 
-def test_fewer_probes_are_promised_where_less_is_asked():
+def test_fewer_probes_are_chosen_for_a_lower_target():
     X, y, _, _ = real_digits()
     probes = [
-        NeighborsClassifier(index="landmarks", promise=Target(agreement=a)).fit(X, y).promise_.probes
+        NeighborsClassifier(index="landmarks", agreement=Target(agreement=a)).fit(X, y).agreement_.probes
         for a in (0.9, 0.99)
     ]
     assert probes[0] < probes[1]
 
 
-def test_probes_that_were_given_are_kept_without_a_promise():
+def test_probes_that_were_given_are_kept_without_tuning():
     X, y, _, _ = real_digits()
     model = NeighborsClassifier(index=kway.search.Landmarks(probes=3)).fit(X, y)
-    assert model.promise_ is None
+    assert model.agreement_ is None
     assert model.index_.probes == 3
 
 
 def test_queries_of_ones_own_can_be_asked():
     X, y, Q, _ = real_digits()
     index = kway.search.Landmarks().build(X)
-    made = make(index, X, None, 5, lambda found: y[found.ids[:, 0]], Target(0.95), queries=Q)
+    made = tune(index, X, None, 5, lambda found: y[found.ids[:, 0]], Target(0.95), queries=Q)
     assert made.index is index
-    assert made.promise.n_queries == 800
+    assert made.agreement.n_queries == 800
 
 
-def test_a_promise_is_made_again_when_the_rows_have_grown(tmp_path):
+def test_an_index_is_tuned_again_when_the_rows_have_grown(tmp_path):
     X, y, _, _ = real_digits()
-    model = NeighborsClassifier(index="landmarks", promise=Target(0.95, n_pilot=100)).fit(X[:60], y[:60])
-    assert model.promise_.exact  # too few rows to promise anything
+    model = NeighborsClassifier(index="landmarks", agreement=Target(0.95, n_pilot=100)).fit(X[:60], y[:60])
+    assert model.agreement_.exact  # too few rows to guarantee anything
     model.partial_fit(X[60:2000], y[60:2000])
-    first = model.promise_
+    first = model.agreement_
     assert not first.exact
     model.partial_fit(X[2000:2100], y[2000:2100])
-    assert model.promise_ is first
+    assert model.agreement_ is first
     assert model.index_.n_rows == 2100
     model.partial_fit(X[2100:3000], y[2100:3000])
-    assert model.promise_.n_rows == 3000
+    assert model.agreement_.n_rows == 3000
     model.save(tmp_path / "model.kway")
-    assert kway.load(tmp_path / "model.kway").promise_ == model.promise_
+    assert kway.load(tmp_path / "model.kway").agreement_ == model.agreement_
 
 
 @pytest.mark.parametrize("own", [True, False])
 def test_one_search_answers_as_many_searches_do(own):
     X, _, Q, _ = real_digits()
-    X, asked = X[:2000], Asked(X[:300] if own else Q[:300], np.arange(300) if own else None, 5)
+    X, asked = X[:2000], QuerySample(X[:300] if own else Q[:300], np.arange(300) if own else None, 5)
     index, steps, some = kway.search.Landmarks().build(X), [1, 3, 12], slice(100, 250)
-    at_once = InOneSearch.of(index, asked, steps)
-    exact = kway.search.Flat().build(X)
-    apart = OneByOne(asked.others(exact.nearest(asked.queries, asked.most)), index, asked)
+    at_once = answer_in_one_search(index, asked, steps)
+    apart = answer_one_by_one(index, kway.search.Flat().build(X), asked)
     np.testing.assert_array_equal(at_once.truth.ids, apart.truth.ids)
     for probes in steps:
-        np.testing.assert_array_equal(at_once.at(probes, some).found.ids, apart.at(probes, some).found.ids)
+        np.testing.assert_array_equal(at_once.find(probes, some).found.ids, apart.find(probes, some).found.ids)
     if own:
         assert (at_once.truth.ids != np.arange(300)[:, None]).all()
 
@@ -184,8 +183,8 @@ class Drawn:
         return Disagreement(int((~self.right[:, self.steps.index(probes)]).sum()), pays=True)
 
 
-def test_promises_on_real_digits_hold_on_the_whole_by_repetition():
-    """400 promises on samples of real digits; how often the whole population falls short is what was said."""
+def test_guarantees_on_real_digits_hold_by_repetition():
+    """400 guarantees on samples of real digits are broken as often as the confidence allows."""
     X, y, _, _ = real_digits()
     X, y = X[:3000], y[:3000]
     model = NeighborsClassifier(index=kway.search.Landmarks(probes=1)).fit(X, y)
@@ -224,13 +223,13 @@ def real_digits():
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA, reason="needs KWAY_DATA")
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_the_default_promise_holds_on_unseen_queries(name):
+def test_the_default_guarantee_holds_on_unseen_queries(name):
     X, y, Q, _ = full(name)
     exact = NeighborsClassifier(index="flat").fit(X, y)
     truth = exact.predict(Q)
     agreements = []
     for seed in range(3):
-        model = NeighborsClassifier(index=kway.search.Landmarks(seed=seed), promise=Target(seed=seed)).fit(X, y)
+        model = NeighborsClassifier(index=kway.search.Landmarks(seed=seed), agreement=Target(seed=seed)).fit(X, y)
         agreements.append((model.predict(Q) == truth).mean())
     assert min(agreements) >= 0.998, agreements
 
@@ -250,8 +249,8 @@ def full(name):
     return rows[0], z["y_train"].astype(int), rows[1], z["y_test"].astype(int)
 
 
-def test_codes_alone_are_promised_what_all_cells_hold(tmp_path):
-    """Rows are not kept beside codes; what is promised is the vote of a search through all cells."""
+def test_codes_alone_agree_with_a_search_of_all_cells(tmp_path):
+    """Only codes are kept; the agreement is with the vote of a search through all cells."""
     rng = np.random.default_rng(5)
     centres = rng.normal(size=(30, 64)) * 2
     y = rng.integers(0, 30, 9000)
@@ -259,7 +258,7 @@ def test_codes_alone_are_promised_what_all_cells_hold(tmp_path):
     for store in (Bits(2, rerank=False), Bits(1)):
         model = kway.NeighborsClassifier(5, index=Landmarks(n_landmarks=60, store=store)).fit(X[:8000], y[:8000])
         assert isinstance(model.index_.recipe.store, Bits)
-        assert model.promise_.probes < 30
+        assert model.agreement_.probes < 30
         assert (model.predict(X[8000:]) == y[8000:]).mean() > 0.95
         everywhere = kway.NeighborsClassifier(5, index=Landmarks(n_landmarks=60, probes=60, store=store))
         assert (everywhere.fit(X[:8000], y[:8000]).predict(X[8000:]) == model.predict(X[8000:])).mean() > 0.99
@@ -273,20 +272,20 @@ def test_codes_alone_are_promised_what_all_cells_hold(tmp_path):
         assert (again.predict(X[8000:]) == y[8000:]).mean() > 0.95
 
 
-def test_flat_bits_are_held_to_a_promise_that_was_asked_for(tmp_path):
+def test_flat_bits_are_tested_if_a_target_is_given(tmp_path):
     X, y, Q, _ = real_digits()
-    quick = NeighborsClassifier(index=Flat(store=Bits(1)), promise=Target(0.99, of="recall")).fit(X, y)
-    assert quick.promise_.bound >= 0.99
+    quick = NeighborsClassifier(index=Flat(store=Bits(1)), agreement=Target(0.99, of="recall")).fit(X, y)
+    assert quick.agreement_.bound >= 0.99
     assert isinstance(quick.index_.recipe.store, Bits)
     exact = NeighborsClassifier(index="flat").fit(X, y)
     found, true = quick.kneighbors(Q, return_distance=False), exact.kneighbors(Q, return_distance=False)
     assert np.mean([np.isin(a, b).mean() for a, b in zip(found, true)]) > 0.99
     quick.save(tmp_path / "m.kway")
-    assert kway.load(tmp_path / "m.kway").promise_ == quick.promise_
-    sloppy = NeighborsClassifier(index=Flat(store=Bits(1, miss=0.4)), promise=Target(0.99, of="recall")).fit(X, y)
+    assert kway.load(tmp_path / "m.kway").agreement_ == quick.agreement_
+    sloppy = NeighborsClassifier(index=Flat(store=Bits(1, miss=0.4)), agreement=Target(0.99, of="recall")).fit(X, y)
     found = sloppy.kneighbors(Q, return_distance=False)
-    if sloppy.promise_.exact:  # bits that lose four in ten cannot keep it, but where the machine reads more of them
+    if sloppy.agreement_.exact:  # bits that lose four in ten cannot keep it, but where the machine reads more of them
         np.testing.assert_array_equal(found, true)
     else:
         assert np.mean([np.isin(a, b).mean() for a, b in zip(found, true)]) > 0.985
-    assert NeighborsClassifier(index=Flat(store=Bits(1))).fit(X, y).promise_ is None
+    assert NeighborsClassifier(index=Flat(store=Bits(1))).fit(X, y).agreement_ is None

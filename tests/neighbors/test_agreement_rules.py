@@ -1,4 +1,4 @@
-"""The rules of a promise, one by one and on paper: how many queries it takes, which probes are tried, what it says."""
+"""The rules of tuning, one by one: how many queries it takes, which probes are tried, what the result says."""
 
 from types import SimpleNamespace
 
@@ -7,7 +7,16 @@ import pytest
 
 from kway.errors import InputError
 from kway.neighbors import Target, agreement
-from kway.neighbors.agreement import Disagreement, Found, Promise, ladder, least_agreement, make, search_probes, wanted
+from kway.neighbors.agreement import (
+    Agreement,
+    Disagreement,
+    ProbeResult,
+    ladder,
+    least_agreement,
+    needs_tuning,
+    search_probes,
+    tune,
+)
 from kway.search import Bits, Flat, Landmarks
 
 SMALL = {"agreement": 0.9, "confidence": 0.9}  # 22 queries without a disagreement
@@ -49,9 +58,9 @@ def test_the_sample_starts_four_steps_above_the_first_that_looks_good(wrong, tri
 
 def test_a_pilot_that_never_looks_good_is_the_evidence():
     pilot, sample = Told(80, dict.fromkeys(range(1, 21), 9)), Told(100, {})
-    assert search_probes(ladder(20), pilot, sample, Target(**SMALL)) == Found(80, 9, 0.0, None)
+    assert search_probes(ladder(20), pilot, sample, Target(**SMALL)) == ProbeResult(80, 9, 0.0, None)
     dear = Told(80, {1: 9, 2: 7}, most=1)
-    assert search_probes(ladder(20), dear, sample, Target(**SMALL)) == Found(80, 7, 0.0, None)
+    assert search_probes(ladder(20), dear, sample, Target(**SMALL)) == ProbeResult(80, 7, 0.0, None)
     assert sample.asked == []
 
 
@@ -59,7 +68,7 @@ def test_a_bound_that_is_the_target_keeps_it():
     reached = least_agreement(97, 100, 0.9)
     target = Target(reached, 0.9)
     found = search_probes([5], Told(100, {}), Told(100, {5: 3}), target)
-    assert found == Found(100, 3, reached, 5)
+    assert found == ProbeResult(100, 3, reached, 5)
     assert search_probes([5], Told(100, {}), Told(100, {5: 4}), target).probes is None
     assert least_agreement(0, 100, 0.9) == 0
 
@@ -80,24 +89,24 @@ def test_how_many_are_asked(monkeypatch, n, settings, expected, given):
 
     def answers(index, rows, ids, asked, steps):
         seen.update(asked=asked)
-        return SimpleNamespace(truth=None)
+        return SimpleNamespace(truth=None, find=None)
 
     def searched(steps, pilot, sample, target):
         seen.update(pilot=pilot.n, sample=sample.n)
-        return Found(sample.n, 0, 0.95, 1)
+        return ProbeResult(sample.n, 0, 0.95, 1)
 
-    monkeypatch.setattr(agreement, "answers_of", answers)
-    monkeypatch.setattr(agreement, "agreement_with", lambda *_: None)
+    monkeypatch.setattr(agreement, "answer_at_steps", answers)
+    monkeypatch.setattr(agreement, "compare_with", lambda *_: None)
     monkeypatch.setattr(agreement, "search_probes", searched)
     index = Landmarks(n_landmarks=4).build(rows)
     ids = None if given else np.arange(n) + 1000
-    made = make(index, rows, ids, 3, None, Target(**SMALL, **settings), queries=rows.copy() if given else None)
+    made = tune(index, rows, ids, 3, None, Target(**SMALL, **settings), queries=rows.copy() if given else None)
     n_queries, n_pilot = expected
-    assert (made.promise.n_queries, made.promise.n_rows) == (n_queries, n)
+    assert (made.agreement.n_queries, made.agreement.n_rows) == (n_queries, n)
     if n_pilot is None:
         assert not seen
-        assert made.promise.exact
-        assert (made.promise.disagreements, made.promise.bound) == (0, 0)
+        assert made.agreement.exact
+        assert (made.agreement.disagreements, made.agreement.bound) == (0, 0)
         assert isinstance(made.index.recipe, Flat)
     else:
         assert (seen["pilot"], seen["sample"]) == (n_pilot, n_queries)
@@ -108,27 +117,27 @@ def test_how_many_are_asked(monkeypatch, n, settings, expected, given):
             np.testing.assert_array_equal(rows[seen["asked"].own - 1000], seen["asked"].queries)
 
 
-def test_which_indexes_promise():
+def test_which_indexes_are_tuned():
     asked = Target()
-    assert not wanted(Flat(), asked)
-    assert wanted(Landmarks(), None)
-    assert not wanted(Landmarks(probes=3), asked)
-    assert wanted(Flat(store=Bits()), asked)
-    assert not wanted(Flat(store=Bits()), None)
-    assert not wanted(Flat(store=Bits(rerank=False)), asked)
+    assert not needs_tuning(Flat(), asked)
+    assert needs_tuning(Landmarks(), None)
+    assert not needs_tuning(Landmarks(probes=3), asked)
+    assert needs_tuning(Flat(store=Bits()), asked)
+    assert not needs_tuning(Flat(store=Bits()), None)
+    assert not needs_tuning(Flat(store=Bits(rerank=False)), asked)
 
 
 def test_what_it_says():
-    kept = Promise(0.9, 0.95, "votes", 200, 5, 0.94, 1, 1000)
+    kept = Agreement(0.9, 0.95, "votes", 200, 5, 0.94, 1, 1000)
     assert kept.observed == 0.975
-    assert np.isnan(Promise(0.9, 0.95, "votes", 0, 0, 0.0, None, 10).observed)
+    assert np.isnan(Agreement(0.9, 0.95, "votes", 0, 0, 0.0, None, 10).observed)
     assert str(kept) == (
         "votes as exact search does on at least 90.00% of queries at 95% confidence: 195 of 200 held-out queries "
         "agreed with 1 probe (lower bound 94.000%)"
     )
-    assert "finds a true neighbour" in str(Promise(0.9, 0.95, "recall", 200, 5, 0.94, 2, 1000))
-    assert "with 2 probes" in str(Promise(0.9, 0.95, "recall", 200, 5, 0.94, 2, 1000))
+    assert "finds a true neighbor" in str(Agreement(0.9, 0.95, "recall", 200, 5, 0.94, 2, 1000))
+    assert "with 2 probes" in str(Agreement(0.9, 0.95, "recall", 200, 5, 0.94, 2, 1000))
     need = Target(0.9, 0.95).least_queries
-    assert "are too few (at least 29 " in str(Promise(0.9, 0.95, "votes", need - 1, 0, 0.0, None, 40))
-    assert "more probes than pay" in str(Promise(0.9, 0.95, "votes", need, 0, 0.0, None, 40))
-    assert "3 of 200 held-out queries disagreed" in str(Promise(0.9, 0.95, "votes", 200, 3, 0.0, None, 400))
+    assert "are too few (at least 29 " in str(Agreement(0.9, 0.95, "votes", need - 1, 0, 0.0, None, 40))
+    assert "more probes than pay" in str(Agreement(0.9, 0.95, "votes", need, 0, 0.0, None, 40))
+    assert "3 of 200 held-out queries disagreed" in str(Agreement(0.9, 0.95, "votes", 200, 3, 0.0, None, 400))
