@@ -87,7 +87,7 @@ class Fitted(Printed):
     def predict_set(self, X: Any) -> PredictionSets:
         """The set of labels of each row, if the model was fitted with `sets`."""
         if not hasattr(self.model, "predict_set"):
-            raise InputError("no sets were promised when this was fitted; ask for them: kway.fit(..., sets=0.9)")
+            raise InputError("this model predicts no sets; fit it with sets=, for example kway.fit(..., sets=0.9)")
         return self.model.predict_set(X)
 
     def explain(self) -> Reasons:

@@ -11,7 +11,7 @@ from kway.auto.options import FitOptions
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import FAMILIES
 from kway.auto.race.folds import fold_numbers
-from kway.auto.race.scoring import HELD_ROWS, FoldedRows, Standing
+from kway.auto.race.scoring import HELD_ROWS, FoldedRows, LeaderboardRow
 from kway.auto.train_test import TrainTest
 from kway.labels import encode
 
@@ -23,7 +23,7 @@ SETTINGS = {
 
 
 def fitted(model):
-    return Standing("some", {}, 0.0, 0.0, (), None, 0.0, fitted=model)
+    return LeaderboardRow("some", {}, 0.0, 0.0, (), None, 0.0, fitted=model)
 
 
 def drawn(n, n_classes=4, seed=0):

@@ -11,7 +11,7 @@ from kway.auto.race.clock import Clock
 from kway.auto.race.compare import compare, compare_rows
 from kway.auto.race.families import NeighborsFamily, PlainFamily
 from kway.auto.race.scoring import FoldedRows, Scan
-from kway.auto.refit import SampleToAll, fit_standings
+from kway.auto.refit import SampleToAll, fit_leaderboard
 from kway.labels import encode
 from kway.planning.guard import size_of
 from kway.progress import stage, watched
@@ -71,8 +71,8 @@ def test_the_comparison_leaves_time_for_the_end(slept):
     found = compare_rows(X, encode(y), FitOptions(models=families), clock=clock)
     assert 0.2 < clock.spent() < 1.0 - 30 * STEP + 3 * STEP
     assert not found.finished
-    assert {line.model for line in found.standings} | set(found.problems) == set("abcde")
-    assert all("the time was up" in line.note for line in found.standings)
+    assert {line.model for line in found.rows} | set(found.problems) == set("abcde")
+    assert all("the time was up" in line.note for line in found.rows)
 
 
 def test_a_search_that_would_take_too_long_is_not_begun(monkeypatch):
@@ -82,7 +82,7 @@ def test_a_search_that_would_take_too_long_is_not_begun(monkeypatch):
     monkeypatch.setattr(NeighborsFamily, "_hint", lambda *_: np.full(100, np.nan))
     found = compare(X, y, ["centroid", "neighbors"])
     assert "neighbors" in found.problems
-    assert {line.model for line in found.standings} == {"centroid"}
+    assert {line.model for line in found.rows} == {"centroid"}
 
 
 def test_a_long_search_without_hope_asks_some_rows_only(monkeypatch):
@@ -91,7 +91,7 @@ def test_a_long_search_without_hope_asks_some_rows_only(monkeypatch):
     y = rng.integers(0, 2, 4000)
     X = np.column_stack([3.0 * y + rng.normal(size=4000), 50 * rng.normal(size=(4000, 6))]).astype(np.float32)
     found = compare(X, y, ["softmax", "neighbors"])  # noise drowns the one column that tells
-    near = next(line for line in found.standings if line.model == "neighbors")
+    near = next(line for line in found.rows if line.model == "neighbors")
     assert near.note.startswith("stopped after fold 1")
     assert not np.isfinite(found.scans["neighbors"].log_loss).any()  # of a few rows no more than accuracies is told
     easy = np.column_stack([30.0 * y + rng.normal(size=4000), rng.normal(size=4000)]).astype(np.float32)
@@ -106,7 +106,7 @@ def test_what_is_fitted_beside_the_best_follows_from_sizes_not_from_seconds():
     found = compare(X, y, ["softmax", "neighbors", "logistic"])
     asked = lambda found: [  # noqa: E731
         (line.model, line.fitted is None)
-        for line in fit_standings(found, lambda _: X, y, 0, Clock(), SampleToAll(size_of(X, 3)))
+        for line in fit_leaderboard(found, lambda _: X, y, 0, Clock(), SampleToAll(size_of(X, 3)))
     ]
     busy = replace(found, scans={name: replace(scan, fit_seconds=1e9) for name, scan in found.scans.items()})
     assert asked(busy) == asked(found)
@@ -121,7 +121,7 @@ def test_without_a_budget_no_clock_is_asked(monkeypatch):
     X = rng.normal(size=(3, 5))[y] + rng.normal(size=(300, 5))
     found = compare(X, y)
     assert found.finished
-    assert not any("time" in line.note for line in found.standings)
+    assert not any("time" in line.note for line in found.rows)
 
 
 def test_metrics_that_agree_are_not_all_run():
@@ -132,15 +132,15 @@ def test_metrics_that_agree_are_not_all_run():
     y, folds = np.arange(50) % 2, np.arange(50) % 5
     plain = FoldedRows(X, y, folds, {})
     unit = FoldedRows(X / np.linalg.norm(X, axis=1, keepdims=True), y, folds, {})
-    assert FAMILIES["neighbors"].idle(plain) == ""
-    assert "length 1" in FAMILIES["neighbors"].idle(unit)
+    assert FAMILIES["neighbors"].skip_reason(plain) == ""
+    assert "length 1" in FAMILIES["neighbors"].skip_reason(unit)
     found = compare(unit.X, y)
-    assert "neighbors" in found.idle
-    assert "neighbors" not in {line.model for line in found.standings}
+    assert "neighbors" in found.skipped
+    assert "neighbors" not in {line.model for line in found.rows}
     assert compare(unit.X, y, ["neighbors"]).best.model == "neighbors"  # asked for by name
     from scipy.sparse import csr_matrix
 
-    assert "sparse" in FAMILIES["neighbors-manhattan"].idle(FoldedRows(csr_matrix(X), y, folds, {}))
+    assert "sparse" in FAMILIES["neighbors-manhattan"].skip_reason(FoldedRows(csr_matrix(X), y, folds, {}))
 
 
 @pytest.mark.parametrize("budget", [None, 1e-9])

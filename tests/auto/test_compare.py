@@ -11,7 +11,7 @@ from kway.auto.race.clock import Clock
 from kway.auto.race.compare import compare
 from kway.auto.race.families import CLASS_NUMBER, FAMILIES, LinearFamily
 from kway.auto.race.folds import fold_numbers, split_test
-from kway.auto.race.scoring import ACCURACY, FoldedRows, FoldScores, Scan, Standing, in_order
+from kway.auto.race.scoring import ACCURACY, FoldedRows, FoldScores, LeaderboardRow, Scan, in_order
 from kway.errors import InputError
 from kway.progress import watched
 
@@ -27,7 +27,7 @@ def test_the_leaders_scores_are_those_of_scikit_learns_cross_validation(digits):
     found = compare(X, y, ["neighbors", "centroid", "softmax"], folds=4)
     folds = found.folds
     splits = [(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(4)]
-    for line in found.standings:
+    for line in found.rows:
         if line.note:
             continue
         theirs = cross_val_score(found.estimator(line), X, y, cv=splits)
@@ -46,8 +46,8 @@ def test_clear_losers_are_stopped_after_one_fold():
     found = compare(X, y, ["softmax", "centroid", "neighbors"])
     assert found.best.model == "neighbors"
     assert found.best.accuracy > 0.99
-    assert all("stopped after fold 1" in line.note for line in found.standings[1:])
-    assert len(found.standings[1].fold_accuracy) == 1
+    assert all("stopped after fold 1" in line.note for line in found.rows[1:])
+    assert len(found.rows[1].fold_accuracy) == 1
 
 
 def test_every_family_runs_on_two_and_on_three_classes():
@@ -55,8 +55,8 @@ def test_every_family_runs_on_two_and_on_three_classes():
         X, y = make_classification(150, 6, n_informative=4, n_redundant=0, n_classes=classes, random_state=0)
         dense = set(FAMILIES) - {"naive-bayes"}  # which is for counts of words
         found = compare(X, y, dense, folds=3)
-        assert {line.model for line in found.standings} == dense
-        assert not found.idle
+        assert {line.model for line in found.rows} == dense
+        assert not found.skipped
         assert found.estimator().fit(X, y).score(X, y) > 0.6
 
 
@@ -64,7 +64,7 @@ def test_a_budget_cuts_the_work_but_keeps_what_was_scored(digits):
     X, y = digits
     found = compare(X, y, budget=1e-9)
     assert not found.finished
-    assert len(found.standings) == 1
+    assert len(found.rows) == 1
 
 
 def test_ctrl_c_keeps_the_best_so_far(digits):
@@ -78,7 +78,7 @@ def test_ctrl_c_keeps_the_best_so_far(digits):
     with watched(stop_at_softmax):
         found = compare(X, y, ["centroid", "neighbors", "softmax"])
     assert not found.finished
-    assert {line.model for line in found.standings} == {"centroid", "neighbors"}
+    assert {line.model for line in found.rows} == {"centroid", "neighbors"}
     assert found.problems == {"softmax": "the time was up"}
 
 
@@ -136,10 +136,10 @@ def test_a_family_that_cannot_weigh_classes_says_so():
     X, y = rng.normal(size=(120, 3)), np.r_[np.zeros(90, int), np.ones(30, int)]
     X[y == 1] += 1
     found = compare(X, y, models=["centroid", "softmax"], class_weight="balanced")
-    notes = {line.model: line.note for line in found.standings}
+    notes = {line.model: line.note for line in found.rows}
     assert "class weights change nothing" in notes["centroid"]
     assert "class weights" not in notes["softmax"]
-    assert not any("class weights" in line.note for line in compare(X, y, models=["centroid"]).standings)
+    assert not any("class weights" in line.note for line in compare(X, y, models=["centroid"]).rows)
 
 
 def test_within_the_slack_the_lower_log_loss_decides():
@@ -200,7 +200,7 @@ def test_of_sparse_rows_machines_stand_for_what_is_alike():
     counts = rng.poisson(0.05, (len(codes), 120))
     counts[np.arange(len(codes)), 10 * codes + rng.integers(0, 3, len(codes))] += 2
     found = compare(sp.csr_matrix(counts.astype(np.float64)), codes)
-    notes = {line.model: line.note for line in found.standings}
+    notes = {line.model: line.note for line in found.rows}
     first = {name: np.nanmax(scan.accuracy[0]) for name, scan in found.scans.items()}
     assert notes["svm-smooth"] == ""
     assert first["softmax"] <= first["svm-smooth"]  # easy rows: no one is better
@@ -208,14 +208,14 @@ def test_of_sparse_rows_machines_stand_for_what_is_alike():
     assert f"no better than svm-smooth, which is alike and has {first['svm-smooth']:.3f} there" in notes["softmax"]
     tried = np.isfinite(found.scans["softmax"].accuracy[0]).sum()
     assert (f"with {tried} of 11 settings" in notes["softmax"]) == (tried < 11)
-    assert {"logistic", "least-squares", "perceptron", "svm"} <= set(found.idle)
-    assert all("svm-smooth, as good and far quicker" in found.idle[name] for name in ("logistic", "perceptron"))
+    assert {"logistic", "least-squares", "perceptron", "svm"} <= set(found.skipped)
+    assert all("svm-smooth, as good and far quicker" in found.skipped[name] for name in ("logistic", "perceptron"))
     states = compare(sp.csr_matrix(counts.astype(np.float64)), codes, metric="log-loss")
-    assert {"logistic", "softmax"} <= {line.model for line in states.standings}  # machines state no probabilities
+    assert {"logistic", "softmax"} <= {line.model for line in states.rows}  # machines state no probabilities
 
 
 def test_a_lucky_fold_of_a_family_that_was_stopped_ranks_below_whole_scores():
-    line = lambda model, folds, note="": Standing(model, {}, np.mean(folds), 0.0, tuple(folds), None, 0.0, note)  # noqa: E731
+    line = lambda model, folds, note="": LeaderboardRow(model, {}, np.mean(folds), 0.0, tuple(folds), None, 0.0, note)  # noqa: E731
     whole, less, lucky = line("a", [0.9, 0.8]), line("b", [0.8, 0.8]), line("c", [0.95], "stopped after fold 1 of 2")
     assert [s.model for s in in_order([lucky, less, whole], ACCURACY)] == ["a", "b", "c"]
 

@@ -47,7 +47,7 @@ def test_a_table_end_to_end(tmp_path):
     assert scores.low < scores.accuracy < scores.high
     assert found.runner_up is not None
     assert found.temperature > 0
-    assert found.best.accuracy == max(line.accuracy for line in found.standings if not line.note)
+    assert found.best.accuracy == max(line.accuracy for line in found.leaderboard if not line.note)
     found.model.save(tmp_path / "m.kway")
     again = kway.load(tmp_path / "m.kway").predict(parts.test_rows)
     assert np.mean(again == parts.test_y) == scores.accuracy
@@ -109,7 +109,7 @@ def test_costly_rows_leave_out_what_softmax_stands_for(monkeypatch):
     X[np.arange(120), y] += 2
     monkeypatch.setattr(FoldedRows, "pass_seconds", lambda self: 9.0)
     found = compare(X, y, folds=3)
-    assert "ask by name" in found.idle["svm"]
+    assert "ask by name" in found.skipped["svm"]
     scan = found.scans["softmax"]
     run = np.isfinite(scan.accuracy).sum(axis=0)
     assert run.max() == 3
@@ -141,7 +141,7 @@ def test_neighbours_are_also_tried_without_the_text(tmp_path):
     found = run_job(read_train_test(str(tmp_path / "t.csv"), ReadOptions("ring")), FitOptions())
     assert found.best.model.endswith("-no-text")
     assert found.evaluation.scores.accuracy > 0.9
-    assert {line.model for line in found.standings} >= {"softmax", "neighbors", "neighbors-no-text"}
+    assert {line.model for line in found.leaderboard} >= {"softmax", "neighbors", "neighbors-no-text"}
     assert found.runner_up is not None
     found.model.save(tmp_path / "m.kway")
     again = kway.load(tmp_path / "m.kway")

@@ -38,8 +38,8 @@ def test_class_scores_are_those_of_scikit_learn():
 def test_scores_of_every_family_are_those_of_single_fits(uneven, metric, theirs, weight):
     X, y = uneven
     found = kway.compare(X, y, ["softmax", "neighbors", "centroid"], folds=3, metric=metric, class_weight=weight)
-    assert found.standings == sorted(found.standings, key=lambda s: -s.score)
-    for line in found.standings:
+    assert found.rows == sorted(found.rows, key=lambda s: -s.score)
+    for line in found.rows:
         for fold, score in enumerate(line.fold_scores):
             inside = found.folds == fold
             model = found.estimator(line).fit(X[~inside], y[~inside])

@@ -30,7 +30,7 @@ def folded(X, y):
 
 def test_it_wins_where_most_columns_tell_nothing():
     found = compare(*noisy(), models=["neighbors", "neighbors-nca"])
-    by_name = {line.model: line for line in found.standings}
+    by_name = {line.model: line for line in found.rows}
     assert found.best.model == "neighbors-nca"
     assert by_name["neighbors-nca"].accuracy > by_name["neighbors"].accuracy + 0.04
     model = found.estimator().fit(*noisy())
@@ -82,7 +82,7 @@ def test_class_weights_reach_the_votes():
     ],
 )
 def test_when_it_is_idle(rows, y, why):
-    said = LEARNED.idle(FoldedRows(rows, y, np.arange(len(y)) % 5, {}))
+    said = LEARNED.skip_reason(FoldedRows(rows, y, np.arange(len(y)) % 5, {}))
     assert why in said
     assert bool(why) == bool(said)
 

@@ -19,16 +19,16 @@ def blobs(n_classes: int, places: int, rows: int = 20, seed: int = 0):
 def test_out_of_the_leaders_sight_a_path_ends_and_what_is_alike_is_not_run():
     X, y = blobs(8, 4, rows=40)
     found = kway.compare(X, y)
-    line = next(line for line in found.standings if line.model == "softmax")
+    line = next(line for line in found.rows if line.model == "softmax")
     assert line.stopped
     assert line.note.endswith("with 1 of 11 settings")
-    assert {"logistic", "least-squares", "svm-one-vs-all", "perceptron"} <= set(found.idle)
-    assert "softmax, which is alike, has 0." in found.idle["logistic"]
+    assert {"logistic", "least-squares", "svm-one-vs-all", "perceptron"} <= set(found.skipped)
+    assert "softmax, which is alike, has 0." in found.skipped["logistic"]
 
 
 @pytest.mark.parametrize("names", [["neighbors", "softmax", "logistic"]])
 def test_families_asked_for_by_name_are_run_whole(names):
     X, y = blobs(8, 4, rows=40)
     found = kway.compare(X, y, models=names)
-    assert {line.model for line in found.standings} == set(names)
+    assert {line.model for line in found.rows} == set(names)
     assert np.isfinite(found.scans["softmax"].accuracy[0]).all()

@@ -87,9 +87,9 @@ def test_naive_bayes_is_chosen_where_texts_are_long_and_few(answer, tmp_path):
 
 def test_sets_and_unknown_reach_the_answers(answer, cli, rare, read_csv):
     found = answer("fit", rare, "-t", "kind", "--model", "softmax", "--sets", 0.9, "--unknown", 0.1)
-    assert "at least 0.9" in found["sets"]["promise"]
+    assert "at least 0.9" in found["sets"]["guarantee"]
     assert 0.75 <= found["sets"]["coverage"] <= 1
-    assert "at most 0.1" in found["unknown"]["promise"]
+    assert "at most 0.1" in found["unknown"]["guarantee"]
     assert 0.75 <= found["unknown"]["answered"] <= 1
     strange = rare.parent / "strange.csv"
     strange.write_text("telling,noise\n0.1,0.2\n900,900\n")

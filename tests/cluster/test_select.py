@@ -28,13 +28,13 @@ def problem(n=300, d=12, K=4, sparse=False, seed=0):
 
 def same(here, there):
     """Line by line, but for seconds."""
-    assert [line.model for line in there.standings] == [line.model for line in here.standings]
-    for one, other in zip(here.standings, there.standings):
+    assert [line.model for line in there.rows] == [line.model for line in here.rows]
+    for one, other in zip(here.rows, there.rows):
         assert (other.setting, other.note, other.n_folds) == (one.setting, one.note, one.n_folds)
         np.testing.assert_array_equal(other.fold_accuracy, one.fold_accuracy)
         np.testing.assert_allclose(other.fold_scores, one.fold_scores, rtol=1e-6)
         np.testing.assert_allclose(np.float64(other.log_loss or 0), np.float64(one.log_loss or 0), rtol=1e-6)
-    assert (there.idle, there.problems) == (here.idle, here.problems)
+    assert (there.skipped, there.problems) == (here.skipped, here.problems)
     np.testing.assert_array_equal(there.folds, here.folds)
 
 
@@ -75,7 +75,7 @@ def test_other_rows_measures_and_wishes(cluster, monkeypatch):
         there = kway.compare(line, side, ["softmax", "neighbors", "neighbors-cosine"])
     assert "states no probabilities" in here.problems["svm"]
     here = kway.compare(line, side, ["softmax", "neighbors", "neighbors-cosine"])
-    assert [line.model for line in there.standings] == [line.model for line in here.standings]
+    assert [line.model for line in there.rows] == [line.model for line in here.rows]
     assert there.best.setting == here.best.setting
 
 

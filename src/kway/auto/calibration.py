@@ -21,7 +21,7 @@ from sklearn.base import clone
 
 from kway.auto.options import FitOptions
 from kway.auto.race.clock import Clock
-from kway.auto.race.scoring import HeldOut, Standing
+from kway.auto.race.scoring import HeldOut, LeaderboardRow
 from kway.auto.train_test import TrainTest
 from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier, heldout
 from kway.confidence.class_offsets import OFFSET_ENTRIES, proven_offsets
@@ -49,7 +49,7 @@ class Calibration(NamedTuple):
 
 
 def calibrate(
-    standing: Standing,
+    row: LeaderboardRow,
     X: Any,
     folds: NDArray[np.int64],
     data: TrainTest,
@@ -62,10 +62,10 @@ def calibrate(
     `held`: probabilities of held-out rows, if the comparison has them. Intercepts follow how common classes are only
     if rows of all classes count equally.
     """
-    model = standing.fitted
+    model = row.fitted
     if held is not None:
         return Calibration(scaled_by(model, *held))
-    splits = _splits(standing, folds, data, options.seed, clock)
+    splits = _splits(row, folds, data, options.seed, clock)
     try:
         if options.weighs_rows_equally and _is_one_vs_all_svm(model):
             return _moved_and_scaled(model, X, data.y, splits)
@@ -85,10 +85,10 @@ def calibrate_on(model: Any, X: Any, y: NDArray, seed: int) -> Calibration:
         return Calibration(model, f"probabilities are not calibrated: {error}")
 
 
-def _splits(standing: Standing, folds: NDArray[np.int64], data: TrainTest, seed: int, clock: Clock) -> list[Split]:
+def _splits(row: LeaderboardRow, folds: NDArray[np.int64], data: TrainTest, seed: int, clock: Clock) -> list[Split]:
     """Five splits, or one if rows are many or time is short; groups and order are kept."""
     clock.reserve = PAGE
-    once = data.n > ENOUGH_ROWS or clock.up(_FOLDS * (standing.fit_seconds or 0.0))
+    once = data.n > ENOUGH_ROWS or clock.up(_FOLDS * (row.fit_seconds or 0.0))
     if data.keeps_groups_or_order:  # rows drawn at random would be too easy
         splits = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
         return splits[:1] if once else splits
@@ -146,7 +146,7 @@ class Tradeoff:
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     at: tuple[float, float]
-    promise: str
+    guarantee: str
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from kway.auto.race.folds import Sample, draw_sample, few_rows_note, fold_number
 from kway.auto.race.neighbor_families import NeighborsFamily
 from kway.auto.race.references import TREES, verdict, words_note
 from kway.auto.race.rounds import TOO_LATE
-from kway.auto.race.scoring import FoldedRows, HeldOut, Standing
+from kway.auto.race.scoring import FoldedRows, HeldOut, LeaderboardRow
 from kway.auto.refit import SampleToAll
 from kway.auto.train_test import TrainTest, labels_at
 from kway.planning import guard
@@ -85,9 +85,9 @@ class DataComparison:
             return SampleToAll(size)
         return SampleToAll(size, replace(size, n=len(self.sample), K=len(self.comparison.classes)))
 
-    def held_out(self, standing: Standing) -> HeldOut | None:
+    def held_out(self, row: LeaderboardRow) -> HeldOut | None:
         """Probabilities of held-out rows from the votes of the comparison, if all rows took part."""
-        return self.comparison.scans[standing.model].held_out(standing.setting) if self.sample is None else None
+        return self.comparison.scans[row.model].held_out(row.setting) if self.sample is None else None
 
 
 def _at(values: Any, rows: NDArray[np.int64] | None) -> Any:
@@ -192,7 +192,7 @@ def _cut_notes(found: Comparison, clock: Clock) -> list[str]:
         return []
     why = "Ctrl-C" if clock.interrupted else f"the budget of {clock.budget:g} s"
     late = [name for name, reason in found.problems.items() if reason == TOO_LATE]
-    short = [row.model for row in found.standings if TOO_LATE in row.note]
+    short = [row.model for row in found.rows if TOO_LATE in row.note]
     note = f"{why} cut the comparison short; the best until then was kept"
     note += f"; not run: {listing(late)}" if late else ""
     return [note + (f"; not with every setting or fold: {listing(short)}" if short else "")]

@@ -36,9 +36,9 @@ from kway.auto.options import FitOptions
 from kway.auto.race.clock import Clock
 from kway.auto.race.compare import Comparison
 from kway.auto.race.families import CLASS_NUMBER
-from kway.auto.race.scoring import Standing
+from kway.auto.race.scoring import LeaderboardRow
 from kway.auto.reasons import MOST_PARTS, SECONDS, SHOWN, Reasons, image_form, kept_facts, own_reasons, shuffled
-from kway.auto.refit import AllDataFit, fit_all_data, fit_standings
+from kway.auto.refit import AllDataFit, fit_all_data, fit_leaderboard
 from kway.auto.train_test import TrainTest
 from kway.errors import KwayError
 from kway.pipelines import FeaturedClassifier
@@ -67,7 +67,7 @@ class JobResult:
     X: Any  # training rows as numbers (n, d)
     test_X: Any
     comparison: Comparison
-    standings: list[Standing]  # the leaderboard with fitted models
+    leaderboard: list[LeaderboardRow]  # the leaderboard with fitted models
     model: FeaturedClassifier
     evaluation: Evaluation
     baselines: dict[str, float]  # test accuracy of the most frequent class and of least squares on the class number
@@ -83,9 +83,9 @@ class JobResult:
     fitted_rows: int = 0  # rows that the winner learned from
 
     @property
-    def best(self) -> Standing:
+    def best(self) -> LeaderboardRow:
         """The winner."""
-        return self.standings[0]
+        return self.leaderboard[0]
 
     def save(self, path: str | Path, target: str | None = None, id: str | None = None, force: bool = False) -> None:
         """Write the model file, complete or not at all; overwrite a file that is no model only with `force`."""
@@ -125,24 +125,24 @@ def run_job(
     stages.end("compare")
     with progress.portion(0.6, 0.72):
         rows_of = lambda model: chosen.view(model).X  # noqa: E731
-        standings = fit_standings(chosen.comparison, rows_of, data.y, options.seed, clock, chosen.sizes)
-        compared = standings[0]  # as it was compared, if it is fitted again on all of DATA
+        leaderboard = fit_leaderboard(chosen.comparison, rows_of, data.y, options.seed, clock, chosen.sizes)
+        compared = leaderboard[0]  # as it was compared, if it is fitted again on all of DATA
         view = chosen.view(compared.model)
         fit = _fit_all_data(compared, view, chosen)
     X = view.X
-    standings[0] = fit.standing
+    leaderboard[0] = fit.row
     stages.end("refit")
     with progress.portion(0.72, 0.84), progress.stage("calibrating"):
         guaranteed, calibrated = _calibrated(fit, compared, X, chosen, clock)
     stages.end("calibrate")
     with progress.portion(0.84, 0.88), progress.stage("testing"):
-        tests = _tested(standings, calibrated.model, guaranteed, view, chosen)
+        tests = _tested(leaderboard, calibrated.model, guaranteed, view, chosen)
     stages.end("test")
     clock.reserve = PAGE
     hurried = clock.up()
     with progress.portion(0.88, 0.92), progress.stage("looking for reasons"):
         curve = _learning_curve(compared, X, chosen, clock)
-        reasons = _reasons(FeaturedClassifier.of(view.features, fit.standing.fitted, X), X, data, clock)
+        reasons = _reasons(FeaturedClassifier.of(view.features, fit.row.fitted, X), X, data, clock)
     stages.end("reasons")
     adapted = chosen.sizes.notes(chosen.comparison.estimator(compared, options.seed))
     model = FeaturedClassifier.of(view.features, guaranteed.model if guaranteed else calibrated.model, X)
@@ -153,7 +153,7 @@ def run_job(
         X=X,
         **tests._asdict(),
         comparison=chosen.comparison,
-        standings=standings,
+        leaderboard=leaderboard,
         model=model,
         temperature=getattr(calibrated.model, "temperature_", None),
         notes=(*chosen.notes, *adapted, *filter(None, (calibrated.note, fit.note, curve.why))),
@@ -182,36 +182,36 @@ class _Stages:
         self.seconds[name], self.last = now - self.last, now
 
 
-def _fit_all_data(standing: Standing, view: View, chosen: DataComparison) -> AllDataFit:
+def _fit_all_data(row: LeaderboardRow, view: View, chosen: DataComparison) -> AllDataFit:
     """The winner on all rows of DATA: as it is, unless memory holds a part of them."""
     data, options = chosen.data, chosen.options
-    if data.larger is not None and options.promises:
-        note = "promises are held on rows in memory, so the model learned from those alone"
-        return AllDataFit(standing, data.n, note=note)
-    return fit_all_data(standing, view.features, view.X, data, chosen.folds(), options.seed)
+    if data.larger is not None and options.guarantees:
+        note = "guarantees need rows in memory, so the model learned from these rows only"
+        return AllDataFit(row, data.n, note=note)
+    return fit_all_data(row, view.features, view.X, data, chosen.folds(), options.seed)
 
 
 def _calibrated(
-    fit: AllDataFit, compared: Standing, X: Any, chosen: DataComparison, clock: Clock
+    fit: AllDataFit, compared: LeaderboardRow, X: Any, chosen: DataComparison, clock: Clock
 ) -> tuple[GuaranteedModel | None, Calibration]:
     """The winner with its temperature, inside the classifiers that give the guarantees asked for, if any."""
     data, options = chosen.data, chosen.options
-    if options.promises:
-        guaranteed = with_guarantees(fit.standing.fitted, X, chosen.folds(), data, options)
+    if options.guarantees:
+        guaranteed = with_guarantees(fit.row.fitted, X, chosen.folds(), data, options)
         return guaranteed, Calibration(guaranteed.classifier)
     if fit.held is not None:
-        return None, calibrate_on(fit.standing.fitted, rows_at(X, fit.held), data.y[fit.held], options.seed)
+        return None, calibrate_on(fit.row.fitted, rows_at(X, fit.held), data.y[fit.held], options.seed)
     held = chosen.held_out(compared)
-    return None, calibrate(fit.standing, X, chosen.folds(), data, options, clock, held)
+    return None, calibrate(fit.row, X, chosen.folds(), data, options, clock, held)
 
 
-def _learning_curve(standing: Standing, X: Any, chosen: DataComparison, clock: Clock) -> MaybeCurve:
+def _learning_curve(row: LeaderboardRow, X: Any, chosen: DataComparison, clock: Clock) -> MaybeCurve:
     found, seed = chosen.comparison, chosen.options.seed
     rows = chosen.folded_rows(X)
-    make = lambda: found.estimator(standing, seed)  # noqa: E731
+    make = lambda: found.estimator(row, seed)  # noqa: E731
     try:
-        seconds = found.families[standing.model].expected_seconds(rows.size())
-        return learning_curve(make, standing, rows, seconds, clock, seed)
+        seconds = found.families[row.model].expected_seconds(rows.size())
+        return learning_curve(make, row, rows, seconds, clock, seed)
     except KwayError:  # a part of the rows that cannot be learned from is no reason to fail
         return MaybeCurve(None)
 
@@ -246,7 +246,11 @@ class _Tests(NamedTuple):
 
 
 def _tested(
-    standings: list[Standing], model: Any, guaranteed: GuaranteedModel | None, view: View, chosen: DataComparison
+    leaderboard: list[LeaderboardRow],
+    model: Any,
+    guaranteed: GuaranteedModel | None,
+    view: View,
+    chosen: DataComparison,
 ) -> _Tests:
     """The calibrated winner, the runner-up and the baselines on the test rows."""
     data, options = chosen.data, chosen.options
@@ -255,7 +259,7 @@ def _tested(
     return _Tests(
         test_X=test_X,
         evaluation=evaluation,
-        runner_up=_runner_up(standings, evaluation, chosen, test_X),
+        runner_up=_runner_up(leaderboard, evaluation, chosen, test_X),
         baselines=_baselines(view.X, test_X, data),
         sets=sets_tradeoff(guaranteed, test_X, y) if guaranteed and options.sets else None,
         unknown=unknown_tradeoff(guaranteed, test_X, y) if guaranteed and options.unknown else None,
@@ -263,11 +267,11 @@ def _tested(
 
 
 def _runner_up(
-    standings: list[Standing], evaluation: Evaluation, chosen: DataComparison, test_X: Any
+    leaderboard: list[LeaderboardRow], evaluation: Evaluation, chosen: DataComparison, test_X: Any
 ) -> RunnerUp | None:
-    if len(standings) < 2 or standings[1].fitted is None:
+    if len(leaderboard) < 2 or leaderboard[1].fitted is None:
         return None
-    best, other = standings[:2]
+    best, other = leaderboard[:2]
     own, data = chosen.view(other.model), chosen.data
     rows = test_X if own is chosen.view(best.model) else own.features.transform(data.test_rows)
     right: NDArray[np.bool_] = other.fitted.predict(rows) == data.test_y

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import comparison_seconds
-from kway.auto.race.scoring import FoldedRows, Standing, scores_of
+from kway.auto.race.scoring import FoldedRows, LeaderboardRow, scores_of
 
 _SHARES = (0.25, 0.5)
 _FOLDS = 2
@@ -69,10 +69,10 @@ class MaybeCurve(NamedTuple):
 
 
 def learning_curve(
-    make: Any, standing: Standing, data: FoldedRows, expected: float, clock: Clock, seed: int = 0
+    make: Any, row: LeaderboardRow, data: FoldedRows, expected: float, clock: Clock, seed: int = 0
 ) -> MaybeCurve:
     """The curve of estimators made by `make()`, whose fit is `expected` to take so many seconds."""
-    folds = min(_FOLDS, len(standing.fold_scores))
+    folds = min(_FOLDS, len(row.fold_scores))
     n = int((data.folds != 0).sum())
     if n * _SHARES[0] < max(_LEAST_ROWS, 2 * data.n_classes) or folds < 1:
         return MaybeCurve(None)
@@ -93,6 +93,6 @@ def learning_curve(
             model = make().fit(data.X[learn], data.codes[learn])
             found = scores_of(model, data.X[inside], data.codes[inside])
             scores[s, fold] = getattr(found, data.measure.field)
-        scores[-1, fold] = standing.fold_scores[fold]
+        scores[-1, fold] = row.fold_scores[fold]
     rows = np.array([round(share * n) for share in (*_SHARES, 1.0)])
     return MaybeCurve(LearningCurve(rows, scores, data.measure.rises) if np.isfinite(scores).all() else None)

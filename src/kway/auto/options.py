@@ -176,6 +176,6 @@ class FitOptions:
         return self.class_weight is None and not pick_measure(self.metric).by_class
 
     @property
-    def promises(self) -> bool:
+    def guarantees(self) -> bool:
         """Whether the model gives sets or the answer "unknown"."""
         return self.sets is not None or self.unknown is not None

@@ -38,7 +38,7 @@ from kway.auto.larger_than_memory import LargeData
 from kway.auto.race.clock import Clock
 from kway.auto.race.compare import Comparison
 from kway.auto.race.families import LinearFamily
-from kway.auto.race.scoring import Standing
+from kway.auto.race.scoring import LeaderboardRow
 from kway.auto.train_test import TrainTest
 from kway.confidence.heldout import hold_out
 from kway.errors import CombinationError, InputError, KwayError
@@ -129,47 +129,47 @@ class SampleToAll:
         return name if flat and slow else None
 
 
-def fit_standings(
+def fit_leaderboard(
     found: Comparison,
     rows_of: Callable[[str], Rows],
     y: NDArray,
     seed: int,
     clock: Clock,
     sizes: SampleToAll,
-) -> list[Standing]:
+) -> list[LeaderboardRow]:
     """The leaderboard, best first, with fitted models; a family that cannot be fitted moves to the end."""
-    standings, failed = list[Standing](), list[Standing]()
-    for place, standing in enumerate(found.standings):
-        family = found.families[standing.model]
+    leaderboard, failed = list[LeaderboardRow](), list[LeaderboardRow]()
+    for place, row in enumerate(found.rows):
+        family = found.families[row.model]
         expected = family.expected_seconds(sizes.size)
-        needed = sizes.times(isinstance(family, LinearFamily)) * found.scans[standing.model].fit_seconds
-        first = not any(row.fitted is not None for row in standings)
-        if not first and (expected > _seconds_allowed(standing, len(standings)) or clock.up(needed)):
-            standings.append(standing)
+        needed = sizes.times(isinstance(family, LinearFamily)) * found.scans[row.model].fit_seconds
+        first = not any(above.fitted is not None for above in leaderboard)
+        if not first and (expected > _seconds_allowed(row, len(leaderboard)) or clock.up(needed)):
+            leaderboard.append(row)
             continue
         try:
-            with progress.stage(f"{standing.model}: all training rows", place, len(found.standings)):
-                made = sizes.estimator(found.estimator(standing, seed))
-                X = rows_of(standing.model)
-                standings.append(fitted_standing(standing, X, partial(made.fit, X, y)))
+            with progress.stage(f"{row.model}: all training rows", place, len(found.rows)):
+                made = sizes.estimator(found.estimator(row, seed))
+                X = rows_of(row.model)
+                leaderboard.append(fitted_row(row, X, partial(made.fit, X, y)))
         except KwayError as error:
-            failed.append(replace(standing, note=f"could not be fitted: {error}"))
+            failed.append(replace(row, note=f"could not be fitted: {error}"))
             continue
         if first:
-            clock.keep(standings[-1].fit_seconds or 0.0)
-    if not standings or standings[0].fitted is None:
+            clock.keep(leaderboard[-1].fit_seconds or 0.0)
+    if not leaderboard or leaderboard[0].fitted is None:
         raise InputError(f"no model could be fitted; {failed[0].model}: {failed[0].note}")
-    return standings + failed
+    return leaderboard + failed
 
 
-def _seconds_allowed(standing: Standing, place: int) -> float:
+def _seconds_allowed(row: LeaderboardRow, place: int) -> float:
     """Expected seconds that the runner-up (place 1), or a family behind it, may take."""
-    if standing.stopped:
+    if row.stopped:
         return _SECONDS_LOSER if place == 1 else 0.0
     return _SECONDS_RUNNER_UP if place == 1 else _SECONDS_TIMED
 
 
-def fitted_standing(standing: Standing, X: Rows, fit: Callable[[], Any]) -> Standing:
+def fitted_row(row: LeaderboardRow, X: Rows, fit: Callable[[], Any]) -> LeaderboardRow:
     """The row with the model that `fit` returns, timed, also on predicting some of the rows X (n, d)."""
     begun = time.perf_counter()
     model = fit()
@@ -179,7 +179,7 @@ def fitted_standing(standing: Standing, X: Rows, fit: Callable[[], Any]) -> Stan
     begun = time.perf_counter()
     model.predict(some)
     seconds = (time.perf_counter() - begun) / some.shape[0]
-    return replace(standing, fitted=model, fit_seconds=fit_seconds, predict_seconds=seconds, n_bytes=model_bytes(model))
+    return replace(row, fitted=model, fit_seconds=fit_seconds, predict_seconds=seconds, n_bytes=model_bytes(model))
 
 
 def model_bytes(model: Any) -> int:
@@ -206,32 +206,32 @@ def size_in_words(n_bytes: int | None) -> str:
 class AllDataFit(NamedTuple):
     """The row of the best family, the number of rows it learned from, and the training rows held out of these."""
 
-    standing: Standing
+    row: LeaderboardRow
     rows: int
     held: NDArray[np.int64] | None = None  # None: the model learned from the rows in memory
     note: str = ""
 
 
 def fit_all_data(
-    standing: Standing, features: Features, X: Any, data: TrainTest, folds: NDArray[np.int64], seed: int
+    row: LeaderboardRow, features: Features, X: Any, data: TrainTest, folds: NDArray[np.int64], seed: int
 ) -> AllDataFit:
     """The fitted model of a row, learned from X (n, d), fitted again on all rows of DATA if it can be."""
     larger = data.larger
     if larger is None:
-        return AllDataFit(standing, data.n)
+        return AllDataFit(row, data.n)
     held = _held_out(data, folds, seed)
     reader = _CountingReader(larger.without(held, data.groups, data.order), features)
     try:
-        model = _prepared(standing.fitted, X, larger.n)
-        with progress.stage(f"{standing.model}: all {larger.n:,} rows"):
-            found = fitted_standing(standing, X, lambda: model.fit_blocks(reader.blocks()))
+        model = _prepared(row.fitted, X, larger.n)
+        with progress.stage(f"{row.model}: all {larger.n:,} rows"):
+            found = fitted_row(row, X, lambda: model.fit_blocks(reader.blocks()))
     except (KwayError, OSError) as error:
-        why = f"{standing.model} was fitted on the {data.n:,} rows in memory, not on all {larger.n:,}: {error}"
-        return AllDataFit(standing, data.n, note=why)
+        why = f"{row.model} was fitted on the {data.n:,} rows in memory, not on all {larger.n:,}: {error}"
+        return AllDataFit(row, data.n, note=why)
     index = _index_parameter(model)
     stored = f", kept as {model.get_params()[index]}" if index else ""
     note = (
-        f"{standing.model} was then fitted on {reader.rows:,} of {larger.n:,} rows, read a piece at a time{stored}; "
+        f"{row.model} was then fitted on {reader.rows:,} of {larger.n:,} rows, read a piece at a time{stored}; "
         f"left out were those for the test, and {len(held):,} for the temperature"
     )
     return AllDataFit(found, reader.rows, held, note)

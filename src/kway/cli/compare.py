@@ -59,7 +59,7 @@ def compare(
         "references": [row.record() for row in found.references],
         "metric": found.measure.name,
         "finished": found.finished,
-        "idle": dict(found.idle),
+        "skipped": dict(found.skipped),
         "notes": list(chosen.notes),
         "seconds": time.perf_counter() - started,
         "data": data_facts(rows, chosen.views[0].X.shape[1], len(found.classes)),
@@ -93,7 +93,7 @@ def show_comparison(result: dict[str, Any]) -> None:
     for model in models:
         if model["note"]:
             say(f"{model['model']}: {safe(model['note'])}.")
-    for model, why in result["idle"].items():
+    for model, why in result["skipped"].items():
         say(f"{model}: not run, {safe(why)}.")
     for note in result["notes"]:
         say(textwrap.fill(f"Note: {safe(in_command_words(note))}.", 80, subsequent_indent="  "))

@@ -128,7 +128,7 @@ def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
         "best": found.best.model,
         "setting": dict(found.best.setting),
         "test": vars(found.evaluation.scores),
-        "models": [row.record() for row in found.standings],
+        "models": [row.record() for row in found.leaderboard],
         "references": [row.record() for row in comparison.references],
         "metric": comparison.measure.name,
         "sets": None if found.sets is None else _point(found.sets, "size", "coverage"),
@@ -138,7 +138,7 @@ def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
         "runner_up": None if runner is None else {**vars(runner), "test": vars(runner.test)},
         "temperature": found.temperature,
         "finished": comparison.finished,
-        "idle": dict(comparison.idle),
+        "skipped": dict(comparison.skipped),
         "notes": list(found.notes),
         "seconds": seconds,
         "stages": found.seconds,
@@ -148,7 +148,7 @@ def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
 
 def _point(found: Tradeoff, x: str, y: str) -> dict[str, Any]:
     """What is guaranteed, and what the test rows show."""
-    return {"promise": found.promise, x: found.at[0], y: found.at[1]}
+    return {"guarantee": found.guarantee, x: found.at[0], y: found.at[1]}
 
 
 def show_fit(result: dict[str, Any]) -> None:
@@ -189,12 +189,12 @@ def _guarantee_lines(result: dict[str, Any]) -> list[str]:
     lines = []
     if (sets := result["sets"]) is not None:
         lines.append(
-            f"Sets: {safe(sets['promise'])}. On the test rows [bold]{sets['coverage']:.4f}[/] hold it, with "
+            f"Sets: {safe(sets['guarantee'])}. On the test rows [bold]{sets['coverage']:.4f}[/] hold it, with "
             f"{sets['size']:.2f} labels on average."
         )
     if (unknown := result["unknown"]) is not None:
         lines.append(
-            f"Unknown: {safe(unknown['promise'])}. Of the test rows [bold]{unknown['answered']:.4f}[/] are answered, "
+            f"Unknown: {safe(unknown['guarantee'])}. Of the test rows [bold]{unknown['answered']:.4f}[/] are answered, "
             f"{unknown['accuracy']:.4f} of them right."
         )
     if result["more_rows"]:

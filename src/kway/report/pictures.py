@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kway.auto.job import JobResult
 from kway.auto.race.families import LinearFamily
 from kway.auto.race.neighbor_families import NeighborsFamily
-from kway.auto.race.scoring import ACCURACY, Standing
+from kway.auto.race.scoring import ACCURACY, LeaderboardRow
 from kway.auto.reasons import as_grid, image_form
 from kway.labels import encode_as
 from kway.report import charts, confusion, images, regions
@@ -112,7 +112,7 @@ def _names(classes: Any) -> list[str]:
 
 @picture("leaderboard", "Leaderboard")
 def _leaderboard(found: JobResult) -> Drawn:
-    lines = found.standings
+    lines = found.leaderboard
     measure = found.comparison.measure if found.comparison.measure.rises else ACCURACY  # bars grow with what is better
     own = measure is not ACCURACY
     figure = charts.leaderboard(
@@ -216,7 +216,7 @@ def _sets(found: JobResult) -> Drawn | None:
     names = "labels in a set, on average", "sets that hold the label"
     figure = charts.tradeoff(kept.x, kept.y, kept.at, *names, promised=promised)
     text = f"On the test rows, {kept.at[1]:.1%} of the sets hold the right label, {kept.at[0]:.2f} labels on average. "
-    return Drawn(figure, f"{text}Promised: {kept.promise}.")
+    return Drawn(figure, f"{text}Guarantee: {kept.guarantee}.")
 
 
 @picture("unknown", "When to say unknown")
@@ -226,7 +226,7 @@ def _unknown(found: JobResult) -> Drawn | None:
     kept = found.unknown
     figure = charts.tradeoff(kept.x, kept.y, kept.at, "share of rows answered", "accuracy of the answers")
     text = f"On the test rows, {kept.at[0]:.1%} are answered, {kept.at[1]:.1%} of them right; the others are unknown. "
-    return Drawn(figure, f"{text}Promised: {kept.promise}.")
+    return Drawn(figure, f"{text}Guarantee: {kept.guarantee}.")
 
 
 @picture("more-rows", "Would more rows help?")
@@ -312,19 +312,19 @@ def _history(found: JobResult) -> Drawn | None:
     return Drawn(figure, text)
 
 
-def _first(found: JobResult, kind: type) -> Standing | None:
+def _first(found: JobResult, kind: type) -> LeaderboardRow | None:
     """The best line of a kind of family."""
     families = found.comparison.families
-    return next((line for line in found.standings if isinstance(families[line.model], kind)), None)
+    return next((line for line in found.leaderboard if isinstance(families[line.model], kind)), None)
 
 
-def _winner(found: JobResult, kind: type) -> Standing | None:
+def _winner(found: JobResult, kind: type) -> LeaderboardRow | None:
     """The winner, where it is of a kind: weights of another family tell nothing of its answers."""
     return found.best if isinstance(found.comparison.families[found.best.model], kind) else None
 
 
-def _most_folds(found: JobResult, kind: type) -> Standing | None:
+def _most_folds(found: JobResult, kind: type) -> LeaderboardRow | None:
     """The line of a kind that was run on most folds, the better first: one stopped early shows no spread."""
     families = found.comparison.families
-    own = [line for line in found.standings if isinstance(families[line.model], kind)]
+    own = [line for line in found.leaderboard if isinstance(families[line.model], kind)]
     return max(own, key=lambda line: len(line.fold_accuracy), default=None)

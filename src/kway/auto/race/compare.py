@@ -18,9 +18,9 @@ from kway.auto.race.rounds import TOO_LATE, Rounds
 from kway.auto.race.scoring import (
     ACCURACY,
     FoldedRows,
+    LeaderboardRow,
     Measure,
     Scan,
-    Standing,
     in_order,
     pick_measure,
     setting_in_words,
@@ -68,26 +68,26 @@ def compare_rows(
     chosen = [family.configured(options.class_weight, options.device) for family in chosen_families(options)]
     unasked = options.models is None and options.alpha is None
     known = {family.name: family for family in chosen}
-    idle = {name: why for name, family in known.items() if unasked and (why := family.idle(data))}
-    families = {name: family for name, family in known.items() if name not in idle}
+    skipped = {name: why for name, family in known.items() if unasked and (why := family.skip_reason(data))}
+    families = {name: family for name, family in known.items() if name not in skipped}
     work = Rounds(data, families, clock, unasked)
     work.run_all(rounds[1:])
     if not work.scans:
         raise InputError(_nothing_scored(work.problems))
     also = () if clock.interrupted else options.also or ()
     references, trouble = score_references(data, also, clock, options.seed)
-    accounted = {*work.scans, *work.problems, *work.idle}
+    accounted = {*work.scans, *work.problems, *work.skipped}
     problems = {**work.problems, **{name: TOO_LATE for name in families if name not in accounted}, **trouble}
-    standings = work.standings(options.repeats * data.n_folds, options.class_weight is not None)
+    leaderboard = work.leaderboard(options.repeats * data.n_folds, options.class_weight is not None)
     return Comparison(
-        standings=in_order(standings, measure),
+        rows=in_order(leaderboard, measure),
         scans=work.scans,
         folds=data.folds,
         classes=labels.classes,
         finished=not clock.cut,
         families=families,
         problems=problems,
-        idle={**idle, **work.idle},
+        skipped={**skipped, **work.skipped},
         measure=measure,
         references=references,
     )
@@ -129,32 +129,32 @@ def _nothing_scored(problems: dict[str, str]) -> str:
 class Comparison(Printed):
     """The leaderboard, best first, and the scans behind it; it prints as a table."""
 
-    standings: list[Standing]
+    rows: list[LeaderboardRow]
     scans: dict[str, Scan]
     folds: NDArray[np.int64]
     classes: NDArray
     finished: bool = True  # False if the budget or Ctrl-C cut it short
     families: dict[str, Family] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)  # families that could not be scored, and why
-    idle: dict[str, str] = field(default_factory=dict)  # families not worth running on such rows, and why
+    skipped: dict[str, str] = field(default_factory=dict)  # families not worth running on such rows, and why
     measure: Measure = ACCURACY  # what the choice is made by
-    references: list[Standing] = field(default_factory=list)  # classifiers of other libraries, on the same folds
+    references: list[LeaderboardRow] = field(default_factory=list)  # classifiers of other libraries, on the same folds
 
     @property
-    def best(self) -> Standing:
+    def best(self) -> LeaderboardRow:
         """The leader."""
-        return self.standings[0]
+        return self.rows[0]
 
-    def estimator(self, standing: Standing | None = None, seed: int = 0) -> Any:
+    def estimator(self, row: LeaderboardRow | None = None, seed: int = 0) -> Any:
         """An unfitted estimator of a row, by default the best."""
-        row = standing or self.best
+        row = row or self.best
         return self.families[row.model].make(row.setting, seed)
 
     def joined(self, other: Comparison) -> Comparison:
         """This comparison and that of other families on the same folds."""
         return replace(
             self,
-            standings=in_order([*self.standings, *other.standings], self.measure),
+            rows=in_order([*self.rows, *other.rows], self.measure),
             scans={**self.scans, **other.scans},
             finished=self.finished and other.finished,
             families={**self.families, **other.families},
@@ -163,7 +163,7 @@ class Comparison(Printed):
 
     def records(self) -> list[dict[str, Any]]:
         """One plain record per row."""
-        return [row.record() for row in self.standings]
+        return [row.record() for row in self.rows]
 
     def to_pandas(self) -> Any:
         """The leaderboard as a data frame."""
@@ -172,25 +172,27 @@ class Comparison(Printed):
         return pd.DataFrame(self.records())
 
     def _table(self) -> Table:
-        return leaderboard_table(self.standings, self.references, self.measure)
+        return leaderboard_table(self.rows, self.references, self.measure)
 
 
-def leaderboard_table(standings: Sequence[Standing], references: Sequence[Standing], measure: Measure) -> Table:
+def leaderboard_table(
+    leaderboard: Sequence[LeaderboardRow], references: Sequence[LeaderboardRow], measure: Measure
+) -> Table:
     """The rows of a leaderboard, and below them those of other libraries."""
     other = () if measure is ACCURACY else (measure.words,)
     columns = ("model", *other, "accuracy", *(() if "log loss" in other else ("log loss",)), "folds", "setting")
-    lines = [_cells(row, bool(other)) for row in standings]
+    lines = [_cells(row, bool(other)) for row in leaderboard]
     lines += [_cells(replace(row, model=f"({row.model})"), bool(other)) for row in references]
     more = "(in brackets: not kway's, on the same folds for comparison)" if references else ""
     return Table(
-        f"{len(standings)} {'family' if len(standings) == 1 else 'families'} by {measure.words}, best first",
+        f"{len(leaderboard)} {'family' if len(leaderboard) == 1 else 'families'} by {measure.words}, best first",
         columns,
         lines,
         more,
     )
 
 
-def _cells(row: Standing, measured: bool) -> tuple[str, ...]:
+def _cells(row: LeaderboardRow, measured: bool) -> tuple[str, ...]:
     score = with_spread(row.score, row.score_std, len(row.fold_scores))
     loss = "–" if row.log_loss is None else f"{row.log_loss:.3f}"
     accuracy = with_spread(row.accuracy, row.std, len(row.fold_accuracy))

@@ -5,7 +5,7 @@ linear       a loss over a path of alphas (kway.linear.path). Alphas are given a
 neighbors    neighbor_families.py
 plain        a classifier with a few settings, fitted one by one
 
-To add a family, add an entry to FAMILIES. A family decides itself whether it is worth running unasked (`idle`).
+To add a family, add an entry to FAMILIES. A family decides itself whether it is worth running unasked (`skipped`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Family(Protocol):
         """Score every setting on the folds `which`, as far as the clock allows."""
         ...
 
-    def idle(self, data: FoldedRows) -> str:
+    def skip_reason(self, data: FoldedRows) -> str:
         """Why it is not worth running on these rows unless it is named; "" if it is."""
         ...
 
@@ -246,7 +246,7 @@ class LinearFamily:
                 return
             yield piece
 
-    def idle(self, data: FoldedRows) -> str:
+    def skip_reason(self, data: FoldedRows) -> str:
         """One linear family runs for the others if a fit is slow."""
         return skipped_for_another(self.name, data)
 
@@ -311,7 +311,7 @@ class PlainFamily:
             measure=data.measure,
         )
 
-    def idle(self, data: FoldedRows) -> str:
+    def skip_reason(self, data: FoldedRows) -> str:
         """Skip naive Bayes on rows that are no counts, and the perceptron as other linear families."""
         if self.counts and not (data.sparse and data.X.data.min(initial=0) >= 0):
             return "it is for counts and tf-idf, sparse rows without negative values"

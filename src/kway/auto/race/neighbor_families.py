@@ -127,7 +127,7 @@ class NeighborsFamily:
         noise = 2 * np.sqrt(max(best * (1 - best), 1 / len(asked)) / len(asked))
         return hint if best + noise < lead else None
 
-    def idle(self, data: FoldedRows) -> str:
+    def skip_reason(self, data: FoldedRows) -> str:
         """Skip a metric that orders neighbors as another does, and L1 on sparse rows."""
         if self.metric == "euclidean" and data.unit:
             return "rows have length 1, and the nearest by distance are then the nearest by cosine"
@@ -229,7 +229,7 @@ class LearnedNeighborsFamily:
         scores = FoldScores(*(getattr(swept, name)[0] for name in FoldScores._fields))
         return _MapScores(scores, HeldVotes(own, found, electors, kind))
 
-    def idle(self, data: FoldedRows) -> str:
+    def skip_reason(self, data: FoldedRows) -> str:
         """Skip too many columns, too many pairs of rows, or too few rows per class."""
         if data.sparse or data.X.shape[1] > _MOST_COLUMNS:
             return f"weights of columns are learned up to {_MOST_COLUMNS} of them; ask by name"

@@ -31,7 +31,7 @@ from sklearn.base import clone, is_classifier
 from kway import progress
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import comparison_seconds
-from kway.auto.race.scoring import FoldedRows, FoldScores, Scan, Standing, scores_of, standing_of
+from kway.auto.race.scoring import FoldedRows, FoldScores, LeaderboardRow, Scan, leaderboard_row, scores_of
 from kway.errors import InputError
 from kway.suggest import listing
 from kway.threads import workers
@@ -97,13 +97,13 @@ def _few_threads(values: int) -> Iterator[None]:
 class ReferenceScores(NamedTuple):
     """Rows of references for the leaderboard, and why others have none."""
 
-    standings: list[Standing]
+    leaderboard: list[LeaderboardRow]
     problems: dict[str, str]
 
 
 def score_references(data: FoldedRows, also: Iterable[Any], clock: Clock, seed: int = 0) -> ReferenceScores:
     """Score every reference on the folds; an error of another library becomes a note."""
-    standings, problems = list[Standing](), dict[str, str]()
+    leaderboard, problems = list[LeaderboardRow](), dict[str, str]()
     n_folds = data.n_folds
     for what in also:
         unasked = isinstance(what, str) and what == TREES
@@ -118,8 +118,8 @@ def score_references(data: FoldedRows, also: Iterable[Any], clock: Clock, seed: 
             problems[reference.name] = " ".join(str(error).split())[:200]
             continue
         if np.isfinite(found.scores).any():
-            standings.append(standing_of(reference.name, found, reference.note, n_folds))
-    return ReferenceScores(standings, problems)
+            leaderboard.append(leaderboard_row(reference.name, found, reference.note, n_folds))
+    return ReferenceScores(leaderboard, problems)
 
 
 def checked_references(also: Any) -> tuple[Any, ...]:
@@ -204,7 +204,7 @@ def _tree_seconds(costs: tuple[float, float], values: int) -> float:
     return costs[0] + costs[1] * values
 
 
-def verdict(best: Standing, other: Standing, rises: bool) -> str:
+def verdict(best: LeaderboardRow, other: LeaderboardRow, rises: bool) -> str:
     """What a reference means for the user; the folds are the same, so differences are taken fold by fold."""
     n = min(len(best.fold_scores), len(other.fold_scores))
     gaps = np.subtract(other.fold_scores[:n], best.fold_scores[:n]) * (1 if rises else -1)

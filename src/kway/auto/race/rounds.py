@@ -26,7 +26,7 @@ from kway import progress
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import LIKE_SOFTMAX, SPARSE_SVM, Family
 from kway.auto.race.neighbor_families import LONG_SEARCH, LearnedNeighborsFamily, NeighborsFamily
-from kway.auto.race.scoring import STOPPED, FoldedRows, Scan, Standing, standing_of
+from kway.auto.race.scoring import STOPPED, FoldedRows, LeaderboardRow, Scan, leaderboard_row
 from kway.errors import InputError, KwayError
 from kway.rows.cluster.session import current
 from kway.rows.cluster.work import Task, begin, send
@@ -48,7 +48,7 @@ class Rounds:
         self.scans: dict[str, Scan] = {}
         self.notes: dict[str, str] = {}
         self.problems: dict[str, str] = {}
-        self.idle: dict[str, str] = {}
+        self.skipped: dict[str, str] = {}
 
     def run_all(self, repeats: list[FoldedRows]) -> None:
         """All rounds, until they are done, the time is up, or Ctrl-C."""
@@ -62,13 +62,13 @@ class Rounds:
         finally:
             self._remote.cancel()
 
-    def standings(self, n_folds: int, weighted: bool) -> list[Standing]:
+    def leaderboard(self, n_folds: int, weighted: bool) -> list[LeaderboardRow]:
         """A row per family; `weighted`: the caller asked for class weights, which not every family has."""
         rows = []
         for name, scan in self.scans.items():
             same = NOT_WEIGHTED if weighted and not self.families[name].weighs_classes else ""
             note = "; ".join(filter(None, (self.notes.get(name), same)))
-            rows.append(standing_of(name, scan, note, n_folds))
+            rows.append(leaderboard_row(name, scan, note, n_folds))
         return rows
 
     # ---- one step
@@ -140,7 +140,7 @@ class Rounds:
         self._begin(names, [0], part=0.5)
         for name in names:
             if self.unasked and (why := self._softmax_far_behind(name)):
-                self.idle[name] = why
+                self.skipped[name] = why
                 self._done += 1
                 continue
             if self.scans and self.clock.up():

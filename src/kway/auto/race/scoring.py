@@ -2,7 +2,7 @@
 
 FoldedRows   rows (n, d), class codes (n,) and fold numbers (n,): what every family is scored on
 Scan         the scores of all settings of one family, (folds, settings), nan if a setting was not run
-Standing     the best setting of one family: one row of the leaderboard
+LeaderboardRow     the best setting of one family: one row of the leaderboard
 Measure      the score that decides
 
 accuracy    share of rows that are right              balanced   mean over classes of their recall
@@ -286,7 +286,7 @@ def _fold_means(scores: NDArray) -> NDArray:
 
 
 @dataclass(frozen=True)
-class Standing:
+class LeaderboardRow:
     """One row of the leaderboard: a family at its best setting.
 
     The last four fields are filled once the model is fitted on all training rows.
@@ -337,12 +337,12 @@ class Standing:
         return values | lists | more
 
 
-def standing_of(name: str, scan: Scan, note: str, n_folds: int) -> Standing:
+def leaderboard_row(name: str, scan: Scan, note: str, n_folds: int) -> LeaderboardRow:
     """The row of a family's best setting."""
     at = scan.best
     accuracy, losses, scores = scan.accuracy[:, at], scan.log_loss[:, at], scan.scores[:, at]
     accuracy, scores = accuracy[np.isfinite(accuracy)], scan.measure.shown(scores[np.isfinite(scores)])
-    return Standing(
+    return LeaderboardRow(
         model=name,
         setting=scan.settings[at],
         accuracy=float(accuracy.mean()),
@@ -357,10 +357,10 @@ def standing_of(name: str, scan: Scan, note: str, n_folds: int) -> Standing:
     )
 
 
-def in_order(standings: Iterable[Standing], measure: Measure) -> list[Standing]:
+def in_order(leaderboard: Iterable[LeaderboardRow], measure: Measure) -> list[LeaderboardRow]:
     """Best first by the measure, then by log loss; families stopped early come last, as one fold may be luck."""
     sign = -1 if measure.rises else 1
-    return sorted(standings, key=lambda s: (s.stopped, sign * s.score, np.inf if s.log_loss is None else s.log_loss))
+    return sorted(leaderboard, key=lambda s: (s.stopped, sign * s.score, np.inf if s.log_loss is None else s.log_loss))
 
 
 def setting_in_words(setting: dict[str, Any]) -> str:
