@@ -21,7 +21,7 @@ def coded_rows(n: int, rounds: int, device: str = "cuda") -> Iterator[Row]:
     """One query, 64 and 1,024 among n rows."""
     import torch
 
-    from kway.rows.gpu.counter import CounterRows
+    from kway.rows.gpu.generated_rows import CounterRows
 
     made = CounterRows(device)
     plain, listed = _searches(made, n)

@@ -62,7 +62,7 @@ def topk_times(B: int, K: int, d: int, rounds: int = 3) -> TopKTimes:
     import torch
 
     from kway.probabilities import Shares
-    from kway.rows.gpu.class_rows import DeviceClasses
+    from kway.rows.gpu.class_scores import DeviceClasses
 
     device = _device()
     g = torch.Generator(device.name).manual_seed(0)

@@ -94,14 +94,14 @@ def _exact(sizes: Sizes, rounds: int) -> Iterator[Row]:
     import torch
 
     from kway.rows.gpu.device import Device
-    from kway.rows.gpu.int8_search import engine_over
+    from kway.rows.gpu.int8_search import build_exact_search
 
     device = Device("cuda")
     floor = 2.0 * sizes.rows * sizes.queries * FEATURES / _bf16_rate(rounds)
     for name, rows, queries in _sets(sizes):
         data = f"{sizes.queries:,} x {sizes.rows:,} x {FEATURES}, {name}"
         start = time.perf_counter()
-        engine = engine_over(device, rows, "euclidean")
+        engine = build_exact_search(device, rows, "euclidean")
         torch.cuda.synchronize()
         built = time.perf_counter() - start
         held = torch.cuda.memory_allocated()
@@ -208,7 +208,7 @@ def _on_host(quick: bool, rounds: int) -> Iterator[Row]:
 def _codes(sizes: Sizes, rounds: int) -> Iterator[Row]:
     import torch
 
-    from kway.rows.gpu.counter import CounterRows
+    from kway.rows.gpu.generated_rows import CounterRows
     from kway.rows.gpu.sign_codes import SignCodes
 
     made = CounterRows("cuda")

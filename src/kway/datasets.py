@@ -8,7 +8,7 @@ separable, overlapping, outliers, many_classes      seeded synthetic sets
 counter_rows, CounterRows   rows of a billion classes that are never stored; on a GPU, with their codes
 """
 
-from kway.rows.gpu.counter import CounterRows, counter_rows
+from kway.rows.gpu.generated_rows import CounterRows, counter_rows
 from kway.tables.datasets.arrays import Dataset
 from kway.tables.datasets.catalog import digits, load, names
 from kway.tables.datasets.synthetic import many_classes, outliers, overlapping, separable

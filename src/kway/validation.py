@@ -1,7 +1,7 @@
 """The only place that checks input. After it every array is finite, 2-D, of a known dtype and order.
 
     X   numpy, torch, lists, pandas or polars frames, scipy sparse, memory maps -> (n, d) C-contiguous array or CSR;
-        a tensor for a `device` -> FarRows there, checked there
+        a tensor for a `device` -> TensorRows there, checked there
     y   (n,) labels of any one kind, or (n, K) soft targets              -> Labels(classes (K,), codes (n,))
     w   None or (n,)                                                     -> (n,) weights, or None
 
@@ -27,12 +27,12 @@ from sklearn.utils.validation import check_array, validate_data
 from kway.errors import InputError, KindError
 from kway.labels import Labels, encode, encode_soft, encode_tensor, refuse_masked
 from kway.rows.gpu.device import Device, is_tensor, on_host
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.rows.row_blocks import FEW_VALUES, Checked, Stored, row_blocks
 from kway.suggest import listing
 from kway.threads import pmap, shares, spans_of
 
-Rows = Any  # (n, d): NDArray[float32 | float64], scipy CSR of the same, or FarRows
+Rows = Any  # (n, d): NDArray[float32 | float64], scipy CSR of the same, or TensorRows
 
 _FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 _EXACT_IN_FLOAT32 = 2**24
@@ -67,7 +67,7 @@ def rows(
 
     With `blocks` the caller reads them by slices, and an array that is not ready to use may come back as `Stored`. Rows
     known to be `finite` are not read to see it. With a `device` a tensor stays there, or goes there, and comes back as
-    `FarRows`. What is `checked` passes as it is.
+    `TensorRows`. What is `checked` passes as it is.
     """
     if isinstance(X, Checked):
         return X.rows
@@ -98,7 +98,7 @@ def _ready(X: Any) -> bool:
     return type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype in _FLOAT_TYPES and X.flags.c_contiguous
 
 
-def tensor_rows(estimator: Any, X: Any) -> FarRows:
+def tensor_rows(estimator: Any, X: Any) -> TensorRows:
     """Rows of a fitted estimator that are a torch tensor, checked on its device: float32 unless they are float64."""
     who, n_features = type(estimator).__name__, estimator.n_features_in_
     if X.ndim != 2 or X.is_complex():
@@ -113,7 +113,7 @@ def tensor_rows(estimator: Any, X: Any) -> FarRows:
     if X.is_floating_point() and not bool(X.isfinite().all()):
         raise InputError("Input X contains NaN or infinity; impute or drop such rows")
     kept = X.detach()
-    return FarRows(kept if str(kept.dtype) in ("torch.float32", "torch.float64") else kept.float())
+    return TensorRows(kept if str(kept.dtype) in ("torch.float32", "torch.float64") else kept.float())
 
 
 def _sound(X: Any) -> bool:
@@ -123,7 +123,7 @@ def _sound(X: Any) -> bool:
     return not X.is_floating_point() or all(bool(end.isfinite()) for end in X.aminmax())  # NaN is both ends
 
 
-def _far(estimator: Any, X: Any, device: Device, reset: bool) -> FarRows:
+def _far(estimator: Any, X: Any, device: Device, reset: bool) -> TensorRows:
     """A tensor on the device, of a float type that is worked with; nothing of it is copied to the host."""
     alike = np.broadcast_to(np.float32(0), tuple(X.shape))  # its shape says how many features there are
     try:
@@ -132,10 +132,10 @@ def _far(estimator: Any, X: Any, device: Device, reset: bool) -> FarRows:
         raise explained(error, alike) from error
     torch, there = device.torch, device.put(X.detach())
     if there.dtype in (torch.float32, torch.float64):
-        return FarRows(there)
+        return TensorRows(there)
     narrow = there.is_floating_point() or there.element_size() <= 2
     narrow = narrow or all(abs(int(end)) < _EXACT_IN_FLOAT32 for end in there.aminmax())
-    return FarRows(there.to(torch.float32 if narrow else torch.float64))
+    return TensorRows(there.to(torch.float32 if narrow else torch.float64))
 
 
 def _needs_copy(X: Any) -> bool:
@@ -205,7 +205,7 @@ def check_blocks(X: Any) -> None:
 def _refuse_overflow(X: Rows) -> None:
     """Refuse values whose squares, added up, leave the float type that a solver works in."""
     most = MOST_SQUARED[X.dtype.name]
-    if isinstance(X, FarRows):
+    if isinstance(X, TensorRows):
         fine, largest = X.peak() <= most, f"{X.peak():.3g}"
     else:
         fine = _within_squares(X.data if sp.issparse(X) else X)
@@ -230,7 +230,7 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
     What is `checked` passes as it is.
     """
     if isinstance(X, Checked):
-        if isinstance(X.rows, FarRows):
+        if isinstance(X.rows, TensorRows):
             return np.asarray(X.rows)
         if isinstance(X.rows, Stored):
             return X.rows[:]
@@ -257,13 +257,13 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
     return _floats(np.ascontiguousarray(array))
 
 
-def plain_far(X: Any, device: Device) -> FarRows | None:
-    """Rows of floats on the device where they are a tensor or `checked` FarRows; None: they are read here."""
+def plain_far(X: Any, device: Device) -> TensorRows | None:
+    """Rows of floats on the device where they are a tensor or `checked` TensorRows; None: they are read here."""
     if isinstance(X, Checked):
-        return X.rows if isinstance(X.rows, FarRows) else None
+        return X.rows if isinstance(X.rows, TensorRows) else None
     if not is_tensor(X) or not X.is_floating_point() or X.element_size() < 4 or not _sound(X):
         return None
-    return FarRows(device.put(X.detach()))
+    return TensorRows(device.put(X.detach()))
 
 
 def _plain_csr(X: Any, name: str) -> Rows:

@@ -135,10 +135,10 @@ def test_auto_says_why():
 
 @pytest.mark.parametrize("c", [64, 4096, 4100])
 def test_the_smallest_of_many_keys(device, c):
-    from kway.rows.gpu.exact import least_few
+    from kway.rows.gpu.exact_search import smallest_keys
 
     keys = np.random.default_rng(0).integers(0, 500, (9, c)).astype(np.float32)
-    found = least_few(device.put(keys), 11)
+    found = smallest_keys(device.put(keys), 11)
     ids, values = device.fetch(found.ids), device.fetch(found.distances)
     np.testing.assert_array_equal(np.sort(values, axis=1), np.sort(keys, axis=1)[:, :11])
     np.testing.assert_array_equal(np.take_along_axis(keys, ids, axis=1), values)
@@ -172,7 +172,7 @@ class _ByProducts:
 def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, metric, rerank, monkeypatch):
     from kway.rows.gpu import sign_codes as sign_filter
 
-    n = 2**17 + 100 if device.is_gpu and module.nvrtc.can_compile() else 5000
+    n = 2**17 + 100 if device.is_gpu and module.cuda_kernels.can_compile() else 5000
     rng = np.random.default_rng(4)
     rows = rng.standard_normal((n, 500), dtype=np.float32)
     queries = rng.standard_normal((40, 500), dtype=np.float32)
@@ -184,15 +184,15 @@ def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, m
     store = Bits(1, rerank=rerank, miss=1e-6)
     index, oracle = by_device(Flat(store)).build(rows, metric), Flat(store).build(rows, metric)
     assert index._main.codes.filter is not None
-    settled, multiply = [], type(index._main.codes)._filtered
+    resolve_ties, multiply = [], type(index._main.codes)._filtered
     monkeypatch.setattr(
         type(index._main.codes),
         "_filtered",
-        lambda self, asked, *rest: settled.append(len(asked.norms)) or multiply(self, asked, *rest),
+        lambda self, asked, *rest: resolve_ties.append(len(asked.norms)) or multiply(self, asked, *rest),
     )
     same(index, oracle, queries, 1)
-    assert sum(settled[:1]) <= 20 or metric == "dot"  # the filter settled those that are near
-    assert sum(settled[:1]) < len(queries)
+    assert sum(resolve_ties[:1]) <= 20 or metric == "dot"  # the filter resolve_ties those that are near
+    assert sum(resolve_ties[:1]) < len(queries)
 
 
 def test_how_many_bits_may_differ_is_the_cpus_rule(device):
@@ -222,7 +222,7 @@ for bits in (1, 2, 4):
     codes = bit_codes.BitCodes(Device("cpu"), bits, words, None, None, 0.0, 0.0)
     expected = codes.grid(words, torch.float32)
     out = torch.empty((70, 32 * 12 // bits))
-    bit_codes.unpack_there(words, out, bits)
+    bit_codes.unpack_bits(words, out, bits)
     assert torch.equal(out, expected)
     assert sorted(out.unique().tolist()) == list(range(1 - 2**bits, 2**bits, 2))
 """

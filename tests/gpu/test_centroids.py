@@ -55,7 +55,7 @@ def test_means_and_answers_are_those_of_the_cpu(there, metric, kind):
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_in_parts_and_in_many_classes(there, metric, monkeypatch):
-    from kway.rows.gpu import class_rows
+    from kway.rows.gpu import class_scores as class_rows
 
     monkeypatch.setattr(class_rows, "_WIDE", 8)
     monkeypatch.setattr(class_rows, "DEVICE_BLOCK", 8 * 20 * 50)

@@ -10,8 +10,8 @@ from kway.errors import BudgetError, InputError  # noqa: E402
 from kway.linear import LinearClassifier, placing  # noqa: E402
 from kway.linear.losses import LOSSES  # noqa: E402
 from kway.probabilities import Shares  # noqa: E402
-from kway.rows.gpu import class_rows  # noqa: E402
-from kway.rows.gpu.class_rows import DeviceClasses, largest_columns, probabilities  # noqa: E402
+from kway.rows.gpu import class_scores as class_rows  # noqa: E402
+from kway.rows.gpu.class_scores import DeviceClasses, largest_columns, probabilities  # noqa: E402
 from kway.rows.gpu.device import ChosenDevice, Device  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")]

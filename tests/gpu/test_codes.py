@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("torch")
 
 from kway.rows.gpu import sign_codes as module
-from kway.rows.gpu.counter import CounterRows, counter_rows
+from kway.rows.gpu.generated_rows import CounterRows, counter_rows
 from kway.rows.gpu.sign_codes import SignCodes, device_sign_words
 
 
@@ -43,7 +43,7 @@ def test_the_best_are_those_of_brute_force(device, distinct, monkeypatch):
 
 @pytest.mark.parametrize("q", [1, 8, 30, 200])
 def test_lists_on_a_gpu_keep_the_same(device, q, monkeypatch):
-    if not (device.is_gpu and module.nvrtc.can_compile()):
+    if not (device.is_gpu and module.cuda_kernels.can_compile()):
         pytest.skip("needs a Hopper GPU")
     monkeypatch.setattr(module, "RENEWED", (2**19, 2**20))
     codes, words, rng = some_codes(device, 2**20 + 2**16)
@@ -65,7 +65,7 @@ def test_lists_on_a_gpu_keep_the_same(device, q, monkeypatch):
 
 
 def test_a_list_that_overflows_loses_nobody(device):
-    if not (device.is_gpu and module.nvrtc.can_compile()):
+    if not (device.is_gpu and module.cuda_kernels.can_compile()):
         pytest.skip("needs a Hopper GPU")
     codes, _, rng = some_codes(device, 2**20, distinct=40)
     queries = rng.standard_normal((3, 512)).astype(np.float32)

@@ -17,20 +17,20 @@ METRICS = ["euclidean", "cosine", "dot"]
 
 
 def rows_on(device, rows, metric):
-    from kway.rows.gpu.exact import PRODUCTS, ExactRows
+    from kway.rows.gpu.exact_search import METRICS, ExactRows
 
-    return ExactRows.of(device, device.put(rows), PRODUCTS[metric])
+    return ExactRows.of(device, device.put(rows), METRICS[metric])
 
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_the_bounds_hold_for_every_pair(device, kind, metric):
-    from kway.rows.gpu.int8_search import Tiles
+    from kway.rows.gpu.int8_search import Int8Tiles
 
     d = 40
     data = hostile(kind, 1000, d)
     rows = rows_on(device, data, metric)
-    tiles = Tiles.of(rows)
+    tiles = Int8Tiles.of(rows)
     queries = device.put(np.concatenate([data[:50], data[:50] * np.float32(1.3) + np.float32(0.01)]))
     asked = tiles.queries(queries, 128)
     fetch = lambda t: device.fetch(t).astype(np.float64)  # noqa: E731
@@ -54,7 +54,7 @@ def test_the_bounds_hold_for_every_pair(device, kind, metric):
 def check_answers(device, n, d, k, kind, metric, cap=None):
     """Ids and distances of the search through bytes against every row in float64."""
     from kway.rows.gpu import int8_search
-    from kway.rows.gpu.int8_search import Engine
+    from kway.rows.gpu.int8_search import ExactSearch
 
     rng = np.random.default_rng(5)
     data = hostile(kind, n, d)
@@ -64,7 +64,7 @@ def check_answers(device, n, d, k, kind, metric, cap=None):
     if cap is not None:
         int8_search.CAP = int8_search.SHORT_LIST = cap
     search = int8_search.Int8Search.over(rows)
-    found = Engine(rows, search).nearest(queries, k) if device.is_gpu else search.nearest(queries, k)
+    found = ExactSearch(rows, search).nearest(queries, k) if device.is_gpu else search.nearest(queries, k)
     expected = rows.brute(queries.double(), k)
     np.testing.assert_allclose(device.fetch(found.distances), device.fetch(expected.distances), rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(device.fetch(found.ids), device.fetch(expected.ids))

@@ -45,7 +45,7 @@ def test_few_rows_a_cell_float64_and_small_columns(by_device):
 
 
 def test_whoever_is_in_doubt_is_answered_by_the_cpu(by_device, monkeypatch):
-    from kway.rows.gpu import cells as search_cells
+    from kway.rows.gpu import ivf_search as search_cells
 
     rows = hostile("gaussian", 1000, 30)
     index = by_device(Landmarks(n_landmarks=30)).build(rows)
@@ -53,13 +53,13 @@ def test_whoever_is_in_doubt_is_answered_by_the_cpu(by_device, monkeypatch):
     asked = []
     here = index._nearest_here
     monkeypatch.setattr(index, "_nearest_here", lambda some, *rest: asked.append(len(some)) or here(some, *rest))
-    probe = search_cells.Landing.probe
+    probe = search_cells.CellFinder.probe
 
     def doubtful(self, placed, probes):
         found = probe(self, placed, probes)
         return found._replace(cells=found.cells * 0, doubt=found.doubt | True)
 
-    monkeypatch.setattr(search_cells.Landing, "probe", doubtful)
+    monkeypatch.setattr(search_cells.CellFinder, "probe", doubtful)
     same(index.nearest(rows[:50], 5, probes=3), sure)
     assert asked == [50]
 

@@ -108,7 +108,7 @@ def test_sgd_takes_every_loss(loss):
 @pytest.mark.parametrize("solver", [SGD(), SGD(adagrad=True)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_softmax_over_many_classes_steps_in_place(solver, bias, monkeypatch):
-    monkeypatch.setattr("kway.rows.gpu.steps.MANY_CLASSES", 30)
+    monkeypatch.setattr("kway.rows.gpu.stochastic_steps.MANY_CLASSES", 30)
     X, y = blobs(900, 20, 30)
     given = {"solver": solver, "batch_size": 64, "max_iter": 30, "tol": 1e-3, "random_state": 0, "fit_intercept": bias}
     there = kway.SoftmaxClassifier(device="cuda", alpha=1e-3, **given).fit(X, y)

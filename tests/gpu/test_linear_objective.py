@@ -46,7 +46,7 @@ def send(array):
 
 def both(form, scores, codes, soft=None):
     """Values and slopes by the CPU's kernels, and by the device's formulas."""
-    targets = device_losses.DeviceTargets(send(codes), None if soft is None else send(soft))
+    targets = device_losses.BlockTargets(send(codes), None if soft is None else send(soft))
     found = device_losses.slopes(form.kernel, send(scores.copy()), targets, form.margin, form.width)
     return form.value_gradient(scores.copy(), Targets(codes, soft)), [t.cpu().numpy() for t in found]
 
@@ -86,7 +86,7 @@ def problem(form, n_scores, dtype=np.float64, n=300, d=7, soft=False, weighted=T
 @pytest.mark.parametrize(("form", "n_scores"), FORMS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_value_gradient_scores_and_bends_are_the_cpus(form, n_scores, bias, monkeypatch):
-    monkeypatch.setattr("kway.rows.gpu.held_rows.DEVICE_BLOCK", 256 * n_scores * 8)  # more blocks than one
+    monkeypatch.setattr("kway.rows.gpu.losses.DEVICE_BLOCK", 256 * n_scores * 8)  # more blocks than one
     for form_ in variants(form):
         here = problem(form_, n_scores, soft=form.soft_targets, bias=bias, n=700)
         there = on_device(here)

@@ -116,7 +116,7 @@ INTERPRETED = """
 import torch
 half = torch.float16  # the interpreter multiplies the bits of bfloat16 as if they were whole numbers
 from kway.rows.gpu import softmax_step
-from kway.rows.gpu.softmax_tiles import adagrad_rows, exp_tiles
+from kway.rows.gpu.softmax_kernels import adagrad_rows, exp_tiles
 g = torch.Generator().manual_seed(0)
 X = torch.randn((130, 72), generator=g).to(half)
 W = (torch.randn((300, 72), generator=g) * 0.1).to(half)

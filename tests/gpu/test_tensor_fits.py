@@ -13,7 +13,7 @@ from kway.errors import InputError  # noqa: E402
 from kway.linear import placing  # noqa: E402
 from kway.linear.solvers.sgd import SGD  # noqa: E402
 from kway.rows.gpu.device import ChosenDevice, Device  # noqa: E402
-from kway.rows.gpu.far_rows import FarRows  # noqa: E402
+from kway.rows.gpu.tensor_rows import TensorRows  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")]
 
@@ -126,11 +126,11 @@ def test_types_labels_and_what_is_refused():
 
 
 def test_rows_that_are_far_multiply_cut_and_add_up_as_arrays(device, monkeypatch):
-    monkeypatch.setattr("kway.rows.gpu.far_rows._VALUES", 60)  # several blocks
+    monkeypatch.setattr("kway.rows.gpu.tensor_rows._VALUES", 60)  # several blocks
     rng = np.random.default_rng(1)
     X = rng.standard_normal((50, 6))
     X[7], X[:, 4] = X[3], 0
-    far, h = FarRows(device.put(X)), rng.random((3, 50))
+    far, h = TensorRows(device.put(X)), rng.random((3, 50))
     v, w = rng.standard_normal(6), rng.standard_normal(50)
     np.testing.assert_allclose(far @ v, X @ v)
     np.testing.assert_allclose(far.T @ w, X.T @ w)

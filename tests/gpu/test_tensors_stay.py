@@ -12,7 +12,7 @@ import kway  # noqa: E402
 from kway.errors import BudgetError, InputError  # noqa: E402
 from kway.neighbors import NeighborsClassifier, Target  # noqa: E402
 from kway.rows.gpu.device import Device  # noqa: E402
-from kway.rows.gpu.far_rows import FarRows  # noqa: E402
+from kway.rows.gpu.tensor_rows import TensorRows  # noqa: E402
 from kway.search import Bits, Flat, Int8, Landmarks  # noqa: E402
 from kway.search.codecs.base import FULL  # noqa: E402
 from kway.search.device import FarTable  # noqa: E402
@@ -124,7 +124,7 @@ def estimates_of(index, queries, metric):
 @pytest.mark.parametrize("store", [Bits(1), Bits(2), Bits(4), Int8(rerank=False)], ids=str)
 def test_codes_made_there_are_the_cpus_up_to_rounding(device, store, distance):
     rows = hostile("zeros among them", 500, 70) + np.float32(0 if distance == COSINE else 0.5)
-    found = (store or FULL).keep_far(FarRows(device.put(rows)), distance).codes
+    found = (store or FULL).keep_far(TensorRows(device.put(rows)), distance).codes
     expected = store.encode(rows, distance)
     assert found.shape == expected.shape
     for name, array in expected.arrays().items():
@@ -181,14 +181,14 @@ def test_too_little_memory_is_an_error_with_figures_and_nothing_half_fitted(by_d
 
 def test_memory_that_runs_out_on_the_way_is_the_same_error(by_device, device, monkeypatch):
     from kway.rows.gpu import bit_codes as codes_of_tensors
-    from kway.rows.gpu import cells as clusters
+    from kway.rows.gpu import ivf_search as clusters
 
     def none_left(*args):
         raise torch.OutOfMemoryError("none left")
 
     rows, labels, _ = clustered(500, 24)
     for module, name, recipe in (
-        (clusters, "nearest_there", Landmarks(10, 2)),
+        (clusters, "nearest_centers", Landmarks(10, 2)),
         (codes_of_tensors, "_words", Landmarks(10, 2, store=Bits(1, rerank=False))),
         (codes_of_tensors, "_words", Flat(Bits(1))),
     ):

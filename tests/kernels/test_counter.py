@@ -3,7 +3,7 @@
 import numpy as np
 
 from kway.kernels.codes.counter import fill_counted
-from kway.rows.gpu.counter import counter_rows
+from kway.rows.gpu.generated_rows import counter_rows
 
 
 def test_the_kernel_makes_the_rows_of_the_gpu():

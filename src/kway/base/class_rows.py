@@ -5,7 +5,7 @@
     best_classes   (n, k)   the k best classes with their scores or probabilities; never n x K
 
 R is 1 for two classes: the score of the second one against the first. Rows X are dense, CSR or `Stored`, or they score
-class rows themselves, as rows on a GPU do (kway.rows.gpu.class_rows).
+class rows themselves, as rows on a GPU do (kway.rows.gpu.class_scores).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from kway.labels import column
 from kway.memory import check_answer
 from kway.parameters import THREADS, checked_k
 from kway.rows.gpu.device import as_given, on_host, take_labels
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.rows.row_blocks import joined_rows, n_rows, row_blocks
 from kway.search.answers import TopK
 from kway.threads import at_most
@@ -129,7 +129,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     def _best_of_blocks(self, rows: Any, best: Callable[[Any], TopK]) -> TopK:
         """The best classes of all rows from those of blocks; rows on a GPU are one block."""
-        if isinstance(rows, FarRows):
+        if isinstance(rows, TensorRows):
             return best(rows)
         parts = [best(block) for block in self._blocks(rows, self._entries())]
         return parts[0] if len(parts) == 1 else TopK(*map(np.concatenate, zip(*parts)))
@@ -137,7 +137,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
     def _table(self, X: Any, what: str, answer: Callable[[Any], Any]) -> Any:
         """(n, K) or (n,) answers to blocks of rows; rows on a GPU watch its memory themselves."""
         rows = self._rows(X)
-        if isinstance(rows, FarRows):
+        if isinstance(rows, TensorRows):
             return answer(rows)
         n, width = n_rows(rows), len(self.classes_)
         check_answer(n, width, self._answer_type(rows).itemsize, what)

@@ -39,7 +39,7 @@ from kway.parameters import (
 )
 from kway.probabilities import Shares
 from kway.rows.gpu.device import is_tensor, on_host
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.answers import TopK
 from kway.text_tables import Table, first_rows, short_number
 from kway.threads import at_most, spans
@@ -211,16 +211,16 @@ class LinearClassifier(Classifier):
 
     def _sent(self, rows: Any) -> Any:
         """The rows, which a GPU is to score if the model's device says so and it pays."""
-        if self.device == "cpu" or sp.issparse(rows) or isinstance(rows, FarRows):
+        if self.device == "cpu" or sp.issparse(rows) or isinstance(rows, TensorRows):
             return rows
         from kway.linear.placing import answering  # the plan, which no answer on the CPU needs
 
         device = answering(self.device, rows.shape[0], self.coef_)
         if device is None:
             return rows
-        from kway.rows.gpu.class_rows import SentRows
+        from kway.rows.gpu.class_scores import HostRows
 
-        return SentRows(rows, device)
+        return HostRows(rows, device)
 
     def _link(self) -> Shares:
         """How scores become probabilities: softmax(f / T), or sigmoid(f / T) normalized over the columns."""

@@ -30,7 +30,7 @@ from kway.linear.solvers.schedules import LEARNING_RATE
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.watching import Validation, shown
 from kway.parameters import checked_rng
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.threads import pmap, spans
 from kway.validation import Rows
 
@@ -141,7 +141,7 @@ def _wide_enough(X: Rows, tol: float) -> Rows:
 
     A gap of 1e-7 that float32 arithmetic "proved" was one of 1e-6.
     """
-    narrow = not isinstance(X, FarRows) and X.dtype == np.float32
+    narrow = not isinstance(X, TensorRows) and X.dtype == np.float32
     return X.astype(np.float64) if narrow and 0 < tol < FLOAT32_HOLDS else X
 
 

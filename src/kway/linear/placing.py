@@ -23,7 +23,7 @@ from kway.rows.cluster.passes import ClusterRows
 from kway.rows.cluster.restart import saved_theta
 from kway.rows.cluster.session import current, n_nodes, said_nodes
 from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, resolve
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.rows.passes import wrap_rows
 
 LEAST_SPREAD = 1 << 26  # bytes of rows below which a pass takes less than asking the nodes for it
@@ -55,7 +55,7 @@ def choose_device(device: str, size: Size, formula: Formula = costs.gpu_softmax,
 
     Rows X that are on a GPU stay there.
     """
-    if isinstance(X, FarRows):
+    if isinstance(X, TensorRows):
         return ChosenDevice(X.device, resolve(device).why)
     if device != "auto":
         return resolve(device)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.rows.gpu.device import on_host
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.answers import Neighbors
 from kway.validation import checked
 
@@ -319,7 +319,7 @@ class QuerySample:
 
     def search(self, index: Any, **how: Any) -> Neighbors:
         """Return the k nearest others of each query, as arrays."""
-        given = self.queries.tensor if isinstance(self.queries, FarRows) else checked(self.queries)
+        given = self.queries.tensor if isinstance(self.queries, TensorRows) else checked(self.queries)
         return self.without_own(Neighbors(*map(on_host, index.nearest(given, self.most, **how))))
 
     def without_own(self, found: Neighbors) -> Neighbors:
@@ -349,7 +349,7 @@ def answer_at_steps(
 
     if hasattr(index, "nearest_by_probes") and index.ends_exact:
         return answer_in_one_search(index, sample, steps)
-    exact = Flat(device=index.recipe.device if isinstance(rows, FarRows) else "cpu")
+    exact = Flat(device=index.recipe.device if isinstance(rows, TensorRows) else "cpu")
     return answer_one_by_one(index, exact.build(checked(rows), index.metric, ids), sample)
 
 

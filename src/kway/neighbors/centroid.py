@@ -32,7 +32,7 @@ from kway.neighbors.training_rows import Merged, merge_classes, named_classes
 from kway.parameters import DEVICE, check_parameters
 from kway.probabilities import Shares, softmax
 from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, on_host, resolve
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.rows.labelled_blocks import labelled_blocks
 from kway.rows.row_blocks import row_blocks
 from kway.search.answers import TopK
@@ -121,7 +121,7 @@ class CentroidClassifier(Classifier):
         first = not hasattr(self, "weights_")
         X, labels = self._gated(X, y, first)
         chosen = _choose_device(self.device, X)
-        like = np.broadcast_to(np.zeros((), X.dtype), X.shape) if isinstance(X, FarRows) else X  # takes no memory
+        like = np.broadcast_to(np.zeros((), X.dtype), X.shape) if isinstance(X, TensorRows) else X  # takes no memory
         w = validation.weights(on_host(sample_weight), like)
         known = labels.classes[:0] if first else self.classes_
         if first and classes is not None:
@@ -129,7 +129,7 @@ class CentroidClassifier(Classifier):
         merged = merge_classes(known, labels, fixed=classes is not None)
         guard.check_fit(type(self).__name__, costs.centroids, guard.size_of(like, len(merged.classes)))
         span = self._cloud.unit_of(X) if first else self._range
-        taken = X if isinstance(X, FarRows) else span.more_rows(X)  # X itself unless it needs another unit; may refuse
+        taken = X if isinstance(X, TensorRows) else span.more_rows(X)  # X unless it needs another unit; may raise
         batches = self._batches(chosen.device, X, taken, merged.codes, np.ones(X.shape[0]) if w is None else w)
         if first:
             self._range = span
@@ -196,7 +196,7 @@ class CentroidClassifier(Classifier):
 
     def _batch_there(self, device: Device, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
         """The means and the spread of all rows, found on the device."""
-        from kway.rows.gpu.class_rows import batch_means
+        from kway.rows.gpu.class_scores import batch_means
 
         present, place = np.unique(codes, return_inverse=True)
 
@@ -290,7 +290,7 @@ class CentroidClassifier(Classifier):
     def _moved(self, rows: Any, lines: Lines) -> Any:
         """Queries shifted by the center, or of unit length, as the lines meet them; on the GPU if that pays."""
         known = self._known()
-        if isinstance(rows, FarRows):
+        if isinstance(rows, TensorRows):
             return self._cloud.moved_there(known, rows)
         moved = self._cloud.moved(known, self._range, rows).astype(np.result_type(rows.dtype, lines.rows.dtype))
         if self.device == "cpu" or sp.issparse(moved) or not has_gpu():  # a file may come to a machine without a GPU
@@ -298,9 +298,9 @@ class CentroidClassifier(Classifier):
         device = resolve(self.device, pays=moved.shape[0] * self._means.size >= _PAYS).device
         if device is None:
             return moved
-        from kway.rows.gpu.class_rows import SentRows
+        from kway.rows.gpu.class_scores import HostRows
 
-        return SentRows(moved, device)
+        return HostRows(moved, device)
 
     def _listed(self, rows: Any, k: int, stated: bool) -> TopK:
         """The k nearest means by the index, each with its share of the SHORTLIST nearest.
@@ -310,7 +310,7 @@ class CentroidClassifier(Classifier):
         """
         index = self._index()
         listed = max(k, min(SHORTLIST, index.n_rows)) if stated or not index.recipe.exact else k
-        if isinstance(rows, FarRows):
+        if isinstance(rows, TensorRows):
             found: Any = index.nearest(rows.tensor, listed)
             z = self.scale_ * self._cloud.z(found.distances.double())
             return TopK(found.ids[:, :k], (z.softmax(1) if stated else z)[:, :k].to(rows.tensor.dtype))
@@ -387,7 +387,7 @@ def _spread(X: Any, means: NDArray, place: NDArray[np.int64], w: NDArray) -> flo
 
 def _choose_device(device: str, X: Any) -> ChosenDevice:
     """Where the means of rows X (n, d) are computed; sparse rows stay on the CPU."""
-    if device != "cpu" and not isinstance(X, np.ndarray | FarRows):
+    if device != "cpu" and not isinstance(X, np.ndarray | TensorRows):
         if device == "cuda":
             raise InputError(
                 "device='cuda' sums dense rows, got a sparse matrix; pass X.toarray(), or use device='cpu'"
@@ -396,11 +396,11 @@ def _choose_device(device: str, X: Any) -> ChosenDevice:
     return resolve(device, pays=X.shape[0] * X.shape[1] >= ENOUGH)
 
 
-def _plain_tensor(estimator: Any, X: Any, reset: bool) -> FarRows | None:
+def _plain_tensor(estimator: Any, X: Any, reset: bool) -> TensorRows | None:
     """The tensor X checked on its device; None if the host has to look at it, as at values that need a unit."""
     if X.ndim != 2 or not len(X) or not X.is_floating_point() or X.element_size() < 4:
         return None
-    if not (2.0**NARROW.least < FarRows(X.detach()).peak() < 2.0**NARROW.most):  # false for NaN and infinity too
+    if not (2.0**NARROW.least < TensorRows(X.detach()).peak() < 2.0**NARROW.most):  # false for NaN and infinity too
         return None
-    rows: FarRows = validation.rows(estimator, X, reset=reset, device=Device(str(X.device)))
+    rows: TensorRows = validation.rows(estimator, X, reset=reset, device=Device(str(X.device)))
     return rows

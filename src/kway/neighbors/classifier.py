@@ -39,7 +39,7 @@ from kway.neighbors.votes import (
 from kway.parameters import DEVICE, NONE, above, check_parameters, one_of
 from kway.parameters import whole as whole_number
 from kway.rows.gpu.device import Device, is_tensor, on_host
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.rows.labelled_blocks import dense_blocks
 from kway.search.answers import Neighbors, TopK
 from kway.search.auto import pick_index, restore
@@ -210,7 +210,7 @@ class NeighborsClassifier(VotingClassifier):
         from kway.planning import guard  # no prediction needs the plan
 
         rows, ids = self._training.voting_rows(getattr(self, "index_", None))
-        if not isinstance(rows, FarRows):  # what these need is asked of their device
+        if not isinstance(rows, TensorRows):  # what these need is asked of their device
             size = guard.size_of(rows, len(self.classes_), self.n_neighbors)
             guard.check_fit(type(self).__name__, self._way(), size)
         metric, sparse = pick_metric(self.metric), sp.issparse(rows)

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.rows.gpu.device import Device
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.distances import COSINE, EUCLIDEAN, Distance, squares, unit
 from kway.search.units import NARROW, Unit
 from kway.threads import spans
@@ -99,7 +99,7 @@ class Cloud(ABC):
         """Queries as the lines meet them."""
 
     @abstractmethod
-    def moved_there(self, known: ClassMeans, rows: FarRows) -> FarRows:
+    def moved_there(self, known: ClassMeans, rows: TensorRows) -> TensorRows:
         """The same of queries on a device, in the unit of the means."""
 
     @abstractmethod
@@ -115,7 +115,7 @@ class RoundCloud(Cloud):
     def unit_of(self, X: Any) -> Unit:
         """That in which squares of these rows neither overflow nor vanish."""
         narrow = X.dtype == np.float32
-        if isinstance(X, FarRows):
+        if isinstance(X, TensorRows):
             return Unit.again(0, X.dtype, EUCLIDEAN, narrow)
         return Unit.of(X, EUCLIDEAN, narrow)
 
@@ -125,7 +125,7 @@ class RoundCloud(Cloud):
 
     def summed_there(self, device: Device, X: Any, taken: Any) -> Any:
         """The same on a device."""
-        return device.put(taken.tensor if isinstance(taken, FarRows) else taken)
+        return device.put(taken.tensor if isinstance(taken, TensorRows) else taken)
 
     def scale(self, known: ClassMeans) -> float:
         """1 / s^2, s^2 the mean squared deviation a column."""
@@ -163,7 +163,7 @@ class RoundCloud(Cloud):
         placed = self.placed(kept_in, rows)
         return placed if sp.issparse(rows) else placed - self.centre(known)
 
-    def moved_there(self, known: ClassMeans, rows: FarRows) -> FarRows:
+    def moved_there(self, known: ClassMeans, rows: TensorRows) -> TensorRows:
         """Queries less the center."""
         return rows.shifted(self.centre(known))
 
@@ -187,7 +187,7 @@ class SphereCloud(Cloud):
 
     def summed_there(self, device: Device, X: Any, taken: Any) -> Any:
         """The same on a device."""
-        return device.put(X.unit().tensor if isinstance(X, FarRows) else unit(X))
+        return device.put(X.unit().tensor if isinstance(X, TensorRows) else unit(X))
 
     def scale(self, known: ClassMeans) -> float:
         """kappa, by Banerjee's estimate from the mean resultant R."""
@@ -209,7 +209,7 @@ class SphereCloud(Cloud):
         """Queries of length one."""
         return unit(rows)
 
-    def moved_there(self, known: ClassMeans, rows: FarRows) -> FarRows:
+    def moved_there(self, known: ClassMeans, rows: TensorRows) -> TensorRows:
         """Queries of length one."""
         return rows.unit()
 

@@ -393,7 +393,7 @@ def wrap_rows(X: Any, device: Any = None, cluster: bool = False) -> RowPasses:
 def _kind(X: Any) -> Callable[[Any], Any]:
     from kway.rows.dense import BlockRows, DenseRows
     from kway.rows.files import FileCSR, FileRows, MappedCSR, MappedRows
-    from kway.rows.gpu.far_rows import FarRows
+    from kway.rows.gpu.tensor_rows import TensorRows
     from kway.rows.sparse import SparseRows
 
     if isinstance(X, FileCSR):
@@ -402,7 +402,7 @@ def _kind(X: Any) -> Callable[[Any], Any]:
         return SparseRows
     if isinstance(X, FileRows):
         return MappedRows
-    if isinstance(X, FarRows):
+    if isinstance(X, TensorRows):
         from kway.rows.gpu.passes import GpuRows
 
         return GpuRows

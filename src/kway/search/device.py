@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kway.errors import CombinationError
 from kway.rows.gpu.device import MOST_LISTED, ChosenDevice, Device, Tensor, is_tensor, resolve
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.answers import Neighbors
 from kway.search.bit_cells import BitCells
 from kway.search.cells import CellTable, Ground
@@ -52,7 +52,7 @@ def check_device(metric: Metric, sparse: bool) -> None:
         )
 
 
-def far_rows(rows: Any, metric: Metric, device: str) -> FarRows | None:
+def far_rows(rows: Any, metric: Metric, device: str) -> TensorRows | None:
     """Rows that a device searches where they are: a tensor of plain size; None where the host has to look at them."""
     chosen = staying(device, rows)
     if chosen is None or not metric.distance.by_products or not metric.bare:
@@ -67,7 +67,7 @@ def far_rows(rows: Any, metric: Metric, device: str) -> FarRows | None:
 
 def staying(device: str, rows: Any) -> Device | None:
     """Where rows stay, or go, if they are a tensor (or have stayed already); None: they are read here."""
-    if device == "cpu" or not (is_tensor(rows) or isinstance(getattr(rows, "rows", None), FarRows)):
+    if device == "cpu" or not (is_tensor(rows) or isinstance(getattr(rows, "rows", None), TensorRows)):
         return None
     shape = rows.shape if is_tensor(rows) else rows.rows.shape
     return resolve(device, pays=len(shape) == 2 and shape[0] * shape[1] >= ENOUGH).device
@@ -147,24 +147,23 @@ def choose_for_cells(device: str, metric: Metric, store: Store, n_values: int) -
 class FarTable:
     """Rows on a device in the order of their cells: all of them, or their codes alone."""
 
-    best: FarRows | FarBits | FarBytes
+    best: TensorRows | FarBits | FarBytes
     names: Tensor  # (n,) int64
     offsets: Tensor  # (c + 1,) int64
 
     @staticmethod
-    def needs(far: FarRows, store: Store) -> int:
+    def needs(far: TensorRows, store: Store) -> int:
         """Bytes beside the rows: in the order of cells, as they enter products, or as codes; and whose each row is."""
         n, d = far.shape
         return 2 * far.nbytes + 16 * n if store.rerank else n * (d * store.bits_per_value // 4 + 32)
 
     @staticmethod
-    def of(far: FarRows, ground: Ground) -> FarTable:
+    def of(far: TensorRows, ground: Ground) -> FarTable:
         """Rows (n, d), each in the cell of its nearest landmark."""
-        from kway.rows.gpu.cell_search import landing_of
-        from kway.rows.gpu.cells import cells_of_rows
+        from kway.rows.gpu.ivf_search import assign_rows, cell_finder
 
         device, store = far.device, ground.store
-        cells = cells_of_rows(landing_of(ground, device), far.tensor, ground.distance.by_angle)
+        cells = assign_rows(cell_finder(ground, device), far.tensor, ground.distance.by_angle)
         order = cells.argsort(stable=True)
         counts = device.torch.bincount(cells, minlength=len(ground.landmarks))
         offsets = device.torch.cat([counts.new_zeros(1), counts.cumsum(0)])
@@ -174,11 +173,11 @@ class FarTable:
     @property
     def has_full(self) -> bool:
         """Whether full rows are kept."""
-        return isinstance(self.best, FarRows)
+        return isinstance(self.best, TensorRows)
 
     def on_device(self, device: Device) -> Any:
         """The rows, or codes, where they are."""
-        return self.best.tensor if isinstance(self.best, FarRows) else self.best.on_device(device)
+        return self.best.tensor if isinstance(self.best, TensorRows) else self.best.on_device(device)
 
     def device_bytes(self) -> int:
         """What enters the products."""
@@ -199,7 +198,7 @@ class FarTable:
         places = np.argsort(device.fetch(self.names))
         in_order = np.repeat(np.arange(len(self.offsets) - 1), np.diff(device.fetch(self.offsets)))
         cells = in_order[places]
-        if isinstance(best, FarRows):
+        if isinstance(best, TensorRows):
             kept = kind.keep(np.asarray(best)[places], cells, ground)
         elif isinstance(best, FarBits):
             kept = KeptRows(None, CentredBits(best, ground.centres(), in_order).take(places))
@@ -208,19 +207,19 @@ class FarTable:
         return kind.of(kept, cells, ground)
 
 
-def placed_of(rows: NDArray | FarRows, distance: Distance) -> Any:
+def placed_of(rows: NDArray | TensorRows, distance: Distance) -> Any:
     """Rows in the distance's space, where they are."""
-    if not isinstance(rows, FarRows):
+    if not isinstance(rows, TensorRows):
         return distance.place(rows)
-    from kway.rows.gpu.cells import in_space
+    from kway.rows.gpu.exact_search import place_rows
 
-    return FarRows(in_space(rows.tensor, distance.by_angle).to(rows.tensor.dtype)) if distance.by_angle else rows
+    return TensorRows(place_rows(rows.tensor, distance.by_angle).to(rows.tensor.dtype)) if distance.by_angle else rows
 
 
-def leads_of(rows: NDArray | FarRows, projection: Projection) -> Any:
+def leads_of(rows: NDArray | TensorRows, projection: Projection) -> Any:
     """Short projections (n, m) float32 of placed rows, where they are."""
-    if not isinstance(rows, FarRows):
+    if not isinstance(rows, TensorRows):
         return projection.of(rows, long=False).lead
     device, basis = rows.device, projection.basis[:, : projection.length]
     z = rows.tensor.double() - device.put(projection.mean)
-    return FarRows((z @ device.put(basis).double() if basis.shape[1] else z).float())
+    return TensorRows((z @ device.put(basis).double() if basis.shape[1] else z).float())

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.kernels.topk import merge
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.answers import Ids, Neighbors, empty_heaps
 from kway.search.codecs.base import FULL, KeptRows, Store
 from kway.search.device import check_device, far_rows, search_over, tensors
@@ -88,7 +88,7 @@ class Flat(Recipe):
         return None if self.device == "cpu" else far_rows(rows, metric, self.device)
 
     def _live(self, rows: Any, metric: Metric, ids: Ids) -> FlatIndex:
-        keep = self.keeper.keep_far if isinstance(rows, FarRows) else self.keeper.keep
+        keep = self.keeper.keep_far if isinstance(rows, TensorRows) else self.keeper.keep
         index = FlatIndex(self, metric, ids, keep(rows, metric.distance))
         index._choose()
         return index

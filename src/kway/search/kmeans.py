@@ -23,7 +23,7 @@ from kway.kernels.jit import frozen
 from kway.labels import check_width
 from kway.progress import Tell, silent
 from kway.rows.gpu.device import Device
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.codecs.streams import blocks_of
 from kway.threads import at_most, pmap, spans
 from kway.validation import plain_rows
@@ -67,7 +67,7 @@ def kmeans_sample(rows: Any, n_centres: int, rng: np.random.Generator) -> Any:
 
 
 def place_centres(
-    sample: NDArray[np.float32] | FarRows,
+    sample: NDArray[np.float32] | TensorRows,
     n_centres: int,
     rng: np.random.Generator,
     *,
@@ -79,7 +79,7 @@ def place_centres(
 
     `tell` hears of each round.
     """
-    held = _held(sample if isinstance(sample, FarRows) else np.ascontiguousarray(sample), device)
+    held = _held(sample if isinstance(sample, TensorRows) else np.ascontiguousarray(sample), device)
     centres = _seeds(held, n_centres, rng)
     for done in range(rounds):
         tell(done, f"round {done + 1} of {rounds}")
@@ -118,11 +118,11 @@ class HostSample:
         return new
 
 
-def _held(rows: NDArray | FarRows, device: Device | None) -> ClusteredRows:
+def _held(rows: NDArray | TensorRows, device: Device | None) -> ClusteredRows:
     """Rows where they are clustered."""
     if device is None:
         return HostSample(np.asarray(rows))
-    from kway.rows.gpu.cells import DeviceSample
+    from kway.rows.gpu.ivf_search import DeviceSample
 
     with device.room(f"k-means of {len(rows):,} rows x {rows.shape[1]} columns", rows.nbytes):
         return DeviceSample.of(device, rows)

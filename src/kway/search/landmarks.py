@@ -27,7 +27,7 @@ from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY, offer, settle
 from kway.parameters import AUTO, check_parameters, whole
 from kway.rows.gpu.device import ChosenDevice
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.answers import TOGETHER, Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.search.bit_cells import BitCells
 from kway.search.cells import CellGroups, CellTable, Ground, by_cell, nearest_first
@@ -53,7 +53,7 @@ from kway.threads import at_most, even_spans, pmap, spans
 from kway.validation import plain_far
 
 if TYPE_CHECKING:
-    from kway.rows.gpu.cell_search import DeviceCells
+    from kway.rows.gpu.ivf_search import DeviceCells
 
 PROBES = 24  # until tuned: a recall near 0.996 on images with 2 sqrt(n) cells (T3)
 GROWN = 2.0  # times the rows it was trained on, after which the landmarks are placed again
@@ -126,7 +126,7 @@ class Landmarks(Recipe):
 
     def _live(self, rows: Any, metric: Metric, ids: Ids) -> LandmarksIndex:
         index = LandmarksIndex(self, metric, ids, rows.shape[1])
-        if not isinstance(rows, FarRows):
+        if not isinstance(rows, TensorRows):
             index._train(rows)
             return index
         what = f"landmark cells of {len(rows):,} rows x {rows.shape[1]} columns"
@@ -207,18 +207,18 @@ class LandmarksIndex(Index):
     def _ground(self) -> Ground:
         return Ground(self.metric.distance, self._projection, self._landmarks, self.recipe.keeper)
 
-    def _train(self, rows: NDArray | FarRows) -> None:
+    def _train(self, rows: NDArray | TensorRows) -> None:
         """Learn the projection, place the landmarks, and give each row to its nearest."""
         size = rows.shape[0] * rows.shape[1]
         self._place_of = choose_for_cells(self.recipe.device, self.metric, self.recipe.keeper, size)
         self._place(rows)
-        if isinstance(rows, FarRows):
+        if isinstance(rows, TensorRows):
             self._set(FarTable.of(rows, self._ground()))
             return
         cells = self._nearest_landmarks(rows)
         self._arrange(self.recipe.keeper.table().keep(rows, cells, self._ground()), cells)
 
-    def _place(self, rows: NDArray | FarRows, n: int | None = None) -> None:
+    def _place(self, rows: NDArray | TensorRows, n: int | None = None) -> None:
         """The projection and the landmarks of rows (n, d), or of n rows like these."""
         recipe, rng = self.recipe, np.random.default_rng(self.recipe.seed)
         distance, n = self.metric.distance, n or len(rows)
@@ -251,9 +251,9 @@ class LandmarksIndex(Index):
     def _nearest_landmarks(self, rows: Any) -> NDArray[np.int64]:
         """The nearest landmark (n,) of rows (n, d), a part at a time: projections are made again in cell order."""
         if self._place_of.device is not None:
-            from kway.rows.gpu.cell_search import cells_there
+            from kway.rows.gpu.ivf_search import assign_array
 
-            return cells_there(self._ground(), self._place_of.device, rows)
+            return assign_array(self._ground(), self._place_of.device, rows)
         near, place = np.empty(len(rows), dtype=np.int64), self.metric.distance.place
 
         def work(part: slice) -> None:
@@ -276,7 +276,7 @@ class LandmarksIndex(Index):
         if device is None:
             self._there = None
             return
-        from kway.rows.gpu.cell_search import DeviceCells
+        from kway.rows.gpu.ivf_search import DeviceCells
 
         self._there = DeviceCells.over(self._held, self._ground(), device)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kway.kernels.cells import centre_rows, fill_sketches
 from kway.kernels.jit import frozen
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.kmeans import SAMPLE_ROWS
 from kway.threads import single_blas
 
@@ -83,7 +83,7 @@ def projection_sample(rows: Any, seed: int) -> Any:
     return rows[:] if n <= size else rows[np.sort(np.random.default_rng(seed).choice(n, size, replace=False))]
 
 
-def learn_projection(rows: NDArray | FarRows, centred: bool, seed: int) -> Projection:
+def learn_projection(rows: NDArray | TensorRows, centred: bool, seed: int) -> Projection:
     """The projection for rows like these (n, d), centred on their mean or on the origin."""
     d = rows.shape[1]
     mean = rows.mean(axis=0, dtype=np.float64) if centred else np.zeros(d)
@@ -98,9 +98,9 @@ def learn_projection(rows: NDArray | FarRows, centred: bool, seed: int) -> Proje
     return Projection(mean, frozen(vectors[:, :kept].astype(np.float32)), length)
 
 
-def _spread(rows: NDArray | FarRows, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+def _spread(rows: NDArray | TensorRows, mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """z'z (d, d) of z = x - mean, added up in float32."""
-    if isinstance(rows, FarRows):
+    if isinstance(rows, TensorRows):
         return rows.less(mean).gram(None, False, np.dtype(np.float32)).astype(np.float64)
     z = (rows - mean).astype(np.float32)
     return (z.T @ z).astype(np.float64)

@@ -1,11 +1,22 @@
-"""Work on a GPU through torch: the only place that imports it, and only when a device other than "cpu" is asked for.
+"""Search and linear models on a GPU through torch, which no other package of kway imports.
 
-device.py       which device ("cpu" | "cuda" | "auto"), arrays to it and back, its memory
-far_rows.py     rows that stay there, which the host cuts and multiplies and never copies
-search          exact.py, int8_search.py (all rows), cells.py (landmark cells and k-means), bit_codes.py, sign_codes.py
-                (codes of a few bits), counter.py (rows from a counter), triton_search.py, code_kernels.py (kernels),
-                nvrtc.py (CUDA C++ compiled at run time)
-linear fits     passes.py (gradients, Hessian products, factors), held_rows.py (rows, targets, weights), losses.py,
-                steps.py (SGD, sampled softmax), softmax_step.py, softmax_tiles.py (softmax over many classes)
-answers         class_rows.py: the best classes of each row
+torch is loaded only if a device other than "cpu" is requested or a tensor is passed.
+
+device.py            the device, copies to it and back, its free memory
+tensor_rows.py       rows in a tensor that stays on the device
+exact_search.py      exact nearest neighbors by float32 products that are verified in float64
+int8_search.py       exact nearest neighbors behind a filter of int8 products
+flat_search.py       a flat index on the device: full rows or codes
+ivf_search.py        an inverted file (IVF) on the device, and k-means
+bit_codes.py         codes of a few bits per column: encoding and search
+sign_codes.py        codes of 512 signs: search among a billion rows
+generated_rows.py    test rows that are computed from their number
+search_kernels.py    Triton kernels of search
+cuda_kernels.py      CUDA C++ kernels, compiled at run time
+passes.py            passes of linear models: losses, gradients, Hessian-vector products, preconditioners
+losses.py            values and gradients of the losses
+stochastic_steps.py  SGD and sampled softmax
+softmax_step.py      an SGD step of softmax over many classes
+softmax_kernels.py   Triton kernels of that step
+class_scores.py      scores, probabilities and the best classes of rows
 """

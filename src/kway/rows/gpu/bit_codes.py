@@ -1,6 +1,6 @@
 """Codes of a few bits per column (kway.search.codecs.bits) on a device: made there, and searched there.
 
-BitsThere, BytesThere    codes of rows that are on the device, those of the CPU up to the rounding of a product
+EncodedBits, EncodedBytes    codes of rows that are on the device, those of the CPU up to the rounding of a product
 BitCodes                 the k nearest among all rows that the codes leave in doubt
     y_r (D,)    odd whole numbers, sum over planes b of 2^(B - 1 - b) (+-1)
     key_r       half_r - f_r <q, y_r>, half only if distances are roots: the estimate
@@ -27,24 +27,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kway.rows.gpu.cells import LISTED, of_length_one
 from kway.rows.gpu.device import Device, Tensor, load_torch
-from kway.rows.gpu.exact import (
+from kway.rows.gpu.exact_search import (
     BLOCK_BYTES,
     BLOCK_QUERIES,
+    LISTED,
     MORE,
-    FoundRows,
-    first_few,
-    least_few,
-    least_of_both,
+    NearestRows,
+    merge_smallest,
     parts_of,
+    smallest_keys,
+    sort_nearest,
+    unit_rows,
 )
 from kway.rows.gpu.sign_codes import BITS, BLOCK_CODES, LIST_TOGETHER, TILE, SignFilter
 
 SomeRows = Callable[[slice], Tensor]  # rows of a part, about their centre
 
 
-class BitsThere(NamedTuple):
+class EncodedBits(NamedTuple):
     """Codes of n rows: words (n, B D / 32) int32, plane by plane, of a room with rows of zeros up to whole tiles."""
 
     room: Tensor
@@ -54,7 +55,7 @@ class BitsThere(NamedTuple):
     widest: float  # the largest error of an estimate, a unit of f |q|
 
 
-def encode_bits(device: Device, rows: SomeRows, n: int, turn: Tensor, bits: int, steps: Sequence[float]) -> BitsThere:
+def encode_bits(device: Device, rows: SomeRows, n: int, turn: Tensor, bits: int, steps: Sequence[float]) -> EncodedBits:
     """Codes of n rows that turn (d, D) turns; steps: those that are tried."""
     wide = turn.shape[1]
     room = device.zeros((-(-n // TILE) * TILE, bits * wide // 32), "int32")
@@ -68,7 +69,7 @@ def encode_bits(device: Device, rows: SomeRows, n: int, turn: Tensor, bits: int,
             lost = (length - square / f.where(f > 0, 1.0).square()).clamp(min=0.0).where(f > 0, 0.0)
             widest = device.torch.maximum(widest, (lost.amax() / max(1, wide - 1)).sqrt())
             room[part], factor[part], half[part] = _words(levels, bits), f, 0.5 * square
-    return BitsThere(room, room[:n], factor, half, float(widest))
+    return EncodedBits(room, room[:n], factor, half, float(widest))
 
 
 class _Levels(NamedTuple):
@@ -108,7 +109,7 @@ def _words(levels: Tensor, bits: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class BytesThere:
+class EncodedBytes:
     """Rows (n, d) as bytes, which are read like a tensor of float32: what is cut out of it is decoded."""
 
     codes: Tensor  # (n, d) int8
@@ -116,15 +117,15 @@ class BytesThere:
     centre: Tensor  # (d,) float32
 
     @staticmethod
-    def of(device: Device, rows: Tensor, centre: Tensor) -> BytesThere:
-        """Bytes of rows (n, d) about the centre (d,) float32."""
+    def of(device: Device, rows: Tensor, centre: Tensor) -> EncodedBytes:
+        """Int8Queries of rows (n, d) about the centre (d,) float32."""
         codes, scale = device.empty(rows.shape, "int8"), device.empty(len(rows))
         for part in parts_of(len(rows), BLOCK_BYTES // (16 * rows.shape[1])):
             moved = rows[part] - centre
             widest = moved.abs().amax(1)
             scale[part] = (widest / 127.0).where(widest > 0, 1.0).float()
             codes[part] = (moved / scale[part][:, None]).round_().clamp_(-127, 127).to(codes.dtype)
-        return BytesThere(codes, scale, centre)
+        return EncodedBytes(codes, scale, centre)
 
     @property
     def shape(self) -> Any:
@@ -185,11 +186,11 @@ class BitCodes:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device."""
+        """Int8Queries on the device."""
         held = (self.words, self.factor) if self.half is None else (self.words, self.factor, self.half)
         return sum(int(t.numel() * t.element_size()) for t in held)
 
-    def nearest(self, asked: CodeQueries, k: int, measure: MeasureSome) -> FoundRows:
+    def nearest(self, asked: CodeQueries, k: int, measure: MeasureSome) -> NearestRows:
         """The k <= n nearest, by (the distance measured, position)."""
         torch, q = self.device.torch, len(asked.turned)
         ids, distances = self.device.empty((q, k), "int64"), self.device.empty((q, k), "float64")
@@ -209,21 +210,21 @@ class BitCodes:
                     ids[some], distances[some] = found
                     undecided.append(some[~proven])
                 left, keep = torch.cat(undecided), min(len(self), MORE * keep)
-        return FoundRows(ids, distances)
+        return NearestRows(ids, distances)
 
     def _listed(
         self, signs: SignFilter, asked: CodeQueries, k: int, measure: Callable[[Tensor], Tensor]
-    ) -> tuple[FoundRows, Tensor]:
+    ) -> tuple[NearestRows, Tensor]:
         """The k nearest among those of the filter's lists, and whether (q,) nobody else is in doubt."""
         listed, norms = signs.lists(asked.turned), asked.norms.float()[:, None]
         slack = 4 * BITS * _SINGLE * asked.turned.abs().sum(1, keepdim=True)
         lows = -self.factor[listed.ids] * (listed.products + self.bar * norms + slack)
         if self.half is not None:
             lows += self.half[listed.ids] * (1 - 2.0**-20)
-        at = least_few(lows.where(listed.real, float("inf")), k + _EXTRA)
+        at = smallest_keys(lows.where(listed.real, float("inf")), k + _EXTRA)
         ids, order = listed.ids.gather(1, at.ids).sort(1)
         real = at.distances.isfinite().gather(1, order)
-        found = first_few(measure(ids).where(real, float("inf")), ids, k)
+        found = sort_nearest(measure(ids).where(real, float("inf")), ids, k)
         keys = self._keys(found.distances[:, -1], asked.base)
         every = lows.shape[1] == real.shape[1]  # of those listed
         beyond = every | ~real.all(1) | (at.distances.double().amax(1) > keys)
@@ -231,11 +232,11 @@ class BitCodes:
 
     def _filtered(
         self, asked: CodeQueries, k: int, keep: int, measure: Callable[[Tensor], Tensor]
-    ) -> tuple[FoundRows, Tensor]:
+    ) -> tuple[NearestRows, Tensor]:
         """The k nearest among those kept, and whether (q,) nobody else is in doubt."""
         ids, lows = self._least(asked, keep)
         ids = ids.sort(1).values
-        found = first_few(measure(ids), ids, k)
+        found = sort_nearest(measure(ids), ids, k)
         if keep == len(self):
             return found, self.device.torch.ones_like(asked.norms, dtype=self.device.torch.bool)
         return found, lows.double().amax(1) > self._keys(found.distances[:, -1], asked.base)
@@ -244,7 +245,7 @@ class BitCodes:
         """The key of a row at this distance (q,)."""
         return distances - base if self.half is None else 0.5 * (distances.square() - base)
 
-    def _least(self, asked: CodeQueries, keep: int) -> FoundRows:
+    def _least(self, asked: CodeQueries, keep: int) -> NearestRows:
         """Positions and `low` (q, keep) of the least."""
         torch, norms = self.device.torch, asked.norms.float()[:, None]
         q, wide = asked.turned.shape
@@ -258,7 +259,7 @@ class BitCodes:
             lows.mul_(self.factor[part])
             if self.half is not None:
                 lows.add_(self.half[part] * (1 - 2.0**-20))  # float32 rounds the sum
-            best = least_of_both(best, least_few(lows, keep), part.start, keep)
+            best = merge_smallest(best, smallest_keys(lows, keep), part.start, keep)
         assert best is not None
         return best
 
@@ -273,7 +274,7 @@ class BitCodes:
         torch, m = self.device.torch, len(words)
         if self.device.is_gpu and find_spec("triton") is not None:
             out = torch.empty((m, 32 * words.shape[1] // self.bits), dtype=kind, device=words.device)
-            unpack_there(words, out, self.bits)
+            unpack_bits(words, out, self.bits)
             return out
         byte = torch.arange(256, device=words.device)[:, None] >> torch.arange(8, device=words.device)
         signs = ((byte & 1) * 2 - 1).to(kind)  # (256, 8)
@@ -296,9 +297,9 @@ class BitCodes:
         return (2 * (keys + self.half[ids].double()) + asked.base[:, None]).clamp(min=0.0).sqrt()
 
 
-def unpack_there(words: Tensor, out: Tensor, bits: int) -> None:
+def unpack_bits(words: Tensor, out: Tensor, bits: int) -> None:
     """`BitCodes.grid` by a kernel: one pass, where a table of bytes takes several."""
-    from kway.rows.gpu.triton_search import unpack_planes
+    from kway.rows.gpu.search_kernels import unpack_planes
 
     m, wide = out.shape
     unpack_planes[(-(-m // _UNPACKED), wide // 32)](words.contiguous(), out, m, wide // 32, bits, _UNPACKED)
@@ -342,7 +343,7 @@ class CellCodes:
 
     def asked(self, queries: Tensor) -> Tensor:
         """q' (q, D) of queries (q, d) float64."""
-        return ((of_length_one(queries) if self.by_angle else queries) - self.mean) @ self.turn
+        return ((unit_rows(queries) if self.by_angle else queries) - self.mean) @ self.turn
 
     def sides(self, at: Tensor, kind: object) -> Tensor:
         """x' (..., D) of the rows at places (...)."""

@@ -78,7 +78,7 @@ class Device:
         return self.torch.zeros(shape, dtype=getattr(self.torch, dtype), device=self.name)
 
     def free_bytes(self) -> int:
-        """Bytes that can still be taken, what torch keeps for itself included."""
+        """Int8Queries that can still be taken, what torch keeps for itself included."""
         if not self.is_gpu:
             return sys.maxsize
         cuda = self.torch.cuda

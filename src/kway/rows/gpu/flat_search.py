@@ -21,11 +21,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.kernels.jit import frozen
-from kway.rows.gpu.bit_codes import BitCodes, BitsThere, CodeQueries
-from kway.rows.gpu.cells import in_space
+from kway.rows.gpu.bit_codes import BitCodes, CodeQueries, EncodedBits
 from kway.rows.gpu.device import MOST_LISTED, Device, Tensor
-from kway.rows.gpu.exact import PRODUCTS, Asking, FoundRows, measured, settled
-from kway.rows.gpu.int8_search import engine_over
+from kway.rows.gpu.exact_search import METRICS, ListSearch, NearestRows, by_distance, measured, place_rows, resolve_ties
+from kway.rows.gpu.int8_search import build_exact_search
 from kway.rows.gpu.sign_codes import SignCodes, SignFilter
 
 SEARCH_BYTES = 2**31  # bytes that a search may need beside codes and rows
@@ -39,19 +38,13 @@ class HostScan(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Int8Queries held."""
 
     def nearest(self, queries: Any, k: int) -> Any:
         """The k nearest, found by the CPU."""
 
     def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
         """Distances (q, c) of the rows at ids (q, c), by the CPU's kernels."""
-
-
-def by_distance(ids: NDArray[np.int64], distances: NDArray[np.float64]) -> FoundRows:
-    """Lists (q, k) by (distance, position)."""
-    order = np.lexsort((ids, distances), axis=1)
-    return FoundRows(np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1))
 
 
 @dataclass
@@ -68,11 +61,11 @@ class DeviceSearch:
         kept = scan.kept
         n, d = kept.shape
         with device.room(f"an index of {n:,} rows x {d} columns", kept.device_bytes()):
-            return DeviceSearch(scan, engine_over(device, kept.on_device(device), scan.distance.name))
+            return DeviceSearch(scan, build_exact_search(device, kept.on_device(device), scan.distance.name))
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the host."""
+        """Int8Queries on the host."""
         return self.scan.nbytes
 
     @property
@@ -92,7 +85,7 @@ class DeviceSearch:
         """Always."""
         return True
 
-    def nearest(self, queries: Any, k: int) -> FoundRows:
+    def nearest(self, queries: Any, k: int) -> NearestRows:
         """The k nearest, ids and distances as brute force on the CPU gives them; the CPU lists very many."""
         if k > MOST_LISTED:
             return self.scan.nearest(queries, k)
@@ -106,7 +99,7 @@ class DeviceSearch:
         """The k nearest of tensors, as tensors."""
         rows = self.engine.rows
         brute = lambda some, k: rows.brute(some.double(), k, rounded=True)  # noqa: E731
-        return settled(Asking(len(rows), self.engine.nearest, brute), queries, k)
+        return resolve_ties(ListSearch(len(rows), self.engine.nearest, brute), queries, k)
 
 
 @dataclass
@@ -146,10 +139,10 @@ class DeviceBits:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the host."""
+        """Int8Queries on the host."""
         return self.scan.nbytes
 
-    def nearest(self, queries: Any, k: int) -> FoundRows:
+    def nearest(self, queries: Any, k: int) -> NearestRows:
         """The k nearest of those in doubt, distances as the CPU gives them; the CPU lists very many."""
         if k > MOST_LISTED:
             return self.scan.nearest(queries, k)
@@ -183,7 +176,7 @@ class DeviceBits:
 
             return self.codes.nearest(asked, k, there)
 
-        return settled(Asking(len(self.codes), nearest, spare=0), queries, k)
+        return resolve_ties(ListSearch(len(self.codes), nearest, spare=0), queries, k)
 
     @property
     def answers_tensors(self) -> bool:
@@ -200,7 +193,7 @@ class DeviceBits:
         """Queries (q, d) float64 on the device, as codes read them."""
         frame, distance = self.scan.codes.frame, self.scan.distance
         centre = self.device.put(frame.centre.astype(np.float64))
-        placed = in_space(queries, distance.by_angle)
+        placed = place_rows(queries, distance.by_angle)
         turned = (placed - centre if distance.shifts else placed) @ self._turn
         norms = turned.square().sum(1).sqrt()
         base = norms.square() if distance.shifts else (0.0 if distance.signed else 1.0) - placed @ centre
@@ -208,10 +201,10 @@ class DeviceBits:
 
     def _measured(self, queries: Tensor, ids: Tensor) -> Tensor:
         assert self.rows is not None
-        return measured(PRODUCTS[self.scan.distance.name], self.rows, queries, ids)
+        return measured(METRICS[self.scan.distance.name], self.rows, queries, ids)
 
 
-def _sign_filter(scan: Any, device: Device, held: BitsThere) -> Any:
+def _sign_filter(scan: Any, device: Device, held: EncodedBits) -> Any:
     """The filter of signs where the device has one for such codes."""
     frame, n = scan.codes.frame, len(scan.codes)
     if not SignFilter.pays(device, frame.bits, frame.wide, n):

@@ -22,7 +22,7 @@ import numpy as np
 
 from kway.kernels.float32 import FLOAT32_SAFE
 from kway.rows.gpu.device import Device, Tensor
-from kway.rows.gpu.exact import BLOCK_BYTES, PRODUCTS, ExactRows, FoundRows, Product
+from kway.rows.gpu.exact_search import BLOCK_BYTES, METRICS, DeviceMetric, ExactRows, NearestRows
 
 INT8_TILE = 128  # rows: one scale and one test for all of them
 EPS = 4e-6  # of each term: eight roundings of 2^-24 each, and more
@@ -30,7 +30,7 @@ FINEST = float(np.finfo(np.float32).eps)  # of the largest norm: a finer scale c
 
 
 @dataclass(frozen=True)
-class Bytes:
+class Int8Queries:
     """Queries as bytes (nqp, DP) and their constants (nqp, 4); norms and steps t (q,) float64."""
 
     values: Tensor
@@ -40,11 +40,11 @@ class Bytes:
 
 
 @dataclass(frozen=True)
-class Tiles:
+class Int8Tiles:
     """All rows as bytes."""
 
     device: Device
-    product: Product
+    product: DeviceMetric
     centre: Tensor | None  # (d,) float64
     turn: Tensor  # (d, DP) float64, orthonormal rows
     order: Tensor  # (nt * 128,) int32: the row at each place, -1 pads
@@ -54,8 +54,8 @@ class Tiles:
     finest: float
 
     @staticmethod
-    def of(rows: ExactRows) -> Tiles:
-        """Bytes of rows that are on the device."""
+    def of(rows: ExactRows) -> Int8Tiles:
+        """Int8Queries of rows that are on the device."""
         device, torch = rows.device, rows.device.torch
         n, d = rows.rows.shape
         wide = padded_rows(d)
@@ -66,7 +66,7 @@ class Tiles:
         shuffled = torch.randperm(len(order), generator=source, device=device.name)
         order = order[shuffled]
         nt = len(order)
-        made = Tiles(
+        made = Int8Tiles(
             device, rows.product, rows.centre, turn, order.reshape(-1), device.empty((nt, INT8_TILE, wide), "int8"),
             device.empty((nt, 4)), device.empty((nt, 4)), FINEST * rows.reach,
         )  # fmt: skip
@@ -77,11 +77,11 @@ class Tiles:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device."""
+        """Int8Queries on the device."""
         return sum(int(t.numel() * t.element_size()) for t in (self.values, self.upper, self.lower, self.order))
 
     def _fill(self, rows: Tensor, places: Tensor, part: slice) -> None:
-        """Bytes and constants of some tiles (m, 128); a padded place repeats the tile's first row."""
+        """Int8Queries and constants of some tiles (m, 128); a padded place repeats the tile's first row."""
         torch = self.device.torch
         held = rows[places.where(places >= 0, places[:, :1]).reshape(-1).long()].double()
         sides = self.product.side(held, self.centre)
@@ -99,8 +99,8 @@ class Tiles:
         self.upper[part] = (upper / s[:, None]).float()
         self.lower[part] = torch.stack([s, (1 + EPS) * high, lost, (1 + EPS) * longest], 1).float()
 
-    def queries(self, queries: Tensor, padded_to: int) -> Bytes:
-        """Bytes of queries (q, d), padded by some that nothing is near to."""
+    def queries(self, queries: Tensor, padded_to: int) -> Int8Queries:
+        """Int8Queries of queries (q, d), padded by some that nothing is near to."""
         torch, q = self.device.torch, len(queries)
         x = self.product.side(queries.double(), self.centre) @ self.turn
         t = (x.abs().amax(1) / 127).clamp(min=max(self.finest, 1e-30))
@@ -114,14 +114,14 @@ class Tiles:
             torch.stack([torch.ones_like(t), (1 + EPS) * norms, lost + EPS * norms], 1) / t[:, None]
         ).float()
         constants[q:, 0], constants[q:, 1] = float("inf"), 1.0
-        return Bytes(values, constants, norms, t)
+        return Int8Queries(values, constants, norms, t)
 
-    def thresholds(self, worst: Tensor, asked: Bytes) -> Tensor:
+    def thresholds(self, worst: Tensor, asked: Int8Queries) -> Tensor:
         """thr / t (q,) of the score at these distances (q,), a little lower; -inf where nobody was that near."""
         score = self.product.score(worst, asked.norms) - 1e-12 * (asked.norms.square() + worst.square())
         return self.lowered(score, asked).where(worst < 1e299, -float("inf"))
 
-    def lowered(self, score: Tensor, asked: Bytes) -> Tensor:
+    def lowered(self, score: Tensor, asked: Int8Queries) -> Tensor:
         """thr / t (q,) of scores (q,): lower by its rounding, which the terms of tiles and queries do not cover."""
         return ((score - EPS * score.abs()) / asked.steps).float()
 
@@ -139,7 +139,7 @@ _ROOM = 8192  # tiles whose flagged queries are gathered at once (G1)
 _BLOCK = 128  # queries of a program (G1)
 _MOST = 64  # neighbors that lists are kept for (G1)
 LEAST_FOR_INT8 = 2**17  # rows from which on bytes pay (G1)
-_KINDS = {name: kind for kind, name in enumerate(PRODUCTS)}  # as the kernels know them
+_KINDS = {name: kind for kind, name in enumerate(METRICS)}  # as the kernels know them
 
 
 @dataclass(frozen=True)
@@ -147,12 +147,12 @@ class Int8Search:
     """Rows as bytes, and as they are."""
 
     rows: ExactRows
-    tiles: Tiles
+    tiles: Int8Tiles
 
     @staticmethod
     def over(rows: ExactRows) -> Int8Search:
-        """Bytes of the rows."""
-        return Int8Search(rows, Tiles.of(rows))
+        """Int8Queries of the rows."""
+        return Int8Search(rows, Int8Tiles.of(rows))
 
     @property
     def device(self) -> Device:
@@ -168,14 +168,14 @@ class Int8Search:
             and FLOAT32_SAFE[0] < self.rows.reach < FLOAT32_SAFE[1]
         )
 
-    def nearest(self, queries: Tensor, k: int) -> FoundRows:
+    def nearest(self, queries: Tensor, k: int) -> NearestRows:
         """The k nearest of queries (q, d), by (float64 distance, position)."""
         widest = max(_SHARES[i + 1] - _SHARES[i] for i in range(1, len(_SHARES) - 1))
         batch = int(BLOCK_BYTES / (widest * len(self.tiles.values))) // _BLOCK * _BLOCK
         parts = [self._batch(part, k) for part in queries.split(min(16384, max(_BLOCK, batch)))]
-        return FoundRows(*(self.device.torch.cat(values) for values in zip(*parts)))
+        return NearestRows(*(self.device.torch.cat(values) for values in zip(*parts)))
 
-    def _batch(self, queries: Tensor, k: int) -> FoundRows:
+    def _batch(self, queries: Tensor, k: int) -> NearestRows:
         first = _Round(self, queries, k)
         first.sample()
         first.run()
@@ -198,7 +198,7 @@ class _Round:
         self.rows, self.tiles, self.k = search.rows, search.tiles, k
         device, self.q = search.device, len(queries)
         self.queries, self.padded = queries.contiguous(), -(-self.q // _BLOCK) * _BLOCK
-        self.asked: Bytes = self.tiles.queries(queries, self.padded)
+        self.asked: Int8Queries = self.tiles.queries(queries, self.padded)
         self.counts = device.zeros(self.padded, "int32")
         self.lists = device.empty((self.padded, CAP), "int32")
         self.away = device.empty((self.q, CAP), "float64")
@@ -208,9 +208,9 @@ class _Round:
         nt = len(self.tiles.values)
         self.ends = [min(nt, max(4 * k, round(nt * share))) for share in _SHARES]
 
-    def found(self) -> FoundRows:
+    def found(self) -> NearestRows:
         """The k nearest."""
-        return FoundRows(self.ids.long(), self.best)
+        return NearestRows(self.ids.long(), self.best)
 
     def overflowed(self) -> Tensor:
         """Queries whose lists lost rows."""
@@ -238,7 +238,7 @@ class _Round:
     def _scan(self, a: int, b: int, out: Tensor, tiles_each: int, sample: bool = False) -> None:
         from triton.tools.tensor_descriptor import TensorDescriptor
 
-        from kway.rows.gpu import triton_search as kernels
+        from kway.rows.gpu import search_kernels as kernels
 
         wide = self.tiles.values.shape[2]
         chunk, blocks = min(128, wide), self.padded // _BLOCK
@@ -249,7 +249,7 @@ class _Round:
         )  # fmt: skip
 
     def _expand(self, a: int, b: int, flags: Tensor, room: Tensor) -> None:
-        from kway.rows.gpu import triton_search as kernels
+        from kway.rows.gpu import search_kernels as kernels
 
         wide, together = self.tiles.values.shape[2], 2048
         for first in range(a, b, len(room)):
@@ -261,7 +261,7 @@ class _Round:
 
     def _choose(self) -> None:
         """Survivors in float64, the k nearest of each query, the next thresholds; one once proven stays."""
-        from kway.rows.gpu import triton_search as kernels
+        from kway.rows.gpu import search_kernels as kernels
 
         d, kind = self.rows.rows.shape[1], _KINDS[self.rows.product.name]
         kernels.measure_near[(self.q,)](
@@ -279,7 +279,7 @@ class _Round:
 
 
 @dataclass(frozen=True)
-class Engine:
+class ExactSearch:
     """Rows on a device, and as bytes where that pays."""
 
     rows: ExactRows
@@ -290,20 +290,20 @@ class Engine:
         """Where the rows are."""
         return self.rows.device
 
-    def nearest(self, queries: Tensor, k: int) -> FoundRows:
+    def nearest(self, queries: Tensor, k: int) -> NearestRows:
         """The k nearest of queries (q, d), by (float64 distance, position)."""
         if self.coded is not None and self.coded.takes(queries, k):
             return self.coded.nearest(queries, k)
         return self.rows.nearest(queries, k)
 
 
-def engine_over(device: Device, rows: Tensor, name: str) -> Engine:
+def build_exact_search(device: Device, rows: Tensor, name: str) -> ExactSearch:
     """The search over rows (n, d) on the device, a tensor or read like one, under the distance of this name."""
-    kept = ExactRows.of(device, rows, PRODUCTS[name])
+    kept = ExactRows.of(device, rows, METRICS[name])
     pays = (
         isinstance(rows, device.torch.Tensor)
         and device.is_gpu
         and len(kept) >= LEAST_FOR_INT8
         and find_spec("triton") is not None
     )
-    return Engine(kept, Int8Search.over(kept) if pays else None)
+    return ExactSearch(kept, Int8Search.over(kept) if pays else None)

@@ -26,11 +26,11 @@ from torch import Tensor
 
 from kway.errors import InputError
 from kway.rows.dense import bends
-from kway.rows.gpu import held_rows
+from kway.rows.gpu import losses as loss_blocks
 from kway.rows.gpu.device import Device
-from kway.rows.gpu.far_rows import FarRows
-from kway.rows.gpu.held_rows import HeldRows, Weights, block_slopes, score_blocks
-from kway.rows.gpu.steps import GpuSteps, SampledWeights, gpu_steps
+from kway.rows.gpu.losses import LabeledRows, Weights, block_slopes, score_blocks
+from kway.rows.gpu.stochastic_steps import GpuSteps, SampledWeights, gpu_steps
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.rows.passes import CLASS_FACTOR, DISTINCT, FETCHED, QUICK, STEPS, ClassSums, RowLosses, StepRule, Sums
 from kway.words import ByteUnit
 
@@ -44,17 +44,17 @@ GROWTH, HIGHEST_FLOOR = 30.0, 10.0
 class GpuRows:
     """A tensor (n, d) on a device; targets and weights are copied to it when a pass first names them."""
 
-    X: FarRows
+    X: TensorRows
     _copies: list[Any] = field(default_factory=list, repr=False)  # of the last targets and weights
 
     @staticmethod
     def on(device: Device, X: Any) -> GpuRows:
         """Rows sent to the device; BudgetError if there is no room for them and a block of scores."""
-        if isinstance(X, FarRows):
+        if isinstance(X, TensorRows):
             return GpuRows(X)
         X = _dense(X)
-        with device.room("copying the rows", X.nbytes + 2 * held_rows.DEVICE_BLOCK):
-            return GpuRows(FarRows(device.put(X), copied=True))
+        with device.room("copying the rows", X.nbytes + 2 * loss_blocks.DEVICE_BLOCK):
+            return GpuRows(TensorRows(device.put(X), copied=True))
 
     @property
     def n(self) -> int:
@@ -99,13 +99,13 @@ class GpuRows:
         """The rows in a new order (n,)."""
         return rng.permutation(self.n)
 
-    def held(self, losses: RowLosses) -> HeldRows:
+    def held(self, losses: RowLosses) -> LabeledRows:
         """The rows with the targets and weights of these losses, copied to the device once."""
         given = (losses.targets.codes, losses.targets.soft, losses.weight)
         if not self._copies or any(a is not b for a, b in zip(self._copies[0], given)):
             sent = (None if a is None else self.device.put(a) for a in given)
-            self._copies[:] = [given, HeldRows(self.device, self.X.tensor, *sent)]
-        found: HeldRows = self._copies[1]
+            self._copies[:] = [given, LabeledRows(self.device, self.X.tensor, *sent)]
+        found: LabeledRows = self._copies[1]
         return found
 
     # ---- passes
@@ -276,7 +276,7 @@ class GpuHessian:
     `cross_entropy`: B_i = diag(p) - p p'; `couples`: pairs of the own class with each other; else B_i is diagonal.
     """
 
-    def __init__(self, held: HeldRows, bend: Tensor, cross_entropy: bool, couples: bool) -> None:
+    def __init__(self, held: LabeledRows, bend: Tensor, cross_entropy: bool, couples: bool) -> None:
         self._held, self._bend = held, bend
         self._cross_entropy, self._couples = cross_entropy, couples
         self._change, self._last = torch.zeros_like(bend), torch.empty_like(bend)
@@ -317,7 +317,7 @@ class GpuHessian:
 class ClassInverses:
     """One inverse (D, D) a score; maps a gradient (R, d + 1) of the host to a step."""
 
-    held: HeldRows
+    held: LabeledRows
     inverses: Tensor  # (R, D, D)
 
     def __call__(self, gradient: NDArray) -> NDArray:
@@ -340,7 +340,7 @@ class GramRule:
     share: float
 
 
-def class_inverses(held: HeldRows, h: Tensor, rule: GramRule) -> ClassInverses:
+def class_inverses(held: LabeledRows, h: Tensor, rule: GramRule) -> ClassInverses:
     """The inverses at curvatures h (R, n), which the rows' weights are part of."""
     plain = held.device.put(rule.plain)
     ridges = held.device.put(rule.ridges).to(plain.dtype)
@@ -349,7 +349,7 @@ def class_inverses(held: HeldRows, h: Tensor, rule: GramRule) -> ClassInverses:
         return ClassInverses(held, _inverted(grams, ridges))
 
 
-def probability_curvatures(held: HeldRows, theta: NDArray, joint: bool) -> Tensor:
+def probability_curvatures(held: LabeledRows, theta: NDArray, joint: bool) -> Tensor:
     """weight p (1 - p) of every row and score, (R, n); p softmax where `joint`, else sigmoid."""
     weights = Weights.of(held.device.put(theta))
     out = weights.W.new_empty((len(theta), len(held.X)))
@@ -362,7 +362,7 @@ def probability_curvatures(held: HeldRows, theta: NDArray, joint: bool) -> Tenso
     return out
 
 
-def _gram(held: HeldRows, h: Tensor, k: int, plain: Tensor, rule: GramRule) -> Tensor:
+def _gram(held: LabeledRows, h: Tensor, k: int, plain: Tensor, rule: GramRule) -> Tensor:
     """The matrix of one class (D, D)."""
     n, generator = len(h), torch.Generator(h.device).manual_seed(k)
     chance = (rule.n_drawn * h / h.sum().clamp(min=1e-30)).clamp(max=1)

@@ -3,7 +3,7 @@
 1. Hamming   the codes that agree with the query's signs in most bits, at least `keep` of them
 2. float     of these, the k of the largest sum of q_j (+-1) over the code's signs: the query is not rounded
 
-On a Hopper GPU the codes stream through the binary matrix unit (code_kernels.py): thresholds that `keep` codes are
+On a Hopper GPU the codes stream through the binary matrix unit (cuda_kernels.py): thresholds that `keep` codes are
 known to reach come from a sample and are renewed twice; codes that pass are listed, a thousand or so of a billion.
 Elsewhere, and for queries whose list overflowed (very many equal codes), signs are multiplied as numbers.
 
@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kway.rows.gpu import code_kernels, nvrtc
+from kway.rows.gpu import cuda_kernels
 from kway.rows.gpu.device import Device, Tensor, load_torch
-from kway.rows.gpu.exact import FoundRows, parts_of
+from kway.rows.gpu.exact_search import NearestRows, parts_of
 
 BITS, TILE = 512, 64  # bits of a code; codes of a tile
 CODE_WORDS = BITS // 32  # 32-bit words of a code
@@ -52,27 +52,30 @@ class SignCodes:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device."""
+        """Int8Queries on the device."""
         return int(4 * self.words.numel() + 2 * self.sample.numel())
 
-    def nearest(self, queries: Tensor, k: int = 1, keep: int = 64) -> FoundRows:
+    def nearest(self, queries: Tensor, k: int = 1, keep: int = 64) -> NearestRows:
         """Positions (q, k) and distances (q, k) float64, nearest first, of queries (q, 512) float32.
 
         The distance is the product with the code's signs, negated: lower is nearer, ties go to the lower position.
         """
         queries, keep = queries.float(), min(max(keep, k), self.rows)
         listed = (
-            self.rows >= LEAST_LISTED and self.device.is_gpu and nvrtc.can_compile() and 8 * keep * TILE <= BLOCK_CODES
+            self.rows >= LEAST_LISTED
+            and self.device.is_gpu
+            and cuda_kernels.can_compile()
+            and 8 * keep * TILE <= BLOCK_CODES
         )
         with self.device.full_precision():
             return CodeLists(self, queries, keep).nearest(k) if listed else self.by_products(queries, k, keep)
 
-    def by_products(self, queries: Tensor, k: int, keep: int) -> FoundRows:
+    def by_products(self, queries: Tensor, k: int, keep: int) -> NearestRows:
         """The same, every code multiplied."""
         kept = self.multiplied(queries, min(_SPARE * keep, self.rows))
         products = self._products(queries, kept)
         order = products.sort(dim=1, descending=True, stable=True).indices[:, :k]
-        return FoundRows(kept.gather(1, order), -products.gather(1, order).double())
+        return NearestRows(kept.gather(1, order), -products.gather(1, order).double())
 
     def multiplied(self, queries: Tensor, keep: int) -> Tensor:
         """Positions (q, keep) of the codes that agree most, ties to the lower position, ascending positions."""
@@ -109,9 +112,9 @@ class CodeLists:
     def __init__(self, codes: SignCodes, queries: Tensor, keep: int) -> None:
         self.codes, self.queries, self.keep = codes, queries, keep
         device, self.q = codes.device, len(queries)
-        self.n = next((n for n in code_kernels.CODE_QUERIES if self.q <= n), code_kernels.CODE_QUERIES[-1])
-        names = tuple(map(code_kernels.kernel_name, code_kernels.CODE_QUERIES))
-        self.module = nvrtc.compiled(code_kernels.SOURCE, names)
+        self.n = next((n for n in cuda_kernels.CODE_QUERIES if self.q <= n), cuda_kernels.CODE_QUERIES[-1])
+        names = tuple(map(cuda_kernels.kernel_name, cuda_kernels.CODE_QUERIES))
+        self.module = cuda_kernels.compiled(cuda_kernels.SOURCE, names)
         self.words = device_sign_words(queries)
         self.images = _images(device, self.words, self.n)
         self.shift = (queries > 0).sum(1).int() - BITS // 2
@@ -119,12 +122,12 @@ class CodeLists:
         self.counts = device.zeros(self.q, "int32")
         self.ids = device.empty((self.q, _CAP), "int32")
 
-    def nearest(self, k: int) -> FoundRows:
+    def nearest(self, k: int) -> NearestRows:
         """The k nearest of those listed; a query whose list overflowed is asked again, all codes multiplied."""
         self.fill()
         products = self.measured().products
         best = products.topk(k, 1)
-        found = FoundRows(self.ids.gather(1, best.indices).long(), -best.values.double())
+        found = NearestRows(self.ids.gather(1, best.indices).long(), -best.values.double())
         lost = ((self.counts > _CAP) | _tied(products, best.values)).nonzero()[:, 0]
         for some in lost.split(64) if len(lost) else ():
             found.ids[some], found.distances[some] = self.codes.by_products(self.queries[some], k, self.keep)
@@ -149,8 +152,8 @@ class CodeLists:
             self.thresholds[part] = ((kth + BITS) / 2).int() - 1 + self.shift[part]
 
     def _scan(self, a: int, b: int) -> None:
-        name, shared = code_kernels.kernel_name(self.n), code_kernels.shared_bytes(self.n)
-        blocks = self.module.blocks_a_multiprocessor(name, code_kernels.CODE_THREADS, shared)
+        name, shared = cuda_kernels.kernel_name(self.n), cuda_kernels.shared_bytes(self.n)
+        blocks = self.module.blocks_a_multiprocessor(name, cuda_kernels.CODE_THREADS, shared)
         device = self.codes.device
         grid = blocks * device.torch.cuda.get_device_properties(device.name).multi_processor_count
         for i, image in enumerate(self.images):
@@ -158,11 +161,11 @@ class CodeLists:
             arguments = (
                 self.codes.words, a, b, image, self.thresholds[own], self.counts[own], self.ids[own], _CAP,
             )  # fmt: skip
-            self.module.launch(name, grid, code_kernels.CODE_THREADS, shared, arguments)
+            self.module.launch(name, grid, cuda_kernels.CODE_THREADS, shared, arguments)
 
     def measured(self) -> Listed:
         """What is known of the codes listed so far."""
-        from kway.rows.gpu.triton_search import measure_codes
+        from kway.rows.gpu.search_kernels import measure_codes
 
         device = self.codes.device
         agree = device.torch.full((self.q, _CAP), -1, **_int32(device))
@@ -203,7 +206,7 @@ def _images(device: Device, words: Tensor, n: int) -> Tensor:
 def _places(device: Device, n: int) -> Tensor:
     """Which word (n * 32,) of n queries lies where."""
     row, unit, word = np.ix_(range(n), range(8), range(4))
-    held = np.array(code_kernels.WORD_PLACES)[(4 * (unit ^ (row % 8)) + word) % CODE_WORDS]
+    held = np.array(cuda_kernels.WORD_PLACES)[(4 * (unit ^ (row % 8)) + word) % CODE_WORDS]
     return device.put((row * CODE_WORDS + held).reshape(-1))
 
 
@@ -252,7 +255,7 @@ class SignFilter:
     def pays(device: Device, bits: int, wide: int, rows: int) -> bool:
         """Whether such codes are filtered there."""
         wanted = bits == 1 and wide == BITS and rows >= LEAST_LISTED
-        return wanted and device.is_gpu and nvrtc.can_compile()
+        return wanted and device.is_gpu and cuda_kernels.can_compile()
 
     def lists(self, turned: Tensor) -> SignLists:
         """The rows that agree most with queries (q, 512) float32."""

@@ -68,7 +68,7 @@ class RowAdagrad:
         G = bf16_product(E, X, W.dtype)
         squares, penalised = self.squares[first : first + len(W)], W.shape[1] - free
         if W.is_cuda:
-            from kway.rows.gpu.softmax_tiles import adagrad_rows
+            from kway.rows.gpu.softmax_kernels import adagrad_rows
 
             adagrad_rows(W, G, squares, rate, 1.0, ridge, penalised)
             return
@@ -228,6 +228,6 @@ def _exponentials(device: torch.device) -> Exponentials:
     """Triton's kernel where it was tried: its four stages of tiles take the shared memory of a Hopper GPU."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device)[0] < 9:
         return plain_exponentials
-    from kway.rows.gpu.softmax_tiles import exp_tiles
+    from kway.rows.gpu.softmax_kernels import exp_tiles
 
     return exp_tiles

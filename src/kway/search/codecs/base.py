@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from kway.errors import CombinationError
 from kway.kernels.jit import frozen
 from kway.rows.gpu.device import Device
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.distances import Distance, Matrix
 from kway.threads import pmap, spans
 
@@ -169,11 +169,11 @@ class Store(ABC):
         return None
 
     @abstractmethod
-    def keep_far(self, far: FarRows, distance: Distance) -> FarKept:
+    def keep_far(self, far: TensorRows, distance: Distance) -> FarKept:
         """Rows on a device as this store keeps them; nothing is copied to the CPU."""
 
     @abstractmethod
-    def far_codes(self, far: FarRows, cells: Any, ground: Ground) -> Any:
+    def far_codes(self, far: TensorRows, cells: Any, ground: Ground) -> Any:
         """Codes alone of rows on a device that belong to these cells (n,)."""
 
     def keep(self, rows: Matrix, distance: Distance) -> KeptRows:
@@ -311,9 +311,9 @@ class FarKept(KeptRows):
     No codes are made beside full rows that are searched there as they are (Int8): whoever reads a file makes them.
     """
 
-    far: FarRows | None
+    far: TensorRows | None
 
-    def __init__(self, far: FarRows | None, codes: Codes | None = None) -> None:
+    def __init__(self, far: TensorRows | None, codes: Codes | None = None) -> None:
         object.__setattr__(self, "far", far)
         object.__setattr__(self, "codes", codes)
 
@@ -397,11 +397,11 @@ class Full(Store):
 
         return BlockScan(kept, distance)
 
-    def keep_far(self, far: FarRows, distance: Distance) -> FarKept:
+    def keep_far(self, far: TensorRows, distance: Distance) -> FarKept:
         """The rows themselves."""
         return FarKept(far)
 
-    def far_codes(self, far: FarRows, cells: Any, ground: Any) -> Any:
+    def far_codes(self, far: TensorRows, cells: Any, ground: Any) -> Any:
         """There are no codes."""
         raise NotImplementedError
 

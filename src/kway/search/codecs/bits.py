@@ -30,7 +30,7 @@ from kway.kernels.codes.bits import WIDEST_FILTER, decode_rows, encode_rows, rot
 from kway.kernels.jit import frozen
 from kway.parameters import YES_OR_NO, between, check_parameters, whole
 from kway.rows.gpu.device import Device
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.codecs.base import Codes, FarKept, KeptRows, Store
 from kway.search.distances import DOT, Distance, squares
 from kway.threads import pmap, spans
@@ -158,7 +158,7 @@ class Bits(Store):
             )
         return fill_cells(index, blocks, folder)
 
-    def keep_far(self, far: FarRows, distance: Distance) -> FarKept:
+    def keep_far(self, far: TensorRows, distance: Distance) -> FarKept:
         """Codes that are made on the device, and the rows if they are kept."""
         from kway.search.codecs.far_codes import far_bits, placed_mean
 
@@ -166,7 +166,7 @@ class Bits(Store):
         centre = far.device.put(frame.centre).double()
         return FarKept(far if self.rerank else None, far_bits(far, distance, frame, lambda part: centre))
 
-    def far_codes(self, far: FarRows, cells: Any, ground: Ground) -> Any:
+    def far_codes(self, far: TensorRows, cells: Any, ground: Ground) -> Any:
         """Bits about the landmark of each row's cell; those of zero rows under cosine as CentredBits has them."""
         from kway.search.codecs.far_codes import far_bits
 
@@ -289,7 +289,7 @@ class BitRows(Codes):
 
     def on_device(self, device: Device) -> Any:
         """The codes on a device, in whole tiles."""
-        from kway.rows.gpu.bit_codes import BitsThere
+        from kway.rows.gpu.bit_codes import EncodedBits
         from kway.rows.gpu.sign_codes import TILE
 
         n = len(self)
@@ -297,7 +297,7 @@ class BitRows(Codes):
         for part in spans(n, COPIED_ROWS):
             ordered = np.concatenate([self.head[:, part].T, self.rest[part]], axis=1)
             room[part] = device.put(ordered.view(np.int32))
-        return BitsThere(room, room[:n], device.put(self.factors()), device.put(self.half), float(self.widest[0]))
+        return EncodedBits(room, room[:n], device.put(self.factors()), device.put(self.half), float(self.widest[0]))
 
     def like(self, rows: NDArray) -> BitRows:
         """More rows about the same centre."""

@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from kway.kernels.codes.bits import GRID_STEPS, WIDEST_FILTER
 from kway.kernels.jit import frozen
 from kway.rows.gpu.device import Device, Tensor
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.codecs.bits import USUAL, BitFrame, BitRows
 from kway.search.codecs.int8 import ByteRows
 from kway.search.distances import Distance
 
 if TYPE_CHECKING:
-    from kway.rows.gpu.bit_codes import BitsThere, BytesThere
+    from kway.rows.gpu.bit_codes import EncodedBits, EncodedBytes
 
 
 class FarBits(BitRows):
     """Codes of a few bits that have stayed where they were made."""
 
-    there: BitsThere
+    there: EncodedBits
 
-    def __init__(self, frame: BitFrame, there: BitsThere) -> None:
+    def __init__(self, frame: BitFrame, there: EncodedBits) -> None:
         object.__setattr__(self, "frame", frame)
         object.__setattr__(self, "there", there)
         object.__setattr__(self, "widest", np.array([there.widest], dtype=np.float32))
@@ -42,7 +42,7 @@ class FarBits(BitRows):
         """Bytes held here."""
         return super().nbytes if "_words" in vars(self) else 0
 
-    def on_device(self, device: Device) -> BitsThere:
+    def on_device(self, device: Device) -> EncodedBits:
         """The codes where they are."""
         return self.there
 
@@ -89,9 +89,9 @@ class FarBits(BitRows):
 class FarBytes(ByteRows):
     """Bytes that have stayed where they were made."""
 
-    there: BytesThere
+    there: EncodedBytes
 
-    def __init__(self, there: BytesThere) -> None:
+    def __init__(self, there: EncodedBytes) -> None:
         object.__setattr__(self, "there", there)
 
     @property
@@ -112,7 +112,7 @@ class FarBytes(ByteRows):
         some = Device(str(self.there.device)).put(where) if isinstance(where, np.ndarray) else where
         return _here(self.there[some])
 
-    def on_device(self, device: Device) -> BytesThere:
+    def on_device(self, device: Device) -> EncodedBytes:
         """The codes where they are."""
         return self.there
 
@@ -144,34 +144,34 @@ def _here(tensor: Any) -> NDArray:
 About = Callable[[slice], Tensor]  # the center of a part of the rows, (d,) or (m, d)
 
 
-def far_bits(far: FarRows, distance: Distance, frame: BitFrame, about: About) -> FarBits:
+def far_bits(far: TensorRows, distance: Distance, frame: BitFrame, about: About) -> FarBits:
     """The codes of rows about something, made there."""
     from kway.rows.gpu.bit_codes import encode_bits
-    from kway.rows.gpu.cells import in_space
+    from kway.rows.gpu.exact_search import place_rows
 
     device, (n, d) = far.device, far.shape
     steps = USUAL[frame.bits] * (GRID_STEPS if frame.bits > 1 else np.ones(1))
     with device.room(f"codes of {n:,} rows x {d} columns", n * (frame.bits * frame.wide // 8 + 8)):
         turn = device.put(frame.turned(np.eye(d, dtype=np.float32)))
-        centred = lambda part: in_space(far.tensor[part], distance.by_angle) - about(part)  # noqa: E731
+        centred = lambda part: place_rows(far.tensor[part], distance.by_angle) - about(part)  # noqa: E731
         there = encode_bits(device, centred, n, turn, frame.bits, steps.tolist())
     if frame.plain:  # as they are stored
         there.factor.div_(float(frame.unit)).round_().clamp_(0, 65535).mul_(float(frame.unit))
     return FarBits(frame, there)
 
 
-def far_bytes(far: FarRows) -> FarBytes:
+def far_bytes(far: TensorRows) -> FarBytes:
     """Rows as bytes about their mean, made there."""
-    from kway.rows.gpu.bit_codes import BytesThere
+    from kway.rows.gpu.bit_codes import EncodedBytes
 
     device, (n, d) = far.device, far.shape
     with device.room(f"codes of {n:,} rows x {d} columns", n * (d + 4)):
-        return FarBytes(BytesThere.of(device, far.tensor, device.put(far.mean()).float()))
+        return FarBytes(EncodedBytes.of(device, far.tensor, device.put(far.mean()).float()))
 
 
-def placed_mean(far: FarRows, distance: Distance) -> NDArray[np.float64]:
+def placed_mean(far: TensorRows, distance: Distance) -> NDArray[np.float64]:
     """The mean (d,) float64 of the rows in the distance's space."""
-    from kway.rows.gpu.cells import in_space
+    from kway.rows.gpu.exact_search import place_rows
 
-    total = sum(in_space(far.tensor[part], distance.by_angle).sum(0) for part in far.parts())
+    total = sum(place_rows(far.tensor[part], distance.by_angle).sum(0) for part in far.parts())
     return far.device.fetch(total / len(far))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kway.parameters import YES_OR_NO, check_parameters
 from kway.rows.gpu.device import Device
-from kway.rows.gpu.far_rows import FarRows
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.codecs.base import Codes, FarKept, KeptRows, Store
 from kway.search.distances import Distance
 from kway.search.metrics import Metric
@@ -64,11 +64,11 @@ class Int8(Store):
 
         return BlockScan(KeptRows(None, byte_blocks(blocks, self, metric)), metric.distance)
 
-    def keep_far(self, far: FarRows, distance: Distance) -> FarKept:
+    def keep_far(self, far: TensorRows, distance: Distance) -> FarKept:
         """Full rows, which a device searches as they are; else bytes that are made there."""
         return FarKept(far) if self.rerank else FarKept(None, self.far_codes(far, None, None))
 
-    def far_codes(self, far: FarRows, cells: Any, ground: Any) -> Any:
+    def far_codes(self, far: TensorRows, cells: Any, ground: Any) -> Any:
         """Bytes about the mean."""
         from kway.search.codecs.far_codes import far_bytes
 
@@ -98,9 +98,9 @@ class ByteRows(Codes):
 
     def on_device(self, device: Device) -> Any:
         """The codes on a device."""
-        from kway.rows.gpu.bit_codes import BytesThere
+        from kway.rows.gpu.bit_codes import EncodedBytes
 
-        return BytesThere(*map(device.put, (self.codes, self.scale, self.centre)))
+        return EncodedBytes(*map(device.put, (self.codes, self.scale, self.centre)))
 
     def like(self, rows: NDArray) -> ByteRows:
         """More rows about the same centre."""

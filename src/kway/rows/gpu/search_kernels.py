@@ -60,7 +60,7 @@ def expand(
 ):  # fmt: skip
     """A program a (tile, BQ queries): flagged queries gathered into room, their products again, survivors appended.
 
-    Tiles of small norm are flagged by thousands of queries: without the split by queries one program holds up the rest.
+    Tiles of small norm are flagged by thousands of queries, so queries are split as well to balance the programs.
     """
     p = tl.program_id(0).to(tl.int64)
     t = t0 + tl.program_id(0)

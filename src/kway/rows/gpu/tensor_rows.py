@@ -1,12 +1,12 @@
-"""FarRows: rows (n, d) on a device, which the host holds by their shape, cuts and multiplies, and never copies.
+"""TensorRows: rows (n, d) on a device, which the host holds by their shape, cuts and multiplies, and never copies.
 
     X.shape, X.dtype, len(X)     as of an array
-    X[some]                      FarRows again, cut there
+    X[some]                      TensorRows again, cut there
     X @ v, X.T @ v               products with an array, in full precision: what comes of them is fetched
     gram, squares, keys, ...     sums over all rows, made there
     np.asarray(X)                a copy, for those who want a few rows, or a file
 
-The host's code asks `isinstance(X, FarRows)` only where it would have read every row.
+The host's code asks `isinstance(X, TensorRows)` only where it would have read every row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VALUES = 1 << 26  # of a block that is worked on in float64: 512 MB
 
 
 @dataclass(frozen=True, eq=False)
-class FarRows:
+class TensorRows:
     """A tensor of float32 or float64 that stays where it is."""
 
     tensor: Tensor
@@ -56,15 +56,15 @@ class FarRows:
         return int(self.tensor.numel() * self.tensor.element_size())
 
     @property
-    def T(self) -> FarRows:
+    def T(self) -> TensorRows:
         """Its columns as rows; nothing is moved."""
-        return FarRows(self.tensor.T)
+        return TensorRows(self.tensor.T)
 
     def __len__(self) -> int:
         return len(self.tensor)
 
-    def __getitem__(self, some: Any) -> FarRows:
-        return FarRows(self.tensor[self.device.put(some) if isinstance(some, np.ndarray) else some], self.copied)
+    def __getitem__(self, some: Any) -> TensorRows:
+        return TensorRows(self.tensor[self.device.put(some) if isinstance(some, np.ndarray) else some], self.copied)
 
     def __matmul__(self, other: NDArray) -> NDArray:
         with self.device.full_precision():
@@ -141,23 +141,23 @@ class FarRows:
         counts = sum((self.tensor[part] != 0).sum(0) for part in self.parts())
         return self.device.fetch((top * (squares / counts.clamp(min=1)).sqrt()).where(counts > 0, 1.0))
 
-    def divided(self, units: NDArray) -> FarRows:
+    def divided(self, units: NDArray) -> TensorRows:
         """Each column in units of its own."""
-        return FarRows((self.tensor / self.device.put(units)).to(self.tensor.dtype))
+        return TensorRows((self.tensor / self.device.put(units)).to(self.tensor.dtype))
 
-    def less(self, mean: NDArray) -> FarRows:
+    def less(self, mean: NDArray) -> TensorRows:
         """Each row less this one."""
-        return FarRows(self.tensor - self._put(mean))
+        return TensorRows(self.tensor - self._put(mean))
 
-    def shifted(self, center: NDArray[np.float64]) -> FarRows:
+    def shifted(self, center: NDArray[np.float64]) -> TensorRows:
         """Each row less the center, subtracted in float64."""
-        return FarRows((self.tensor.double() - self.device.put(center)).to(self.tensor.dtype))
+        return TensorRows((self.tensor.double() - self.device.put(center)).to(self.tensor.dtype))
 
-    def unit(self) -> FarRows:
+    def unit(self) -> TensorRows:
         """Each row divided by its length; rows of zeros stay zeros."""
         exact = self.tensor.double()
         lengths = exact.square().sum(1, keepdim=True).sqrt()
-        return FarRows((exact / lengths.where(lengths > 0, 1.0)).to(self.tensor.dtype))
+        return TensorRows((exact / lengths.where(lengths > 0, 1.0)).to(self.tensor.dtype))
 
     # ---- class rows: kway.base.class_rows calls these
 
@@ -174,9 +174,9 @@ class FarRows:
         return self._classes(W, b).best_answers(self.tensor, k, shares)
 
     def _classes(self, W: NDArray, b: NDArray) -> Any:
-        from kway.rows.gpu.class_rows import sent_classes  # loads torch
+        from kway.rows.gpu.class_scores import classes_on_device  # loads torch
 
-        return sent_classes(self.device, W, b)
+        return classes_on_device(self.device, W, b)
 
     def _put(self, array: NDArray) -> Tensor:
         return self.device.put(array, self.tensor.dtype)

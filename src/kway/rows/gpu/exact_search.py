@@ -21,12 +21,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kway.kernels.float32 import FLOAT32_SAFE, PRODUCT_UNDERFLOW
 from kway.rows.gpu.device import Device, Tensor, load_torch
 
 
 @dataclass(frozen=True)
-class Product(ABC):
+class DeviceMetric(ABC):
     """One distance; instances are all alike."""
 
     name: ClassVar[str]
@@ -61,7 +64,7 @@ class Product(ABC):
         """d (m, c) float64 of queries (m, d) and rows (m or 1, c, d), both float64."""
 
 
-class EuclideanProduct(Product):
+class EuclideanMetric(DeviceMetric):
     """||q - x||."""
 
     name = "euclidean"
@@ -85,7 +88,7 @@ class EuclideanProduct(Product):
         return (rows - queries[:, None]).square_().sum(2).sqrt_()
 
 
-class CosineProduct(Product):
+class CosineMetric(DeviceMetric):
     """1 - q.x / (|q| |x|), 1 where either is zero."""
 
     name = "cosine"
@@ -120,7 +123,7 @@ class CosineProduct(Product):
         return apart.where(both > 0, 1.0)
 
 
-class DotProduct(Product):
+class DotMetric(DeviceMetric):
     """-q.x."""
 
     name = "dot"
@@ -138,10 +141,11 @@ class DotProduct(Product):
         return -(rows * queries[:, None]).sum(2)
 
 
-PRODUCTS: dict[str, Product] = {kind.name: kind for kind in (EuclideanProduct(), CosineProduct(), DotProduct())}
+METRICS: dict[str, DeviceMetric] = {kind.name: kind for kind in (EuclideanMetric(), CosineMetric(), DotMetric())}
 
 
 KEPT_BEYOND = 22  # kept beyond k for the proof (G1)
+LISTED = 2**26  # rows kept of all queries, or of all pairs of a query and a cell (G3)
 MORE = 8  # times as many are kept if the proof failed
 _MOST = 2048  # kept at most; beyond, every row is measured
 BLOCK_QUERIES = 4096  # that are searched together (G1)
@@ -150,14 +154,14 @@ _GROUP = 32  # keys whose smallest is looked at first (G1)
 _ROWS = 2**16  # of a block: its best few are picked from so many keys (G1)
 
 
-class FoundRows(NamedTuple):
+class NearestRows(NamedTuple):
     """Positions (q, k) int64 and distances (q, k) float64 of the nearest, nearest first."""
 
     ids: Tensor
     distances: Tensor
 
 
-NearestRows = Callable[[Tensor, int], FoundRows]  # (queries, k) -> by (float64 distance, position)
+SearchFunction = Callable[[Tensor, int], NearestRows]  # (queries, k) -> by (float64 distance, position)
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,7 @@ class ExactRows:
     """Rows (n, d) on a device, with what the keys need of each."""
 
     device: Device
-    product: Product
+    product: DeviceMetric
     rows: Tensor  # (n, d) float32 or float64, as given
     scale: Tensor  # (n,) 1, or 1 / |x| where sides have length one
     offset: Tensor  # (n,) o
@@ -174,7 +178,7 @@ class ExactRows:
     slack: float
 
     @staticmethod
-    def of(device: Device, rows: Tensor, product: Product) -> ExactRows:
+    def of(device: Device, rows: Tensor, product: DeviceMetric) -> ExactRows:
         """Rows that are on the device already."""
         torch, (n, d) = device.torch, rows.shape
         centre = _mean(rows) if product.centred else None
@@ -205,11 +209,11 @@ class ExactRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device."""
+        """Int8Queries on the device."""
         held = (self.rows, self.scale, self.offset)
         return sum(int(t.numel() * t.element_size()) for t in held)
 
-    def nearest(self, queries: Tensor, k: int) -> FoundRows:
+    def nearest(self, queries: Tensor, k: int) -> NearestRows:
         """The k <= n nearest of queries (q, d)."""
         ids, distances = self.device.empty((len(queries), k), "int64"), self.device.empty((len(queries), k), "float64")
         left = self.device.torch.arange(len(queries), device=self.device.name)
@@ -224,9 +228,9 @@ class ExactRows:
                 left, keep = self.device.torch.cat(undecided), min(len(self), MORE * keep)
         for one in left.split(16) if len(left) else ():
             ids[one], distances[one] = self.brute(queries[one].double(), k)
-        return FoundRows(ids, distances)
+        return NearestRows(ids, distances)
 
-    def _filtered(self, queries: Tensor, k: int, keep: int) -> tuple[FoundRows, Tensor]:
+    def _filtered(self, queries: Tensor, k: int, keep: int) -> tuple[NearestRows, Tensor]:
         """The k nearest among those of the smallest keys, and whether (q,) that is proven to be all."""
         sides = self.asked(queries)
         norms = sides.square().sum(1).sqrt_()
@@ -235,22 +239,22 @@ class ExactRows:
             kind = self.device.torch.float64  # a query far out would overflow
         ids, keys = self._least(sides.to(kind), keep)
         ids = ids.sort(1).values
-        found = first_few(self.measured(queries, ids), ids, k)
+        found = sort_nearest(self.measured(queries, ids), ids, k)
         if keep == len(self):
             return found, self.device.torch.ones_like(norms, dtype=self.device.torch.bool)
         return found, keys.double().amax(1) > self.limit(found.distances[:, -1], norms)
 
-    def _least(self, sides: Tensor, keep: int) -> FoundRows:
+    def _least(self, sides: Tensor, keep: int) -> NearestRows:
         """Positions and keys (q, keep) of the smallest keys."""
         torch, q = self.device.torch, len(sides)
-        best: FoundRows | None = None
+        best: NearestRows | None = None
         step = max(keep, min(_ROWS, BLOCK_BYTES // (q * sides.element_size())))
         for part in parts_of(len(self), step):
             products = sides @ self.sides(part, sides.dtype).T  # (q, c)
             keys = torch.addcmul(
                 self.offset[part].to(sides.dtype), products, self.scale[part].to(sides.dtype), value=-1
             )
-            best = least_of_both(best, least_few(keys, keep), part.start, keep)
+            best = merge_smallest(best, smallest_keys(keys, keep), part.start, keep)
         assert best is not None
         return best
 
@@ -271,29 +275,31 @@ class ExactRows:
         """Distances (q, c) float64 of queries (q, d) float64 to the rows at ids (q, c)."""
         return measured(self.product, self.rows, queries, ids)
 
-    def brute(self, queries: Tensor, k: int, rounded: bool = False) -> FoundRows:
+    def brute(self, queries: Tensor, k: int, rounded: bool = False) -> NearestRows:
         """The k nearest of a few queries, every row measured; `rounded`: by the distance in float32, then position."""
         torch = self.device.torch
-        best = FoundRows(self.device.empty((len(queries), 0), "int64"), self.device.empty((len(queries), 0), "float64"))
+        best = NearestRows(
+            self.device.empty((len(queries), 0), "int64"), self.device.empty((len(queries), 0), "float64")
+        )
         step = max(k, BLOCK_BYTES // (8 * len(queries) * self.rows.shape[1]))
         for part in parts_of(len(self), step):
             away = self.product.measure(queries, self.rows[part].double()[None])  # (q, c)
             away = in_float32(away) if rounded else away
             here = torch.arange(part.start, part.stop, device=self.device.name).expand_as(away)
-            best = first_few(torch.cat([best.distances, away], 1), torch.cat([best.ids, here], 1), k)
+            best = sort_nearest(torch.cat([best.distances, away], 1), torch.cat([best.ids, here], 1), k)
         return best
 
 
-class Asking(NamedTuple):
+class ListSearch(NamedTuple):
     """How a search over n rows is asked: for `spare` more than k; `brute`, where it has one, when ties go on."""
 
     n: int
-    nearest: NearestRows
-    brute: NearestRows | None = None
+    nearest: SearchFunction
+    brute: SearchFunction | None = None
     spare: int = 1
 
 
-def settled(asking: Asking, queries: Tensor, k: int) -> FoundRows:
+def resolve_ties(asking: ListSearch, queries: Tensor, k: int) -> NearestRows:
     """The k nearest by (distance in float32, position), of a search by float64 distances; k + spare <= n.
 
     Where a tie crosses the end of the list, rows of lower position may lie beyond it: more are asked for, in the end
@@ -315,13 +321,13 @@ def settled(asking: Asking, queries: Tensor, k: int) -> FoundRows:
     if asking.brute is not None and len(left) and ask < asking.n:
         for some in left.split(16):
             ids[some], distances[some] = asking.brute(queries[some], k)
-    return FoundRows(ids, distances)
+    return NearestRows(ids, distances)
 
 
-def _rounded(found: FoundRows) -> FoundRows:
+def _rounded(found: NearestRows) -> NearestRows:
     """All of a list by (distance in float32, position)."""
     order = found.ids.argsort(1)
-    return first_few(in_float32(found.distances.gather(1, order)), found.ids.gather(1, order), found.ids.shape[1])
+    return sort_nearest(in_float32(found.distances.gather(1, order)), found.ids.gather(1, order), found.ids.shape[1])
 
 
 def in_float32(distances: Tensor) -> Tensor:
@@ -330,14 +336,14 @@ def in_float32(distances: Tensor) -> Tensor:
     return distances.clamp(-most, most).float().double()
 
 
-def measured(product: Product, rows: Tensor, queries: Tensor, ids: Tensor) -> Tensor:
+def measured(product: DeviceMetric, rows: Tensor, queries: Tensor, ids: Tensor) -> Tensor:
     """Distances (q, c) float64 of queries (q, d) float64 to the rows at ids (q, c)."""
     step = max(1, BLOCK_BYTES // (8 * ids.shape[1] * rows.shape[1]))
     found = [product.measure(queries[part], rows[ids[part]].double()) for part in parts_of(len(queries), step)]
     return load_torch().cat(found)
 
 
-def least_few(keys: Tensor, keep: int) -> FoundRows:
+def smallest_keys(keys: Tensor, keep: int) -> NearestRows:
     """Columns and values (q, keep), in any order, of the smallest of keys (q, c); all where there are fewer.
 
     They lie in the groups of the smallest minima: one pass finds these, and few are left to pick from.
@@ -346,28 +352,28 @@ def least_few(keys: Tensor, keep: int) -> FoundRows:
     keep = min(keep, c)
     if c % _GROUP or c < 4 * _GROUP * keep:
         at = keys.topk(keep, 1, largest=False, sorted=False)
-        return FoundRows(at.indices, at.values)
+        return NearestRows(at.indices, at.values)
     grouped = keys.view(q, -1, _GROUP)
     groups = grouped.amin(2).topk(keep, 1, largest=False, sorted=False).indices  # (q, keep)
     some = grouped.gather(1, groups[:, :, None].expand(-1, -1, _GROUP)).flatten(1)
     at = some.topk(keep, 1, largest=False, sorted=False)
-    return FoundRows(groups.gather(1, at.indices // _GROUP) * _GROUP + at.indices % _GROUP, at.values)
+    return NearestRows(groups.gather(1, at.indices // _GROUP) * _GROUP + at.indices % _GROUP, at.values)
 
 
-def least_of_both(best: FoundRows | None, more: FoundRows, first: int, keep: int) -> FoundRows:
+def merge_smallest(best: NearestRows | None, more: NearestRows, first: int, keep: int) -> NearestRows:
     """The smallest so far and those of a block whose columns are called first, first + 1, ..."""
     if best is None:
-        return FoundRows(more.ids + first, more.distances)
+        return NearestRows(more.ids + first, more.distances)
     torch = load_torch()
     ids, values = torch.cat([best.ids, more.ids + first], 1), torch.cat([best.distances, more.distances], 1)
     at = values.topk(min(keep, values.shape[1]), 1, largest=False, sorted=False)
-    return FoundRows(ids.gather(1, at.indices), at.values)
+    return NearestRows(ids.gather(1, at.indices), at.values)
 
 
-def first_few(distances: Tensor, ids: Tensor, k: int) -> FoundRows:
+def sort_nearest(distances: Tensor, ids: Tensor, k: int) -> NearestRows:
     """The first k by (distance, position) of lists whose equal distances stand in the order of positions."""
     order = distances.sort(dim=1, stable=True).indices[:, :k]
-    return FoundRows(ids.gather(1, order), distances.gather(1, order))
+    return NearestRows(ids.gather(1, order), distances.gather(1, order))
 
 
 def _mean(rows: Tensor) -> Tensor:
@@ -383,3 +389,20 @@ def parts_of(n: int, step: int) -> Iterator[slice]:
     """0..n in parts of so many, at least one."""
     step = max(1, int(step))
     return (slice(a, min(n, a + step)) for a in range(0, n, step))
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """Rows (n, d) float64 of length one; zero rows stay zero."""
+    norms = rows.square().sum(1, keepdim=True).sqrt()
+    return rows / norms.where(norms > 0, 1.0)
+
+
+def place_rows(rows: Tensor, by_angle: bool) -> Tensor:
+    """Rows (m, d) float64 in the space of a distance: of length one if it is by angle."""
+    return unit_rows(rows.double()) if by_angle else rows.double()
+
+
+def by_distance(ids: NDArray[np.int64], distances: NDArray[np.float64]) -> NearestRows:
+    """Lists (q, k) by (distance, position)."""
+    order = np.lexsort((ids, distances), axis=1)
+    return NearestRows(np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1))

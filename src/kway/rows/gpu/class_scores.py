@@ -6,7 +6,7 @@
 
 Rows and classes are worked on in blocks. The k best classes of a block are among the k groups of 64 classes with the
 largest maxima: one pass over the scores finds these, and only k x 64 scores per row are sorted (stably, so that equals
-keep their order). Products have full precision. `FarRows` have these as methods; `SentRows` are rows of the host.
+keep their order). Products have full precision. `TensorRows` have these as methods; `HostRows` are rows of the host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 from kway.errors import InputError
 from kway.probabilities import Shares
 from kway.rows.gpu.device import Device
-from kway.rows.gpu.held_rows import DEVICE_BLOCK
+from kway.rows.gpu.losses import DEVICE_BLOCK
 from kway.threads import spans
 
 _GROUP = 64  # classes whose largest score stands for them
@@ -208,7 +208,7 @@ class _Copy(NamedTuple):
 _COPIES: dict[int, _Copy] = {}  # by the id of W, which removes its entry when it goes
 
 
-def sent_classes(device: Device, W: NDArray, b: NDArray) -> DeviceClasses:
+def classes_on_device(device: Device, W: NDArray, b: NDArray) -> DeviceClasses:
     """W and b on the device: a copy that was sent before, if they are large and still the same arrays."""
     copy = _COPIES.get(id(W))
     if copy is not None and copy.W() is W and copy.b() is b and copy.classes.device == device:
@@ -224,7 +224,7 @@ def sent_classes(device: Device, W: NDArray, b: NDArray) -> DeviceClasses:
 
 
 @dataclass(frozen=True)
-class SentRows:
+class HostRows:
     """Rows (n, d) of the host whose class rows are scored on a device; answers are arrays."""
 
     rows: Any  # an array or `Stored`
@@ -244,22 +244,22 @@ class SentRows:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, some: Any) -> SentRows:
-        return SentRows(self.rows[some], self.device)
+    def __getitem__(self, some: Any) -> HostRows:
+        return HostRows(self.rows[some], self.device)
 
     def class_scores(self, W: NDArray, b: NDArray) -> NDArray:
         """(n, R)."""
-        classes = sent_classes(self.device, W, b)
+        classes = classes_on_device(self.device, W, b)
         return np.concatenate([self.device.fetch(classes.scores(X)) for X in self._blocks()])
 
     def class_shares(self, W: NDArray, b: NDArray, shares: Shares) -> NDArray:
         """(n, K)."""
-        classes = sent_classes(self.device, W, b)
+        classes = classes_on_device(self.device, W, b)
         return np.concatenate([self.device.fetch(classes.shares(X, shares)) for X in self._blocks()])
 
     def best_classes(self, W: NDArray, b: NDArray, k: int, shares: Shares | None) -> tuple[NDArray, NDArray]:
         """Codes and scores or probabilities (n, k)."""
-        classes = sent_classes(self.device, W, b)
+        classes = classes_on_device(self.device, W, b)
         parts = [map(self.device.fetch, classes.best_answers(X, k, shares)) for X in self._blocks()]
         codes, scores = map(np.concatenate, zip(*parts))
         return codes, scores

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kway.probabilities import Shares
-from kway.rows.gpu.class_rows import SENT_BYTES, DeviceClasses
-from kway.rows.gpu.held_rows import BlockSlopes, HeldRows, Weights, block_slopes
+from kway.rows.gpu.class_scores import SENT_BYTES, DeviceClasses
+from kway.rows.gpu.losses import BlockSlopes, LabeledRows, Weights, block_slopes
 from kway.rows.gpu.softmax_step import Batch, Descent, RowAdagrad, SoftmaxStep, padded_classes
 from kway.rows.passes import RowLosses, StepPlan, StepRule
 from kway.threads import spans
@@ -51,7 +51,7 @@ class GpuSteps:
 
 
 def gpu_steps(
-    held: HeldRows, losses: RowLosses, weight: NDArray, theta: NDArray, rule: StepRule, batch: int
+    held: LabeledRows, losses: RowLosses, weight: NDArray, theta: NDArray, rule: StepRule, batch: int
 ) -> GpuSteps:
     """Steps by products in bfloat16 for softmax over many classes, else in full precision."""
     loss, given = losses.loss, (held, weight, theta, rule)
@@ -65,7 +65,7 @@ def gpu_steps(
 class AnyBatches:
     """Steps of any loss, in full precision."""
 
-    def __init__(self, held: HeldRows, weight: NDArray, theta: NDArray, rule: StepRule, loss: BlockSlopes) -> None:
+    def __init__(self, held: LabeledRows, weight: NDArray, theta: NDArray, rule: StepRule, loss: BlockSlopes) -> None:
         self._held, self._rule, self._loss = held, rule, loss
         self._weight = held.device.put(weight)
         self._weights = Weights.of(held.device.put(theta).clone())
@@ -118,7 +118,7 @@ class SoftmaxBatches:
     The bias is a column of the weights whose feature is 1.
     """
 
-    def __init__(self, held: HeldRows, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> None:
+    def __init__(self, held: LabeledRows, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> None:
         self._held, self._rule, self._columns = held, rule, theta.shape[1]
         self._weight = held.device.put(weight)
         K, free = len(theta), held.device.free_bytes()
@@ -149,7 +149,7 @@ class SoftmaxBatches:
 class SampledWeights:
     """W (K, d), b (K,), Adagrad's sums of squares (K,) and the step up to which each class has decayed (K,)."""
 
-    held: HeldRows
+    held: LabeledRows
     W: Tensor
     b: Tensor
     sizes: Tensor
@@ -160,7 +160,7 @@ class SampledWeights:
 
     @staticmethod
     def on(
-        held: HeldRows, theta: NDArray, sizes: NDArray, met: NDArray, ridge: float, fit_intercept: bool
+        held: LabeledRows, theta: NDArray, sizes: NDArray, met: NDArray, ridge: float, fit_intercept: bool
     ) -> SampledWeights:
         """The state of a run, copied there in parts."""
         K, columns = theta.shape

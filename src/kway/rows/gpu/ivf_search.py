@@ -12,18 +12,38 @@ so centers agree up to rounding.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from kway.kernels.float32 import FLOAT32_SAFE
-from kway.rows.gpu.device import Device, Tensor
-from kway.rows.gpu.exact import BLOCK_BYTES, KEPT_BEYOND, MORE, ExactRows, FoundRows, first_few, least_few, parts_of
-from kway.rows.gpu.far_rows import FarRows
+from kway.kernels.jit import frozen
+from kway.rows.gpu.bit_codes import BitCodes, CellCodes, EncodedBits
+from kway.rows.gpu.device import MOST_LISTED, Device, Tensor
+from kway.rows.gpu.exact_search import (
+    BLOCK_BYTES,
+    KEPT_BEYOND,
+    LISTED,
+    METRICS,
+    MORE,
+    ExactRows,
+    ListSearch,
+    NearestRows,
+    by_distance,
+    parts_of,
+    place_rows,
+    resolve_ties,
+    smallest_keys,
+    sort_nearest,
+    unit_rows,
+)
+from kway.rows.gpu.tensor_rows import TensorRows
 
 
-class NearestThere(NamedTuple):
+class NearestCenters(NamedTuple):
     """The nearest centre (n,) int64 of each row, and half the squared distance (n,) float32."""
 
     centres: Tensor
@@ -38,9 +58,9 @@ class DeviceSample:
     rows: Tensor
 
     @staticmethod
-    def of(device: Device, rows: NDArray | FarRows) -> DeviceSample:
+    def of(device: Device, rows: NDArray | TensorRows) -> DeviceSample:
         """Rows brought there, where they are not there already."""
-        return DeviceSample(device, device.put(rows.tensor if isinstance(rows, FarRows) else rows).float())
+        return DeviceSample(device, device.put(rows.tensor if isinstance(rows, TensorRows) else rows).float())
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -55,7 +75,7 @@ class DeviceSample:
 
     def nearest(self, centres: NDArray) -> tuple[NDArray, NDArray]:
         """The nearest centre (n,) and half the squared distance (n,), on the host."""
-        found = nearest_there(self.device, self.rows, self.device.put(centres))
+        found = nearest_centers(self.device, self.rows, self.device.put(centres))
         return self.device.fetch(found.centres), self.device.fetch(found.gaps)
 
     def means(self, near: NDArray, centres: NDArray) -> NDArray:
@@ -67,7 +87,7 @@ class DeviceSample:
         return device.fetch(torch.where(counts > 0, (sums / counts.clamp(min=1)).float(), given))
 
 
-def nearest_there(device: Device, rows: Tensor, centres: Tensor) -> NearestThere:
+def nearest_centers(device: Device, rows: Tensor, centres: Tensor) -> NearestCenters:
     """The nearest of centres (c, m) to rows (n, m), both float32."""
     near, gaps = device.empty(len(rows), "int64"), device.empty(len(rows))
     half = 0.5 * centres.square().sum(1)
@@ -78,11 +98,10 @@ def nearest_there(device: Device, rows: Tensor, centres: Tensor) -> NearestThere
             least = keys.min(1)
             near[part] = least.indices
             gaps[part] = (least.values + 0.5 * block.square().sum(1)).clamp(min=0.0)
-    return NearestThere(near, gaps)
+    return NearestCenters(near, gaps)
 
 
 _GROUP = 64  # queries of a task (G3)
-LISTED = 2**26  # rows kept of all queries, or of all pairs of a query and a cell (G3)
 
 
 class ChosenCells(NamedTuple):
@@ -100,7 +119,7 @@ class _Tasks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Landing:
+class CellFinder:
     """What tells cells apart: z = x - mean, p = z basis (z itself where there is none), keys o - p.m; float64."""
 
     mean: Tensor  # (d,)
@@ -177,7 +196,7 @@ class CellRows:
             sides[part] = rows.sides(part, sides.dtype)
         return CellRows(rows, names, offsets, sides)
 
-    def nearest(self, queries: Tensor, cells: Tensor, k: int) -> FoundRows:
+    def nearest(self, queries: Tensor, cells: Tensor, k: int) -> NearestRows:
         """Places among the rows and distances (q, k), by (distance, position); place -1 and inf where cells hold fewer.
 
         queries (q, d) float64, cells (q, p).
@@ -193,9 +212,9 @@ class CellRows:
                     ids[some], distances[some] = found
                     undecided.append(some[~proven])
                 left, keep = torch.cat(undecided), MORE * keep
-        return FoundRows(ids, distances)
+        return NearestRows(ids, distances)
 
-    def _filtered(self, queries: Tensor, cells: Tensor, k: int, keep: int) -> tuple[FoundRows, Tensor]:
+    def _filtered(self, queries: Tensor, cells: Tensor, k: int, keep: int) -> tuple[NearestRows, Tensor]:
         """The k nearest among those of the smallest keys, and whether (q,) that is proven to be all."""
         rows = self.rows
         sides = rows.asked(queries)
@@ -206,11 +225,11 @@ class CellRows:
         order = self.names[places].where(real, len(self.names)).argsort(1)  # equal distances go by position
         places, real, keys = places.gather(1, order), real.gather(1, order), keys.gather(1, order)
         away = rows.measured(queries, places).where(real, float("inf"))
-        found = first_few(away, places.where(real, -1), k)
+        found = sort_nearest(away, places.where(real, -1), k)
         limit = rows.limit(found.distances[:, -1], norms)
         return found, ~real.all(1) | (keys.double().amax(1) > limit)  # of too few rows all are there
 
-    def _least(self, sides: Tensor, cells: Tensor, keep: int) -> FoundRows:
+    def _least(self, sides: Tensor, cells: Tensor, keep: int) -> NearestRows:
         """Places and keys (q, keep) of the smallest keys, inf where there are fewer."""
         device, (q, p) = self.rows.device, cells.shape
         keys = device.torch.full((q * p, keep), float("inf"), dtype=sides.dtype, device=device.name)
@@ -224,12 +243,12 @@ class CellRows:
                 break
             room = max(1, BLOCK_BYTES // (sides.element_size() * largest * max(sides.shape[1], tasks.pairs.shape[1])))
             some = slice(first, first + room)
-            self._offer(sides, tasks.cells[some], tasks.pairs[some], largest, p, FoundRows(places, keys))
+            self._offer(sides, tasks.cells[some], tasks.pairs[some], largest, p, NearestRows(places, keys))
             first += room
-        at = least_few(keys.view(q, -1), keep)
-        return FoundRows(places.view(q, -1).gather(1, at.ids), at.distances)
+        at = smallest_keys(keys.view(q, -1), keep)
+        return NearestRows(places.view(q, -1).gather(1, at.ids), at.distances)
 
-    def _offer(self, sides: Tensor, cells: Tensor, pairs: Tensor, largest: int, p: int, out: FoundRows) -> None:
+    def _offer(self, sides: Tensor, cells: Tensor, pairs: Tensor, largest: int, p: int, out: NearestRows) -> None:
         """The smallest keys of each pair of some tasks, into its line of `out`."""
         device, rows, kind = self.rows.device, self.rows, sides.dtype
         at = self.offsets[cells][:, None] + device.torch.arange(largest, device=device.name)  # (t, l)
@@ -264,23 +283,132 @@ class CellRows:
         return _Tasks(named[by_size], pairs[by_size])
 
 
-def of_length_one(rows: Tensor) -> Tensor:
-    """Rows (n, d) float64 of length one; zero rows stay zero."""
-    norms = rows.square().sum(1, keepdim=True).sqrt()
-    return rows / norms.where(norms > 0, 1.0)
-
-
-def cells_of_rows(landing: Landing, rows: Tensor, by_angle: bool) -> Tensor:
+def assign_rows(landing: CellFinder, rows: Tensor, by_angle: bool) -> Tensor:
     """The cell (n,) of the nearest landmark of rows (n, d) that are on the device, a part at a time."""
     device = Device(str(rows.device))
     centres, found = landing.landmarks.float(), device.empty(len(rows), "int64")
     for part in parts_of(len(rows), min(BLOCK_BYTES // (8 * rows.shape[1]), BLOCK_BYTES // (4 * len(centres)))):
         exact = rows[part].double()
-        lead = landing.leads(of_length_one(exact) if by_angle else exact).float()
-        found[part] = nearest_there(device, lead, centres).centres
+        lead = landing.leads(unit_rows(exact) if by_angle else exact).float()
+        found[part] = nearest_centers(device, lead, centres).centres
     return found
 
 
-def in_space(rows: Tensor, by_angle: bool) -> Tensor:
-    """Rows (m, d) float64 in the space of a distance: of length one if it is by angle."""
-    return of_length_one(rows.double()) if by_angle else rows.double()
+OnHost = Callable[[NDArray, int], Any]  # (queries, k) -> what the CPU finds
+
+
+def cell_finder(ground: Any, device: Device) -> CellFinder:
+    """What tells cells apart, on the device."""
+    torch, projection = device.torch, ground.projection
+    basis = projection.basis[:, : projection.length]
+    return CellFinder(
+        device.put(projection.mean, torch.float64),
+        device.put(basis, torch.float64) if basis.shape[1] else None,
+        device.put(ground.landmarks, torch.float64),
+        device.put(ground.finder().marks, torch.float64),
+    )
+
+
+def assign_array(ground: Any, device: Device, rows: NDArray) -> NDArray[np.int64]:
+    """The cell (n,) of the nearest landmark of rows (n, d), found on the device."""
+    with device.room(f"the cells of {len(rows):,} rows x {rows.shape[1]} columns", rows.nbytes):
+        there = assign_rows(cell_finder(ground, device), device.put(rows), ground.distance.by_angle)
+        return device.fetch(there)
+
+
+@dataclass(frozen=True)
+class DeviceCells:
+    """Rows, or codes alone, on a device in the order of their cells."""
+
+    table: Any  # the cells of the index: CellTable, BitCells or FarTable of kway.search
+    landing: Any
+    cells: Any  # CellRows
+    distance: Any
+
+    @staticmethod
+    def over(table: Any, ground: Any, device: Device) -> DeviceCells:
+        """The search, its rows copied to the device where they are not there."""
+        n, d = table.best.shape
+        with device.room(f"landmark cells of {n:,} rows x {d} columns", table.device_bytes()):
+            names, offsets, held = device.put(table.names), device.put(table.offsets), table.on_device(device)
+            if isinstance(held, EncodedBits):
+                cells = CellRows(_coded(table.best, held, offsets, ground, device), names, offsets, None)
+            else:
+                rows = ExactRows.of(device, held, METRICS[ground.distance.name])
+                full = table.has_full
+                cells = CellRows.of(rows, names, offsets) if full else CellRows(rows, names, offsets, None)
+        return DeviceCells(table, cell_finder(ground, device), cells, ground.distance)
+
+    @property
+    def full(self) -> bool:
+        """Whether full rows are there."""
+        return bool(self.table.has_full)
+
+    @property
+    def most_listed(self) -> int:
+        """Neighbors that it lists for arrays; codes alone are searched on the CPU."""
+        return MOST_LISTED if self.full else 0
+
+    @property
+    def device(self) -> Device:
+        """Where the rows are."""
+        where: Device = self.cells.rows.device
+        return where
+
+    def nearest(self, queries: NDArray, k: int, probes: int, host: OnHost | None) -> NearestRows:
+        """Positions and distances (q, k) of the nearest of the rows of each query's cells, -1 and inf behind."""
+        device, exact = self.device, frozen(queries.astype(np.float64))
+        with device.room(f"a search of {len(queries):,} queries"):
+            there, unsure_there = self._found(device.put(exact), k, probes)
+            places, doubt, names = map(device.fetch, (there, unsure_there, self.cells.names[there]))
+        distances = self.table.measure(self.distance, exact, places)
+        nobody = places < 0
+        ids, distances = np.where(nobody, -1, names), np.where(nobody, np.inf, distances)
+        found = by_distance(ids, distances)
+        unsure = np.flatnonzero(doubt)
+        if len(unsure) and host is not None:
+            found.ids[unsure], found.distances[unsure] = host(queries[unsure], k)
+        return found
+
+    def _found(self, queries: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor]:
+        """Places (q, k), -1 where cells hold fewer, and doubt (q,); queries that saw fewer probe four times as many."""
+        cells, doubt = self.landing.probe(place_rows(queries, self.distance.by_angle), probes)
+        places = self.cells.nearest(queries, cells, k).ids
+        short = (places[:, -1] < 0).nonzero()[:, 0]
+        if len(short) and probes < len(self.landing.landmarks):
+            more = min(4 * probes, len(self.landing.landmarks))
+            places[short], doubt[short] = self._found(queries[short], k, more)
+        return places, doubt
+
+    def looked(self, queries: Tensor, probes: int) -> float:
+        """Rows of so many cells, a query (the mean): all of them are multiplied."""
+        cells = self.landing.probe(place_rows(queries, self.distance.by_angle), probes).cells
+        return float(self.cells.offsets.diff()[cells].sum(1).double().mean())
+
+    def answer(self, queries: Tensor, k: int, probes: int, host: OnHost | None) -> Any:
+        """The k nearest of tensors by (distance in float32, position), as tensors; whoever is in doubt by the host."""
+        rows, device = self.cells.rows, self.device
+
+        def nearest(some: Tensor, k: int) -> Any:
+            exact = some.double()
+            places, doubt = self._found(exact, k, probes)
+            away = rows.measured(exact, places.clamp(min=0)).where(places >= 0, float("inf"))
+            ids = self.cells.names[places.clamp(min=0)].where(places >= 0, len(rows))
+            unsure = doubt.nonzero()[:, 0] if host is not None else ()
+            if host is not None and len(unsure):
+                ids[unsure], away[unsure] = map(device.put, host(device.fetch(some[unsure]), k))
+            return NearestRows(ids, away)
+
+        return resolve_ties(ListSearch(len(rows), nearest, spare=int(self.full)), queries, k)
+
+
+def _coded(codes: Any, held: EncodedBits, offsets: Tensor, ground: Any, device: Device) -> CellCodes:
+    """Codes about landmarks, in the order of cells, there."""
+    torch, distance = device.torch, ground.distance
+    cells = torch.repeat_interleave(torch.arange(len(offsets) - 1, device=device.name), offsets.diff())
+    there = BitCodes(
+        device, codes.frame.bits, held.words, held.factor, held.half if distance.order else None, bar=0.0, least=0.0
+    )
+    turn = codes.frame.turned(np.eye(codes.shape[1], dtype=np.float32))
+    centres, mean, turn = (device.put(a, torch.float64) for a in (ground.centres(), ground.projection.mean, turn))
+    return CellCodes.of(there, cells, centres, mean, turn, distance.shifts, distance.by_angle)
