@@ -55,7 +55,7 @@ SUBJECTS = {
     "topk": Subject(("kway.kernels.topk",), ("tests/kernels/test_topk.py",)),
     "columns": Subject(("kway.base.class_rows",), ("tests/kernels/test_topk.py", "tests/contracts/test_answers.py")),
     "conformal": Subject(
-        ("kway.confidence.conformal", "kway.confidence.prediction_sets"),
+        ("kway.confidence.conformal",),
         ("tests/confidence/test_nonconformity.py", "tests/confidence/test_conformal.py"),
         compiled=True,
     ),

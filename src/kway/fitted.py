@@ -22,7 +22,7 @@ from kway.auto.options import FitOptions
 from kway.auto.race.compare import Comparison
 from kway.auto.reasons import SHOWN, Reasons, explain
 from kway.auto.train_test import read_train_test
-from kway.confidence.prediction_sets import PredictionSets
+from kway.confidence.conformal import PredictionSets
 from kway.errors import InputError
 from kway.modelfile.container import model_path
 from kway.options import described, options_of, refuse_unknown

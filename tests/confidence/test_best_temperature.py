@@ -57,7 +57,7 @@ def test_all_right_imagines_one_miss_to_the_runner_up():
     codes = np.arange(30) % 2
     z[codes == 0, 1], z[codes == 1, 0] = 0.0, 0.0
     fit = best_temperature(z, codes)
-    assert fit.imagined_miss
+    assert fit.assumed_error
     assert fit.certified
     assert 1 / (1 + np.exp(-2 / fit.temperature)) == pytest.approx(1 - 1 / 32, abs=1e-6)
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from kway.confidence.class_offsets import SPREAD, class_offsets, proven_offsets
+from kway.confidence.temperature import SPREAD, class_offsets, proven_offsets
 
 
 def drawn(m, n_classes, size, seed=0):

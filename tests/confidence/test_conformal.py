@@ -11,8 +11,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import kway
 from kway.confidence import ConformalClassifier, PredictionSets
-from kway.confidence.conformal import CoveragePromise, conformal_quantile
-from kway.confidence.prediction_sets import METHODS
+from kway.confidence.conformal import METHODS, CoverageGuarantee, conformal_quantile
 from kway.errors import BudgetError, CombinationError, InputError
 
 
@@ -114,24 +113,24 @@ def test_digits():
 def test_too_few_held_out_rows_say_so(rng, draw, Stated):
     X, y = draw(rng, 60, n_classes=3)
     model = ConformalClassifier(Stated().fit(X), cv="prefit").fit(X[:8], y[:8])
-    assert "every class is in every set, as fewer than 9 rows" in str(model.promise_)
+    assert "every class is in every set, because fewer than 9 rows" in str(model.guarantee_)
     with pytest.warns(UserWarning, match="every class is in every set"):
         sets = model.predict_set(X[8:])
     assert (sets.sizes == 3).all()
     nine = ConformalClassifier(Stated().fit(X), cv="prefit").fit(X[:9], y[:9])
-    assert nine.promise_.n_short == 0
-    assert "at least 0.9 of new rows like the 9 held out (LAC)" in str(nine.promise_)
+    assert nine.guarantee_.n_short == 0
+    assert "at least 0.9 of new rows like the 9 held out (LAC)" in str(nine.guarantee_)
     some = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:3]])
     few = ConformalClassifier(Stated().fit(X), per_class=True, cv="prefit").fit(X[some], y[some])
-    assert few.promise_.n_short == 2  # class 1 has three rows, class 2 none
-    assert few.promise_.n_full == 0
-    with pytest.warns(UserWarning, match="2 classes are in every set, as fewer than 9 rows of each") as said:
+    assert few.guarantee_.n_short == 2  # class 1 has three rows, class 2 none
+    assert few.guarantee_.n_full == 0
+    with pytest.warns(UserWarning, match="2 classes are in every set, because fewer than 9 rows of each") as said:
         sets = few.predict_set(X)
     assert said[0].filename == __file__
     assert [sorted(labels) for labels in sets] == [sorted(labels) for labels in brute_sets(few, X, np.zeros(60))]
     none = ConformalClassifier(coverage=0.4, cv=0.001).fit(X, y)  # one row would do, none is held out
-    assert (none.promise_.n_calibration, none.promise_.n_short) == (0, 3)
-    one = CoveragePromise(0.9, "lac", True, 20, 1, 3)
+    assert (none.guarantee_.n_calibration, none.guarantee_.n_short) == (0, 3)
+    one = CoverageGuarantee(0.9, "lac", True, 20, 1, 3)
     assert one.vague
     assert "1 classes are in every set" in str(one)
 
@@ -166,13 +165,13 @@ def test_sets_of_every_class_say_why(rng, draw, method):
     X, y = draw(rng, 600, n_classes=10)
     y = rng.integers(0, 10, len(y))  # one neighbour names the right class of one row in ten
     model = ConformalClassifier(kway.NeighborsClassifier(1), 0.9, method=method, random_state=0).fit(X, y)
-    with pytest.warns(UserWarning, match="of the held-out rows have a label of probability 0.*use more neighbours"):
+    with pytest.warns(UserWarning, match="of the held-out rows have a label of probability 0.*use more neighbors"):
         sets = model.predict_set(X)
     assert (sets.sizes == 10).all()
-    assert "every class is in every set" in str(model.promise_)
-    assert model.promise_.n_zero > 0.8 * model.promise_.n_calibration
+    assert "every class is in every set" in str(model.guarantee_)
+    assert model.guarantee_.n_zero > 0.8 * model.guarantee_.n_calibration
     plain = ConformalClassifier(kway.CentroidClassifier(), 0.9, method=method, random_state=0).fit(X, y)
-    assert not plain.promise_.vague
+    assert not plain.guarantee_.vague
 
 
 def test_empty_sets_can_be_filled_with_the_answer(rng, draw, Stated):
@@ -210,7 +209,7 @@ def test_what_cannot_work_is_refused(rng, draw):
         ConformalClassifier(method="raps").fit(X, y)
     with pytest.raises(InputError, match="cv must be"):
         ConformalClassifier(cv=5).fit(X, y)
-    with pytest.raises(InputError, match="one label a set"):
+    with pytest.raises(InputError, match="one label per set"):
         PredictionSets(np.array([0, 1]), np.array(["a"])).covers(["a", "b"])
 
 
@@ -222,7 +221,7 @@ def test_wraps_another_wrapper_in_files_and_pickles(rng, tmp_path, draw):
     model.save(tmp_path / "model.kway")
     for again in (kway.load(tmp_path / "model.kway"), pickle.loads(pickle.dumps(model))):
         assert again.predict_set(X).to_lists() == model.predict_set(X).to_lists()
-        assert again.promise_ == model.promise_
+        assert again.guarantee_ == model.guarantee_
         np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
-from kway.confidence.impostors import ImpostorTrial, Study, auroc, reject_threshold, summary, upper_bound
+from kway.confidence.impostors import ImpostorStudy, ImpostorTrial, auroc, reject_threshold, summarize, upper_bound
 from kway.labels import Labels
 
 
@@ -45,7 +45,7 @@ def test_the_threshold_uses_the_whole_rate():
 )
 def test_every_class_is_left_out_once_and_two_stay(n_classes, n_groups, sizes):
     labels = Labels(np.arange(n_classes), np.arange(n_classes))
-    groups = Study(None, labels, None, None, [], 0.1, np.random.RandomState(0)).class_groups(n_groups)
+    groups = ImpostorStudy(None, labels, None, None, [], 0.1, np.random.RandomState(0)).class_groups(n_groups)
     assert [len(group) for group in groups] == sizes
     if groups:
         assert sorted(np.concatenate(groups)) == list(range(n_classes))
@@ -56,7 +56,7 @@ def test_a_summary_counts_and_names_the_worst():
         ImpostorTrial(np.array([5.0, 6.0]), np.array([1.0, 7.0, 2.0]), np.array(["a", "b", "a"]), 2.0),
         ImpostorTrial(np.array([5.0, 6.0]), np.array([0.0, 0.0]), np.array(["c", "c"]), 2.0),
     ]
-    found = summary("energy", "classes left out", trials, 0.95)
+    found = summarize("energy", "classes left out", trials, 0.95)
     assert (found.accepted, found.n_impostors, found.share) == (2, 5, 0.4)
     assert (found.worst_class, found.worst_share) == ("b", 1.0)
     assert found.auroc == pytest.approx((4 / 6 + 1) / 2)
@@ -64,4 +64,4 @@ def test_a_summary_counts_and_names_the_worst():
     assert str(found).startswith(
         "40.0% of 5 impostors (classes left out) were accepted; of more rows of these same impostors at most 81.1% will"
     )
-    assert "about others nothing is promised" in str(found)
+    assert "nothing is guaranteed about others" in str(found)

@@ -8,7 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 import kway
-from kway.confidence.known_scores import Scorer, candidates, check_score, make_scorers
+from kway.confidence.known_scores import Scorer, check_score, make_scorers, supported_scores
 from kway.errors import CombinationError, InputError
 
 
@@ -63,18 +63,18 @@ def test_neighbours_use_their_own_search(rng, blobs):
 def test_probabilities_stand_in_where_there_are_no_scores(rng, blobs):
     X, y = blobs(rng, 100)
     model = GaussianNB().fit(X, y)
-    assert "energy" not in candidates(model, X)
+    assert "energy" not in supported_scores(model, X)
     p = np.sort(model.predict_proba(X), axis=1)
     np.testing.assert_allclose(one("margin", model, X)(X), p[:, -1] - p[:, -2])
 
 
 def test_what_an_estimator_can_give(fitted):
     model, X, _ = fitted
-    assert candidates(model, X) == ["max-probability", "energy", "margin", "distance", "joint"]
-    assert candidates(model, None) == ["max-probability", "energy", "margin"]
-    assert candidates(model, ["some", "text"]) == ["max-probability", "energy", "margin"]
+    assert supported_scores(model, X) == ["max-probability", "energy", "margin", "distance", "joint"]
+    assert supported_scores(model, None) == ["max-probability", "energy", "margin"]
+    assert supported_scores(model, ["some", "text"]) == ["max-probability", "energy", "margin"]
     hinge = kway.SVMClassifier().fit(X, X[:, 0] > 0)
-    assert candidates(hinge, X) == ["energy", "margin", "distance", "joint"]
+    assert supported_scores(hinge, X) == ["energy", "margin", "distance", "joint"]
     with pytest.raises(CombinationError, match="'max-probability' of SVMClassifier needs predict_proba"):
         one("max-probability", hinge, X)
     with pytest.raises(CombinationError, match="needs training rows that are numbers"):
@@ -85,11 +85,11 @@ def test_what_an_estimator_can_give(fitted):
 
 def test_sparse_rows_and_blocks(fitted, monkeypatch):
     model, X, Q = fitted
-    names = candidates(model, X)
+    names = supported_scores(model, X)
     whole = [scorer(Q) for scorer in make_scorers(names, model, X, "euclidean", 3)]
     sparse = [scorer(sp.csr_matrix(Q)) for scorer in make_scorers(names, model, sp.csr_matrix(X), "euclidean", 3)]
     np.testing.assert_allclose(sparse, whole, rtol=1e-6)
-    monkeypatch.setattr("kway.confidence.heldout.HELD_ENTRIES", 20)
+    monkeypatch.setattr("kway.confidence.splits.BLOCK_BYTES", 160)
     parts = [scorer(Q) for scorer in make_scorers(names, model, X, "euclidean", 3)]
     np.testing.assert_allclose(parts, whole, rtol=1e-6)
 

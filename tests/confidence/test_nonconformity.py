@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kway.confidence.prediction_sets import METHODS, Ranked, pick_method
+from kway.confidence.conformal import METHODS, RankedClasses, pick_method
 from kway.errors import InputError
 
 
@@ -16,7 +16,7 @@ def aps(p, c, u):
 
 def lists(p, k):
     order = np.argsort(-p, axis=1, kind="stable")[:, :k]
-    return Ranked(order, np.take_along_axis(p, order, axis=1), k == p.shape[1])
+    return RankedClasses(order, np.take_along_axis(p, order, axis=1), k == p.shape[1])
 
 
 @settings(max_examples=60, deadline=None)
@@ -32,7 +32,7 @@ def test_lists_give_the_definition_or_say_that_they_cannot(seed, n_classes, vote
     for name, method in METHODS.items():
         for k in range(1, n_classes + 1):
             some = lists(p, k)
-            scores, least = method.of(some, u)
+            scores, least = method(some, u)
             expected = np.take_along_axis(truth[name], some.codes, axis=1)
             known = ~np.isnan(scores)
             np.testing.assert_allclose(scores[known], expected[known], atol=1e-12)
@@ -50,8 +50,8 @@ def test_an_unknown_method_is_refused():
 def test_no_rounded_sum_moves_a_class_of_probability_zero_or_passes_one():
     """0.7 + 0.2 + 0.1 is a little less than 1, and a class that has nothing is at 1 exactly."""
     p = np.array([[0.7, 0.2, 0.1, 0.0]])
-    whole, part = Ranked(np.arange(4)[None], p, True), Ranked(np.arange(4)[None], p, False)
-    assert METHODS["aps"].of(whole, np.array([0.5])).scores[0, -1] == 1.0
-    assert METHODS["aps"].of(part, np.array([0.5])).least == 1.0
-    more = Ranked(np.arange(2)[None], np.array([[0.6, 0.4000001]]), True)
-    assert METHODS["aps"].of(more, np.array([1.0])).scores.max() == 1.0
+    whole, part = RankedClasses(np.arange(4)[None], p, True), RankedClasses(np.arange(4)[None], p, False)
+    assert METHODS["aps"](whole, np.array([0.5])).scores[0, -1] == 1.0
+    assert METHODS["aps"](part, np.array([0.5])).least == 1.0
+    more = RankedClasses(np.arange(2)[None], np.array([[0.6, 0.4000001]]), True)
+    assert METHODS["aps"](more, np.array([1.0])).scores.max() == 1.0

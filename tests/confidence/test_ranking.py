@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kway.base.class_rows import best_columns
-from kway.confidence.prediction_sets import ask_until_settled
+from kway.confidence.conformal import rank_until_decided
 
 
 @settings(max_examples=60, deadline=None)
@@ -28,7 +28,7 @@ def test_lists_grow_only_for_rows_that_ask(rng, kind, request):
         seen[rows] = lists.codes.shape[1]
         return seen[rows] >= need[rows]
 
-    ask_until_settled(estimator, X, decide)
+    rank_until_decided(estimator, X, decide)
     if kind == "Listed":
         expected = [next(k for k in (8, 16, 32, 64, 100) if k >= v) for v in need]
         assert seen.tolist() == expected

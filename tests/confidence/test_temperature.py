@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 import kway
 from kway.confidence import TemperatureScaledClassifier, expected_calibration_error
-from kway.confidence.log_scores import LOGS, SCORES
+from kway.confidence.temperature import LOGS, SCORES
 from kway.errors import CombinationError, InputError
 
 MODELS = {
@@ -130,7 +130,7 @@ def test_blocks_of_rows_change_nothing(rng, monkeypatch, draw):
 
 def test_many_classes_are_calibrated_on_a_sample(rng, monkeypatch, draw, Stated):
     X, y = draw(rng, 400)
-    monkeypatch.setattr("kway.confidence.temperature._MOST", 600)
+    monkeypatch.setattr("kway.confidence.splits.BLOCK_BYTES", 4800)
     model = TemperatureScaledClassifier(Stated().fit(X), cv="prefit", random_state=0).fit(X, y)
     assert model.temperature_fit_.n_rows == 100
 

@@ -2,7 +2,7 @@
 
 temperature   neighbors: their votes on held-out rows are known from the comparison, so there is no fit and no search.
               Others: five folds, or one split if rows are many or time is short; groups and order are kept.
-              One-vs-all SVMs: first their intercepts move if that helps to compare scores (class_offsets.py)
+              One-vs-all SVMs: first their intercepts move if that helps to compare scores (`class_offsets`)
 sets          ConformalClassifier around the winner: sets that contain the label with a guaranteed probability
 unknown       OpenSetClassifier around the winner, inside the sets: the answer "unknown"
 
@@ -23,13 +23,12 @@ from kway.auto.options import FitOptions
 from kway.auto.race.clock import Clock
 from kway.auto.race.scoring import HeldOut, LeaderboardRow
 from kway.auto.train_test import TrainTest
-from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier, heldout
-from kway.confidence.class_offsets import OFFSET_ENTRIES, proven_offsets
-from kway.confidence.heldout import Split
-from kway.confidence.log_scores import SCORES, score_columns
-from kway.confidence.temperature import scaled_by
+from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
+from kway.confidence.splits import Split, hold_out, make_folds
+from kway.confidence.temperature import SCORES, proven_offsets, scale_fitted, score_columns
 from kway.errors import InputError, KwayError
 from kway.labels import encode_as
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.rows.row_blocks import rows_at
 
 _FOLDS = 5  # of the temperature
@@ -64,7 +63,7 @@ def calibrate(
     """
     model = row.fitted
     if held is not None:
-        return Calibration(scaled_by(model, *held))
+        return Calibration(scale_fitted(model, *held))
     splits = _splits(row, folds, data, options.seed, clock)
     try:
         if options.weighs_rows_equally and _is_one_vs_all_svm(model):
@@ -93,7 +92,7 @@ def _splits(row: LeaderboardRow, folds: NDArray[np.int64], data: TrainTest, seed
         splits = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
         return splits[:1] if once else splits
     codes, rng = data.labels.codes, np.random.RandomState(seed)
-    return [heldout.hold_out(codes, HELD_SHARE, rng)] if once else heldout.folds(codes, _FOLDS, rng)
+    return [hold_out(codes, HELD_SHARE, rng)] if once else make_folds(codes, _FOLDS, rng)
 
 
 def _without_rows(scaled: Any) -> Any:
@@ -103,9 +102,9 @@ def _without_rows(scaled: Any) -> Any:
 
 def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any:
     """The fitted model with the temperature of one fit on part of the rows, measured on the others."""
-    part = clone(model).fit(rows_at(X, split.learn), y[split.learn])
+    part = clone(model).fit(rows_at(X, split.train), y[split.train])
     scaled = TemperatureScaledClassifier(part, "prefit", seed)
-    scaled.fit(rows_at(X, split.held), y[split.held])
+    scaled.fit(rows_at(X, split.calibration), y[split.calibration])
     scaled._adopt(model)
     return _without_rows(scaled)
 
@@ -121,7 +120,7 @@ def _moved_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) -> Ca
 
     Both come from fits on parts of the rows and their scores of the others.
     """
-    most = max(1, OFFSET_ENTRIES // len(model.classes_) // len(splits))
+    most = max(1, rows_per_block(8 * len(model.classes_) * len(splits), 4 * CACHE_BYTES))
     z, codes = [], []
     for learn, held in splits:
         part = clone(model).fit(rows_at(X, learn), y[learn])
@@ -133,7 +132,7 @@ def _moved_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) -> Ca
     scores, own = np.concatenate(z), np.concatenate(codes)
     offsets = proven_offsets(scores, own)
     model.intercept_ = (model.intercept_ + offsets).astype(model.intercept_.dtype)
-    return Calibration(scaled_by(model, scores + offsets, own, SCORES), MOVED if offsets.any() else "")
+    return Calibration(scale_fitted(model, scores + offsets, own, SCORES), MOVED if offsets.any() else "")
 
 
 # ---- sets and "unknown"
@@ -195,7 +194,7 @@ def sets_tradeoff(found: GuaranteedModel, X: Any, y: NDArray) -> Tradeoff:
     covered = np.array([(own <= t).mean() for t in limits])
     sets = found.model.predict_set(X)
     at = float(sets.sizes.mean()), float(sets.covers(y).mean())
-    return Tradeoff(sizes, covered, at, str(found.model.promise_))
+    return Tradeoff(sizes, covered, at, str(found.model.guarantee_))
 
 
 def unknown_tradeoff(found: GuaranteedModel, X: Any, y: NDArray) -> Tradeoff:
@@ -207,4 +206,4 @@ def unknown_tradeoff(found: GuaranteedModel, X: Any, y: NDArray) -> Tradeoff:
     answered = ~explained.rejected
     accuracy = float((explained.candidates == y)[answered].mean()) if answered.any() else 1.0
     at = float(answered.mean()), accuracy
-    return Tradeoff(counts / len(y), np.cumsum(right)[counts - 1] / counts, at, str(found.open_set.promise_))
+    return Tradeoff(counts / len(y), np.cumsum(right)[counts - 1] / counts, at, str(found.open_set.guarantee_))

@@ -40,7 +40,7 @@ from kway.auto.race.compare import Comparison
 from kway.auto.race.families import LinearFamily
 from kway.auto.race.scoring import LeaderboardRow
 from kway.auto.train_test import TrainTest
-from kway.confidence.heldout import hold_out
+from kway.confidence.splits import hold_out
 from kway.errors import CombinationError, InputError, KwayError
 from kway.linear.classifier import LinearClassifier
 from kway.memory import available_bytes
@@ -241,7 +241,7 @@ def _held_out(data: TrainTest, folds: NDArray[np.int64], seed: int) -> NDArray[n
     """Training rows for the temperature: a fold if groups or order are kept, else drawn at random."""
     if data.keeps_groups_or_order:
         return np.flatnonzero(folds == (0 if data.order is None else folds.max()))
-    return hold_out(data.labels.codes, HELD_SHARE, np.random.RandomState(seed)).held
+    return hold_out(data.labels.codes, HELD_SHARE, np.random.RandomState(seed)).calibration
 
 
 class _CountingReader:

@@ -1,44 +1,37 @@
-"""How many impostors are accepted: classes are left out in turn, and their rows play the unknown.
+"""False accepts: how many impostors pass as known. Classes are left out in turn, and their rows act as impostors.
 
-    for each group of classes: fit without it, set the threshold on held-out rows of the others, then
+    for each group of classes: fit without it, compute the threshold on held-out rows of the other classes, then
     accepted = rows of the group with a score at or above the threshold
     AUROC    = P(a known row scores above an impostor), ties count half
     bound    = Clopper-Pearson: the a with P(Binomial(n, a) <= accepted) = 1 - confidence
 
-This happens inside the rows that the final estimator learns from, so the rows that set its threshold stay unseen
-and the false-reject rate stays exact. The bound is about rows drawn from impostors like the classes left out, together;
-`worst_share` shows how much classes differ.
-
-`openset_table` compares the scores of being known on test rows that contain both known and unknown classes: AUROC, the
-share of known rows rejected, the share of unknown rows accepted, and the accuracy (a rejected row counts as wrong).
+Only training rows of the final estimator take part. The rows that give its threshold stay unseen, and the rate of false
+rejects stays exact. The bound is valid for rows drawn from the impostors of the study taken together; `worst_share`
+shows how much classes differ.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
-from kway.confidence import heldout
-from kway.confidence.heldout import ROUNDING
-from kway.confidence.known_scores import Scorer, candidates, make_scorers
-from kway.errors import InputError
+from kway.confidence.known_scores import Scorer
+from kway.confidence.splits import ROUNDING, SAMPLED_ROWS, hold_out
 from kway.labels import Labels
 from kway.rows.row_blocks import rows_at
 
-CONFIDENCE = 0.95
-GIVEN, LEFT_OUT = "rows labelled unknown", "classes left out"
-_SHARE = 0.25  # of the known rows, held out to set the threshold in each trial
-_MOST_ROWS = 4000  # known and impostor rows scored a trial: five groups bound a share within one in a hundred
+CONFIDENCE = 0.95  # confidence level of the bound on false accepts, as usual in statistics (test_impostors)
+LABELED, LEFT_OUT = "rows labeled unknown", "classes left out"
+_SHARE = 0.25  # share of the known rows that gives the threshold in each trial (test_openset)
 
 
 class ImpostorTrial(NamedTuple):
-    """One score in one trial: known (m,) and impostor (i,) scores, the impostors' classes (i,), the threshold."""
+    """One score in one trial: scores of known rows (m,) and impostors (i,), the impostors' classes, the threshold."""
 
     known: NDArray[np.float64]
     impostors: NDArray[np.float64]
@@ -48,10 +41,30 @@ class ImpostorTrial(NamedTuple):
 
 @dataclass(frozen=True)
 class FalseAccepts:
-    """What one score did against impostors; `bound` holds with `confidence` for more rows of these impostors."""
+    """What one known score did against impostors; `str()` puts it into words.
+
+    Parameters
+    ----------
+    score : str
+        Name of the score.
+    impostors : str
+        "classes left out" or "rows labeled unknown".
+    auroc : float
+        Probability that a known row scores above an impostor; ties count half.
+    accepted, n_impostors : int
+        Number of impostors that were accepted, and of all impostors.
+    bound : float
+        Upper bound on the share of accepted rows among new rows of these impostors.
+    confidence : float
+        Confidence level of the bound.
+    worst_class : label
+        The class with the largest share of accepted rows.
+    worst_share : float
+        That share.
+    """
 
     score: str
-    impostors: str  # "classes left out" | "rows labelled unknown"
+    impostors: str
     auroc: float
     accepted: int
     n_impostors: int
@@ -62,62 +75,62 @@ class FalseAccepts:
 
     @property
     def share(self) -> float:
-        """Share of the impostors that got in."""
+        """Share of the impostors that were accepted."""
         return self.accepted / self.n_impostors if self.n_impostors else math.nan
 
     def __str__(self) -> str:
         return (
             f"{self.share:.1%} of {self.n_impostors:,} impostors ({self.impostors}) were accepted; of more rows of "
-            f"these same impostors at most {self.bound:.1%} will be, at {self.confidence:.4g} confidence, and about "
-            f"others nothing is promised (AUROC {self.auroc:.3f} by {self.score})"
+            f"these same impostors at most {self.bound:.1%} will be, at {self.confidence:.4g} confidence; nothing is "
+            f"guaranteed about others (AUROC {self.auroc:.3f} by {self.score})"
         )
 
 
-Learn = Callable[[Any, Labels], Any]  # rows, labels -> a fitted estimator
-Bind = Callable[[list[str], Any, Any], list[Scorer]]  # scores, estimator, its training rows -> a Scorer each
+Fit = Callable[[Any, Labels], Any]  # rows, labels -> a fitted estimator
+Bind = Callable[[list[str], Any, Any], list[Scorer]]  # names of scores, estimator, its training rows -> scorers
 
 
 @dataclass(frozen=True)
-class Study:
-    """Everything a trial needs: rows X with labels, how to fit, how to score, which scores, the false-reject rate."""
+class ImpostorStudy:
+    """Training rows with labels, functions that fit and score, names of scores, and the rate of false rejects."""
 
     X: Any
     labels: Labels
-    learn: Learn
+    fit: Fit
     bind: Bind
     names: list[str]
     rate: float
     rng: np.random.RandomState
 
     def class_groups(self, n_groups: int) -> list[NDArray[np.int64]]:
-        """Codes to leave out together; at least two classes always stay."""
+        """Return groups of class codes to leave out together; at least two classes always stay."""
         width = self.labels.n_classes
         n_groups = min(n_groups, width)
         if width < 3 or n_groups < 1:
             return []
-        n_groups = max(n_groups, -(-width // (width - 2)))  # a group leaves two classes at least
+        n_groups = max(n_groups, -(-width // (width - 2)))  # a group leaves at least two classes
         return [np.sort(part) for part in np.array_split(self.rng.permutation(width), n_groups) if len(part)]
 
     def leave_out(self, group: NDArray[np.int64]) -> list[ImpostorTrial]:
-        """One trial a score: the group's rows are the impostors."""
+        """Return one trial per score in which the rows of the group are the impostors."""
         out = np.isin(self.labels.codes, group)
         impostors = np.flatnonzero(out)
         shown = self.labels.classes[self.labels.codes[impostors]]
         return self.against(np.flatnonzero(~out), rows_at(self.X, impostors), shown)
 
     def _some(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """As many of the rows as a trial scores."""
-        return rows if len(rows) <= _MOST_ROWS else np.sort(self.rng.permutation(rows)[:_MOST_ROWS])
+        """Return at most SAMPLED_ROWS of the rows."""
+        return rows if len(rows) <= SAMPLED_ROWS else np.sort(self.rng.permutation(rows)[:SAMPLED_ROWS])
 
     def against(self, known: NDArray[np.int64], X_out: Any, shown: NDArray) -> list[ImpostorTrial]:
-        """One trial a score: fit on a part of the known rows, the threshold from the rest, then these impostors."""
-        split = heldout.hold_out(self.labels.codes[known], _SHARE, self.rng)
-        learn, held = known[split.learn], known[split.held]
-        X_in = rows_at(self.X, learn)
-        present, codes = np.unique(self.labels.codes[learn], return_inverse=True)
-        estimator = self.learn(X_in, Labels(self.labels.classes[present], codes))
+        """Return one trial per score: fit on a part of the known rows, get the threshold from the rest, score X_out."""
+        split = hold_out(self.labels.codes[known], _SHARE, self.rng)
+        train, held = known[split.train], known[split.calibration]
+        X_in = rows_at(self.X, train)
+        present, codes = np.unique(self.labels.codes[train], return_inverse=True)
+        estimator = self.fit(X_in, Labels(self.labels.classes[present], codes))
         X_held, n_out = rows_at(self.X, self._some(held)), len(shown)
-        if n_out > _MOST_ROWS:
+        if n_out > SAMPLED_ROWS:
             some = self._some(np.arange(n_out))
             X_out, shown = rows_at(X_out, some), shown[some]
         trials = []
@@ -127,24 +140,27 @@ class Study:
         return trials
 
 
-def impostor_reports(study: Study, n_groups: int, given: Any, n_given: int, unknown: Any) -> tuple[FalseAccepts, ...]:
-    """One report a score, best AUROC first: against the given impostors where there are any, else by classes."""
-    everyone = np.arange(len(study.labels.codes))
-    if n_given:
-        rounds = [study.against(everyone, given, np.full(n_given, unknown))]
+def report_impostors(
+    study: ImpostorStudy, n_groups: int, X_out: Any, n_out: int, unknown: Any
+) -> tuple[FalseAccepts, ...]:
+    """Return one report per score, best AUROC first: against X_out if there are any rows, else by classes."""
+    if n_out:
+        rounds = [study.against(np.arange(len(study.labels.codes)), X_out, np.full(n_out, unknown))]
     else:
         rounds = [study.leave_out(group) for group in study.class_groups(n_groups)]
     if not rounds:
         return ()
-    kind = GIVEN if n_given else LEFT_OUT
-    # the best of several is chosen by the same trials: the bounds hold for all of them at once
+    kind = LABELED if n_out else LEFT_OUT
+    # the best score is chosen by the same trials, so the bounds hold for all scores at once (Bonferroni)
     confidence = 1 - (1 - CONFIDENCE) / len(study.names)
-    reports = [summary(name, kind, [trials[i] for trials in rounds], confidence) for i, name in enumerate(study.names)]
+    reports = [
+        summarize(name, kind, [trials[i] for trials in rounds], confidence) for i, name in enumerate(study.names)
+    ]
     return tuple(sorted(reports, key=lambda report: -report.auroc))
 
 
-def summary(name: str, kind: str, trials: list[ImpostorTrial], confidence: float) -> FalseAccepts:
-    """The trials of one score, together."""
+def summarize(name: str, kind: str, trials: list[ImpostorTrial], confidence: float) -> FalseAccepts:
+    """Combine the trials of one score."""
     accepted = np.concatenate([trial.impostors >= trial.threshold for trial in trials])
     shown, place = np.unique(np.concatenate([trial.classes for trial in trials]), return_inverse=True)
     shares = np.bincount(place, accepted) / np.bincount(place)
@@ -158,7 +174,9 @@ def summary(name: str, kind: str, trials: list[ImpostorTrial], confidence: float
 
 
 def reject_threshold(known: NDArray[np.float64], rate: float) -> float:
-    """The floor((m + 1) rate)-th smallest of m known scores: a new one is below it with chance `rate` at most.
+    """Return the floor((m + 1) rate)-th smallest of m known scores.
+
+    A new score is below it with a probability of at most `rate`.
 
     >>> reject_threshold(np.arange(99.0), 0.01), reject_threshold(np.arange(98.0), 0.01)
     (0.0, -inf)
@@ -168,7 +186,7 @@ def reject_threshold(known: NDArray[np.float64], rate: float) -> float:
 
 
 def auroc(known: NDArray, impostors: NDArray) -> float:
-    """P(known > impostor) + P(equal) / 2 (Mann and Whitney).
+    """Return P(known > impostor) + P(equal) / 2 (Mann and Whitney).
 
     >>> auroc(np.array([2.0, 3.0]), np.array([1.0, 2.0]))
     0.875
@@ -181,7 +199,7 @@ def auroc(known: NDArray, impostors: NDArray) -> float:
 
 
 def upper_bound(count: int, n: int, confidence: float) -> float:
-    """Clopper-Pearson: the smallest share that would show at most this many only with chance 1 - confidence.
+    """Return the upper Clopper-Pearson bound of a share that showed `count` of n.
 
     >>> round(upper_bound(0, 59, 0.95), 3)
     0.05
@@ -189,76 +207,3 @@ def upper_bound(count: int, n: int, confidence: float) -> float:
     from scipy.special import betaincinv  # slow to load
 
     return float(betaincinv(count + 1, n - count, confidence)) if count < n else 1.0
-
-
-class Outcome(NamedTuple):
-    """One score at one promised rate of false rejects; `chosen`: the best AUROC on the held-out rows."""
-
-    score: str
-    rate: float
-    auroc_held: float
-    auroc: float
-    false_rejects: float
-    false_accepts: float
-    accuracy: float
-    chosen: bool
-
-
-class ComparedPart(NamedTuple):
-    """Rows of known classes with their labels, and rows of the unknown."""
-
-    X: Any
-    y: NDArray
-    X_out: Any
-    n_out: int
-
-
-def openset_table(
-    estimator: Any,
-    train: tuple[Any, Any],
-    held: tuple[Any, Any],
-    test: tuple[Any, Any],
-    unknown: Any,
-    rates: Sequence[float] = (0.01, 0.05),
-    metric: Any = "euclidean",
-    n_neighbors: int = 5,
-) -> list[Outcome]:
-    """One record a score and rate; each part is (X, y), rows labelled `unknown` are outside every class.
-
-    The estimator learns from the known rows of `train`; those of `held` set the thresholds, and its unknown rows
-    choose the best score; `test` is only measured.
-    """
-    learn, held_part, test_part = (_part(*rows, unknown) for rows in (train, held, test))
-    if not (test_part.n_out and len(test_part.y)):
-        raise InputError(f"the test rows must hold known classes and rows labelled {unknown!r}")
-    fitted = clone(estimator).fit(learn.X, learn.y)
-    right = np.asarray(fitted.predict(test_part.X)) == test_part.y
-    rows = []
-    for score in make_scorers(candidates(fitted, learn.X), fitted, learn.X, metric, n_neighbors):
-        held_in, inside, outside = score(held_part.X), score(test_part.X), score(test_part.X_out)
-        before = auroc(held_in, score(held_part.X_out)) if held_part.n_out else np.nan
-        for rate in rates:
-            t = reject_threshold(held_in, rate)
-            accuracy = float(np.mean(right & (inside >= t)))
-            rejects, accepts = float(np.mean(inside < t)), float(np.mean(outside >= t))
-            rows.append(Outcome(score.name, rate, before, auroc(inside, outside), rejects, accepts, accuracy, False))
-    best = max((row.auroc_held for row in rows), default=np.nan)
-    return [row._replace(chosen=row.auroc_held == best) for row in rows]
-
-
-def table_text(rows: Iterable[Outcome]) -> str:
-    """The records as lines of text, one a row, under a header."""
-    lines = [f"{'score':<16} {'promised':>8} {'AUROC':>7} {'rejects':>8} {'accepts':>8} {'accuracy':>8}"]
-    lines += [
-        f"{row.score:<16} {row.rate:>8.1%} {row.auroc:>7.4f} {row.false_rejects:>8.2%} {row.false_accepts:>8.2%} "
-        f"{row.accuracy:>8.2%}{'  chosen' if row.chosen else ''}"
-        for row in rows
-    ]
-    return "\n".join(lines)
-
-
-def _part(X: Any, y: Any, unknown: Any) -> ComparedPart:
-    labels = np.asarray(y)
-    out = labels == unknown
-    inside, outside = np.flatnonzero(~out), np.flatnonzero(out)
-    return ComparedPart(rows_at(X, inside), labels[inside], rows_at(X, outside), len(outside))

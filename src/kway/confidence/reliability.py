@@ -1,9 +1,9 @@
-"""How far stated probabilities are from what happens.
+"""Reliability diagrams and the expected calibration error (ECE) of probabilities.
 
-rows are put into bins by their confidence (the largest probability of the row)
-reliability      in each bin: mean confidence, share of right answers, rows
-ECE              sum over bins of rows / n * |share right - mean confidence|
-log loss         mean of -log p_y
+Rows are put into bins by their confidence, the largest probability of the row.
+
+    reliability      for each bin: mean confidence, accuracy, number of rows
+    ECE              sum over bins of rows / n * |accuracy - mean confidence|
 """
 
 from __future__ import annotations
@@ -19,7 +19,19 @@ from kway.parameters import whole
 
 
 class Reliability(NamedTuple):
-    """Data of a reliability diagram: edges (b + 1,); confidence, accuracy and rows (b,), NaN in empty bins."""
+    """Data of a reliability diagram.
+
+    Parameters
+    ----------
+    edges : ndarray of shape (bins + 1,)
+        Edges of the bins.
+    confidence : ndarray of shape (bins,)
+        Mean confidence of the rows of each bin; NaN in empty bins.
+    accuracy : ndarray of shape (bins,)
+        Share of correct predictions in each bin; NaN in empty bins.
+    rows : ndarray of shape (bins,), int64
+        Number of rows in each bin.
+    """
 
     edges: NDArray[np.float64]
     confidence: NDArray[np.float64]
@@ -28,16 +40,35 @@ class Reliability(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The expected calibration error."""
+        """Expected calibration error."""
         some = self.rows > 0
         gap = np.abs(self.accuracy[some] - self.confidence[some])
         return float(self.rows[some] @ gap / max(1, self.rows.sum()))
 
 
 def reliability(y: ArrayLike, proba: ArrayLike, bins: int = 15, classes: ArrayLike | None = None) -> Reliability:
-    """Confidence against accuracy of probabilities (n, K); `classes` (K,) name the columns.
+    """Return the data of a reliability diagram: confidence against accuracy.
 
-    Without `classes`, y are column numbers 0..K-1 or labels that show every class.
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        True labels. Without `classes` these are column numbers 0..K-1, or labels among which every class occurs.
+    proba : array-like of shape (n_samples, n_classes)
+        Probabilities.
+    bins : int, default=15
+        Number of bins of equal width.
+    classes : array-like of shape (n_classes,), default=None
+        Labels of the columns.
+
+    Returns
+    -------
+    reliability : Reliability
+        One entry per bin.
+
+    Examples
+    --------
+    >>> reliability([0, 0, 1, 1], [[0.9, 0.1]] * 4, bins=2).accuracy
+    array([nan, 0.5])
     """
     table = np.asarray(proba)
     if table.ndim != 2:
@@ -49,8 +80,30 @@ def reliability(y: ArrayLike, proba: ArrayLike, bins: int = 15, classes: ArrayLi
 def expected_calibration_error(
     y: ArrayLike, proba: ArrayLike, bins: int = 15, classes: ArrayLike | None = None
 ) -> float:
-    """Mean gap between confidence and accuracy over equal-width bins; arguments as in `reliability`.
+    """Return the expected calibration error: the mean gap between confidence and accuracy over bins.
 
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        True labels. Without `classes` these are column numbers 0..K-1, or labels among which every class occurs.
+    proba : array-like of shape (n_samples, n_classes)
+        Probabilities.
+    bins : int, default=15
+        Number of bins of equal width.
+    classes : array-like of shape (n_classes,), default=None
+        Labels of the columns.
+
+    Returns
+    -------
+    error : float
+        Between 0 and 1.
+
+    References
+    ----------
+    Naeini, Cooper and Hauskrecht (2015), "Obtaining well calibrated probabilities using Bayesian binning", AAAI.
+
+    Examples
+    --------
     >>> round(expected_calibration_error([0, 0, 1, 1], [[0.9, 0.1]] * 4), 3)
     0.4
     """
@@ -58,7 +111,7 @@ def expected_calibration_error(
 
 
 def reliability_of(confidence: NDArray, right: NDArray[np.bool_], bins: int = 15) -> Reliability:
-    """The same from the confidence (n,) of each answer and whether it was right (n,)."""
+    """Return the same from the confidence (n,) of each prediction and whether it was correct (n,)."""
     whole(1).check("bins", bins)
     edges = np.linspace(0.0, 1.0, int(bins) + 1)
     place = np.clip(np.ceil(np.asarray(confidence, np.float64) * bins).astype(np.int64) - 1, 0, bins - 1)
@@ -70,7 +123,7 @@ def reliability_of(confidence: NDArray, right: NDArray[np.bool_], bins: int = 15
 
 
 def _codes(y: ArrayLike, n_classes: int, classes: ArrayLike | None) -> NDArray[np.int64]:
-    """Column of each label."""
+    """Return the column of each label."""
     labels: Any = np.asarray(y)
     if classes is not None:
         return encode_as(labels, np.asarray(classes))
@@ -79,6 +132,6 @@ def _codes(y: ArrayLike, n_classes: int, classes: ArrayLike | None) -> NDArray[n
     shown, codes = np.unique(labels, return_inverse=True)
     if len(shown) != n_classes:
         raise InputError(
-            f"y shows {len(shown)} classes, proba has {n_classes} columns; pass classes=, the labels of the columns"
+            f"y contains {len(shown)} classes, proba has {n_classes} columns; pass classes=, the labels of the columns"
         )
     return codes

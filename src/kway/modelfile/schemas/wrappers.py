@@ -110,7 +110,7 @@ TEMPERATURE = Schema(
                 "slope_low": _NUMBER,
                 "slope_high": _NUMBER,
                 "n_rows": whole(),
-                "imagined_miss": flag,
+                "assumed_error": flag,
             }
         ),
         "scores": record({"source": one_of("decision_function", "log-probabilities"), "smoothing": _SHARE}),
@@ -137,7 +137,7 @@ def _gives_probabilities(model: Any) -> str | None:
 CONFORMAL = Schema(
     facts={
         "inner": inner_manifest,
-        "promise": record(
+        "guarantee": record(
             {
                 "coverage": _WITHIN,
                 "method": text(100),
@@ -203,7 +203,7 @@ OPEN_SET = Schema(
     facts={
         "inner": inner_manifest,
         "unknown": scalar,
-        "promise": record(
+        "guarantee": record(
             {
                 "score": one_of(*_NEEDS),
                 "false_rejects": _WITHIN,

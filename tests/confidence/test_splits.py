@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sklearn.model_selection import KFold, PredefinedSplit
 from sklearn.utils import check_random_state
 
-from kway.confidence import heldout
+from kway.confidence import splits
 from kway.errors import InputError
 
 CODES = st.lists(st.integers(0, 5), min_size=1, max_size=60).map(lambda v: np.unique(v, return_inverse=True)[1])
@@ -14,7 +14,7 @@ CODES = st.lists(st.integers(0, 5), min_size=1, max_size=60).map(lambda v: np.un
 @settings(max_examples=60, deadline=None)
 @given(CODES, st.floats(0.05, 0.95), st.integers(0, 99))
 def test_a_share_is_held_out_and_no_class_is_lost(codes, share, seed):
-    learn, held = heldout.hold_out(codes, share, check_random_state(seed))
+    learn, held = splits.hold_out(codes, share, check_random_state(seed))
     assert sorted([*learn, *held]) == list(range(len(codes)))
     assert set(codes[learn]) == set(codes)
     moved = round(share * len(codes)) - len(held)
@@ -24,13 +24,13 @@ def test_a_share_is_held_out_and_no_class_is_lost(codes, share, seed):
 @settings(max_examples=60, deadline=None)
 @given(CODES, st.integers(2, 7), st.integers(0, 99))
 def test_folds_hold_every_row_out_once(codes, n_folds, seed):
-    parts = heldout.splits(n_folds, None, codes, check_random_state(seed))
-    held = np.sort(np.concatenate([codes[:0], *(part.held for part in parts)]))
+    parts = splits.make_splits(n_folds, None, codes, check_random_state(seed))
+    held = np.sort(np.concatenate([codes[:0], *(part.calibration for part in parts)]))
     single = np.bincount(codes)[codes] == 1
     np.testing.assert_array_equal(held, np.flatnonzero(~single))
     for part in parts:
-        assert set(codes[part.learn]) == set(codes)
-        assert not set(part.learn) & set(part.held)
+        assert set(codes[part.train]) == set(codes)
+        assert not set(part.train) & set(part.calibration)
 
 
 def test_which_rows_are_held_out_is_chance():
@@ -39,38 +39,38 @@ def test_which_rows_are_held_out_is_chance():
     rng = check_random_state(0)
     counts = np.zeros(20)
     for _ in range(4000):
-        counts[heldout.hold_out(codes, 0.25, rng).held] += 1
+        counts[splits.hold_out(codes, 0.25, rng).calibration] += 1
     assert np.abs(counts / 4000 - 0.25).max() < 0.03  # four standard errors
 
 
 def test_splitters_pairs_and_masks():
     codes, rng = np.zeros(6, np.int64), check_random_state(0)
-    assert len(heldout.splits(KFold(3), np.zeros((6, 1)), codes, rng)) == 3
+    assert len(splits.make_splits(KFold(3), np.zeros((6, 1)), codes, rng)) == 3
     mask = np.array([True, True, True, True, False, False])
-    split = heldout.one_split([(mask, ~mask)], None, codes, rng)
-    assert split.held.tolist() == [4, 5]
-    predefined = heldout.one_split(PredefinedSplit([-1, -1, -1, -1, 0, 0]), np.zeros((6, 1)), codes, rng)
-    np.testing.assert_array_equal(predefined.held, split.held)
+    split = splits.make_one_split([(mask, ~mask)], None, codes, rng)
+    assert split.calibration.tolist() == [4, 5]
+    predefined = splits.make_one_split(PredefinedSplit([-1, -1, -1, -1, 0, 0]), np.zeros((6, 1)), codes, rng)
+    np.testing.assert_array_equal(predefined.calibration, split.calibration)
 
 
 def test_bad_splits_are_refused():
     rng, codes = check_random_state(0), np.array([0, 0, 1])
     for cv in (0, 1, 1.0, 0.0, -0.2, True, "five", None):
         with pytest.raises(InputError, match="cv must be"):
-            heldout.check_cv(cv, folds=True)
+            splits.check_cv(cv, folds=True)
     with pytest.raises(InputError, match="cv must be"):
-        heldout.check_cv(5, folds=False)
+        splits.check_cv(5, folds=False)
     with pytest.raises(InputError, match="3 splits"):
-        heldout.one_split(KFold(3), np.zeros((3, 1)), codes, rng)
+        splits.make_one_split(KFold(3), np.zeros((3, 1)), codes, rng)
     with pytest.raises(InputError, match=r"outside 0\.\.2"):
-        heldout.one_split([([0], [7])], None, codes, rng)
+        splits.make_one_split([([0], [7])], None, codes, rng)
     with pytest.raises(InputError, match="such as 'b'"):
-        heldout.check_learned(codes, heldout.Split(np.array([0]), np.array([2])), np.array(["a", "b"]))
+        splits.check_classes_in_training(codes, splits.Split(np.array([0]), np.array([2])), np.array(["a", "b"]))
 
 
 def test_blocks_are_the_rows_in_order(monkeypatch):
-    monkeypatch.setattr(heldout, "HELD_ENTRIES", 10)
+    monkeypatch.setattr(splits, "BLOCK_BYTES", 80)
     X = np.arange(14).reshape(7, 2)
-    parts = list(heldout.blocks(X, 7, 5))
+    parts = list(splits.cut_blocks(X, 7, 5))
     assert [len(part) for part in parts] == [2, 2, 2, 1]
     np.testing.assert_array_equal(np.concatenate(parts), X)

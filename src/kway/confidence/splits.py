@@ -1,0 +1,205 @@
+"""Calibration splits, and the base of the three wrappers.
+
+Every guarantee is computed on rows that the estimator has not been trained on. `cv` says which rows these are:
+
+    cv = 0.2        a share: this part of the rows, drawn at random, is held out
+    cv = 5          folds: each row is held out once, and scored by an estimator trained on the other folds
+    cv = splitter   a splitter of scikit-learn, or pairs (train, calibration) of row numbers
+    cv = "prefit"   the estimator was fitted before, on other rows; all given rows are held out
+
+A class never loses its last training row: if all rows of a class were drawn, one of them stays in the training part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags, indexable
+from sklearn.utils.validation import check_is_fitted
+
+from kway.base.wrappers import EstimatorInside
+from kway.errors import InputError, KindError
+from kway.labels import Labels, encode, encode_as
+from kway.memory import BLOCK_BYTES, rows_per_block
+from kway.parameters import between, checked_rng, whole
+from kway.rows.gpu.device import on_host
+from kway.rows.row_blocks import cut, n_rows
+
+ROUNDING = float(np.sqrt(np.finfo(np.float64).eps))  # tolerance when a count times a rate should be a whole number
+SAMPLED_ROWS = 4000  # rows that estimate a property of a model: five such samples bound a share to 0.01 (test_openset)
+
+
+class Split(NamedTuple):
+    """Row numbers of the training part and of the held-out part."""
+
+    train: NDArray[np.int64]
+    calibration: NDArray[np.int64]
+
+
+def table_rows(n_columns: int) -> int:
+    """Return how many rows of a float64 table with so many columns are computed at a time."""
+    return rows_per_block(8 * n_columns, BLOCK_BYTES)
+
+
+def cut_blocks(X: Any, n: int, n_columns: int) -> Iterator[Any]:
+    """Cut the n rows of X into blocks, so that a table (rows, n_columns) of one block stays small."""
+    return cut(X, n, table_rows(n_columns))
+
+
+def is_share(cv: Any) -> bool:
+    """Return whether cv is a share of the rows."""
+    return between(0, 1).allows(cv)
+
+
+def is_folds(cv: Any) -> bool:
+    """Return whether cv is a number of folds."""
+    return whole(2).allows(cv)
+
+
+def is_explicit(cv: Any) -> bool:
+    """Return whether cv is a splitter or a list of at least one pair."""
+    return (isinstance(cv, list | tuple) and len(cv) > 0) or (hasattr(cv, "split") and not isinstance(cv, str))
+
+
+def check_cv(cv: Any, folds: bool) -> None:
+    """Raise InputError if cv has none of the allowed forms; `folds`: whether more than one split is allowed."""
+    if is_share(cv) or is_explicit(cv) or (isinstance(cv, str) and cv == "prefit") or (folds and is_folds(cv)):
+        return
+    allowed = "a number of folds >= 2, " if folds else ""
+    raise InputError(
+        f"cv must be {allowed}a share of the rows between 0 and 1, a splitter, pairs (train, calibration) of row "
+        f"numbers, or 'prefit'; got {cv!r:.100}"
+    )
+
+
+def make_splits(cv: Any, X: Any, codes: NDArray[np.int64], rng: np.random.RandomState) -> list[Split]:
+    """Return the splits that cv describes, without those that hold out no row."""
+    if is_share(cv):
+        found = [hold_out(codes, float(cv), rng)]
+    elif is_folds(cv):
+        found = make_folds(codes, min(int(cv), max(2, len(codes))), rng)
+    else:
+        pairs = cv.split(X, codes) if hasattr(cv, "split") else cv
+        found = [Split(*(_row_numbers(rows, len(codes)) for rows in pair)) for pair in pairs]
+    return [split for split in found if len(split.calibration)]
+
+
+def make_one_split(cv: Any, X: Any, codes: NDArray[np.int64], rng: np.random.RandomState) -> Split:
+    """Return the one split that cv describes; if no row can be held out, all rows are training rows."""
+    found = make_splits(cv, X, codes, rng)
+    if len(found) > 1:
+        raise InputError(f"cv gives {len(found)} splits, but a guarantee needs one: pass a share, or one pair of rows")
+    return found[0] if found else Split(np.arange(len(codes)), np.empty(0, np.int64))
+
+
+def check_classes_in_training(codes: NDArray[np.int64], split: Split, classes: NDArray) -> None:
+    """Raise InputError if a class has no training row."""
+    missing = np.setdiff1d(codes, codes[split.train])
+    if len(missing):
+        raise InputError(
+            f"cv leaves {len(missing)} classes without a training row, such as {classes[missing].tolist()[0]!r}; "
+            "keep one row of each class for training"
+        )
+
+
+def _row_numbers(rows: Any, n: int) -> NDArray[np.int64]:
+    """Return row numbers from a list of them or from a mask (n,)."""
+    rows = np.asarray(rows)
+    rows = np.flatnonzero(rows) if rows.dtype == bool and rows.shape == (n,) else rows.astype(np.int64)
+    if len(rows) and not (rows.min() >= 0 and rows.max() < n):
+        raise InputError(f"cv names rows outside 0..{n - 1}: {rows.min()} to {rows.max()}")
+    return rows
+
+
+def hold_out(codes: NDArray[np.int64], share: float, rng: np.random.RandomState) -> Split:
+    """Hold out a share of the rows at random. It is not stratified: guarantees need exchangeable rows."""
+    order = rng.permutation(len(codes))
+    n_held = round(share * len(codes))
+    held, train = order[:n_held], order[n_held:]
+    missing = np.setdiff1d(codes[held], codes[train])
+    _, first = np.unique(codes[held], return_index=True)
+    back = first[np.isin(codes[held][first], missing)]  # one row of each class without a training row
+    return Split(np.sort(np.concatenate([train, held[back]])), np.sort(np.delete(held, back)))
+
+
+def make_folds(codes: NDArray[np.int64], n_folds: int, rng: np.random.RandomState) -> list[Split]:
+    """Return stratified folds; a class with a single row keeps it in every training part."""
+    order = rng.permutation(len(codes))
+    order = order[np.argsort(codes[order], kind="stable")]  # class by class, shuffled within
+    fold = np.empty(len(codes), np.int64)
+    fold[order] = np.arange(len(codes)) % n_folds
+    counts = np.bincount(codes)
+    fold[counts[codes] < 2] = -1
+    return [Split(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)]
+
+
+class LabeledRows(NamedTuple):
+    """Rows that can be indexed, and their labels."""
+
+    X: Any
+    labels: Labels
+
+
+class ConfidenceWrapper(EstimatorInside):
+    """Base of the meta-estimators: fits the inner estimator and checks the labels; X is passed on as it is."""
+
+    cv: Any
+    random_state: Any
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self._unfitted())
+        tags.input_tags = inner.input_tags
+        tags.classifier_tags.multi_class = inner.classifier_tags is None or inner.classifier_tags.multi_class
+        return tags
+
+    def _default(self) -> Any:
+        from kway.linear import SoftmaxClassifier
+
+        return SoftmaxClassifier()
+
+    def _rng(self) -> np.random.RandomState:
+        """Return the generator of the splits; None means seed 0, so that two fits give the same model."""
+        return checked_rng(0 if self.random_state is None else self.random_state)
+
+    def _is_prefit(self) -> bool:
+        return (isinstance(self.cv, str) and self.cv == "prefit") or isinstance(self.estimator, FrozenEstimator)
+
+    def _prefit(self) -> Any:
+        if self.estimator is None:
+            raise InputError(f"{type(self).__name__}(cv='prefit') needs a fitted estimator; got estimator=None")
+        check_is_fitted(self.estimator)
+        return self.estimator
+
+    def _check_rows(self, X: Any, y: Any, *more: Any) -> LabeledRows:
+        """Return checked rows and labels; labels of a prefit estimator are among its classes and `more`."""
+        if y is None:
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; pass one label per row"
+            )
+        X, y = on_host(X), on_host(y)
+        labels = self._known_labels(y, *more) if self._is_prefit() else encode(y)
+        try:
+            n = n_rows(X)
+        except TypeError as error:
+            raise KindError(f"X must be rows that can be counted and indexed; {error}") from error
+        if n != len(labels.codes):
+            raise InputError(
+                f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has "
+                f"{len(labels.codes)}; pass one label per row"
+            )
+        return LabeledRows(indexable(X)[0], labels)
+
+    def _known_labels(self, y: Any, *more: Any) -> Labels:
+        classes = np.asarray(self._prefit().classes_)
+        if more:
+            classes = np.union1d(classes, np.array(more, dtype=object if classes.dtype == object else None))
+        return Labels(classes, encode_as(y, classes))
+
+    def _fit_copy(self, X: Any, labels: Labels) -> Any:
+        """Return a copy of the estimator, fitted on these rows."""
+        return self._fresh().fit(X, labels.classes[labels.codes])
