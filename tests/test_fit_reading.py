@@ -52,13 +52,13 @@ def test_a_file_is_read_as_is_said():
 
 WRONG = {
     "no such option": ({"typs": {}}, "no option 'typs' .did you mean 'types'"),
-    "no such kind": ({"types": {"code": "numbr"}}, "types says 'numbr' of 'code' .did you mean 'number'"),
-    "no mapping": ({"types": "code=number"}, "types is 'code=number'; give a kind for each column"),
+    "no such kind": ({"types": {"code": "numbr"}}, "types is 'numbr' for column 'code' .did you mean 'number'"),
+    "no mapping": ({"types": "code=number"}, "types is 'code=number'; it must map columns to kinds"),
     "no such column": ({"types": {"cod": "number"}}, "no such column 'cod' .did you mean 'code'"),
     "no such id": ({"id": "nam"}, "no id column 'nam'"),
-    "no text": ({"id": 3}, "id is 3; give text"),
-    "no mark": ({"decimal": ";"}, "decimal is ';'; it may be . or ,"),
-    "no yes or no": ({"header": "yes"}, "header is 'yes'; it may be True or False"),
+    "no text": ({"id": 3}, "id is 3; it must be text"),
+    "no mark": ({"decimal": ";"}, "decimal is ';'; it must be . or ,"),
+    "no yes or no": ({"header": "yes"}, "header is 'yes'; it must be True or False"),
     "of files alone": ({"sep": ";"}, "sep says how a text file is written, and the data is in memory"),
 }
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_meant_is_named(given, said):
 
 
 def test_messages_name_arguments():
-    with pytest.raises(InputError, match="name the column that holds them with target=; its columns are code"):
+    with pytest.raises(InputError, match="name the column with the labels: target=; its columns are code"):
         kway.fit(frame())
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.kernels.codes.counter import fill_counted
-from kway.tables.outputs.atomic import cache_folder
+from kway.tables.outputs import cache_folder
 from kway.threads import pmap, spans
 
 from .. import datasets

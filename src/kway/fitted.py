@@ -29,7 +29,7 @@ from kway.options import described, options_of, refuse_unknown
 from kway.pipelines import FeaturedClassifier
 from kway.search.answers import TopK
 from kway.tables.options import ReadOptions
-from kway.tables.outputs.places import asked_in_python, is_model, is_report, refuse_foreign, refuse_inputs
+from kway.tables.outputs import is_model, is_report, python_output, refuse_foreign, refuse_inputs
 from kway.tables.reading import RowsInMemory
 from kway.tables.sources.frames import is_table
 from kway.text_tables import Printed, Table
@@ -104,14 +104,14 @@ class Fitted(Printed):
         """Write the page: leaderboard, figures, mistakes, features; overwrite another file only with `force`."""
         from kway.report.page import write_page
 
-        page = asked_in_python(path, "report", is_report)
+        page = python_output(path, "report", is_report)
         refuse_inputs(page, self.inputs)
         refuse_foreign(page, force)
         write_page(path, self.result)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the model file, for `kway.load` and `kway predict`; overwrite another file only with `force`."""
-        refuse_inputs(asked_in_python(model_path(path), "model", is_model), self.inputs)
+        refuse_inputs(python_output(model_path(path), "model", is_model), self.inputs)
         self.result.save(path, self.target, self.id, force)
 
     def _table(self) -> Table:

@@ -23,11 +23,17 @@ ONE_ARRAY = 0.8  # share of the budget that one array may take: the rest is for 
 
 BLOCK_BYTES = 2**26  # bytes of a block that is held at a time: a few of them fit the 256 MB of a prediction (T9)
 CACHE_BYTES = 2**21  # bytes of a block that one thread reads more than once: about the L2 cache of a core (T1, T4)
+MAX_EXPANSION = 200  # how many times its bytes on disk a large file may take: tables take 3 to 30 (test_bad_files)
 
 
 def rows_per_block(row_bytes: float, block_bytes: int = BLOCK_BYTES) -> int:
     """Return how many rows of so many bytes each a block holds; at least one."""
     return max(1, int(block_bytes // max(1, row_bytes)))
+
+
+def expands_too_much(packed: int, unpacked: int) -> bool:
+    """Return whether a file of `packed` bytes would take far more memory than data files do: an attack, or damage."""
+    return unpacked > max(16 * BLOCK_BYTES, MAX_EXPANSION * packed)
 
 
 def available_bytes() -> int:

@@ -33,7 +33,7 @@ def scarce(monkeypatch, tmp_path):
     monkeypatch.setenv("KWAY_MEMORY", "300MB")
     monkeypatch.setattr("kway.auto.larger_than_memory.JOB_BYTES", 5000.0)
     monkeypatch.setattr("kway.tables.sources.table_files.LARGE", 0)
-    monkeypatch.setattr("kway.tables.sources.table_files.PIECE_ROWS", 300)
+    monkeypatch.setattr("kway.tables.sources.csv_files.PIECE_BYTES", 300 * 8 * 5)
     monkeypatch.setattr(page, "write_page", lambda path, *_: open(path, "w").close())
     monkeypatch.chdir(tmp_path)
 

@@ -13,8 +13,7 @@ from kway.tables.options import ReadOptions
 @pytest.fixture
 def scarce(monkeypatch):
     monkeypatch.setattr("kway.tables.sources.table_files.LARGE", 0)
-    monkeypatch.setattr("kway.tables.sources.table_files.PIECE_ROWS", 20)
-    monkeypatch.setattr("kway.tables.datasets.arrays.FILE_BLOCK", 60)
+    monkeypatch.setattr("kway.tables.sources.csv_files.PIECE_BYTES", 480)
     monkeypatch.setattr(larger_than_memory, "available_bytes", lambda: 20_000)
 
 

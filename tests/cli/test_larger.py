@@ -21,9 +21,8 @@ def scarce(monkeypatch):
     """Memory for a fit, but for a job on some thousand rows only; these are read some hundred at a time."""
     monkeypatch.setenv("KWAY_MEMORY", "200MB")
     monkeypatch.setattr(larger_than_memory, "JOB_BYTES", 1250.0)
-    monkeypatch.setattr("kway.tables.datasets.arrays.FILE_BLOCK", 500 * D)
+    monkeypatch.setattr("kway.tables.sources.csv_files.PIECE_BYTES", 500 * 8 * D)
     monkeypatch.setattr("kway.tables.sources.table_files.LARGE", 0)
-    monkeypatch.setattr("kway.tables.sources.table_files.PIECE_ROWS", 500)
 
 
 def drawn(n, seed=0):

@@ -28,8 +28,8 @@ def kinds():
 def test_thousands_with_dots_name_the_option(cli):
     write("t.csv", "people;size;k", lambda i: f"{i % 9 + 1}.{i * 7 % 1000:03d};{i}.5;{letter(i)}")
     err = cli("fit", "t.csv", *FIT)[2]
-    assert "column 'people' has three digits behind every dot" in err
-    assert "(decimal=',' says that they are thousands)" in err
+    assert "column 'people' has three digits after every dot" in err
+    assert "(decimal=',' if the dots separate thousands)" in err
     assert "column 'size'" not in err
     assert "three digits" not in cli("fit", "t.csv", *FIT, "--decimal", ".", "--force")[2]
     assert read_rows("t.csv", ReadOptions("k")).rows.column("people")[1].as_py() == 2.007
@@ -44,8 +44,8 @@ def test_negatives_of_accountants(cli):
     write("t.csv", "debit,credit,k", lambda i: f'"({i % 9 + 1},234.50)",{i}.25{"-" * (i % 2)},{letter(i)}')
     err = cli("fit", "t.csv", *FIT)[2]
     assert kinds() == {"debit": "number", "credit": "number"}
-    assert ", between thousands, () as minus" in err
-    assert "- behind as minus" in err
+    assert ", between thousands, () read as minus" in err
+    assert "- at the end read as minus" in err
 
 
 def test_codes_keep_their_zeros(cli, answer):
@@ -91,11 +91,11 @@ def test_lines_that_excel_writes_above_a_file_in_pieces(monkeypatch):
 
 
 RAGGED = {
-    "a cell too many": ("x,y,k\n1,2,a\n1,2,3,b\n", "line 3 has 4 cells where the first row has 3: '1,2,3,b'", "quotes"),
+    "a cell too many": ("x,y,k\n1,2,a\n1,2,3,b\n", "line 3 has 4 cells, but the first row has 3: '1,2,3,b'", "quotes"),
     "behind a cell of two lines": ('x,k\n"a\nb",a\n1,2,b\n', "line 4 has 3 cells", "--sep"),
-    "a cell too few": ("x,y,k\n1,2,a\n1,b\n", "line 3 has 2 cells where the first row has 3: '1,b'", "fill it up"),
-    "a comment": ("x,y,k\n1,2,a\n# so far\n1,2,b\n", "line 3 has 1 cell", "take out lines that are comments"),
-    "below sep=": ("sep=;\nx;k\n1;a\n1;2;b\n", "line 4 has 3 cells", "quotes around cells that hold ';' (\"a; b\")"),
+    "a cell too few": ("x,y,k\n1,2,a\n1,b\n", "line 3 has 2 cells, but the first row has 3: '1,b'", "complete the row"),
+    "a comment": ("x,y,k\n1,2,a\n# so far\n1,2,b\n", "line 3 has 1 cell", "remove comment lines"),
+    "below sep=": ("sep=;\nx;k\n1;a\n1;2;b\n", "line 4 has 3 cells", "quotes around cells that contain ';' (\"a; b\")"),
 }
 
 
@@ -112,7 +112,7 @@ def test_ragged_rows_are_named_by_their_line(cli, text, said, advice):
 def test_a_comment_above_all_is_shown(cli):
     write("t.csv", "x,y,k", lambda i: f"{i},2,{letter(i)}", before="# made by hand\n")
     err = cli("fit", "t.csv", *FIT)[2]
-    assert "line 2 has 3 cells where the first row has 1: 'x,y,k'; take out lines" in err
+    assert "line 2 has 3 cells, but the first row has 1: 'x,y,k'; remove lines" in err
     assert "such as the first: '# made by hand'" in err
     assert "--skip-bad" not in err
 
@@ -121,7 +121,7 @@ def test_ragged_rows_are_left_out_where_that_is_asked(cli, read_csv):
     write("t.csv", "name,x,k", lambda i: f"n{i},{i * 7 % 11}{',0' * (i == 7)},{letter(i)}")
     code, _, err = cli("fit", "t.csv", *FIT, "--skip-bad", "--id", "name")
     assert code == 0
-    assert "1 line with more or fewer cells than the first row left out, as skip_bad=True asks" in err
+    assert "1 line with more or fewer cells than the first row left out (skip_bad=True)" in err
     assert cli("predict", "model.kway", "t.csv", "--skip-bad", "-o", "o.csv")[0] == 0
     assert [row["name"] for row in read_csv("o.csv")][6:8] == ["n6", "n8"]
 
@@ -143,20 +143,23 @@ def test_a_table_whatever_its_name(answer, cli):
     assert kinds() == {"x": "number", "y": "number"}
     assert answer("evaluate", "model.kway", "t.txt")["rows"] == 60
     Path("words.txt").write_text("to be\nor not to be\n")
-    assert "cannot tell the format of words.txt" in cli("fit", "words.txt", *FIT)[2]
+    assert "the format of words.txt is not known" in cli("fit", "words.txt", *FIT)[2]
 
 
 def test_the_option_that_settles_it_is_named(cli):
     write("t.csv", "x;y;k", lambda i: f"{i};2;{letter(i)}")
-    assert "its only column is 'x;y;k': is it to be cut, by sep=';'?" in cli("fit", "t.csv", *FIT, "--sep", ",")[2]
+    assert (
+        "its only column is 'x;y;k'; if ';' separates columns, give sep=';'"
+        in cli("fit", "t.csv", *FIT, "--sep", ",")[2]
+    )
     write("t.csv", "n0,size,a", lambda i: f"n{i},{i % 3},{letter(i)}")
     code, _, err = cli("fit", "t.csv", "-t", "c3", "--model", "centroid")
     assert code == 2
-    assert "as its first row says; where that is no header, say header=False (--header/--no-header)" in err
+    assert "taken from its first row; if that row is not a header, give header=False (--header/--no-header)" in err
     write("t.csv", "red,small,a", lambda i: f"{('red', 'blue')[i % 2]},{('small', 'large')[i % 3 == 0]},{letter(i)}")
     code, _, err = cli("fit", "t.csv", "-t", "c3", "--model", "centroid")
     assert code == 0
-    assert "no header: its columns are called c1 to c3 (header=True says otherwise)" in err
+    assert "no header: its columns are called c1 to c3 (header=True to change it)" in err
 
 
 def test_a_json_file_is_lines_or_a_list(answer, cli):
@@ -166,7 +169,7 @@ def test_a_json_file_is_lines_or_a_list(answer, cli):
     for name in ("lines.json", "list.json"):
         assert answer("fit", name, "-t", "k", "--model", "centroid")["data"]["classes"] == 3
         assert answer("evaluate", "model.kway", name)["rows"] == 60
-    for text, said in (('[{"x": 1}, 2]', "2 in it; write a list of objects"), ('[{"x": 1},', "is not JSON")):
+    for text, said in (('[{"x": 1}, 2]', "contains 2; write a list of objects"), ('[{"x": 1},', "is not JSON")):
         Path("bad.json").write_text(text)
         code, _, err = cli("fit", "bad.json", "-t", "k")
         assert code == 1

@@ -17,7 +17,7 @@ from kway.cli import predict as under_test
 from kway.cli.predict import LOCK, NOTES, PartPredictor, PartsTask, predict_parts
 from kway.errors import InputError, UsageError
 from kway.tables.options import ReadOptions
-from kway.tables.outputs.atomic import alone_at
+from kway.tables.outputs import lock_path
 from kway.tables.row_stream import row_parts
 
 
@@ -87,8 +87,8 @@ def test_a_run_killed_while_it_clears_leaves_nothing_that_counts(job, tmp_path, 
 
 def test_a_lock_keeps_all_others_out_and_leaves_no_file(tmp_path):
     place = tmp_path / "lock"
-    with alone_at(place) as first, alone_at(place) as second:
+    with lock_path(place) as first, lock_path(place) as second:
         assert (first, second) == (True, False)
-    with pytest.raises(ZeroDivisionError), alone_at(place) as again:
+    with pytest.raises(ZeroDivisionError), lock_path(place) as again:
         1 / (not again)
     assert not place.exists()

@@ -82,7 +82,7 @@ def test_ambiguous_numbers_are_said_and_settled(cli, answer):
     rows = [f'"{i % 9 + 1},{i * 7 % 1000:03d}",{"ab"[i % 2]}' for i in range(40)]
     Path("t.csv").write_text("x,k\n" + "\n".join(rows) + "\n")
     _, _, err = cli("compare", "t.csv", "-t", "k", "--model", "centroid")
-    assert ", between thousands (decimal=',' says otherwise)" in err
+    assert ", between thousands (decimal=',' to change it)" in err
     answer("fit", "t.csv", "-t", "k", "--model", "centroid", "--decimal", ",")
     assert kway.modelfile.info("model.kway").notes["reading"]["form"]["decimal"] == ","
     assert kway.load("model.kway").features_.parts_[0].numbers.mean[0] < 10
@@ -116,9 +116,7 @@ def test_dates_as_people_write_them(cli, answer, like, form, said):
 def test_dates_that_could_be_either_are_said_and_settled(cli):
     rows = [f"{i % 12 + 1:02d}/{i % 5 + 1:02d}/2024,{'ab'[i % 2]}" for i in range(60)]
     Path("t.csv").write_text("when,k\n" + "\n".join(rows) + "\n")
-    assert (
-        "types={'when': 'month-first'} says otherwise" in cli("compare", "t.csv", "-t", "k", "--model", "centroid")[2]
-    )
+    assert "types={'when': 'month-first'} to change it" in cli("compare", "t.csv", "-t", "k", "--model", "centroid")[2]
     cli("fit", "t.csv", "-t", "k", "--model", "centroid", "--types", "when=month-first")
     assert kway.modelfile.info("model.kway").notes["reading"]["written"] == {"when": "%m/%d/%Y"}
 
@@ -158,7 +156,7 @@ def test_every_column_is_said_with_an_example(cli, answer):
     for column, kind in told.items():
         assert lines[column].split()[1] == kind, lines[column]
     assert '"1.000,50 €"' in lines["price"]
-    assert "€ left out" in lines["price"]
+    assert "€ removed" in lines["price"]
     assert "day first" in lines["when"]
     assert all("dropped" in lines[c] for c in ("id", "same", "empty"))
     assert max(map(len, err.splitlines())) <= 160
@@ -227,14 +225,14 @@ def test_headers(answer, cli):
     assert "2019" in kway.load("model.kway").features_.feature_names_in_
     Path("bare.csv").write_text("".join(f"{i},{i % 7 + 100},{'ab'[i % 2]}\n" for i in range(40)))
     err = cli("fit", "bare.csv", "-t", "c3", "--model", "centroid")[2]
-    assert "no header: its columns are called c1 to c3 (header=True says otherwise)" in err
+    assert "no header: its columns are called c1 to c3 (header=True to change it)" in err
     code, _, err = cli("fit", "bare.csv", "-t", "c3", "--model", "centroid", "--header")
     assert code == 2
     assert "no target column 'c3'" in err
     Path("whole.csv").write_text("".join(f"{i},{i * i + 1000},{i % 2 + 5000}\n" for i in range(40)))
     err = cli("compare", "whole.csv", "-t", "5000", "--model", "centroid")[2]
     assert "no header" not in err
-    assert "header=False says otherwise" in read_rows("whole.csv").notes[0]
+    assert "header=False to change it" in read_rows("whole.csv").notes[0]
     assert answer("fit", "whole.csv", "--no-header", "-t", "c3", "--model", "centroid")["data"]["classes"] == 2
 
 

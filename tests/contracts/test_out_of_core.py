@@ -26,7 +26,7 @@ from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.rows import files, row_blocks
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
-from kway.tables.labelled_rows import number_rows
+from kway.tables.labeled_rows import number_rows
 from kway.tables.options import ReadOptions
 from kway.tables.row_stream import row_stream
 
@@ -65,8 +65,7 @@ def folders(rows, tmp_path_factory):
 def in_pieces(monkeypatch):
     """Small files are read in pieces too."""
     monkeypatch.setattr("kway.tables.sources.table_files.LARGE", 0)
-    monkeypatch.setattr("kway.tables.sources.table_files.PIECE_ROWS", 70)
-    monkeypatch.setattr("kway.tables.datasets.arrays.FILE_BLOCK", 70 * D)
+    monkeypatch.setattr("kway.tables.sources.csv_files.PIECE_BYTES", 70 * 8 * D)
 
 
 def blocks(kind, folders, rows):

@@ -23,7 +23,7 @@ def there(device, monkeypatch):
     return device
 
 
-def labelled_rows(kind=np.float32, n=600, d=20, K=7, seed=0):
+def labeled_rows(kind=np.float32, n=600, d=20, K=7, seed=0):
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, K, n)
     rows = 2 * rng.standard_normal((K, d))[codes] + rng.standard_normal((n, d)) + 5
@@ -39,7 +39,7 @@ def alike(model, oracle, tol=1e-5):
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("metric", METRICS)
 def test_means_and_answers_are_those_of_the_cpu(there, metric, kind):
-    X, y = labelled_rows(kind)
+    X, y = labeled_rows(kind)
     w = np.random.default_rng(1).random(len(y)).astype(kind)
     model, oracle = (CentroidClassifier(metric, device=name).fit(X, y, w) for name in ("cuda", "cpu"))
     assert model.why_ == "on the device under test"
@@ -59,7 +59,7 @@ def test_in_parts_and_in_many_classes(there, metric, monkeypatch):
 
     monkeypatch.setattr(class_rows, "_WIDE", 8)
     monkeypatch.setattr(class_rows, "DEVICE_BLOCK", 8 * 20 * 50)
-    X, y = labelled_rows(K=30)
+    X, y = labeled_rows(K=30)
     model, oracle = (CentroidClassifier(metric, device=name) for name in ("cuda", "cpu"))
     for part in (slice(0, 100), slice(100, 600)):
         model.partial_fit(X[part], y[part])
@@ -71,7 +71,7 @@ def test_in_parts_and_in_many_classes(there, metric, monkeypatch):
 
 
 def test_values_far_from_one_and_equal_scores(there):
-    X, y = labelled_rows(np.float64)
+    X, y = labeled_rows(np.float64)
     for scale in (1e-30, 1e30):
         model, oracle = (CentroidClassifier(device=name).fit(scale * X, y) for name in ("cuda", "cpu"))
         np.testing.assert_array_equal(model.predict(scale * X), oracle.predict(scale * X))
@@ -82,7 +82,7 @@ def test_values_far_from_one_and_equal_scores(there):
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_tensors_in_tensors_out_and_never_on_the_host(there, metric, fetched):
-    X, y = labelled_rows()
+    X, y = labeled_rows()
     oracle = CentroidClassifier(metric).fit(X, y + 10)
     rows, labels = there.put(X), there.put(y + 10)
     expected = oracle.predict(X), oracle.predict_proba(X), oracle.decision_function(X), oracle.predict_topk(X, 3)
@@ -106,7 +106,7 @@ def test_tensors_in_tensors_out_and_never_on_the_host(there, metric, fetched):
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_means_in_an_index_are_searched_there(by_device, there, metric, fetched):
-    X, y = labelled_rows(n=2000, K=200)
+    X, y = labeled_rows(n=2000, K=200)
     model, oracle = (CentroidClassifier(metric, index="flat", device=name).fit(X, y) for name in ("cuda", "cpu"))
     expected = oracle.predict(X), oracle.predict_topk(X, 3)
     np.testing.assert_array_equal(model.predict(X), expected[0])
@@ -120,7 +120,7 @@ def test_means_in_an_index_are_searched_there(by_device, there, metric, fetched)
 
 
 def test_labels_that_are_no_numbers_two_classes_and_tensors_that_the_host_answers(there):
-    X, y = labelled_rows(K=2)
+    X, y = labeled_rows(K=2)
     names = np.array(["a", "b"])[y]
     model, oracle = CentroidClassifier(device="cuda").fit(there.put(X), names), CentroidClassifier().fit(X, names)
     assert model.predict(there.put(X)).tolist() == oracle.predict(X).tolist()
@@ -135,7 +135,7 @@ def test_labels_that_are_no_numbers_two_classes_and_tensors_that_the_host_answer
 
 
 def test_a_file_loads_without_a_gpu(there, tmp_path, monkeypatch):
-    X, y = labelled_rows()
+    X, y = labeled_rows()
     model = CentroidClassifier(device="cuda").fit(X, y)
     expected = model.predict(X)
     model.save(tmp_path / "model.kway")
@@ -148,7 +148,7 @@ def test_a_file_loads_without_a_gpu(there, tmp_path, monkeypatch):
 def test_too_little_memory_is_an_error_with_figures_and_nothing_half_fitted(there, monkeypatch):
     from kway.rows.gpu.device import Device
 
-    X, y = labelled_rows()
+    X, y = labeled_rows()
     model = CentroidClassifier(device="cuda").fit(X[:100], y[:100])
     before = model.centroids_.copy()
     monkeypatch.setattr(Device, "free_bytes", lambda self: 1000)
@@ -164,14 +164,14 @@ def test_too_little_memory_is_an_error_with_figures_and_nothing_half_fitted(ther
 def test_sparse_rows_are_refused_and_auto_says_why(there):
     import scipy.sparse as sp
 
-    X, y = labelled_rows()
+    X, y = labeled_rows()
     with pytest.raises(InputError, match=r"toarray.*device='cpu'"):
         CentroidClassifier(device="cuda").fit(sp.csr_matrix(X), y)
     assert "on the CPU" in CentroidClassifier(device="auto").fit(sp.csr_matrix(X), y).why_
 
 
 def test_auto_is_the_cpu_where_it_does_not_pay():
-    X, y = labelled_rows()
+    X, y = labeled_rows()
     model = CentroidClassifier(device="auto").fit(X, y)
     assert "too small" in model.why_
     assert not hasattr(CentroidClassifier().fit(X, y), "why_")

@@ -16,8 +16,8 @@ import pytest
 
 import kway
 from kway.errors import ModelFileError, UsageError
-from kway.tables.outputs import atomic
-from kway.tables.outputs.atomic import replacing
+from kway.tables import outputs
+from kway.tables.outputs import replacing
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def drafts(folder):
 def test_the_draft_of_a_killed_save_is_taken_away(fitted, tmp_path):
     code = f"""
 import os, signal
-from kway.tables.outputs.atomic import replacing
+from kway.tables.outputs import replacing
 with replacing({str(tmp_path / "old.kway")!r}) as draft:
     draft.write_bytes(b"half a model")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -153,7 +153,7 @@ def test_without_locks_drafts_are_left_alone(fitted, tmp_path, monkeypatch):
     def no_locks(*_):
         raise OSError(95, "not supported")
 
-    monkeypatch.setattr(atomic.fcntl, "flock", no_locks)
+    monkeypatch.setattr(outputs.fcntl, "flock", no_locks)
     fitted.save(tmp_path / "m.kway")
     assert left.exists()
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import kway
 from kway.errors import ModelFileError
 from kway.modelfile import container
-from kway.modelfile.schema import Array, Held, Schema, check_arrays
+from kway.modelfile.schema import Array, Schema, StoredObject, check_arrays
 from kway.modelfile.schemas import SCHEMAS
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks
 
@@ -265,11 +265,13 @@ def test_every_class_is_declared():
 
 def test_sizes_take_the_value_of_the_first_and_hold_it():
     schema = Schema({}, lambda _: {"a": Array(("int64",), ("n",)), "b": Array(("int64",), ("n", "z*"))})
-    held = Held("X", {}, {}, {"a": np.arange(3), "b": np.zeros((3, 0), np.int64)}, np.arange(2), {})
-    check_arrays(schema, held)
-    assert held.sizes == {"n": 3, "z*": 0}
+    stored = StoredObject("X", {}, {}, {"a": np.arange(3), "b": np.zeros((3, 0), np.int64)}, np.arange(2), {})
+    check_arrays(schema, stored)
+    assert stored.sizes == {"n": 3, "z*": 0}
     with pytest.raises(ModelFileError, match=r"axis 0 of array 'b'.*n = 2, but elsewhere in the file it is 3"):
-        check_arrays(schema, Held("X", {}, {}, {"a": np.arange(3), "b": np.zeros((2, 1), np.int64)}, np.arange(2), {}))
+        check_arrays(
+            schema, StoredObject("X", {}, {}, {"a": np.arange(3), "b": np.zeros((2, 1), np.int64)}, np.arange(2), {})
+        )
 
 
 def test_checking_does_not_read_the_rows(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """The memory of this machine, read from where the kernel reports it."""
 
 from kway import memory, words
-from kway.tables.outputs.atomic import cache_folder
+from kway.tables.outputs import cache_folder
 
 
 def test_available_memory(monkeypatch, tmp_path):

@@ -150,7 +150,7 @@ def test_a_damaged_file_and_a_wrong_folder(folder, monkeypatch):
     with pytest.raises(InputError, match="has keys a; name the rows x_train"):
         datasets.load("strange")
     np.savez(folder / "odd.npz", x=np.zeros((2, 1)), y=[0, 1], split=["train", "later"])
-    with pytest.raises(InputError, match="says later; it may say train, val or test"):
+    with pytest.raises(InputError, match="contains later; its values must be train, val or test"):
         datasets.load("odd")
     monkeypatch.setenv("KWAY_DATA", str(folder / "nowhere"))
     with pytest.raises(InputError, match="not a folder"):

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from kway.tables.options import OPEN
+from kway.tables.options import UNKNOWN_FORM
 from kway.tables.sources.csv_files import first_ragged
 from kway.tables.sources.text_form import CsvRow, csv_rows, find_form, head_text
 
@@ -40,4 +40,4 @@ def test_a_comment_behind_a_mark_is_seen_as_one():
 def test_the_row_that_a_head_was_cut_in_is_not_looked_at(monkeypatch):
     monkeypatch.setattr("kway.tables.sources.text_form.HEAD", 20)
     head = b"a;b\n1;2\n3;4\n5,55;6666"[:20]
-    assert find_form(head, "cut.csv", OPEN).form.sep == ";"
+    assert find_form(head, "cut.csv", UNKNOWN_FORM).form.sep == ";"

@@ -24,7 +24,7 @@ from kway.tables.features.embedder import (
     text_key,
 )
 from kway.tables.features.features import Features
-from kway.tables.outputs.atomic import cache_folder
+from kway.tables.outputs import cache_folder
 from kway.tables.sources.table_files import read_table
 
 WIDTH = 6

@@ -267,8 +267,8 @@ def test_numbers_are_standardised_in_any_unit(unit, table):
     [
         ({"a": [1, 2], "b": ["\ud800", "x"]}, "lone surrogate"),
         ({"\ud800": [1, 2]}, "lone surrogate"),
-        ({"a": [1, 2], "b": 3}, "column 'b' is 3, where a list"),
-        ({"a": [1, 2], "b": "xy"}, "column 'b' is 'xy', where a list"),
+        ({"a": [1, 2], "b": 3}, "column 'b' is 3; give a list"),
+        ({"a": [1, 2], "b": "xy"}, "column 'b' is 'xy'; give a list"),
         (pl.DataFrame({"a": [1, 2]}).lazy(), r"pass the table.collect\(\)"),
     ],
 )

@@ -35,7 +35,7 @@ def test_rows_are_the_pixels(tmp_path):
     assert found.y.tolist() == ["cat", "dog"]
     assert found.image == ImageForm(8, 8, 1)
     assert found.files[0].endswith("cat/a.png")
-    assert found.notes == ("images read as 8 x 8 grey (all sampled images have it)",)
+    assert found.notes == ("images read as 8 x 8 gray (the size of all images)",)
 
 
 def test_colour_is_kept(tmp_path):

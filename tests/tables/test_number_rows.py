@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
 from kway.errors import InputError
-from kway.tables.labelled_rows import RowRequirements, number_rows
+from kway.tables.labeled_rows import RowRequirements, number_rows
 from kway.tables.options import ReadOptions
 from kway.tables.reading import read_rows
 
@@ -145,7 +145,7 @@ def bad(tmp_path, name, content):
 @pytest.mark.parametrize(
     ("name", "content", "target", "message"),
     [
-        ("t.csv", CSV, "width", "columns that are not numbers: kind; encode"),
+        ("t.csv", CSV, "width", "columns that are not numeric: kind; encode"),
         ("t.csv.gz", CSV, "kind", "cannot be read"),
         ("t.parquet", CSV, "kind", "cannot be read"),
         ("t.npz", CSV, None, "cannot be read as npz"),
@@ -161,7 +161,7 @@ def test_bad_files(tmp_path, name, content, target, message):
 def test_dates_are_not_labels(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [1], "day": pa.array([0], pa.date32())}), path)
-    with pytest.raises(InputError, match=r"target 'day' of t.parquet is of type date32"):
+    with pytest.raises(InputError, match=r"target 'day' of t.parquet has type date32"):
         read(path, "day")
 
 

@@ -54,7 +54,7 @@ def test_a_split_column_cuts(tmp_path):
     assert found.rows.to_pydict() == {"x": [1, 3, 4]}
     assert found.test_rows.to_pydict() == {"x": [2]}
     assert found.test_y.tolist() == ["b"]
-    assert "3 to learn from, 1 to test" in found.notes[0]
+    assert "3 for training, 1 for testing" in found.notes[0]
     path.write_text("x,kind,split\n1,a,left\n2,b,right\n")
     assert read_rows(path, ReadOptions(target="kind")).rows.column_names == ["x", "split"]
 
@@ -66,7 +66,7 @@ def test_npz_and_known_sets(tmp_path):
     assert found.rows.shape == (6, 16)
     assert found.image == (4, 4, 1)
     assert found.groups.tolist() == list(range(6))
-    with pytest.raises(InputError, match="no order 'when' of one value per row; it has who"):
+    with pytest.raises(InputError, match="no array 'when' with one value per row for order; it has who"):
         read_rows(tmp_path / "t.npz", ReadOptions(order="when"))
     assert read_rows("digits").rows.shape == (5000, 784)
     assert read_rows("iris").y[0] in ("setosa", "versicolor", "virginica")
@@ -117,9 +117,9 @@ BAD = {
     "duplicate header": ("a,a,k\n1,2,x\n", {"target": "k"}, "more than one column named a"),
     "empty file": ("", {"target": "k"}, "t.csv cannot be read: it is empty"),
     "header only": ("a,k\n", {"target": "k"}, "a header but no rows"),
-    "ragged": ("a,k\n1,x\n1\n", {"target": "k"}, "line 3 has 1 cell where the first row has 2: '1'; fill it up"),
+    "ragged": ("a,k\n1,x\n1\n", {"target": "k"}, "line 3 has 1 cell, but the first row has 2: '1'; complete the row"),
     "gap in target": ("a,k\n1,x\n2,\n", {"target": "k"}, "target 'k' of t.csv is empty in 1 of 2 rows"),
-    "target only": ("k\nx\ny\n", {"target": "k"}, "nothing to learn from"),
+    "target only": ("k\nx\ny\n", {"target": "k"}, "add columns to learn from"),
     "gap in order": ("a,t,k\n1,,x\n2,3,y\n", {"target": "k", "order": "t"}, "order 't' of t.csv is empty in 1 of 2"),
 }
 

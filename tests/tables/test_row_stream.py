@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kway.errors import InputError
-from kway.tables.labelled_rows import RowRequirements
+from kway.tables.labeled_rows import RowRequirements
 from kway.tables.options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.row_stream import row_stream
@@ -19,8 +19,6 @@ from kway.tables.row_stream import row_stream
 def small(monkeypatch):
     monkeypatch.setattr("kway.tables.sources.table_files.LARGE", 0)
     monkeypatch.setattr("kway.tables.sources.csv_files.PIECE_BYTES", 300)
-    monkeypatch.setattr("kway.tables.sources.table_files.PIECE_ROWS", 17)
-    monkeypatch.setattr("kway.tables.datasets.arrays.FILE_BLOCK", 100)
 
 
 def columns(n=200, seed=0):
@@ -123,7 +121,7 @@ def spoil(folder, name, how):
 WRONG = {
     "lacks": r"big/1-t\.\w+ has no column 'size', which other files have",
     "more": r"big/0-t\.\w+ has no column 'extra', which other files have",
-    "kind": r"column 'size' holds text in big/1-t\.\w+ and numbers in big/0-t\.\w+",
+    "kind": r"column 'size' has text in big/1-t\.\w+ and numbers in big/0-t\.\w+",
     "empty": r"1-t\.\w+ cannot be read",
     "cut": r"1-t\.\w+ cannot be read",
 }
@@ -157,7 +155,7 @@ def test_a_file_that_is_gone_is_named(tmp_path, name):
     pieces = row_stream(big, ReadOptions(target="kind"))
     next(pieces)
     (big / f"2-{name}").unlink()
-    with pytest.raises(InputError, match=r"big/2-t\.\w+ is gone"):
+    with pytest.raises(InputError, match=r"big/2-t\.\w+ was deleted"):
         list(pieces)
 
 
@@ -169,7 +167,7 @@ def test_a_piece_without_a_label_is_left_out_where_rows_are(tmp_path, suffix):
     write(path, table)
     how = ReadOptions(target="kind", skip_bad=True)
     found = list(row_stream(path, how))
-    assert len(found) < len(list(row_stream(path, ReadOptions(answer="kind"))))  # whole pieces were left out
+    assert len(found) < len(list(row_stream(path, ReadOptions(unused_target="kind"))))  # whole pieces were left out
     assert np.concatenate([piece.y for piece in found]).tolist() == [k for k in table["kind"] if k]
     write(path, {**table, "kind": [None] * 200})
     with pytest.raises(InputError, match="no row has a label"):

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from kway.errors import InputError
-from kway.tables.labelled_rows import number_rows
+from kway.tables.labeled_rows import number_rows
 from kway.tables.options import ReadOptions
-from kway.tables.outputs.atomic import replacing
+from kway.tables.outputs import replacing
 from kway.tables.reading import read_rows
 from kway.tables.sources import writing
 
@@ -74,7 +74,7 @@ def test_a_link_stays_a_link_and_its_target_is_written(tmp_path):
 def test_what_is_no_plain_file_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "ring.csv").symlink_to("ring.csv")
-    for name, said in (("pipe.csv", r"is a pipe"), ("ring.csv", "ring of symbolic links")):
+    for name, said in (("pipe.csv", r"is a pipe"), ("ring.csv", "symbolic link that leads to itself")):
         with pytest.raises(InputError, match=said):
             writing.write_columns({"a": np.zeros(1)}, tmp_path / name)
     assert (tmp_path / "pipe.csv").is_fifo()

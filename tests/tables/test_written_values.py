@@ -74,17 +74,17 @@ def test_other_words_stay_words(words):
 
 
 SAID = {
-    "brackets": (["(1,234.50)", "12.00"], ", between thousands, () as minus"),
-    "a minus behind": (["218.03-", "5.5"], "- behind as minus"),
+    "brackets": (["(1,234.50)", "12.00"], ", between thousands, () read as minus"),
+    "a minus behind": (["218.03-", "5.5"], "- at the end read as minus"),
     "an apostrophe": (["1'234.50", "5"], "' between thousands"),
     "spaces": (["1 234.50", "5"], "spaces between thousands"),
-    "percent everywhere": (["15%", "3%"], "% left out"),
+    "percent everywhere": (["15%", "3%"], "% removed"),
     "percent and fractions": (
         ["15%", "3%", "0.15"],
-        "% left out, and 1 of 3 have none: taken in the same scale, 0.15 as 0.15 %",
+        "% removed, and 1 of 3 have none: read on the same scale, 0.15 as 0.15 %",
     ),
-    "thousands or decimals": (["1.234 €", "218 €"], "decimal point (decimal=',' says otherwise), € left out"),
-    "decimals": (["1.25 €", "218 €"], "€ left out"),
+    "thousands or decimals": (["1.234 €", "218 €"], "decimal point (decimal=',' to change it), € removed"),
+    "decimals": (["1.25 €", "218 €"], "€ removed"),
 }
 
 

@@ -163,7 +163,7 @@ def other_views(whole: Features, rows: Any, n_classes: int, rises: bool) -> Iter
         view = View(features, features.fit_transform(rows), NO_TEXT)
         yield ViewFamilies(view, [_renamed(f, NO_TEXT, "without the text columns") for f in near])
     many = not whole.is_table_ and (rows.size > _MOST_VALUES or rows.shape[0] * n_classes > _MOST_SCORES)
-    if not whole.is_table_ and not many and (features := whole.of_shapes(rows)) is not None:
+    if not whole.is_table_ and not many and (features := whole.with_shapes(rows)) is not None:
         family = replace(FAMILIES["least-squares" if rises else "softmax"], shares=FAMILIES["softmax"].shares)
         view = View(features, features.fit_transform(rows), EDGES)
         yield ViewFamilies(view, [_renamed(family, EDGES, "on edges and patches of the images")])

@@ -18,12 +18,12 @@ from kway.errors import InputError
 from kway.memory import available_bytes
 from kway.tables.datasets.arrays import npy_files
 from kway.tables.features.columns import kind_of
-from kway.tables.labelled_rows import LabelledRows, RowRequirements
+from kway.tables.labeled_rows import LabeledRows, RowRequirements
 from kway.tables.options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.row_stream import row_stream
 from kway.tables.sources.frames import is_table, take_rows
-from kway.tables.sources.table_files import csv_files, join_tables, parquet_files, pieces_of
+from kway.tables.sources.table_files import join_tables, list_files, pieces_of
 
 JOB_BYTES = 5.0  # bytes that a job needs per byte of the rows as read: rows, features, folds and models
 UNPACKED_BYTES = {".parquet": 4.0, ".gz": 6.0}  # bytes in memory per byte of a packed file; else 1
@@ -91,14 +91,14 @@ class LargeData:
             raise InputError(f"{self.data} changed while it was read; leave it as it is until the fit has ended")
 
 
-def read_what_fits(data: Any, how: ReadOptions) -> tuple[LabelledRows, LargeData | None]:
+def read_what_fits(data: Any, how: ReadOptions) -> tuple[LabeledRows, LargeData | None]:
     """All rows; or, if a job on them needs more memory than there is, some of them with a note, and all of DATA."""
     path = Path(data) if isinstance(data, str | Path) else None
     available = available_bytes()
     if path is None or not path.exists() or (needed := JOB_BYTES * _bytes_of(path, how)) <= available:
         return read_rows(data, how), None
     rng, share, state = np.random.default_rng(0), available / needed, _state_of(path, how)
-    kept, places, rows = list[LabelledRows](), list[NDArray[np.int64]](), 0
+    kept, places, rows = list[LabeledRows](), list[NDArray[np.int64]](), 0
     for piece in row_stream(data, how):
         whole = None if kept else piece
         chosen = np.flatnonzero((rng.random(piece.n) < share) | (np.arange(rows, rows + piece.n) < _LEAST_ROWS))
@@ -128,7 +128,7 @@ def _state_of(path: Path, how: ReadOptions) -> tuple[FileState, ...]:
     """The files that rows are read from in pieces; none if they cannot be."""
     files = npy_files(path)
     if not files and pieces_of(path, how.form) is not None:
-        files = [path] if path.is_file() else parquet_files(path) or csv_files(path)
+        files = list_files(path)
     return tuple(FileState(str(file), (now := file.stat()).st_size, now.st_mtime_ns) for file in files)
 
 
@@ -139,7 +139,7 @@ def _share_of_texts(table: Any, how: ReadOptions) -> float:
     return sum(texts) / max(1, table.nbytes)
 
 
-def _some(piece: LabelledRows, chosen: NDArray[np.int64]) -> LabelledRows:
+def _some(piece: LabeledRows, chosen: NDArray[np.int64]) -> LabeledRows:
     """Some rows of a piece, with their labels, groups and order."""
     each: dict[str, Any] = {
         name: None if getattr(piece, name) is None else getattr(piece, name)[chosen]
@@ -148,7 +148,7 @@ def _some(piece: LabelledRows, chosen: NDArray[np.int64]) -> LabelledRows:
     return replace(piece, rows=take_rows(piece.rows, chosen), **each)
 
 
-def _joined(parts: list[LabelledRows]) -> LabelledRows:
+def _joined(parts: list[LabeledRows]) -> LabeledRows:
     """The pieces as one."""
     first = parts[0]
     tables = [part.rows for part in parts]

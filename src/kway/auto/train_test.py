@@ -17,9 +17,9 @@ from kway.errors import InputError, UsageError
 from kway.labels import Labels
 from kway.rows.row_blocks import rows_at
 from kway.suggest import listing
-from kway.tables.labelled_rows import LabelledRows
-from kway.tables.options import OPEN, ReadOptions, TextForm
-from kway.tables.reading import AS_IT_IS, read_rows
+from kway.tables.labeled_rows import LabeledRows
+from kway.tables.options import UNKNOWN_FORM, ReadOptions, TextForm
+from kway.tables.reading import DEFAULT_OPTIONS, read_rows
 from kway.tables.sources.frames import is_table, n_rows, take_rows, whole_column
 from kway.tables.sources.images import ImageForm
 from kway.tables.sources.values import ColumnFormat
@@ -45,7 +45,7 @@ class TrainTest:
     image: ImageForm | None = None
     notes: tuple[str, ...] = ()
     test_part: str = ""  # where the test rows come from, in words
-    form: TextForm = OPEN  # of a text file
+    form: TextForm = UNKNOWN_FORM  # of a text file
     written: tuple[ColumnFormat, ...] = ()  # columns of numbers and dates that were written as text
     words: Mapping[str, str] = field(default_factory=dict)  # one value per column as the file has it
     kinds: Mapping[str, str] = field(default_factory=dict)  # kinds of columns that the user has given
@@ -67,7 +67,7 @@ class TrainTest:
         return self.groups is not None or self.order is not None
 
 
-def read_train_test(data: Any, how: ReadOptions = AS_IT_IS, test: Any = None, seed: int = 0) -> TrainTest:
+def read_train_test(data: Any, how: ReadOptions = DEFAULT_OPTIONS, test: Any = None, seed: int = 0) -> TrainTest:
     """DATA with its test rows: those of `test`, those that the dataset has, or a fifth of the rows."""
     if test is not None:
         refuse_same(data, test)
@@ -92,7 +92,7 @@ def read_train_test(data: Any, how: ReadOptions = AS_IT_IS, test: Any = None, se
 class _Split(NamedTuple):
     """Training rows with their labels, test rows with theirs, and where these come from."""
 
-    found: LabelledRows
+    found: LabeledRows
     labels: Labels
     test_rows: Any
     test_y: NDArray
@@ -123,7 +123,7 @@ def _train_test(split: _Split, kinds: Mapping[str, str]) -> TrainTest:
     )
 
 
-def _split_off_test(found: LabelledRows, labels: Labels, seed: int, larger: LargeData | None) -> _Split:
+def _split_off_test(found: LabeledRows, labels: Labels, seed: int, larger: LargeData | None) -> _Split:
     n = len(labels.codes)
     share = min(_TEST_SHARE, MOST_TESTED / n)
     train, test = split_test(labels.codes, share, found.groups, found.order, seed)

@@ -13,7 +13,7 @@ from kway.tables.options import ReadOptions
 
 if TYPE_CHECKING:
     from kway.tables.datasets.arrays import Dataset
-    from kway.tables.labelled_rows import LabelledRows
+    from kway.tables.labeled_rows import LabeledRows
 
 PARTS = ("train", "test", "all")
 
@@ -47,8 +47,8 @@ def export(
     """Write a set to a file, the label in the column `target`."""
     from kway.cli.options import as_usage
     from kway.errors import UsageError
-    from kway.tables.labelled_rows import number_rows
-    from kway.tables.outputs.places import Output, check_places, is_nobodys
+    from kway.tables.labeled_rows import number_rows
+    from kway.tables.outputs import Output, check_places, is_empty
     from kway.tables.reading import read_rows
     from kway.tables.sources.writing import format_of, write_columns, write_npz
 
@@ -57,7 +57,7 @@ def export(
     if not out.name.lower().endswith(".npz"):
         with as_usage():
             format_of(out)
-    check_places([Output("--out", out, "file", is_nobodys)], {"DATA": name}, force)
+    check_places([Output("--out", out, "file", is_empty)], {"DATA": name}, force)
     found = read_rows(name, reading)
     if out.name.lower().endswith(".npz"):
         found = number_rows(found)
@@ -71,7 +71,7 @@ def export(
         say(f"Wrote {safe(name)} to {safe(out)} ({out.stat().st_size:,} bytes).")
 
 
-def columns_of(found: LabelledRows, part: str) -> dict[str, Any]:
+def columns_of(found: LabeledRows, part: str) -> dict[str, Any]:
     """The set as columns: its features by name (x0, x1, ... where they have none) and `target`."""
     import numpy as np
 

@@ -80,7 +80,7 @@ def _check_outputs(
     out: Path, report: Path, figures: Path | None, inputs: dict[str, str | Path | None], force: bool
 ) -> None:
     """Raise, before any work, if an output would replace an input or a file that kway did not write."""
-    from kway.tables.outputs.places import (
+    from kway.tables.outputs import (
         Output,
         check_output_folder,
         check_places,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from kway.tables.labelled_rows import LabelledRows, RowRequirements
+    from kway.tables.labeled_rows import LabeledRows, RowRequirements
     from kway.tables.options import ReadOptions
 
 
@@ -71,7 +71,9 @@ class ModelReader:
         notes = modelfile.info(path).notes
         self.reading = reading.without_labels()
         if needs_labels:
-            self.reading = replace(reading, target=reading.target or notes.get("target"), usual=reading.target is None)
+            self.reading = replace(
+                reading, target=reading.target or notes.get("target"), target_from_model=reading.target is None
+            )
         self.like = _read_alike(_requirements_of(self.model), notes.get("reading"))
         self._refuse_drop(self.like.columns)
         self._needs_labels = needs_labels
@@ -86,9 +88,9 @@ class ModelReader:
         if used:
             raise UsageError(f"the model uses the column {used[0]!r}, so that it cannot be left out; take it off drop=")
 
-    def given(self, found: LabelledRows) -> ModelRows:
+    def given(self, found: LabeledRows) -> ModelRows:
         """Rows that were read, as the model takes them."""
-        from kway.tables.labelled_rows import number_rows
+        from kway.tables.labeled_rows import number_rows
 
         if self._needs_labels:
             found.required_labels()
@@ -100,7 +102,7 @@ class ModelReader:
             return ModelRows(found.test_rows, found.test_y, found.beside)
         return ModelRows(found.rows, found.y, found.beside)
 
-    def _tell_skipped(self, found: LabelledRows) -> None:
+    def _tell_skipped(self, found: LabeledRows) -> None:
         """Print a note on images, lines and rows that were left out and have no prediction."""
         from kway import progress
         from kway.cli.options import in_command_words
@@ -113,7 +115,7 @@ class ModelReader:
             if "skip_bad=True" in note:
                 progress.note(f"note: {in_command_words(note)}")
 
-    def _refuse_table_for_image(self, found: LabelledRows) -> None:
+    def _refuse_table_for_image(self, found: LabeledRows) -> None:
         """Raise if a model of images is given a table, unless its columns can be the pixels."""
         from kway.errors import InputError
         from kway.tables.sources.frames import is_table
@@ -159,7 +161,7 @@ def _read_alike(like: RowRequirements, notes: Any) -> RowRequirements:
 def _requirements_of(model: Any) -> RowRequirements:
     """What the model requires of rows; without features of its own it takes plain numbers in order."""
     from kway.pipelines import FeaturedClassifier
-    from kway.tables.labelled_rows import RowRequirements
+    from kway.tables.labeled_rows import RowRequirements
 
     text_labels = model.classes_.dtype.kind in "UO"
     if isinstance(model, FeaturedClassifier):

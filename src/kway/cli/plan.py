@@ -13,7 +13,7 @@ from kway.tables.options import ReadOptions
 
 if TYPE_CHECKING:
     from kway.planning.plan import Plan
-    from kway.tables.extent import Extent
+    from kway.tables.row_stream import Extent
 
 DataOption = Annotated[str | None, typer.Argument(help="Data as for fit; else name the size.")]
 CountOption = Annotated[float | None, typer.Option(metavar="N", help="Such as 50000 or 1e9.")]
@@ -59,10 +59,10 @@ def _check_asked(data: str | None, sizes: tuple[float | None, ...]) -> None:
 
 
 def _asked(data: str | None, sizes: tuple[float | None, ...], density: float, reading: ReadOptions) -> Extent:
-    from kway.tables.extent import Extent, extent_of
+    from kway.tables.row_stream import Extent, measure_extent
 
     if data is not None:
-        return extent_of(data, reading)
+        return measure_extent(data, reading)
     n, d, K = (float(value) for value in sizes if value is not None)
     return Extent(int(n), int(d), int(K), density)
 

@@ -100,7 +100,7 @@ def _predict_parts(
     asked: PartsTask, data: str, out: Path | None, format: str | None, address: str | None, force: bool, json: bool
 ) -> None:
     """Over a cluster, into a folder."""
-    from kway.tables.outputs.places import check_output_folder
+    from kway.tables.outputs import check_output_folder
 
     if out is None or format not in (None, "parquet"):
         raise UsageError("over a cluster answers are written as a folder of parquet files; name it with --out")
@@ -118,7 +118,7 @@ def _checked_format(
     out: Path | None, asked: str | None, inputs: dict[str, str | Path | None], reading: ReadOptions, force: bool
 ) -> str:
     """The format to write, its place tested before the work."""
-    from kway.tables.outputs.places import Output, check_places, is_predictions
+    from kway.tables.outputs import Output, check_places, is_predictions
     from kway.tables.sources.writing import format_of
 
     with as_usage():
@@ -234,7 +234,7 @@ class _Item(NamedTuple):
 
 def predict_parts(task: PartsTask, data: Path, out: Path, force: bool) -> PartsWritten:
     """Every part that is not there yet, over the cluster that this is called in; told as progress."""
-    from kway.tables.outputs.atomic import alone_at
+    from kway.tables.outputs import lock_path
     from kway.tables.row_stream import row_parts
 
     if out.resolve() in (data.resolve(), *data.resolve().parents):
@@ -245,7 +245,7 @@ def predict_parts(task: PartsTask, data: Path, out: Path, force: bool) -> PartsW
     task = replace(task, model=str(Path(task.model).absolute()))
     task = _tried(task, parts)
     out.mkdir(exist_ok=True)
-    with alone_at(out / LOCK) as alone:
+    with lock_path(out / LOCK) as alone:
         if not alone:
             raise UsageError(f"another run is writing into --out {out}; wait until it ends, or name another folder")
         _claim(out, _notes(task, parts), force)
@@ -321,7 +321,7 @@ def _claim(out: Path, notes: dict[str, Any], force: bool) -> None:
 
 
 def _note(place: Path, notes: dict[str, Any]) -> None:
-    from kway.tables.outputs.atomic import replacing
+    from kway.tables.outputs import replacing
 
     with replacing(place) as draft:
         draft.write_text(json_format.dumps(notes))

@@ -35,11 +35,10 @@ from kway.rows.files import FileRows, LabelledCSR, LabelledFiles, rows_of_blocks
 from kway.rows.gpu.device import ChosenDevice
 from kway.rows.labelled_blocks import LabelledBlock, labelled_blocks
 from kway.tables.datasets.arrays import map_arrays, npy_files
-from kway.tables.extent import extent_of
-from kway.tables.labelled_rows import number_rows
+from kway.tables.labeled_rows import number_rows
 from kway.tables.options import ReadOptions
-from kway.tables.row_stream import row_stream
-from kway.tables.sources.table_files import csv_files, parquet_files
+from kway.tables.row_stream import measure_extent, row_stream
+from kway.tables.sources.table_files import list_files
 
 if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
@@ -51,7 +50,7 @@ def stays_in_files(model: LinearClassifier, folder: str | Path, target: str | No
         return False
     if model.solver != "auto":
         return asks_for_sampled(model.solver)
-    found = extent_of(str(folder), ReadOptions(target=target))
+    found = measure_extent(str(folder), ReadOptions(target=target))
     size = Size(found.n, found.d, found.K)
     return not has_room(size.rows_bytes) or (found.K > 2 and chooses_sampled(model, size, hard=True))
 
@@ -59,7 +58,7 @@ def stays_in_files(model: LinearClassifier, folder: str | Path, target: str | No
 def rows_of_folder(folder: str | Path, target: str | None) -> LabelledFiles:
     """The rows of a folder, or of one file, of .npy, parquet or csv."""
     path = Path(folder)
-    files = npy_files(path) or ([path] if path.is_file() else parquet_files(path) or csv_files(path))
+    files = npy_files(path) or (list_files(path))
     if not files:
         raise InputError(f"{str(folder)!r} has neither .npy nor parquet nor csv files; give a folder of one kind")
     about = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]

@@ -33,7 +33,7 @@ from kway.rows.cluster.folder import ClassTable, folder_rows, read_arrays, read_
 from kway.rows.cluster.session import current, n_nodes, said_nodes
 from kway.suggest import nearest
 from kway.tables.datasets.arrays import map_arrays, npy_files
-from kway.tables.labelled_rows import matrix_of, number_rows
+from kway.tables.labeled_rows import matrix_of, number_rows
 from kway.tables.options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.sources.labels import column_labels

@@ -29,9 +29,9 @@ from kway.errors import ModelFileError
 from kway.modelfile import container, schemas
 from kway.modelfile.container import TensorInfo, model_path, pack_arrays, unpack_arrays, verify
 from kway.modelfile.embedding_models import Allowed, allow_embedding
-from kway.modelfile.schema import in_few_words
+from kway.modelfile.schema import short_repr
 from kway.modelfile.values import Packed, decode_params, decode_value, encode_params, encode_value, estimator_class
-from kway.tables.outputs.places import asked_in_python, is_model, refuse_foreign
+from kway.tables.outputs import is_model, python_output, refuse_foreign
 
 __all__ = ["ModelInfo", "info", "load", "pack", "save", "unpack", "verify"]
 
@@ -64,7 +64,7 @@ def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = Non
     The file appears only when it is complete; a model that was at `path` stays until then. A file that is no model of
     kway's is replaced only with `force`.
     """
-    refuse_foreign(asked_in_python(model_path(path), "model", is_model), force)
+    refuse_foreign(python_output(model_path(path), "model", is_model), force)
     manifest, arrays = pack(estimator)
     tensors, kinds = pack_arrays(arrays)
     manifest = manifest | {
@@ -114,7 +114,7 @@ def info(path: str | Path) -> ModelInfo:
 def _n_features(manifest: Mapping[str, Any]) -> int | None:
     found = manifest.get("n_features")
     if found is not None and type(found) is not int:
-        raise ModelFileError(f"n_features in the model file is {in_few_words(found)}, expected a whole number")
+        raise ModelFileError(f"n_features in the model file is {short_repr(found)}, expected a whole number")
     return found
 
 

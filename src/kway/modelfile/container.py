@@ -34,8 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
-from kway.tables.outputs import atomic
-from kway.tables.outputs.atomic import replacing
+from kway.tables.outputs import describe_kind, replacing, resolve_output
 
 FORMAT, FORMAT_VERSION = "kway", 1
 
@@ -411,13 +410,13 @@ def model_path(path: str | Path) -> Path:
 def model_place(path: str | Path) -> Path:
     """Where a save to `path` goes."""
     try:
-        return atomic.place_of(model_path(path))
+        return resolve_output(model_path(path))
     except InputError as error:
         raise ModelFileError(str(error)) from error
 
 
 def _refuse_other_kinds(path: Path, mode: int) -> None:
-    kind = atomic.other_kind(mode)
+    kind = describe_kind(mode)
     if kind is not None:
         raise ModelFileError(f"{path} is {kind}; a model is one plain file: give the path of that")
 

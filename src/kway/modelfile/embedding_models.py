@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kway.errors import InputError, ModelFileError
-from kway.modelfile.schema import in_few_words
+from kway.modelfile.schema import short_repr
 
 Allowed = str | Path | Collection[str | Path] | Callable[[Any], Any] | None
 
@@ -62,7 +62,7 @@ def _names(embed: Allowed) -> list[str | Path]:
 
 
 def _not_allowed(name: str, path: str | Path) -> ModelFileError:
-    said = in_few_words(name, 4000)
+    said = short_repr(name, 4000)
     return ModelFileError(
         f"{path} embeds its rows with the model {said}, which would be opened, or fetched, and run; if you trust that "
         f"model, allow it by name: kway.load(path, embed={said}), or --embed on the command line"

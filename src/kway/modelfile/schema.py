@@ -1,6 +1,6 @@
 """What a model file must contain: facts and arrays as declared, checked once, before anything is built from them.
 
-    Schema(facts={"n_iter": whole()}, arrays=lambda held: {"coef": Array(FLOAT_TYPES, ("R", "d"))})
+    Schema(facts={"n_iter": whole()}, arrays=lambda stored: {"coef": Array(FLOAT_TYPES, ("R", "d"))})
 
 Sizes are names (K classes, d columns, n rows). A size that is known must agree; an unknown one takes the value of the
 first array that has it. All are at least 1, except those with a star ("z*"). The bytes of every array are in the file,
@@ -32,7 +32,7 @@ AGAIN = "the file is damaged or was not written by kway; get it, or save it, aga
 
 
 @dataclass(frozen=True)
-class Held:
+class StoredObject:
     """What a file holds of one object: parameters, facts, arrays by name, and the sizes known so far."""
 
     what: str  # the class, in messages
@@ -48,7 +48,7 @@ class Held:
 
 
 Values = Callable[[NDArray, Mapping[str, int]], str | None]  # array and sizes -> what is wrong with the values
-CrossRule = Callable[[Held], str | None]  # what is wrong between facts and arrays
+CrossRule = Callable[[StoredObject], str | None]  # what is wrong between facts and arrays
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Array:
     optional: bool = False
 
 
-def _nothing(_: Held) -> dict[str, Any]:
+def _nothing(_: StoredObject) -> dict[str, Any]:
     return {}
 
 
@@ -74,8 +74,8 @@ class Schema:
     """
 
     facts: Mapping[str, Check]
-    arrays: Callable[[Held], Mapping[str, Array]] = _nothing
-    sizes: Callable[[Held], Mapping[str, int]] = _nothing
+    arrays: Callable[[StoredObject], Mapping[str, Array]] = _nothing
+    sizes: Callable[[StoredObject], Mapping[str, int]] = _nothing
     rules: tuple[CrossRule, ...] = ()
     params: Mapping[str, Check] = field(default_factory=dict)
     nested: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Schema:
 def check_facts(schema: Schema, facts: Any, what: str) -> None:
     """Refuse facts that are missing, unknown or out of range."""
     if not isinstance(facts, dict):
-        raise ModelFileError(f"the facts of the {what} are {in_few_words(facts)}, expected a table; {AGAIN}")
+        raise ModelFileError(f"the facts of the {what} are {short_repr(facts)}, expected a table; {AGAIN}")
     wrong = missing_and_unknown(facts, schema.facts, schema.optional_facts)
     if wrong:
         raise ModelFileError(f"the facts of the {what} do not fit: {wrong}; {AGAIN}")
@@ -98,42 +98,42 @@ def check_values(fields: Mapping[str, Check], values: Mapping[str, Any], where: 
     for name, check in fields.items():
         said = check(values[name]) if name in values else None
         if said:
-            raise ModelFileError(f"{where.format(name)} is {in_few_words(values[name])}, expected {said}; {AGAIN}")
+            raise ModelFileError(f"{where.format(name)} is {short_repr(values[name])}, expected {said}; {AGAIN}")
 
 
-def check_arrays(schema: Schema, held: Held) -> None:
+def check_arrays(schema: Schema, stored: StoredObject) -> None:
     """Refuse arrays that are missing, unknown, of another shape or dtype, or out of range."""
-    for name, size in schema.sizes(held).items():
-        _agree(held, name, size, f"the facts of the {held.what}")
-    declared = schema.arrays(held)
-    own = [name for name in held.arrays if not name.startswith(schema.nested or ("\0",))]
+    for name, size in schema.sizes(stored).items():
+        _agree(stored, name, size, f"the facts of the {stored.what}")
+    declared = schema.arrays(stored)
+    own = [name for name in stored.arrays if not name.startswith(schema.nested or ("\0",))]
     wrong = missing_and_unknown(own, declared, [name for name, array in declared.items() if array.optional])
     if wrong:
-        raise ModelFileError(f"the arrays of the {held.what} do not fit: {wrong}; {AGAIN}")
+        raise ModelFileError(f"the arrays of the {stored.what} do not fit: {wrong}; {AGAIN}")
     for name in own:
-        _check_shape(name, held.arrays[name], declared[name], held)
+        _check_shape(name, stored.arrays[name], declared[name], stored)
     for name in own:
         for rule in declared[name].values:
-            _refuse(rule(held.arrays[name], held.sizes), f"array {name!r}")
+            _refuse(rule(stored.arrays[name], stored.sizes), f"array {name!r}")
     for across in schema.rules:
-        _refuse(across(held), f"the {held.what}")
+        _refuse(across(stored), f"the {stored.what}")
 
 
-def _check_shape(name: str, array: NDArray, declared: Array, held: Held) -> None:
+def _check_shape(name: str, array: NDArray, declared: Array, stored: StoredObject) -> None:
     if array.dtype.name not in declared.dtypes:
         _refuse(f"is of dtype {array.dtype}, expected {' or '.join(declared.dtypes)}", f"array {name!r}")
     if array.ndim != len(declared.shape):
         _refuse(f"has shape {array.shape}, expected ({', '.join(map(str, declared.shape))})", f"array {name!r}")
     for axis, (wanted, size) in enumerate(zip(declared.shape, array.shape)):
         if isinstance(wanted, str):
-            _agree(held, wanted, size, f"axis {axis} of array {name!r}")
+            _agree(stored, wanted, size, f"axis {axis} of array {name!r}")
         elif size != wanted:
             _refuse(f"has shape {array.shape}, but its axis {axis} is {wanted}", f"array {name!r}")
 
 
-def _agree(held: Held, name: str, size: int, who: str) -> None:
+def _agree(stored: StoredObject, name: str, size: int, who: str) -> None:
     """Size `name` is `size`, says `who`: it must be what it was before."""
-    known = held.sizes.setdefault(name, size)
+    known = stored.sizes.setdefault(name, size)
     if known != size:
         _refuse(f"has {name.rstrip('*')} = {size:,}, but elsewhere in the file it is {known:,}", who)
     if size < 1 and not name.endswith("*"):
@@ -214,8 +214,8 @@ def ascending_in_rows(indices: NDArray, indptr: NDArray) -> str | None:
 def same_dtype(*names: str) -> CrossRule:
     """Arrays that one kernel reads together."""
 
-    def check(held: Held) -> str | None:
-        kinds = {name: held.arrays[name].dtype.name for name in names if name in held.arrays}
+    def check(stored: StoredObject) -> str | None:
+        kinds = {name: stored.arrays[name].dtype.name for name in names if name in stored.arrays}
         said = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
         return None if len(set(kinds.values())) < 2 else f"mixes dtypes: {said}"
 
@@ -326,7 +326,7 @@ def record(fields: Mapping[str, Check], optional: Collection[str] = ()) -> Check
         if wrong:
             return wrong
         found = ((name, fields[name](entry)) for name, entry in value.items())
-        return next((f"{name} is {in_few_words(value[name])}, expected {said}" for name, said in found if said), None)
+        return next((f"{name} is {short_repr(value[name])}, expected {said}" for name, said in found if said), None)
 
     return check
 
@@ -335,13 +335,13 @@ def missing_and_unknown(found: Collection[Any], fields: Collection[str], optiona
     """What of `fields` is not there, or what is there beside them."""
     missing = [name for name in fields if name not in found and name not in optional]
     unknown = [name for name in found if name not in fields]
-    said = ([f"{', '.join(map(in_few_words, missing[:5]))} missing"] if missing else []) + (
-        [f"{', '.join(map(in_few_words, unknown[:5]))} unknown"] if unknown else []
+    said = ([f"{', '.join(map(short_repr, missing[:5]))} missing"] if missing else []) + (
+        [f"{', '.join(map(short_repr, unknown[:5]))} unknown"] if unknown else []
     )
     return " and ".join(said) or None
 
 
-def in_few_words(value: Any, longest: int = 60) -> str:
+def short_repr(value: Any, longest: int = 60) -> str:
     """A value from a file as it may stand in a message: short, whatever it is."""
     if isinstance(value, str):
         return ascii(value if len(value) <= longest else value[:longest] + "...")

@@ -22,7 +22,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from kway.errors import InputError
-from kway.tables.outputs.atomic import replacing
+from kway.tables.outputs import replacing
 
 _PNG_DPI = 200  # sharp on screens of two device pixels a pixel
 _SETTINGS: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": "kway"}  # text as text; ids the same every time

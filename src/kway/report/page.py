@@ -15,7 +15,7 @@ from kway.auto.refit import size_in_words
 from kway.report.columns import columns_read
 from kway.report.confusion import MOST_WRITTEN
 from kway.report.pictures import PagePicture, draw_pictures
-from kway.tables.outputs.atomic import replacing
+from kway.tables.outputs import replacing
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 LISTED = 500  # classes of the table: ten thousand would make a page of megabytes

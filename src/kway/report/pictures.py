@@ -25,7 +25,7 @@ from kway.labels import encode_as
 from kway.report import charts, confusion, images, regions
 from kway.report.export import page_svg, save, svg_document
 from kway.report.mistakes import find_mistakes, picture_shape, worst_mistakes
-from kway.tables.outputs.atomic import replacing
+from kway.tables.outputs import replacing
 
 MOST_PROJECTED = 1500  # of principal components: their matrix is d x d
 SLICE_ROWS = 4000

@@ -1,6 +1,6 @@
-"""ReadOptions: how a table is to be read, checked when it is made. TextForm: how a table of text is written.
+"""ReadOptions: how to read a table. TextForm: how a text file is written.
 
-Errors name an option as Python does (`skip_bad`); the command adds its own spelling.
+Errors use the Python name of an option (`skip_bad`). The command line adds its own spelling.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from kway.errors import UsageError
 from kway.options import option, split_names
 from kway.suggest import listing, nearest
 
-ALL = ("all",)  # as `keep`: every column
+ALL = ("all",)  # value of `keep` for every column
 DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
 USED = ("number", "true/false", "date", "category", "text", "vector")  # kinds of columns that become features
-KINDS = (*USED, DAY_FIRST, MONTH_FIRST, "drop")  # what `types` may say
+KINDS = (*USED, DAY_FIRST, MONTH_FIRST, "drop")  # values of `types`
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}  # by name
 
 
 @dataclass(frozen=True)
 class TextForm:
-    """Separator, encoding and decimal mark of a table of text, and whether its first row names the columns.
+    """Separator, encoding and decimal mark of a text file, and whether its first row names the columns.
 
-    None means not known.
+    None means unknown.
     """
 
     sep: str | None = None
@@ -34,37 +34,56 @@ class TextForm:
     header: bool | None = None
 
 
-OPEN = TextForm()  # nothing is known
+UNKNOWN_FORM = TextForm()
 
 
 def _split_types(text: str | None) -> dict[str, str]:
-    """Kinds of columns as they are typed: COL=KIND, with commas between."""
+    """Parse kinds of columns as typed on the command line: COL=KIND, separated by commas."""
     found = {}
     for pair in split_names(text):
         column, equals, kind = pair.rpartition("=")
         if not equals or not column:
-            raise UsageError(f"types has {pair!r}; write COLUMN=KIND, with commas between")
+            raise UsageError(f"types contains {pair!r}; write COLUMN=KIND, separated by commas")
         found[column] = kind
     return found
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a table is to be read. What is not set is found out from the table.
+    """How to read a table. Options that are not set are detected from the table.
 
     Parameters
     ----------
-    target : column of the labels.
-    group, order, id : columns that are no features: rows that belong together, time, names of rows.
-    drop : columns to leave out.
-    skip_bad : leave out images and lines of a csv that cannot be read, and rows without a label.
-    types : kind per column, such as {"zip": "category", "when": "month-first"}.
-    sep, decimal, encoding, header : how a text file is written: separator (one character or its name), decimal mark
-        ("." or ","), encoding, and whether the first row names the columns.
-    keep : columns to return as they were read; ALL for every column.
-    numbers : return the plain numbers among the kept columns of a csv as numbers.
-    answer : the target of rows to predict: no feature, and it may have gaps.
-    usual : the target was named by a model, not by a person.
+    target : str, optional
+        Column with the labels.
+    group : str, optional
+        Column whose groups are never split between training and test rows.
+    order : str, optional
+        Time column: the last rows become the test set.
+    drop : tuple of str, default=()
+        Columns to leave out.
+    skip_bad : bool, default=False
+        Leave out images and csv lines that cannot be read, and rows without a label.
+    types : mapping of str to str, optional
+        Kind per column, such as {"zip": "category", "when": "month-first"}.
+    id : str, optional
+        Column with the names of the rows. It is not a feature.
+    sep : str, optional
+        Separator of a text file: one character or its name ("tab").
+    decimal : {".", ","}, optional
+        Decimal mark of a text file.
+    encoding : str, optional
+        Encoding of a text file.
+    header : bool, optional
+        Whether the first row of a text file names the columns.
+    keep : tuple of str, default=()
+        Columns to return as they were read; ALL for every column.
+    numbers : bool, default=False
+        Return kept columns of a csv as numbers if all their values are plain numbers.
+    unused_target : str, optional
+        The target column of rows to predict. It is not a feature and may have missing values.
+    target_from_model : bool, default=False
+        Whether the model gave the name of the target, and not the user.
     """
 
     target: str | None = option(None, "Column with the labels.", flags=("--target", "-t"), metavar="COL")
@@ -76,11 +95,11 @@ class ReadOptions:
     skip_bad: bool = option(False, "Leave out what cannot be read, and rows without a label.", typed=bool)
     types: Mapping[str, str] = option(
         None,
-        "What columns are: number, category, text, date, day-first, month-first, true/false, vector or drop.",
+        "Kinds of columns: number, category, text, date, day-first, month-first, true/false, vector or drop.",
         metavar="COL=KIND,...",
         parse=_split_types,
     )
-    id: str | None = option(None, "Column that names the rows: no feature.", metavar="COL")
+    id: str | None = option(None, "Column with the names of the rows; it is not a feature.", metavar="COL")
     sep: str | None = option(None, "Column separator, , ; | or tab; default: detected.")
     decimal: str | None = option(None, "Decimal mark, . or , ; default: detected.")
     encoding: str | None = option(None, "utf-8, latin-1, utf-16, ...; default: detected.")
@@ -92,22 +111,22 @@ class ReadOptions:
     )
     keep: tuple[str, ...] = option(
         (),
-        "Columns of DATA to write beside the predictions, or all.",
+        "Columns of DATA to write next to the predictions, or all.",
         metavar="COLS",
         parse=split_names,
         commands=("predict",),
     )
     numbers: bool = False
-    answer: str | None = None
-    usual: bool = False
+    unused_target: str | None = None
+    target_from_model: bool = False
 
     def __post_init__(self) -> None:
         for name in ("target", "group", "order", "id", "sep", "decimal", "encoding"):
             if not isinstance(getattr(self, name), str | None):
-                raise UsageError(f"{name} is {getattr(self, name)!r:.60}; give text")
+                raise UsageError(f"{name} is {getattr(self, name)!r:.60}; it must be text")
         for name in ("header", "skip_bad"):
             if not isinstance(getattr(self, name), bool | None):
-                raise UsageError(f"{name} is {getattr(self, name)!r:.60}; it may be True or False")
+                raise UsageError(f"{name} is {getattr(self, name)!r:.60}; it must be True or False")
         checked = {
             "drop": (self.drop,) if isinstance(self.drop, str) else tuple(self.drop),
             "skip_bad": bool(self.skip_bad),
@@ -125,20 +144,20 @@ class ReadOptions:
 
     @property
     def form(self) -> TextForm:
-        """How the text is written, as far as the options say."""
+        """The form of the text, as far as the options give it."""
         return TextForm(self.sep, self.encoding, self.decimal, self.header)
 
     def in_form(self, form: TextForm) -> ReadOptions:
-        """The same options for text that is written in this form."""
+        """Return the options for text in this form."""
         return replace(self, **asdict(form))
 
     def without_labels(self) -> ReadOptions:
-        """The same options for rows to predict."""
-        return replace(self, target=None, answer=self.target)
+        """Return the options for rows to predict."""
+        return replace(self, target=None, unused_target=self.target)
 
     @property
     def kinds(self) -> dict[str, str]:
-        """`types` in the words of Features."""
+        """`types` as values of the parameter `kinds` of Features."""
         return {c: "date" if t in (DAY_FIRST, MONTH_FIRST) else t for c, t in self.types.items()}
 
 
@@ -151,7 +170,7 @@ def _checked_sep(sep: str | None) -> str | None:
 
 def _checked_decimal(decimal: str | None) -> str | None:
     if decimal not in (None, ".", ","):
-        raise UsageError(f"decimal is {decimal!r}; it may be . or ,")
+        raise UsageError(f"decimal is {decimal!r}; it must be . or ,")
     return decimal
 
 
@@ -159,14 +178,16 @@ def _checked_encoding(encoding: str | None) -> str | None:
     try:
         return None if encoding is None else codecs.lookup(encoding).name
     except LookupError as error:
-        raise UsageError(f"encoding {encoding!r} is not known; such as utf-8, latin-1, cp1252, utf-16") from error
+        raise UsageError(
+            f"encoding is {encoding!r}, which is not known; give utf-8, latin-1, cp1252 or utf-16, for example"
+        ) from error
 
 
 def _checked_types(types: Any) -> dict[str, str]:
     if types is not None and not isinstance(types, Mapping):
-        raise UsageError(f"types is {types!r:.60}; give a kind for each column, such as {{'zip': 'category'}}")
+        raise UsageError(f"types is {types!r:.60}; it must map columns to kinds, such as {{'zip': 'category'}}")
     for column, kind in (types or {}).items():
         if kind not in KINDS:
             close = nearest(str(kind), KINDS)
-            raise UsageError(f"types says {kind!r} of {column!r}{close}; it may say {listing(KINDS)}")
+            raise UsageError(f"types is {kind!r} for column {column!r}{close}; it must be {listing(KINDS)}")
     return dict(types or {})

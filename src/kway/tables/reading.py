@@ -1,12 +1,13 @@
-"""The one reader: files, folders, named sets and rows in memory -> LabelledRows.
+"""Read files, folders, named sets and rows in memory as LabeledRows.
 
     csv, tsv, JSON lines (.gz), parquet, a folder    rows: pyarrow Table without the target, group, order and id
-    of parquet or csv files, stdin ("-"), a frame    columns; numbers and dates are read as people write them
+    of parquet or csv files, stdin ("-"), a frame    columns; numbers and dates may be written as people write them
     npz, npy, a folder of npy, libsvm, named sets,   rows: (n, d) array or CSR
     a matrix
-    an image, a folder of them (one per class)       rows: (n, d) bytes, with the form they were brought to
+    an image, a folder of images (one sub-folder     rows: (n, d) bytes, all resized to one form
+    per class)
 
-A column (or npz key) `split` of train, val and test cuts the rows; otherwise there is no test part.
+A column (or npz key) `split` with the values train, val and test divides the rows. Otherwise there is no test part.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from kway.errors import InputError, UsageError
 from kway.suggest import listing, nearest
 from kway.tables.datasets import catalog
 from kway.tables.datasets.arrays import Dataset, map_arrays, npy_files, read_libsvm, read_npz
-from kway.tables.labelled_rows import LabelledRows, RowRequirements
+from kway.tables.labeled_rows import LabeledRows, RowRequirements
 from kway.tables.options import ALL, ReadOptions, TextForm
 from kway.tables.sources import images
 from kway.tables.sources.csv_files import LoadedTable, TableRequest, first_words
@@ -39,14 +40,13 @@ from kway.tables.sources.frames import (
     whole_column,
 )
 from kway.tables.sources.images import ImageForm
-from kway.tables.sources.labels import LEAVE_THEM, column_labels, rows_with_labels, split_masks, unlabeled_note
+from kway.tables.sources.labels import SKIP_ROWS, column_labels, rows_with_labels, split_masks, unlabeled_note
 from kway.tables.sources.table_files import (
     FILE_SUFFIXES,
     STDIN,
     TableSource,
-    csv_files,
+    list_files,
     open_table,
-    parquet_files,
     refuse_lacking,
     suffix_of,
     table_source,
@@ -54,14 +54,14 @@ from kway.tables.sources.table_files import (
 from kway.tables.sources.values import convert
 from kway.validation import explained
 
-AS_IT_IS, ANY_ROWS = ReadOptions(), RowRequirements()
+DEFAULT_OPTIONS, NO_REQUIREMENTS = ReadOptions(), RowRequirements()
 
-_USUAL_LABELS = ("y", "label", "target")  # names for the labels that come with rows of numbers
+_USUAL_LABELS = ("y", "label", "target")  # values of target= that are accepted for files of arrays
 
 
 @dataclass(frozen=True, eq=False)
 class RowsInMemory:
-    """A table or matrix X (n, d), labels y (n,) if they are no column of it, and its name in messages."""
+    """A table or matrix (n, d), labels y (n,) if they are not a column of it, and its name in messages."""
 
     rows: Any
     y: Any = None
@@ -71,11 +71,11 @@ class RowsInMemory:
         return self.name
 
 
-def read_rows(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = ANY_ROWS) -> LabelledRows:
+def read_rows(source: Any, how: ReadOptions = DEFAULT_OPTIONS, like: RowRequirements = NO_REQUIREMENTS) -> LabeledRows:
     """Read a path, the name of a set, or RowsInMemory.
 
-    `like` is what a model (`Features.requirements()`) or other rows ask for: only the columns that it names are taken,
-    text as text, images in its form.
+    `like` has the requirements of a model (`Features.requirements()`) or of other rows: only the columns that it names
+    are read, with the same kinds, and images are resized to its form.
     """
     if isinstance(source, RowsInMemory):
         return _from_frame(source, how, like) if is_table(source.rows) else _from_matrix(source, how)
@@ -95,8 +95,8 @@ def read_rows(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = 
 # ---- folders and images
 
 
-def _from_folder(path: Path, how: ReadOptions, like: RowRequirements) -> LabelledRows:
-    if parquet_files(path) or csv_files(path):
+def _from_folder(path: Path, how: ReadOptions, like: RowRequirements) -> LabeledRows:
+    if list_files(path):
         return table_rows(table_source(path, how.form), path.name, how, like)
     if npy_files(path):
         return _from_npy(path, how)
@@ -108,38 +108,41 @@ def _from_folder(path: Path, how: ReadOptions, like: RowRequirements) -> Labelle
     if not loose:
         known = listing(images.IMAGE_SUFFIXES)
         raise InputError(
-            f"folder {path} has neither parquet, csv or npy files nor images ({known}) in sub-folders, one per class"
+            f"folder {path} has neither parquet, csv or npy files nor images ({known}); give tables, or images in one "
+            "sub-folder per class"
         )
     return _from_images(loose, None, path.name, how, like)
 
 
 def _from_images(
     files: list[Path], labels: list[str] | None, name: str, how: ReadOptions, like: RowRequirements
-) -> LabelledRows:
+) -> LabeledRows:
     _refuse_column_options(how, name, "images", "group", "order", "id")
     if how.target is not None:
-        raise UsageError(f"{name} is images, whose labels are the names of their folders; leave out target=")
+        raise UsageError(
+            f"{name} has images, and the labels of images are the names of their folders; leave out target="
+        )
     found = images.read_images(files, labels, like.image, how.skip_bad)
     beside = {"file": np.asarray(found.files)}
-    return LabelledRows(
+    return LabeledRows(
         name, found.rows, found.labels, image=found.form, files=found.files, notes=found.notes, beside=beside,
         skipped=found.skipped,
     )  # fmt: skip
 
 
 def _refuse_column_options(how: ReadOptions, name: str, what: str, *more: str) -> None:
-    """Raise an error for options that name columns if there are none."""
+    """Raise UsageError for options that name columns, because the data has no named columns."""
     used: dict[str, Any] = {option: getattr(how, option) for option in more}
     used |= {"types": how.types, "drop": how.drop, "keep": how.keep if how.keep != ALL else ()}
     for option, value in used.items():
         if value:
-            raise UsageError(f"{name} is {what}, which have no columns by name; leave out {option}=")
+            raise UsageError(f"{name} is {what}, which have no named columns; leave out {option}=")
 
 
 # ---- files and named sets
 
 
-def _from_file(path: Path, how: ReadOptions, like: RowRequirements) -> LabelledRows:
+def _from_file(path: Path, how: ReadOptions, like: RowRequirements) -> LabeledRows:
     _refuse_no_file(path)
     suffix = suffix_of(path, how.form)
     if suffix == ".npz":
@@ -151,12 +154,12 @@ def _from_file(path: Path, how: ReadOptions, like: RowRequirements) -> LabelledR
     return table_rows(table_source(path, how.form), path.name, how, like)
 
 
-def _from_npy(path: Path, how: ReadOptions) -> LabelledRows:
+def _from_npy(path: Path, how: ReadOptions) -> LabeledRows:
     found = map_arrays(npy_files(path), path.name)
     return _from_arrays(Dataset(path.name, found.rows(), found.y), how)
 
 
-def _from_catalog(name: str, how: ReadOptions, like: RowRequirements) -> LabelledRows:
+def _from_catalog(name: str, how: ReadOptions, like: RowRequirements) -> LabeledRows:
     file = catalog.table_file(name)
     if file is not None:
         return table_rows(table_source(file), name, how, like, catalog.TARGET)
@@ -170,20 +173,22 @@ def _from_catalog(name: str, how: ReadOptions, like: RowRequirements) -> Labelle
 
 def _refuse_no_file(path: Path) -> None:
     if path.exists() and not path.is_file():
-        raise InputError(f"{path} is neither a file nor a folder (a pipe or a device?); give a file, or - for stdin")
+        raise InputError(
+            f"{path} is neither a file nor a folder, but perhaps a pipe or a device; give a file, or - for stdin"
+        )
     if not path.is_file():
         folder = path.parent
         near = nearest(path.name, [p.name for p in folder.iterdir()]) if folder.is_dir() else ""
-        raise InputError(f"no file {path}{near}; give an existing file or the name of a known set")
+        raise InputError(f"there is no file {path}{near}; give an existing file or the name of a known set")
 
 
-def _from_arrays(data: Dataset, how: ReadOptions) -> LabelledRows:
-    _refuse_column_options(how, data.name, "rows of numbers")
-    if how.target not in (None, *_USUAL_LABELS) and not how.usual:
-        raise UsageError(f"{data.name} is rows of numbers that come with their labels; leave out target=")
+def _from_arrays(data: Dataset, how: ReadOptions) -> LabeledRows:
+    _refuse_column_options(how, data.name, "arrays of numbers")
+    if how.target not in (None, *_USUAL_LABELS) and not how.target_from_model:
+        raise UsageError(f"{data.name} is a file of arrays that contains its labels; leave out target=")
     data = data.named()
     ids = _extra(data, how.id, "id", data.x_train if data.x_test is None else data.x_test)
-    return LabelledRows(
+    return LabeledRows(
         data.name,
         _flat(data.x_train),
         data.y_train,
@@ -198,7 +203,7 @@ def _from_arrays(data: Dataset, how: ReadOptions) -> LabelledRows:
 
 
 def _image_form(shape: tuple[int, ...]) -> ImageForm | None:
-    """The form of images given as (n, height, width) or (n, height, width, 1 or 3)."""
+    """Return the form of images of shape (n, height, width) or (n, height, width, 1 or 3); None for other shapes."""
     if len(shape) == 3:
         return ImageForm(shape[1], shape[2], 1)
     return ImageForm(shape[1], shape[2], shape[3]) if len(shape) == 4 and shape[3] in (1, 3) else None
@@ -209,49 +214,51 @@ def _flat(x: Any) -> Any:
 
 
 def _extra(data: Dataset, key: str | None, what: str, rows: Any) -> NDArray | None:
-    """The array of an npz file that holds groups, order or ids of the training or test rows."""
+    """Return the array of an npz file with the groups, order or ids of the training or test rows."""
     if key is None:
         return None
     part = "train" if rows is data.x_train else "test"
     values = data.extras.get(f"{key}_{part}", data.extras.get(key))
     if values is None or values.shape[:1] != (rows.shape[0],):
-        raise UsageError(f"{data.name} has no {what} {key!r} of one value per row; it has {listing(data.extras)}")
+        raise UsageError(
+            f"{data.name} has no array {key!r} with one value per row for {what}; it has {listing(data.extras)}"
+        )
     return np.asarray(values)
 
 
 # ---- rows in memory
 
 
-def _from_frame(given: RowsInMemory, how: ReadOptions, like: RowRequirements) -> LabelledRows:
+def _from_frame(given: RowsInMemory, how: ReadOptions, like: RowRequirements) -> LabeledRows:
     table, name = as_table(given.rows, given.name), given.name
     refuse_columns(list(table.column_names), how if like.columns is None else replace(how, drop=(), types={}), name)
     if table.num_rows == 0:
-        raise InputError(f"{name} has no rows; give rows to learn from")
+        raise InputError(f"{name} has no rows; give at least one row")
     labels = _given_labels(given, table.num_rows)
     taken = _take_columns(table, name, how, like, typed=True)
     found = taken.rows if how.target is not None else replace(taken.rows, y=labels)
     return _cut_by_split(found)
 
 
-def _from_matrix(given: RowsInMemory, how: ReadOptions) -> LabelledRows:
+def _from_matrix(given: RowsInMemory, how: ReadOptions) -> LabeledRows:
     named = [name for name in (how.target, how.group, how.order, how.id, *how.drop, *how.types) if name is not None]
     if named:
-        raise InputError(f"{given.name} has no column {named[0]!r}: it is a matrix; give a table, or the labels as y")
+        raise InputError(f"{given.name} is a matrix without a column {named[0]!r}; give a table, or the labels as y")
     try:
-        rows = given.rows if hasattr(given.rows, "tocsr") else np.asanyarray(given.rows)  # masks are refused later
+        rows = given.rows if hasattr(given.rows, "tocsr") else np.asanyarray(given.rows)  # checked later
     except ValueError as error:
         raise explained(error, given.rows) from error
     flat = _flat(rows)
-    return LabelledRows(given.name, flat, _given_labels(given, flat.shape[0]), image=_image_form(rows.shape))
+    return LabeledRows(given.name, flat, _given_labels(given, flat.shape[0]), image=_image_form(rows.shape))
 
 
 def _given_labels(given: RowsInMemory, n: int) -> NDArray | None:
-    """y, checked as a column of a table is."""
+    """Return y, checked as a column of a table is checked."""
     if given.y is None:
         return None
     shape = getattr(given.y, "shape", None) or np.shape(np.asarray(given.y, dtype=object))
     if len(shape) != 1:
-        raise InputError(f"target has the shape {tuple(shape)}; give one label per row, as a list or a 1-D array")
+        raise InputError(f"target has shape {tuple(shape)}; give one label per row, as a list or a 1-D array")
     column = as_table({"y": given.y}).column("y")
     if len(column) != n:
         raise InputError(f"target has {len(column):,} labels for {n:,} rows of {given.name}; give one label per row")
@@ -263,16 +270,16 @@ def _given_labels(given: RowsInMemory, n: int) -> NDArray | None:
 
 def table_rows(
     source: TableSource, name: str, how: ReadOptions, like: RowRequirements, usual_target: str | None = None
-) -> LabelledRows:
-    """Rows of a table; what looks like a number in the target is text if the file, or training, says so."""
+) -> LabeledRows:
+    """Read the rows of a table; `usual_target` is the target if the table has it and no other was named."""
     loaded = _load(source, how, like, usual_target)
     columns = [str(c) for c in loaded.table.column_names]
     refuse_repeated(columns, name)
-    if how.target is None and usual_target in columns and how.answer is None:
+    if how.target is None and usual_target in columns and how.unused_target is None:
         how = replace(how, target=usual_target)
     refuse_columns(columns, how, name)
     if loaded.table.num_rows == 0:
-        raise InputError(f"{name} has a header but no rows; give rows to learn from or to predict")
+        raise InputError(f"{name} has a header but no rows; give at least one row")
     beside = _beside(source, columns, how, like, loaded.form)
     mark = loaded.form.decimal or like.form.decimal or "."
     taken = _take_columns(loaded.table, name, how, like, source.typed, mark, loaded.lacking)
@@ -289,13 +296,13 @@ def table_rows(
 
 
 def _load(source: TableSource, how: ReadOptions, like: RowRequirements, usual_target: str | None) -> LoadedTable:
-    """The table; codes such as 0052 stay as they are written unless the form is known from earlier rows."""
+    """Read the table; codes such as 0052 stay text unless the form is known from earlier rows."""
     form = how.form
     known = like.columns is not None or None not in (form.sep, form.encoding, form.decimal, form.header)
     typed = [c for c, kind in how.types.items() if kind not in ("drop", "true/false", "vector")]
-    named = [c for c in (how.target, how.answer, how.id, usual_target) if c is not None]
+    named = [c for c in (how.target, how.unused_target, how.id, usual_target) if c is not None]
     words = list(dict.fromkeys([*like.words, *like.written, *typed, *named]))
-    in_header = [c for c in (how.target, how.answer, how.group, how.order, how.id) if c is not None]
+    in_header = [c for c in (how.target, how.unused_target, how.group, how.order, how.id) if c is not None]
     in_header = [*(like.columns or ()), *in_header, *how.drop, *how.types]
     return open_table(
         source, TableRequest(words, form, like.form, in_header, skip_bad=how.skip_bad, find_codes=not known)
@@ -303,7 +310,7 @@ def _load(source: TableSource, how: ReadOptions, like: RowRequirements, usual_ta
 
 
 def _first_words(source: TableSource, form: TextForm, columns: list[str]) -> dict[str, str]:
-    """A word of each column as it is written; none if the format has types or the first file is compressed."""
+    """Return a word of each column as it is written; {} if the format has types or the file is compressed."""
     content = source.content[0] if isinstance(source.content, tuple) else source.content
     packed = isinstance(content, Path) and content.name.lower().endswith(".gz")
     return {} if source.typed or packed else first_words(content, form, columns)
@@ -312,7 +319,7 @@ def _first_words(source: TableSource, form: TextForm, columns: list[str]) -> dic
 class _TakenColumns(NamedTuple):
     """Features, labels, groups and order of a table, and the mask of rows that have a label (None: all rows)."""
 
-    rows: LabelledRows
+    rows: LabeledRows
     kept: Any
 
 
@@ -320,7 +327,7 @@ def _take_columns(
     table: Any, name: str, how: ReadOptions, like: RowRequirements, typed: bool, mark: str | None = None,
     lacking: Mapping[str, str] = MappingProxyType({}),
 ) -> _TakenColumns:  # fmt: skip
-    """Take apart a table. Without a `mark` (a frame), the decimal mark is the one its columns need."""
+    """Separate features, labels, groups and order. Without `mark` (a frame), the columns decide the decimal mark."""
     columns, y, kept, notes = list(table.column_names), None, None, tuple[str, ...]()
     if how.target is not None:
         if how.skip_bad:
@@ -328,7 +335,7 @@ def _take_columns(
             notes = (unlabeled_note(left_out),) if left_out else ()
         what = f"target {how.target!r} of {name}"
         column = table.column(how.target)
-        y = column_labels(column, what, typed or like.text_labels, LEAVE_THEM, written=not typed)
+        y = column_labels(column, what, typed or like.text_labels, SKIP_ROWS, written=not typed)
     features = _feature_columns(columns, how, like, name)
     extra = [c for c in (how.group, how.order) if c is not None]
     refuse_lacking([*features, *extra, *([] if how.target is None else [how.target])], lacking)
@@ -340,15 +347,15 @@ def _take_columns(
         for what, c in (("group", how.group), ("order", how.order))
     )
     rows = wanted.select(features)
-    return _TakenColumns(LabelledRows(name, rows, y, groups=groups, order=order, written=written, notes=notes), kept)
+    return _TakenColumns(LabeledRows(name, rows, y, groups=groups, order=order, written=written, notes=notes), kept)
 
 
 def refuse_columns(columns: list[str], how: ReadOptions, name: str) -> None:
-    """Raise an error for a column that was named and does not exist."""
+    """Raise UsageError if a column named by an option does not exist."""
     for what in ("target", "group", "order", "id"):
         column = getattr(how, what)
         if column is not None:
-            named = not (how.usual and what == "target")
+            named = not (how.target_from_model and what == "target")
             refuse_unknown(column, columns, name, what, UsageError if named else InputError)
     for column in (*how.drop, *how.types, *(() if how.keep == ALL else how.keep)):
         refuse_unknown(column, columns, name, "such")
@@ -357,7 +364,7 @@ def refuse_columns(columns: list[str], how: ReadOptions, name: str) -> None:
 def _beside(
     source: TableSource, columns: list[str], how: ReadOptions, like: RowRequirements, form: TextForm
 ) -> dict[str, Any]:
-    """The id and the columns to keep, as they are written; plain numbers as numbers if the options ask for it."""
+    """Return the id and the kept columns as text, or as numbers if `how.numbers` is set."""
     name = how.id or (like.id if like.id in columns else None)
     only = ([name] if name else []) + [c for c in (columns if how.keep == ALL else how.keep) if c != name]
     if not only:
@@ -368,22 +375,22 @@ def _beside(
 
 
 def _feature_columns(columns: list[str], how: ReadOptions, like: RowRequirements, name: str) -> list[str]:
-    """The columns that `like` names, or every column that is nothing else."""
+    """Return the columns that `like` names, or all columns without another role."""
     if like.columns is not None:
         for column in like.columns:
             refuse_unknown(column, columns, name, "feature", InputError)
         return list(like.columns)
-    if how.answer is not None:
-        refuse_unknown(how.answer, columns, name, "such")
-    taken = {how.target, how.group, how.order, how.id, how.answer, *how.drop}
+    if how.unused_target is not None:
+        refuse_unknown(how.unused_target, columns, name, "such")
+    taken = {how.target, how.group, how.order, how.id, how.unused_target, *how.drop}
     features = [c for c in columns if c not in taken]
     if not features:
-        raise InputError(f"{name} has no column besides {listing(columns)}; there is nothing to learn from")
+        raise InputError(f"{name} has no column besides {listing(columns)}; add columns to learn from")
     return features
 
 
 def _sortable(column: Any, what: str) -> NDArray:
-    """Values (n,) that can be sorted and compared."""
+    """Return the values (n,) of a column as an array; raise InputError if some are missing."""
     column = whole_column(column)
     if column.null_count:
         raise InputError(f"{what} is empty in {column.null_count:,} of {len(column):,} rows; fill or drop these rows")
@@ -391,8 +398,8 @@ def _sortable(column: Any, what: str) -> NDArray:
     return np.asarray(values.tolist()) if values.dtype == object else np.asarray(values)
 
 
-def _cut_by_split(found: LabelledRows) -> LabelledRows:
-    """Train and test part by a column `split` if it holds nothing but train, val and test."""
+def _cut_by_split(found: LabeledRows) -> LabeledRows:
+    """Divide the rows by a column `split` if all its values are train, val or test."""
     if found.y is None or "split" not in found.rows.column_names:
         return found
     words = whole_column(found.rows.column("split"))
@@ -405,7 +412,7 @@ def _cut_by_split(found: LabelledRows) -> LabelledRows:
     if not train.any() or not test.any():
         return found
     rows = found.rows.drop_columns(["split"])
-    note = f"column split cuts the rows: {int(train.sum()):,} to learn from, {int(test.sum()):,} to test"
+    note = f"column split divides the rows: {int(train.sum()):,} for training, {int(test.sum()):,} for testing"
     return replace(
         found,
         rows=take_rows(rows, train),

@@ -1,14 +1,15 @@
-"""DATA of any size: in pieces, one after the other, or in parts that other processes read.
+"""Data of any size: rows in pieces, parts that several processes read, and the size of a file before it is read.
 
-    row_stream(source)      LabelledRows of some rows each; one with all rows if the source is small or of another kind
-                            (a known set, images, JSON lines, stdin), or has a column `split`
-    row_parts(path)         the parts of a file or folder, in the order of the rows; each can be read again alone
-    part_stream(part)       the rows of a part, in blocks that fit in memory
+    row_stream(source)        LabeledRows of some rows each; a single one with all rows if the source is small, is not a
+                              table file (a named set, images, JSON lines, stdin), or has a column `split`
+    row_parts(path)           the parts of a file or folder in the order of the rows; each can be read on its own
+    part_stream(part)         the rows of a part, in blocks that fit in memory
+    measure_extent(source)    the number of rows, features and classes
 
-parquet    a run of row groups of a file, PART_ROWS rows or more    csv, tsv (.gz)    a file
-npy        a run of rows of a file                                  year=2024/...     a file: its place names columns
+A part is a run of row groups of a parquet file, a csv file, or a run of rows of an npy file. A parquet file in a folder
+such as year=2024 is one part, because its path gives values of columns.
 
-What a model asks for (`like`) fixes the columns and what they are, so that every piece is read alike.
+The requirements of a model (`like`) fix the columns and their kinds, so that every piece is read in the same way.
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
 from kway import progress
 from kway.errors import InputError
-from kway.tables.datasets.arrays import FILE_BLOCK, map_arrays, npy_files
-from kway.tables.labelled_rows import LabelledRows, RowRequirements
+from kway.memory import rows_per_block
+from kway.tables.datasets.arrays import map_arrays, npy_files, row_blocks
+from kway.tables.labeled_rows import LabeledRows, RowRequirements, number_rows
 from kway.tables.options import ReadOptions
-from kway.tables.reading import ANY_ROWS, AS_IT_IS, read_rows, table_rows
+from kway.tables.reading import DEFAULT_OPTIONS, NO_REQUIREMENTS, read_rows, table_rows
 from kway.tables.sources import table_files
 from kway.tables.sources.frames import text_columns
 from kway.tables.sources.labels import NoLabelError, unlabeled_note
@@ -31,9 +37,10 @@ from kway.tables.sources.table_files import (
     FileTable,
     Pieces,
     TableSource,
-    csv_files,
-    parquet_files,
+    list_files,
+    parquet_batches,
     pieces_of,
+    pieces_of_csv,
     readable,
     refuse_lacking,
     refuse_other_kinds,
@@ -41,12 +48,13 @@ from kway.tables.sources.table_files import (
 )
 from kway.tables.sources.values import are_codes, present, trimmed
 
-PART_ROWS = 2**20  # of parquet: half a minute of work, and no more is lost with a worker
-PART_VALUES = 16 * FILE_BLOCK  # of npy: 1 GB in float32
+# ---- pieces
 
 
-def row_stream(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements = ANY_ROWS) -> Iterator[LabelledRows]:
-    """Rows in pieces, in their order."""
+def row_stream(
+    source: Any, how: ReadOptions = DEFAULT_OPTIONS, like: RowRequirements = NO_REQUIREMENTS
+) -> Iterator[LabeledRows]:
+    """Yield the rows of a source in pieces, in their order."""
     path = Path(source) if isinstance(source, str | Path) else None
     if path is None or not path.exists():
         yield read_rows(source, how, like)
@@ -54,46 +62,50 @@ def row_stream(source: Any, how: ReadOptions = AS_IT_IS, like: RowRequirements =
     files = npy_files(path)
     if files:
         for rows, y in map_arrays(files, path.name).blocks():
-            yield LabelledRows(path.name, rows, y)
+            yield LabeledRows(path.name, rows, y)
         return
     pieces = _pieces(path, how, like)
     if pieces is None:
         yield read_rows(source, how, like)
         return
+    yield from _piece_rows(path, pieces, how, like)
+
+
+def _piece_rows(path: Path, pieces: Pieces, how: ReadOptions, like: RowRequirements) -> Iterator[LabeledRows]:
     first: FileTable | None = None
-    lacking: NoLabelError | None = None
+    unlabeled: NoLabelError | None = None
     for piece in pieces.each:
         file = f"{path.name}/{piece.name}" if path.is_dir() else path.name
         try:
             found = replace(table_rows(piece, file, how, like), name=path.name)
-        except NoLabelError as error:  # of this piece
-            lacking = error
+        except NoLabelError as error:
+            unlabeled = error
             progress.note(f"note: {file}: {unlabeled_note(error.rows)}")
             continue
-        if first is None:  # what follows is written as the first piece was
+        if first is None:  # the following pieces are read in the form of the first
             codes = {c: "text" for c in text_columns(found.rows) if are_codes(present(trimmed(found.rows.column(c))))}
             how = replace(how.in_form(found.form), types={**codes, **how.types})
-        here = FileTable(file, found.rows)
-        first = first or here
-        if like.columns is None:  # else the model says what it makes of them
-            _refuse_other_columns(first, here)
+        piece_table = FileTable(file, found.rows)
+        first = first or piece_table
+        if like.columns is None:
+            _refuse_other_columns(first, piece_table)
         yield found
-    if first is None and lacking is not None:
-        raise lacking
+    if first is None and unlabeled is not None:
+        raise unlabeled
 
 
-def _refuse_other_columns(first: FileTable, here: FileTable) -> None:
-    """Columns that only one of two pieces has, or that hold other kinds of values in them."""
-    names = [part.table.column_names for part in (first, here)]
-    if names[0] == names[1] and first.table.schema.equals(here.table.schema):
+def _refuse_other_columns(first: FileTable, other: FileTable) -> None:
+    """Raise InputError if only one of two pieces has a column, or if a column has values of another kind."""
+    names = [part.table.column_names for part in (first, other)]
+    if names[0] == names[1] and first.table.schema.equals(other.table.schema):
         return
-    for mine, theirs, file in ((names[0], names[1], here.file), (names[1], names[0], first.file)):
+    for mine, theirs, file in ((names[0], names[1], other.file), (names[1], names[0], first.file)):
         refuse_lacking(mine, {column: file for column in mine if column not in theirs})
-    refuse_other_kinds(first, here, names[0])
+    refuse_other_kinds(first, other, names[0])
 
 
 def _pieces(path: Path, how: ReadOptions, like: RowRequirements) -> Pieces | None:
-    """The pieces of a table; None where one of them could not tell what belongs together."""
+    """Return the pieces of a table; None if a column `split` is to be used, which a single piece may not show."""
     pieces = pieces_of(path, how.form, like.form, like.columns or ())
     if pieces is None:
         return None
@@ -101,8 +113,11 @@ def _pieces(path: Path, how: ReadOptions, like: RowRequirements) -> Pieces | Non
     return None if "split" in taken and how.target is not None else pieces
 
 
+# ---- parts
+
+
 class RowPart(NamedTuple):
-    """A run [first, last) of a file: of row groups, of rows, or all of it."""
+    """A part of a file: the run [first, last) of its row groups or rows, or the whole file."""
 
     file: str
     kind: str
@@ -111,20 +126,20 @@ class RowPart(NamedTuple):
 
 
 def row_parts(path: Path, how: ReadOptions) -> list[RowPart]:
-    """The parts of a file or folder; what cannot be cut is an error."""
+    """Return the parts of a file or folder; raise InputError if it cannot be divided."""
     if not path.exists():
-        raise InputError(f"no file or folder {path}; parts are read from files that every machine sees")
+        raise InputError(f"there is no file or folder {path}; give one that every machine can read")
     arrays = npy_files(path)
     if arrays:
-        map_arrays(arrays, path.name)  # all of one width
+        map_arrays(arrays, path.name)  # checks that all have the same width
         return [part for file in arrays for part in _npy_parts(file)]
-    files = [path] if path.is_file() else parquet_files(path) or csv_files(path)
+    files = list_files(path)
     kinds = {suffix_of(file, how.form).removesuffix(".gz") for file in files}
     if kinds == {".parquet"}:
         return [part for file in files for part in _parquet_parts(file, path)]
     if kinds and kinds <= {".csv", ".tsv", ".tab"}:
         return [RowPart(str(file.absolute()), "lines") for file in files]
-    raise InputError(f"{path} cannot be cut into parts; give parquet, csv or npy, a file or a folder of them")
+    raise InputError(f"{path} cannot be divided into parts; give a parquet, csv or npy file, or a folder of them")
 
 
 def _parquet_parts(file: Path, folder: Path) -> Iterator[RowPart]:
@@ -135,64 +150,117 @@ def _parquet_parts(file: Path, folder: Path) -> Iterator[RowPart]:
     if folder.is_dir() and "=" in str(file.relative_to(folder).parent):
         yield RowPart(str(file.absolute()), "whole")
         return
-    first, rows = 0, 0
+    first, size = 0, 0
     for group in range(about.num_row_groups):
-        rows += about.row_group(group).num_rows
-        if rows >= PART_ROWS or (rows and group == about.num_row_groups - 1):
+        size += about.row_group(group).total_byte_size
+        if size >= table_files.LARGE or (size and group == about.num_row_groups - 1):
             yield RowPart(str(file.absolute()), "row groups", first, group + 1)
-            first, rows = group + 1, 0
+            first, size = group + 1, 0
 
 
 def _npy_parts(file: Path) -> Iterator[RowPart]:
-    import numpy as np
-
     if np.load(file, mmap_mode="r", allow_pickle=False).ndim < 2:  # labels
         return
     rows = map_arrays([file], file.name).parts[0]
-    size = max(1, PART_VALUES // max(1, rows.shape[1]))
+    size = rows_per_block(rows[:1].nbytes, table_files.LARGE)
     for first in range(0, len(rows), size):
         yield RowPart(str(file.absolute()), "rows", first, min(first + size, len(rows)))
 
 
-def part_stream(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[LabelledRows]:
-    """The rows of a part, a block at a time."""
-    return _READERS[part.kind](part, how, like)
-
-
-def _row_groups(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[LabelledRows]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with readable(Path(part.file).name), pq.ParquetFile(part.file) as opened:
-        for batch in opened.iter_batches(table_files.PIECE_ROWS, row_groups=range(part.first, part.last)):
-            source = TableSource(Path(part.file).name, pa.Table.from_batches([batch]), ".parquet")
+def part_stream(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[LabeledRows]:
+    """Yield the rows of a part, one block at a time."""
+    if part.kind == "rows":
+        path = Path(part.file)
+        rows = map_arrays([path], path.name).parts[0][part.first : part.last]
+        yield from (LabeledRows(path.name, block) for block in row_blocks(rows))
+    else:
+        for source in _PART_TABLES[part.kind](part, how, like):
             yield table_rows(source, source.name, how, like)
 
 
-def _whole(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[LabelledRows]:
+def _row_groups(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[TableSource]:
+    return parquet_batches(Path(part.file), range(part.first, part.last))
+
+
+def _whole_file(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[TableSource]:
     import pyarrow.parquet as pq
 
     with readable(name := Path(part.file).name):
-        source = TableSource(name, pq.read_table(part.file), ".parquet")
-    yield table_rows(source, source.name, how, like)
+        yield TableSource(name, pq.read_table(part.file), ".parquet")
 
 
-def _lines(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[LabelledRows]:
-    for source in table_files.pieces_of_csv(Path(part.file), how.form, like.form, like.columns or ()):
-        yield table_rows(source, source.name, how, like)
+def _lines(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[TableSource]:
+    return pieces_of_csv(Path(part.file), how.form, like.form, like.columns or ())
 
 
-def _rows(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[LabelledRows]:
-    path = Path(part.file)
-    rows = map_arrays([path], path.name).parts[0][part.first : part.last]
-    size = max(1, FILE_BLOCK // max(1, rows.shape[1]))
-    for first in range(0, len(rows), size):
-        yield LabelledRows(path.name, rows[first : first + size])
-
-
-_READERS: dict[str, Callable[[RowPart, ReadOptions, RowRequirements], Iterator[LabelledRows]]] = {
+_PART_TABLES: dict[str, Callable[[RowPart, ReadOptions, RowRequirements], Iterator[TableSource]]] = {
     "row groups": _row_groups,
-    "whole": _whole,
+    "whole": _whole_file,
     "lines": _lines,
-    "rows": _rows,
 }
+
+
+# ---- extent
+
+
+class Extent(NamedTuple):
+    """The number of rows, features and classes, and the share of values that are not zero (1 for dense rows)."""
+
+    n: int
+    d: int
+    K: int
+    density: float
+
+
+def measure_extent(source: Any, how: ReadOptions) -> Extent:
+    """Return the extent of a file, folder or named set with labels, without reading all of a large file.
+
+    parquet and npy files give the number of rows in their headers. The rows of a csv file are estimated from the bytes
+    per row of its first piece, and its classes by Chao's estimate.
+    """
+    first = next(row_stream(source, how))
+    labels = first.required_labels()
+    found = number_rows(first)
+    path = Path(source)
+    if path.exists() and npy_files(path):
+        arrays = map_arrays(npy_files(path), path.name)
+        return Extent(arrays.n, found.rows.shape[1], _count_distinct(arrays.y), 1.0)
+    pieces = pieces_of(path, how.form) if path.exists() and path.name else None
+    if pieces is not None:
+        return _measure_pieces(path, pieces, found, labels, how)
+    X = found.rows
+    density = min(X.nnz / max(1, X.shape[0] * X.shape[1]), 1 - 1e-9) if sp.issparse(X) else 1.0
+    return Extent(X.shape[0], X.shape[1], _count_distinct(labels), density)
+
+
+def _measure_pieces(path: Path, pieces: Pieces, first: LabeledRows, labels: NDArray, how: ReadOptions) -> Extent:
+    """Return the extent of a file or folder that is read in pieces, given the rows of the first piece."""
+    import pyarrow.parquet as pq
+
+    files, d = list_files(path), first.rows.shape[1]
+    if not files[0].name.lower().endswith(".parquet"):
+        packed = 3.0 if files[0].name.lower().endswith(".gz") else 1.0  # text shrinks to about a third
+        size = packed * sum(file.stat().st_size for file in files)
+        return Extent(
+            round(size / max(1.0, len(next(pieces.each).content) / first.n)), d, _estimate_classes(labels), 1.0
+        )
+    n, seen = 0, set[Any]()
+    for file in files:
+        with readable(file.name), pq.ParquetFile(file) as opened:
+            n += opened.metadata.num_rows
+            if how.target not in opened.schema_arrow.names:
+                raise InputError(f"{file.name} has no target column {how.target!r}, which other files of {path} have")
+            for batch in opened.iter_batches(columns=[how.target]):
+                seen.update(batch.column(0).unique().to_pylist())
+    return Extent(n, d, len(seen), 1.0)
+
+
+def _estimate_classes(labels: NDArray) -> int:
+    """Return Chao's estimate of the number of classes: seen + f1^2 / (2 f2), with f1 seen once and f2 seen twice."""
+    counts = np.unique(labels, return_counts=True)[1]
+    once, twice = int((counts == 1).sum()), int((counts == 2).sum())
+    return len(counts) + (once * once) // (2 * max(1, twice))
+
+
+def _count_distinct(labels: NDArray | None) -> int:
+    return 0 if labels is None else len(np.unique(labels))

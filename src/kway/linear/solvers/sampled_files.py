@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from kway.errors import InputError
 from kway.memory import has_room
-from kway.tables.outputs.atomic import replacing
+from kway.tables.outputs import replacing
 
 FILE = "sampled.npz"
 WEIGHTS_FILE = "weights.npy"

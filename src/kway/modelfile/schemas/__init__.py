@@ -15,7 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import KwayError, ModelFileError
-from kway.modelfile.schema import AGAIN, Held, Schema, check_arrays, check_facts, check_values, in_few_words, whole
+from kway.modelfile.schema import (
+    AGAIN,
+    Schema,
+    StoredObject,
+    check_arrays,
+    check_facts,
+    check_values,
+    short_repr,
+    whole,
+)
 from kway.modelfile.schemas import estimators, features, wrappers
 from kway.modelfile.schemas.estimators import PARAMS
 
@@ -76,7 +85,7 @@ def check(
     check_params(name, estimator)
     check_facts(schema, facts, name)
     sizes = {"K": len(classes)} | ({} if n_features is None else {"d": n_features})
-    check_arrays(schema, Held(name, estimator.get_params(deep=False), facts, arrays, classes, sizes))
+    check_arrays(schema, StoredObject(name, estimator.get_params(deep=False), facts, arrays, classes, sizes))
 
 
 def check_after(name: str, estimator: Any) -> None:
@@ -95,7 +104,7 @@ def check_common(name: str, classes: Any, names: Any, n_features: Any) -> None:
         raise ModelFileError(f"the labels of the {name} are not in ascending order, each once; {AGAIN}")
     said = None if n_features is None else whole(1)(n_features)
     if said:
-        raise ModelFileError(f"n_features of the {name} is {in_few_words(n_features)}, expected {said}; {AGAIN}")
+        raise ModelFileError(f"n_features of the {name} is {short_repr(n_features)}, expected {said}; {AGAIN}")
     if names is not None and (names.dtype.kind not in "UO" or names.shape != (n_features,)):
         raise ModelFileError(
             f"the names of the columns of the {name} have dtype {names.dtype} and shape {names.shape}, expected text "

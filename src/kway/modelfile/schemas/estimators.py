@@ -15,8 +15,8 @@ from kway.modelfile.schema import (
     Array,
     Check,
     CrossRule,
-    Held,
     Schema,
+    StoredObject,
     anything,
     below,
     counts,
@@ -80,21 +80,21 @@ PARAMS: dict[str, Check] = {
 }
 
 
-def _arrays(held: Held) -> dict[str, Array]:
+def _arrays(stored: StoredObject) -> dict[str, Array]:
     """`support` and `margin` are there together (hinge loss) or not at all."""
     found = {"coef": Array(FLOAT_TYPES, ("R", "d")), "intercept": Array(FLOAT_TYPES, ("R",))}
-    if "support" in held.arrays or "margin" in held.arrays:
+    if "support" in stored.arrays or "margin" in stored.arrays:
         found |= {"support": Array(("int64",), ("s*",), (below(LARGEST),)), "margin": Array(FLOAT_TYPES, ("R",))}
     return found
 
 
-def _sizes(held: Held) -> dict[str, int]:
-    n_classes = held.sizes["K"]
-    return {"R": 1 if n_classes == 2 or held.params.get("targets") == "number" else n_classes}
+def _sizes(stored: StoredObject) -> dict[str, int]:
+    n_classes = stored.sizes["K"]
+    return {"R": 1 if n_classes == 2 or stored.params.get("targets") == "number" else n_classes}
 
 
-def _two_classes(held: Held) -> str | None:
-    return None if held.sizes["K"] >= 2 else "has one class only"
+def _two_classes(stored: StoredObject) -> str | None:
+    return None if stored.sizes["K"] >= 2 else "has one class only"
 
 
 LINEAR = Schema(
@@ -128,32 +128,32 @@ _AGREEMENT = record(
 )
 
 
-def _neighbors_arrays(held: Held) -> dict[str, Array]:
-    index = index_arrays(held.facts["index"], held.under("index."), ids=True)
-    kept = "rows" in held.arrays or "rows.indptr" in held.arrays
+def _neighbors_arrays(stored: StoredObject) -> dict[str, Array]:
+    index = index_arrays(stored.facts["index"], stored.under("index."), ids=True)
+    kept = "rows" in stored.arrays or "rows.indptr" in stored.arrays
     return {
         "codes": Array(("int64",), ("n",), (below("K"),)),
         "weights": Array(("float64",), ("n",), (counts,), optional=True),
-        **(declared_rows("n", held.arrays) if kept else {}),
+        **(declared_rows("n", stored.arrays) if kept else {}),
         **{f"index.{name}": array for name, array in index.items()},
     }
 
 
-def _every_row_voted_on(held: Held) -> str | None:
+def _every_row_voted_on(stored: StoredObject) -> str | None:
     """Without ids positions are ids; rows that the index has not as they came are kept beside it."""
-    n, m, index = held.sizes["n"], held.sizes["m"], held.facts["index"]
-    if "index.ids" not in held.arrays and n != m:
+    n, m, index = stored.sizes["n"], stored.sizes["m"], stored.facts["index"]
+    if "index.ids" not in stored.arrays and n != m:
         return f"has {n:,} codes for the {m:,} rows of its index"
     store = index["recipe"].get("store")
     coded = store is not None and store["rerank"]
-    kept = "rows" in held.arrays or "rows.indptr" in held.arrays
+    kept = "rows" in stored.arrays or "rows.indptr" in stored.arrays
     if not kept and (coded or n != m or base_of(index) == "haversine"):
         return "keeps its rows nowhere as they came"
     return None
 
 
-def _bounded_lists(held: Held) -> str | None:
-    k, most = held.params["n_neighbors"], max(held.sizes["m"], MOST_VOTERS)
+def _bounded_lists(stored: StoredObject) -> str | None:
+    k, most = stored.params["n_neighbors"], max(stored.sizes["m"], MOST_VOTERS)
     return None if k <= most else f"has n_neighbors={k}, above {most:,}"
 
 
@@ -167,44 +167,44 @@ def _takes_its_own_rows(model: Any) -> str | None:
 NEIGHBORS = Schema(
     facts={"index": index_facts, "agreement": maybe(_AGREEMENT)},
     arrays=_neighbors_arrays,
-    sizes=lambda held: index_sizes(held.facts["index"]),
+    sizes=lambda stored: index_sizes(stored.facts["index"]),
     rules=(_every_row_voted_on, _bounded_lists, *index_rules(), *row_rules("n")),
     after=(_takes_its_own_rows,),
 )
 
 
-def _centroid_arrays(held: Held) -> dict[str, Array]:
+def _centroid_arrays(stored: StoredObject) -> dict[str, Array]:
     """Means, float64 in files of 0.1, and the index over those of classes with rows."""
     found = {"means": Array(FLOAT_TYPES, ("K", "d")), "weights": Array(("float64",), ("K",), (counts,))}
-    if "index" in held.facts:
-        index = index_arrays(held.facts["index"], held.under("index."), ids=True)
+    if "index" in stored.facts:
+        index = index_arrays(stored.facts["index"], stored.under("index."), ids=True)
         found |= {f"index.{name}": array for name, array in index.items()}
     return found
 
 
-def _centroid_sizes(held: Held) -> dict[str, int]:
-    return {"n": held.sizes["K"]} | (index_sizes(held.facts["index"]) if "index" in held.facts else {})
+def _centroid_sizes(stored: StoredObject) -> dict[str, int]:
+    return {"n": stored.sizes["K"]} | (index_sizes(stored.facts["index"]) if "index" in stored.facts else {})
 
 
-def _every_class_found(held: Held) -> str | None:
+def _every_class_found(stored: StoredObject) -> str | None:
     """Without ids positions are codes."""
-    K, m = held.sizes["K"], held.sizes.get("m")
-    fits = m is None or (m == K if "index.ids" not in held.arrays else m <= K)
+    K, m = stored.sizes["K"], stored.sizes.get("m")
+    fits = m is None or (m == K if "index.ids" not in stored.arrays else m <= K)
     return None if fits else f"has {m:,} rows in its index for {K:,} classes"
 
 
-def _index_as_asked(held: Held) -> str | None:
+def _index_as_asked(stored: StoredObject) -> str | None:
     """An index is there only where the parameters ask for one, and under their metric."""
-    if "index" not in held.facts:
+    if "index" not in stored.facts:
         return None
-    if held.params["index"] is None:
+    if stored.params["index"] is None:
         return "has an index that nobody asked for"
-    base = base_of(held.facts["index"])
-    return None if base == held.params["metric"] else f"has an index under {base!r}, not {held.params['metric']!r}"
+    base = base_of(stored.facts["index"])
+    return None if base == stored.params["metric"] else f"has an index under {base!r}, not {stored.params['metric']!r}"
 
 
 def _where_indexed(rule: CrossRule) -> CrossRule:
-    return lambda held: rule(held) if "index" in held.facts else None
+    return lambda stored: rule(stored) if "index" in stored.facts else None
 
 
 CENTROID = Schema(

@@ -5,7 +5,7 @@ A part of the features is a table with its type and fields; arrays of its own li
     NumbersPart  p sources, Numbers          VectorPart    width, Numbers or none (then as they are)
     WordsPart    Levels or Terms                                                       EmbeddedPart  width
     Shapes       form of the images, filters (p, k), offset (k,), mean and spread (m,): makes m columns
-    Numbers      fill, mean, spread (p,), flagged (f,) < p: makes p + f columns        Divided  most (p,)
+    Numbers      fill, mean, spread (p,), flagged (f,) < p: makes p + f columns        SparseScaling  most (p,)
 
 Together they make n_out columns, as many as the classifier inside takes.
 """
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from kway.modelfile.schema import (
     Array,
     Check,
-    Held,
     Schema,
+    StoredObject,
     Values,
     ascending,
     below,
@@ -44,7 +44,7 @@ from kway.tables.features.shapes import LEAST_SIDE, patch_values, shape_columns
 _NAMES = many(text())
 _SOURCE = record({"type": one_of("Source"), "column": text(), "part": text(100), "lenient": flag})
 _NUMBERS = record({"type": one_of("Numbers"), "names": _NAMES})
-_DIVIDED = record({"type": one_of("Divided"), "names": _NAMES})
+_DIVIDED = record({"type": one_of("SparseScaling"), "names": _NAMES})
 _SHAPES = record({"type": one_of("Shapes"), "form": many(whole(1, 2**31), 3), "top": number(0.0, above=True)})
 _LEVELS = record({"type": one_of("Levels"), "name": text(), "kept": _NAMES, "has_others": flag, "has_missing": flag})
 _TEXT = record({"type": one_of("Terms"), "name": text()})
@@ -56,7 +56,7 @@ _PARTS: dict[str, Check] = {
     ),
     "EmbeddedPart": record({"type": one_of("EmbeddedPart"), "column": text(), "width": whole(1)}),
     "Numbers": _NUMBERS,  # the one part of a matrix
-    "Divided": _DIVIDED,
+    "SparseScaling": _DIVIDED,
     "Shapes": _SHAPES,
 }
 
@@ -172,15 +172,15 @@ def _lines(size: str) -> Values:
 
 _ARRAYS: dict[str, Callable[[str], dict[str, Array]]] = {
     "Numbers": _numbers,
-    "Divided": _divided,
+    "SparseScaling": _divided,
     "Shapes": _shapes,
     "Terms": _terms,
 }
 
 
-def _arrays(held: Held) -> dict[str, Array]:
+def _arrays(stored: StoredObject) -> dict[str, Array]:
     found = {"spread": Array(("float32",), ("columns made",), (finite,), optional=True)}
-    for i, part in enumerate(held.facts["learned"]["parts"]):
+    for i, part in enumerate(stored.facts["learned"]["parts"]):
         for place, kind in _with_arrays(part, f"features.{i}"):
             found |= _ARRAYS[kind](place)
     return found
@@ -204,7 +204,7 @@ class _Made(NamedTuple):
 
 def _made(part: Mapping[str, Any], place: str, sizes: Mapping[str, int]) -> _Made:
     kind = part["type"]
-    if kind in ("Numbers", "Divided"):
+    if kind in ("Numbers", "SparseScaling"):
         p = sizes[f"p of {place}"]
         named = not part["names"] or len(part["names"]) == p
         return _Made(
@@ -237,11 +237,11 @@ def _wrong_shapes(form: Any, place: str, sizes: Mapping[str, int]) -> str | None
     return None if sizes[f"p of {place}"] == patch else f"has filters of {sizes[f'p of {place}']} values, not {patch}"
 
 
-def _widths(held: Held) -> str | None:
+def _widths(stored: StoredObject) -> str | None:
     """Parts make n_out columns, which the classifier inside takes; a matrix without parts is left alone."""
-    learned = held.facts["learned"]
+    learned = stored.facts["learned"]
     n_out, parts = learned["n_out"], learned["parts"]
-    made = [_made(part, f"features.{i}", held.sizes) for i, part in enumerate(parts)]
+    made = [_made(part, f"features.{i}", stored.sizes) for i, part in enumerate(parts)]
     wrong = next((each.wrong for each in made if each.wrong), None)
     if wrong:
         return f"has a part of features that {wrong}"
@@ -249,25 +249,25 @@ def _widths(held: Held) -> str | None:
     total = sum(each.width for each in made) if parts else learned["n_in"]
     if total != n_out and not (embedded and not parts):
         return f"has features that make {total:,} columns and not {n_out:,}"
-    inner = held.facts["inner"]["n_features"]
+    inner = stored.facts["inner"]["n_features"]
     return None if inner == n_out else f"makes {n_out:,} columns, and the classifier inside it takes {inner}"
 
 
-def _columns(held: Held) -> str | None:
+def _columns(stored: StoredObject) -> str | None:
     """A table has names, and its parts read columns that are in use; a matrix has one part at most, of its width."""
-    learned, d = held.facts["learned"], held.sizes.get("d")
+    learned, d = stored.facts["learned"], stored.sizes.get("d")
     columns, parts = learned["columns"], learned["parts"]
     if learned["n_in"] != d or (columns is not None and len(columns) != d):
         return f"reads {learned['n_in']} columns, and its features {d}"
-    image = held.facts["settings"]["image"]
+    image = stored.facts["settings"]["image"]
     if image is not None and math.prod(image) != d and columns is None:
         return f"reads pictures of {math.prod(image)} values out of {d}"
-    plain = [part["type"] in ("Numbers", "Divided", "Shapes") for part in parts]
+    plain = [part["type"] in ("Numbers", "SparseScaling", "Shapes") for part in parts]
     if columns is None:
         if parts and parts[0]["type"] == "Shapes":
             fits = len(parts) == 1 and learned["embed"] is None and image == tuple(parts[0]["form"])
             return None if fits else "has shapes of images of another form"
-        fits = not parts or (plain == [True] and (learned["embed"] is not None or held.sizes["p of features.0"] == d))
+        fits = not parts or (plain == [True] and (learned["embed"] is not None or stored.sizes["p of features.0"] == d))
         return None if fits else "has parts of features that do not fit a matrix"
     used = {record["column"] for record in learned["records"] if record["used"]}
     read = {name for part in parts for name in _read_by(part)}
@@ -284,7 +284,7 @@ FEATURED = Schema(
     facts={"inner": inner_manifest, "learned": _LEARNED, "settings": _SETTINGS, "reasons": _reasons},
     optional_facts=("reasons",),  # models without weights have them
     arrays=_arrays,
-    sizes=lambda held: {"columns made": held.facts["learned"]["n_out"]},
+    sizes=lambda stored: {"columns made": stored.facts["learned"]["n_out"]},
     rules=(same_labels, _widths, _columns),
     nested=("inner.",),
 )

@@ -26,8 +26,8 @@ from kway.modelfile.schema import (
     Array,
     Check,
     CrossRule,
-    Held,
     Schema,
+    StoredObject,
     ascending_in_rows,
     below,
     check_arrays,
@@ -47,7 +47,7 @@ from kway.modelfile.schema import (
 )
 
 FILTER_WORDS = 4  # of the signs that lie row beside row, the others behind one another
-MOST_TABLES = 4096  # of lsh: rows times tables are held in memory, and both are the file's to say
+MOST_TABLES = 4096  # of lsh: rows times tables are stored in memory, and both are the file's to say
 
 Facts = Mapping[str, Any]
 _BASES = {"gaussian": "euclidean", "laplacian": "manhattan"}  # metric -> the distance it orders by, where not itself
@@ -193,13 +193,13 @@ def declared_rows(n: str, present: Mapping[str, NDArray], sparse: bool = True) -
 def row_rules(n: str, prefix: str = "") -> tuple[CrossRule, ...]:
     """What CSR rows keep: as many offsets as rows and one more, columns in order."""
 
-    def offsets(held: Any) -> str | None:
-        found = held.sizes.get(f"offsets of {n}")
-        fits = found is None or found == held.sizes[n] + 1
-        return None if fits else f"has {found:,} offsets of CSR rows, expected {held.sizes[n] + 1:,}"
+    def offsets(stored: Any) -> str | None:
+        found = stored.sizes.get(f"offsets of {n}")
+        fits = found is None or found == stored.sizes[n] + 1
+        return None if fits else f"has {found:,} offsets of CSR rows, expected {stored.sizes[n] + 1:,}"
 
-    def ordered(held: Any) -> str | None:
-        indices, indptr = (held.arrays.get(f"{prefix}rows.{part}") for part in ("indices", "indptr"))
+    def ordered(stored: Any) -> str | None:
+        indices, indptr = (stored.arrays.get(f"{prefix}rows.{part}") for part in ("indices", "indptr"))
         return None if indptr is None else ascending_in_rows(indices, indptr)
 
     return (offsets, ordered)
@@ -208,35 +208,35 @@ def row_rules(n: str, prefix: str = "") -> tuple[CrossRule, ...]:
 def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
     """Rules across the facts (under `key`) and the arrays of an index."""
 
-    def sketch(held: Any) -> str | None:
-        length, width = held.facts[key] and held.facts[key].get("length"), held.sizes.get("M*")
+    def sketch(stored: Any) -> str | None:
+        length, width = stored.facts[key] and stored.facts[key].get("length"), stored.sizes.get("M*")
         if width is None:
             return None
-        points = 3 if base_of(held.facts[key]) == "haversine" else held.sizes["d"]
+        points = 3 if base_of(stored.facts[key]) == "haversine" else stored.sizes["d"]
         fits = length <= width if width else length == points
         return None if fits else f"has sketches of {length} out of {width or points} coordinates"
 
-    def tables(held: Any) -> str | None:
-        T, b, B = (held.sizes.get(name) for name in ("T", "b", "B"))
+    def tables(stored: Any) -> str | None:
+        T, b, B = (stored.sizes.get(name) for name in ("T", "b", "B"))
         fits = T is None or (T * b == B and b <= 62 and T <= MOST_TABLES)
         return None if fits else f"has {T} hash tables of {b} bits and {B} directions"
 
-    def planes(held: Any) -> str | None:
-        D, P, words = (held.sizes.get(name) for name in ("D", "P", "words*"))
+    def planes(stored: Any) -> str | None:
+        D, P, words = (stored.sizes.get(name) for name in ("D", "P", "words*"))
         if P is None:
             return None
-        W, bits, m = D // 64, held.facts[key]["recipe"]["store"]["bits"], held.sizes["m"]
-        fits = D % 64 == 0 and held.sizes["d"] <= D and min(W, FILTER_WORDS) == P and P + words == bits * W
-        centre = held.arrays.get(f"{key}.codes.centre")
-        plain = base_of(held.facts[key]) == "cosine" and centre is not None and not centre.any()
-        kept = (held.arrays[f"{key}.codes.factor"].itemsize, held.sizes["halves*"])
+        W, bits, m = D // 64, stored.facts[key]["recipe"]["store"]["bits"], stored.sizes["m"]
+        fits = D % 64 == 0 and stored.sizes["d"] <= D and min(W, FILTER_WORDS) == P and P + words == bits * W
+        centre = stored.arrays.get(f"{key}.codes.centre")
+        plain = base_of(stored.facts[key]) == "cosine" and centre is not None and not centre.any()
+        kept = (stored.arrays[f"{key}.codes.factor"].itemsize, stored.sizes["halves*"])
         fits = fits and kept == ((2, 0) if plain else (4, m))
         return None if fits else f"has codes of {P} and {words} words a row for {D} columns of {bits} bits"
 
-    def cells(held: Any) -> str | None:
-        sizes = held.arrays.get(f"{key}.sizes")
-        fits = sizes is None or ((sizes <= held.sizes["m"]).all() and int(sizes.sum()) == held.sizes["m"])
-        return None if fits else f"has cells of {int(sizes.sum()):,} rows in all for {held.sizes['m']:,} rows"
+    def cells(stored: Any) -> str | None:
+        sizes = stored.arrays.get(f"{key}.sizes")
+        fits = sizes is None or ((sizes <= stored.sizes["m"]).all() and int(sizes.sum()) == stored.sizes["m"])
+        return None if fits else f"has cells of {int(sizes.sum()):,} rows in all for {stored.sizes['m']:,} rows"
 
     return (sketch, tables, planes, cells, *row_rules("m", f"{key}."))
 
@@ -246,7 +246,7 @@ def check_index(facts: Any, arrays: Mapping[str, NDArray], n_rows: int, n_featur
     under = {f"index.{name}": array for name, array in arrays.items()}
     check_facts(_ALONE, {"index": facts}, "index")
     sizes = {"m": n_rows, "d": n_features}
-    check_arrays(_ALONE, Held("index", {}, {"index": facts}, under, np.empty(0), sizes))
+    check_arrays(_ALONE, StoredObject("index", {}, {"index": facts}, under, np.empty(0), sizes))
 
 
 def index_sizes(facts: Facts) -> dict[str, int]:
@@ -274,11 +274,11 @@ _BITTED = {
 
 _ALONE = Schema(
     facts={"index": index_facts},
-    arrays=lambda held: {
+    arrays=lambda stored: {
         f"index.{name}": array
-        for name, array in index_arrays(held.facts["index"], held.under("index."), ids=False).items()
+        for name, array in index_arrays(stored.facts["index"], stored.under("index."), ids=False).items()
     },
-    sizes=lambda held: index_sizes(held.facts["index"]),
+    sizes=lambda stored: index_sizes(stored.facts["index"]),
     rules=index_rules(),
 )
 

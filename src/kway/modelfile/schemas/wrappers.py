@@ -18,8 +18,8 @@ from kway.modelfile.plain_steps import PASSTHROUGH, STEPS
 from kway.modelfile.schema import (
     LARGEST,
     Array,
-    Held,
     Schema,
+    StoredObject,
     anything,
     ascending,
     below,
@@ -57,24 +57,24 @@ def _table(value: Any) -> str | None:
     return None if isinstance(value, dict) else "a table of values"
 
 
-def same_columns(held: Held) -> str | None:
+def same_columns(stored: StoredObject) -> str | None:
     """The classifier inside takes the columns of the one around it."""
-    inner, own = held.facts["inner"]["n_features"], held.sizes.get("d")
+    inner, own = stored.facts["inner"]["n_features"], stored.sizes.get("d")
     return None if inner == own else f"takes {own} columns, and the classifier inside it {inner}"
 
 
-def same_labels(held: Held) -> str | None:
+def same_labels(stored: StoredObject) -> str | None:
     """The classifier inside has the labels of the one around it."""
-    inner = held.arrays.get("inner.classes_")
-    fits = inner is not None and inner.shape == held.classes.shape and bool(np.all(inner == held.classes))
+    inner = stored.arrays.get("inner.classes_")
+    fits = inner is not None and inner.shape == stored.classes.shape and bool(np.all(inner == stored.classes))
     return None if fits else "has other labels than the classifier inside it"
 
 
 # ---- temperature
 
 
-def _reliability(held: Held) -> dict[str, Array]:
-    found = [when for when in ("before", "after") if f"{when}.edges" in held.arrays]
+def _reliability(stored: StoredObject) -> dict[str, Array]:
+    found = [when for when in ("before", "after") if f"{when}.edges" in stored.arrays]
     return {f"{when}.{name}": array for when in found for name, array in _diagram(when).items()}
 
 
@@ -85,9 +85,9 @@ def _diagram(when: str) -> dict[str, Array]:
     return {"edges": edges, "confidence": one, "accuracy": one, "rows": Array(("int64",), (bins,), (below(LARGEST),))}
 
 
-def _edges(held: Held) -> str | None:
+def _edges(stored: StoredObject) -> str | None:
     for when in ("before", "after"):
-        edges, bins = held.sizes.get(f"edges {when}"), held.sizes.get(f"bins {when}")
+        edges, bins = stored.sizes.get(f"edges {when}"), stored.sizes.get(f"bins {when}")
         if edges is not None and bins is not None and edges != bins + 1:
             return f"has {edges} edges around {bins} bins of confidence"
     return None
@@ -175,17 +175,17 @@ _REPORT = record(
 )
 
 
-def _index_arrays(held: Held) -> dict[str, Array]:
-    if held.facts["index"] is None:
+def _index_arrays(stored: StoredObject) -> dict[str, Array]:
+    if stored.facts["index"] is None:
         return {}
-    found = index_arrays(held.facts["index"], held.under("index."), ids=False)
+    found = index_arrays(stored.facts["index"], stored.under("index."), ids=False)
     return {f"index.{name}": array for name, array in found.items()}
 
 
-def _label_fits(held: Held) -> str | None:
+def _label_fits(stored: StoredObject) -> str | None:
     """Text goes with text, numbers with numbers."""
-    words = isinstance(held.classes[0], str)
-    fits = isinstance(held.facts["unknown"], str) == words
+    words = isinstance(stored.classes[0], str)
+    fits = isinstance(stored.facts["unknown"], str) == words
     return None if fits else "has an unknown label of another kind than its classes"
 
 
@@ -217,7 +217,7 @@ OPEN_SET = Schema(
         "spreads": many(number(0.0, above=True), 2),
     },
     arrays=_index_arrays,
-    sizes=lambda held: {} if held.facts["index"] is None else index_sizes(held.facts["index"]),
+    sizes=lambda stored: {} if stored.facts["index"] is None else index_sizes(stored.facts["index"]),
     rules=(_label_fits, same_labels, same_columns, *index_rules()),
     nested=("inner.",),
     after=(_measures,),
@@ -225,15 +225,15 @@ OPEN_SET = Schema(
 )
 
 
-def _arrays(held: Held) -> dict[str, Array]:
+def _arrays(stored: StoredObject) -> dict[str, Array]:
     one = Array(("float64",), ("d",), (finite,))
     found = {"map.scale": one, "map.centre": one}
-    return found | ({"map.turn": Array(("float64",), ("r", "d"), (finite,))} if "map.turn" in held.arrays else {})
+    return found | ({"map.turn": Array(("float64",), ("r", "d"), (finite,))} if "map.turn" in stored.arrays else {})
 
 
-def _widths(held: Held) -> str | None:
+def _widths(stored: StoredObject) -> str | None:
     """The classifier inside takes as many columns as the map makes."""
-    made, inner = held.sizes.get("r", held.sizes.get("d")), held.facts["inner"]["n_features"]
+    made, inner = stored.sizes.get("r", stored.sizes.get("d")), stored.facts["inner"]["n_features"]
     return None if inner == made else f"makes {made} columns, and the classifier inside it takes {inner}"
 
 
@@ -270,8 +270,8 @@ def _read(steps: list[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def _pipeline_arrays(held: Held) -> dict[str, Array]:
-    steps, found = held.facts["steps"], {}
+def _pipeline_arrays(stored: StoredObject) -> dict[str, Array]:
+    steps, found = stored.facts["steps"], {}
     sizes = _read(steps)
     for i, step in enumerate(steps):
         if step["kind"] == PASSTHROUGH:
@@ -282,21 +282,21 @@ def _pipeline_arrays(held: Held) -> dict[str, Array]:
     return found
 
 
-def _sizes(held: Held) -> dict[str, int]:
-    return {"columns 0": held.sizes["d"]} if "d" in held.sizes else {}
+def _sizes(stored: StoredObject) -> dict[str, int]:
+    return {"columns 0": stored.sizes["d"]} if "d" in stored.sizes else {}
 
 
-def _pipeline_widths(held: Held) -> str | None:
+def _pipeline_widths(stored: StoredObject) -> str | None:
     """The classifier inside takes what the last step makes; Features in front take columns of their own."""
-    inner, last = held.facts["inner"], _read(held.facts["steps"])[-1]
-    made = held.sizes.get(last)
+    inner, last = stored.facts["inner"], _read(stored.facts["steps"])[-1]
+    made = stored.sizes.get(last)
     return None if inner["n_features"] == made else f"makes {made} columns, and the classifier inside takes others"
 
 
-def _featured(held: Held) -> str | None:
-    """Features come first, with nothing before them, and are held by the FeaturedClassifier inside."""
-    fits = not held.facts["featured"] or (
-        not held.facts["steps"] and held.facts["inner"]["class"] == "FeaturedClassifier"
+def _featured(stored: StoredObject) -> str | None:
+    """Features come first, with nothing before them, and are stored by the FeaturedClassifier inside."""
+    fits = not stored.facts["featured"] or (
+        not stored.facts["steps"] and stored.facts["inner"]["class"] == "FeaturedClassifier"
     )
     return None if fits else "has features that are not its first step"
 

@@ -28,8 +28,8 @@ from kway.progress import track
 from kway.search.codecs.bits import BitFrame, BitRows, Bits
 from kway.search.codecs.int8 import ByteRows, Int8
 from kway.search.metrics import Metric
-from kway.tables.labelled_rows import number_rows
-from kway.tables.outputs.atomic import replacing
+from kway.tables.labeled_rows import number_rows
+from kway.tables.outputs import replacing
 from kway.tables.row_stream import row_stream
 from kway.tables.sources.table_files import parquet_files
 from kway.validation import plain_rows

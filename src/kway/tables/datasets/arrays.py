@@ -1,10 +1,10 @@
-"""Dataset: rows with their labels and perhaps a test part. Files of arrays: npz and libsvm -> Dataset, .npy -> arrays.
+"""Dataset: rows with labels, and optionally a test part. Readers of array files: npz, libsvm and npy.
 
 .npz                 x_train, y_train, x_test, y_test | x, y, split | X, y | x_base, x_query; label_names,
                      feature_names
 .svm .libsvm (.gz)   "label index:value ...", sparse
-.npy                 rows (n, d), or a folder of parts in the order of their names: arrays of two or more axes are
-                     rows, arrays of one axis are labels, as many in all as there are rows
+.npy                 rows (n, d), or a folder of files in the order of their names: arrays of two or more axes are
+                     rows, arrays of one axis are labels, together one label per row
 """
 
 from __future__ import annotations
@@ -20,21 +20,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import InputError
+from kway.memory import expands_too_much, rows_per_block
 from kway.suggest import listing
-from kway.tables.sources.csv_files import LARGE
+from kway.tables.sources import csv_files
 from kway.tables.sources.labels import split_masks
 from kway.tables.sources.table_files import gunzipped, refuse_bomb
-
-FILE_BLOCK = LARGE // 8  # values per block of a .npy file: 64 MB in float32
-_MOST_FEATURES = 100_000_000  # columns of a libsvm file; an array of one value per column then takes a gigabyte
-TEST_SHARE = 0.2  # of the rows of each class, if a set has no test part
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows and labels; `label_names[code]` names an integer label if the source has names.
+    """Rows with labels, and optionally a test part.
 
-    `extras` keeps what else the source carried (texts, words, exact neighbors), one array per key.
+    Parameters
+    ----------
+    name : str
+        Name of the set, used in messages.
+    x_train : ndarray or csr_matrix of shape (n, d)
+        Training rows; images may have shape (n, height, width) or (n, height, width, 3).
+    y_train : ndarray of shape (n,) or None
+        Labels of the training rows.
+    x_test, y_test : arrays, optional
+        Test rows and their labels.
+    label_names : tuple of str, default=()
+        `label_names[code]` is the name of an integer label.
+    feature_names : tuple of str, default=()
+        Names of the columns.
+    description : str, default=""
+        One line about the data and its source.
+    extras : mapping of str to ndarray, optional
+        Other arrays of the source, such as texts or exact neighbors.
+
+    Examples
+    --------
+    >>> import kway
+    >>> iris = kway.datasets.load("iris")
+    >>> iris.x_train.shape, iris.x_test.shape
+    ((120, 4), (30, 4))
     """
 
     name: str
@@ -48,7 +69,12 @@ class Dataset:
     extras: Mapping[str, NDArray] = field(default_factory=dict)
 
     def named(self) -> Dataset:
-        """The same with integer labels replaced by their names, where it has names."""
+        """Return the dataset with integer labels replaced by their names, if it has names.
+
+        Returns
+        -------
+        Dataset
+        """
         if not self.label_names:
             return self
         table = np.asarray(self.label_names)
@@ -60,9 +86,18 @@ class Dataset:
         )
 
     def split(self, seed: int = 0) -> Dataset:
-        """The same with a stratified, seeded test part of 20 %, unless it already has a test part.
+        """Return the dataset with a stratified test part of 20% of the rows, unless it already has a test part.
 
-        A class of a single row goes to the train part: a class that was never seen cannot be tested.
+        The only row of a class stays in the training part.
+
+        Parameters
+        ----------
+        seed : int, default=0
+            Seed of the random choice.
+
+        Returns
+        -------
+        Dataset
         """
         if self.x_test is not None or self.y_train is None:
             return self
@@ -76,8 +111,8 @@ class Dataset:
         )
 
 
-def stratified(y: NDArray, seed: int, share: float = TEST_SHARE) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions (kept, held out) with `share` of every class held out, single rows kept."""
+def stratified(y: NDArray, seed: int, share: float = 0.2) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the positions of training and test rows, with `share` of every class for testing."""
     from sklearn.model_selection import train_test_split
 
     _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
@@ -85,9 +120,9 @@ def stratified(y: NDArray, seed: int, share: float = TEST_SHARE) -> tuple[NDArra
     n_classes = int((counts > 1).sum())
     if n_classes == 0:
         raise InputError(
-            f"{len(y)} rows in {len(counts)} classes cannot be split: no class has two rows; give a test file instead"
+            f"{len(y)} rows in {len(counts)} classes cannot be split: no class has two rows; give a test file"
         )
-    held = max(n_classes, round(share * len(several)))  # one row of each class at least
+    held = max(n_classes, round(share * len(several)))  # at least one row per class
     kept, drawn = train_test_split(several, test_size=held, stratify=codes[several], random_state=seed)
     single = np.flatnonzero(counts[codes] == 1)
     return np.sort(np.concatenate([kept, single])), np.sort(drawn)
@@ -104,14 +139,14 @@ class _Parts(NamedTuple):
 
 
 def read_npz(path: Path) -> Dataset:
-    """An npz file with any of the key names above; arrays of Python objects are refused, never unpickled."""
+    """Read an npz file with any of the keys above; arrays of Python objects raise InputError."""
     try:
         refuse_npz_bomb(path)
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
     except InputError:
         raise
-    except Exception as error:  # zipfile, zlib, struct and numpy each have their own
+    except Exception as error:  # zipfile, zlib, struct and numpy each raise their own
         raise InputError(f"{path.name} cannot be read as npz: {error}; write it with numpy.savez") from error
     names, columns = _take_names(arrays, "label_names", path.name), _take_names(arrays, "feature_names", path.name)
     x, y, x_test, y_test = _npz_parts(arrays, path.name)
@@ -122,7 +157,7 @@ def read_npz(path: Path) -> Dataset:
 
 
 def _npz_parts(arrays: dict[str, NDArray], name: str) -> _Parts:
-    """Take x, y, x_test, y_test out of `arrays`; what stays is extra."""
+    """Remove x, y, x_test and y_test from `arrays` and return them."""
     lower = {key.lower(): key for key in arrays}
 
     def take(key: str) -> Any:
@@ -149,7 +184,7 @@ def _npz_parts(arrays: dict[str, NDArray], name: str) -> _Parts:
 
 
 def read_libsvm(path: Path, n_features: int | None = None) -> Dataset:
-    """Sparse rows; `n_features` is their width, which the file itself does not say."""
+    """Read a libsvm file as sparse rows with `n_features` columns, by default up to the largest index."""
     from sklearn.datasets import load_svmlight_file
 
     packed = path.name.lower().endswith(".gz")
@@ -164,9 +199,10 @@ def read_libsvm(path: Path, n_features: int | None = None) -> Dataset:
         ) from error
     if x.nnz == 0:
         raise InputError(f"{path.name} has {x.shape[0]} rows and no value in any; a row is '1 3:0.5 7:2'")
-    if x.shape[1] > _MOST_FEATURES:
+    if expands_too_much(len(content), 8 * x.shape[1]):
         raise InputError(
-            f"{path.name} names feature {x.shape[1]:,}, and {_MOST_FEATURES:,} is the most; number features from 1 on"
+            f"{path.name} has a feature with the number {x.shape[1]:,}, too large for a file of {len(content):,} "
+            "bytes; number the features from 1 on"
         )
     if not np.isfinite(y).all():
         raise InputError(f"{path.name} has labels that are not finite numbers; give every row its class")
@@ -174,41 +210,41 @@ def read_libsvm(path: Path, n_features: int | None = None) -> Dataset:
     return Dataset(path.name, x, whole if np.array_equal(whole, y) else y)
 
 
-# ---- what must be so
+# ---- checks
 
 
 def _take_names(arrays: dict[str, NDArray], key: str, name: str) -> tuple[str, ...]:
-    """Names out of `arrays`, none where they are not there."""
+    """Remove the names under a key from `arrays` and return them; () if there are none."""
     names = arrays.pop(key, None)
     if names is None:
         return ()
     if names.ndim != 1:
-        raise InputError(f"{key} of {name} is of shape {names.shape}; it must be a list of names, (n,)")
+        raise InputError(f"{key} of {name} has shape {names.shape}; it must be a list of names, (n,)")
     return tuple(str(v) for v in names)
 
 
 def _refuse_shapes(x: Any, y: Any, part: str, name: str) -> None:
-    """Rows are (n, d) or images, labels (n,)."""
+    """Raise InputError unless rows are (n, d) or images, and labels (n,)."""
     if x is None:
         return
     if x.ndim < 2 and x.dtype.kind not in "UST":
-        raise InputError(f"{part} of {name} is of shape {x.shape}; rows must be (rows, features)")
+        raise InputError(f"{part} of {name} has shape {x.shape}; rows must be (rows, features)")
     if x.ndim == 0 or x.shape[0] == 0:
-        raise InputError(f"{part} of {name} is of shape {x.shape}, so there are no rows; give some")
+        raise InputError(f"{part} of {name} has shape {x.shape}, so it has no rows; give at least one")
     labels = None if y is None else len(y) if y.ndim else 0
     if labels is not None and len(x) != labels:
-        raise InputError(f"{name} has {len(x)} rows and {labels} labels; they must be as many")
+        raise InputError(f"{name} has {len(x)} rows and {labels} labels; give one label per row")
 
 
 def _refuse_split(x: NDArray, y: Any, split: NDArray, name: str) -> None:
     n = x.shape[0] if x.ndim else 0
     if split.shape != (n,) or (y is not None and y.shape[:1] != (n,)):
         labels = "" if y is None else f" and labels of shape {y.shape}"
-        raise InputError(f"{name} has {n} rows, split of shape {split.shape}{labels}; give one value a row")
+        raise InputError(f"{name} has {n} rows, split of shape {split.shape}{labels}; give one value per row")
 
 
 def _refuse_codes(labels: tuple[Any, ...], names: tuple[str, ...], name: str) -> None:
-    """Labels that are to be looked up among names must be numbers of these."""
+    """Raise InputError if labels are not indices of the label names."""
     for y in labels:
         if not names or y is None:
             continue
@@ -220,7 +256,7 @@ def _refuse_codes(labels: tuple[Any, ...], names: tuple[str, ...], name: str) ->
 
 
 def refuse_npz_bomb(path: Path) -> None:
-    """The sizes an npz file declares, checked before anything is allocated for them."""
+    """Check the sizes that an npz file declares before memory is allocated for them."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         refuse_bomb(path.stat().st_size, sum(m.file_size for m in members), path.name)
@@ -231,7 +267,7 @@ def refuse_npz_bomb(path: Path) -> None:
 
 
 def _refuse_false_shape(file: IO[bytes], member: zipfile.ZipInfo, name: str) -> None:
-    """An array that says it is larger than the bytes that are there."""
+    """Raise InputError if an array declares more bytes than the file has."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
@@ -240,8 +276,8 @@ def _refuse_false_shape(file: IO[bytes], member: zipfile.ZipInfo, name: str) -> 
         count *= int(side)
     if not dtype.hasobject and count * dtype.itemsize > member.file_size:
         raise InputError(
-            f"{name} says that {member.filename} is of shape {shape} and dtype {dtype}, {count * dtype.itemsize:,} "
-            f"bytes, and has {member.file_size:,}; it is damaged: write it again"
+            f"{name} is damaged: {member.filename} has shape {shape} and dtype {dtype}, which takes "
+            f"{count * dtype.itemsize:,} bytes, but the file has {member.file_size:,}; write it again"
         )
 
 
@@ -249,57 +285,62 @@ def _refuse_false_shape(file: IO[bytes], member: zipfile.ZipInfo, name: str) -> 
 
 
 class ArrayParts(NamedTuple):
-    """Rows (n_i, d) part by part, all of one width, and labels (n,) or None."""
+    """Arrays of rows (n_i, d) of the same width, and labels (n,) or None."""
 
     parts: tuple[NDArray, ...]
     y: NDArray | None
 
     @property
     def n(self) -> int:
-        """Rows of all parts."""
+        """Number of rows of all parts."""
         return sum(map(len, self.parts))
 
     def required_labels(self, name: str) -> NDArray:
-        """y, where nothing can be done without."""
+        """Return the labels; raise InputError if there are none."""
         if self.y is None:
-            raise InputError(f"{name} has no labels: no .npy array of one axis; add one, as long as all rows together")
+            raise InputError(f"{name} has no labels; add an .npy file with a 1-D array of one label per row")
         return self.y
 
     def rows(self) -> NDArray:
-        """All rows as one array; of one part, where it lies."""
+        """Return all rows as one array; a single part is not copied."""
         return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
 
     def blocks(self) -> Iterator[tuple[NDArray, NDArray | None]]:
-        """Some rows at a time, with their labels."""
+        """Yield blocks of rows with their labels."""
         first = 0
         for part in self.parts:
-            size = max(1, FILE_BLOCK // max(1, part.shape[1]))
-            for start in range(0, len(part), size):
-                rows = part[start : start + size]
+            for rows in row_blocks(part):
                 yield rows, None if self.y is None else np.asarray(self.y[first : first + len(rows)])
                 first += len(rows)
 
 
+def row_blocks(rows: NDArray) -> Iterator[NDArray]:
+    """Yield blocks of about PIECE_BYTES of mapped rows (n, d)."""
+    size = rows_per_block(rows[:1].nbytes, csv_files.PIECE_BYTES)
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
 def npy_files(path: Path) -> list[Path]:
-    """The file itself, or the .npy files of a folder by name."""
+    """Return the npy file itself, or the npy files of a folder by name."""
     if path.is_dir():
         return sorted(p for p in path.glob("*.npy") if p.is_file() and not p.name.startswith((".", "_")))
     return [path] if path.name.lower().endswith(".npy") else []
 
 
 def map_arrays(files: list[Path], name: str) -> ArrayParts:
-    """The arrays of the files, mapped; what is no array, or does not fit the others, is an error."""
+    """Map the arrays of npy files into memory; raise InputError for files that are no arrays or do not fit together."""
     arrays = [_mapped(file) for file in files]
     parts = tuple(a.reshape(len(a), -1) for a in arrays if a.ndim > 1 and len(a))  # a part without rows has no width
     labels = [a for a in arrays if a.ndim == 1]
     if not parts:
-        raise InputError(f"{name} has no rows: no .npy array of two axes (rows, features) with any in it; give some")
+        raise InputError(f"{name} has no rows; give an .npy file with an array of shape (rows, features)")
     widths = sorted({part.shape[1] for part in parts})
     if len(widths) > 1:
-        raise InputError(f"the parts of {name} have {widths[0]} and {widths[-1]} columns; give all the same")
+        raise InputError(f"the files of {name} have {widths[0]} and {widths[-1]} columns; give all the same number")
     found = ArrayParts(parts, np.concatenate(labels) if labels else None)
     if found.y is not None and len(found.y) != found.n:
-        raise InputError(f"{name} has {found.n:,} rows and {len(found.y):,} labels; they must be as many")
+        raise InputError(f"{name} has {found.n:,} rows and {len(found.y):,} labels; give one label per row")
     return found
 
 
@@ -309,5 +350,5 @@ def _mapped(file: Path) -> NDArray:
     except (ValueError, OSError, EOFError) as error:
         raise InputError(f"{file.name} cannot be read as npy: {error}; write it with numpy.save") from error
     if not isinstance(found, np.ndarray) or found.ndim == 0:
-        raise InputError(f"{file.name} holds no array of rows; write it with numpy.save")
+        raise InputError(f"{file.name} is not an array of rows; write it with numpy.save")
     return found

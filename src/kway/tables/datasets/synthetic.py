@@ -1,10 +1,10 @@
-"""Synthetic sets, the same for the same seed: float32 rows (n, d) around class centres, integer labels (n,).
+"""Synthetic sets, the same for the same seed: float32 rows (n, d) around class centers, integer labels (n,).
 
 separable      a gap between the classes: some hyperplane a pair divides them without error
 overlapping    Gaussian classes that no rule divides without error
 outliers       two classes and, beyond one of them, far points on their own side: least squares is pulled over to
                them, logistic is not
-many_classes   up to millions of classes; memory is the rows asked for, plus one (K, d) table of centres
+many_classes   up to millions of classes; memory is the rows asked for, plus one (K, d) table of centers
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import InputError
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.tables.datasets.arrays import Dataset
-from kway.tables.sources.table_files import PIECE_ROWS
 
 
 def separable(
     n_samples: int = 1000, n_classes: int = 3, n_features: int = 2, margin: float = 1.0, seed: int = 0
 ) -> Dataset:
-    """Classes in balls around centres that stand apart; `margin` is the least gap between two balls."""
+    """Classes in balls around centers that stand apart; `margin` is the least gap between two balls."""
     rng = np.random.default_rng(seed)
-    centres = _spread_centres(rng, n_classes, n_features, distance=2.0 + margin)
+    centers = _spread_centers(rng, n_classes, n_features, distance=2.0 + margin)
     offsets = rng.standard_normal((n_samples, n_features))
     offsets *= (rng.random(n_samples) ** (1 / n_features) / np.linalg.norm(offsets, axis=1))[:, None]  # unit ball
     y = rng.permutation(np.arange(n_samples) % n_classes)
-    return _finish(f"separable-{n_classes}", (centres[y] + offsets).astype(np.float32), y, seed)
+    return _finish(f"separable-{n_classes}", (centers[y] + offsets).astype(np.float32), y, seed)
 
 
 def overlapping(
     n_samples: int = 1000, n_classes: int = 3, n_features: int = 2, spread: float = 1.0, seed: int = 0
 ) -> Dataset:
-    """Gaussian classes whose nearest centres are 2 apart; `spread` is their standard deviation."""
+    """Gaussian classes whose nearest centers are 2 apart; `spread` is their standard deviation."""
     rng = np.random.default_rng(seed)
-    centres = _spread_centres(rng, n_classes, n_features, distance=2.0)
+    centers = _spread_centers(rng, n_classes, n_features, distance=2.0)
     y = rng.permutation(np.arange(n_samples) % n_classes)
-    x = centres[y] + spread * rng.standard_normal((n_samples, n_features))
+    x = centers[y] + spread * rng.standard_normal((n_samples, n_features))
     return _finish(f"overlapping-{n_classes}", x.astype(np.float32), y, seed)
 
 
@@ -46,12 +46,12 @@ def outliers(n_samples: int = 200, n_outliers: int = 20, seed: int = 0) -> Datas
     The test part is clean (no outliers), so accuracy there shows how far the boundary was moved.
     """
     rng = np.random.default_rng(seed)
-    centres = np.array([[-1.0, 1.0], [1.0, -1.0]])
+    centers = np.array([[-1.0, 1.0], [1.0, -1.0]])
     y = np.arange(n_samples) % 2
-    x = centres[y] + 0.5 * rng.standard_normal((n_samples, 2))
+    x = centers[y] + 0.5 * rng.standard_normal((n_samples, 2))
     far = np.array([6.0, -9.0]) + 0.5 * rng.standard_normal((n_outliers, 2))
     y_test = np.arange(n_samples) % 2
-    x_test = centres[y_test] + 0.5 * rng.standard_normal((n_samples, 2))
+    x_test = centers[y_test] + 0.5 * rng.standard_normal((n_samples, 2))
     return Dataset(
         name="outliers",
         x_train=np.concatenate([x, far]).astype(np.float32),
@@ -70,40 +70,41 @@ def many_classes(
     noise: float = 0.5,
     seed: int = 0,
 ) -> Dataset:
-    """Unit centres in all directions; a row is its class's centre plus noise of length about `noise`.
+    """Unit centers in all directions; a row is its class's center plus noise of length about `noise`.
 
     Every class has `rows_per_class` train rows; `n_test` test rows are of classes drawn at random.
     """
     if n_classes < 2:
         raise InputError(f"n_classes must be at least 2, got {n_classes}")
     rng = np.random.default_rng(seed)
-    centres = rng.standard_normal((n_classes, n_features), dtype=np.float32)  # (K, d), the only table of that size
-    centres /= np.sqrt(np.einsum("kd,kd->k", centres, centres))[:, None]
+    centers = rng.standard_normal((n_classes, n_features), dtype=np.float32)  # (K, d), the only table of that size
+    centers /= np.sqrt(np.einsum("kd,kd->k", centers, centers))[:, None]
     y_train = np.repeat(np.arange(n_classes), rows_per_class)
     rng.shuffle(y_train)
     y_test = rng.integers(n_classes, size=n_test)
     return Dataset(
         name=f"many-{n_classes}",
-        x_train=_around(centres, y_train, noise, rng),
+        x_train=_around(centers, y_train, noise, rng),
         y_train=y_train,
-        x_test=_around(centres, y_test, noise, rng),
+        x_test=_around(centers, y_test, noise, rng),
         y_test=y_test,
-        description=f"{n_classes:,} classes around unit centres in {n_features} dimensions, seed {seed}",
+        description=f"{n_classes:,} classes around unit centers in {n_features} dimensions, seed {seed}",
     )
 
 
-def _around(centres: NDArray, y: NDArray, noise: float, rng: np.random.Generator) -> NDArray[np.float32]:
-    d = centres.shape[1]
+def _around(centers: NDArray, y: NDArray, noise: float, rng: np.random.Generator) -> NDArray[np.float32]:
+    d = centers.shape[1]
     x = np.empty((len(y), d), np.float32)
-    for a in range(0, len(y), PIECE_ROWS):  # since centres[y] is a copy
-        rows = x[a : a + PIECE_ROWS]
+    size = rows_per_block(4 * d, CACHE_BYTES)  # centers[y] is a copy
+    for a in range(0, len(y), size):
+        rows = x[a : a + size]
         rng.standard_normal(out=rows, dtype=np.float32)
         rows *= np.float32(noise / np.sqrt(d))
-        rows += centres[y[a : a + PIECE_ROWS]]
+        rows += centers[y[a : a + size]]
     return x
 
 
-def _spread_centres(rng: np.random.Generator, n_classes: int, n_features: int, distance: float) -> NDArray:
+def _spread_centers(rng: np.random.Generator, n_classes: int, n_features: int, distance: float) -> NDArray:
     """(K, d) points of a grid, `distance` apart, in random order: every pair is at least that far apart."""
     if n_classes < 2 or n_features < 1:
         raise InputError(f"need at least 2 classes and 1 feature, got {n_classes} and {n_features}")

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.suggest import listing
 from kway.tables.sources.frames import is_date, is_number, is_text, is_vector, whole_column
-from kway.tables.sources.values import DATE_EXAMPLES, GAPS, MOSTLY_NUMBERS, are_codes, odd_date
+from kway.tables.sources.values import DATE_EXAMPLES, GAPS, MOSTLY, are_codes, odd_date
 
 MOST_LEVELS = 100  # of a category; narrower rows are dense
 _COVERED = 0.8  # share of rows that the kept levels of a category must cover
@@ -146,9 +146,9 @@ def _kind_of_words(words: Any) -> ColumnKind:
     parsed = parse_numbers(present)
     n_numbers = int(np.isfinite(parsed.numbers).sum())
     share = n_numbers / max(1, n_numbers + int(parsed.odd.sum()))  # words for a gap are neither
-    if share >= MOSTLY_NUMBERS and (n_numbers < len(present) or n_levels > _FEW):
+    if share >= MOSTLY and (n_numbers < len(present) or n_levels > _FEW):
         return _kind_of_numeric_words(present, parsed)
-    mixed = f"mixes numbers ({share:.0%} of rows) and words, taken as words" if 0.1 < share < MOSTLY_NUMBERS else ""
+    mixed = f"mixes numbers ({share:.0%} of rows) and words, taken as words" if 0.1 < share < MOSTLY else ""
     return _levels_or_text(words, present, n_levels, mixed)
 
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.progress import track
-from kway.tables.outputs.atomic import cache_folder
+from kway.tables.outputs import cache_folder
 
 EmbedFunction = Callable[[Any], Any]
 
@@ -68,7 +68,7 @@ class Embedder:
             known |= dict(zip(chunk, vectors))
         return np.stack([known[text] for text in texts]) if texts else np.zeros((0, self._width), np.float32)
 
-    def of_images(self, pictures: NDArray) -> NDArray[np.float32]:
+    def embed_images(self, pictures: NDArray) -> NDArray[np.float32]:
         """(n, d) of images (n, h, w) or (n, h, w, 3), values 0 to 255, or 0 to 1 where they are fractions."""
         from PIL import Image
 

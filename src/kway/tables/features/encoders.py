@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
 from kway.tables.features.columns import as_numbers, as_parts, as_vectors, as_words
-from kway.tables.features.numbers import Divided, Numbers
+from kway.tables.features.numbers import Numbers, SparseScaling
 from kway.tables.features.shapes import Shapes
 from kway.tables.features.text import Terms
 
@@ -184,7 +184,7 @@ def embed_words(column: Any, embedder: Any, width: int | None = None) -> NDArray
 
 _TYPES: dict[str, type] = {
     cls.__name__: cls
-    for cls in (NumbersPart, WordsPart, VectorPart, EmbeddedPart, Source, Numbers, Levels, Terms, Divided, Shapes)
+    for cls in (NumbersPart, WordsPart, VectorPart, EmbeddedPart, Source, Numbers, Levels, Terms, SparseScaling, Shapes)
 }
 
 

@@ -42,7 +42,7 @@ from kway.tables.features.learn_features import (
 )
 from kway.tables.features.numbers import default_names
 from kway.tables.features.shapes import can_have_shapes, likely_form
-from kway.tables.labelled_rows import RowRequirements
+from kway.tables.labeled_rows import RowRequirements
 from kway.tables.sources.frames import as_table, is_table
 from kway.tables.sources.images import ImageForm
 from kway.tables.sources.values import convert, convert_known
@@ -235,7 +235,7 @@ class Features(TransformerMixin, BaseEstimator):
                 f"embed={embedder.identity.name!r} is for text columns and images, and these rows are a matrix; "
                 "give a function"
             )
-        return embedder.of_images(rows)
+        return embedder.embed_images(rows)
 
     def _form(self) -> ImageForm | None:
         return None if self.image is None else ImageForm(*self.image)
@@ -276,7 +276,7 @@ class Features(TransformerMixin, BaseEstimator):
         embed = None if "text" in kinds else self.embed
         return Features(dropped, self.scale, embed, self.image, written=self.written_)
 
-    def of_shapes(self, X: Any) -> Features | None:
+    def with_shapes(self, X: Any) -> Features | None:
         """The same, unfitted, with shapes instead of pixels; None where rows X are no images that have any."""
         check_is_fitted(self, "parts_")
         if self.is_table_ or self.shapes or self.embed is not None:

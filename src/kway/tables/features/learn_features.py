@@ -198,7 +198,7 @@ def _learn_vectors(
     vectors = as_vectors(column, name)
     width = vectors.shape[1]
     scaling = choose_scaling(vectors, tuple(f"{name}[{j}]" for j in range(width)), scale)
-    encoder: Any = scaling.encoder  # dense rows are never Divided
+    encoder: Any = scaling.encoder  # dense rows are never SparseScaling
     part = VectorPart(name, width, encoder)
     learned.add(part, vectors if encoder is None else encoder.apply(vectors))
     return ColumnRecord(name, "vector", _noted(f"{width} columns {scaling.done}", kind), missing)

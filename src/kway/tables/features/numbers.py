@@ -131,12 +131,12 @@ def _moments(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 class Scaling(NamedTuple):
     """What is done to a matrix: an encoder, None for nothing at all, and the reason in words."""
 
-    encoder: Numbers | Divided | None
+    encoder: Numbers | SparseScaling | None
     done: str
 
 
 @dataclass(frozen=True, eq=False)
-class Divided:
+class SparseScaling:
     """Sparse columns divided by their largest absolute value (p,): zeros stay zeros."""
 
     names: tuple[str, ...]
@@ -207,4 +207,4 @@ def _sparse(X: sp.csr_matrix, names: tuple[str, ...], scale: str) -> Scaling:
     if scale == "none" or (scale == "auto" and most.max(initial=0.0) <= 1.0):
         return Scaling(None, f"left alone ({'as asked' if scale == 'none' else 'sparse, all values within -1 and 1'})")
     most[most == 0] = 1.0
-    return Scaling(Divided(names, most), "sparse columns divided by their largest absolute value")
+    return Scaling(SparseScaling(names, most), "sparse columns divided by their largest absolute value")

@@ -1,13 +1,13 @@
 """csv and other delimited text -> pyarrow Table.
 
-pyarrow reads and types the columns; this module reads the file again if later rows show what its start did not:
+pyarrow reads the file and finds the types of the columns. The file is read a second time if later rows require it:
 
-    bytes that are not UTF-8       again as cp1252
-    a value of another type        again in one block, so that types are those of all rows
-    numbers with a decimal comma   again with that mark
-    codes such as 0052             again with these columns as text, so that they keep their zeros
+    bytes that are not UTF-8       read again as cp1252
+    a value of another type        read again in one block, so that all rows decide the types
+    numbers with a decimal comma   read again with that mark
+    codes such as 0052             read again with these columns as text, so that they keep their zeros
 
-A large file is read in pieces that are cut between rows (`text_pieces`).
+A large file is read in pieces that end between rows (`text_pieces`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from kway.errors import InputError
-from kway.tables.options import OPEN, TextForm
+from kway.memory import BLOCK_BYTES
+from kway.tables.options import UNKNOWN_FORM, TextForm
 from kway.tables.sources.frames import refuse_repeated
 from kway.tables.sources.text_form import (
     HEAD,
@@ -42,24 +43,23 @@ from kway.tables.sources.text_form import (
 )
 from kway.tables.sources.values import are_codes, are_dotted_thousands, needs_comma, present, trimmed
 
-LARGE = 2**27  # bytes of a file, or folder, from which it is read in pieces
-PIECE_BYTES = LARGE // 4  # of a piece of text
-_WHOLE_FILE = np.iinfo(np.int32).max  # bytes per block, the most that pyarrow takes
+PIECE_BYTES = BLOCK_BYTES // 2  # bytes of a piece of a large file: it is held as text and as a table
+_WHOLE_FILE = np.iinfo(np.int32).max  # bytes per block, the largest value that pyarrow accepts
 _ONE_BYTE_LINE_ENDS = ("utf-8", "utf-8-sig", "ascii", "latin-1", "iso8859-1", "cp1252")
 _LEADING_ZERO = re.compile(r"\s*0[0-9]+\s*$")
 
 
 class TableRequest(NamedTuple):
-    """What to read of a table, and what is known of its text.
+    """Which columns of a table to read, and what is known about its text.
 
-    words: columns of a csv kept as they are written, so that the label 007 does not become 7; asked, before: the form,
-    as the user gives it and as that of earlier rows was; columns: names that a header would hold; only: the columns to
+    words: columns of a csv that stay text, so that the label 007 does not become 7; asked: the form that the user gave;
+    before: the form of earlier rows; columns: names that the header contains if there is one; only: the columns to
     return; skip_bad: leave out rows with more or fewer cells than the first; find_codes: keep codes as text.
     """
 
     words: Sequence[str] = ()
-    asked: TextForm = OPEN
-    before: TextForm = OPEN
+    asked: TextForm = UNKNOWN_FORM
+    before: TextForm = UNKNOWN_FORM
     columns: Sequence[str] = ()
     only: Sequence[str] | None = None
     skip_bad: bool = False
@@ -67,14 +67,14 @@ class TableRequest(NamedTuple):
 
 
 class LoadedTable(NamedTuple):
-    """The table, the form of its text (OPEN if the file has types of its own), and notes for the user.
+    """A table, the form of its text (UNKNOWN_FORM for formats with types), and notes for the user.
 
-    codes: columns of a csv that were kept as text because they are codes; lacking: for a folder, one file for each
-    column that not every file has.
+    codes: columns of a csv that stayed text because they are codes; lacking: for a folder, the columns that some file
+    does not have, each with the name of such a file.
     """
 
     table: Any
-    form: TextForm = OPEN
+    form: TextForm = UNKNOWN_FORM
     notes: tuple[str, ...] = ()
     codes: Sequence[str] = ()
     lacking: Mapping[str, str] = MappingProxyType({})
@@ -84,7 +84,7 @@ EVERYTHING = TableRequest()
 
 
 def read_csv(content: Path | bytes, name: str, request: TableRequest) -> LoadedTable:
-    """Read a csv, as the request asks."""
+    """Read a csv."""
     found = find_form(head_of(content), name, request.asked, request.before, request.columns)
     file, form, notes = _CsvFile(content, name, found, request.skip_bad), found.form, found.notes
     words = list(request.words)
@@ -94,14 +94,14 @@ def read_csv(content: Path | bytes, name: str, request: TableRequest) -> LoadedT
             form = replace(form, encoding=encoding)
             table = file.parse(form, words, request.only)
     if table is None:
-        raise InputError(f"{name} is not text in any encoding that was tried; say what it is with encoding=")
+        raise InputError(f"{name} is not text in UTF-8, cp1252 or latin-1; give its encoding with encoding=")
     if form.encoding != found.form.encoding:
         notes = (*notes, encoding_note(str(form.encoding)))
     refuse_repeated(table.column_names, name)
     if form.decimal is None:
         form = replace(form, decimal="," if needs_comma(table, tuple(words)) else ".")
         if form.decimal == ",":
-            notes = (*notes, "numbers have a decimal comma (decimal='.' says otherwise)")
+            notes = (*notes, "numbers have a decimal comma (decimal='.' to change it)")
             table = file.parse_again(form, words, request.only)
         elif form.sep == ";":  # usual with a decimal comma
             notes = (*notes, *map(_thousands_note, _dotted_columns(table, file, form)))
@@ -113,7 +113,7 @@ def read_csv(content: Path | bytes, name: str, request: TableRequest) -> LoadedT
 
 
 def head_of(content: Path | bytes) -> bytes:
-    """The first bytes of a file, or of its content."""
+    """Return the first bytes of a file or of its content."""
     if isinstance(content, bytes):
         return content[:HEAD]
     with content.open("rb") as file:
@@ -121,14 +121,14 @@ def head_of(content: Path | bytes) -> bytes:
 
 
 class _CsvFile:
-    """A csv whose separator and header are known. `bad` are the ragged rows of the last parse."""
+    """A csv with a known separator and header. `bad` are the ragged rows of the last parse."""
 
     def __init__(self, content: Path | bytes, name: str, found: FileForm, skip_bad: bool) -> None:
         self.content, self.name, self.found, self.skip_bad = content, name, found, skip_bad
         self.bad: list[Any] = []
 
     def parse(self, form: TextForm, words: Sequence[str], only: Sequence[str] | None) -> Any | None:
-        """The table; None if it is not in this encoding."""
+        """Return the table; None if the file is not in this encoding."""
         try:
             table = self._read(form, words, only)
         except UnicodeDecodeError:
@@ -144,10 +144,10 @@ class _CsvFile:
         return None if any(pa.types.is_binary(field.type) for field in table.schema) else table
 
     def parse_again(self, form: TextForm, words: Sequence[str], only: Sequence[str] | None) -> Any:
-        """The table, which must be in this encoding."""
+        """Return the table; raise InputError if the file is not in this encoding."""
         table = self.parse(form, words, only)
         if table is None:
-            raise InputError(f"{self.name} is not {form.encoding} text; say what it is with encoding=")
+            raise InputError(f"{self.name} is not {form.encoding} text; give its encoding with encoding=")
         return table
 
     def _read(self, form: TextForm, words: Sequence[str], only: Sequence[str] | None, **options: Any) -> Any:
@@ -181,7 +181,7 @@ class _CsvFile:
 
 
 def _dotted_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
-    """Columns read as fractions that may be whole numbers with dots between thousands."""
+    """Return the columns read as fractions that may be whole numbers with dots between thousands."""
     fractions = [c for c in table.column_names if _in_thousandths(table.column(c))]
     if not fractions:
         return []
@@ -190,7 +190,7 @@ def _dotted_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
 
 
 def _in_thousandths(column: Any) -> bool:
-    """Whether there are fractions and each has at most three digits."""
+    """Return whether a column has fractions, each with at most three digits."""
     if str(column.type) != "double":
         return False
     values = np.asarray(column.drop_null().to_numpy())
@@ -200,15 +200,15 @@ def _in_thousandths(column: Any) -> bool:
 
 def _thousands_note(column: str) -> str:
     return (
-        f"column {column!r} has three digits behind every dot, read as decimals (decimal=',' says that they are "
+        f"column {column!r} has three digits after every dot, read as decimals (decimal=',' if the dots separate "
         "thousands)"
     )
 
 
 def _code_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
-    """The columns of whole numbers that are codes such as 0052 as they are written.
+    """Return the columns of whole numbers that are written as codes such as 0052.
 
-    Few files have a leading zero in the first rows, and only these are read again.
+    Only columns with a leading zero in the first rows are read again.
     """
     whole = {c for c in table.column_names if str(table.schema.field(c).type) == "int64"}
     rows = head_rows(file.content, form, len(table.column_names)) if whole else ()
@@ -219,7 +219,7 @@ def _code_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
 
 
 def head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[list[str]]:
-    """The rows of `width` cells among the first bytes as they are written, without the header."""
+    """Yield the rows of `width` cells among the first bytes as text, without the header."""
     head = head_of(content)
     lines = io.StringIO(head_text(head, str(form.encoding)), newline="")
     for _, cells in islice(csv_rows(lines, str(form.sep), int(is_separator_line(head))), int(bool(form.header)), None):
@@ -228,7 +228,7 @@ def head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[lis
 
 
 def first_words(content: Path | bytes, form: TextForm, columns: Sequence[str]) -> dict[str, str]:
-    """The first word of each column that has one in the first rows, as it is written: 2.180e+02."""
+    """Return the first word of each column as it is written, such as 2.180e+02."""
     found: dict[str, str] = {}
     for row in head_rows(content, form, len(columns)):
         found |= {c: cell.strip() for c, cell in zip(columns, row) if c not in found and cell.strip()}
@@ -239,7 +239,7 @@ def first_words(content: Path | bytes, form: TextForm, columns: Sequence[str]) -
 
 
 class RaggedRow(NamedTuple):
-    """A row of `cells` cells that begins in `line`, from 1; the `first` row has `expected` cells."""
+    """A row of `cells` cells that begins in `line` (counted from 1); the `first` row has `expected` cells."""
 
     line: int
     cells: int
@@ -248,22 +248,22 @@ class RaggedRow(NamedTuple):
     first: str = ""
 
     def error(self, name: str, sep: str) -> InputError:
-        """What is wrong with the row, and what helps."""
-        said = f"{name} cannot be read: line {self.line:,} has {_counted(self.cells, 'cell')} where the first row has"
-        said = f"{said} {self.expected:,}: {_short(self.text)}"
+        """Return the error for this row, with advice."""
+        counts = f"line {self.line:,} has {_counted(self.cells, 'cell')}, but the first row has {self.expected:,}"
+        problem = f"{name} cannot be read: {counts}: {_short(self.text)}"
         if self.first.startswith("#"):
-            return InputError(f"{said}; take out lines that are no rows, such as the first: {_short(self.first)}")
+            return InputError(f"{problem}; remove lines that are not rows, such as the first: {_short(self.first)}")
         if self.text.startswith("#"):
-            advice = "take out lines that are comments"
+            advice = "remove comment lines"
         elif self.cells > self.expected:
-            advice = f'put quotes around cells that hold {sep!r} ("a{sep} b"), or say what is between columns with sep='
+            advice = f'put quotes around cells that contain {sep!r} ("a{sep} b"), or give the separator with sep='
         else:
-            advice = "fill it up, take out lines that are no rows, or say what is between columns with sep="
-        return InputError(f"{said}; {advice}; skip_bad=True leaves such lines out")
+            advice = "complete the row, remove lines that are not rows, or give the separator with sep="
+        return InputError(f"{problem}; {advice}; skip_bad=True leaves such lines out")
 
 
 def first_ragged(content: Path | bytes, encoding: str, sep: str, skipped: int = 0) -> RaggedRow | None:
-    """The first row with another number of cells than the first; `skipped` lines come before that one."""
+    """Return the first row whose number of cells differs from the first row, which follows `skipped` lines."""
     with _open_text(content, encoding) as text:
         first: list[str] = []
         for line, cells in csv_rows(text, sep, skipped):
@@ -274,7 +274,7 @@ def first_ragged(content: Path | bytes, encoding: str, sep: str, skipped: int = 
 
 
 def _ragged_note(rows: int) -> str:
-    return f"{_counted(rows, 'line')} with more or fewer cells than the first row left out, as skip_bad=True asks"
+    return f"{_counted(rows, 'line')} with more or fewer cells than the first row left out (skip_bad=True)"
 
 
 def _short(row: str) -> str:
@@ -295,13 +295,13 @@ def _open_text(content: Path | bytes, encoding: str) -> TextIO:
 
 
 class TextPieces(NamedTuple):
-    """How a large csv is cut: the names of its columns (none without a header), and whether it has a header."""
+    """How to divide a large csv: the names of its columns (none without a header), and whether it has a header."""
 
     columns: tuple[str, ...]
     header: bool
 
-    def of_file(self, file: Path) -> Iterator[bytes]:
-        """Pieces of about PIECE_BYTES, cut between rows, each with the header."""
+    def read_pieces(self, file: Path) -> Iterator[bytes]:
+        """Yield pieces of about PIECE_BYTES that end between rows, each with the header."""
         with _open_bytes(file) as opened:
             line = opened.readline()
             if not line:
@@ -320,7 +320,7 @@ class TextPieces(NamedTuple):
 
 
 def text_pieces(files: Sequence[Path], request: TableRequest) -> TextPieces | None:
-    """How to cut these files; None if the encoding has line ends of several bytes."""
+    """Return how to divide these files; None if a line end has several bytes in their encoding."""
     with _open_bytes(files[0]) as opened:
         found = find_form(opened.read(HEAD), files[0].name, request.asked, request.before, request.columns)
     if str(found.form.encoding).lower() not in _ONE_BYTE_LINE_ENDS:
@@ -334,7 +334,7 @@ def _open_bytes(file: Path) -> BinaryIO:
 
 
 def _last_row_end(text: bytes) -> int:
-    """The position after the last line end that is not inside quotes; 0 if there is none."""
+    """Return the position after the last line end outside quotes; 0 if there is none."""
     end = text.rfind(b"\n") + 1
     quotes = text.count(b'"', 0, end)
     while end and quotes % 2:

@@ -1,7 +1,7 @@
 """Tables in memory: frames of any library as pyarrow tables, types of Arrow columns, and checks of column names.
 
-pandas and polars frames, dicts of columns and lists of dicts become one pyarrow Table with unique text names. Rows of a
-table, an array or a sparse matrix are counted by `n_rows` and taken by `take_rows`.
+`as_table` turns pandas and polars frames, dicts of columns and lists of dicts into a pyarrow Table with unique names.
+`n_rows` counts the rows of a table, an array or a sparse matrix, and `take_rows` selects them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OVER_15_DIGITS = r"^-?[0.]*[1-9](\.?\d){15}"  # a float64 keeps 15 decimal digi
 
 
 def is_table(X: Any) -> bool:
-    """Whether X has named columns: a pyarrow Table, a pandas or polars frame, a dict of columns, a list of dicts."""
+    """Return whether X is a pyarrow Table, a pandas or polars frame, a dict of columns or a list of dicts."""
     if isinstance(X, Mapping) or hasattr(X, "column_names") or hasattr(X, "collect_schema") or _are_records(X):
         return True
     return hasattr(X, "columns") and hasattr(X, "dtypes")
@@ -39,7 +39,7 @@ def _are_records(X: Any) -> bool:
 
 
 def as_table(X: Any, name: str = "the table") -> pa.Table:
-    """X as a pyarrow Table; a column of mixed Python objects becomes text."""
+    """Return X as a pyarrow Table; a column of mixed Python objects becomes text."""
     if isinstance(X, pa.Table):
         refuse_repeated([str(c) for c in X.column_names], name)
         return X
@@ -53,35 +53,35 @@ def as_table(X: Any, name: str = "the table") -> pa.Table:
         except pa.ArrowInvalid:  # a type that Arrow does not have, such as Int128
             columns = {c: _arrow_column(X[c].to_list(), c) for c in X.columns}
     elif hasattr(X, "collect"):
-        raise InputError(f"{name} is a {type(X).__name__}, which holds no rows yet; pass {name}.collect()")
+        raise InputError(f"{name} is a {type(X).__name__}, which has no rows yet; pass {name}.collect()")
     else:
         names = [_unicode(c) for c in X.columns]
         refuse_repeated(names, name)
         columns = {c: _arrow_column(X.iloc[:, j], c) for j, c in enumerate(names)}
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
-        raise InputError(f"{name} has columns of {listing(sorted(lengths))} rows; give every column as many")
+        raise InputError(f"{name} has columns of {listing(sorted(lengths))} rows; give all columns the same length")
     return pa.table(columns)
 
 
 def n_rows(X: Any) -> int:
-    """Number of rows of a table, array, sparse matrix or list."""
+    """Return the number of rows of a table, array, sparse matrix or list."""
     if isinstance(X, Mapping):
         return len(next(iter(X.values()), ()))
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def take_rows(X: Any, rows: NDArray) -> Any:
-    """These rows of a table, array or sparse matrix; `rows` are positions or a mask (n,)."""
+    """Select rows of a table, array or sparse matrix; `rows` are positions or a mask (n,)."""
     if not is_table(X):
         return X[rows]
     return as_table(X).take(np.flatnonzero(rows) if rows.dtype == bool else rows)
 
 
 def _arrow_column(values: Any, name: Any) -> Any:
-    """One column; every value as text if Arrow finds no common type."""
+    """Return values as an Arrow column; as text if Arrow finds no common type."""
     if isinstance(values, str) or not hasattr(values, "__len__"):
-        raise InputError(f"column {name!r} is {values!r:.50}, where a list of values is expected; give one per row")
+        raise InputError(f"column {name!r} is {values!r:.50}; give a list with one value per row")
     try:
         if isinstance(values, np.ndarray) and values.dtype.kind in "UOT":
             values = values.tolist()
@@ -93,7 +93,7 @@ def _arrow_column(values: Any, name: Any) -> Any:
 
 
 def _plain_column(column: Any, values: Any) -> Any:
-    """The column; time spans become seconds, and the types that only pandas has (periods, intervals) become text."""
+    """Return durations as seconds, and types that only pandas has (periods, intervals) as text."""
     if kinds.is_duration(column.type):
         return pa.array([None if v is None else v.total_seconds() for v in column.to_pylist()], pa.float64())
     held = column.type.value_type if kinds.is_dictionary(column.type) else column.type
@@ -111,10 +111,12 @@ def _as_float(value: float) -> float:
 
 
 def _unicode(value: Any) -> str:
-    """The value as text that can be written as UTF-8."""
+    """Return the value as text that can be encoded as UTF-8."""
     text = str(value)
     if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
-        raise InputError(f"the text {text!r:.50} holds half of a character (a lone surrogate); read it as UTF-8 again")
+        raise InputError(
+            f"the text {text!r:.50} contains a lone surrogate, half of a character; decode it again as UTF-8"
+        )
     return text
 
 
@@ -126,28 +128,28 @@ def _is_nan(value: Any) -> bool:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """string, large_string or string_view."""
+    """Return whether a type is string, large_string or string_view."""
     return kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Integers, floats and decimals."""
+    """Return whether a type is an integer, float or decimal."""
     return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
 
 
 def is_date(kind: pa.DataType) -> bool:
-    """Dates, timestamps and times of the day."""
+    """Return whether a type is a date, timestamp or time of day."""
     return kinds.is_date(kind) or kinds.is_timestamp(kind) or kinds.is_time(kind)
 
 
 def is_vector(kind: pa.DataType) -> bool:
-    """Lists of numbers, such as embeddings."""
+    """Return whether a type is a list of numbers, such as an embedding."""
     lists = kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind)
     return bool(lists and is_number(kind.value_type))
 
 
 def text_columns(table: pa.Table) -> tuple[str, ...]:
-    """Names of the text columns, dictionary columns of text included."""
+    """Return the names of the text columns, including dictionary columns of text."""
     types = {f.name: f.type.value_type if kinds.is_dictionary(f.type) else f.type for f in table.schema}
     return tuple(c for c, kind in types.items() if is_text(kind))
 
@@ -166,9 +168,9 @@ def whole_column(column: Any) -> pa.Array:
 
 
 def plain_numbers(column: Any) -> Any:
-    """Text that is all plain numbers (gaps aside) as numbers.
+    """Return text that consists of plain numbers (missing values aside) as numbers.
 
-    Other text stays: codes such as 007, and fractions of more digits than a float keeps.
+    Other text stays: codes such as 007, and fractions with more digits than a float keeps.
     """
     words = whole_column(column)
     words = pc.if_else(pc.equal(words, ""), pa.scalar(None, words.type), words)
@@ -184,7 +186,7 @@ def plain_numbers(column: Any) -> Any:
 
 
 def plain_floats(column: Any) -> Any:
-    """Floats of 16 and 32 bits as the float64 of the same decimal text: 5.1, not 5.0999999."""
+    """Return floats of 16 and 32 bits as the float64 of the same decimal text: 5.1, not 5.0999999."""
     if not (kinds.is_float16(column.type) or kinds.is_float32(column.type)):
         return column
     return column.cast(pa.float32()).cast(pa.string()).cast(pa.float64())
@@ -194,24 +196,24 @@ def plain_floats(column: Any) -> Any:
 
 
 def refuse_repeated(columns: Sequence[str], name: str) -> None:
-    """Raise an error if two columns have the same name."""
+    """Raise InputError if two columns have the same name."""
     repeated = sorted({c for c in columns if columns.count(c) > 1}) if len(set(columns)) < len(columns) else []
     if repeated:
-        raise InputError(f"{name} has more than one column named {listing(repeated)}; give each its own name")
+        raise InputError(f"{name} has more than one column named {listing(repeated)}; give each column its own name")
 
 
 def refuse_unknown(
     column: str, columns: Sequence[str], name: str, what: str, error: type[InputError] = UsageError
 ) -> None:
-    """Raise an error if there is no such column. It suggests the nearest name, or the option that would help."""
+    """Raise an error if the column does not exist, with the nearest name or the option that may help."""
     if column in columns:
         return
-    said = f"{name} has no {what} column {column!r}"
+    problem = f"{name} has no {what} column {column!r}"
     uncut = next((sep for sep in (";", "\t", "|", ",") if len(columns) == 1 and sep in columns[0]), None)
     if uncut is not None:
         shown = "'tab'" if uncut == "\t" else repr(uncut)
-        raise error(f"{said}; its only column is {columns[0]!r}: is it to be cut, by sep={shown}?")
-    known = f"{said}{nearest(column, columns)}; its columns are {listing(columns)}"
+        raise error(f"{problem}; its only column is {columns[0]!r}; if {shown} separates columns, give sep={shown}")
+    known = f"{problem}{nearest(column, columns)}; its columns are {listing(columns)}"
     if re.fullmatch("c[0-9]+", column) and not all(re.fullmatch("c[0-9]+", c) for c in columns):
-        raise error(f"{known}, as its first row says; where that is no header, say header=False")
+        raise error(f"{known}, taken from its first row; if that row is not a header, give header=False")
     raise error(known)

@@ -1,7 +1,7 @@
-"""Folders of images: one sub-folder a class -> rows (n, height * width * channels) of bytes, labels, file names.
+"""Folders of images, one sub-folder per class -> rows (n, height * width * channels) of bytes, labels, file names.
 
-form    (height, width, channels): of the data where one size is shared by most images, else 32 x 32;
-        grey (1 channel) where every image sampled is grey, else RGB (3)
+All images are resized to one form (height, width, channels): the size that most of them have, else 32 x 32, with one
+channel if all of them are gray, else three (RGB).
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ from kway.progress import track
 from kway.suggest import listing
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-SIDE = 32  # height and width of images without a common size, or with a common side above four times this
-_SAMPLED_IMAGES = 200  # images opened to choose the form
+SIDE = 32  # height and width of images without a common size, or with sides above four times this (CIFAR's size)
 
 
 class ImageForm(NamedTuple):
-    """What every image is brought to."""
+    """The form to which every image is resized."""
 
     height: int
     width: int
     channels: int
 
     def __str__(self) -> str:
-        return f"{self.height} x {self.width} {'grey' if self.channels == 1 else 'RGB'}"
+        return f"{self.height} x {self.width} {'gray' if self.channels == 1 else 'RGB'}"
 
 
 class Images(NamedTuple):
-    """rows (n, d) uint8, labels (n,) or None, the files, the form, notes on what was done, and the files skipped."""
+    """Rows (n, d) uint8, labels (n,) or None, the files, the form, notes for the user, and the skipped files."""
 
     rows: NDArray[np.uint8]
     labels: NDArray[np.str_] | None
@@ -47,12 +46,12 @@ class Images(NamedTuple):
 
 
 def class_folders(folder: Path) -> list[Path]:
-    """Sub-folders that hold images."""
+    """Return the sub-folders that contain images."""
     return [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and image_files(sub)]
 
 
 def image_files(folder: Path) -> list[Path]:
-    """Images of a folder by name; pipes and the like, which would wait for ever, and hidden files are none."""
+    """Return the image files of a folder by name, without hidden files and pipes."""
     named = (p for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and not p.name.startswith("."))
     return sorted(p for p in named if p.is_file())
 
@@ -60,7 +59,7 @@ def image_files(folder: Path) -> list[Path]:
 def read_images(
     files: Sequence[Path], labels: Sequence[str] | None = None, form: ImageForm | None = None, skip_bad: bool = False
 ) -> Images:
-    """These images in one form: as in training where that is given, else chosen from the data."""
+    """Read images in one form; if `form` is None, it is chosen from the images."""
     notes: list[str] = []
     if form is None:
         form, note = choose_form(files, skip_bad)
@@ -78,50 +77,48 @@ def read_images(
     if skipped:
         notes.append(skipped_note(skipped))
     if not good.any():
-        raise InputError(f"none of the {len(files)} images can be read")
+        raise InputError(f"none of the {len(files)} images can be read; give images in {listing(IMAGE_SUFFIXES)}")
     kept = tuple(str(f) for f, ok in zip(files, good) if ok)
     return Images(rows[good], None if labels is None else np.array(labels)[good], kept, form, tuple(notes), skipped)
 
 
 def skipped_note(files: Sequence[str]) -> str:
-    """That images were left out, how many and which, the first few by name."""
+    """Return the note about images that were left out, with the names of the first few."""
     return f"{len(files):,} unreadable images skipped: {listing((Path(f).name for f in files), 5)}"
 
 
 def choose_form(files: Sequence[Path], skip_bad: bool = False) -> tuple[ImageForm, str]:
-    """The form of these images and the reason, from a sample spread over all of them."""
+    """Return the form of these images and a note with the reason."""
     sizes: Counter[tuple[int, int]] = Counter()
-    grey = True
-    sample = files[:: max(1, len(files) // _SAMPLED_IMAGES)]
-    for path in sample:
+    gray = True
+    for path in files:
         try:
             with _open(path) as image:
                 sizes[image.height, image.width] += 1
-                grey = grey and _is_grey(image)
+                gray = gray and _is_gray(image)
         except InputError:
             if not skip_bad:
                 raise
     (height, width), count = sizes.most_common(1)[0] if sizes else ((SIDE, SIDE), 0)
-    common = count > len(sample) / 2
+    common = count > len(files) / 2
     if not common or max(height, width) > 4 * SIDE:
         why = "no common size" if not common else f"common size {height} x {width} is large"
-        return ImageForm(
-            SIDE, SIDE, 1 if grey else 3
-        ), f"images resized to {ImageForm(SIDE, SIDE, 1 if grey else 3)} ({why})"
-    form = ImageForm(height, width, 1 if grey else 3)
-    what = "all sampled images have it" if count == len(sample) else "the most common size; others resized"
+        form = ImageForm(SIDE, SIDE, 1 if gray else 3)
+        return form, f"images resized to {form} ({why})"
+    form = ImageForm(height, width, 1 if gray else 3)
+    what = "the size of all images" if count == len(files) else "the most common size; others resized"
     return form, f"images read as {form} ({what})"
 
 
 def pixels(path: Path, form: ImageForm) -> NDArray[np.uint8]:
-    """One image in that form, as a row (d,)."""
+    """Return one image in a form as a row (d,)."""
     with _open(path) as image:
         try:
             flat = image.convert("L" if form.channels == 1 else "RGB")
             if flat.size != (form.width, form.height):
                 flat = flat.resize((form.width, form.height))
             return np.asarray(flat, np.uint8).reshape(-1)
-        except Exception as error:  # Pillow decodes late, and each format has its own errors
+        except Exception as error:  # Pillow decodes on first use, and each format raises its own errors
             raise _unreadable(path, error) from error
 
 
@@ -130,23 +127,25 @@ def _open(path: Path) -> Any:
         from PIL import Image
     except ImportError as error:
         raise InputError(f"images need the package pillow ({error}); install it: pip install 'kway[images]'") from error
-    if not path.is_file():  # a pipe would wait for ever
-        raise _unreadable(path, OSError("it is no regular file"))
+    if not path.is_file():  # reading a pipe could wait forever
+        raise _unreadable(path, OSError("it is not a regular file"))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)  # a small file that unpacks to too much
+            warnings.simplefilter("error", Image.DecompressionBombWarning)  # a small file that becomes huge
             return Image.open(path)
     except Exception as error:
         raise _unreadable(path, error) from error
 
 
-def _is_grey(image: Any) -> bool:
+def _is_gray(image: Any) -> bool:
     if image.mode in ("1", "L", "LA", "I", "I;16", "F"):
         return True
     small = np.asarray(image.convert("RGB").resize((64, 64)), np.int16)
-    return bool((small.max(axis=2) - small.min(axis=2)).max() <= 4)  # JPEG rounds grey by a level or two
+    return bool((small.max(axis=2) - small.min(axis=2)).max() <= 4)  # JPEG rounds gray by a level or two
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return InputError(f"image {path} cannot be read ({reason}); remove or repair it, or skip such files: skip_bad=True")
+    return InputError(
+        f"image {path} cannot be read ({reason}); remove or repair it, or leave such files out: skip_bad=True"
+    )

@@ -1,8 +1,8 @@
-"""Labels in a column of a table, and the column `split` that says which rows are for training.
+"""Labels from a column of a table, and the column `split` that divides rows into training and test rows.
 
-" ham", "ham"  one label of a csv, where blanks around words mean nothing; labels of a frame stay as they are
-1, 2, 10      whole numbers         1.0, 2.5   floats        true, False   bools
-007, 08, 10   text: as numbers, 7 and 007 would be one class
+" ham", "ham"   one label in a csv, where surrounding blanks are removed; labels of a frame are not changed
+1, 2, 10        whole numbers         1.0, 2.5   floats        true, False   bools
+007, 08, 10     text; as numbers, 7 and 007 would be one class
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.suggest import listing
 
-_GAPS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")  # gaps among numbers; among words only ""
+_GAPS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")  # missing values among numbers; among words only ""
 _INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
 _FLOAT = r"^-?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
 _BOOL = r"^(?i:true|false)$"
 _TRAIN_WORDS = ("train", "val", "valid", "validation", "dev")
 _TEST_WORDS = ("test",)
 
-_LABEL_THEM = "drop these rows or label them"
-LEAVE_THEM = "label these rows, or leave them out: skip_bad=True"
+_LABEL_ROWS = "label these rows, or drop them"
+SKIP_ROWS = "label these rows, or leave them out: skip_bad=True"
 
 
 class NoLabelError(InputError):
-    """No row has a label. For a piece of a large file that only means that the piece is left out."""
+    """Raised if no row has a label. A piece of a large file without labels is left out."""
 
     def __init__(self, target: str, rows: int) -> None:
-        super().__init__(f"no row has a label in {target!r}; name the column that holds them with target=")
+        super().__init__(f"no row has a label in {target!r}; name the column with the labels: target=")
         self.rows = rows
 
 
-def column_labels(column: Any, what: str, typed: bool, advice: str = _LABEL_THEM, written: bool = False) -> NDArray:
-    """Labels (n,) of a pyarrow column; raises an error that names the column as `what` if there are gaps.
+def column_labels(column: Any, what: str, typed: bool, advice: str = _LABEL_ROWS, written: bool = False) -> NDArray:
+    """Return the labels (n,) of a pyarrow column; raise InputError, which calls it `what`, if some are missing.
 
-    `typed`: the file itself says that the column is text (parquet); a csv does not, so numbers are looked for.
-    `written`: words of a csv, whose surrounding blanks are removed.
+    `typed`: the format has types, so text stays text; else text becomes numbers if all words are numbers.
+    `written`: the words come from a csv, and surrounding blanks are removed.
     """
     if _is_words(column):
         words = pc.utf8_trim_whitespace(column.cast("string")) if written else column.cast("string")
@@ -54,12 +54,12 @@ def column_labels(column: Any, what: str, typed: bool, advice: str = _LABEL_THEM
     _refuse_gaps(column.null_count, len(column), what, advice)
     labels = np.asarray(column.to_numpy())
     if labels.dtype.kind not in "iufb":
-        raise InputError(f"{what} is of type {column.type}; make it text, whole numbers or true/false")
+        raise InputError(f"{what} has type {column.type}; labels must be text, numbers or true/false")
     return labels
 
 
 class LabeledTable(NamedTuple):
-    """Rows of a table that have a label, the mask (n,) of these rows, and how many rows have none."""
+    """The rows of a table that have a label, the mask (n,) of these rows, and the number of rows without one."""
 
     table: Any
     kept: Any
@@ -67,7 +67,7 @@ class LabeledTable(NamedTuple):
 
 
 def rows_with_labels(table: Any, target: str) -> LabeledTable:
-    """The rows whose target is no gap; among numbers, NA and the like are gaps too."""
+    """Return the rows whose label is present; among numbers, words such as NA count as missing."""
     column = table.column(target)
     there = column.is_valid()
     if _is_words(column):
@@ -81,8 +81,8 @@ def rows_with_labels(table: Any, target: str) -> LabeledTable:
 
 
 def unlabeled_note(rows: int) -> str:
-    """The note about rows that were left out."""
-    return f"{rows:,} {'row' if rows == 1 else 'rows'} without a label left out, as skip_bad=True asks"
+    """Return the note about rows that were left out."""
+    return f"{rows:,} {'row' if rows == 1 else 'rows'} without a label left out (skip_bad=True)"
 
 
 def _is_words(column: Any) -> bool:
@@ -90,7 +90,7 @@ def _is_words(column: Any) -> bool:
 
 
 def _number_kind(words: Any) -> str | None:
-    """The type of all words but the gaps; None if they are neither numbers nor bools."""
+    """Return the type of all words that are present; None if they are neither numbers nor bools."""
     real = _without_gaps(words)
     for pattern, dtype in ((_INTEGER, "int64"), (_BOOL, "bool"), (_FLOAT, "float64")):
         if len(real) and pc.all(pc.match_substring_regex(real, pattern)).as_py():
@@ -111,17 +111,17 @@ def _refuse_gaps(gaps: int, n: int, what: str, advice: str) -> None:
 
 
 class SplitMasks(NamedTuple):
-    """Masks (n,) of the rows to learn from and of the rows to test on."""
+    """Masks (n,) of the training rows and of the test rows."""
 
     train: NDArray[np.bool_]
     test: NDArray[np.bool_]
 
 
 def split_masks(split: NDArray, name: str) -> SplitMasks:
-    """Rows by a column of "train", "val" and "test"; val rows count as train, any other word is an error."""
+    """Return masks by a column of "train", "val" and "test"; rows of val are training rows."""
     words = np.char.lower(np.asarray(split, dtype=str))
     train, test = np.isin(words, _TRAIN_WORDS), np.isin(words, _TEST_WORDS)
     if not (train | test).all():
         strange = np.unique(words[~(train | test)])
-        raise InputError(f"column split of {name} says {listing(strange)}; it may say train, val or test")
+        raise InputError(f"column split of {name} contains {listing(strange)}; its values must be train, val or test")
     return SplitMasks(train, test)

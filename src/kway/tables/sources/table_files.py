@@ -1,7 +1,7 @@
 """Files as pyarrow tables: csv and tsv, JSON (lines or a list), parquet, a folder of them, stdin; gzipped or not.
 
-A TableSource is a table that is still to be read. `open_table` reads it; `pieces_of` cuts a large one into sources that
-fit in memory: record batches of parquet, runs of lines of a csv.
+A TableSource is a table that has not been read yet. `open_table` reads it. `pieces_of` divides a large one into sources
+that fit in memory: record batches of a parquet file, runs of lines of a csv file.
 """
 
 from __future__ import annotations
@@ -22,27 +22,26 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from kway.errors import InputError
+from kway.memory import expands_too_much, rows_per_block
 from kway.suggest import listing
-from kway.tables.options import OPEN, TextForm
-from kway.tables.sources.csv_files import EVERYTHING, LARGE, LoadedTable, TableRequest, read_csv, text_pieces
+from kway.tables.options import UNKNOWN_FORM, TextForm
+from kway.tables.sources import csv_files
+from kway.tables.sources.csv_files import EVERYTHING, LoadedTable, TableRequest, read_csv, text_pieces
 from kway.tables.sources.frames import as_table, is_date, is_number, is_text
 from kway.tables.sources.text_form import HEAD, is_delimited
 
 STDIN = "-"
-PIECE_ROWS = 65_536  # of a large parquet file
-LARGE_ARCHIVE = 8 * LARGE  # bytes to which a compressed file may always unpack
-_TIMES_PACKED = 200  # beyond that size it may unpack to so many times its own: tables pack 3 to 30 times, a bomb 1,000
-
+LARGE = 4 * csv_files.PIECE_BYTES  # bytes from which a file or folder is read in pieces
 _TEXT = (".csv", ".tsv", ".tab")
 _LINES = (".jsonl", ".ndjson", ".json")
 _SVM = (".svm", ".libsvm")
 _PACKED = tuple(s + gz for s in (*_TEXT, *_LINES, *_SVM) for gz in ("", ".gz"))
 FILE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".npy", *(s for s in _PACKED if not s.startswith(".csv")))
-_IMAGE = re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL)  # how their files begin
+_IMAGE = re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL)  # first bytes
 
 
 class TableSource(NamedTuple):
-    """A table to be read: its name in messages, its path or content, and the suffix that tells its format."""
+    """A table to be read: its name in messages, its path or content, and the suffix of its format."""
 
     name: str
     content: Any  # a path, bytes, the table itself, or the csv files of a folder (a tuple)
@@ -50,19 +49,19 @@ class TableSource(NamedTuple):
 
     @property
     def typed(self) -> bool:
-        """Whether the format itself tells text from numbers."""
+        """Whether the format has types, so that text and numbers differ."""
         return self.suffix not in _TEXT
 
 
-def table_source(path: Path, asked: TextForm = OPEN) -> TableSource:
-    """The file, folder or stdin ("-") as a source, unpacked; raises an error if it is empty."""
+def table_source(path: Path, asked: TextForm = UNKNOWN_FORM) -> TableSource:
+    """Return a file, folder or stdin ("-") as a source, decompressed; raise InputError if it is empty."""
     if str(path) == STDIN:
-        if sys.stdin is None:  # as `<&-` leaves it
+        if sys.stdin is None:  # closed by `<&-`
             raise InputError("stdin is closed; pipe a table into it, or name a file")
         name, content = "stdin", sys.stdin.buffer.read()
         suffix, empty = _suffix_of_bytes(content), not content.strip()
     elif path.is_dir():
-        parts = () if parquet_files(path) else tuple(csv_files(path))
+        parts = () if parquet_files(path) else tuple(csv_folder_files(path))
         return TableSource(path.name, parts, ".csv") if parts else TableSource(path.name, path, "")
     else:
         name, content, suffix = path.name, path, suffix_of(path, asked)
@@ -74,16 +73,16 @@ def table_source(path: Path, asked: TextForm = OPEN) -> TableSource:
     return TableSource(name, content, suffix)
 
 
-def suffix_of(path: Path, asked: TextForm = OPEN) -> str:
-    """The suffix that tells how to read the file; an unknown one is an error unless a separator was given."""
+def suffix_of(path: Path, asked: TextForm = UNKNOWN_FORM) -> str:
+    """Return the suffix of the format of a file; raise InputError if it is unknown and no separator was given."""
     known = [s for s in FILE_SUFFIXES if path.name.lower().endswith(s)]
     if known:
         return max(known, key=len)
     if asked.sep is not None or _is_table_of_text(path):
         return ".csv.gz" if path.name.lower().endswith(".gz") else ".csv"
     raise InputError(
-        f"cannot tell the format of {path.name}; its name must end in {listing(FILE_SUFFIXES, 20)}, "
-        "or say how its columns are separated: sep="
+        f"the format of {path.name} is not known; its name must end in {listing(FILE_SUFFIXES, 20)}, "
+        "or give the column separator: sep="
     )
 
 
@@ -95,37 +94,48 @@ def _is_table_of_text(path: Path) -> bool:
 
 
 def _suffix_of_bytes(content: bytes) -> str:
-    """What stdin holds, by how it begins."""
+    """Return the suffix of the format of the bytes of stdin."""
     if content.startswith(b"PAR1"):
         return ".parquet"
     if content.startswith(b"\x1f\x8b"):
         return ".csv.gz"
     if _IMAGE.match(content):
-        raise InputError("stdin holds an image, and only tables are read from it; name the image's file instead of -")
+        raise InputError("stdin is an image, and only tables are read from stdin; name the image file instead of -")
     return ".jsonl" if re.match(rb"\s*(\[\s*)?\{", content.removeprefix(b"\xef\xbb\xbf")) else ".csv"
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """Parquet files of a folder and its sub-folders by name, without hidden and _temporary ones."""
+    """Return the parquet files of a folder and its sub-folders by name, without hidden and _temporary ones."""
     inside = [p for p in sorted(folder.rglob("*.parquet")) if p.is_file()]
     return [p for p in inside if not any(part.startswith((".", "_")) for part in p.relative_to(folder).parts)]
 
 
-def csv_files(folder: Path) -> list[Path]:
-    """csv and tsv files of a folder by name, without hidden ones."""
+def csv_folder_files(folder: Path) -> list[Path]:
+    """Return the csv and tsv files of a folder by name, without hidden ones."""
     endings = tuple(s + gz for s in _TEXT for gz in ("", ".gz"))
     inside = (p for p in folder.glob("*") if p.is_file() and not p.name.startswith((".", "_")))
     return sorted(p for p in inside if p.name.lower().endswith(endings))
 
 
+def list_files(path: Path) -> list[Path]:
+    """Return the table files at a path: the file itself, or those of a folder."""
+    return [path] if path.is_file() else parquet_files(path) or csv_folder_files(path)
+
+
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Turn errors of reading a file with this name into an InputError."""
+    """Turn errors that reading a file raises into an InputError with its name."""
     try:
         yield
     except FileNotFoundError as error:
-        raise InputError(f"{name} is gone, and was there when the work began; put it back") from error
-    except (pa.ArrowException, OSError, UnicodeError, EOFError, zlib.error) as error:  # EOFError would read as Ctrl-D
+        raise InputError(f"{name} was deleted while it was being used; restore it and run again") from error
+    except (
+        pa.ArrowException,
+        OSError,
+        UnicodeError,
+        EOFError,
+        zlib.error,
+    ) as error:
         why = str(error).splitlines()[0] if str(error) else "it ends too early"
         raise InputError(f"{name} cannot be read: {why}") from error
 
@@ -134,12 +144,12 @@ def readable(name: str) -> Iterator[None]:
 
 
 def read_table(path: Path, words: Sequence[str] = ()) -> Any:
-    """The file or folder as a pyarrow table; the columns `words` of a csv stay as they are written."""
+    """Read a file or folder as a pyarrow table; the columns `words` of a csv stay text."""
     return open_table(table_source(path), TableRequest(words)).table
 
 
 def open_table(source: TableSource, request: TableRequest = EVERYTHING) -> LoadedTable:
-    """Read the source, as the request asks."""
+    """Read a source."""
     name, content, _ = source
     with readable(name):
         if isinstance(content, tuple):
@@ -163,7 +173,7 @@ def _read_typed(source: TableSource) -> Any:
 
 
 def read_json(content: bytes, name: str) -> Any:
-    """One JSON object per line, or a list of them; keys are columns, in the order of their first appearance."""
+    """Read one JSON object per line, or a list of objects; keys are columns, in the order of their first appearance."""
     content = content.removeprefix(b"\xef\xbb\xbf")
     rows = _json_list(content, name) if content.lstrip().startswith(b"[") else _json_lines(content, name)
     keys = dict.fromkeys(key for row in rows for key in row)
@@ -177,7 +187,7 @@ def _json_list(content: bytes, name: str) -> list[Any]:
         raise InputError(f"{name} is not JSON ({error}); write a list of objects, or one object per line") from error
     odd = next((row for row in rows if not isinstance(row, dict)), None)
     if odd is not None:
-        raise InputError(f"{name} is a list with {odd!r:.60} in it; write a list of objects, each a row")
+        raise InputError(f"{name} is a list that contains {odd!r:.60}; write a list of objects, one per row")
     return list(rows)
 
 
@@ -192,7 +202,7 @@ def _json_lines(content: bytes, name: str) -> list[Any]:
             raise InputError(f"line {i} of {name} is not JSON ({error}); write one JSON object per line") from error
         if not isinstance(row, dict):
             kind = type(row).__name__
-            raise InputError(f"line {i} of {name} is {kind}, not an object; write one JSON object per line")
+            raise InputError(f"line {i} of {name} is a JSON {kind}; write one JSON object per line")
         rows.append(row)
     return rows
 
@@ -208,7 +218,7 @@ class FileTable(NamedTuple):
 
 
 def _read_csv_folder(files: Sequence[Path], name: str, request: TableRequest) -> LoadedTable:
-    """One table of all files, each read in the form of the first; the notes are those of the first."""
+    """Read all files as one table, each in the form of the first; only the notes on the first file are kept."""
     first: LoadedTable | None = None
     parts: list[FileTable] = []
     for file in files:
@@ -223,7 +233,7 @@ def _read_csv_folder(files: Sequence[Path], name: str, request: TableRequest) ->
 
 
 def _read_parquet_folder(folder: Path) -> tuple[Any, Mapping[str, str]]:
-    """One table of all files in the order of their names; sub-folders such as year=2024 become columns."""
+    """Read all files as one table in the order of their names; sub-folders such as year=2024 become columns."""
     parts = []
     for file in parquet_files(folder):
         with readable(file.name):
@@ -232,7 +242,7 @@ def _read_parquet_folder(folder: Path) -> tuple[Any, Mapping[str, str]]:
 
 
 def _join_files(parts: Sequence[FileTable], name: str) -> tuple[Any, Mapping[str, str]]:
-    """The tables of the files as one, and one file for each column that not every file has."""
+    """Return the tables of the files as one, and for each column that some file lacks the name of such a file."""
     lacking: dict[str, str] = {}
     every = list(dict.fromkeys(c for part in parts for c in part.table.column_names))
     for part in parts:
@@ -247,7 +257,7 @@ def _join_files(parts: Sequence[FileTable], name: str) -> tuple[Any, Mapping[str
 
 
 def join_tables(tables: Sequence[Any], name: str) -> Any:
-    """Tables of one source, one below the other."""
+    """Concatenate the tables of one source."""
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
@@ -255,30 +265,30 @@ def join_tables(tables: Sequence[Any], name: str) -> Any:
 
 
 def refuse_lacking(columns: Sequence[str], lacking: Mapping[str, str]) -> None:
-    """Raise an error that names the file if one lacks a column that is to be read."""
+    """Raise InputError if a file lacks a column that is to be read; `lacking` maps columns to such files."""
     for column in columns:
         if column in lacking:
             raise InputError(
                 f"{lacking[column]} has no column {column!r}, which other files have; "
-                "add it there, or drop it from all (drop=)"
+                "add it to this file, or drop it from all files (drop=)"
             )
 
 
 def refuse_other_kinds(first: FileTable, other: FileTable, columns: Sequence[str]) -> None:
-    """Raise an error that names file and column if a column holds another kind of values than in the first file."""
+    """Raise InputError if a column has values of another kind than in the first file."""
     for column in columns:
         found = [
             _kind_in_words(p.table.schema.field(column).type) for p in (first, other) if column in p.table.column_names
         ]
         if len(found) == 2 and None not in found and found[0] != found[1]:
             raise InputError(
-                f"column {column!r} holds {found[1]} in {other.file} and {found[0]} in {first.file}, so the files do "
-                "not have the same columns; write it alike in all"
+                f"column {column!r} has {found[1]} in {other.file} and {found[0]} in {first.file}, so the files do "
+                "not have the same columns; give it the same kind of values in all files"
             )
 
 
 def _kind_in_words(kind: Any) -> str | None:
-    """What a column holds; None if it is empty."""
+    """Return the kind of values of a column in words; None if it is empty."""
     if kinds.is_dictionary(kind):
         kind = kind.value_type
     if kinds.is_null(kind):
@@ -297,9 +307,11 @@ class Pieces(NamedTuple):
     each: Iterator[TableSource]
 
 
-def pieces_of(path: Path, asked: TextForm, before: TextForm = OPEN, columns: Sequence[str] = ()) -> Pieces | None:
-    """The pieces of a file or folder; None if it is small, or of a format that is not cut."""
-    files = [path] if path.is_file() else parquet_files(path) or csv_files(path)
+def pieces_of(
+    path: Path, asked: TextForm, before: TextForm = UNKNOWN_FORM, columns: Sequence[str] = ()
+) -> Pieces | None:
+    """Return the pieces of a file or folder; None if it is small, or of a format that is read as a whole."""
+    files = list_files(path)
     if sum(file.stat().st_size for file in files) < LARGE or len({suffix_of(f, asked) for f in files}) != 1:
         return None
     suffix = suffix_of(files[0], asked)
@@ -309,25 +321,29 @@ def pieces_of(path: Path, asked: TextForm, before: TextForm = OPEN, columns: Seq
 
 
 def pieces_of_csv(
-    file: Path, asked: TextForm, before: TextForm = OPEN, columns: Sequence[str] = ()
+    file: Path, asked: TextForm, before: TextForm = UNKNOWN_FORM, columns: Sequence[str] = ()
 ) -> Iterator[TableSource]:
-    """The pieces of one csv of any size; a single piece if its encoding does not let it be cut."""
+    """Return the pieces of one csv of any size; a single piece if its encoding does not allow to divide it."""
     found = _pieces_of_text([file], asked, before, columns)
     return iter([table_source(file, asked)]) if found is None else found.each
 
 
+def parquet_batches(file: Path, groups: Sequence[int] | None = None) -> Iterator[TableSource]:
+    """Yield the rows of a parquet file, or of some of its row groups, in batches of about PIECE_BYTES."""
+    with readable(f"{file.parent.name}/{file.name}"), pq.ParquetFile(file) as opened:
+        about = opened.metadata
+        stored = sum(about.row_group(g).total_byte_size for g in range(about.num_row_groups))
+        row_bytes = max(8 * about.num_columns, stored / max(1, about.num_rows))  # dictionaries take less than values
+        for batch in opened.iter_batches(rows_per_block(row_bytes, csv_files.PIECE_BYTES), row_groups=groups):
+            yield TableSource(file.name, pa.Table.from_batches([batch]), ".parquet")
+
+
 def _pieces_of_parquet(path: Path, files: list[Path]) -> Pieces | None:
     if any("=" in str(file.relative_to(path).parent) for file in files if path.is_dir()):
-        return None  # sub-folders such as year=2024 are columns
-
-    def each() -> Iterator[TableSource]:
-        for file in files:
-            with readable(f"{file.parent.name}/{file.name}"), pq.ParquetFile(file) as opened:
-                for batch in opened.iter_batches(PIECE_ROWS):
-                    yield TableSource(file.name, pa.Table.from_batches([batch]), ".parquet")
-
+        return None  # folders such as year=2024 are columns
     with readable(files[0].name):
-        return Pieces(tuple(pq.read_schema(files[0]).names), each())
+        names = tuple(pq.read_schema(files[0]).names)
+    return Pieces(names, (piece for file in files for piece in parquet_batches(file)))
 
 
 def _pieces_of_text(files: list[Path], asked: TextForm, before: TextForm, columns: Sequence[str]) -> Pieces | None:
@@ -339,7 +355,7 @@ def _pieces_of_text(files: list[Path], asked: TextForm, before: TextForm, column
     def each() -> Iterator[TableSource]:
         for file in files:
             with readable(f"{file.parent.name}/{file.name}"):
-                for content in found.of_file(file):
+                for content in found.read_pieces(file):
                     yield TableSource(file.name, content, ".csv")
 
     return Pieces(found.columns, each())
@@ -349,7 +365,7 @@ def _pieces_of_text(files: list[Path], asked: TextForm, before: TextForm, column
 
 
 def gunzipped(packed: bytes | Path, name: str) -> bytes:
-    """The content of a gzip file."""
+    """Return the content of a gzip file."""
     size = len(packed) if isinstance(packed, bytes) else packed.stat().st_size
     blocks, total = [], 0
     try:
@@ -358,17 +374,17 @@ def gunzipped(packed: bytes | Path, name: str) -> bytes:
                 blocks.append(block)
                 total += len(block)
                 refuse_bomb(size, total, name)
-    except (EOFError, OSError, zlib.error) as error:  # EOFError would read as Ctrl-D further out
+    except (EOFError, OSError, zlib.error) as error:  # typer would take an EOFError for Ctrl-D
         raise InputError(
-            f"{name} cannot be read as gzip: {error or 'it ends too early'}; pack it again, or give it unpacked"
+            f"{name} cannot be read as gzip: {error or 'it ends too early'}; compress it again, or give it uncompressed"
         ) from error
     return b"".join(blocks)
 
 
 def refuse_bomb(packed: int, unpacked: int, name: str) -> None:
-    """Raise an error if a file unpacks to far more bytes than a file of data would."""
-    if unpacked > LARGE_ARCHIVE and unpacked > _TIMES_PACKED * max(packed, 1):
+    """Raise InputError if a compressed file has far more content than data files of its size have."""
+    if expands_too_much(packed, unpacked):
         raise InputError(
-            f"{name} has {packed:,} bytes and unpacks to {unpacked:,} or more, over {_TIMES_PACKED} times as many, as "
-            "no file of data does; unpack it yourself, if you trust it, and give that"
+            f"{name} has {packed:,} bytes and {unpacked:,} bytes or more after decompression, far more than a data "
+            "file of this size has; if you trust it, decompress it yourself and give the result"
         )

@@ -1,14 +1,14 @@
 """How a table of text is written: encoding, separator and header, from the first 64 kB of the file.
 
-    asked     what the user says decides
-    before    how the training file was written decides if the file leaves it open (a single row shows little)
-    else      encoding   a byte-order mark, UTF-16 by its zero bytes, UTF-8 if it decodes, else cp1252
-              separator  the one that cuts every row into the same number of cells, else the one most frequent in
-                         the first row; a first line sep=; (as Excel writes it) decides
+    asked     the options of the user come first
+    before    then the form of the training file, if this file allows several (a single row shows little)
+    else      encoding   by a byte-order mark; UTF-16 by its zero bytes; UTF-8 if it decodes; else cp1252
+              separator  by a first line sep=; (written by Excel); else the one that divides every row into the same
+                         number of cells; else the most frequent one in the first row
               header     no header if the first row looks like the rows below it
 
-The rules are our own because libraries are worse on the files of the tests: charset-normalizer takes cp1252 for cp1250
-or cp775, and clevercsv finds 6 of 9 headers right and takes 0.2 s for each 20 kB.
+Libraries do worse on the messy files of the tests: charset-normalizer takes cp1252 for cp1250 or cp775, and clevercsv
+recognizes 6 of 9 headers and needs 0.2 s per 20 kB.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kway.errors import InputError
-from kway.tables.options import OPEN, TextForm
-from kway.tables.sources.values import MOSTLY_NUMBERS
+from kway.tables.options import UNKNOWN_FORM, TextForm
+from kway.tables.sources.values import MOSTLY
 
-HEAD = 1 << 16  # bytes at the start of a file that are examined
+HEAD = 1 << 16  # bytes at the start of a file that are examined: enough rows for the messy files of the tests
 _BYTE_ORDER_MARK = "\ufeff"
 _UNIT = r"(?:%|[$€£¥₹]|[A-Z]{3})?"
 _MEASURE = re.compile(rf"[-+−]?\s*{_UNIT}\s*[0-9][0-9.,'’/:\s-]*{_UNIT}$")  # 5,13 €   49 %   31.12.2024   12:30
@@ -44,7 +44,7 @@ _MARKS = {
 class FileForm(NamedTuple):
     """The form of a file (only the decimal mark may be None), the cells of its first row, and notes for the user.
 
-    skipped: lines before the first row.
+    skipped: number of lines before the first row.
     """
 
     form: TextForm
@@ -54,15 +54,15 @@ class FileForm(NamedTuple):
 
 
 def find_form(
-    head: bytes, name: str, asked: TextForm = OPEN, before: TextForm = OPEN, columns: Sequence[str] = ()
+    head: bytes, name: str, asked: TextForm = UNKNOWN_FORM, before: TextForm = UNKNOWN_FORM, columns: Sequence[str] = ()
 ) -> FileForm:
-    """The form of a file by its first bytes; `columns` are names that its header, if it has one, should hold."""
+    """Detect the form of a file from its first bytes; `columns` are names that a header should contain."""
     encoding, notes = _find_encoding(head, asked, before)
     cut = len(head) >= HEAD
     try:
         text = head_text(head, encoding, "strict", final=not cut)
     except UnicodeDecodeError as error:
-        raise InputError(f"{name} is not {encoding} text ({error.reason}); say what it is with encoding=") from error
+        raise InputError(f"{name} is not {encoding} text ({error.reason}); give its encoding with encoding=") from error
     line = _SEPARATOR_LINE.match(text)
     text = text[line.end() :] if line else text
     sep = asked.sep or (line["sep"] if line else _find_separator(text, cut, name, before, columns))
@@ -73,22 +73,22 @@ def find_form(
 
 
 def is_delimited(head: bytes) -> bool:
-    """Whether a file that begins so is a table of text: one separator cuts all of its rows alike."""
+    """Return whether one separator divides all rows of a file that begins with `head` into equally many cells."""
     if b"\0" in head and not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
-    text, cut = head_text(head, _find_encoding(head, OPEN, OPEN)[0]), len(head) >= HEAD
+    text, cut = head_text(head, _find_encoding(head, UNKNOWN_FORM, UNKNOWN_FORM)[0]), len(head) >= HEAD
     if _SEPARATOR_LINE.match(text):
         return True
     return bool(_even_separators(text, cut)) and len(_first_rows(text, ",", cut)) > 1
 
 
 def is_separator_line(line: bytes) -> bool:
-    """Whether the first line of a file only gives the separator, as Excel writes it."""
+    """Return whether the first line of a file only gives the separator, as Excel writes it."""
     return _SEPARATOR_LINE.match(line.removeprefix(codecs.BOM_UTF8).decode("latin-1")) is not None
 
 
 def plain_names(n: int) -> list[str]:
-    """c1, c2, ...: names of the columns of a file without a header."""
+    """Return the names c1, c2, ... for the columns of a file without a header."""
     return [f"c{j + 1}" for j in range(n)]
 
 
@@ -96,19 +96,19 @@ def plain_names(n: int) -> list[str]:
 
 
 class CsvRow(NamedTuple):
-    """The cells of a row and the line in which it begins, from 1."""
+    """The cells of a row and the line in which it begins (counted from 1)."""
 
     line: int
     cells: list[str]
 
 
 def head_text(head: bytes, encoding: str, errors: str = "replace", final: bool = False) -> str:
-    """The first bytes of a file as text without its mark; a character cut at the end is left out unless `final`."""
+    """Decode the first bytes of a file; an incomplete character at the end is left out unless `final`."""
     return codecs.getincrementaldecoder(encoding)(errors).decode(head, final).removeprefix(_BYTE_ORDER_MARK)
 
 
 def csv_rows(lines: Iterable[str], sep: str = ",", skipped: int = 0) -> Iterator[CsvRow]:
-    """The rows after `skipped` lines that are not empty, up to a cell longer than the limit of the csv module."""
+    """Yield the non-empty rows after `skipped` lines, up to a cell that exceeds the limit of the csv module."""
     left = iter(lines)
     first = (line.removeprefix(_BYTE_ORDER_MARK) for line in islice(left, 1))
     rows = csv.reader(islice(chain(first, left), skipped, None), delimiter=sep)
@@ -123,7 +123,7 @@ def csv_rows(lines: Iterable[str], sep: str = ",", skipped: int = 0) -> Iterator
 
 
 def _first_rows(text: str, sep: str, cut: bool) -> list[list[str]]:
-    """The first rows; the last one is left out if the text was cut inside it."""
+    """Return the first rows; the last one is left out if the text ends inside it (`cut`)."""
     lines = io.StringIO(text, newline="")
     found = [row.cells for row in csv_rows(lines, sep)]
     return found[:-1] if cut and len(found) > 1 else found
@@ -133,22 +133,22 @@ def _first_rows(text: str, sep: str, cut: bool) -> list[list[str]]:
 
 
 def encoding_note(encoding: str) -> str:
-    """The note about an encoding that was guessed."""
-    return f"not UTF-8: read as {encoding} (encoding= says otherwise)"
+    """Return the note about a guessed encoding."""
+    return f"not UTF-8: read as {encoding} (encoding= to change it)"
 
 
 def not_utf8(before: TextForm) -> str:
-    """The encoding of bytes that are not UTF-8: as before, else that of Windows in western Europe."""
+    """Return the encoding of bytes that are not UTF-8: that of earlier rows, else cp1252 (western Windows)."""
     return before.encoding if before.encoding not in (None, "utf-8") else "cp1252"
 
 
 def _find_encoding(head: bytes, asked: TextForm, before: TextForm) -> tuple[str, tuple[str, ...]]:
-    """The encoding and notes."""
+    """Return the encoding and notes."""
     if asked.encoding is not None:
         return asked.encoding, ()
     for mark, encoding in _MARKS.items():
         if head.startswith(mark):
-            return encoding, () if encoding == "utf-8" else (f"read as {encoding}, as its byte-order mark says",)
+            return encoding, () if encoding == "utf-8" else (f"read as {encoding} because of its byte-order mark",)
     even, odd = head[:2000:2], head[1:2000:2]
     for encoding, zeros, others in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
         if len(zeros) > 3 and zeros.count(0) > 0.7 * len(zeros) and others.count(0) == 0:  # mostly ASCII
@@ -183,7 +183,7 @@ def _find_separator(text: str, cut: bool, name: str, before: TextForm, columns: 
 
 
 def _even_separators(text: str, cut: bool) -> dict[str, int]:
-    """The separators that cut every row alike, and into how many cells."""
+    """Return the separators that divide all rows into equally many cells, with that number."""
     widths = {sep: {len(row) for row in _first_rows(text, sep, cut)} for sep in _SEPARATORS}
     return {sep: min(w) for sep, w in widths.items() if len(w) == 1 and min(w) > 1}
 
@@ -194,7 +194,7 @@ def _even_separators(text: str, cut: bool) -> dict[str, int]:
 def _find_header(
     rows: list[list[str]], asked: TextForm, before: TextForm, columns: Sequence[str]
 ) -> tuple[bool, tuple[str, ...]]:
-    """Whether the first row names the columns, and a note if that is not certain."""
+    """Return whether the first row names the columns, and a note if that is uncertain."""
     if asked.header is not None:
         return asked.header, ()
     if not rows or set(columns) & set(rows[0]):
@@ -204,17 +204,17 @@ def _find_header(
     numbers = [_is_number(cell) for cell in rows[0]]
     if _first_row_is_data(rows, numbers):
         last = plain_names(len(rows[0]))[-1]
-        return False, (f"no header: its columns are called c1 to {last} (header=True says otherwise)",)
+        return False, (f"no header: its columns are called c1 to {last} (header=True to change it)",)
     if all(numbers) and _numbers_below(rows[1:], numbers):
-        return True, ("its first row, all numbers, was taken for names of columns (header=False says otherwise)",)
+        return True, ("its first row, all numbers, was used as the names of the columns (header=False to change it)",)
     return True, ()
 
 
 def _first_row_is_data(rows: list[list[str]], numbers: list[bool]) -> bool:
-    """Whether the first row looks like the rows below; `numbers` are its cells that are numbers."""
+    """Return whether the first row looks like the rows below; `numbers` marks its cells that are numbers."""
     first = rows[0]
     below = [{row[j] for row in rows[1:] if j < len(row)} for j in range(len(first))]
-    if not any(numbers):  # words that all appear again: a column's name is not among its values
+    if not any(numbers):  # words that all occur again: the name of a column is not one of its values
         return len(first) > 1 and all(cell.strip() and cell in words for cell, words in zip(first, below))
     if not _numbers_below(rows[1:], numbers):
         return False
@@ -224,16 +224,16 @@ def _first_row_is_data(rows: list[list[str]], numbers: list[bool]) -> bool:
 
 
 def _numbers_below(rows: list[list[str]], numbers: list[bool]) -> bool:
-    """Whether there are rows, and most cells below every number of the first row are numbers or gaps."""
+    """Return whether most cells below every number of the first row are numbers or empty."""
     for j, number in enumerate(numbers):
         cells = [row[j] for row in rows if j < len(row)]
-        if number and sum(_is_number(c) or not c.strip() for c in cells) < MOSTLY_NUMBERS * len(cells):
+        if number and sum(_is_number(c) or not c.strip() for c in cells) < MOSTLY * len(cells):
             return False
     return len(rows) > 0
 
 
 def _is_number(cell: str) -> bool:
-    """A number, also as people write it (5,13 €; 49 %), a day or a time."""
+    """Return whether a cell is a number, also as people write it (5,13 €; 49 %), a day or a time."""
     if _MEASURE.match(cell.strip()):
         return True
     try:

@@ -1,15 +1,15 @@
 """Numbers and dates as people write them: 1.234,5 EUR -> 1234.5, 31/12/2024 -> a date.
 
-    decimal mark     . or , as the column shows: 1.234,5 and 1,5 need a comma, 1,234.5 needs a point; if both would do
-                     (1,234), the mark of the file decides
-    left out         thousands separators (. , ' space) and one unit: a currency or % (15 % is 15)
-    negative         a minus before or behind, or brackets as accountants write them: (1,234.50)
-    codes            digits of one width, some with a leading zero (0052), stay text unless the user says number
+    decimal mark     . or , as the column requires: 1.234,5 and 1,5 need a comma, 1,234.5 needs a point; if both are
+                     possible (1,234), the mark of the file decides
+    removed          thousands separators (. , ' space) and one unit: a currency or % (15 % is 15)
+    negative         a minus sign in front or at the end, or parentheses as in accounting: (1,234.50)
+    codes            digits of one width, some with a leading zero (0052), stay text unless `types` is number
     dates            day, month and year in any usual order, with or without a time; a first number above 12 is a day,
                      a second number above 12 makes the first a month
 
-A text column becomes numbers if 9 of 10 words (gaps aside) are such numbers and some are not plain ones. It becomes
-dates if all words are. Other words in a column of numbers stay as they are, for the features to report.
+A text column becomes numbers if 9 of 10 words (missing values aside) are such numbers and some need conversion. It
+becomes dates if all words are dates. Other words in a column of numbers stay, so that Features can report them.
 `ColumnFormat.how`, the decimal mark or the strptime format, is stored with a model, so that later rows are read in the
 same way.
 """
@@ -26,7 +26,8 @@ from kway.tables.options import DAY_FIRST, MONTH_FIRST
 from kway.tables.sources.frames import is_number, is_text, whole_column
 
 GAPS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-")  # words for a missing value
-MOSTLY_NUMBERS = 0.9  # share of numbers among the words of a column from which the others count as missing
+MOSTLY = 0.9  # share of the rows from which a rule holds for a column: numbers, with other words taken as missing;
+# levels of a category (messy files of the tests, T11)
 _NOTHING = pa.scalar(None, pa.large_string())
 
 _SPACE = r"[\s\x{00A0}\x{2009}\x{202F}]"
@@ -58,23 +59,23 @@ class ColumnFormat(NamedTuple):
 
 
 class ConvertedTable(NamedTuple):
-    """The table with text columns turned into numbers and dates, and the formats of these columns."""
+    """A table with text columns converted to numbers and dates, and the formats of these columns."""
 
     table: Any
     written: tuple[ColumnFormat, ...]
 
 
-_Found = tuple[Any, str, str]  # a converted column, how it was written, a note
+_Conversion = tuple[Any, str, str]  # a converted column, its format, a note
 
 
 def convert(
     table: Any, mark: str | None = None, known: Mapping[str, str] | None = None, types: Mapping[str, str] | None = None,
     leave: tuple[str, ...] = (),
 ) -> ConvertedTable:  # fmt: skip
-    """Turn text columns into numbers and dates.
+    """Convert text columns to numbers and dates.
 
-    `mark` is the decimal mark of the file; without a file the columns decide. `known` gives the formats of earlier rows
-    per column, `types` what the user says of columns, `leave` the columns to leave.
+    `mark` is the decimal mark of the file; without it the columns decide. `known` maps columns to the formats of
+    earlier rows, `types` maps columns to the kinds that the user gave; columns in `leave` are not converted.
     """
     mark = mark or ("," if needs_comma(table, leave) else ".")
     known, types, found = dict(known or {}), dict(types or {}), []
@@ -94,11 +95,11 @@ def convert(
 
 
 def convert_known(table: Any, known: Mapping[str, str]) -> Any:
-    """The table with the columns of `known` read in these formats; other columns stay."""
+    """Convert the columns of `known` from these formats; other columns stay."""
     return convert(table, ".", known, leave=tuple(c for c in table.column_names if c not in known)).table
 
 
-def _convert_by_words(words: Any, mark: str, asked: str | None) -> _Found | None:
+def _convert_by_words(words: Any, mark: str, asked: str | None) -> _Conversion | None:
     if asked in (None, "date", DAY_FIRST, MONTH_FIRST):
         dates = _dates(words, asked)
         if dates is not None or asked is not None:
@@ -106,11 +107,11 @@ def _convert_by_words(words: Any, mark: str, asked: str | None) -> _Found | None
     there, sure = present(words), asked == "number"
     if not sure and are_codes(there):
         return None
-    found = _numerals(there, mark, 0.0 if sure else MOSTLY_NUMBERS, zeros=sure)
+    found = _numerals(there, mark, 0.0 if sure else MOSTLY, zeros=sure)
     return None if found is None else (_as_numbers(words, found), found.mark, _number_note(there, found))
 
 
-def _convert_as_before(words: Any, how: str) -> _Found | None:
+def _convert_as_before(words: Any, how: str) -> _Conversion | None:
     if "%" in how:
         return _parsed_dates(words, [(how, "")])
     core = _without_zeros(_parts(present(words))[0])
@@ -122,22 +123,22 @@ def _convert_as_before(words: Any, how: str) -> _Found | None:
 
 
 def trimmed(column: Any) -> Any:
-    """Text (n,) without blanks around it."""
+    """Return text (n,) without surrounding blanks."""
     return pc.utf8_trim_whitespace(whole_column(column)).cast(pa.large_string())
 
 
 def is_present(words: Any) -> Any:
-    """Mask (n,) of the words that do not stand for a missing value."""
+    """Return the mask (n,) of the words that are not missing values."""
     return pc.invert(pc.or_(pc.is_null(words), pc.is_in(words, pa.array(GAPS, pa.large_string()))))
 
 
 def present(words: Any) -> Any:
-    """The words that do not stand for a missing value."""
+    """Return the words that are not missing values."""
     return words.filter(is_present(words))
 
 
 def are_codes(words: Any) -> bool:
-    """Whether words (n,) without gaps are digits of one width, some with a leading zero: 0052, 0815."""
+    """Return whether words (n,), none missing, are digits of one width, some with a leading zero: 0052, 0815."""
     if not len(words) or not _any_match(words, "^0[0-9]"):
         return False
     widths = pc.min_max(pc.binary_length(words)).as_py()
@@ -145,7 +146,7 @@ def are_codes(words: Any) -> bool:
 
 
 def are_dotted_thousands(words: Any) -> bool:
-    """Whether words (n,) without gaps may be whole numbers with dots between thousands: 218, 1.234."""
+    """Return whether words (n,), none missing, may be whole numbers with dots between thousands: 218, 1.234."""
     dotted = words.filter(pc.match_substring(words, "."))
     return len(dotted) > 0 and _all_match(dotted, _DOTTED_THOUSANDS)
 
@@ -155,12 +156,12 @@ def _any_match(words: Any, pattern: str) -> bool:
 
 
 def _all_match(words: Any, pattern: str) -> bool:
-    first = words.slice(0, 1)  # nearly always enough to see that not all match
+    first = words.slice(0, 1)  # usually enough to find that not all match
     return all(pc.all(pc.match_substring_regex(some, pattern)).as_py() for some in (first, words))
 
 
 def _whole_numbers_as_text(column: Any) -> Any:
-    """Numbers as words without a fraction, which a column of whole numbers with gaps has in a frame."""
+    """Return whole numbers as text; pandas stores whole numbers with missing values as floats."""
     numbers = whole_column(column).cast("float64", safe=False)
     there = pc.if_else(pc.is_finite(numbers), numbers, pa.scalar(None, pa.float64()))
     return there.cast("int64", safe=False).cast("large_string")
@@ -170,9 +171,9 @@ def _whole_numbers_as_text(column: Any) -> Any:
 
 
 class _Numerals(NamedTuple):
-    """Words (n,) as plain numerals, the mask (n,) of those that are numbers, the mark and the unit.
+    """Words (n,) as plain numerals, the mask (n,) of those that are numbers, the decimal mark and the unit.
 
-    decided: only this mark fits the words.
+    decided: whether only this mark fits the words.
     """
 
     plain: Any
@@ -183,7 +184,7 @@ class _Numerals(NamedTuple):
 
 
 def needs_comma(table: Any, leave: tuple[str, ...] = ()) -> bool:
-    """Whether a column has numbers that are numbers only with a decimal comma."""
+    """Return whether some column is numeric only with a decimal comma."""
     for name in table.column_names:
         if name not in leave and is_text(whole_column(table.column(name)).type):
             found = _numerals(present(trimmed(table.column(name))), ".")
@@ -192,8 +193,8 @@ def needs_comma(table: Any, leave: tuple[str, ...] = ()) -> bool:
     return False
 
 
-def _numerals(words: Any, mark: str, mostly: float = MOSTLY_NUMBERS, zeros: bool = False) -> _Numerals | None:
-    """Words (n,) without gaps as numerals; None if too few are numbers, all are plain, or units differ.
+def _numerals(words: Any, mark: str, mostly: float = MOSTLY, zeros: bool = False) -> _Numerals | None:
+    """Convert words (n,), none missing, to numerals; None if too few are numbers, all are plain, or units differ.
 
     `zeros`: read 0052 as 52.
     """
@@ -210,14 +211,14 @@ def _numerals(words: Any, mark: str, mostly: float = MOSTLY_NUMBERS, zeros: bool
     seen = [u for u in pc.unique(units.filter(fits[best])).to_pylist() if u]
     odd = pc.and_(fits[best], pc.invert(pc.match_substring_regex(words, _PLAIN)))
     nothing_to_do = mark == best == "." and not pc.any(odd).as_py()
-    if len(seen) > 1 or nothing_to_do:  # in a file of decimal commas, 2.5 and 1.000 are still text
+    if len(seen) > 1 or nothing_to_do:  # in a file with decimal commas, 2.5 and 1.000 are still text
         return None
     plain = _plain_numerals(core, best)
     return _Numerals(plain, fits[best], best, seen[0] if seen else "", share["."] != share[","])
 
 
 def _parts(words: Any) -> tuple[Any, Any]:
-    """Number with its sign, and unit, of every word; null if it is no number."""
+    """Return the signed number and the unit of every word; null if it is not a number."""
     signed = pc.replace_substring_regex(words, _BRACKETS, r"-\1\2")
     parts = pc.extract_regex(pc.replace_substring_regex(signed, _MINUS_BEHIND, r"-\1"), _WORD)
 
@@ -241,7 +242,7 @@ def _plain_numerals(core: Any, mark: str) -> Any:
 
 
 def _as_numbers(words: Any, found: _Numerals) -> Any:
-    """float64 if every word that is present is a number, else text with plain numerals."""
+    """Return float64 if every word that is present is a number, else text with plain numerals."""
     there = is_present(words)
     plain = pc.if_else(found.fits, found.plain, words.filter(there))
     if pc.all(found.fits).as_py() is not False:
@@ -256,16 +257,18 @@ def _number_note(words: Any, found: _Numerals) -> str:
         return _any_match(text, pattern)
 
     signs = [
-        note for pattern, note in ((_BRACKETS, "() as minus"), (_MINUS_BEHIND, "- behind as minus")) if some(pattern)
+        note
+        for pattern, note in ((_BRACKETS, "() read as minus"), (_MINUS_BEHIND, "- at the end read as minus"))
+        if some(pattern)
     ]
     return ", ".join([*_mark_notes(text, found, some), *signs, *_unit_notes(text, found.unit)])
 
 
 def _mark_notes(text: Any, found: _Numerals, some: Callable[[str], bool]) -> list[str]:
-    """How decimals and thousands were read, and which option changes it if both marks would do."""
+    """Return notes on how decimals and thousands were read, and the option that changes it if both marks fit."""
     other = "," if found.mark == "." else "."
     notes = ["decimal comma"] if found.mark == "," and some(",") else []
-    otherwise = "" if found.decided else f" (decimal={other!r} says otherwise)"
+    otherwise = "" if found.decided else f" (decimal={other!r} to change it)"
     if some(rf"\{other}"):
         notes.append(f"{other} between thousands{otherwise}")
     elif notes:
@@ -277,10 +280,10 @@ def _mark_notes(text: Any, found: _Numerals, some: Callable[[str], bool]) -> lis
 
 
 def _unit_notes(text: Any, unit: str) -> list[str]:
-    """The unit that was left out; a percentage is not divided, so numbers without % are counted."""
+    """Return a note on the removed unit; numbers without % next to percentages are counted."""
     bare = len(text) - pc.sum(pc.match_substring(text, unit)).as_py() if unit == "%" else 0
-    same = f", and {bare:,} of {len(text):,} have none: taken in the same scale, 0.15 as 0.15 %" if bare else ""
-    return [f"{unit} left out{same}"] if unit else []
+    same = f", and {bare:,} of {len(text):,} have none: read on the same scale, 0.15 as 0.15 %" if bare else ""
+    return [f"{unit} removed{same}"] if unit else []
 
 
 # ---- dates
@@ -304,8 +307,8 @@ _UNAMBIGUOUS_DATES = (
     (rf"[0-9]{{1,2}}-{_MONTH}-[0-9]{{4}}", "%d-%b-%Y"),
     (rf"{_MONTH} [0-9]{{1,2}}, [0-9]{{4}}", "%b %d, %Y"),
 )
-_ISO = (r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "%Y-%m-%d")  # only with AM or PM: Arrow reads the others itself
-_WHOLE_NUMBER_DATES = (  # only if the user says date
+_ISO = (r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "%Y-%m-%d")  # only with AM or PM; Arrow parses the others
+_WHOLE_NUMBER_DATES = (  # only if `types` is date
     (r"^(?:19|20)[0-9]{6}$", "%Y%m%d", "year, month, day"),
     (r"^-?[0-9]{9,10}$", "%s", "seconds since 1970"),
     (r"^-?[0-9]{12,13}$", "%Q", "milliseconds since 1970"),
@@ -315,7 +318,7 @@ _SINCE_1970 = {"%s": "s", "%Q": "ms"}
 
 
 def odd_date(words: Any) -> str:
-    """The first of words (n,) that differs from the shape most of them have."""
+    """Return the first of words (n,) that does not have the most common form of a date."""
     there = present(words)
     there = there if len(there) else words
     shapes = [pattern for pattern, _ in (_ISO, *_UNAMBIGUOUS_DATES)] + [r"[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}"]
@@ -324,13 +327,13 @@ def odd_date(words: Any) -> str:
     return str((odd if len(odd) else there)[0].as_py())
 
 
-def _dates(words: Any, asked: str | None) -> _Found | None:
+def _dates(words: Any, asked: str | None) -> _Conversion | None:
     there = present(words)
     return _parsed_dates(words, _date_formats(there, asked)) if len(there) else None
 
 
-def _parsed_dates(words: Any, formats: list[tuple[str, str]]) -> _Found | None:
-    """The words by the first format that fits all of them, gaps aside."""
+def _parsed_dates(words: Any, formats: list[tuple[str, str]]) -> _Conversion | None:
+    """Parse the words by the first format that fits all of them, missing values aside."""
     dates = pc.if_else(is_present(words), words, _NOTHING)
     for how, note in formats:
         if how in _SINCE_1970:
@@ -344,7 +347,7 @@ def _parsed_dates(words: Any, formats: list[tuple[str, str]]) -> _Found | None:
 
 
 def _date_formats(words: Any, asked: str | None) -> list[tuple[str, str]]:
-    """Formats to try, each with its note."""
+    """Return the formats to try, each with its note."""
     for clock, hours in _TIMES:
         for pattern, how in (*_UNAMBIGUOUS_DATES, *([_ISO] if "%p" in hours else [])):
             if _all_match(words, f"^{pattern}{clock}$"):
@@ -370,4 +373,4 @@ def _day_or_month_first(found: Any, mark: str, hours: str, asked: str | None) ->
         return [day if asked == DAY_FIRST else month]
     if max(most) > 12 or mark == ".":
         return [day] if most[1] <= 12 else [month]
-    return [(day[0], f"day first (types={{'COL': {MONTH_FIRST!r}}} says otherwise)")]
+    return [(day[0], f"day first (types={{'COL': {MONTH_FIRST!r}}} to change it)")]

@@ -1,6 +1,6 @@
-"""Tables out: columns -> csv, JSON lines, parquet or npz, each file complete or absent; block by block where they are.
+"""Writing tables: columns -> csv, JSON lines, parquet or npz. Each file is complete or absent.
 
-csv, csv.gz, jsonl, jsonl.gz, parquet    by the ending of the file, or by name
+The format follows from the ending of the file name: .csv, .csv.gz, .jsonl, .jsonl.gz or .parquet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.suggest import listing
-from kway.tables.outputs.atomic import replacing
+from kway.tables.outputs import refuse_missing_folder, replacing
 from kway.tables.sources.frames import plain_floats
 
 FORMATS = ("csv", "jsonl", "parquet")
@@ -29,24 +29,24 @@ Columns = Mapping[str, Any]  # name -> array (n,) of numpy or Arrow
 
 
 def format_of(path: Path, asked: str | None = None) -> str:
-    """The format of a file by its ending, or as asked for."""
+    """Return the format that was asked for, or the one of the ending of the file name."""
     if asked is not None:
         if asked not in FORMATS:
-            raise InputError(f"--format is {asked!r}; it may be {listing(FORMATS)}")
+            raise InputError(f"format is {asked!r}; it must be {listing(FORMATS)}")
         return asked
     known = [ending for ending in WRITTEN if path.name.lower().endswith(ending)]
     if not known:
-        raise InputError(f"cannot write {path.name}; its name must end in {listing(WRITTEN)}")
+        raise InputError(f"cannot write {path.name}: its name must end in {listing(WRITTEN)}")
     return _BY_ENDING[max(known, key=len)]
 
 
 def write_columns(columns: Columns, path: str | Path, asked: str | None = None) -> None:
-    """Columns of equal length as a file of this format, by the ending of `path` where none is asked for."""
+    """Write columns of equal length to a file."""
     write_blocks(iter([columns]), Path(path), asked)
 
 
 def write_blocks(blocks: Iterable[Columns], path: Path, asked: str | None = None) -> int:
-    """The same of blocks of rows with the same columns, each written as it comes; the number of rows."""
+    """Write blocks of rows with the same columns, one after another; return the number of rows."""
     form = format_of(path, asked)
     refuse_missing_folder(path)
     with _writable(path), replacing(path) as draft, _opened(draft, path.name.lower().endswith(".gz")) as out:
@@ -54,27 +54,21 @@ def write_blocks(blocks: Iterable[Columns], path: Path, asked: str | None = None
 
 
 def write_stream(blocks: Iterable[Columns], out: BinaryIO, form: str) -> int:
-    """Blocks into an open stream, flushed after each; the number of rows."""
+    """Write blocks to an open stream and flush it after each; return the number of rows."""
     return _WRITERS[form](_alike(map(_arrow, blocks)), out)
 
 
 def write_npz(path: str | Path, **arrays: NDArray) -> None:
-    """np.savez_compressed, complete or absent."""
+    """Write arrays with np.savez_compressed."""
     path = Path(path)
     refuse_missing_folder(path)
     with _writable(path), replacing(path) as draft, draft.open("wb") as out:
         np.savez_compressed(out, allow_pickle=False, **arrays)
 
 
-def refuse_missing_folder(path: Path) -> None:
-    """An error before the work, not after it."""
-    if not path.parent.is_dir():
-        raise InputError(f"no folder {path.parent} to write {path.name} in; make it first")
-
-
 @contextmanager
 def _writable(path: Path) -> Iterator[None]:
-    """What is written to this file, inside; a disk that is full, or the like, is told with the file's name."""
+    """Turn errors of writing, such as a full disk, into an InputError with the name of the file."""
     try:
         yield
     except OSError as error:
@@ -100,14 +94,14 @@ def _arrow(columns: Columns) -> Any:
 
 
 def _alike(tables: Iterable[Any]) -> Iterator[Any]:
-    """Tables with the columns of the first, in its order: of those that files of a folder have, some may differ."""
+    """Yield the tables with the columns of the first, in its order; raise InputError if the columns differ."""
     names: list[str] = []
     for table in tables:
         names = names or table.column_names
         if other := sorted(set(names) ^ set(table.column_names)):
             raise InputError(
-                f"some files have the columns {listing(other)} and others have not, so that they cannot be kept; "
-                "keep those that all files have: keep="
+                f"only some files have the columns {listing(other)}, so they cannot be kept; "
+                "keep columns that all files have: keep="
             )
         yield table.select(names)
 
@@ -133,7 +127,7 @@ def _write_csv(tables: Iterable[Any], out: Any) -> int:
 
 
 def _flat(table: Any) -> Any:
-    """Lists and the like, which a csv cannot hold, as JSON."""
+    """Write lists and other nested values as JSON, because a csv cannot contain them."""
     import pyarrow as pa
     import pyarrow.types as kinds
 
@@ -166,9 +160,11 @@ def _write_parquet(tables: Iterable[Any], out: Any) -> int:
             writer.write_table(table.cast(writer.schema))
             n += table.num_rows
     except pa.ArrowException as error:
-        raise InputError(f"files differ in what a column holds: {error}; write csv, or leave it out: keep=") from error
+        raise InputError(
+            f"the files have different types in a column: {error}; write csv, or leave the column out: keep="
+        ) from error
     finally:
-        if writer is not None:  # after an error, too: it would write its end into a closed file when it is collected
+        if writer is not None:  # also after an error: else it would write to a closed file when it is collected
             writer.close()
     return n
 
@@ -177,7 +173,7 @@ _WRITERS = {"csv": _write_csv, "jsonl": _write_lines, "parquet": _write_parquet}
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say: NaN is null, a date its text."""
+    """Return a value as JSON can express it: NaN as null, a date as text."""
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list):

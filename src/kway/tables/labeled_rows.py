@@ -1,8 +1,7 @@
-"""LabelledRows: rows as they were read, with their labels. RowRequirements: what a model asks of rows.
+"""LabeledRows: rows as they were read, with their labels. RowRequirements: what a model needs from rows.
 
-`number_rows` turns the rows into a matrix (n, d) for models that have no features of their own: columns of a table in
-their order, or in the order in which they are named. The matrix is float32 if that holds every value exactly, else
-float64; a gap is NaN. A column that is not numbers is an error that names it.
+`number_rows` turns a table into a matrix (n, d) for models without Features. The matrix is float32 if that represents
+every value exactly, else float64. Missing values are NaN. A column that is not numeric raises InputError.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.suggest import listing
-from kway.tables.options import OPEN, TextForm
+from kway.tables.options import UNKNOWN_FORM, TextForm
 from kway.tables.sources.frames import is_number, is_table, n_rows, text_columns
 from kway.tables.sources.images import ImageForm
 from kway.tables.sources.values import ColumnFormat
 
 
 class RowRequirements(NamedTuple):
-    """What rows must have to be used with a model, or beside other rows.
+    """What rows must have to be used with a model, or together with other rows.
 
-    columns: of a table (None: any); words: columns that are read as text; image: the form of images; n_features: width
-    of a matrix; text_labels: labels are text even if all of them look like numbers. `written`, `form` and `id` are how
-    the columns and the text of the first rows were written and which column named the rows; later rows are read alike.
+    columns: columns of a table (None: any); words: columns that are read as text; image: the form of images;
+    n_features: width of a matrix; text_labels: labels are text even if all of them look like numbers; written, form:
+    how the columns and the text of earlier rows were written; id: the column with the names of the rows.
     """
 
     columns: tuple[str, ...] | None = None
@@ -39,18 +38,18 @@ class RowRequirements(NamedTuple):
     n_features: int | None = None
     text_labels: bool = False
     written: Mapping[str, str] = MappingProxyType({})
-    form: TextForm = OPEN
+    form: TextForm = UNKNOWN_FORM
     id: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledRows:
-    """Rows of a table or a matrix with labels y, groups and order (n,), each None if absent; the test part likewise.
+class LabeledRows:
+    """Rows of a table or a matrix with labels y, groups and order (n,), each None if absent, and a test part.
 
-    `feature_names` are those of a matrix (a table has its own); `image` is the form of images and `files` their names;
-    `notes` tell the user what was found while reading. `form` and `written` are how text and columns were written,
-    `words` is one word of each column as it is written. `beside` are columns to return with the predictions (of the
-    test rows if there are any), `skipped` the files that could not be read and were left out, as skip_bad allows.
+    feature_names: names of the columns of a matrix (a table has its own); image, files: the form of images and their
+    file names; notes: messages for the user; form, written: how the text and the columns were written; words: one word
+    of each column as it is written; beside: columns to return with the predictions (of the test rows if there are any);
+    skipped: files that could not be read and were left out (skip_bad).
     """
 
     name: str
@@ -64,7 +63,7 @@ class LabelledRows:
     image: ImageForm | None = None
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    form: TextForm = OPEN
+    form: TextForm = UNKNOWN_FORM
     written: tuple[ColumnFormat, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, Any] = field(default_factory=dict)
@@ -76,17 +75,17 @@ class LabelledRows:
         return n_rows(self.rows)
 
     def required_labels(self) -> NDArray:
-        """The labels, or an error that tells how to name their column."""
+        """Return the labels; raise InputError if there are none."""
         if self.y is None and self.image is not None and self.files:
-            raise InputError(f"{self.name} has images without labels; give a folder with a sub-folder for each class")
+            raise InputError(f"{self.name} has images without labels; give a folder with one sub-folder per class")
         if self.y is None:
             columns = getattr(self.rows, "column_names", None) or self.feature_names
             known = f"; its columns are {listing(columns)}" if columns else ""
-            raise InputError(f"{self.name} has no labels; name the column that holds them with target={known}")
+            raise InputError(f"{self.name} has no labels; name the column with the labels: target={known}")
         return np.asarray(self.y)
 
     def requirements(self) -> RowRequirements:
-        """What another file must have to be used beside this one."""
+        """Return what another file must have to be used together with this one."""
         text_labels = self.y is not None and self.y.dtype.kind in "UO"
         if not hasattr(self.rows, "column_names"):
             return RowRequirements(None, (), self.image, self.rows.shape[1], text_labels)
@@ -98,8 +97,8 @@ class LabelledRows:
 # ---- as matrices of numbers
 
 
-def number_rows(found: LabelledRows, columns: Sequence[str] | None = None) -> LabelledRows:
-    """The same with rows and test rows as matrices; `columns` selects and orders by name if there are names."""
+def number_rows(found: LabeledRows, columns: Sequence[str] | None = None) -> LabeledRows:
+    """Return the rows and test rows as matrices; `columns` selects and orders columns by name."""
     if is_table(found.rows):
         names = tuple(found.rows.column_names if columns is None else columns)
         test = None if found.test_rows is None else matrix_of(found.test_rows, names, found.name)
@@ -115,12 +114,12 @@ def number_rows(found: LabelledRows, columns: Sequence[str] | None = None) -> La
 
 
 def matrix_of(table: Any, names: Sequence[str], name: str) -> NDArray:
-    """Columns of a table as a matrix (n, d); `name` is the table's in the error about a column that is not numbers."""
+    """Return columns of a table as a matrix (n, d); `name` is the name of the table in the error message."""
     columns = [table.column(c) for c in names]
     odd = [c for c, column in zip(names, columns) if not _becomes_number(column.type)]
     if odd:
         raise InputError(
-            f"{name} has columns that are not numbers: {listing(odd)}; encode them as numbers or drop them"
+            f"{name} has columns that are not numeric: {listing(odd)}; encode them as numbers or drop them"
         )
     narrow = all(map(_exact_in_float32, columns))
     matrix = np.empty((table.num_rows, len(columns)), np.float32 if narrow else np.float64)
