@@ -129,8 +129,8 @@ def test_a_broken_file_among_whole_ones_is_named(name, monkeypatch, capfd):
 
 ODD_PARTS = {
     "in another order": (lambda rows: rows.select(rows.column_names[::-1]), ""),
-    "a column less": (lambda rows: rows.drop_columns(["more"]), "columns more and others have not"),
-    "other values": (lambda rows: rows.set_column(6, "more", pa.array(["x"] * len(rows))), "what a column holds"),
+    "a column less": (lambda rows: rows.drop_columns(["more"]), "only some files have the columns more"),
+    "other values": (lambda rows: rows.set_column(6, "more", pa.array(["x"] * len(rows))), "different types in a column"),
 }
 
 
