@@ -253,7 +253,7 @@ def test_odd_columns_give_finite_numbers(column):
 
 @pytest.mark.parametrize("unit", [1e-310, 1e-200, 1e-13, 1.0, 1e90])
 @pytest.mark.parametrize("table", [True, False])
-def test_numbers_are_standardised_in_any_unit(unit, table):
+def test_numbers_are_standardized_in_any_unit(unit, table):
     values = np.array([0.5, 1.0, 2.0, 4.0, 1.0])
     rows = np.stack([values, values * unit, np.full(5, min(unit, 1.0))], axis=1)
     X = pd.DataFrame(rows, columns=list("abc")) if table else rows
@@ -311,7 +311,7 @@ def test_a_table_of_pixels_is_taken_as_images():
     np.testing.assert_allclose(features.transform({k: v[:3] for k, v in table.items()}), pixels[:3] / 255, rtol=1e-6)
 
 
-def test_many_columns_of_unlike_spread_are_standardised():
+def test_many_columns_of_unlike_spread_are_standardized():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(100, 60)) * np.logspace(0, 4, 60)
     X = Features().fit_transform({f"x{j}": values[:, j] for j in range(60)})

@@ -41,7 +41,7 @@ def test_left_alone_or_divided(X, divisor, words):
         RNG.normal(size=(100, 60)) * np.logspace(0, 4, 60),
     ],
 )
-def test_other_columns_are_standardised(X):
+def test_other_columns_are_standardized(X):
     out = Features().fit_transform(X)
     np.testing.assert_allclose(out, StandardScaler().fit_transform(X.astype(float)), atol=1e-4)
 

@@ -137,7 +137,7 @@ def column_lines(features: Features, data: TrainTest, listed: str) -> list[str]:
     """How each column of DATA was read, an example and what it became; one line per column, the first few of many.
 
     5 columns of offers.csv as they were read:
-      price   number    "1.234,5 €"   decimal comma, € left out; standardised (mean 0, standard deviation 1)
+      price   number    "1.234,5 €"   decimal comma, € left out; standardized (mean 0, standard deviation 1)
       code    id        "a7-33f"      dropped: codes such as 'a7-33f', each in one row only: they name the rows
 
     `listed` says where the other columns are listed.

@@ -5,7 +5,7 @@
     category              a column of 0 and 1 a level; rare levels together
     text                  tf-idf of words and pieces of words, by name, or embeddings (`embed`)
     vector                a list of numbers a row: left alone, or scaled as a matrix is
-    matrix, images        left alone where of one scale, else standardised; or edges and patches of images (`shapes`)
+    matrix, images        left alone where of one scale, else standardized; or edges and patches of images (`shapes`)
 
 Constants, empty columns and ids are dropped. The result is dense float32, or CSR where that is far smaller.
 """

@@ -85,7 +85,7 @@ def learn_image_shapes(rows: Any, form: ImageForm) -> LearnedFeatures:
     part = learn_shapes(rows, form)
     block = part.apply(rows)
     n_edges = block.shape[1] - 8 * part.filters.shape[1]
-    done = f"{n_edges:,} columns of edges and {block.shape[1] - n_edges:,} of patches instead of pixels, standardised"
+    done = f"{n_edges:,} columns of edges and {block.shape[1] - n_edges:,} of patches instead of pixels, standardized"
     learned = LearnedFeatures(records=[ColumnRecord("(all)", f"images, {form}", done)])
     learned.add(part, block)
     return learned
@@ -125,7 +125,7 @@ def learn_table(table: Any, kinds: dict[str, str], scale: str, embedder: Any) ->
 def _learn_as_matrix(learned: LearnedFeatures, table: Any, found: dict[str, ColumnKind], scale: str) -> bool:
     """Many columns of numbers and nothing else: pictures or embeddings written as a table, where they look so.
 
-    Standardised one by one, the pixels at the edge, nearly always blank, would count as much as those in the middle.
+    Standardized one by one, the pixels at the edge, nearly always blank, would count as much as those in the middle.
     """
     names = tuple(c for c, v in found.items() if v.name in ("number", "constant"))
     ids = [c for c, v in found.items() if v.name == "id"]
@@ -137,7 +137,7 @@ def _learn_as_matrix(learned: LearnedFeatures, table: Any, found: dict[str, Colu
     scaling = choose_scaling(narrowed(values), names, scale)
     numbers = scaling.encoder or unscaled(values, names)
     if not isinstance(numbers, Numbers) or numbers.mean.any():
-        return False  # to be standardised: each column on its own, with its own record
+        return False  # to be standardized: each column on its own, with its own record
     learned.add(NumbersPart(sources, numbers), numbers.apply(values))
     done = f"one of {len(names)} columns {scaling.done}"
     learned.records += [ColumnRecord(c, "id", f"dropped: {found[c].note}", used=False) for c in ids]
@@ -161,7 +161,7 @@ def _learn_date(column: Any, name: str, missing: float, sources: list[Source]) -
     parts = as_parts(column, name)
     vary = [part for part, values in parts.items() if len(np.unique(values[~np.isnan(values)])) > 1]
     sources += [Source(name, part) for part in vary]
-    done = f"{listing(vary)} as numbers, standardised" if vary else "dropped: the same day and hour in every row"
+    done = f"{listing(vary)} as numbers, standardized" if vary else "dropped: the same day and hour in every row"
     return ColumnRecord(name, "date", done, missing, used=bool(vary))
 
 
@@ -209,7 +209,7 @@ _LEARN = {"category": _learn_category, "text": _learn_words, "vector": _learn_ve
 
 def _number_words(kind: ColumnKind, missing: float) -> str:
     gaps = "gaps filled by the median and flagged; " if missing else ""
-    return _noted(f"{gaps}standardised (mean 0, standard deviation 1)", kind)
+    return _noted(f"{gaps}standardized (mean 0, standard deviation 1)", kind)
 
 
 def _noted(done: str, kind: ColumnKind) -> str:

@@ -161,10 +161,10 @@ def choose_scaling(X: Any, names: tuple[str, ...], scale: str = "auto") -> Scali
     gaps = bool(X.dtype.kind == "f" and np.isnan(np.sum(X, dtype=np.float64)) and np.isnan(X).any())
     filled = ", gaps filled by the median and flagged" if gaps else ""
     if scale == "standard":
-        return Scaling(learn_numbers(X, names), "standardised" + filled)
+        return Scaling(learn_numbers(X, names), "standardized" + filled)
     reason, divisor = ("as asked", 1.0) if scale == "none" else _leave_alone(X[:: max(1, len(X) // _BLOCK_ROWS)])
     if not reason:
-        return Scaling(learn_numbers(X, names), "standardised (mean 0, standard deviation 1)" + filled)
+        return Scaling(learn_numbers(X, names), "standardized (mean 0, standard deviation 1)" + filled)
     if divisor != 1.0:
         return Scaling(unscaled(X, names, divisor), f"{reason}: divided by {divisor:g}{filled}")
     return Scaling(unscaled(X, names) if gaps else None, f"left alone ({reason}){filled}")

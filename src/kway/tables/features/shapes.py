@@ -4,7 +4,7 @@
     patches   6 x 6 pixels, contrast evened and whitened, against 128 that k-means found among the training images;
               how strongly each is met, for and against, averaged over the quarters of the image (Coates and Ng, 2011)
 
-Columns are standardised. Test rows of five classes of CIFAR (1,250 images): 0.52 by softmax on pixels, 0.71 by least
+Columns are standardized. Test rows of five classes of CIFAR (1,250 images): 0.52 by softmax on pixels, 0.71 by least
 squares on shapes; Fashion (3,000): 0.83, 0.88; Yale faces: 0.96, 0.99; penalties chosen by cross-validation.
 """
 
@@ -52,7 +52,7 @@ class Shapes:
         return (self.raw(X) - self.mean) / self.spread
 
     def raw(self, X: NDArray) -> NDArray[np.float32]:
-        """Edges and patches before columns are standardised."""
+        """Edges and patches before columns are standardized."""
         parts = pmap(lambda some: self._block(X[some]), spans(len(X), _AT_ONCE))
         return np.concatenate(parts) if parts else np.zeros((0, len(self.mean)), np.float32)
 
