@@ -20,16 +20,16 @@ from kway.linear.solvers import newton_step
 from kway.linear.solvers.base import Control, Point, Solution
 from kway.linear.solvers.certificates import decrement
 from kway.linear.solvers.choose import Task, prepare
-from kway.linear.solvers.kinks import rounded
+from kway.linear.solvers.interior_point import is_small_lasso, solve_lasso
 from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
 from kway.linear.solvers.newton_step import is_small
 from kway.linear.solvers.preconditioners import factor_at, quick_moments
-from kway.linear.solvers.rounded_newton import RoundedRun, affords_rounding, columns
-from kway.linear.solvers.rounded_objective import RoundedPoint
+from kway.linear.solvers.proximal import ProximalRun
 from kway.linear.solvers.smoothing import cost_of_rounding, solve_smoothed
-from kway.linear.solvers.standard_columns import DenseProblem, standard_columns
+from kway.linear.solvers.standard_columns import standard_columns
 
 FORMS = [(name, form) for name in ("softmax", "hinge", "squared") for form in ("joint", "columns")]
+SMOOTH = [(name, form) for name, form in FORMS if name != "hinge"]
 PENALTIES = [Penalty(ridge=0.02), Penalty(lasso=0.02), Penalty(ridge=0.01, lasso=0.01)]
 
 
@@ -50,27 +50,15 @@ def solve(objective, tol=1e-9):
 # ---------------------------------------------------------------- steps
 
 
-@pytest.mark.parametrize(("loss", "form"), FORMS)
-@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize(("loss", "form"), SMOOTH)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_step_solves_the_hessian_of_finite_differences(loss, form, penalty, weighted):
-    """With dual variables where the slopes are, the Hessian is that of the rounded objective."""
-    standard = DenseProblem.of(standard_columns(problem(loss, form, penalty, weighted=weighted)).objective)
-    theta, e, h = np.random.default_rng(1).normal(size=(3, 4)), 0.5, 1e-5
-    theta -= theta.mean(axis=0)  # where a descent stays, as no loss sees a shift of all scores
-    point = RoundedPoint.at(standard, theta, e)
-    point.begin(e)
-    move = point.step().move
-
-    def value(t):
-        return point.value(t, standard.Z @ t.T, e)
-
-    def gradient(t):
-        bumps = h * np.eye(t.size).reshape(t.size, *t.shape)
-        return np.array([(value(t + b) - value(t - b)) / (2 * h) for b in bumps])
-
-    along = (gradient(theta + 1e-3 * move) - gradient(theta - 1e-3 * move)) / 2e-3
-    np.testing.assert_allclose(along, -gradient(theta), rtol=2e-3, atol=2e-4)
+def test_a_step_solves_the_hessian_of_finite_differences(loss, form, weighted):
+    objective = standard_columns(problem(loss, form, weighted=weighted)).objective
+    theta, h = np.random.default_rng(1).normal(size=(3, 4)), 1e-4
+    point = Point.centred_at(objective, theta)
+    step = newton_step.newton_step(objective, point.theta, point.gradient).direction
+    up, down = (objective.value_gradient(point.theta + sign * h * step)[1] for sign in (1, -1))
+    np.testing.assert_allclose((up - down) / (2 * h), point.gradient, rtol=1e-5, atol=1e-7)
 
 
 def test_products_with_the_hessian_are_those_of_finite_differences():
@@ -130,18 +118,27 @@ def test_zeros_of_l1_are_zeros():
 
 @pytest.mark.parametrize("loss", ["softmax", "hinge", "squared"])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_l1_on_more_columns_than_rows_is_solved_on_a_few(loss, sparse):
+def test_l1_on_more_columns_than_rows(loss, sparse):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 120)), np.arange(20) % 3
     X[np.arange(20), y] += 2
-    rows = sp.csr_matrix(X) if sparse else X
-    objective = Objective(rows, Targets(y), 3, LOSSES[loss].joint, Penalty(lasso=0.05))
-    assert columns(objective) < objective.d
+    objective = Objective(sp.csr_matrix(X) if sparse else X, Targets(y), 3, LOSSES[loss].joint, Penalty(lasso=0.05))
     found = solve(objective, 1e-5)
     assert found.converged
-    whole = Objective(X, Targets(y), 3, LOSSES[loss].joint, Penalty(lasso=0.05))
-    all_columns = RoundedRun.on(whole, Control(2000, 1e-7)).go(whole.zeros())
-    assert whole.value(found.theta) == pytest.approx(whole.value(all_columns.theta), rel=1e-5)
+    assert found.proved
+    assert 0 < (found.theta[:, :-1] != 0).sum() < 60
+
+
+@pytest.mark.parametrize(("loss", "form"), SMOOTH)
+@pytest.mark.parametrize("penalty", PENALTIES[1:])
+@pytest.mark.parametrize("bias", [True, False])
+def test_interior_points_agree_with_proximal_steps_under_l1(loss, form, penalty, bias):
+    objective = problem(loss, form, penalty, n=80, d=6, bias=bias)
+    inside = solve_lasso(objective, objective.zeros(), Control(200, 1e-7))
+    steps = ProximalRun(objective, Control(5000, 1e-7)).go(objective.zeros())
+    assert inside.converged
+    assert inside.proved
+    assert objective.value(inside.theta) == pytest.approx(objective.value(steps.theta), rel=2e-7)
 
 
 def test_without_a_penalty_separable_classes_are_refused_in_words():
@@ -315,9 +312,9 @@ def test_what_is_small():
     assert not is_small(problem("perceptron"))
     assert not is_small(problem("softmax-squared"))
     assert not is_small(replace(problem(n=2000), rows=np.zeros((2000, 3000), np.float32)))
-    assert affords_rounding(problem("softmax", penalty=Penalty(lasso=0.1)))
-    assert not affords_rounding(problem("perceptron"))
-    assert not affords_rounding(problem())
+    assert is_small_lasso(problem("softmax", penalty=Penalty(lasso=0.1)))
+    assert not is_small_lasso(problem("perceptron"))
+    assert not is_small_lasso(problem())
     with pytest.raises(ValueError, match="solver must be"):
         LinearClassifier("softmax", solver="newton").fit([[0.0], [1.0], [2.0]], [0, 1, 2])
 
@@ -334,16 +331,6 @@ def test_what_the_last_iteration_hoped_for_is_not_believed_without_a_proof(said)
     found = Task(objective, Hopeful()).solve(objective.zeros(), Control(max_iter=3, tol=1e-6))
     assert not found.converged
     assert found.n_iter <= 4
-
-
-def test_a_kink_far_away_keeps_its_curvature():
-    """e^2 / root^3, which 1 - (t / root)^2 rounds to zero: a curvature of zero would prove anything."""
-    t, e = np.array([0.0, 1.0, 1e9]), 1e-3
-    slope = t / np.hypot(t, e)
-    bend = rounded(t, e, slope).bend
-    exact = e * e / np.hypot(t, e) ** 3
-    assert (bend >= exact / 2 * (1 - 1e-12)).all()
-    np.testing.assert_allclose(bend[:2], exact[:2], rtol=1e-9)
 
 
 def test_a_bound_of_more_than_the_objective_is_put_in_words():

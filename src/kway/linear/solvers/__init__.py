@@ -8,8 +8,7 @@ lbfgs.py             the default: preconditioned L-BFGS, Newton's method if the 
 preconditioners.py   its approximate inverses of the Hessian; newton_step.py the dense one
 standard_columns.py  centered and scaled columns of small problems
 proximal.py          L1 and elastic net: proximal Newton with momentum, on the models of local_models.py
-rounded_newton.py    small problems with kinks: Newton's method on rounded kinks (rounded_objective.py, kinks.py)
-interior_point.py    small problems with kinks: an interior point method with a proof
+interior_point.py    small problems with kinks (hinges, L1): a primal-dual interior point method with a proof
 dual.py              hinges from their dual problem; smoothing.py hinges for L-BFGS
 gradient_descent.py  steepest descent, which the others improve on
 sgd.py, schedules.py stochastic gradient descent

@@ -29,12 +29,11 @@ from kway.linear.solvers.base import Control, Solution, Solver, check_needs, off
 from kway.linear.solvers.certificates import least_of, tol_scale
 from kway.linear.solvers.dual import Dual
 from kway.linear.solvers.gradient_descent import GradientDescent
-from kway.linear.solvers.interior_point import is_small_with_kinks
+from kway.linear.solvers.interior_point import is_small_lasso, is_small_with_kinks
 from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
 from kway.linear.solvers.least_squares import LeastSquares
 from kway.linear.solvers.newton_step import is_small
 from kway.linear.solvers.proximal import Proximal
-from kway.linear.solvers.rounded_newton import affords_rounding, solve_rounded
 from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.standard_columns import standard_columns
@@ -211,17 +210,16 @@ class Task:
 
     def _proved(self, found: Solution, control: Control) -> Solution:
         """Return the solution of a small problem with a proof: Newton's method goes on from it if need be."""
-        o, smooth = self.objective, self.objective.loss.smooth and self.objective.penalty.smooth
-        able = is_small(o) if smooth else affords_rounding(o)
+        o = self.objective
         done = found.proved and (found.converged or found.n_iter >= control.max_iter)
-        if done or control.validate is not None or not able:
+        if done or control.validate is not None or not o.penalty.smooth or not is_small(o):
             return found
         left = replace(control, max_iter=max(1, control.max_iter - found.n_iter))
         if o.penalty.scale is None:  # not in standard columns yet
-            task = Task(o, LBFGS() if smooth else Proximal(), (standard_columns(o),))
+            task = Task(o, LBFGS(), (standard_columns(o),))
             end = task.solve(task.into(found.theta), left)
         else:
-            end = solve_smooth(o, found.theta, left, prove=True) if smooth else solve_rounded(o, found.theta, left)
+            end = solve_smooth(o, found.theta, left, prove=True)
         return replace(end, n_iter=found.n_iter + end.n_iter, history=[*found.history, *end.history])
 
     def _held_to_tol(self, found: Solution, control: Control) -> Solution:
@@ -232,7 +230,7 @@ class Task:
         if found.miss == np.inf or control.validate is not None or not given.in_memory:
             return found
         task = prepare(given, "lbfgs" if given.penalty.smooth else "proximal")
-        if not (is_small(task.objective) or affords_rounding(task.objective) or is_small_with_kinks(task.objective)):
+        if not (is_small(task.objective) or is_small_lasso(task.objective) or is_small_with_kinks(task.objective)):
             return replace(found, converged=False, miss=np.inf, advice=_UNCHECKED)
         end = task.solve(task.objective.zeros(), Control(tol=min(control.tol, 1e-3) / 4))
         least, value = least_of(given), given.value(end.theta.astype(np.float64))
@@ -277,7 +275,7 @@ def prepare(objective: Objective, asked: Any) -> Task:
         frames += [span] if span is not None else []
         problem = span.objective if span is not None else objective
         by_passes = isinstance(solver, LBFGS | Proximal | GradientDescent)  # the others read the ridge as one number
-        if by_passes and (is_small(problem) or affords_rounding(problem)):
+        if by_passes and (is_small(problem) or is_small_lasso(problem)):
             frames.append(standard_columns(problem))
     return Task(objective, solver, tuple(frames))
 

@@ -35,12 +35,12 @@ from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.certificates import WIDE_GAP, tol_scale
 from kway.linear.solvers.interior_point import (
     MOST_WORK,
-    column_centres,
     is_small_with_kinks,
     solve_hard,
     solve_small,
     solve_undecided,
 )
+from kway.linear.solvers.standard_columns import column_centers
 from kway.rows.matrices import dense_rows, row_squares
 from kway.rows.passes import IN_MEMORY
 from kway.threads import pmap, spans, workers
@@ -464,7 +464,7 @@ def least_violation(X: Floats, y: Floats, bias: bool) -> Violation:
     """
     from scipy.optimize import linprog  # slow to load, and few ask
 
-    middle = column_centres(X, np.ones(len(X))) if bias else np.zeros(X.shape[1])
+    middle = column_centers(X, np.ones(len(X))) if bias else np.zeros(X.shape[1])
     Z = X - middle
     scale = float(np.abs(Z).max()) or 1.0
     Z = (Z / scale * y[:, None]).T  # (d, m)

@@ -18,17 +18,18 @@ The proof is the duality gap (`KinkedProblem.lower_bound`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
-from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.certificates import LEAST_FALL, tol_scale
-from kway.linear.solvers.newton_step import inverse
+from kway.linear.solvers.base import ARMIJO, Control, Point, Solution
+from kway.linear.solvers.certificates import LEAST_FALL, duality_gap, least_subgradient, tol_scale
+from kway.linear.solvers.newton_step import DenseHessian, inverse, is_small, newton_step
+from kway.linear.solvers.standard_columns import Units, standard_columns, standardize
+from kway.rows.matrices import rooted_rows
 from kway.rows.passes import FETCHED
 from kway.threads import pmap, single_blas
 
@@ -39,8 +40,9 @@ MOST_WORK = 1e9  # products of a step of all classes: some tenths of a second; t
 _MOST_NUMBERS = 1 << 24  # in Z, and in a matrix: 128 MB
 _ROUNDING = 1e-9  # of slopes that add up to 1 in columns of unit size: less is rounding
 _MOST_STEPS = 150  # most drawn problems take 8 to 30, some of many classes 80; more than that end in rounding
-_INSIDE = 1e-3  # share of its box by which the dual variable of |w| is off the walls if w is zero
 _SPENT = 1e-9  # of what the gap may be: if the products are less, rounding is all that the bound lacks
+_NARROWER = 0.1  # factor of mu after a long step of a smooth loss (the drawn problems)
+_SHORTEST = 1e-10  # share of a step below which rounding is all that is left of it
 _SHY = 0.995  # share of the way to the nearest wall (Nocedal and Wright, 16.6)
 ROUNDED = "the coefficients, rounded to float32, are that far off: take large offsets off the columns, or pass float64"
 
@@ -79,6 +81,12 @@ class Kinks:
     def curvature(self) -> Floats:
         """d a / d gap."""
         return 1 / (self.above / self.room + self.below / self.a)
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        """Whether each dual variable is farther from the walls of its box than the gap is from 0."""
+        farthest = self.top * np.maximum(self.above, self.below) / self.size.sum()
+        return np.minimum(self.a, self.room) / self.top > farthest
 
     def energy(self, step: KinkStep | None = None, t: float = 0.0) -> float:
         """The sum of all products, t along a step."""
@@ -325,7 +333,7 @@ class Run:
     def _zero(self) -> NDArray[np.bool_]:
         zero = np.zeros(self.theta.shape, bool)
         if self.lassos is not None:
-            zero[:, : self.weights] = np.minimum(self.lassos.a, self.lassos.room) > _INSIDE * self.lassos.top
+            zero[:, : self.weights] = self.lassos.inside
         return zero
 
     @property
@@ -356,102 +364,64 @@ def is_small_with_kinks(objective: Objective, most: float = MOST_WORK) -> bool:
     return work <= most
 
 
-@dataclass(frozen=True)
-class StandardColumns:
-    """Rows less their centre, where a bias takes that up, in units of their own size: z = (x - centre) / unit."""
-
-    Z: Floats  # (n, D), the last column ones if there is a bias
-    centre: Floats  # (d,)
-    unit: Floats  # (d,) powers of two, so that dividing by them is exact
-    bias: bool
-
-    @staticmethod
-    def of(X: Floats, weight: Floats, bias: bool) -> StandardColumns:
-        """Of rows (n, d) with weights of sum 1; X is overwritten."""
-        centre = column_centres(X, weight) if bias else np.zeros(X.shape[1])
-        X -= centre
-        unit = _units(X)
-        X /= unit
-        return StandardColumns(np.column_stack([X, np.ones(len(X))]) if bias else X, centre, unit, bias)
-
-    def penalty(self, strength: float, power: int) -> Floats:
-        """(D,): an L1 (power 1) or L2 (power 2) penalty of the weights in these columns; the bias has none."""
-        each = strength / self.unit**power
-        return np.append(each, 0.0) if self.bias else each
-
-    def back(self, theta: Floats) -> Floats:
-        """theta (R, D) as (R, d + 1) in the columns given."""
-        W = theta[:, : len(self.unit)] / self.unit
-        b = theta[:, -1] - W @ self.centre if self.bias else np.zeros(len(theta))
-        return np.hstack([W, b[:, None]])
-
-
-def column_centres(X: Floats, weight: Floats) -> Floats:
-    """Weighted means; of a column that is the same in every row that value, so that nothing of it is left."""
-    if not len(X):
-        return np.zeros(X.shape[1])
-    with np.errstate(over="ignore"):
-        means = weight @ X / weight.sum()
-    return np.where((X[0] == X).all(axis=0) | ~np.isfinite(means), X[0], means)
-
-
-def _units(X: Floats) -> Floats:
-    """Powers of two next to the columns' root mean squares; 1 for a column of zeros."""
-    top = np.abs(X).max(axis=0, initial=0.0)
-    top[top == 0] = 1.0
-    size = top * np.sqrt(np.mean(np.square(X / top), axis=0))
-    size[size == 0] = 1.0
-    return np.exp2(np.round(np.log2(size)))
-
-
 def solve_small(objective: Objective, control: Control) -> Solution:
-    """Minimize to within tol, with a proof."""
+    """Minimize hinges to within tol, with a proof."""
     o = objective
-    weight = np.ones(o.n) if o.weight is None else o.weight.astype(np.float64)
-    counted = weight > 0
-    X = o.X[np.flatnonzero(counted)] if not counted.all() else o.X
-    X = np.array(X.toarray() if sp.issparse(X) else X, np.float64, order="C")
-    weight, codes = weight[counted] / o.n, o.targets.codes[counted]
-    columns = StandardColumns.of(X, weight, o.fit_intercept)
-    ridge, lasso = columns.penalty(o.penalty.ridge, 2), columns.penalty(o.penalty.lasso, 1)
+    counted = np.arange(o.n) if o.weight is None else np.flatnonzero(o.weight > 0)
+    frame = standard_columns(o if len(counted) == o.n else o.take(counted))
+    standard = frame.objective
+    weight = np.full(standard.n, 1 / standard.n) if standard.weight is None else standard.weight / standard.n
+    Z = rooted_rows(standard.X, None, np.dtype(np.float64), o.fit_intercept)
+    free = [0.0] if o.fit_intercept else []
+    ridge, lasso = np.append(standard.penalty.ridges(o.d), free), np.append(standard.penalty.lassos(o.d), free)
+    codes, R = standard.targets.codes, o.n_scores
     whole = KinkedProblem(
-        columns.Z, o.loss.margin, weight, ridge, lasso, o.fit_intercept, o.n_scores if o.loss.joint else 1, codes, None
+        Z, o.loss.margin, weight, ridge, lasso, o.fit_intercept, R if o.loss.joint else 1, codes, None
     )
-    parts = [whole] if o.loss.joint else [replace(whole, signs=signs) for signs in _signs(codes, o.n_scores)]
+    parts = [whole] if o.loss.joint else [replace(whole, signs=signs) for signs in _signs(codes, R)]
     with single_blas():
         found = pmap(lambda part: Run.on(part).go(control.tol / 4, min(control.max_iter, _MOST_STEPS)), parts)
-    exact = columns.back(np.vstack([minimum.theta for minimum in found]))
     lower, steps = sum(m.lower for m in found), max(m.steps for m in found)
-    theta = exact.astype(o.X.dtype)
+    theta = frame.back(_padded(np.vstack([m.theta for m in found]), o.d))
     if o.penalty.lasso:
-        zeros = columns.back(np.vstack([np.where(m.zero, 0.0, m.theta) for m in found])).astype(o.X.dtype)
-        value, without = (o.value(t.astype(np.float64)) for t in (theta, zeros))
-        theta = zeros if without <= value + control.tol / 4 * tol_scale(value) else theta
+        zeros = frame.back(_padded(np.vstack([np.where(m.zero, 0.0, m.theta) for m in found]), o.d))
+        value = o.value(zeros.astype(np.float64))
+        theta = zeros if value - lower <= control.tol / 2 * tol_scale(value) else theta
     return _finished(objective, theta, sum(m.value for m in found), lower, steps, control)
+
+
+def _padded(theta: Floats, d: int) -> Floats:
+    """Return theta (R, D) as (R, d + 1), with zeros for the bias if it has none."""
+    return theta if theta.shape[1] == d + 1 else np.column_stack([theta, np.zeros(len(theta))])
+
+
+def _binary_problem(
+    X: Floats, y: Floats, top: Floats, center_weight: Floats, bias: bool, strength: float
+) -> tuple[KinkedProblem, Units]:
+    """Return strength / 2 |w|^2 plus the hinges of rows (n, d) in standard columns; X is overwritten."""
+    units = standardize(X, center_weight, bias)
+    ridge = np.append(strength / units.unit**2, [0.0] if bias else [])
+    Z = np.column_stack([X, np.ones(len(X))]) if bias else X
+    codes = np.zeros(len(y), np.int64)
+    return KinkedProblem(Z, 1.0, top, ridge, 0 * ridge, bias, 1, codes, y[:, None]), units
 
 
 def solve_undecided(
     X: Floats, y: Floats, upper: Floats, held: tuple[Floats, float], bias: bool, enough: float
 ) -> Floats:
-    """Return the dual variables (m,) of some rows (m, d) of one class against the rest, the others held as they are.
+    """Return the dual variables (m,) of some rows (m, d) of one class against the rest; the other rows are fixed.
 
         min |w|^2 / 2 - held.[w b] + sum_i upper_i max(0, 1 - y_i (x_i.w + b))    to a gap of `enough`
 
     held: the sums of y a x (d,) and of y a over the other rows. X is overwritten.
     """
-    unit = 1 / float(upper.sum())
-    columns = StandardColumns.of(X, upper * unit, bias)
-    fixed = -(held[0] - held[1] * columns.centre) / columns.unit
-    fixed = np.append(fixed, -held[1]) if bias else fixed
-    ridge = columns.penalty(unit, 2)
-    problem = KinkedProblem(
-        columns.Z, 1.0, upper * unit, ridge, 0 * ridge, bias, 1, np.zeros(len(y), np.int64), y[:, None],
-        unit * fixed[None],
-    )  # fmt: skip
-    run = Run.on(problem)
+    scale = 1 / float(upper.sum())
+    problem, units = _binary_problem(X, y, upper * scale, upper * scale, bias, scale)
+    fixed = np.append(-(held[0] - held[1] * units.center) / units.unit, [-held[1]] if bias else [])
+    run = Run.on(replace(problem, fixed=scale * fixed[None]))
     with single_blas():
-        run.go(0.0, _MOST_STEPS, unit * enough)
-    return np.clip(run.hinges.a[:, 0] / unit, 0, upper)
+        run.go(0.0, _MOST_STEPS, scale * enough)
+    return np.clip(run.hinges.a[:, 0] / scale, 0, upper)
 
 
 class HardMargin(NamedTuple):
@@ -463,24 +433,140 @@ class HardMargin(NamedTuple):
 
 def solve_hard(X: Floats, y: Floats, bias: bool, tol: float) -> HardMargin:
     """Minimize |w|^2 / 2 with y_i (x_i.w + b) >= 1 over rows (n, d) that can be separated."""
-    weight = np.full(len(y), 1 / len(y))
-    columns = StandardColumns.of(X.copy(), weight, bias)
-    ridge = columns.penalty(1.0, 2)
-    shape = float(ridge[: X.shape[1]].max(initial=0.0)) or 1.0  # |w|^2 in units of its largest part
-    problem = KinkedProblem(
-        columns.Z,
-        1.0,
-        np.full(len(y), np.inf),
-        ridge / shape,
-        0 * ridge,
-        bias,
-        1,
-        np.zeros(len(y), np.int64),
-        y[:, None],
-    )
+    ones = np.ones(len(y))
+    problem, units = _binary_problem(X.copy(), y, np.inf * ones, ones, bias, 1.0)
+    scale = float(problem.ridge.max(initial=0.0)) or 1.0  # |w|^2 in units of its largest part
     with single_blas():
-        found = Run.on(problem).go(tol, _MOST_STEPS)
-    return HardMargin(columns.back(found.last)[0, :-1], shape * found.lower)
+        found = Run.on(replace(problem, ridge=problem.ridge / scale)).go(tol, _MOST_STEPS)
+    return HardMargin(units.back(_padded(found.last, X.shape[1]))[0, :-1], scale * found.lower)
+
+
+# ---------------------------------------------------------------- smooth losses with an L1 part
+
+
+def is_small_lasso(objective: Objective, most: float = MOST_WORK) -> bool:
+    """Return whether `solve_lasso` applies, and a step of it costs at most so many products."""
+    return objective.penalty.lasso > 0 and is_small(objective, most)
+
+
+def solve_lasso(objective: Objective, theta: NDArray, control: Control) -> Solution:
+    """Minimize a smooth loss with an L1 part, from theta to within tol; best in standard columns."""
+    with single_blas():
+        return LassoRun.on(objective, theta, control).go()
+
+
+@dataclass
+class LassoRun:
+    """One minimization of f(theta) + sum_j lasso_j |w_j|, f smooth: the same kinks, and the loss in place of hinges.
+
+    A step is Newton's towards products of mu, shortened until the barrier function falls (Armijo):
+
+        f(theta) + sum_j lasso_j (above_j + below_j) - mu size_j log(above_j below_j),   above - below = w
+    """
+
+    objective: Objective
+    control: Control
+    point: Point
+    kinks: Kinks
+    history: list[float] = field(default_factory=list)
+    decrement: float = 0.0  # what the last step has left of the slope of the barrier function
+    stopped: bool = False  # by the caller
+
+    @staticmethod
+    def on(objective: Objective, theta: NDArray, control: Control) -> LassoRun:
+        """Start at theta."""
+        W = theta[:, :-1].astype(np.float64)
+        strength = np.broadcast_to(objective.penalty.lassos(objective.d), W.shape)
+        point = Point.at(objective, theta.astype(np.float64))
+        unit = point.total / (2 * strength * W.size)  # all products together are as large as the objective
+        return LassoRun(objective, control, point, Kinks.at(2 * strength, W, np.maximum(unit, _SHORTEST)))
+
+    def go(self) -> Solution:
+        """Step until the excess over the optimum is under tol."""
+        lower, most = -np.inf, min(self.control.max_iter, _MOST_STEPS)
+        least = max(self.control.least, LEAST_FALL * self.objective.value(self.objective.zeros()))
+        for steps in range(most + 1):
+            enough = self.control.tol / 4 * tol_scale(self.point.total, least)
+            end = self._with_zeros(enough)
+            if self.kinks.energy() <= enough or steps in (0, most):
+                lower = max(lower, self._lower_bound(end))
+            if end.total - lower <= enough or self.stopped or steps == most or not self._advance():
+                break
+        miss = max(0.0, end.total - max(lower, 0.0)) / tol_scale(end.total, least)  # no objective is below 0
+        converged = self.stopped or miss <= self.control.tol
+        advice = "" if converged else "raise max_iter or tol, or scale the features"
+        proved, history = self.objective.loss.hessian_change is not None, [*self.history, end.total]
+        return Solution(end.theta, max(1, steps), converged, miss, history, advice, proved, end.total)
+
+    def _with_zeros(self, enough: float) -> Point:
+        """Return the point with zeros for the weights that are best at zero if no other moves, unless it is worse."""
+        o, theta = self.objective, self.point.theta.copy()
+        bend = o.mean_squares(o.curvatures(theta)) + o.penalty.ridges(o.d)
+        theta[:, :-1][np.abs(self.point.gradient[:, :-1] - bend * theta[:, :-1]) <= o.penalty.lassos(o.d)] = 0
+        new = Point.at(o, theta)
+        return new if new.total <= self.point.total + enough else self.point
+
+    def _lower_bound(self, end: Point) -> float:
+        """Return a lower bound of the optimum, from the duality gap and from the Newton decrement."""
+        o, gradient = self.objective, least_subgradient(self.objective, end)
+        lower = max(point.total - duality_gap(o, point) for point in (self.point, end))
+        if not np.isfinite(gradient).all():
+            return lower
+        return max(lower, end.total - newton_step(o, end.theta, gradient).excess)
+
+    def _advance(self) -> bool:
+        """Take a step; return whether rounding has left anything of it."""
+        kinks, point = self.kinks, self.point
+        energy = kinks.energy()
+        mu = energy / (2 * float(kinks.size.sum())) * (_NARROWER if self.decrement <= energy else 1.0)
+        move, step = self._direction(mu)
+        t = min(1.0, _SHY * kinks.reach(step))
+        if not np.isfinite(move).all():
+            return False
+        before, slope = self._barrier(point, kinks, mu), self._slope(move, step, mu)
+        slack = 8 * np.finfo(np.float64).eps * abs(before)
+        while t > _SHORTEST:
+            new, moved = Point.at(self.objective, point.theta + t * move), replace(kinks)
+            moved.move(step, t)
+            if self._barrier(new, moved, mu) <= before + ARMIJO * t * slope + slack:
+                self.point, self.kinks, self.decrement = new, moved, -(1 - t) * slope / t
+                self._report()
+                return True
+            t /= 2
+        return False
+
+    def _direction(self, mu: float) -> tuple[Floats, KinkStep]:
+        """Return the Newton step towards products of mu."""
+        o, kinks, W = self.objective, self.kinks, self.point.theta[:, :-1]
+        low, high = kinks.targets(mu, None)
+        curvature, pull = kinks.curvature, kinks.pull(W, low, high)
+        hessian = DenseHessian.at(o, self.point.theta)
+        diagonal, pinned = np.array(hessian.diagonal), hessian.pinned.copy()
+        diagonal[:, : o.d] += curvature
+        pinned[: o.d] = False  # the L1 part settles a shift of the weights of all scores
+        gradient = self.point.gradient.copy()
+        gradient[:, :-1] += kinks.a - kinks.top / 2 + curvature * pull
+        move = np.zeros_like(gradient)
+        D = len(pinned)
+        move[:, :D] = -replace(hessian, diagonal=diagonal, pinned=pinned).solve(gradient[:, :D])
+        return move, kinks.step(curvature * (pull + move[:, :-1]), low, high)
+
+    def _barrier(self, point: Point, kinks: Kinks, mu: float) -> float:
+        logs = np.log(kinks.above) + np.log(kinks.below)
+        return point.value + float(np.sum(kinks.top / 2 * (kinks.above + kinks.below) - mu * kinks.size * logs))
+
+    def _slope(self, move: Floats, step: KinkStep, mu: float) -> float:
+        """Return the slope of the barrier function along a step."""
+        kinks, lasso, target = self.kinks, self.kinks.top / 2, mu * self.kinks.size
+        along = (lasso - target / kinks.above) * step.above + (lasso - target / kinks.below) * step.below
+        return float(np.vdot(self.point.gradient, move)) + float(along.sum())
+
+    def _report(self) -> None:
+        control = self.control
+        self.history.append(min([self.point.total, *self.history[-1:]]))
+        self.stopped = control.progress is not None and control.progress(len(self.history), self.history[-1])
+        if control.validate is not None and control.validate(self.point.theta):
+            self.stopped = True
 
 
 def _signs(codes: NDArray[np.int64], n_scores: int) -> list[Floats]:

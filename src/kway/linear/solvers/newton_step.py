@@ -37,6 +37,7 @@ Floats = NDArray[np.float64]
 
 MOST_WORK = 2e7  # products of a step, about a millisecond: iterations of L-BFGS cost as much and are more (T4e)
 MOST_SLOW_WORK = 1e9  # the same, some tens of milliseconds, if other methods take very many steps (kinks, few rows)
+SLOW = 100  # iterations of another method after which the dense step is tried (tests/linear/test_crowded.py)
 MOST_ROW_VALUES = 1 << 20  # of [X 1] as float64, 8 MB: larger problems have other means (T4: 47 million)
 _BLOCK = 1 << 20  # numbers of the rows [p_1 z ... p_R z] made at a time
 _LIFT = 1e-14  # of a unit diagonal, first try; ten times more until the factor exists

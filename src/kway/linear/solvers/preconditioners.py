@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kway.lapack import add_gram, invert, multiply
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import Point
-from kway.linear.solvers.newton_step import MOST_SLOW_WORK, is_small, step_work
+from kway.linear.solvers.newton_step import MOST_SLOW_WORK, SLOW, is_small, step_work
 from kway.rows.matrices import rooted_rows
 from kway.rows.passes import CLASS_FACTOR, SteppingRows
 from kway.threads import pmap, shares, spans
@@ -39,7 +39,6 @@ DOUBLE_FEATURES = 128  # up to here matrices are float64, and those of a class a
 SHARE_OF_PLAIN = 0.1  # of the unweighted matrix in that of a class: no direction is without curvature
 STACKED_FEATURES = 64  # of R matrices that are made and applied together: 2.5 times faster on letter (T4b)
 LEAST_GAP = 4.0  # iterations between two factors per class (T4b, letter)
-SLOW = 100  # iterations after which the whole Hessian is tried: most fits end earlier (tests/linear/test_crowded.py)
 _FLOOR = 1e-12  # added to a unit diagonal, first try
 
 

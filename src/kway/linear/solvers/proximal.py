@@ -26,8 +26,9 @@ from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Point, Solution
 from kway.linear.solvers.certificates import decrement, duality_gap, has_decrement, recent_gain, tol_scale
-from kway.linear.solvers.interior_point import is_small_with_kinks, solve_small
+from kway.linear.solvers.interior_point import is_small_lasso, is_small_with_kinks, solve_lasso, solve_small
 from kway.linear.solvers.local_models import LocalModel, LocalModels, ModelMinimum
+from kway.linear.solvers.newton_step import MOST_WORK, SLOW
 from kway.rows.passes import wrap_rows
 from kway.threads import single_blas
 
@@ -53,9 +54,13 @@ class Proximal:
                 return solve_small(objective, control)
             if not np.any(theta[:, :-1]):
                 theta = bias_alone(objective, theta, control)
-            if objective.loss.smooth:
-                return ProximalRun(objective, control).go(theta)
-            return _through_smoothed(objective, theta, control)
+            if is_small_lasso(objective, MOST_WORK):
+                return solve_lasso(objective, theta, control)
+            if not objective.loss.smooth:
+                return _through_smoothed(objective, theta, control)
+            if is_small_lasso(objective):
+                return _steps_then_interior_points(objective, theta, control)
+            return ProximalRun(objective, control).go(theta)
 
 
 @dataclass
@@ -151,6 +156,15 @@ class ProximalRun:
         advice = "" if near else "raise max_iter, or scale the features to a common range"
         history = [*self.history, end.total]
         return Solution(end.theta, len(self.history), near, miss, history, advice, self.proved, end.total)
+
+
+def _steps_then_interior_points(objective: Objective, theta: NDArray, control: Control) -> Solution:
+    """Minimize by proximal steps and, if they are slow, by interior points, which cost more but need few steps."""
+    found = ProximalRun(objective, replace(control, max_iter=min(SLOW, control.max_iter))).go(theta)
+    if found.converged or found.n_iter >= control.max_iter:
+        return found
+    end = solve_lasso(objective, found.theta, replace(control, max_iter=control.max_iter - found.n_iter))
+    return replace(end, n_iter=found.n_iter + end.n_iter, history=[*found.history, *end.history])
 
 
 def bias_alone(objective: Objective, theta: NDArray, control: Control) -> NDArray:
