@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from kway import words
 from kway.report import style
+from kway.units import format_bytes, format_count
 
 from . import shards
 from .records import figure_text, short
@@ -104,7 +104,7 @@ core, which holds where few rows pass the first filter). *slow*: one call in a h
             twice = shards.simulate(found, classes, count, replicas=2)
             many = shards.simulate(found, classes, count, shards.BATCH, replicas=2)
             cells = (
-                words.count(classes), f"{count:,}", words.size(shards.shard_bytes(classes, count)),
+                format_count(classes), f"{count:,}", format_bytes(shards.shard_bytes(classes, count)),
                 figure_text(one.median, "s"), figure_text(one.slow, "s"), figure_text(twice.slow, "s"),
                 figure_text(many.median / shards.BATCH, "s"),
             )  # fmt: skip
@@ -118,7 +118,7 @@ def _lesson(found: shards.Costs) -> str:
         classes: min(shards.SHARDS, key=lambda count: shards.simulate(found, classes, count, replicas=2).median)
         for classes in shards.CLASSES
     }
-    said = ", ".join(f"{count:,} shards for {words.count(classes)}" for classes, count in best.items())
+    said = ", ".join(f"{count:,} shards for {format_count(classes)}" for classes, count in best.items())
     alone = shards.simulate(found, 1e11, 1024)
     return f"""A query alone is quickest through {said}:
 beyond that, by this model, asking costs more than scanning saves, since one caller asks all.
@@ -172,7 +172,7 @@ def figure(record: dict[str, Any]) -> Figure:
         colour = style.PALETTE[place + 2]
         for replicas, look in ((2, "-"), (1, ":")):
             seconds = [shards.simulate(found, classes, count, replicas=replicas).median for count in shards.SHARDS]
-            label = f"{words.count(classes)} classes" if replicas == 2 else None
+            label = f"{format_count(classes)} classes" if replicas == 2 else None
             right.plot(shards.SHARDS, seconds, look, color=colour, linewidth=1.4, label=label)
     right.set_xscale("log", base=2)
     right.set_yscale("log")

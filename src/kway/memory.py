@@ -13,8 +13,8 @@ import os
 from functools import cache
 from pathlib import Path
 
-from kway import words
 from kway.errors import BudgetError
+from kway.units import format_bytes, parse_bytes
 
 MEMINFO, CGROUPS, OWN_CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 MIN_CHECKED = 2**28  # bytes up to which nothing is checked: reading the budget would cost more than it protects
@@ -40,7 +40,7 @@ def available_bytes() -> int:
     """Return the bytes that may still be allocated without swapping or being killed."""
     given = os.environ.get("KWAY_MEMORY")
     if given:
-        return words.bytes_of(given)
+        return parse_bytes(given)
     return max(0, min([_read_free(), *_read_cgroups()]))
 
 
@@ -55,8 +55,8 @@ def check_answer(n: int, n_classes: int, itemsize: int, what: str) -> None:
     need = n * n_classes * itemsize
     if not has_room(need):
         raise BudgetError(
-            f"{what} of {n:,} rows x {n_classes:,} classes needs {words.size(need)}, "
-            f"there is {words.size(available_bytes())}; "
+            f"{what} of {n:,} rows x {n_classes:,} classes needs {format_bytes(need)}, "
+            f"there is {format_bytes(available_bytes())}; "
             "use predict_topk(X, k), which never builds that array, or pass fewer rows"
         )
 

@@ -21,10 +21,10 @@ from sklearn.utils.validation import check_is_fitted
 from kway import validation
 from kway.base.classifier import on_own_threads
 from kway.base.wrappers import DelegatedAnswers, inner_has, innermost, prefixed, under
-from kway.column_spread import spread
 from kway.errors import ModelFileError
 from kway.modelfile.plain_steps import pack_step, unpack_step
 from kway.parameters import check_parameters, checked_rng, one_of
+from kway.rows.matrices import column_spread
 from kway.tables.features.features import Features
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class FeaturedClassifier(DelegatedAnswers):
         self.features_ = features
         self._adopt(estimator, features)
         if numbers is not None and _weighs(estimator):
-            self.spread_ = np.minimum(spread(numbers), np.finfo(np.float32).max).astype(np.float32)
+            self.spread_ = np.minimum(column_spread(numbers), np.finfo(np.float32).max).astype(np.float32)
 
     # ---- answers: those of the estimator, of rows as they come
 

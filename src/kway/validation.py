@@ -6,7 +6,7 @@
     w   None or (n,)                                                     -> (n,) weights, or None
 
 The input's float dtype is kept; float16 and integers become float32 (float64 where an integer would be rounded).
-Queries that are answered block by block are converted block by block too (`blocks=True`, kway.rows.row_blocks).
+Queries that are answered block by block are converted block by block too (`blocks=True`, kway.rows.blocks).
 Every call passes once: rows handed on to an index, or by one classifier to another inside it, are `checked`.
 scikit-learn's `validate_data` does the checking, so its messages are the ones that users and its checks know.
 """
@@ -26,9 +26,9 @@ from sklearn.utils.validation import check_array, validate_data
 
 from kway.errors import InputError, KindError
 from kway.labels import Labels, encode, encode_soft, encode_tensor, refuse_masked
+from kway.rows.blocks import FEW_VALUES, ConvertedRows, ValidatedRows, row_blocks
 from kway.rows.gpu.device import Device, is_tensor, on_host
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.rows.row_blocks import FEW_VALUES, Checked, Stored, row_blocks
 from kway.suggest import listing
 from kway.threads import pmap, shares, spans_of
 
@@ -45,12 +45,12 @@ MOST_SQUARED = {"float32": 1e15, "float64": 1e120}  # squares of these, a billio
 
 def checked(rows: Rows) -> Any:
     """Rows that have passed here, for an index or a classifier inside another: they take them as they are."""
-    return Checked(rows)
+    return ValidatedRows(rows)
 
 
 def is_sparse(X: Any) -> bool:
     """Whether rows, `checked` or not, are sparse."""
-    return sp.issparse(X.rows if isinstance(X, Checked) else X)
+    return sp.issparse(X.rows if isinstance(X, ValidatedRows) else X)
 
 
 def rows(
@@ -65,11 +65,11 @@ def rows(
 ) -> Rows:
     """Checked (n, d) rows; `reset` in fit, which learns the number and names of features.
 
-    With `blocks` the caller reads them by slices, and an array that is not ready to use may come back as `Stored`. Rows
+    With `blocks` the caller reads them by slices, and an array that needs a copy is returned as `ConvertedRows`. Rows
     known to be `finite` are not read to see it. With a `device` a tensor stays there, or goes there, and comes back as
     `TensorRows`. What is `checked` passes as it is.
     """
-    if isinstance(X, Checked):
+    if isinstance(X, ValidatedRows):
         return X.rows
     ready = _ready(X) and not hasattr(estimator, "feature_names_in_") and (finite or _finite(X))
     if ready and not reset and X.shape[1] == getattr(estimator, "n_features_in_", None):
@@ -145,13 +145,13 @@ def _needs_copy(X: Any) -> bool:
     return not (X.dtype in _FLOAT_TYPES and X.flags.c_contiguous)
 
 
-def _stored(estimator: Any, X: NDArray, reset: bool) -> Stored:
+def _stored(estimator: Any, X: NDArray, reset: bool) -> ConvertedRows:
     """The array itself, checked a block at a time: a test for NaN makes arrays as large as what it is given."""
     validate_data(estimator, X, reset=reset, dtype=None, ensure_all_finite=False)
     if X.dtype.kind == "f":
         for part in row_blocks(X):
             assert_all_finite(X[part], estimator_name=type(estimator).__name__, input_name="X")
-    return Stored(np.asarray(X), _float_type(X))
+    return ConvertedRows(np.asarray(X), _float_type(X))
 
 
 def rows_and_labels(
@@ -229,10 +229,10 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
 
     What is `checked` passes as it is.
     """
-    if isinstance(X, Checked):
+    if isinstance(X, ValidatedRows):
         if isinstance(X.rows, TensorRows):
             return np.asarray(X.rows)
-        if isinstance(X.rows, Stored):
+        if isinstance(X.rows, ConvertedRows):
             return X.rows[:]
         return X.rows.toarray() if sp.issparse(X.rows) and not sparse else X.rows
     if _ready(X) and _finite(X):  # as a rule
@@ -259,7 +259,7 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
 
 def plain_far(X: Any, device: Device) -> TensorRows | None:
     """Rows of floats on the device where they are a tensor or `checked` TensorRows; None: they are read here."""
-    if isinstance(X, Checked):
+    if isinstance(X, ValidatedRows):
         return X.rows if isinstance(X.rows, TensorRows) else None
     if not is_tensor(X) or not X.is_floating_point() or X.element_size() < 4 or not _sound(X):
         return None

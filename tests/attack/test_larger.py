@@ -169,5 +169,5 @@ def test_rows_on_their_way_have_no_name_that_a_kill_could_leave_behind(tmp_path,
             seen.append(os.listdir(tmp_path))
 
     model = kway.SoftmaxClassifier(alpha=0.01).fit_blocks(blocks())
-    assert model.why_ == "3,600 rows in files, read some at a time"
+    assert model.why_ == "3,600 rows in files, read a block at a time"
     assert seen == [[]] * 3

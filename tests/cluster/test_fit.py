@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import kway
-from kway.linear import placing
+from kway.linear import plan as planning
 from kway.rows.cluster import passes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
@@ -22,7 +22,7 @@ ray = pytest.importorskip("ray")
 @pytest.fixture
 def spread(monkeypatch):
     """Every problem is large enough."""
-    monkeypatch.setattr(placing, "LEAST_SPREAD", 0)
+    monkeypatch.setattr(planning, "BLOCK_BYTES", 0)
 
 
 def problem(seed, n=1500, d=30, K=5, dtype=np.float32, sparse=False):

@@ -18,7 +18,7 @@ import kway
 from kway import validation
 from kway.errors import InputError
 from kway.pipelines import FeaturedClassifier
-from kway.rows.row_blocks import Checked
+from kway.rows.blocks import ValidatedRows
 
 ESTIMATORS = [
     kway.LinearClassifier(max_iter=50),
@@ -143,7 +143,7 @@ def passes(monkeypatch):
 
     def counted(check):
         def count(*args, **kwargs):
-            if not any(isinstance(value, Checked) for value in args):
+            if not any(isinstance(value, ValidatedRows) for value in args):
                 seen.append(check.__name__)
             return check(*args, **kwargs)
 

@@ -21,10 +21,10 @@ import scipy.sparse as sp
 import kway
 from kway.cli import run
 from kway.errors import CombinationError, InputError
-from kway.linear import distinct_rows, from_files, from_folder
+from kway.linear import equivalent, from_files
 from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
-from kway.rows import files, row_blocks
+from kway.rows import files
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
 from kway.tables.labeled_rows import number_rows
 from kway.tables.options import ReadOptions
@@ -96,7 +96,7 @@ def unlabelled(kind, folders, rows, tmp_path):
     return tmp_path
 
 
-def cut(kind, X):
+def split_rows(kind, X):
     """The blocks that come from such a source: codes are centred at the mean of the first."""
     parts = [X] if kind == "memmap" else np.array_split(X, PARTS)
     return [part[i : i + 70] for part in parts for i in range(0, len(part), 70)] if kind == "parquet" else parts
@@ -112,7 +112,7 @@ def test_an_index(kind, recipe, rows, folders, tmp_path):
     X, _ = rows
     found = recipe.build_blocks(unlabelled(kind, folders, rows, tmp_path), "euclidean").search(X[:40], 3)
     coded = getattr(recipe, "store", None) == Bits(2, rerank=False)
-    whole = recipe.build_blocks(cut(kind, X)) if coded else recipe.build(X)
+    whole = recipe.build_blocks(split_rows(kind, X)) if coded else recipe.build(X)
     np.testing.assert_array_equal(found.ids, whole.search(X[:40], 3).ids)
 
 
@@ -150,12 +150,12 @@ def sampled_fit(learn, folder=None, epochs=4):
 @pytest.mark.parametrize("kind", ["npy", "parquet", "csv", "iterator"])
 def test_sampled_softmax(kind, rows, folders, monkeypatch):
     X, y = rows
-    monkeypatch.setattr(distinct_rows, "CONDENSED", 0)  # rows in memory in the order of the files, too
+    monkeypatch.setattr(equivalent, "CACHE_BYTES", 0)  # rows in memory in the order of the files, too
     whole = sampled_fit(lambda model: model.fit(X, y))
     if kind == "iterator":
         ours = sampled_fit(lambda model: model.fit_blocks(blocks(kind, folders, rows)))
     else:
-        monkeypatch.setattr(from_folder, "read_here", None)  # which would read all rows
+        monkeypatch.setattr(from_files, "read_folder", None)  # which would read all rows
         ours = sampled_fit(lambda model: model.fit_folder(folders[kind], None if kind == "npy" else "kind"))
     np.testing.assert_allclose(ours.coef_, whole.coef_, rtol=1e-5, atol=1e-6)
     assert ours.history_ == pytest.approx(whole.history_)
@@ -166,8 +166,8 @@ def test_sampled_softmax(kind, rows, folders, monkeypatch):
 def test_sampled_softmax_of_runs_of_rows(rows, folders, monkeypatch):
     X, y = rows
     monkeypatch.setattr(files, "RUN_BYTES", 4 * D * 4)
-    monkeypatch.setattr(files, "MIXED_BYTES", 40 * D * 4)
-    found = from_files.rows_of_folder(folders["npy"], None).X
+    monkeypatch.setattr(files, "BLOCK_BYTES", 40 * D * 4)
+    found = from_files.open_folder(folders["npy"], None).X
     order = found.shuffled(np.random.default_rng(0))
     np.testing.assert_array_equal(np.sort(order), np.arange(N))
     assert all(len(np.unique(part // 4)) == 10 for part in np.split(order, N // 40))  # ten runs of four at a time
@@ -201,8 +201,8 @@ kway.SoftmaxClassifier(solver=Sampled(checkpoint={str(tmp_path / "state")!r}), b
 
 @pytest.mark.parametrize("kind", ["npy", "iterator"])
 def test_sampled_softmax_never_holds_all_rows(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 2**21)
-    monkeypatch.setattr(files, "MIXED_BYTES", 2**20)
+    monkeypatch.setattr("kway.rows.blocks.BLOCK_BYTES", 2**21)
+    monkeypatch.setattr(files, "BLOCK_BYTES", 2**20)
     n, d = 60_000, 64
     part = np.random.default_rng(0).normal(size=(n // 4, d)).astype(np.float32)
     for i in range(4):

@@ -9,7 +9,7 @@ from kway.errors import InputError
 from kway.linear import LinearClassifier, SVMClassifier
 from kway.neighbors import CentroidClassifier, NeighborsClassifier
 from kway.neighbors.exemplar import ExemplarClassifier
-from kway.rows.row_blocks import Stored, joined_rows, row_blocks
+from kway.rows.blocks import ConvertedRows, concatenate_rows, row_blocks
 
 RNG = np.random.default_rng(0)
 CENTRES = RNG.integers(40, 200, (3, 12))
@@ -58,7 +58,7 @@ def stored_ways(tmp_path):
 def test_answers_are_those_of_floats(model, answer, tmp_path, monkeypatch):
     if not hasattr(model, answer):
         pytest.skip(f"no {answer}")
-    monkeypatch.setattr("kway.rows.row_blocks.BLOCK_BYTES", 8 * 12 * 7)  # blocks of 7 rows
+    monkeypatch.setattr("kway.rows.blocks.BLOCK_BYTES", 8 * 12 * 7)  # blocks of 7 rows
     expected = parts(getattr(model, answer)(Q.astype(np.float32), *ANSWERS[answer]))
     for way, queries in stored_ways(tmp_path).items():
         found = parts(getattr(model, answer)(queries, *ANSWERS[answer]))
@@ -69,7 +69,7 @@ def test_answers_are_those_of_floats(model, answer, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_bad_value_in_any_block_is_named(model, bad, monkeypatch):
-    monkeypatch.setattr("kway.rows.row_blocks.BLOCK_BYTES", 8 * 12 * 7)
+    monkeypatch.setattr("kway.rows.blocks.BLOCK_BYTES", 8 * 12 * 7)
     queries = Q.astype(np.float16)
     queries[31, 4] = bad
     for given in (queries, np.asfortranarray(queries.astype(np.float64)), queries.astype(np.float32)):
@@ -83,12 +83,12 @@ def test_the_number_of_columns_is_checked(model):
 
 
 def test_rows_come_as_floats_in_order():
-    given = Stored(Q[:, ::2], np.dtype(np.float32))
+    given = ConvertedRows(Q[:, ::2], np.dtype(np.float32))
     assert given.shape == (50, 6)
     assert given[3:5].flags.c_contiguous
     np.testing.assert_array_equal(given[[4, 1]], Q[[4, 1], ::2].astype(np.float32))
     blocks = row_blocks(given, 8)
-    np.testing.assert_array_equal(joined_rows(50, (given[block] for block in blocks)), Q[:, ::2])
+    np.testing.assert_array_equal(concatenate_rows(50, (given[block] for block in blocks)), Q[:, ::2])
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.float16, np.float32])

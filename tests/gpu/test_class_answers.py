@@ -7,7 +7,8 @@ torch = pytest.importorskip("torch")
 
 import kway  # noqa: E402
 from kway.errors import BudgetError, InputError  # noqa: E402
-from kway.linear import LinearClassifier, placing  # noqa: E402
+from kway.linear import LinearClassifier  # noqa: E402
+from kway.linear import plan as planning  # noqa: E402
 from kway.linear.losses import LOSSES  # noqa: E402
 from kway.probabilities import Shares  # noqa: E402
 from kway.rows.gpu import class_scores as class_rows  # noqa: E402
@@ -25,8 +26,8 @@ def _some_device(monkeypatch):
     def resolve(device, pays=True):
         return ChosenDevice(None, "") if device == "cpu" else ChosenDevice(DEVICE, "on the GPU")
 
-    monkeypatch.setattr(placing, "resolve", resolve)
-    monkeypatch.setattr(placing, "answering", lambda device, n, coef: None if device == "cpu" else DEVICE)
+    monkeypatch.setattr(planning, "resolve", resolve)
+    monkeypatch.setattr(planning, "prediction_device", lambda device, n, coef: None if device == "cpu" else DEVICE)
 
 
 def blobs(n=300, d=6, K=5, seed=0, dtype=np.float32):
@@ -183,16 +184,16 @@ def test_a_model_of_a_gpu_answers_here_where_there_is_none(monkeypatch, tmp_path
     expected = model.predict_proba(X)
     model.save(tmp_path / "m.kway")
     monkeypatch.undo()
-    monkeypatch.setattr(placing, "has_gpu", lambda: False)
+    monkeypatch.setattr(planning, "has_gpu", lambda: False)
     np.testing.assert_allclose(kway.load(tmp_path / "m.kway").predict_proba(X), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_auto_answers_there_where_a_block_takes_long(monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(placing, "has_gpu", lambda: True)
-    assert placing.answering("auto", 100, np.empty((10, 20), np.float32)) is None
-    assert placing.answering("auto", 8192, np.empty((1_000_000, 64), np.float32)) == Device("cuda")
-    assert placing.answering("cuda", 1, np.empty((10, 20), np.float32)) == Device("cuda")
+    monkeypatch.setattr(planning, "has_gpu", lambda: True)
+    assert planning.prediction_device("auto", 100, np.empty((10, 20), np.float32)) is None
+    assert planning.prediction_device("auto", 8192, np.empty((1_000_000, 64), np.float32)) == Device("cuda")
+    assert planning.prediction_device("cuda", 1, np.empty((10, 20), np.float32)) == Device("cuda")
 
 
 @pytest.mark.parametrize("kind", ["TemperatureScaledClassifier", "ConformalClassifier", "OpenSetClassifier"])

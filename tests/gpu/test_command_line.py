@@ -19,7 +19,7 @@ from kway.planning import guard
 from kway.rows.gpu.device import ChosenDevice
 
 WHO_ASKS = (
-    "kway.linear.placing",
+    "kway.linear.plan",
     "kway.neighbors.centroid",
     "kway.search.device",
     "kway.auto.race.compare",

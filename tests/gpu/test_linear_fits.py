@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import kway  # noqa: E402
 from kway.errors import BudgetError, CombinationError, InputError  # noqa: E402
-from kway.linear import placing  # noqa: E402
+from kway.linear import plan as planning  # noqa: E402
 from kway.linear.solvers import sgd  # noqa: E402
 from kway.linear.solvers.sgd import SGD  # noqa: E402
 from kway.rows.gpu import device as devices  # noqa: E402
@@ -32,7 +32,7 @@ def _some_device(monkeypatch):
             return ChosenDevice(None, "on the CPU: too small" if device == "auto" else "")
         return ChosenDevice(Device(NAME), "on the GPU")
 
-    monkeypatch.setattr(placing, "resolve", resolve)
+    monkeypatch.setattr(planning, "resolve", resolve)
 
 
 def blobs(n=400, d=6, K=4, seed=0, dtype=np.float32):
@@ -79,7 +79,7 @@ def test_a_model_of_a_gpu_is_a_file_like_any_other(tmp_path, monkeypatch):
     X, y = blobs()
     model = kway.SoftmaxClassifier(device="cuda").fit(X, y)
     model.save(tmp_path / "m.kway")
-    monkeypatch.setattr(placing, "resolve", None)  # nobody asks for a device any more
+    monkeypatch.setattr(planning, "resolve", None)  # nobody asks for a device any more
     again = kway.load(tmp_path / "m.kway")
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
@@ -171,7 +171,7 @@ def test_auto_goes_there_where_the_plan_says_so_and_tells_its_figures(monkeypatc
 
 
 def test_comparisons_compute_there_and_choose_the_same(monkeypatch):
-    monkeypatch.setattr("kway.auto.race.compare.resolve", placing.resolve)
+    monkeypatch.setattr("kway.auto.race.compare.resolve", planning.resolve)
     X, y = blobs()
     names = ["softmax", "logistic", "least-squares", "perceptron"]
     here, there = (kway.compare(X, y, models=names, device=device) for device in ("cpu", "cuda"))
@@ -196,6 +196,6 @@ def test_memory_that_runs_out_in_the_middle_is_told_and_nothing_is_half_fitted(m
     with pytest.raises(BudgetError, match="planned for 1 GiB there, ran out of memory"):
         model.fit(*blobs())
     assert not [name for name in vars(model) if name.endswith("_")]
-    monkeypatch.setattr("kway.auto.race.compare.resolve", placing.resolve)
+    monkeypatch.setattr("kway.auto.race.compare.resolve", planning.resolve)
     with pytest.raises(InputError, match=r"softmax: .* ran out of memory"):
         kway.compare(*blobs(), models=["softmax"], device="cuda")

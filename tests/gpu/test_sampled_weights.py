@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 
 import kway  # noqa: E402
 from kway.errors import BudgetError, CombinationError  # noqa: E402
-from kway.linear import placing  # noqa: E402
+from kway.linear import plan as planning  # noqa: E402
 from kway.linear.solvers import choose  # noqa: E402
 from kway.linear.solvers.sampled import Sampled  # noqa: E402
 from kway.rows.gpu.device import ChosenDevice, Device  # noqa: E402
@@ -22,7 +22,7 @@ def _some_device(monkeypatch):
     def resolve(device, pays=True):
         return ChosenDevice(None, "") if device == "cpu" else ChosenDevice(Device(NAME), "on the GPU")
 
-    monkeypatch.setattr(placing, "resolve", resolve)
+    monkeypatch.setattr(planning, "resolve", resolve)
 
 
 def many(n=900, d=12, K=90, seed=0, dtype=np.float32):

@@ -8,7 +8,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kway.errors import CombinationError  # noqa: E402
-from kway.linear import LinearClassifier, placing  # noqa: E402
+from kway.linear import LinearClassifier  # noqa: E402
+from kway.linear import plan as planning  # noqa: E402
 from kway.linear.losses import LOSSES  # noqa: E402
 from kway.linear.penalties import pick_penalty  # noqa: E402
 from kway.linear.solvers.base import offers  # noqa: E402
@@ -28,7 +29,7 @@ def _some_device(monkeypatch):
     def resolve(device, pays=True):
         return ChosenDevice(None, "") if device == "cpu" else ChosenDevice(Device(NAME), "on the GPU")
 
-    monkeypatch.setattr(placing, "resolve", resolve)
+    monkeypatch.setattr(planning, "resolve", resolve)
 
 
 def blobs(K, n=150, d=5):

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 import kway  # noqa: E402
 from kway.errors import InputError  # noqa: E402
-from kway.linear import placing  # noqa: E402
+from kway.linear import plan as planning  # noqa: E402
 from kway.linear.solvers.sgd import SGD  # noqa: E402
 from kway.rows.gpu.device import ChosenDevice, Device  # noqa: E402
 from kway.rows.gpu.tensor_rows import TensorRows  # noqa: E402
@@ -38,7 +38,7 @@ FITS = {
 @pytest.fixture(autouse=True)
 def _some_device(monkeypatch):
     monkeypatch.setattr(
-        placing,
+        planning,
         "resolve",
         lambda word, pays=True: ChosenDevice(None, "") if word == "cpu" else ChosenDevice(Device(NAME), "on the GPU"),
     )

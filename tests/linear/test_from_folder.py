@@ -9,7 +9,7 @@ import pytest
 
 import kway
 from kway.errors import CombinationError, InputError
-from kway.linear import from_folder
+from kway.linear import from_files
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
@@ -22,9 +22,9 @@ from kway.rows.cluster.folder import ClassTable, folder_rows
 def read_here(monkeypatch):
     """Shards in this process read the files themselves."""
     monkeypatch.setattr(
-        from_folder, "read_columns", lambda files, columns: pq.read_table(list(files), columns=[*columns])
+        from_files, "read_columns", lambda files, columns: pq.read_table(list(files), columns=[*columns])
     )
-    monkeypatch.setattr(from_folder, "read_arrays", lambda files: np.concatenate([np.load(f) for f in files]))
+    monkeypatch.setattr(from_files, "read_arrays", lambda files: np.concatenate([np.load(f) for f in files]))
 
 
 def write_folder(folder, kind, seed=0, sizes=(3000, 500, 2500), d=6, K=4):
@@ -47,7 +47,7 @@ def write_folder(folder, kind, seed=0, sizes=(3000, 500, 2500), d=6, K=4):
 def shards_of(folder, X, y, loss="softmax", ridge=1e-3, lasso=0.0):
     columns = tuple(f"x{j}" for j in range(X.shape[1]))
     files = sorted(map(str, folder.glob("*.parquet")))
-    parts = [from_folder.FilePart((file,), pq.read_metadata(file).num_rows, columns, "kind") for file in files]
+    parts = [from_files.FilePart((file,), pq.read_metadata(file).num_rows, columns, "kind") for file in files]
     classes, codes = np.unique(y, return_inverse=True)
     weight = np.linspace(0.5, 2, len(classes))
     weight /= weight[codes].mean()
@@ -95,13 +95,13 @@ def test_without_a_cluster_the_folder_is_read_here(tmp_path, kind):
 
 
 def test_files_are_cut_into_runs_of_about_as_many_rows():
-    assert from_folder.runs_of_files([10], 3) == [[0]]
-    assert from_folder.runs_of_files([1] * 7, 3) == [[0, 1], [2, 3, 4], [5, 6]]
-    assert from_folder.runs_of_files([100, 1, 1, 1, 100], 2) == [[0, 1], [2, 3, 4]]
+    assert from_files.runs_of_files([10], 3) == [[0]]
+    assert from_files.runs_of_files([1] * 7, 3) == [[0, 1], [2, 3, 4], [5, 6]]
+    assert from_files.runs_of_files([100, 1, 1, 1, 100], 2) == [[0, 1], [2, 3, 4]]
 
 
 def test_what_a_folder_cannot_do_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(from_folder, "current", lambda: object())
+    monkeypatch.setattr(from_files, "current", lambda: object())
     with pytest.raises(CombinationError, match="smooth loss"):
         kway.SVMClassifier().fit_folder(tmp_path, "y")
     with pytest.raises(CombinationError, match="early_stopping"):

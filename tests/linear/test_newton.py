@@ -11,7 +11,7 @@ from sklearn.datasets import load_iris, load_wine, make_blobs
 
 from kway import LogisticClassifier, PerceptronClassifier, SoftmaxClassifier, SVMClassifier
 from kway.linear.classifier import LinearClassifier
-from kway.linear.column_frames import RootOfGram, row_span
+from kway.linear.equivalent import CholeskyBasis, row_span
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.losses.hinge import centred_kink
 from kway.linear.objective import Objective
@@ -222,7 +222,7 @@ def test_the_span_of_the_rows_is_the_whole_problem(sparse, units, dependent):
     rows = sp.csr_matrix(X) if sparse else X
     objective = Objective(rows, Targets(np.arange(20) % 3), 3, LOSSES["softmax"].joint, Penalty(1e-2))
     span = row_span(objective)
-    assert isinstance(span.basis, RootOfGram) == (units == "equal" and not dependent)
+    assert isinstance(span.basis, CholeskyBasis) == (units == "equal" and not dependent)
     theta = rng.normal(size=(3, 21))
     back = span.back(theta)
     assert back.shape == (3, 101)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kway import threads
-from kway.linear.column_frames import Reflections, RootOfGram, row_span
+from kway.linear.equivalent import CholeskyBasis, Reflections, row_span
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
@@ -20,7 +20,7 @@ def test_both_ways_on_one_thread_of_blas(repeated, monkeypatch):
     codes = np.arange(12) % 3
     span = row_span(Objective(X, Targets(codes), 3, LOSSES["softmax"].joint, Penalty(ridge=0.1), True))
     kind = type(span.basis)
-    assert kind is (Reflections if repeated else RootOfGram)
+    assert kind is (Reflections if repeated else CholeskyBasis)
     held = []
     for way in ("into", "back"):
         plain = getattr(kind, way)

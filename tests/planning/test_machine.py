@@ -1,6 +1,6 @@
 """The memory of this machine, read from where the kernel reports it."""
 
-from kway import memory, words
+from kway import memory, units
 from kway.tables.outputs import cache_folder
 
 
@@ -38,9 +38,9 @@ def test_without_a_home(monkeypatch):
 
 
 def test_sizes_as_people_write_them():
-    assert words.bytes_of("24GB") == 24 * 10**9
-    assert words.bytes_of("1e9") == 10**9
-    assert words.bytes_of("2 kib") == 2048
-    assert words.time(45) == "45 s"
-    assert words.time(1e12) == "32K years"
-    assert words.size(999) == "999 B"
+    assert units.parse_bytes("24GB") == 24 * 10**9
+    assert units.parse_bytes("1e9") == 10**9
+    assert units.parse_bytes("2 kib") == 2048
+    assert units.format_time(45) == "45 s"
+    assert units.format_time(1e12) == "32K years"
+    assert units.format_bytes(999) == "999 B"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kway
-from kway import words
+from kway import units
 from kway.errors import BudgetError, InputError
 from kway.planning import Rates, costs, guard
 from kway.planning.costs import COSTS, Size, gpu_softmax, judge_gpu
@@ -25,7 +25,7 @@ def planned(*size, **options):
 def test_the_table_of_the_lecture(classes, shown):
     way = planned(max(10_000, classes), 1000, classes)["softmax"]
     assert way.parameters == classes * 1001
-    assert words.count(way.parameters) == shown
+    assert units.format_count(way.parameters) == shown
     assert way.disk_bytes == 4 * classes * 1001 + 8 * classes
 
 

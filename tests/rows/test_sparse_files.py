@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 import kway
 from kway.errors import CombinationError, InputError
-from kway.rows import files, row_blocks, sparse
-from kway.rows.files import FileCSR, sparse_rows_of_blocks
+from kway.rows import files, sparse
+from kway.rows.files import FileCSR, write_sparse_blocks
 
 CLASSES = np.array(["ant", "bee", "cat", "dog"])
 
@@ -40,7 +40,7 @@ def blocks(X, y, size=700):
 )
 @pytest.mark.parametrize("d", [300, 3000])  # with and without a factor of the Hessian
 def test_blocks_give_what_all_rows_give(model, d, monkeypatch):
-    monkeypatch.setattr(files, "MIXED_BYTES", 2**16)  # many runs a pass
+    monkeypatch.setattr(files, "BLOCK_BYTES", 2**16)  # many runs a pass
     X, y = texts(3000, d)
     whole, by_block = (type(model)(**model.get_params()) for _ in range(2))
     whole.fit(X, y)
@@ -64,7 +64,7 @@ def test_rows_in_files_are_the_rows_given():
     messy = X.copy()
     messy.indices[:20] = messy.indices[:20][::-1]  # columns out of order
     messy.has_sorted_indices = messy.has_canonical_format = False
-    found = sparse_rows_of_blocks([(messy[:300], y[:300]), (X[300:].tocoo(), y[300:])])
+    found = write_sparse_blocks([(messy[:300], y[:300]), (X[300:].tocoo(), y[300:])])
     assert isinstance(found.X, FileCSR)
     assert found.X.indices.dtype == np.int32
     np.testing.assert_array_equal(found.X.toarray()[:300], messy[:300].toarray())
@@ -84,14 +84,14 @@ def test_blocks_that_cannot_be_joined_say_why(monkeypatch):
     bad.data[5] = np.nan
     with pytest.raises(InputError, match="X of a block contains NaN"):
         model.fit_blocks([(X, y), (bad, y)])
-    monkeypatch.setattr("kway.rows.files.MOST_IN_FILES", 3000)
+    monkeypatch.setattr("kway.rows.files.MAX_ENTRIES", 3000)
     with pytest.raises(CombinationError, match="3,000 entries"):
         model.fit_blocks([(X, y), (X, y)])
 
 
 def test_memory_does_not_grow_with_the_entries(monkeypatch):
-    monkeypatch.setattr(files, "MIXED_BYTES", 2**17)
-    monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 2**17)
+    monkeypatch.setattr(files, "BLOCK_BYTES", 2**17)
+    monkeypatch.setattr("kway.rows.blocks.BLOCK_BYTES", 2**17)
     monkeypatch.setattr(sparse, "_SQUARED_ROWS", 1000)
     peaks = {}
     for n in (4000, 4000, 40_000):  # kernels and imports first
@@ -106,7 +106,7 @@ def test_memory_does_not_grow_with_the_entries(monkeypatch):
 
 def test_sparse_rows_are_not_sampled_unless_asked(monkeypatch):
     """Every batch of sampled softmax is dense: of texts with 200,000 words it takes minutes an epoch."""
-    monkeypatch.setattr("kway.linear.from_files.chooses_sampled", lambda *_, **__: True)
+    monkeypatch.setattr("kway.linear.from_files.prefers_sampling", lambda *_, **__: True)
     X, y = texts(1000)
     assert kway.SoftmaxClassifier(tol=1e-2).fit_blocks(blocks(X, y)).solver_ == "lbfgs"
     assert kway.SoftmaxClassifier(tol=1e-2).fit_blocks(blocks(X.toarray(), y)).solver_ == "sampled"

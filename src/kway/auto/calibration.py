@@ -29,7 +29,7 @@ from kway.confidence.temperature import SCORES, proven_offsets, scale_fitted, sc
 from kway.errors import InputError, KwayError
 from kway.labels import encode_as
 from kway.memory import CACHE_BYTES, rows_per_block
-from kway.rows.row_blocks import rows_at
+from kway.rows.blocks import take_rows
 
 _FOLDS = 5  # of the temperature
 HELD_SHARE = 0.2  # of the rows, in one split
@@ -102,9 +102,9 @@ def _without_rows(scaled: Any) -> Any:
 
 def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any:
     """The fitted model with the temperature of one fit on part of the rows, measured on the others."""
-    part = clone(model).fit(rows_at(X, split.train), y[split.train])
+    part = clone(model).fit(take_rows(X, split.train), y[split.train])
     scaled = TemperatureScaledClassifier(part, "prefit", seed)
-    scaled.fit(rows_at(X, split.calibration), y[split.calibration])
+    scaled.fit(take_rows(X, split.calibration), y[split.calibration])
     scaled._adopt(model)
     return _without_rows(scaled)
 
@@ -123,11 +123,11 @@ def _moved_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) -> Ca
     most = max(1, rows_per_block(8 * len(model.classes_) * len(splits), 4 * CACHE_BYTES))
     z, codes = [], []
     for learn, held in splits:
-        part = clone(model).fit(rows_at(X, learn), y[learn])
+        part = clone(model).fit(take_rows(X, learn), y[learn])
         if len(part.classes_) < len(model.classes_):
             raise InputError("a class has no row left to learn from once some are held out; give it more rows")
         some = held[:: max(1, -(-len(held) // most))]
-        z.append(score_columns(part, rows_at(X, some)))
+        z.append(score_columns(part, take_rows(X, some)))
         codes.append(encode_as(y[some], model.classes_))
     scores, own = np.concatenate(z), np.concatenate(codes)
     offsets = proven_offsets(scores, own)

@@ -31,7 +31,7 @@ from kway.auto.refit import SampleToAll
 from kway.auto.train_test import TrainTest, labels_at
 from kway.planning import guard
 from kway.planning.costs import Size
-from kway.rows.row_blocks import rows_at
+from kway.rows.blocks import take_rows
 from kway.suggest import listing
 from kway.tables.features.features import Features
 
@@ -91,7 +91,7 @@ class DataComparison:
 
 
 def _at(values: Any, rows: NDArray[np.int64] | None) -> Any:
-    return values if rows is None or values is None else rows_at(values, rows)
+    return values if rows is None or values is None else take_rows(values, rows)
 
 
 def compare_data(

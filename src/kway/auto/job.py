@@ -42,7 +42,7 @@ from kway.auto.refit import AllDataFit, fit_all_data, fit_leaderboard
 from kway.auto.train_test import TrainTest
 from kway.errors import KwayError
 from kway.pipelines import FeaturedClassifier
-from kway.rows.row_blocks import rows_at
+from kway.rows.blocks import take_rows
 from kway.tables.features.features import Features
 
 _LISTED_COLUMNS = 100  # columns of a matrix up to which x0, x1, ... are worth listing
@@ -200,7 +200,7 @@ def _calibrated(
         guaranteed = with_guarantees(fit.row.fitted, X, chosen.folds(), data, options)
         return guaranteed, Calibration(guaranteed.classifier)
     if fit.held is not None:
-        return None, calibrate_on(fit.row.fitted, rows_at(X, fit.held), data.y[fit.held], options.seed)
+        return None, calibrate_on(fit.row.fitted, take_rows(X, fit.held), data.y[fit.held], options.seed)
     held = chosen.held_out(compared)
     return None, calibrate(fit.row, X, chosen.folds(), data, options, clock, held)
 

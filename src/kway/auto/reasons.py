@@ -22,8 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
 from kway.base.wrappers import innermost
-from kway.column_spread import spread
 from kway.errors import InputError
+from kway.rows.matrices import column_spread
 from kway.tables.features.shapes import likely_form
 from kway.tables.sources.frames import as_table, n_rows, take_rows
 from kway.tables.sources.images import ImageForm
@@ -128,7 +128,9 @@ def own_reasons(model: Any, X: Any = None, n_columns: int = SHOWN) -> Reasons | 
     if hasattr(inner, "_class_rows") and hasattr(inner, "coef_"):
         spreads = getattr(model, "spread_", None)
         if X is not None:
-            spreads = spread(validation.rows(inner, model.numbers(X) if hasattr(model, "numbers") else X, reset=False))
+            spreads = column_spread(
+                validation.rows(inner, model.numbers(X) if hasattr(model, "numbers") else X, reset=False)
+            )
         return weighed(inner, _names(model, features, inner), spreads, n_columns)
     if hasattr(inner, "centroids_") and _has_words(features):
         return spoken(inner, _names(model, features, inner), n_columns)
@@ -146,7 +148,7 @@ def _of_last_step(pipeline: Any, X: Any, n_columns: int) -> Reasons | None:
         names = np.asarray(before.get_feature_names_out())
     except (AttributeError, ValueError):  # a step names no columns
         names = _names(last, None, last)
-    spreads = None if X is None else spread(validation.rows(last, before.transform(X), reset=False))
+    spreads = None if X is None else column_spread(validation.rows(last, before.transform(X), reset=False))
     return weighed(last, names, spreads, n_columns)
 
 

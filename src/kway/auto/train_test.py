@@ -15,7 +15,6 @@ from kway.auto.larger_than_memory import LargeData, read_what_fits
 from kway.auto.race.folds import split_test
 from kway.errors import InputError, UsageError
 from kway.labels import Labels
-from kway.rows.row_blocks import rows_at
 from kway.suggest import listing
 from kway.tables.labeled_rows import LabeledRows
 from kway.tables.options import UNKNOWN_FORM, ReadOptions, TextForm
@@ -182,7 +181,7 @@ def labels_at(labels: Labels, rows: NDArray[np.int64] | None) -> Labels:
     """The labels of some rows (None: all), with the classes that occur among them."""
     if rows is None:
         return labels
-    present, codes = np.unique(rows_at(labels.codes, rows), return_inverse=True)
+    present, codes = np.unique(labels.codes[rows], return_inverse=True)
     return Labels(labels.classes[present], codes.astype(np.int64, copy=False))
 
 

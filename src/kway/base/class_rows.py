@@ -4,8 +4,8 @@
     class_shares   (n, K)   probabilities of all classes, whose largest is the class of the largest score
     best_classes   (n, k)   the k best classes with their scores or probabilities; never n x K
 
-R is 1 for two classes: the score of the second one against the first. Rows X are dense, CSR or `Stored`, or they score
-class rows themselves, as rows on a GPU do (kway.rows.gpu.class_scores).
+R is 1 for two classes: the score of the second class against the first. Rows X are dense, CSR or `ConvertedRows`; rows
+on a GPU score class rows themselves (kway.rows.gpu.class_scores).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.probabilities import Shares
-from kway.rows.row_blocks import Stored, row_blocks
+from kway.rows.blocks import ConvertedRows, row_blocks
 from kway.search.answers import TopK
 from kway.threads import pmap, single_blas, spans, workers
 from kway.validation import Rows, largest_value
@@ -153,7 +153,9 @@ def _each_block(work: Any, X: Rows, W: NDArray, width: int) -> None:
         with _one_blas_thread(n * W.size):
             work(slice(0, n))
         return
-    held = max(width, X.shape[1]) if isinstance(X, Stored) else width  # a block of stored rows is copied to floats
+    held = (
+        max(width, X.shape[1]) if isinstance(X, ConvertedRows) else width
+    )  # a block of stored rows is copied to floats
     size = max(16, min(CLASS_BLOCK // max(1, held), -(-n // workers())))
     pmap(work, row_blocks(X, size))
 

@@ -34,9 +34,9 @@ from kway.errors import InputError
 from kway.labels import column
 from kway.memory import check_answer
 from kway.parameters import THREADS, checked_k
+from kway.rows.blocks import concatenate_rows, count_rows, row_blocks
 from kway.rows.gpu.device import as_given, on_host, take_labels
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.rows.row_blocks import joined_rows, n_rows, row_blocks
 from kway.search.answers import TopK
 from kway.threads import at_most
 
@@ -109,7 +109,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
     # ---- rows: checked once, and answered in blocks
 
     def _rows(self, X: Any) -> Any:
-        """X checked: an array, CSR or `Stored` rows, or rows on a GPU if the family answers them there."""
+        """X checked: an array, CSR or `ConvertedRows` rows, or rows on a GPU if the family answers them there."""
         if not hasattr(self, "classes_"):
             check_is_fitted(self)
         sparse = not validation.is_sparse(X) or bool(get_tags(self).input_tags.sparse)  # tags take longer than a check
@@ -139,9 +139,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
         rows = self._rows(X)
         if isinstance(rows, TensorRows):
             return answer(rows)
-        n, width = n_rows(rows), len(self.classes_)
+        n, width = count_rows(rows), len(self.classes_)
         check_answer(n, width, self._answer_type(rows).itemsize, what)
-        return joined_rows(n, (answer(block) for block in self._blocks(rows, max(width, self._entries()))))
+        return concatenate_rows(n, (answer(block) for block in self._blocks(rows, max(width, self._entries()))))
 
     # ---- answers
 

@@ -23,8 +23,8 @@ from kway.base.class_rows import best_columns
 from kway.base.classifier import Classifier, on_own_threads
 from kway.errors import InputError, ModelFileError
 from kway.parameters import checked_k
+from kway.rows.blocks import count_rows, split_rows
 from kway.rows.gpu.device import on_host
-from kway.rows.row_blocks import cut, n_rows
 from kway.search.answers import TopK
 
 _INNER = "inner."  # prefix of the inner estimator's arrays in a model file
@@ -105,7 +105,7 @@ class EstimatorInside(Classifier):
         return inner._passed(X) if isinstance(inner, Classifier) else X
 
     def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
-        return cut(rows, n_rows(rows), self._most_rows(entries))
+        return split_rows(rows, count_rows(rows), self._most_rows(entries))
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
         return self._best_of_blocks(rows, lambda block: self._best_of_block(block, k))

@@ -37,7 +37,7 @@ from kway.errors import CombinationError, InputError
 from kway.labels import Labels, encode_as
 from kway.memory import check_answer
 from kway.parameters import YES_OR_NO, between, check_parameters, checked_rng
-from kway.rows.row_blocks import n_rows, rows_at
+from kway.rows.blocks import count_rows, take_rows
 from kway.text_tables import Printed, Table, first_rows
 from kway.threads import spans
 
@@ -207,9 +207,9 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         else:
             train, held = split = splits.make_one_split(self.cv, X, labels.codes, rng)
             splits.check_classes_in_training(labels.codes, split, labels.classes)
-            self._adopt(self._fit_copy(rows_at(X, train), Labels(labels.classes, labels.codes[train])))
+            self._adopt(self._fit_copy(take_rows(X, train), Labels(labels.classes, labels.codes[train])))
         codes = labels.codes[held]
-        scores = self._label_scores(rows_at(X, held), codes, rng) if len(held) else np.empty(0)
+        scores = self._label_scores(take_rows(X, held), codes, rng) if len(held) else np.empty(0)
         self.thresholds_ = self._thresholds(scores, codes)
         short = int(np.count_nonzero(np.isinf(self.thresholds_)))
         self.guarantee_ = CoverageGuarantee(
@@ -272,7 +272,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
             One set per row; labels within a set are sorted by probability, the largest first.
         """
         X = self._rows(X)
-        n = n_rows(X)
+        n = count_rows(X)
         score, u = pick_method(self.method), checked_rng(self.random_state).uniform(size=n)
         always = np.flatnonzero(np.isinf(self.thresholds_))
         if self.guarantee_.vague:
@@ -304,7 +304,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
     def _winners(self, X: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         if not len(rows):
             return rows
-        return encode_as(self.predict(rows_at(X, rows)), self.classes_)
+        return encode_as(self.predict(take_rows(X, rows)), self.classes_)
 
     def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         return {"guarantee": asdict(self.guarantee_)}, {"thresholds": self.thresholds_}
@@ -359,13 +359,13 @@ def rank_until_decided(estimator: Any, X: Any, decide: Decide) -> None:
     """
     width = len(estimator.classes_)
     k = min(_FIRST_LIST, width) if hasattr(estimator, "predict_topk") else width  # predict_proba computes all anyway
-    n = n_rows(X)
+    n = count_rows(X)
     waiting = np.arange(n)
     while len(waiting):
         left = []
         for part in spans(len(waiting), splits.table_rows(k)):
             rows = waiting[part]
-            block = X if len(rows) == n else rows_at(X, rows)
+            block = X if len(rows) == n else take_rows(X, rows)
             done = decide(rows, rank_classes(estimator, block, k))
             left.append(rows[~done])
         if k == width:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from kway.confidence.known_scores import Scorer
 from kway.confidence.splits import ROUNDING, SAMPLED_ROWS, hold_out
 from kway.labels import Labels
-from kway.rows.row_blocks import rows_at
+from kway.rows.blocks import take_rows
 
 CONFIDENCE = 0.95  # confidence level of the bound on false accepts, as usual in statistics (test_impostors)
 LABELED, LEFT_OUT = "rows labeled unknown", "classes left out"
@@ -116,7 +116,7 @@ class ImpostorStudy:
         out = np.isin(self.labels.codes, group)
         impostors = np.flatnonzero(out)
         shown = self.labels.classes[self.labels.codes[impostors]]
-        return self.against(np.flatnonzero(~out), rows_at(self.X, impostors), shown)
+        return self.against(np.flatnonzero(~out), take_rows(self.X, impostors), shown)
 
     def _some(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return at most SAMPLED_ROWS of the rows."""
@@ -126,13 +126,13 @@ class ImpostorStudy:
         """Return one trial per score: fit on a part of the known rows, get the threshold from the rest, score X_out."""
         split = hold_out(self.labels.codes[known], _SHARE, self.rng)
         train, held = known[split.train], known[split.calibration]
-        X_in = rows_at(self.X, train)
+        X_in = take_rows(self.X, train)
         present, codes = np.unique(self.labels.codes[train], return_inverse=True)
         estimator = self.fit(X_in, Labels(self.labels.classes[present], codes))
-        X_held, n_out = rows_at(self.X, self._some(held)), len(shown)
+        X_held, n_out = take_rows(self.X, self._some(held)), len(shown)
         if n_out > SAMPLED_ROWS:
             some = self._some(np.arange(n_out))
-            X_out, shown = rows_at(X_out, some), shown[some]
+            X_out, shown = take_rows(X_out, some), shown[some]
         trials = []
         for score in self.bind(self.names, estimator, X_in):
             inside = score(X_held) if len(held) else np.empty(0)

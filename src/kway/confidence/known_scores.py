@@ -25,7 +25,7 @@ from kway.confidence.conformal import rank_classes
 from kway.confidence.splits import SAMPLED_ROWS, cut_blocks
 from kway.errors import CombinationError, InputError
 from kway.probabilities import log_sum_exp
-from kway.rows.row_blocks import n_rows, rows_at
+from kway.rows.blocks import count_rows, take_rows
 from kway.search.auto import pick_index
 from kway.search.index import Index
 from kway.search.metrics import pick_metric
@@ -48,7 +48,7 @@ class Scorer:
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
         """Return scores (n,)."""
-        n = n_rows(X)
+        n = count_rows(X)
         parts = [KNOWN_SCORES[self.name](self, block) for block in cut_blocks(X, n, len(self.estimator.classes_))]
         return np.concatenate(parts)
 
@@ -153,7 +153,7 @@ def _spreads(scorer: Scorer, index: Index, X: Any, rows: Any) -> tuple[float, fl
     some = np.unique(np.linspace(0, rows.shape[0] - 1, SAMPLED_ROWS).astype(np.int64))
     k = min(scorer.n_neighbors + 1, index.n_rows)
     distances = index.nearest(validation.checked(rows[some]), k).distances[:, 1:]
-    energies = replace(scorer, name="energy")(rows_at(X, some))
+    energies = replace(scorer, name="energy")(take_rows(X, some))
     spread_of_distance = float(distances.mean(axis=1).std()) if k > 1 else 0.0
     return float(energies.std()) or 1.0, spread_of_distance or 1.0
 

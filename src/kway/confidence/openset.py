@@ -26,7 +26,7 @@ from kway.confidence.splits import ROUNDING, ConfidenceWrapper, LabeledRows, Spl
 from kway.errors import InputError
 from kway.labels import Labels
 from kway.parameters import between, check_parameters, whole
-from kway.rows.row_blocks import rows_at
+from kway.rows.blocks import take_rows
 from kway.search.auto import restore
 
 _INDEX = "index."  # prefix of the index's arrays in a model file
@@ -201,13 +201,13 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
         else:
             train, held = split = self._split(LabeledRows(rows, every), labels.codes, known, rng)
             splits.check_classes_in_training(labels.codes, split, labels.classes)
-            X_in, own = rows_at(X, train), Labels(labels.classes, labels.codes[train])
+            X_in, own = take_rows(X, train), Labels(labels.classes, labels.codes[train])
             self._adopt(self._fit_copy(X_in, own))
             reports = self._study(LabeledRows(X_in, own), X_out, n_out, rng)
         self.false_accepts_ = reports
         (self._scorer,) = self._bind([self._choose_score(X_in)], self.estimator_, X_in)
         self.score_ = self._scorer.name
-        scores = self._scorer(rows_at(X, held)) if len(held) else np.empty(0)
+        scores = self._scorer(take_rows(X, held)) if len(held) else np.empty(0)
         self.threshold_ = reject_threshold(scores, self.false_rejects)
         if self._is_prefit() and n_out:
             self.false_accepts_ = (self._measure(scores, self._scorer(X_out)),)
@@ -239,8 +239,8 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
         out = labels.codes == code[0]
         codes = labels.codes[~out]
         known = Labels(np.delete(labels.classes, code[0]), codes - (codes > code[0]))
-        inside = LabeledRows(rows_at(X, np.flatnonzero(~out)), known)
-        return inside, rows_at(X, np.flatnonzero(out)), ~out
+        inside = LabeledRows(take_rows(X, np.flatnonzero(~out)), known)
+        return inside, take_rows(X, np.flatnonzero(out)), ~out
 
     def _split(self, every: LabeledRows, codes: NDArray[np.int64], known: NDArray[np.bool_], rng: Any) -> Split:
         """Return training rows and held-out rows among the known; row numbers in `cv` count the unknown rows too."""

@@ -26,8 +26,8 @@ from kway.errors import InputError, KindError
 from kway.labels import Labels, encode, encode_as
 from kway.memory import BLOCK_BYTES, rows_per_block
 from kway.parameters import between, checked_rng, whole
+from kway.rows.blocks import count_rows, split_rows
 from kway.rows.gpu.device import on_host
-from kway.rows.row_blocks import cut, n_rows
 
 ROUNDING = float(np.sqrt(np.finfo(np.float64).eps))  # tolerance when a count times a rate should be a whole number
 SAMPLED_ROWS = 4000  # rows that estimate a property of a model: five such samples bound a share to 0.01 (test_openset)
@@ -47,7 +47,7 @@ def table_rows(n_columns: int) -> int:
 
 def cut_blocks(X: Any, n: int, n_columns: int) -> Iterator[Any]:
     """Cut the n rows of X into blocks, so that a table (rows, n_columns) of one block stays small."""
-    return cut(X, n, table_rows(n_columns))
+    return split_rows(X, n, table_rows(n_columns))
 
 
 def is_share(cv: Any) -> bool:
@@ -184,7 +184,7 @@ class ConfidenceWrapper(EstimatorInside):
         X, y = on_host(X), on_host(y)
         labels = self._known_labels(y, *more) if self._is_prefit() else encode(y)
         try:
-            n = n_rows(X)
+            n = count_rows(X)
         except TypeError as error:
             raise KindError(f"X must be rows that can be counted and indexed; {error}") from error
         if n != len(labels.codes):

@@ -44,7 +44,7 @@ from kway.labels import Labels
 from kway.measures import log_loss
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.probabilities import log_sum_exp, softmax
-from kway.rows.row_blocks import rows_at
+from kway.rows.blocks import take_rows
 from kway.search.answers import TopK
 from kway.threads import pmap, spans
 
@@ -134,7 +134,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         self._adopt(fitted)
         rng = self._rng()
         some = np.sort(rng.permutation(len(rows.labels.codes))[:SAMPLED_ROWS])
-        source = pick_source(fitted, rows_at(rows.X, some))
+        source = pick_source(fitted, take_rows(rows.X, some))
         self._scale_by(source, *self._score_calibration_rows(rows, source, rng))
         return self
 
@@ -165,8 +165,8 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
                 held = np.sort(rng.permutation(held)[:most])
             estimator = self.estimator_
             if not self._is_prefit():
-                estimator = self._fit_copy(rows_at(rows.X, train), Labels(rows.labels.classes, codes[train]))
-            values.append(_score_blocks(estimator, rows_at(rows.X, held), source, len(held)))
+                estimator = self._fit_copy(take_rows(rows.X, train), Labels(rows.labels.classes, codes[train]))
+            values.append(_score_blocks(estimator, take_rows(rows.X, held), source, len(held)))
             own.append(codes[held])
         return np.concatenate(values), np.concatenate(own)
 

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from kway import validation
 from kway.base.class_rows import CLASS_BLOCK, best_classes, class_scores, class_shares
 from kway.base.classifier import Classifier, on_own_threads, states_probabilities
+from kway.errors import BudgetError
 from kway.linear.losses import LOSSES, Loss
 from kway.parameters import (
     CLASS_WEIGHT,
@@ -155,10 +156,14 @@ class LinearClassifier(Classifier):
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearClassifier:
         """Learn from X (n, d) and labels (n,), or soft targets (n, K) where the loss is about probabilities."""
-        from kway.linear.fitting import fit_linear  # half a second, and no prediction needs it
+        from kway.linear.fitting import prepare_fit, solve_plan  # half a second, and no prediction needs it
 
         with at_most(self._threads()):
-            fit_linear(self, X, y, sample_weight)
+            try:
+                solve_plan(self, prepare_fit(self, X, y, sample_weight))
+            except BudgetError:
+                self._forget()
+                raise
         return self
 
     def fit_folder(self, folder: str | Path, target: str | None = None) -> LinearClassifier:
@@ -168,7 +173,7 @@ class LinearClassifier(Classifier):
         kinks, by L-BFGS or, with an L1 penalty, the proximal solver. Here, rows that solver="sampled" learns from, or
         "auto" by sampling, and those that are larger than memory stay in the files and are read some at a time.
         """
-        from kway.linear.from_folder import fit_folder
+        from kway.linear.from_files import fit_folder
 
         fit_folder(self, folder, target)
         return self
@@ -213,9 +218,9 @@ class LinearClassifier(Classifier):
         """The rows, which a GPU is to score if the model's device says so and it pays."""
         if self.device == "cpu" or sp.issparse(rows) or isinstance(rows, TensorRows):
             return rows
-        from kway.linear.placing import answering  # the plan, which no answer on the CPU needs
+        from kway.linear.plan import prediction_device  # the plan, which no answer on the CPU needs
 
-        device = answering(self.device, rows.shape[0], self.coef_)
+        device = prediction_device(self.device, rows.shape[0], self.coef_)
         if device is None:
             return rows
         from kway.rows.gpu.class_scores import HostRows

@@ -1,12 +1,14 @@
-"""How a linear classifier learns: check -> plan -> objective -> solve -> keep.
+"""How a linear classifier is fitted: validate -> plan -> objective -> solve -> keep.
 
-Solvers and the plan are loaded from here, so that a model that only answers loads none of them.
+Solvers and the plan are imported here, so that a model that only predicts loads none of them.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,21 +16,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import compute_class_weight
 
-from kway import validation
-from kway.base.class_rows import CLASS_BLOCK
-from kway.errors import BudgetError, InputError
+from kway import progress, validation
+from kway.errors import InputError
 from kway.labels import Labels, encode_as, refuse_one_class
 from kway.linear.classifier import ClassRows, LinearClassifier
-from kway.linear.distinct_rows import condensed
+from kway.linear.equivalent import merge_equal_rows
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
-from kway.linear.placing import keeping, placed, restarted, room
-from kway.linear.plan import FitPlan, plan_fit
+from kway.linear.plan import FitPlan, place_rows, plan_fit, resumed_theta, tensor_device
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.choose import choose_solver, cold_start, prepare
 from kway.linear.solvers.schedules import LEARNING_RATE
 from kway.linear.solvers.sgd import SGD
-from kway.linear.solvers.watching import Validation, shown
+from kway.memory import BLOCK_BYTES, CACHE_BYTES, rows_per_block
 from kway.parameters import checked_rng
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.threads import pmap, spans
@@ -37,14 +37,13 @@ from kway.validation import Rows
 if TYPE_CHECKING:
     from kway.rows.gpu.device import Device
 
-HELD_OUT = 0.1  # share of the rows that early stopping keeps for validation
-FLOAT32_HOLDS = 1e-6  # relative excess of an objective below which sums of float32 losses tell nothing (T1)
-_ONCE = 2**26  # numbers of theta above which no second copy of it is made
-_MOVED = 2**20  # numbers moved at a time
+HELD_OUT = 0.1  # share of the rows that early stopping keeps for validation (documented in LinearClassifier)
+FLOAT32_TOL = 1e-6  # tol below which sums of float32 losses are too coarse, so that rows become float64 (T1)
+PATIENCE = 5  # evaluations without a lower validation loss after which early stopping ends (tests/linear/test_stopping)
 
 
 class WeightedRows(NamedTuple):
-    """Rows that count: X (m, d), their labels and weights of mean 1 (or None), and their positions among all rows."""
+    """Rows with positive weight: X (m, d), labels, weights of mean 1 (or None), and their positions among all rows."""
 
     X: Rows
     labels: Labels
@@ -52,60 +51,63 @@ class WeightedRows(NamedTuple):
     kept: NDArray[np.int64]
 
 
-def fit_linear(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLike | None) -> None:
-    """LinearClassifier.fit."""
+class PreparedFit(NamedTuple):
+    """A plan, its rows, the theta of an earlier fit to start from (or None), and the float type of the model."""
+
+    plan: FitPlan
+    rows: WeightedRows
+    last: NDArray | None
+    dtype: np.dtype
+
+
+def prepare_fit(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLike | None) -> PreparedFit:
+    """Validate the arguments of `fit` and plan it."""
     model._check_parameters()
     last = _theta(model) if model.warm_start and hasattr(model, "coef_") else None
     model._forget()
     soft = LOSSES[model.loss].joint.probabilities
-    X, labels = validation.rows_and_labels(model, X, y, soft=soft, squared=True, device=_kept_on(model, X))
+    X, labels = validation.rows_and_labels(model, X, y, soft=soft, squared=True, device=_tensor_device(model, X))
     refuse_one_class(labels, type(model).__name__)
-    given, X = X.dtype, _wide_enough(X, model.tol)
+    given, X = X.dtype, _widen(X, model.tol)
     plan = plan_fit(model, X, labels, model.solver)
     rows = weighted_rows(X, labels, validation.weights(sample_weight, X), model.class_weight)
-    model.classes_ = labels.classes
-    try:
-        solve_plan(model, plan, rows, last)
-    except BudgetError:
-        model._forget()  # nothing is half fitted
-        raise
-    if given != X.dtype:
-        model.coef_, model.intercept_ = model.coef_.astype(given), model.intercept_.astype(given)
+    return PreparedFit(plan, rows, last, given)
 
 
-def solve_plan(model: LinearClassifier, plan: FitPlan, rows: WeightedRows, last: NDArray | None) -> None:
-    """Minimize the objective from `last`, the solution of the last fit if there was one, and keep the solution."""
-    there = placed(make_objective(model, plan, rows), plan.device, plan.size, plan.formula)
-    objective, control = there.objective, control_of(model)
-    learned, watched = _hold_out(condensed(objective), model.early_stopping, control.rng)
-    work = prepare(learned, plan.solver)
-    title = f"{type(model).__name__} {work.solver.name}"
-    with restarted(objective) as saved, room(there), shown(title, model.max_iter, model.verbose) as progress:
-        start = work.start(_of_shape(last if saved is None else saved, objective), control.rng)
-        control = replace(control, progress=progress, validate=watched)
+def solve_plan(model: LinearClassifier, prepared: PreparedFit) -> None:
+    """Minimize the objective and keep the solution in the model."""
+    plan, rows, last, dtype = prepared
+    placed = place_rows(make_objective(model, plan, rows), plan)
+    objective, control = placed.objective, make_control(model)
+    learned, validate = _hold_out(merge_equal_rows(objective), model.early_stopping, control.rng)
+    task = prepare(learned, plan.solver)
+    title = f"{type(model).__name__} {task.solver.name}"
+    with resumed_theta(objective) as saved, placed.report_memory(), show_progress(title, model) as step:
+        start = task.start(_match_shape(last if saved is None else saved, objective), control.rng)
         try:
-            solution = work.solve(start, control)
+            solution = task.solve(start, replace(control, progress=step, validate=validate))
         except np.linalg.LinAlgError as error:
             raise InputError(
-                f"the {work.solver.name} solver met a matrix that rounding left without a factor ({error}): columns of "
-                "X differ too much in size for its float type; scale them (StandardScaler), pass float64, or a larger "
-                "alpha"
+                f"solver {task.solver.name!r} could not factorize a matrix ({error}): the columns of X differ too much "
+                "in size for their float type; scale them (StandardScaler), pass float64, or use a larger alpha"
             ) from error
-    if watched is not None:  # it learned from some rows
-        best = solution.theta if watched.theta is None else watched.theta
+    if validate is not None:  # the solver saw only a part of the rows
+        best = solution.theta if validate.theta is None else validate.theta
         solution = replace(solution, theta=best, value=None)
-    if there.why:
-        model.why_ = there.why
-    keep(model, objective, solution, work.solver.name, rows.kept)
+    if placed.why:
+        model.why_ = placed.why
+    model.classes_ = rows.labels.classes
+    keep(model, objective, solution, task.solver.name, rows.kept)
+    model.coef_, model.intercept_ = model.coef_.astype(dtype, copy=False), model.intercept_.astype(dtype, copy=False)
 
 
 def partial_fit(
     model: LinearClassifier, X: Any, y: Any, classes: ArrayLike | None, sample_weight: ArrayLike | None
 ) -> None:
-    """LinearClassifier.partial_fit."""
+    """Run one epoch of SGD: `LinearClassifier.partial_fit`."""
     model._check_parameters()
     first = not hasattr(model, "coef_")
-    X, labels = validation.rows_and_labels(model, X, y, reset=first, squared=True, device=_kept_on(model, X))
+    X, labels = validation.rows_and_labels(model, X, y, reset=first, squared=True, device=_tensor_device(model, X))
     if first:
         named = labels if classes is None else validation.labels_of(classes, len(np.asarray(classes)))
         model.classes_ = named.classes
@@ -114,14 +116,14 @@ def partial_fit(
     solver = model.solver if isinstance(model.solver, SGD) else SGD()
     plan = plan_fit(model, X, labels, solver)
     rows = weighted_rows(X, labels, validation.weights(sample_weight, X), model.class_weight)
-    there = placed(make_objective(model, plan, rows), plan.device, plan.size, plan.formula)
-    objective = there.objective
+    placed = place_rows(make_objective(model, plan, rows), plan)
+    objective = placed.objective
     choose_solver(solver, objective)
     epoch = getattr(model, "epochs_", 0)
-    control = control_of(model, epoch)
-    last = None if first else _of_shape(_theta(model), objective)
+    control = make_control(model, epoch)
+    last = None if first else _match_shape(_theta(model), objective)
     start = cold_start(objective, control.rng) if last is None else last
-    with room(there):
+    with placed.report_memory():
         theta = solver.epoch(objective, start, control, epoch)
     model.epochs_ = epoch + 1
     history = [*getattr(model, "history_", []), objective.value(theta)]
@@ -131,22 +133,19 @@ def partial_fit(
 # ---- from rows, labels and parameters to an objective
 
 
-def _kept_on(model: LinearClassifier, X: Any) -> Device | None:
-    """Where the rows of a fit stay if they are a tensor; None: they are read into this machine's memory."""
-    return None if model._form(2).numbers else keeping(model.device, X)
+def _tensor_device(model: LinearClassifier, X: Any) -> Device | None:
+    """Return the device on which a tensor X stays; None if the rows are read into the memory of this process."""
+    return None if model._form(2).numbers else tensor_device(model.device, X)
 
 
-def _wide_enough(X: Rows, tol: float) -> Rows:
-    """The rows in a float type that can tell an excess of tol: float64 if float32 cannot.
-
-    A gap of 1e-7 that float32 arithmetic "proved" was one of 1e-6.
-    """
+def _widen(X: Rows, tol: float) -> Rows:
+    """Return float32 rows as float64 if tol is below the rounding of float32 sums: a "proven" 1e-7 was really 1e-6."""
     narrow = not isinstance(X, TensorRows) and X.dtype == np.float32
-    return X.astype(np.float64) if narrow and 0 < tol < FLOAT32_HOLDS else X
+    return X.astype(np.float64) if narrow and 0 < tol < FLOAT32_TOL else X
 
 
 def weighted_rows(X: Rows, labels: Labels, sample_weight: NDArray | None, class_weight: Any) -> WeightedRows:
-    """Rows with their weights, without those of weight zero."""
+    """Return the rows with their weights, without rows of weight zero."""
     everything = np.arange(X.shape[0])
     weight = _class_weighted(sample_weight, labels, class_weight)
     if weight is None:
@@ -159,7 +158,7 @@ def weighted_rows(X: Rows, labels: Labels, sample_weight: NDArray | None, class_
 
 
 def _class_weighted(weight: NDArray | None, labels: Labels, class_weight: Any) -> NDArray | None:
-    """Sample weights times the weights of their classes; "balanced" counts a row by its weight."""
+    """Return sample weights times class weights; "balanced" counts a row by its sample weight."""
     if class_weight is None:
         return weight
     classes, codes = labels.classes, labels.codes
@@ -172,12 +171,12 @@ def _class_weighted(weight: NDArray | None, labels: Labels, class_weight: Any) -
         except (ValueError, TypeError) as error:
             raise InputError(f"class_weight does not fit the labels: {error}") from error
         if not (np.isfinite(each) & (each >= 0)).all():
-            raise InputError(f"class_weight must be finite weights >= 0 by label, got {class_weight!r:.100}")
+            raise InputError(f"class_weight must map labels to finite weights >= 0, got {class_weight!r:.100}")
     return each[codes] if weight is None else weight * each[codes]
 
 
 def make_objective(model: LinearClassifier, plan: FitPlan, rows: WeightedRows) -> Objective:
-    """What the model minimizes on these rows."""
+    """Return the objective that the model minimizes on these rows."""
     X, labels, weight, _ = rows
     soft = soft_targets(labels, model.label_smoothing, X.dtype)
     if soft is not None and not plan.loss.soft_targets:
@@ -189,7 +188,7 @@ def make_objective(model: LinearClassifier, plan: FitPlan, rows: WeightedRows) -
 
 
 def soft_targets(labels: Labels, smoothing: float, dtype: Any) -> NDArray | None:
-    """(n, R) targets if they are not plain codes: 1 - eps for the class and eps / (K - 1) for each other."""
+    """Return targets (n, R): 1 - eps for the class and eps / (K - 1) for each other; None if codes are enough."""
     if labels.soft is None and smoothing == 0:
         return None
     K = labels.n_classes
@@ -200,8 +199,8 @@ def soft_targets(labels: Labels, smoothing: float, dtype: Any) -> NDArray | None
 
 def _hold_out(
     objective: Objective, early_stopping: bool | float, rng: np.random.Generator
-) -> tuple[Objective, Validation | None]:
-    """The problem on the rows to learn from, and what watches the others; all rows and None without early stopping."""
+) -> tuple[Objective, EarlyStopping | None]:
+    """Split off validation rows; return all rows and None without early stopping."""
     if not early_stopping:
         return objective, None
     from sklearn.model_selection import train_test_split  # half a second, and no prediction needs it
@@ -212,11 +211,11 @@ def _hold_out(
     train, held = train_test_split(
         np.arange(objective.n), test_size=part, stratify=stratify, random_state=int(rng.integers(2**31))
     )
-    return objective.take(np.sort(train)), Validation(objective.take(np.sort(held)))
+    return objective.take(np.sort(train)), EarlyStopping(objective.take(np.sort(held)))
 
 
-def control_of(model: LinearClassifier, epoch: int = 0) -> Control:
-    """When its solver ends, and the random numbers of an epoch."""
+def make_control(model: LinearClassifier, epoch: int = 0) -> Control:
+    """Return the stopping rules of a solver and the random generator of an epoch."""
     LEARNING_RATE.check("learning_rate", model.learning_rate)
     seed = checked_rng(model.random_state).randint(2**31 - 1) if model.random_state is not None else 0
     rng = np.random.default_rng((seed, epoch))
@@ -227,11 +226,48 @@ def _theta(model: LinearClassifier) -> NDArray:
     return np.hstack([model.coef_, model.intercept_[:, None]])
 
 
-def _of_shape(theta: NDArray | None, objective: Objective) -> NDArray | None:
-    """theta of an earlier fit where it has the shape of this one's."""
+def _match_shape(theta: NDArray | None, objective: Objective) -> NDArray | None:
+    """Return the theta of an earlier fit if it has the shape of this one, else None."""
     if theta is None or theta.shape != (objective.n_scores, objective.d + 1):
         return None
     return theta.astype(objective.rows.dtype)
+
+
+# ---- progress and early stopping
+
+
+@contextmanager
+def show_progress(title: str, model: LinearClassifier) -> Iterator[Callable[[int, float], bool] | None]:
+    """Yield a function that shows each iteration, or None if the model is not verbose."""
+    if not model.verbose:
+        yield None
+        return
+    with progress.bar(title, model.max_iter) as at:
+
+        def step(iteration: int, objective: float) -> bool:
+            at(iteration, f"iteration {iteration}  objective {objective:.6g}")
+            return False
+
+        yield step
+
+
+@dataclass
+class EarlyStopping:
+    """Keep the theta with the lowest loss on validation rows; stop after PATIENCE evaluations without a lower one."""
+
+    objective: Objective
+    best: float = np.inf
+    theta: NDArray | None = None
+    since: int = 0
+
+    def __call__(self, theta: NDArray) -> bool:
+        """Return whether to stop now."""
+        value = self.objective.value(theta)
+        if value < self.best:
+            self.best, self.theta, self.since = value, theta.copy(), 0
+        else:
+            self.since += 1
+        return self.since >= PATIENCE
 
 
 # ---- what the model keeps
@@ -240,9 +276,9 @@ def _of_shape(theta: NDArray | None, objective: Objective) -> NDArray | None:
 def keep(
     model: LinearClassifier, objective: Objective, solution: Solution, solver: str, kept: NDArray[np.int64]
 ) -> None:
-    """The model's learned attributes; warns if the solver has not converged."""
+    """Set the learned attributes of the model; warn if the solver has not converged."""
     value = objective.value(solution.theta) if solution.value is None else solution.value
-    for name in ("support_", "margin_"):  # of an earlier call, perhaps with another loss
+    for name in ("support_", "margin_"):  # from an earlier partial_fit, perhaps with another loss
         model.__dict__.pop(name, None)
     if objective.loss.has_margin:
         model.support_ = kept[_support(objective, solution.theta)]
@@ -265,19 +301,19 @@ def keep(
 
 
 def split_weights(theta: NDArray) -> ClassRows:
-    """W and b of theta (R, d + 1); a large theta is overwritten, as its rows move up in place."""
+    """Return W and b of theta (R, d + 1); a large theta is overwritten, so that there is no second copy."""
     b = theta[:, -1].copy()
-    if theta.size <= _ONCE or not (theta.flags.c_contiguous and theta.flags.writeable):
+    if theta.nbytes <= 4 * BLOCK_BYTES or not (theta.flags.c_contiguous and theta.flags.writeable):
         return ClassRows(np.ascontiguousarray(theta[:, :-1]), b)
     R, d = theta.shape[0], theta.shape[1] - 1
     flat = theta.reshape(-1)
-    for rows in spans(R, max(1, _MOVED // (d + 1))):
-        flat[rows.start * d : rows.stop * d] = theta[rows, :-1].ravel()  # a copy: they overlap
+    for rows in spans(R, rows_per_block(theta[0].nbytes, CACHE_BYTES)):
+        flat[rows.start * d : rows.stop * d] = theta[rows, :-1].ravel()  # ravel copies: they overlap
     return ClassRows(flat[: R * d].reshape(R, d), b)
 
 
 def _support(objective: Objective, theta: NDArray, slack: float = 1e-3) -> NDArray[np.int64]:
-    """Rows on or inside the margin of some class: those whose hinge is active at 1 + slack."""
+    """Return the rows on or inside the margin of some class: those whose hinge is active at 1 + slack."""
     widened = objective.with_loss(objective.loss.smoothed(1e-12))
 
     def block(rows: slice) -> NDArray:
@@ -285,5 +321,5 @@ def _support(objective: Objective, theta: NDArray, slack: float = 1e-3) -> NDArr
         value, _ = widened.loss.value_gradient(f, widened.block_targets(rows))
         return value > 0
 
-    parts = pmap(block, spans(objective.n, max(16, CLASS_BLOCK // objective.n_scores)))
+    parts = pmap(block, spans(objective.n, rows_per_block(theta.itemsize * objective.n_scores, CACHE_BYTES)))
     return np.flatnonzero(np.concatenate(parts))

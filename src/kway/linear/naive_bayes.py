@@ -23,7 +23,7 @@ from kway.base.classifier import on_own_threads
 from kway.labels import Labels, encode, joined, refuse_one_class
 from kway.linear.classifier import LinearClassifier
 from kway.parameters import above, check_parameters
-from kway.rows.labelled_blocks import labelled_blocks
+from kway.rows.blocks import labeled_blocks
 from kway.validation import Rows
 
 
@@ -80,7 +80,7 @@ class NaiveBayesClassifier(LinearClassifier):
         self._forget()
         own: dict[Any, NDArray[np.float64]] = {}  # (d,) of each class
         names, X = list[NDArray](), None
-        for rows, y in labelled_blocks(blocks):
+        for rows, y in labeled_blocks(blocks):
             X, labels = validation.rows_and_labels(self, rows, y, reset=X is None, squared=True)  # sums of these fit
             sums = _class_sums(X, labels, np.ones(X.shape[0]))
             for name, label, more in zip(labels.classes, labels.classes.tolist(), sums):

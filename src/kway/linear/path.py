@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 
 from kway.base.class_rows import class_scores as score_classes
 from kway.base.class_rows import probabilities
-from kway.linear.column_frames import row_span
+from kway.linear.equivalent import row_span
 from kway.linear.losses import Loss, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.placing import choose_device, placed, room
+from kway.linear.plan import FitPlan, choose_device, place_rows
 from kway.linear.solvers.base import Control, offers
 from kway.linear.solvers.choose import fastest_solver
 from kway.linear.solvers.dual import Ascent
@@ -106,11 +106,11 @@ def alpha_path(
     n_classes = int(codes.max()) + 1
     whole = Objective(X, Targets(codes), 1 if n_classes == 2 else n_classes, loss, Penalty(), True, weight)
     size = guard.size_of(X, n_classes)
-    there = placed(whole, choose_device(device, size), size, costs.gpu_softmax)
+    there = place_rows(whole, FitPlan(size, loss, Penalty(), choose_device(device, size), "auto", costs.gpu_softmax))
     whole = there.objective
     span = row_span(whole)  # rows held out lie in the span of all rows as well
     whole = whole if span is None else span.objective
-    with single_blas(), room(there):
+    with single_blas(), there.report_memory():
         known = quick_moments(whole, sample_rows(whole)) if loss.smooth and not _shared(whole) else None
         control = Control(tol=tol, least=LEAST_SCALE * whole.value(whole.zeros()))
         held_out = X if span is None else whole.X

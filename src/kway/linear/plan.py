@@ -1,30 +1,46 @@
-"""FitPlan: what is decided about a fit of a linear classifier, once, before it starts.
+"""FitPlan: what is decided about a fit of a linear classifier, once, before it starts, and where its rows are placed.
 
 size      rows, columns, classes and the bytes of a number
 loss      the form of the loss for this number of classes
 penalty   with its weight alpha
-device    the GPU, or None for this machine's processors, and why
-solver    as the model names it; classes are sampled if "auto" cannot sum over all of them
-formula   what the fit costs by the plan (kway.planning)
+device    the GPU, or None for the CPU, and the reason
+solver    as the model names it; "sampled" if "auto" finds too many classes to sum over
+formula   the formula for the cost of the fit (kway.planning)
+
+`place_rows` moves the rows to the planned device: device="cpu" keeps them in this process, "cuda" moves them to the
+GPU, and "auto" moves them there if the cost formulas say that it pays. Inside `kway.cluster(...)` the rows of a large
+problem are split over the nodes.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
 from kway.labels import Labels
 from kway.linear.losses import Loss
+from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty, pick_penalty
-from kway.linear.placing import choose_device
 from kway.linear.solvers.choose import samples
 from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
-from kway.memory import has_room
+from kway.memory import BLOCK_BYTES, has_room
 from kway.planning import costs, guard
 from kway.planning.costs import Formula, Size
+from kway.planning.rates import Rates
 from kway.progress import note
-from kway.rows.gpu.device import ChosenDevice
+from kway.rows.cluster.passes import ClusterRows, saved_theta
+from kway.rows.cluster.session import current, format_nodes, n_nodes
+from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, resolve
+from kway.rows.gpu.tensor_rows import TensorRows
+from kway.rows.passes import wrap_rows
+from kway.units import format_bytes
 
 if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
@@ -49,32 +65,32 @@ class FitPlan(NamedTuple):
 
 
 def plan_fit(model: LinearClassifier, X: Any, labels: Labels, solver: Any) -> FitPlan:
-    """The plan for checked rows with labels and a solver; raises BudgetError if the fit needs too much memory."""
+    """Return the plan for validated rows; raise BudgetError if the fit needs more memory than there is."""
     size = guard.size_of(X, labels.n_classes)
-    loss, penalty = model._form(size.K), penalty_of(model)
+    loss = model._form(size.K)
     if loss.numbers:
-        plan = FitPlan(size, loss, penalty, ChosenDevice(None, ""), "least-squares", costs.softmax)
+        plan = FitPlan(size, loss, model_penalty(model), ChosenDevice(None, ""), "least-squares", costs.softmax)
         size = replace(size, K=2)  # one score
     else:
-        plan = _plan(model, X, size, solver, labels.soft is None)
+        plan = _plan_device_and_solver(model, X, size, solver, labels.soft is None)
     guard.check_fit(type(model).__name__, plan.formula, size)
     return plan
 
 
-def _plan(model: LinearClassifier, X: Any, size: Size, solver: Any, hard: bool) -> FitPlan:
-    loss, penalty = model._form(size.K), penalty_of(model)
-    by_name, by_choice = asks_for_sampled(solver), solver == "auto" and chooses_sampled(model, size, hard)
-    sampled = by_name or (by_choice and guard.exceeds_gpu_steps(size))
+def _plan_device_and_solver(model: LinearClassifier, X: Any, size: Size, solver: Any, hard: bool) -> FitPlan:
+    loss, penalty = model._form(size.K), model_penalty(model)
+    named, chosen = is_sampled(solver), solver == "auto" and prefers_sampling(model, size, hard)
+    sampled = named or (chosen and guard.exceeds_gpu_steps(size))
     formula: Formula = costs.gpu_sampled if sampled else costs.gpu_softmax
     device = choose_device(model.device, size, formula, X)
     if device.device is not None:
-        if by_choice:
+        if chosen:
             solver = "sampled" if sampled else SGD(adagrad=True)
         return FitPlan(size, loss, penalty, device, solver, formula)
-    if by_choice:
+    if chosen:
         note(f"{type(model).__name__}: {size.K:,} classes are too many to sum over, so they are sampled")
         solver = "sampled"
-    if by_choice or by_name:
+    if chosen or named:
         formula = sampled_formula(model, size)
     elif solver in _ONE_VECTOR or isinstance(solver, SGD):
         formula = costs.stochastic
@@ -83,26 +99,112 @@ def _plan(model: LinearClassifier, X: Any, size: Size, solver: Any, hard: bool) 
     return FitPlan(size, loss, penalty, device, solver, formula)
 
 
-def penalty_of(model: LinearClassifier) -> Penalty:
-    """The penalty of a model, with its weight."""
+def model_penalty(model: LinearClassifier) -> Penalty:
+    """Return the penalty of a model, with its weight."""
     return pick_penalty(model.penalty, model.l1_ratio).times(model.alpha)
 
 
-def asks_for_sampled(solver: Any) -> bool:
-    """Whether a solver is sampled softmax, by name or itself."""
+def is_sampled(solver: Any) -> bool:
+    """Return whether a solver, by name or as an object, is sampled softmax."""
     return solver == "sampled" or isinstance(solver, Sampled)
 
 
-def chooses_sampled(model: LinearClassifier, size: Size, hard: bool) -> bool:
-    """Whether "auto" samples classes; `hard`: rows have one label each."""
-    return hard and not model.label_smoothing and samples(model._form(size.K), penalty_of(model), size)
+def prefers_sampling(model: LinearClassifier, size: Size, hard: bool) -> bool:
+    """Return whether "auto" samples classes; `hard`: each row has one label."""
+    return hard and not model.label_smoothing and samples(model._form(size.K), model_penalty(model), size)
 
 
 def sampled_formula(model: LinearClassifier, size: Size) -> Formula:
-    """Of sampled softmax with its weights in memory or, if they are larger than that, in a file."""
+    """Return the cost formula of sampled softmax, with its weights in memory or, if they are too large, in a file."""
     folder = model.solver.weights if isinstance(model.solver, Sampled) else None
     if folder is None and has_room(size.parameters * size.itemsize):
         return costs.sampled_softmax
     if folder is None:
-        note(f"{type(model).__name__}: {size.parameters:,} weights are larger than memory, so they lie in a file")
+        note(f"{type(model).__name__}: {size.parameters:,} weights are larger than memory, so they are kept in a file")
     return costs.mapped_softmax
+
+
+# ---- devices
+
+
+def choose_device(device: str, size: Size, formula: Formula = costs.gpu_softmax, X: Any = None) -> ChosenDevice:
+    """Return the device for a fit of this size, which costs `formula` on a GPU; rows X on a GPU stay there."""
+    if isinstance(X, TensorRows):
+        return ChosenDevice(X.device, resolve(device).why)
+    if device != "auto":
+        return resolve(device)
+    verdict = costs.judge_gpu(size, Rates(), formula, sys.maxsize)
+    chosen = resolve(device, verdict.pays)
+    if chosen.device is not None:
+        verdict = costs.judge_gpu(size, Rates(), formula, chosen.device.free_bytes())
+    elif verdict.pays:
+        return chosen
+    return ChosenDevice(
+        chosen.device if verdict.pays else None, f"on the {'GPU' if verdict.pays else 'CPU'}: {verdict.why}"
+    )
+
+
+def tensor_device(device: str, X: Any) -> Device | None:
+    """Return the device on which a tensor X is fitted; None if X is copied to the host. "auto" leaves it in place."""
+    if not is_tensor(X) or device == "cpu" or (device == "auto" and not X.is_cuda):
+        return None
+    return resolve(device).device
+
+
+def prediction_device(device: str, n: int, coef: NDArray) -> Device | None:
+    """Return the GPU that scores n rows, if there is one and, for "auto", it pays; None for the CPU."""
+    R, d = coef.shape
+    pays = device == "cuda" or costs.gpu_pays_for_predictions(Size(n, d, max(2, R)), Rates())
+    return Device("cuda") if pays and has_gpu() else None
+
+
+# ---- where the rows of a fit are placed
+
+
+class PlacedObjective(NamedTuple):
+    """An objective with its rows on the planned device, and why in one sentence (empty if nothing was chosen)."""
+
+    objective: Objective
+    why: str
+    planned: int = 0  # bytes on the device, by the cost formula
+    device: Device | None = None
+
+    def report_memory(self) -> AbstractContextManager[None]:
+        """Turn an out-of-memory error of the device into a BudgetError that gives the planned bytes."""
+        o = self.objective
+        if self.device is None:
+            return nullcontext()
+        planned = f"planned for {format_bytes(self.planned)} there"
+        return self.device.room(f"a fit of {o.n:,} rows x {o.d:,} features, {o.n_scores:,} scores, {planned},")
+
+
+def place_rows(objective: Objective, plan: FitPlan) -> PlacedObjective:
+    """Move the rows to the planned device, or to the nodes of a cluster; raise BudgetError if they do not fit."""
+    chosen = plan.device
+    if chosen.device is not None:
+        what, free = f"the {objective.loss.name} loss", chosen.device.free_bytes()
+        planned = guard.check_gpu_fit(what, plan.formula, plan.size, free, chosen.device.name)
+        rows = wrap_rows(objective.X, chosen.device)
+        return PlacedObjective(replace(objective, rows=rows), chosen.why, planned, chosen.device)
+    home, X = current(), objective.X
+    if home is None or (home.split != "rows" and _count_bytes(X) < BLOCK_BYTES):  # smaller passes are faster locally
+        return PlacedObjective(objective, chosen.why)
+    rows = wrap_rows(X, cluster=True)
+    return PlacedObjective(replace(objective, rows=rows), f"rows on the {format_nodes(n_nodes())}")
+
+
+def _count_bytes(X: Any) -> int:
+    return int(X.data.nbytes + X.indices.nbytes if sp.issparse(X) else X.nbytes)
+
+
+@contextmanager
+def resumed_theta(objective: Objective) -> Iterator[NDArray | None]:
+    """Yield the theta that an interrupted run of the same fit on a cluster saved, if any; remove it after the fit."""
+    rows, saved = objective.rows, None
+    if isinstance(rows, ClusterRows):
+        problem = (objective.n_scores, objective.loss, objective.penalty, objective.fit_intercept)
+        saved = saved_theta(rows.n, rows.X, *objective.targets, objective.weight, *problem)
+        rows.on_theta = None if saved is None else saved.save
+    yield None if saved is None else saved.load()
+    if saved is not None:
+        saved.forget()

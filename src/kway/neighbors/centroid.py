@@ -31,10 +31,9 @@ from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, Lines, constants_of
 from kway.neighbors.training_rows import Merged, merge_classes, named_classes
 from kway.parameters import DEVICE, check_parameters
 from kway.probabilities import Shares, softmax
+from kway.rows.blocks import labeled_blocks, row_blocks
 from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, on_host, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.rows.labelled_blocks import labelled_blocks
-from kway.rows.row_blocks import row_blocks
 from kway.search.answers import TopK
 from kway.search.auto import pick_index, restore
 from kway.search.device import ENOUGH
@@ -103,7 +102,7 @@ class CentroidClassifier(Classifier):
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> CentroidClassifier:
         """Learn from blocks (X, y), such as a generator's, one after another."""
         self._forget()
-        for X, y in labelled_blocks(blocks):
+        for X, y in labeled_blocks(blocks):
             self.partial_fit(X, y)
         return self
 

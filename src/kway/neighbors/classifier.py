@@ -38,9 +38,9 @@ from kway.neighbors.votes import (
 )
 from kway.parameters import DEVICE, NONE, above, check_parameters, one_of
 from kway.parameters import whole as whole_number
+from kway.rows.blocks import dense_blocks
 from kway.rows.gpu.device import Device, is_tensor, on_host
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.rows.labelled_blocks import dense_blocks
 from kway.search.answers import Neighbors, TopK
 from kway.search.auto import pick_index, restore
 from kway.search.device import holds, staying

@@ -22,12 +22,12 @@ from math import ceil, sqrt
 from numbers import Real
 from typing import Any, NamedTuple
 
-from kway import words
 from kway.errors import InputError
 from kway.planning.rates import Rates
+from kway.units import ByteUnit, format_bytes, format_count, format_rough_time
 
 LABEL_BYTES = 8  # bytes of a label, and of the code that replaces it
-GIB, MIB = words.ByteUnit.GiB, words.ByteUnit.MiB
+GIB, MIB = ByteUnit.GiB, ByteUnit.MiB
 
 # Work other than float32 matrix products, in operations or bytes that take as long. Row "plan" decides.
 EXPONENTIAL = 275  # operations per exponential
@@ -149,8 +149,8 @@ class Cost:
     def summarize(self) -> str:
         """Return memory, parameters and time as a clause."""
         return (
-            f"{words.size(self.fit_bytes)} of memory while fitting for {words.count(self.parameters)} parameters and "
-            f"about {words.rough_time(self.fit_seconds)}"
+            f"{format_bytes(self.fit_bytes)} of memory while fitting for {format_count(self.parameters)} parameters "
+            f"and about {format_rough_time(self.fit_seconds)}"
         )
 
 
@@ -400,7 +400,7 @@ def sharded(size: Size, rates: Rates, machines: int, memory: int) -> Cost:
     """Return the cost of exact neighbors with the rows on so many machines; bytes are those of one machine."""
     share = replace(size, n=ceil(size.n / machines), K=min(size.K, ceil(size.n / machines)))
     one, needed = flat(share, rates), ceil(flat(size, rates).fit_bytes / memory)
-    why = f"takes {words.count(needed)} machines like this one to hold the rows"
+    why = f"takes {format_count(needed)} machines like this one to hold the rows"
     if needed <= 1:
         why = "gives up nothing: one machine is enough"
     return replace(
@@ -494,11 +494,14 @@ def judge_gpu(size: Size, rates: Rates, formula: Formula, free: float) -> Verdic
     if size.sparse:
         return Verdict(False, "sparse rows stay on the CPU: they would be dense on a GPU")
     if cpu_seconds <= GPU_START_SECONDS or gpu_cost.fit_seconds >= cpu_seconds:
-        return Verdict(False, f"too small to pay for a GPU: about {words.rough_time(cpu_seconds)} on the CPU")
+        return Verdict(False, f"too small to pay for a GPU: about {format_rough_time(cpu_seconds)} on the CPU")
     if gpu_cost.device_bytes > free:
-        need = words.size(gpu_cost.device_bytes)
-        return Verdict(False, f"the fit needs {need} on the GPU, {words.size(free)} are free")
-    return Verdict(True, f"about {words.rough_time(gpu_cost.fit_seconds)}, {words.rough_time(cpu_seconds)} on the CPU")
+        need = format_bytes(gpu_cost.device_bytes)
+        return Verdict(False, f"the fit needs {need} on the GPU, {format_bytes(free)} are free")
+    return Verdict(
+        True,
+        f"about {format_rough_time(gpu_cost.fit_seconds)}, {format_rough_time(cpu_seconds)} on the CPU",
+    )
 
 
 def gpu_pays_for_predictions(size: Size, rates: Rates) -> bool:
@@ -514,7 +517,7 @@ def _gpu_cost(
     return replace(
         cost, name=name, call=call, device_bytes=int(held), fit_seconds=dense_bytes / GPU_SEND + seconds,
         predict_seconds=2.0 * size.d * size.scores / _gpu_rate(rates),
-        gives_up=f"gives up {gives_up}; {words.size(held)} on the GPU",
+        gives_up=f"gives up {gives_up}; {format_bytes(held)} on the GPU",
         missing="a GPU takes dense rows, and these are too large to be made dense" if too_large else "",
     )  # fmt: skip
 

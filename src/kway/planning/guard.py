@@ -10,13 +10,13 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from kway import words
 from kway.errors import BudgetError
 from kway.memory import available_bytes, has_room
 from kway.planning import costs
 from kway.planning.costs import Cost, Formula, Size
 from kway.planning.plan import MAX_FIT_SECONDS, make_plan
 from kway.planning.rates import Rates
+from kway.units import format_bytes, format_count
 
 _DEFAULT = Rates()
 
@@ -43,8 +43,8 @@ def check_fit(name: str, formula: Formula, size: Size) -> Cost:
     if advised is not None:
         advice = f"{advised.name} fits ({advised.call}: {advised.summarize()})"
     raise BudgetError(
-        f"{name} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes needs {words.size(need)} beside its "
-        f"rows ({words.count(cost.parameters)} parameters), there is {words.size(free)}; {advice}; "
+        f"{name} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes needs {format_bytes(need)} beside "
+        f"its rows ({format_count(cost.parameters)} parameters), there is {format_bytes(free)}; {advice}; "
         f"kway.plan({size.n}, {size.d}, {size.K}) lists the approaches, $KWAY_MEMORY sets how much may be used"
     )
 
@@ -55,8 +55,8 @@ def check_gpu_fit(name: str, formula: Formula, size: Size, free: int, device: st
     if cost.device_bytes <= free:
         return cost.device_bytes
     raise BudgetError(
-        f"{name} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes ({words.count(cost.parameters)} "
-        f"parameters) needs {words.size(cost.device_bytes)} on {device}, which has {words.size(free)} free; use "
+        f"{name} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes ({format_count(cost.parameters)} "
+        f"parameters) needs {format_bytes(cost.device_bytes)} on {device}, which has {format_bytes(free)} free; use "
         f"device='cpu', or fewer rows; kway.plan({size.n}, {size.d}, {size.K}) lists the approaches"
     )
 

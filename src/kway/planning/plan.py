@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from kway import words
 from kway.errors import InputError
 from kway.memory import available_bytes
 from kway.planning.costs import COSTS, GPU_COSTS, Cost, Size, check_size, sharded
 from kway.planning.rates import Rates, check_rates
+from kway.units import format_bytes, format_count, format_rough_time, parse_bytes
 
 ADVICE = ("softmax", "softmax, GPU", "kNN flat", "kNN flat, GPU", "kNN landmarks", "sampled softmax",
           "sampled softmax, GPU", "centroids", "kNN bytes", "kNN bits", "kNN bit cells")  # fmt: skip
@@ -88,8 +88,8 @@ class Plan:
         """Return the cells of the table under COLUMNS."""
         return [
             (
-                cost.name, words.count(cost.parameters), words.size(cost.fit_bytes), words.size(cost.disk_bytes),
-                words.rough_time(cost.fit_seconds), words.rough_time(cost.predict_seconds),
+                cost.name, format_count(cost.parameters), format_bytes(cost.fit_bytes), format_bytes(cost.disk_bytes),
+                format_rough_time(cost.fit_seconds), format_rough_time(cost.predict_seconds),
                 "yes" if self.fits(cost) else "no",
             )
             for cost in self.ways
@@ -99,15 +99,15 @@ class Plan:
         """Return the size and the memory in one line."""
         s = self.size
         return (
-            f"{words.count(s.n)} rows x {words.count(s.d)} features, {words.count(s.K)} classes, "
-            f"{words.size(self.memory)} of memory"
+            f"{format_count(s.n)} rows x {format_count(s.d)} features, {format_count(s.K)} classes, "
+            f"{format_bytes(self.memory)} of memory"
         )
 
     def advice(self) -> str:
         """Return which approach is advised, and why, in a sentence."""
         if self.advised is None:
             least = min(self.ways, key=lambda cost: cost.fit_bytes)
-            return f"Nothing fits; {least.name} needs the least memory: {words.size(least.fit_bytes)} while fitting"
+            return f"Nothing fits; {least.name} needs the least memory: {format_bytes(least.fit_bytes)} while fitting"
         given_up = self.advised.gives_up
         return f"Advised: {self.advised.name}, {self.advised.call}. {given_up[0].upper()}{given_up[1:]}."
 
@@ -172,7 +172,7 @@ def plan(
     if isinstance(machines, bool) or not isinstance(machines, int) or machines < 1:
         raise InputError(f"machines must be a whole number of at least 1, got {machines!r}")
     size = check_size(n_samples, n_features, n_classes, n_neighbors, density, itemsize)
-    room = available_bytes() if memory is None else words.bytes_of(memory)
+    room = available_bytes() if memory is None else parse_bytes(memory)
     return make_plan(size, check_rates(rates), room, machines)
 
 

@@ -1,12 +1,11 @@
-"""Where rows live, and rows that come some at a time.
+"""Where rows live, and rows that are read block by block.
 
 passes           RowPasses: what linear solvers ask of rows; wrap_rows chooses the implementation
 dense            passes over an array in memory, or over blocks of rows
 sparse           passes over a CSR matrix in memory
 files            rows larger than memory, in mapped files, and passes over them
-matrices         operations on a block of rows, dense or CSR
+matrices         operations on a block of rows and on symmetric matrices
 gpu/             passes and searches over rows on a GPU; the only importer of torch
 cluster/         passes over rows on the nodes of a Ray cluster; the only importer of ray
-labelled_blocks  blocks (X, y) of a generator, checked as they come
-row_blocks       queries that stay as they are stored, read block by block
+blocks           rows that are read block by block, with or without labels
 """

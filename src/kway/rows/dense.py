@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from kway.kernels.linear import fused
 from kway.kernels.linear.sgd import row_hashes
 from kway.kernels.product_tiles import MOST, Tile, in_registers, tile_of
-from kway.lapack import add_gram
-from kway.rows.matrices import rooted_rows, row_squares, transposed_product
+from kway.rows.matrices import add_gram, rooted_rows, row_squares, transposed_product
 from kway.rows.passes import DISTINCT, IN_MEMORY, QUICK, ClassSums, RowLosses, Sums
 from kway.threads import pmap, shares, spans, spans_of
 

@@ -1,21 +1,20 @@
-"""Rows larger than memory: they lie in files that are mapped, and are read some at a time; their labels are in memory.
+"""Rows larger than memory: in memory-mapped files, read a block at a time. Their labels are in memory.
 
     a folder of .npy, or one file     mapped as they are
-    parquet, csv, blocks of (X, y)    written once, as floats, to a temporary file without a name
-    sparse blocks                     the same: the entries of a CSR matrix in two files, indptr in memory
+    parquet, csv, blocks of (X, y)    written once, as floats, to an unnamed temporary file
+    sparse blocks                     the same: values and columns of a CSR matrix in two files, indptr in memory
 
 `MappedRows` and `MappedCSR` are the passes of linear models over them.
 """
 
 from __future__ import annotations
 
-import tempfile
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from tempfile import TemporaryFile
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,20 +22,20 @@ from numpy.typing import NDArray
 
 from kway.errors import CombinationError, InputError
 from kway.labels import check_width, joined
+from kway.memory import BLOCK_BYTES
+from kway.rows.blocks import LabeledRows, dense_blocks
 from kway.rows.dense import BlockRows
-from kway.rows.labelled_blocks import LabelledBlock, dense_blocks
 from kway.rows.passes import RowLosses, Sums
 from kway.rows.sparse import SparseRows, runs
 from kway.validation import plain_rows
 
-RUN_BYTES = 2**16  # bytes of rows that follow each other and are read together (T9)
-MIXED_BYTES = 2**26  # bytes of the runs that are mixed: as much of the files is read at a time (T9)
-MOST_IN_FILES = 2**31 - 1  # entries of a sparse matrix: with more, scipy would hold wider indices in memory
+RUN_BYTES = 2**16  # bytes of consecutive rows that are read together when rows are shuffled (T9)
+MAX_ENTRIES = np.iinfo(np.int32).max  # entries of a sparse matrix: with more, scipy would copy the indices as int64
 
 
 @dataclass(frozen=True)
 class FileRows:
-    """Rows (n, d) in mapped parts; a slice or positions give them as floats. `mark` tells them from others."""
+    """Rows (n, d) in mapped parts; a slice or positions return them as floats. `mark` identifies the rows."""
 
     parts: tuple[NDArray, ...]
     dtype: np.dtype
@@ -56,7 +55,7 @@ class FileRows:
         return self.shape[0]
 
     def rows_in(self, n_bytes: int) -> int:
-        """How many rows take so many bytes."""
+        """Return how many rows take so many bytes."""
         return n_bytes // (self.dtype.itemsize * self.shape[1])
 
     def __getitem__(self, where: slice | NDArray[np.int64]) -> NDArray:
@@ -71,7 +70,7 @@ class FileRows:
         return found
 
     def _run(self, first: int, stop: int, step: int) -> NDArray | None:
-        """Rows that follow each other in one part, where they lie if they are floats of this type; else None."""
+        """Return consecutive rows of one part, without a copy if they have this dtype; None for other positions."""
         i = int(np.searchsorted(self.starts, first, side="right")) - 1
         if step != 1 or first >= stop or stop > self.starts[i + 1]:
             return None
@@ -79,14 +78,14 @@ class FileRows:
         return np.asarray(run).astype(self.dtype, copy=False)
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """An order that reads the files in runs: runs at random, rows mixed among many runs."""
+        """Return a random order that reads the files in runs: runs in random order, rows shuffled among many runs."""
         n, d = self.shape
         size = d * self.dtype.itemsize
-        if n * size <= MIXED_BYTES:
+        if n * size <= BLOCK_BYTES:
             return rng.permutation(n)
         run = max(1, RUN_BYTES // size)
         starts = run * rng.permutation(-(-n // run))
-        together = max(1, MIXED_BYTES // RUN_BYTES)
+        together = max(1, BLOCK_BYTES // RUN_BYTES)
         groups = [
             np.concatenate([np.arange(s, min(n, s + run)) for s in starts[i : i + together]])
             for i in range(0, len(starts), together)
@@ -94,18 +93,11 @@ class FileRows:
         return np.concatenate([rng.permutation(group) for group in groups])
 
 
-class LabelledFiles(NamedTuple):
-    """Rows in files, and the label of each (n,)."""
-
-    X: FileRows
-    y: NDArray
-
-
-def rows_of_blocks(blocks: Iterable[tuple[Any, Any]]) -> LabelledFiles:
-    """Rows that come as blocks of (X, y), written as they come; in the float type of the first."""
+def write_blocks(blocks: Iterable[tuple[Any, Any]]) -> LabeledRows:
+    """Write blocks (X, y) to a temporary file as they come, in the float type of the first."""
     labels, digest, width = list[NDArray](), 0, 0
     kind: np.dtype = np.dtype(np.float32)
-    with tempfile.TemporaryFile(prefix="kway-rows-") as out:  # without a name: a fit that is killed leaves nothing
+    with TemporaryFile(prefix="kway-rows-") as out:  # unnamed, so that a killed fit leaves nothing behind
         for X, y in dense_blocks(blocks):
             if not labels:
                 width, kind = X.shape[1], np.dtype(np.float64 if X.dtype.itemsize > 4 else np.float32)
@@ -116,36 +108,29 @@ def rows_of_blocks(blocks: Iterable[tuple[Any, Any]]) -> LabelledFiles:
         y = joined(labels)
         out.flush()
         parts = (np.memmap(out, kind, "r", shape=(len(y), width)),)
-        return LabelledFiles(FileRows(parts, kind, f"{digest}"), y)
+        return LabeledRows(FileRows(parts, kind, f"{digest}"), y)
 
 
 class FileCSR(sp.csr_matrix):
-    """CSR rows (n, d) in files; some of them, by a slice or positions, are CSR in memory."""
+    """CSR rows (n, d) in files; a slice or positions return CSR rows in memory."""
 
     def __getitem__(self, where: Any) -> sp.csr_matrix:
         return sp.csr_matrix(super().__getitem__(where))
 
     def rows_in(self, n_bytes: int) -> int:
-        """About how many rows take so many bytes."""
+        """Return about how many rows take so many bytes."""
         each = (self.data.itemsize + self.indices.itemsize) * self.nnz // max(1, self.shape[0])
         return max(1, n_bytes // max(1, each))
 
 
-class LabelledCSR(NamedTuple):
-    """Rows in files, and the label of each (n,)."""
-
-    X: FileCSR
-    y: NDArray
-
-
-def sparse_rows_of_blocks(blocks: Iterable[LabelledBlock]) -> LabelledCSR:
-    """Sparse blocks (X, y) written as they come, in the float type of the first, all as wide as it."""
+def write_sparse_blocks(blocks: Iterable[LabeledRows]) -> LabeledRows:
+    """Write sparse blocks (X, y) to temporary files as they come, in the float type of the first."""
     labels, ends = list[NDArray](), [np.zeros(1, np.int64)]
     width, kind = 0, np.dtype(np.float32)
     with TemporaryFile(prefix="kway-entries-") as numbers, TemporaryFile(prefix="kway-entries-") as columns:
         for X, y in blocks:
             if not sp.issparse(X):
-                raise InputError(f"a block is {type(X).__name__}, the first was sparse; give all the same")
+                raise InputError(f"a block is {type(X).__name__}, the first was sparse; make all blocks sparse")
             rows = plain_rows(X, "X of a block", sparse=True)
             width = check_width(rows, width if labels else None)
             kind = kind if labels else rows.dtype
@@ -153,19 +138,17 @@ def sparse_rows_of_blocks(blocks: Iterable[LabelledBlock]) -> LabelledCSR:
             columns.write(np.ascontiguousarray(rows.indices, np.int32).data)
             ends.append(rows.indptr[1:] + ends[-1][-1])
             labels.append(y)
-            _refuse_too_many(int(ends[-1][-1]))
+            if ends[-1][-1] > MAX_ENTRIES:
+                raise CombinationError(
+                    f"sparse rows in files may have {MAX_ENTRIES:,} entries, got {int(ends[-1][-1]):,}; use fewer rows"
+                )
         entries = _mapped(numbers, kind), _mapped(columns, np.dtype(np.int32))
     y = joined(labels)
-    return LabelledCSR(FileCSR((*entries, np.concatenate(ends)), shape=(len(y), width)), y)
-
-
-def _refuse_too_many(entries: int) -> None:
-    if entries > MOST_IN_FILES:
-        raise CombinationError(f"sparse rows in files may have {MOST_IN_FILES:,} entries, and these have more")
+    return LabeledRows(FileCSR((*entries, np.concatenate(ends)), shape=(len(y), width)), y)
 
 
 def _mapped(file: IO[bytes], kind: np.dtype) -> NDArray:
-    """What was written; a private map, since kernels are compiled for arrays that can be written to."""
+    """Map what was written; copy-on-write, because kernels are compiled for writable arrays."""
     file.flush()
     size = file.tell() // kind.itemsize
     return np.memmap(file, kind, "c", shape=(size,)) if size else np.empty(0, kind)
@@ -179,42 +162,42 @@ class MappedRows(BlockRows):
 
     @property
     def most_taken(self) -> int:
-        """Rows that may be in memory at once."""
-        return self.X.rows_in(MIXED_BYTES)
+        """Return how many rows may be in memory at once."""
+        return self.X.rows_in(BLOCK_BYTES)
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """A new order that reads the files in runs."""
+        """Return a random order that reads the files in runs."""
         return self.X.shuffled(rng)
 
     def mark(self) -> str:
-        """The names, sizes and times of the files: reading them for this would take a pass."""
+        """Return the names, sizes and times of the files; a digest of the values would take a pass."""
         return self.X.mark
 
 
 @dataclass(frozen=True, eq=False)
 class MappedCSR(SparseRows):
-    """Passes over CSR rows in files: the columns of a run are made again in each pass, as all would fill the memory."""
+    """Passes over CSR rows in files; each pass transposes a run of rows again, as all of them would fill the memory."""
 
     X: FileCSR
 
     @property
     def offers(self) -> frozenset[str]:
-        """Passes alone."""
+        """Return nothing: only passes are possible."""
         return frozenset()
 
     @property
     def most_taken(self) -> int:
-        """Rows that may be in memory at once."""
-        return self.X.rows_in(MIXED_BYTES)
+        """Return how many rows may be in memory at once."""
+        return self.X.rows_in(BLOCK_BYTES)
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
-        """The sums of the weighted losses and of their gradients."""
+        """Return the sums of the weighted losses and of their gradients."""
         theta = self.laid_out(theta)
         return self.by_shares(lambda share: self._share(theta, losses, share))
 
     def _share(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
         total, gradient = 0.0, np.zeros_like(theta)
-        for run in runs(self.X, len(theta), share, 1, self.X.rows_in(MIXED_BYTES // 2)):
+        for run in runs(self.X, len(theta), share, 1, self.X.rows_in(BLOCK_BYTES // 2)):
             slopes = self.scores(theta, run.rows)
             total += losses.slopes(slopes, run.rows)
             run.add_product(slopes, gradient.T[:-1])

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import InputError
-from kway.rows.row_blocks import FEW_VALUES, row_blocks
+from kway.rows.blocks import FEW_VALUES, row_blocks
 from kway.threads import pmap, spans
 from kway.validation import largest_value
 

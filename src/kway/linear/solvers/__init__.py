@@ -13,7 +13,6 @@ dual.py              hinges from their dual problem; smoothing.py hinges for L-B
 gradient_descent.py  steepest descent, which the others improve on
 sgd.py, schedules.py stochastic gradient descent
 sampled.py           sampled softmax for many classes
-watching.py          progress and early stopping
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
 
 Columns (frames) change no optimum:
 
-    fewer rows than columns   the span of the rows (linear/column_frames.py)
+    fewer rows than columns   the span of the rows (linear/equivalent.py)
     a small problem           centered and scaled columns in float64 (standard_columns.py)
-    a perceptron              columns in units of their own (linear/column_frames.py)
+    a perceptron              columns in units of their own (linear/equivalent.py)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import CombinationError, InputError
-from kway.linear.column_frames import in_own_units, row_span
+from kway.linear.equivalent import row_span, scale_columns
 from kway.linear.losses import Loss
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
@@ -269,7 +269,7 @@ def prepare(objective: Objective, asked: Any) -> Task:
     solver = choose_solver(asked, objective)
     frames: list[Frame] = []
     if objective.loss.minimised_by_zero and not (objective.penalty.ridge or objective.penalty.lasso):
-        frames.append(in_own_units(objective))
+        frames.append(scale_columns(objective))
     elif solver.spans and not (isinstance(solver, Dual) and objective.loss.smooth):  # sweeps like sparse rows best
         span = row_span(objective)
         frames += [span] if span is not None else []

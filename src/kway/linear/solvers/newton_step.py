@@ -27,10 +27,9 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from kway.lapack import add_gram
 from kway.linear.losses import Loss, softmax
 from kway.linear.objective import Objective
-from kway.rows.matrices import rooted_rows
+from kway.rows.matrices import add_gram, rooted_rows
 from kway.threads import pmap, shares, spans, spans_of
 
 Floats = NDArray[np.float64]

@@ -21,11 +21,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.lapack import add_gram, invert, multiply
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import Point
 from kway.linear.solvers.newton_step import MOST_SLOW_WORK, SLOW, is_small, step_work
-from kway.rows.matrices import rooted_rows
+from kway.rows.matrices import add_gram, invert, multiply, rooted_rows
 from kway.rows.passes import CLASS_FACTOR, SteppingRows
 from kway.threads import pmap, shares, spans
 from kway.validation import Rows

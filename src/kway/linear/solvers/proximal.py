@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.linear.distinct_rows import condensed
+from kway.linear.equivalent import merge_equal_rows
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control, Point, Solution
@@ -172,7 +172,7 @@ def bias_alone(objective: Objective, theta: NDArray, control: Control) -> NDArra
     theta, objective = theta.copy(), objective.some(objective.n)
     if objective.fit_intercept:
         column = wrap_rows(np.zeros((objective.n, 1), theta.dtype))
-        blank = condensed(replace(objective, rows=column, penalty=Penalty()))
+        blank = merge_equal_rows(replace(objective, rows=column, penalty=Penalty()))
         start = np.zeros((objective.n_scores, 2), theta.dtype)
         start[:, 1] = theta[:, -1]
         if objective.loss.smooth:

@@ -10,7 +10,7 @@ is counted once and never drawn. The estimate is unbiased for every S; where S a
 gradient touches |S| + m rows of W, by row-wise Adagrad (one number a class) with weight decay made up for when a row is
 touched. Weights larger than memory lie in a file that is mapped (sampled_files.py).
 
-Rows are about their mean if there is a bias (column_frames.py). Rows that make stochastic steps themselves, on a GPU,
+Rows are about their mean if there is a bias (equivalent.py). Rows that make stochastic steps themselves, on a GPU,
 hold the weights; orders, draws and rates are made here, from the same random numbers, so that both take the same steps.
 What is reported is never the estimate: `history` holds the exact objective on a fixed sample of rows, scored in blocks.
 """
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from kway.base.class_rows import best_classes
 from kway.errors import CombinationError
 from kway.kernels.linear.sampled import decay_rows, step_rows
-from kway.linear.column_frames import centering
+from kway.linear.equivalent import center_rows
 from kway.linear.losses import Targets
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution
@@ -115,7 +115,7 @@ class Sampled:
                 "use solver='sgd', which sums over all of them"
             )
         with single_blas():
-            frame, validate = centering(objective), control.validate
+            frame, validate = center_rows(objective), control.validate
             if validate is not None:
                 control = replace(control, validate=lambda theta: validate(frame.back(theta.copy())))
             # the start is nobody else's: a copy of a billion weights would be a second billion

@@ -1,7 +1,7 @@
 """Stochastic gradient descent: theta <- prox(theta - eta_t grad of a few rows), one row or a batch at a time.
 
 Rows come by shuffled epochs, or each drawn at random. The L1 part acts through its prox, so zeros are exact.
-The draws run over distinct rows (distinct_rows.py): the answer depends on the data and the seed, not on how
+The draws run over distinct rows (equivalent.py): the answer depends on the data and the seed, not on how
 the rows were arranged or repeated. Rows on a GPU make the steps themselves, on weights that stay there.
 """
 
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.kernels.linear.sgd import sgd_steps
-from kway.linear.distinct_rows import Distinct, distinct_rows
+from kway.linear.equivalent import DistinctRows, distinct_rows
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.certificates import BLEW_UP, tol_scale
@@ -81,7 +81,7 @@ class Epochs:
     solver: SGD
     objective: Objective
     control: Control
-    distinct: Distinct
+    distinct: DistinctRows
     theta: NDArray
 
     def __post_init__(self) -> None:
@@ -270,7 +270,7 @@ def _rates(schedule: Schedule, epochs: NDArray, first: float, last: int) -> NDAr
     return np.array([schedule.at(float(epoch), first, last) for epoch in epochs])
 
 
-def _first_rate(objective: Objective, distinct: Distinct, batch: int) -> float:
+def _first_rate(objective: Objective, distinct: DistinctRows, batch: int) -> float:
     """1 / smoothness of the mean loss of a batch: between that of one row, c ||x||^2, and of all rows, c lambda_max."""
     X, weight = objective.X, distinct.weight[distinct.rows]
     one = float(np.average(objective.rows.row_squares()[distinct.rows], weights=weight)) + objective.fit_intercept

@@ -2,8 +2,7 @@
 
 session.py   `with kway.cluster(...)`: which cluster, if any, the calls inside run on; its nodes
 shards.py    objects that are all asked the same: in this process, or as actors with replicas and recovery
-passes.py    passes of a linear model over rows on the nodes
+passes.py    passes of a linear model over rows on the nodes, and the last weights of an interrupted fit
 folder.py    rows of a folder that the nodes read with Ray Data
-restart.py   the last weights of a fit, for a second call of it
 work.py      items streamed through workers, and calls whose results are fetched later
 """

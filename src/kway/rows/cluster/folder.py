@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from kway.errors import ClusterError
 from kway.labels import encode_as
+from kway.memory import rows_per_block
 from kway.rows.cluster.passes import ClusterRows, RowShard
 from kway.rows.cluster.session import import_ray
 from kway.rows.cluster.shards import make_shards
 from kway.rows.passes import Targets, wrap_rows
-
-_SAMPLE_VALUES = 1 << 24  # values of the sample, at most: 64 MB of float32
 
 
 class FolderPart(Protocol):
@@ -51,7 +50,7 @@ def folder_rows(parts: Sequence[FolderPart], known: ClassTable, d: int, dtype: n
     """The rows of all parts, read by the nodes."""
     makers: list[Callable[[], RowShard]] = [partial(open_folder_shard, part, known, dtype) for part in parts]
     shards, n = make_shards(makers), sum(part.n for part in parts)
-    share = min(1.0, min(8 * d + 1000, _SAMPLE_VALUES // d) / n)
+    share = min(1.0, min(8 * d + 1000, rows_per_block(d * dtype.itemsize)) / n)
     drawn = shards.ask("sample", share)
     X, codes = (np.concatenate([piece[i] for piece in drawn]) for i in (0, 1))
     weight: Any = None if known.weight is None else known.weight[codes].astype(X.dtype)

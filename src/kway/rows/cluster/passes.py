@@ -3,24 +3,33 @@
     sum over all rows = sum over the nodes of the sums over their rows
 
 Each node returns the sums over its rows, of losses, gradients and products with the Hessian; they are added in order.
-The solver runs in this process. A worker that dies is started again and asked again: it costs the current pass.
-What is no sum is asked of rows in this process: all of them, or, for a folder that the nodes read, a sample.
+The solver runs in this process. A worker that dies is started again and repeats the current pass. What is not a sum is
+computed from the rows of this process: all of them, or a sample if the nodes read a folder.
+
+The rows save theta in the folder of the cluster with each gradient (`SavedTheta`), so that the same fit, called again
+after an interruption, starts there. Any theta is a valid start, so the name of the file only has to distinguish fits:
+it is a digest of the settings, the shape of the rows and a sample of their values.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import InputError
-from kway.rows.cluster.session import n_nodes
+from kway.memory import CACHE_BYTES, rows_per_block
+from kway.rows.cluster.session import n_nodes, shared_folder
 from kway.rows.cluster.shards import Carried, FilePlace, Shards, make_shards, row_source
 from kway.rows.passes import (
     DISTINCT,
@@ -76,7 +85,8 @@ class RowShard:
 
     def largest_change(self, V: NDArray) -> float:
         """The largest score of V."""
-        blocks = (slice(at, at + 2048) for at in range(0, self.rows.n, 2048))
+        size = rows_per_block(V.itemsize * max(V.shape), CACHE_BYTES)
+        blocks = (slice(at, at + size) for at in range(0, self.rows.n, size))
         return max(float(np.abs(self.rows.scores(V, rows)).max()) for rows in blocks)
 
     def sample(self, share: float) -> tuple[NDArray, NDArray]:
@@ -296,3 +306,51 @@ class ShardHessian:
         """Go t along the last direction; returns the largest change of any score so far."""
         self.change = self.change + self.last.dtype.type(t) * self.last
         return float(max(self.shards.ask("largest_change", self.change)))
+
+
+# ---- the last theta of an interrupted fit
+
+
+@dataclass(frozen=True)
+class SavedTheta:
+    """A file with a theta; it is complete or absent."""
+
+    file: Path
+
+    def load(self) -> NDArray | None:
+        """Return the saved theta; None if there is none that can be read."""
+        try:
+            with self.file.open("rb") as held:
+                return np.asarray(np.load(held, allow_pickle=False))
+        except (OSError, ValueError, EOFError):
+            return None
+
+    def save(self, theta: NDArray) -> None:
+        """Replace the file."""
+        draft = self.file.with_suffix(f".{os.getpid()}.draft")
+        with draft.open("wb") as out:
+            np.save(out, theta)
+        draft.replace(self.file)
+
+    def forget(self) -> None:
+        """Remove the file, because the fit is done."""
+        self.file.unlink(missing_ok=True)
+
+
+def saved_theta(*about: Any) -> SavedTheta | None:
+    """Return the file of the fit that these values describe; None if the cluster has no folder."""
+    home = shared_folder()
+    return None if home is None else SavedTheta(home / f"fit-{fingerprint(*about)[:16]}.npy")
+
+
+def fingerprint(*about: Any) -> str:
+    """Return a digest of settings and arrays; of a long array it reads evenly spaced rows."""
+    digest = hashlib.sha256()
+    for value in about:
+        found = value.data if sp.issparse(value) else value
+        if isinstance(found, np.ndarray):
+            digest.update(repr(found.shape).encode())
+            digest.update(np.ascontiguousarray(found[:: max(1, found.nbytes // CACHE_BYTES)]).tobytes())
+        else:
+            digest.update(repr(found).encode())
+    return digest.hexdigest()

@@ -59,10 +59,10 @@ def n_nodes() -> int:
     return 1 if current() is None else len(working_nodes())
 
 
-def said_nodes(count: int) -> str:
-    """In words.
+def format_nodes(count: int) -> str:
+    """Return a number of nodes as text.
 
-    >>> said_nodes(1), said_nodes(3)
+    >>> format_nodes(1), format_nodes(3)
     ('1 node of a cluster', '3 nodes of a cluster')
     """
     return f"{count} node{'' if count == 1 else 's'} of a cluster"

@@ -27,7 +27,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import ClusterError, KwayError
-from kway.rows.cluster.session import Cluster, current, import_ray, said_nodes, working_nodes
+from kway.rows.cluster.session import Cluster, current, format_nodes, import_ray, working_nodes
 
 _LARGE = 1 << 16  # bytes from which an argument is shared by all who are asked, not sent with each question
 _TICK = 0.05  # seconds between looks at who is late
@@ -214,7 +214,7 @@ def spread_over(members: int, replicas: int, nodes: int) -> list[list[int]]:
 def _said(places: list[list[int]], nodes: int) -> str:
     """Where the members live, and what that lacks."""
     held = Counter(node for own in places for node in own)
-    said = f"on {said_nodes(nodes)}, {len(places[0])} of each"
+    said = f"on {format_nodes(nodes)}, {len(places[0])} of each"
     if len(places[0]) > nodes:
         return f"{said}: more replicas than nodes, so a node that dies takes all of a shard with it"
     return said if held.total() <= nodes else f"{said}: up to {max(held.values())} of the {held.total()} on one node"

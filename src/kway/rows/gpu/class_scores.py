@@ -227,7 +227,7 @@ def classes_on_device(device: Device, W: NDArray, b: NDArray) -> DeviceClasses:
 class HostRows:
     """Rows (n, d) of the host whose class rows are scored on a device; answers are arrays."""
 
-    rows: Any  # an array or `Stored`
+    rows: Any  # an array or `ConvertedRows`
     device: Device
 
     @property

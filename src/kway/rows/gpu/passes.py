@@ -32,7 +32,7 @@ from kway.rows.gpu.losses import LabeledRows, Weights, block_slopes, score_block
 from kway.rows.gpu.stochastic_steps import GpuSteps, SampledWeights, gpu_steps
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.rows.passes import CLASS_FACTOR, DISTINCT, FETCHED, QUICK, STEPS, ClassSums, RowLosses, StepRule, Sums
-from kway.words import ByteUnit
+from kway.units import ByteUnit
 
 MOST_DENSE = 4 * ByteUnit.GiB  # bytes of sparse rows that are made dense for a GPU
 # the floor under the diagonal of a scaled matrix: its least value, its growth until all have a factor, its most (G2)

@@ -1,4 +1,4 @@
-"""Counts, bytes and seconds as people write them, in at most nine letters, and back."""
+"""Format counts, bytes and seconds in at most nine characters, and parse sizes such as "24GB"."""
 
 from __future__ import annotations
 
@@ -48,51 +48,51 @@ _UNITS = {"": 1, "B": 1} | {
 }
 
 
-def count(value: float) -> str:
-    """A number of things.
+def format_count(value: float) -> str:
+    """Return a count with a unit.
 
-    >>> count(10_010), count(1_001_000_000), count(640)
+    >>> format_count(10_010), format_count(1_001_000_000), format_count(640)
     ('10K', '1G', '640')
     """
     return _scaled(value, CountUnit, "") or f"{value:.0f}"
 
 
-def size(value: float) -> str:
-    """Bytes.
+def format_bytes(value: float) -> str:
+    """Return a number of bytes with a unit.
 
-    >>> size(4 * 2**30), size(1536)
+    >>> format_bytes(4 * 2**30), format_bytes(1536)
     ('4 GiB', '1.5 KiB')
     """
     return _scaled(value, ByteUnit, " ") or f"{value:.0f} B"
 
 
-def time(seconds: float) -> str:
-    """A span of time.
+def format_time(seconds: float) -> str:
+    """Return a duration with a unit.
 
-    >>> time(90), time(0.0021), time(2e-6), time(math.inf)
+    >>> format_time(90), format_time(0.0021), format_time(2e-6), format_time(math.inf)
     ('1.5 min', '2.1 ms', '2 us', 'never')
     """
     if math.isinf(seconds):
         return "never"
     years = seconds / TimeUnit.years
     if years >= 1000:
-        return count(years) + " years"
+        return format_count(years) + " years"
     return _scaled(seconds, TimeUnit, " ") or _digits(seconds / TimeUnit.us) + " us"
 
 
-def rough_time(seconds: float) -> str:
-    """Return a span of time as an order of magnitude, for estimates.
+def format_rough_time(seconds: float) -> str:
+    """Return a duration as an order of magnitude, for estimates.
 
-    >>> rough_time(87), rough_time(0.0021), rough_time(7000)
+    >>> format_rough_time(87), format_rough_time(0.0021), format_rough_time(7000)
     ('2 min', '2 ms', '2 h')
     """
     if math.isinf(seconds) or seconds <= 0:
-        return time(seconds) if seconds else "0 s"
+        return format_time(seconds) if seconds else "0 s"
     unit = next((unit for unit in TimeUnit if seconds >= 0.95 * unit), TimeUnit.us)
     value = seconds / unit
     step = 10 ** math.floor(math.log10(value))
     leading = min((1, 2, 5, 10), key=lambda digit: abs(math.log(value / step / digit)))
-    return time(leading * step * unit)
+    return format_time(leading * step * unit)
 
 
 def _scaled(value: float, units: Iterable[CountUnit | ByteUnit | TimeUnit], gap: str) -> str:
@@ -104,14 +104,14 @@ def _scaled(value: float, units: Iterable[CountUnit | ByteUnit | TimeUnit], gap:
 
 
 def _digits(value: float) -> str:
-    """Two digits, more only where the whole part has more."""
+    """Return two digits, more only if the integer part has more."""
     return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}".removesuffix(".0")
 
 
-def bytes_of(text: str | float) -> int:
-    """Bytes that a person meant.
+def parse_bytes(text: str | float) -> int:
+    """Return the bytes of a size such as "24GB" or "1.5 GiB".
 
-    >>> bytes_of("24GB"), bytes_of("1.5 GiB"), bytes_of(1e9)
+    >>> parse_bytes("24GB"), parse_bytes("1.5 GiB"), parse_bytes(1e9)
     (24000000000, 1610612736, 1000000000)
     """
     found = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?\d+)?)\s*([A-Za-z]*)\s*", str(text))

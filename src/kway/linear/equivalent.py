@@ -1,0 +1,293 @@
+"""Equivalent problems: the same optimum on fewer rows or in other columns, and theta (R, d + 1) in both.
+
+merge_equal_rows   equal rows with equal targets become one row, their weights added
+ScaledColumns      every column divided by its size, for the perceptron, which adds rows to weights
+CenteredRows       rows minus their mean, which the bias absorbs
+RowSpan            n < d: the same problem in n columns
+
+**Equal rows.** A weight of 2 is exactly the same as a row given twice, and the result does not depend on the order of
+the rows.
+
+**Scaled columns.** z_ij = x_ij / unit_j, theta = [W unit, b]. Without it, a column measured in millionths would weigh a
+million times as much as the others. The unit of a column is the root mean square of its nonzero entries.
+
+**Centered rows.** f = W (x - mu) + c = W x + b, b = c - W mu. Without it, stochastic steps go mostly along mu.
+
+**Row span.** X' = Q R, Q (d, n) orthonormal: f = X W' + b = R' V' + b, W = V Q', ||W|| = ||V||. Any part of W that is
+orthogonal to all rows adds to an L2 penalty and changes no score, so the optimum has none. V (R, n) against R' is the
+whole problem, exactly, for every loss.
+
+If the rows are far from linearly dependent, R comes from the Cholesky factor of X X' = R' R, and Q = X' R^-1 is never
+formed. Otherwise Q is a product of Householder reflections. Columns may differ in size by twenty orders of magnitude;
+reflections keep the digits of small columns if the rows are pivoted and the columns are sorted by size [1]_.
+
+.. [1] Cox and Higham (1998), Stability of Householder QR factorization for weighted least squares problems.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import scipy.linalg as la
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dormqr, dpocon, dpotrf
+
+from kway.linear.objective import Objective
+from kway.memory import BLOCK_BYTES, CACHE_BYTES
+from kway.rows.dense import DenseRows
+from kway.rows.matrices import dense_rows
+from kway.rows.passes import DISTINCT, RowPasses, wrap_rows
+from kway.threads import single_blas
+
+_MAX_SPAN_WORK = 2e10  # multiplications of the factorization: about a second (T4d, wide texts)
+_MAX_ROW_SHARE = 0.8  # rows relative to columns up to which fewer columns pay (tests/linear/test_row_span.py)
+_MIN_CONDITION = 1e-6  # smallest reciprocal condition of the row correlations for Cholesky: 1e-10 is lost then
+_SIZE_RATIO = 1e5  # ratio of column sizes above which rows are pivoted, which takes twice as long
+_EPS = np.finfo(np.float64).eps
+_SAFE_LENGTH = np.finfo(np.float64).max ** 0.45  # lengths of rows up to this, and down to its inverse, can be squared
+
+
+# ---- equal rows
+
+
+class DistinctRows(NamedTuple):
+    """One row of each group of equal rows, and the groups' weights (n,) at those rows, mean 1 over them."""
+
+    rows: NDArray[np.int64]
+    weight: NDArray
+
+
+def merge_equal_rows(objective: Objective) -> Objective:
+    """Return the objective on distinct rows, or as it is if it is so large that sorting costs more than it saves."""
+    rows = objective.rows
+    if DISTINCT not in rows.offers or rows.n * rows.d * rows.dtype.itemsize > 4 * CACHE_BYTES:
+        return objective
+    chosen, weight = distinct_rows(objective)
+    weight = weight[chosen]
+    return replace(
+        objective,
+        rows=rows.take(chosen),
+        targets=objective.targets.of(chosen),
+        weight=None if (weight == 1).all() else weight,
+    )
+
+
+def distinct_rows(objective: Objective) -> DistinctRows:
+    """Find groups of equal rows by sorting a hash of their values."""
+    X, (codes, soft) = objective.rows, objective.targets
+    keys = hash_rows(X)
+    extra = codes if soft is None else soft @ np.arange(1.0, soft.shape[1] + 1)
+    order = _sort_by_class_and_key(extra, keys)
+    start = np.ones(len(order), bool)
+    alike = (np.diff(keys[order]) == 0) & (np.diff(extra[order]) == 0)
+    at = np.flatnonzero(alike)
+    start[at + 1] = ~_are_equal(X, soft, order[at], order[at + 1])
+    weight = np.ones(len(order)) if objective.weight is None else objective.weight.astype(np.float64)
+    groups = np.add.reduceat(weight[order], np.flatnonzero(start))
+    rows = order[start]
+    full = np.zeros(len(order), X.dtype)
+    full[rows] = groups / groups.mean()
+    return DistinctRows(rows[groups > 0], full)
+
+
+def _sort_by_class_and_key(extra: NDArray, keys: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the order by class, then key; radix sort of int16 classes takes half the time of `lexsort`."""
+    order = np.argsort(keys)
+    small = extra.dtype.kind == "i" and len(extra) and int(extra.max()) <= np.iinfo(np.int16).max
+    return order[np.argsort((extra.astype(np.int16) if small else extra)[order], kind="stable")]
+
+
+def hash_rows(rows: RowPasses) -> NDArray[np.float64]:
+    """Return one number per row (n,); equal rows have equal numbers."""
+    return rows.keys(np.random.default_rng(0).standard_normal(rows.d))
+
+
+def _are_equal(X: RowPasses, soft: NDArray | None, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
+    same = X.equal(a, b)
+    return same if soft is None else same & (soft[a] == soft[b]).all(axis=1)
+
+
+# ---- other columns
+
+
+@dataclass(frozen=True)
+class ScaledColumns:
+    """A problem with every column divided by its unit (d,)."""
+
+    objective: Objective
+    units: NDArray[np.float64]
+    dtype: np.dtype
+
+    def into(self, theta: NDArray) -> NDArray:
+        """Return theta (R, d + 1) for the scaled columns."""
+        return np.hstack([theta[:, :-1] * self.units, theta[:, -1:]]).astype(self.dtype)
+
+    def back(self, theta: NDArray) -> NDArray:
+        """Return theta for the original columns."""
+        return np.hstack([theta[:, :-1] / self.units, theta[:, -1:]]).astype(self.dtype)
+
+
+def scale_columns(objective: Objective) -> ScaledColumns:
+    """Divide every column by its unit."""
+    rows = objective.rows
+    column_units = rows.units()
+    return ScaledColumns(replace(objective, rows=rows.divided(column_units)), column_units, rows.dtype)
+
+
+@dataclass(frozen=True)
+class CenteredRows:
+    """A problem on centered rows; theta (R, d + 1) is converted in place."""
+
+    objective: Objective
+    mean: NDArray
+
+    def into(self, theta: NDArray) -> NDArray:
+        """Return theta for the centered rows."""
+        theta[:, -1] += theta[:, :-1] @ self.mean
+        return theta
+
+    def back(self, theta: NDArray) -> NDArray:
+        """Return theta for the original rows."""
+        theta[:, -1] -= theta[:, :-1] @ self.mean
+        return theta
+
+
+def center_rows(objective: Objective) -> CenteredRows:
+    """Subtract the mean row; sparse rows, or rows without a bias to absorb the shift, stay as they are."""
+    rows = objective.rows
+    if not objective.fit_intercept:
+        return CenteredRows(objective, np.zeros(objective.d, rows.dtype))
+    mean = rows.mean()
+    return CenteredRows(replace(objective, rows=rows.less(mean)), mean)
+
+
+# ---- the span of the rows
+
+
+class Basis(Protocol):
+    """Q (d, n)."""
+
+    def into(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return V = W Q, (R, n)."""
+        ...
+
+    def back(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return W = V Q', (R, d)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reflections:
+    """Q as Householder vectors."""
+
+    vectors: NDArray[np.float64]  # (d, n), below the diagonal
+    scales: NDArray[np.float64]  # (n,) their factors
+    order: NDArray[np.int64]  # (d,) columns by size
+
+    def into(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return V = W Q."""
+        return self._multiply(np.asfortranarray(W.T[self.order]), "T")[: len(self.scales)].T
+
+    def back(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return W = V Q'."""
+        d, n = self.vectors.shape
+        A = np.zeros((d, len(V)), order="F")
+        A[:n] = V.T
+        W = np.empty((d, len(V)))
+        W[self.order] = self._multiply(A, "N")
+        return W.T
+
+    def _multiply(self, A: NDArray, transpose: str) -> NDArray:
+        """Return Q A, or Q' A if transpose is "T"; A (d, R) in Fortran order is overwritten."""
+        work = max(1, 64 * A.shape[1])
+        product, _, _ = dormqr("L", transpose, self.vectors, self.scales, A, work, overwrite_c=1)
+        return product
+
+
+@dataclass(frozen=True)
+class CholeskyBasis:
+    """Q = X' R^-1."""
+
+    X: NDArray[np.float64]  # (n, d)
+    root: NDArray[np.float64]  # R' (n, n), lower triangle
+
+    def into(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return V = W X' R^-1."""
+        return np.asarray(la.solve_triangular(self.root, self.X @ W.T, lower=True).T)
+
+    def back(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return W = V R'^-1 X."""
+        return np.asarray(la.solve_triangular(self.root, V.T, lower=True, trans="T").T @ self.X)
+
+
+@dataclass(frozen=True)
+class RowSpan:
+    """A problem in n columns; its theta has shape (R, n + 1), that of all columns (R, d + 1)."""
+
+    objective: Objective
+    basis: Basis
+    dtype: np.dtype
+
+    def into(self, theta: NDArray) -> NDArray:
+        """Return the part of theta in the span."""
+        with single_blas():
+            return np.hstack([self.basis.into(theta[:, :-1].astype(np.float64)), theta[:, -1:].astype(np.float64)])
+
+    def back(self, theta: NDArray) -> NDArray:
+        """Return theta of all columns."""
+        with single_blas():  # reflections are small products, for which threads of BLAS would only wait
+            return np.hstack([self.basis.back(theta[:, :-1]), theta[:, -1:]]).astype(self.dtype)
+
+
+def row_span(objective: Objective) -> RowSpan | None:
+    """Return the problem in the span of its rows; None if that is not smaller, not equivalent, or too expensive."""
+    n, d, penalty = objective.n, objective.d, objective.penalty
+    same = objective.in_memory and penalty.smooth and penalty.ridge > 0 and n <= _MAX_ROW_SHARE * d
+    if not same or 8 * n * d > 2 * BLOCK_BYTES or float(n) * n * d > _MAX_SPAN_WORK:
+        return None
+    with single_blas():
+        X = dense_rows(objective.X)
+        sizes = np.maximum(X.max(axis=0), -X.min(axis=0))
+        used = sizes[sizes > 0]
+        pivoted = len(used) > 0 and bool(used.max() > _SIZE_RATIO * used.min())
+        root = None if pivoted else _cholesky_of_gram(X)
+        short, basis = (root, CholeskyBasis(X, root)) if root is not None else _reflect(X, sizes, pivoted)
+    weight = None if objective.weight is None else objective.weight.astype(np.float64)
+    return RowSpan(replace(objective, rows=wrap_rows(short), weight=weight), basis, objective.rows.dtype)
+
+
+def _cholesky_of_gram(X: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Return R' (n, n) of X X' = R' R; None if the rows are nearly dependent and rounding would show."""
+    with np.errstate(over="ignore"):
+        gram = X @ X.T
+    size = np.sqrt(np.diag(gram))
+    if not (size.min() > 1 / _SAFE_LENGTH and size.max() < _SAFE_LENGTH):
+        return None
+    root, failed = dpotrf(gram / size / size[:, None], lower=1, clean=1)
+    if failed or not dpocon(root, 1.0, uplo="L")[0] >= _MIN_CONDITION:
+        return None
+    return np.ascontiguousarray(root * size[:, None])
+
+
+def _reflect(X: NDArray[np.float64], sizes: NDArray[np.float64], pivoted: bool) -> tuple[NDArray, Basis]:
+    """Return R' (n, n) and Q by Householder reflections, with pivoting if the columns differ much in size."""
+    n, order = len(X), np.argsort(-sizes, kind="stable")
+    if pivoted:
+        (vectors, scales), triangle, permutation = la.qr(X.T[order], mode="raw", pivoting=True, check_finite=False)
+    else:
+        (vectors, scales), triangle = la.qr(X.T[order], mode="raw", check_finite=False)
+        permutation = np.arange(n)
+    short = np.empty((n, n))
+    short[permutation] = triangle[:n].T
+    if not pivoted:  # columns of rows that depend on others are rounding
+        short[:, np.abs(short).max(axis=0) <= 500 * _EPS * sizes.max()] = 0
+    return short[_first_equal(X)], Reflections(vectors[:, :n], scales[:n], order)
+
+
+def _first_equal(X: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return for each row the first row that is equal; rounding must not make equal rows differ, or it is learned."""
+    _, first, which = np.unique(hash_rows(DenseRows(X)), return_index=True, return_inverse=True)
+    first = first[which]
+    return np.where((X[first] == X).all(axis=1), first, np.arange(len(X)))
