@@ -27,7 +27,7 @@ from kway.errors import InputError
 from kway.modelfile.container import model_path
 from kway.options import described, options_of, refuse_unknown
 from kway.pipelines import FeaturedClassifier
-from kway.search.answers import TopK
+from kway.search.results import TopK
 from kway.tables.options import ReadOptions
 from kway.tables.outputs import is_model, is_report, python_output, refuse_foreign, refuse_inputs
 from kway.tables.reading import RowsInMemory

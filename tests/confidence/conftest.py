@@ -7,7 +7,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from kway.search.answers import TopK
+from kway.search.results import TopK
 
 
 class Stated(ClassifierMixin, BaseEstimator):

@@ -21,7 +21,7 @@ from kway.rows.gpu.device import ChosenDevice
 WHO_ASKS = (
     "kway.linear.plan",
     "kway.neighbors.centroid",
-    "kway.search.device",
+    "kway.search.gpu_dispatch",
     "kway.auto.race.compare",
 )
 

@@ -15,8 +15,8 @@ from kway.rows.gpu.device import Device  # noqa: E402
 from kway.rows.gpu.tensor_rows import TensorRows  # noqa: E402
 from kway.search import Bits, Flat, Int8, Landmarks  # noqa: E402
 from kway.search.codecs.base import FULL  # noqa: E402
-from kway.search.device import FarTable  # noqa: E402
 from kway.search.distances import COSINE, DOT, EUCLIDEAN  # noqa: E402
+from kway.search.gpu_dispatch import FarTable  # noqa: E402
 
 from .conftest import hostile  # noqa: E402
 

@@ -76,7 +76,7 @@ def test_a_dataclass_from_elsewhere_is_not_a_part():
     [
         {"$": "part", "module": "os", "name": "system", "values": {"command": "true"}},
         {"$": "part", "module": "kway.searching", "name": "x", "values": {}},
-        {"$": "part", "module": "kway.search.answers", "name": "Index", "values": {}},
+        {"$": "part", "module": "kway.search.results", "name": "Index", "values": {}},
         {"$": "part", "module": "kway.search.metrics", "name": "np", "values": {}},
         {"$": "part", "module": "kway.search.nothing", "name": "x", "values": {}},
         {"$": "part", "module": 7, "name": "x", "values": {}},

@@ -7,10 +7,10 @@ from scipy.spatial.distance import cdist
 
 from kway.errors import InputError
 from kway.search import Flat, Landmarks
-from kway.search import scan as blocks
+from kway.search import block_scan as blocks
+from kway.search.block_scan import BlockScan, top_products
 from kway.search.codecs.base import KeptRows
 from kway.search.distances import DISTANCES, EUCLIDEAN
-from kway.search.scan import BlockScan, top_products
 
 BY_NAME = {distance.name: distance for distance in DISTANCES}
 

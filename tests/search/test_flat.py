@@ -4,8 +4,8 @@ from scipy.spatial.distance import cdist
 
 from kway.errors import InputError
 from kway.search import Flat, Int8, restore
+from kway.search.block_scan import BoundedScan
 from kway.search.flat import BOUNDS_AFTER
-from kway.search.scan import BoundedScan
 
 
 def structured(n, seed=0, d=64):

@@ -5,8 +5,8 @@ from kway.kernels.cells import CellQueries
 from kway.kernels.jit import frozen
 from kway.kernels.one_query import find_cells
 from kway.search import Bits, Flat, Int8, Landmarks, restore
-from kway.search.answers import empty_heaps
 from kway.search.projection import learn_projection
+from kway.search.results import empty_heaps
 
 
 def images(n, seed=0, d=300):

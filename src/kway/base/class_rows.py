@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.probabilities import Shares
 from kway.rows.blocks import ConvertedRows, row_blocks
-from kway.search.answers import TopK
+from kway.search.results import TopK
 from kway.threads import pmap, single_blas, spans, workers
 from kway.validation import Rows, largest_value
 

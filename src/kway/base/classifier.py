@@ -37,7 +37,7 @@ from kway.parameters import THREADS, checked_k
 from kway.rows.blocks import concatenate_rows, count_rows, row_blocks
 from kway.rows.gpu.device import as_given, on_host, take_labels
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.answers import TopK
+from kway.search.results import TopK
 from kway.threads import at_most
 
 ENTRIES = 2**23  # numbers held at a time while rows are answered

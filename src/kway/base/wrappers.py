@@ -25,7 +25,7 @@ from kway.errors import InputError, ModelFileError
 from kway.parameters import checked_k
 from kway.rows.blocks import count_rows, split_rows
 from kway.rows.gpu.device import on_host
-from kway.search.answers import TopK
+from kway.search.results import TopK
 
 _INNER = "inner."  # prefix of the inner estimator's arrays in a model file
 

@@ -45,7 +45,7 @@ from kway.measures import log_loss
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.probabilities import log_sum_exp, softmax
 from kway.rows.blocks import take_rows
-from kway.search.answers import TopK
+from kway.search.results import TopK
 from kway.threads import pmap, spans
 
 SCORES, LOGS = "decision_function", "log-probabilities"

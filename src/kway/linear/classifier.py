@@ -41,7 +41,7 @@ from kway.parameters import (
 from kway.probabilities import Shares
 from kway.rows.gpu.device import is_tensor, on_host
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.answers import TopK
+from kway.search.results import TopK
 from kway.text_tables import Table, first_rows, short_number
 from kway.threads import at_most, spans
 from kway.validation import Rows

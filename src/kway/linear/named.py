@@ -13,7 +13,7 @@ from kway.linear.classifier import ClassRows, LinearClassifier
 from kway.linear.losses import CLASS_NUMBER, Loss
 from kway.parameters import check_parameters, one_of
 from kway.rows.gpu.device import on_host
-from kway.search.answers import TopK
+from kway.search.results import TopK
 
 
 class SoftmaxClassifier(LinearClassifier):

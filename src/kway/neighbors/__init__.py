@@ -1,13 +1,14 @@
 """Neighbors: the labels of near rows vote.
 
-classifier.py      NeighborsClassifier: metric x index x vote
-votes.py           what each vote counts, ties, the classes voted for; the base of the classifiers that vote
-training_rows.py   codes and weights kept beside the index; classes that come with later rows
-tuning.py          every k and every vote from one search
-agreement.py       probes of an approximate index tuned until its votes agree with exact search
-centroid.py        CentroidClassifier: one mean per class; clouds.py how rows lie about their mean
-exemplar.py        ExemplarClassifier: one linear SVM per row; exemplar_svm.py their training
-transfer.py        any payload in place of a label
+classifier.py            NeighborsClassifier: metric, index and vote
+votes.py                 weights of votes, ties, counting; the base class of classifiers that vote
+training_rows.py         codes and weights stored next to the index; classes that come with later rows
+tuning.py                scores of every k and every vote from one search
+agreement.py             probes of an approximate index tuned until its votes agree with exact search
+centroid.py              CentroidClassifier: one mean per class
+class_distributions.py   Gaussian and von Mises-Fisher distributions of rows about their class mean
+exemplar.py              ExemplarClassifier: one linear SVM per row
+transfer.py              payloads of neighbors instead of labels
 """
 
 from __future__ import annotations

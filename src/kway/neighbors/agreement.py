@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.rows.gpu.device import on_host
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.answers import Neighbors
+from kway.search.results import Neighbors
 from kway.validation import checked
 
 _STEPS_ABOVE = 4  # steps of the ladder above the first good one where the sample starts, twice the probes (T3)

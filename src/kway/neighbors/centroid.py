@@ -6,7 +6,7 @@
 p = softmax(z): classes that are round clouds of one common width with equal priors (clouds.py). Means and widths are
 kept as running sums, taken a block of rows at a time, so partial_fit is as good as one fit and rows may lie in a memory
 map; means have the rows' float type, sums of a block float64. Values far from 1 are kept in a unit of their own
-(kway.search.units), and `scale_` is that of the unit.
+(kway.search.power_scaling), and `scale_` is that of the unit.
 
 With an index the means are searched by it instead of all being scored: `predict` and `predict_topk` then cost what the
 index costs, and probabilities are shares of the SHORTLIST nearest classes. A model file holds the index too.
@@ -27,19 +27,19 @@ from kway.base.class_rows import best_classes, class_scores, class_shares
 from kway.base.classifier import Classifier, on_own_threads
 from kway.errors import CombinationError, InputError
 from kway.labels import Labels
-from kway.neighbors.clouds import CLOUDS, ClassMeans, Cloud, Lines, constants_of
+from kway.neighbors.class_distributions import CLOUDS, ClassMeans, Cloud, Lines, constants_of
 from kway.neighbors.training_rows import Merged, merge_classes, named_classes
 from kway.parameters import DEVICE, check_parameters
 from kway.probabilities import Shares, softmax
 from kway.rows.blocks import labeled_blocks, row_blocks
 from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, on_host, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.answers import TopK
 from kway.search.auto import pick_index, restore
-from kway.search.device import ENOUGH
+from kway.search.gpu_dispatch import ENOUGH
 from kway.search.index import Index
 from kway.search.metrics import pick_metric
-from kway.search.units import NARROW, Unit, peak
+from kway.search.power_scaling import NARROW, Unit, peak
+from kway.search.results import TopK
 from kway.threads import spans
 
 _FAINT = 2.0**-40  # means so near their center, beside a constant column of 1e12 and more, have squares float32 loses

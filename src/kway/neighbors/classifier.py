@@ -41,12 +41,12 @@ from kway.parameters import whole as whole_number
 from kway.rows.blocks import dense_blocks
 from kway.rows.gpu.device import Device, is_tensor, on_host
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.answers import Neighbors, TopK
 from kway.search.auto import pick_index, restore
-from kway.search.device import holds, staying
 from kway.search.flat import Flat
+from kway.search.gpu_dispatch import holds, staying
 from kway.search.index import Index
 from kway.search.metrics import Metric, pick_metric
+from kway.search.results import Neighbors, TopK
 from kway.validation import checked
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@
     f_i(x) = w_i . x + b_i,  h(t) = max(0, t),  j over the m_i rows of other classes outside i's fold
 
 Exemplars are trained in blocks by L-BFGS (scipy): one matrix product gives the scores of a block on every row, one more
-their gradients. Rows are rotated to their principal axes and each axis is divided by sqrt(variance + alpha), so that the
-second moment plus the penalty is the identity matrix.
+gives the gradients. Rows are rotated to their principal axes, and each axis is divided by sqrt(variance + alpha), so
+that the second moment plus the penalty is the identity matrix.
 
 Rows of other classes in i's own fold are held out. On them, and on the other rows of i's class, which exemplar i was
 not trained on, sigmoid(slope_i f_i + offset_i) is fitted (Platt 1999), which makes the scores of exemplars comparable.
@@ -28,9 +28,9 @@ from kway.memory import CACHE_BYTES, rows_per_block
 from kway.neighbors.votes import Ballot, VotingClassifier, shares_of
 from kway.parameters import above, at_least, check_parameters, whole
 from kway.probabilities import log_sigmoid
+from kway.search.block_scan import top_products
 from kway.search.distances import EUCLIDEAN
-from kway.search.scan import top_products
-from kway.search.units import Unit
+from kway.search.power_scaling import Unit
 from kway.threads import pmap, spans
 
 _MOST_ROWS = 6000  # rows that a fit accepts: the time grows with their square (no benchmark row)
@@ -224,9 +224,7 @@ class ExemplarProblem:
     positive: float
 
     @staticmethod
-    def of(
-        rows: NDArray, ridge: NDArray, codes: NDArray[np.int64], alpha: float, positive: float
-    ) -> ExemplarProblem:
+    def of(rows: NDArray, ridge: NDArray, codes: NDArray[np.int64], alpha: float, positive: float) -> ExemplarProblem:
         """Append the column of the bias to rows (n, r), and draw folds."""
         with_ones = np.column_stack([rows, np.ones(len(rows), rows.dtype)])
         return ExemplarProblem(with_ones, np.append(ridge, ridge.dtype.type(alpha)), codes, folds_of(codes), positive)
@@ -291,7 +289,7 @@ def nearby_score(scores: NDArray, held: NDArray[np.bool_], same: NDArray[np.bool
     Half as many held-out rows as weighted rows of the class lie above it, which is where the exemplar votes. Distant
     rows would decide the slope otherwise.
     """
-    wanted = max(10, np.count_nonzero(same) // (2 * N_FOLDS))
+    wanted = max(10, int(np.count_nonzero(same)) // (2 * N_FOLDS))
     others = scores[held]
     return -np.inf if len(others) <= wanted else float(np.partition(others, len(others) - wanted)[-wanted])
 

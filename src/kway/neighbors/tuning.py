@@ -21,9 +21,9 @@ from kway.errors import InputError
 from kway.kernels.voting.votes import count
 from kway.measures import class_scores, log_losses
 from kway.neighbors.votes import VoterWeights, Weighed, class_votes, count_votes, dense, pick_ties
-from kway.search.answers import Neighbors
 from kway.search.auto import choose
 from kway.search.metrics import Metric, pick_metric
+from kway.search.results import Neighbors
 from kway.threads import pmap, shares, spans
 from kway.validation import Rows, checked, plain_rows
 

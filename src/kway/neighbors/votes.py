@@ -26,8 +26,8 @@ from kway.base.classifier import Classifier, on_own_threads
 from kway.errors import CombinationError, InputError
 from kway.kernels.voting.votes import complete, count, fill_weight
 from kway.parameters import at_least
-from kway.search.answers import Neighbors, TopK
 from kway.search.metrics import Metric
+from kway.search.results import Neighbors, TopK
 from kway.text_tables import Table, first_rows, short_number
 
 _VOTERS_SHOWN = 3  # voters printed per row of an explanation

@@ -1,14 +1,17 @@
 """Search: the k best rows of each query.
 
-index.py        Recipe and Index, what every index is              answers.py   TopK, Neighbors, ids, heaps, ties
-flat.py  landmarks.py  kdtree.py  lsh.py  sharded.py               the recipes; auto.py chooses one
-metrics.py  distances.py  units.py                                 what near means, and in which units
-scan.py         all rows in blocks; `top_products`
-certified/      exact search that proves most rows too far without reading them
-codecs/         how rows are kept: full, as bytes (Int8), as bits (Bits)
-kmeans.py  projection.py  cells.py  bit_cells.py                   what landmarks consist of
-device.py       the same indexes on a GPU: what is searched there, answers to tensors
-pairwise.py     all distances between two sets of rows
+index.py           Recipe and Index, the interface of every index
+flat.py            exact search of all rows              kdtree.py      exact search in few columns
+landmarks.py       IVF (inverted file), approximate      lsh.py         locality-sensitive hashing, approximate
+sharded.py         one index per part of the rows        auto.py        the choice of an index
+metrics.py         distances with units and similarities that users name
+distances.py       distances that the engine computes    pairwise.py    all distances between two sets of rows
+power_scaling.py   rows scaled by powers of two, so that squares neither overflow nor underflow
+results.py         TopK, Neighbors, ids, heaps, ties     block_scan.py  all rows in blocks; `top_products`
+certified/         exact search that skips most rows by proven bounds
+codecs/            rows stored in full, as bytes (Int8) or as bits (Bits)
+kmeans.py  projection.py  cells.py  bit_cells.py         the parts of landmarks
+gpu_dispatch.py    which searches run on a GPU, and answers to tensors
 """
 
 from __future__ import annotations
@@ -31,16 +34,16 @@ _HOME = {
     "Laplacian": "metrics",
     "METRICS": "metrics",
     "Metric": "metrics",
-    "Neighbors": "answers",
+    "Neighbors": "results",
     "Recipe": "index",
     "Sharded": "sharded",
-    "TopK": "answers",
+    "TopK": "results",
     "choose": "auto",
     "cluster_blocks": "kmeans",
     "pick_index": "auto",
     "pick_metric": "metrics",
     "restore": "auto",
-    "top_products": "scan",
+    "top_products": "block_scan",
 }
 
 __all__ = [
@@ -70,8 +73,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from kway.search.answers import Neighbors, TopK
     from kway.search.auto import INDEXES, choose, pick_index, restore
+    from kway.search.block_scan import top_products
     from kway.search.codecs.bits import Bits
     from kway.search.codecs.int8 import Int8
     from kway.search.flat import Flat
@@ -81,7 +84,7 @@ if TYPE_CHECKING:
     from kway.search.landmarks import Landmarks
     from kway.search.lsh import LSH
     from kway.search.metrics import METRICS, Gaussian, Haversine, Laplacian, Metric, pick_metric
-    from kway.search.scan import top_products
+    from kway.search.results import Neighbors, TopK
     from kway.search.sharded import Sharded
 
 __getattr__, __dir__ = lazy_names(__name__, _HOME)

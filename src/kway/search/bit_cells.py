@@ -32,7 +32,7 @@ from kway.kernels.jit import frozen
 from kway.kernels.one_query import find_cells
 from kway.kernels.topk import EMPTY, merge
 from kway.rows.gpu.device import Device
-from kway.search.answers import Heaps, empty_heaps
+from kway.search.block_scan import measured_rows
 from kway.search.cells import CellGroups, Ground, one_by_one, ordered_by_cell, taken
 from kway.search.codecs.base import KeptRows
 from kway.search.codecs.bit_scan import coded_rows
@@ -41,7 +41,7 @@ from kway.search.codecs.streams import CODE_ARRAYS, Coder, code_parts, job_facts
 from kway.search.distances import Distance
 from kway.search.kmeans import A_CENTRE, SAMPLE_ROWS
 from kway.search.projection import Projected, Projection
-from kway.search.scan import measured_rows
+from kway.search.results import Heaps, empty_heaps
 from kway.threads import pmap, workers
 from kway.validation import plain_rows
 

@@ -28,13 +28,13 @@ from kway.kernels.jit import frozen
 from kway.kernels.one_query import search_alone
 from kway.kernels.topk import EMPTY
 from kway.rows.gpu.device import Device
-from kway.search.answers import Heaps
+from kway.search.block_scan import measured_rows, sum_rounding
 from kway.search.codecs.base import KeptRows, Store
 from kway.search.codecs.int8 import ByteRows
 from kway.search.distances import Distance
 from kway.search.kmeans import TILE_PRODUCTS, half_squares, in_cell_order
 from kway.search.projection import Projected, Projection
-from kway.search.scan import measured_rows, sum_rounding
+from kway.search.results import Heaps
 from kway.threads import pmap, shares, spans
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from kway.kernels import distances as kernels
 from kway.kernels.jit import frozen
-from kway.search.units import near_one
+from kway.search.power_scaling import near_one
 
 Matrix = Any  # NDArray or CSR
 
@@ -55,7 +55,7 @@ class Distance(ABC):
     coded: ClassVar[bool] = True  # rows may be rounded to codes
     signed: ClassVar[bool] = False  # may be negative
     bounded: ClassVar[bool] = False  # certified search has bounds for it
-    scales: ClassVar[bool] = True  # values are added up or multiplied, so that their size matters (units.py)
+    scales: ClassVar[bool] = True  # values are added up or multiplied, so that their size matters (power_scaling.py)
     degree: ClassVar[int] = 1  # d grows with so many powers of a factor of rows and queries
 
     def __str__(self) -> str:

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 from kway.kernels.topk import merge
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.answers import Ids, Neighbors, empty_heaps
+from kway.search.block_scan import RowSearch, Scan
 from kway.search.codecs.base import FULL, KeptRows, Store
-from kway.search.device import check_device, far_rows, search_over, tensors
 from kway.search.distances import DISTANCES
+from kway.search.gpu_dispatch import check_device, far_rows, search_over, tensors
 from kway.search.index import Index, Recipe
 from kway.search.metrics import Metric, pick_metric
-from kway.search.scan import RowSearch, Scan
-from kway.search.units import Unit
+from kway.search.power_scaling import Unit
+from kway.search.results import Ids, Neighbors, empty_heaps
 from kway.threads import at_most
 
 TAIL_SHARE = 0.2  # of added rows at which building again pays (no benchmark row: adding is rare)

@@ -28,12 +28,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import CombinationError, InputError, ModelFileError
 from kway.rows.gpu.device import Device, as_tensor, is_tensor, on_host
-from kway.search.answers import Ids, Neighbors, TopK, ordered, whole_k
 from kway.search.codecs import store_from
 from kway.search.codecs.base import Store, rows_of_arrays
 from kway.search.distances import Distance
 from kway.search.metrics import Metric, from_facts, pick_metric
-from kway.search.units import Scaled, Unit
+from kway.search.power_scaling import Scaled, Unit
+from kway.search.results import Ids, Neighbors, TopK, ordered, whole_k
 from kway.threads import at_most
 from kway.validation import is_sparse, plain_rows
 

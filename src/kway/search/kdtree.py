@@ -2,7 +2,7 @@
 
 The tree holds the rows as the distance places them (distances.py) and measures by the norm of its order. It works in
 float64 and leaves equal distances unordered, so a few neighbours more than asked are fetched and confirmed
-(scan.py): the answer is brute force's, ties by lower position. Added and removed rows rebuild the tree at
+(block_scan.py): the answer is brute force's, ties by lower position. Added and removed rows rebuild the tree at
 the next search.
 """
 
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from kway.parameters import check_parameters, whole
-from kway.search.answers import Ids, Neighbors
+from kway.search.block_scan import EXTRA, BlockScan, confirm
 from kway.search.codecs.base import KeptRows, drop_rows, join_rows
 from kway.search.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.index import Index, Recipe
 from kway.search.metrics import Metric
-from kway.search.scan import EXTRA, BlockScan, confirm
+from kway.search.results import Ids, Neighbors
 from kway.threads import pmap, shares
 
 _ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of unit vectors; other distances have a relative error alone

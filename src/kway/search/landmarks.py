@@ -28,11 +28,11 @@ from kway.kernels.topk import EMPTY, offer, settle
 from kway.parameters import AUTO, check_parameters, whole
 from kway.rows.gpu.device import ChosenDevice
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.answers import TOGETHER, Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.search.bit_cells import BitCells
 from kway.search.cells import CellGroups, CellTable, Ground, by_cell, nearest_first
 from kway.search.codecs.base import FULL, KeptRows, Store
-from kway.search.device import (
+from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
+from kway.search.gpu_dispatch import (
     FarTable,
     Probed,
     check_cells,
@@ -43,12 +43,12 @@ from kway.search.device import (
     named_tensors,
     placed_of,
 )
-from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.index import Index, Recipe
 from kway.search.kmeans import ROUNDS, assign_centres, kmeans_sample, place_centres
 from kway.search.metrics import Metric, pick_metric
+from kway.search.power_scaling import Scaled, Unit
 from kway.search.projection import Projected, Projection, learn_projection, projection_sample
-from kway.search.units import Scaled, Unit
+from kway.search.results import TOGETHER, Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.threads import at_most, even_spans, pmap, spans
 from kway.validation import plain_far
 

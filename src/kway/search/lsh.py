@@ -24,13 +24,13 @@ from kway.errors import InputError
 from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY, offer_buckets
 from kway.parameters import AUTO, check_parameters, whole
-from kway.search.answers import Heaps, Ids, Neighbors, empty_heaps
+from kway.search.block_scan import BlockScan
 from kway.search.codecs.base import KeptRows, drop_rows, join_rows
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN, squares
 from kway.search.index import Index, Recipe
 from kway.search.kmeans import SAMPLE_ROWS
 from kway.search.metrics import Metric
-from kway.search.scan import BlockScan
+from kway.search.results import Heaps, Ids, Neighbors, empty_heaps
 from kway.threads import pmap, spans, workers
 
 TABLES = 8  # hash tables; no benchmark row decides the numbers of LSH, tests of its recall do

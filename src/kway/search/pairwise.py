@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import InputError
 from kway.kernels.jit import frozen
 from kway.search.metrics import Gaussian, Laplacian, Metric, pick_metric
-from kway.search.units import Unit, peak
+from kway.search.power_scaling import Unit, peak
 from kway.threads import pmap, shares, spans_of
 from kway.validation import plain_rows
 

@@ -34,13 +34,13 @@ from kway.modelfile.schemas.index import check_index
 from kway.parameters import check_parameters, whole
 from kway.rows.cluster.session import shared_folder
 from kway.rows.cluster.shards import Carried, FilePlace, Shards, make_shards, row_source
-from kway.search.answers import Ids, Neighbors, empty_heaps
 from kway.search.codecs.base import drop_rows, join_rows, row_arrays
 from kway.search.distances import DISTANCES
 from kway.search.flat import Flat
 from kway.search.index import Index, Recipe
 from kway.search.metrics import Metric
-from kway.search.units import Unit
+from kway.search.power_scaling import Unit
+from kway.search.results import Ids, Neighbors, empty_heaps
 from kway.threads import at_most, cores, workers
 
 VOUCHED = 64  # rows of a file, evenly spaced, whose values the name of a shard vouches for: it may be large

@@ -23,7 +23,7 @@ from kway.measures import class_scores, log_loss, own_probability
 from kway.neighbors.tuning import Electors, vote_shares
 from kway.planning.costs import Size
 from kway.planning.guard import size_of
-from kway.search.answers import Neighbors
+from kway.search.results import Neighbors
 from kway.suggest import nearest
 from kway.validation import Rows
 

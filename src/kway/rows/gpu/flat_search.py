@@ -31,7 +31,7 @@ SEARCH_BYTES = 2**31  # bytes that a search may need beside codes and rows
 
 
 class HostScan(Protocol):
-    """The scan on the CPU whose rows a device searches: kway.search.scan.Scan."""
+    """The scan on the CPU whose rows a device searches: kway.search.block_scan.Scan."""
 
     kept: Any
     distance: Any

@@ -2,7 +2,7 @@
 
 Cosine through a certified Euclidean search of unit vectors: ||u - v||^2 = 2 (1 - cos), so the order is the same.
 
-The unit rows are rounded to float32, so what is found is confirmed on the rows as given (scan.py). A zero
+The unit rows are rounded to float32, so what is found is confirmed on the rows as given (block_scan.py). A zero
 row stays at the origin, nearer to every query than its cosine distance of 1 says, so it is never missed; a zero query
 gets no proof.
 """
@@ -20,7 +20,7 @@ from kway.kernels.certified import tiles
 from kway.kernels.certified.sketch import MOST_COLUMNS
 from kway.kernels.certified.tiles import best_way
 from kway.kernels.jit import frozen
-from kway.search.answers import Neighbors
+from kway.search.block_scan import EXTRA, BlockScan, confirm
 from kway.search.certified.choose import (
     Probe,
     choose_axes,
@@ -35,7 +35,7 @@ from kway.search.certified.pipeline import Certified, make_cells
 from kway.search.certified.sketches import ROUNDING, Frame, SketchCodes, Space, codes_taken, measure_frame, sketch_all
 from kway.search.distances import COSINE, EUCLIDEAN, MANHATTAN, Distance
 from kway.search.kmeans import SAMPLE_ROWS
-from kway.search.scan import EXTRA, BlockScan, confirm
+from kway.search.results import Neighbors
 from kway.threads import pmap, single_blas, spans
 
 LEAST_ROWS, LEAST_COLUMNS = 1024, 8  # below which a plain scan is as fast, whatever the rows (T1b)

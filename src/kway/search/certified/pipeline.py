@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from kway.kernels.certified.sweep import FARTHEST, FLOOR, SweptPanel, SweptRows, nearest_cells, sweep_rows, warm
 from kway.kernels.jit import frozen
-from kway.search.answers import Neighbors
 from kway.search.certified.sketches import (
     BLOCK,
     CHUNK,
@@ -26,6 +25,7 @@ from kway.search.certified.sketches import (
     empty_sketch,
 )
 from kway.search.kmeans import in_cell_order, kmeans_sample, nearest_centres, place_centres
+from kway.search.results import Neighbors
 from kway.threads import even_spans, pmap, spans
 
 

@@ -34,10 +34,10 @@ from kway.threads import pmap, spans
 
 if TYPE_CHECKING:
     from kway.search.bit_cells import BitCells
+    from kway.search.block_scan import Scan
     from kway.search.cells import CellTable, Ground
     from kway.search.landmarks import LandmarksIndex
     from kway.search.metrics import Metric
-    from kway.search.scan import Scan
 
 
 def join_rows(rows: Any, more: Any) -> Any:
@@ -393,7 +393,7 @@ class Full(Store):
 
     def scan(self, kept: KeptRows, distance: Distance) -> Scan:
         """A scan in blocks."""
-        from kway.search.scan import BlockScan
+        from kway.search.block_scan import BlockScan
 
         return BlockScan(kept, distance)
 

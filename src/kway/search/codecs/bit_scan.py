@@ -41,10 +41,10 @@ from kway.kernels.jit import frozen
 from kway.kernels.lanes import chosen
 from kway.kernels.topk import EMPTY, merge
 from kway.rows.gpu.device import Device
-from kway.search.answers import Heaps, Neighbors, empty_heaps
+from kway.search.block_scan import Scan, measured_rows
 from kway.search.codecs.bits import BitFrame, BitRows
 from kway.search.distances import squares
-from kway.search.scan import Scan, measured_rows
+from kway.search.results import Heaps, Neighbors, empty_heaps
 from kway.threads import pmap, shares, single_blas, spans, workers
 
 

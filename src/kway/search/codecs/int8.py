@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from kway.parameters import YES_OR_NO, check_parameters
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
+from kway.search.block_scan import BlockScan
 from kway.search.codecs.base import Codes, FarKept, KeptRows, Store
 from kway.search.distances import Distance
 from kway.search.metrics import Metric
-from kway.search.scan import BlockScan
 from kway.threads import pmap, spans
 
 

@@ -27,9 +27,9 @@ from kway.kernels.float32 import FLOAT32_SAFE
 from kway.kernels.jit import frozen
 from kway.kernels.topk import measure, merge, offer, offer_csr
 from kway.rows.gpu.device import Device
-from kway.search.answers import Heaps, Neighbors, TopK, empty_heaps, whole_k
 from kway.search.codecs.base import KeptRows
 from kway.search.distances import Distance, Matrix, squares
+from kway.search.results import Heaps, Neighbors, TopK, empty_heaps, whole_k
 from kway.threads import at_most, pmap, shares, spans, spans_of, workers
 
 TILE_KEYS = 2**19  # keys in a tile: 2 MB in float32, about the second cache (T1b)

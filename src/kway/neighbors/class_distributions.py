@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.distances import COSINE, EUCLIDEAN, Distance, squares, unit
-from kway.search.units import NARROW, Unit
+from kway.search.power_scaling import NARROW, Unit
 from kway.threads import spans
 
 _BLOCK = 2**22  # numbers of the means that are copied at a time

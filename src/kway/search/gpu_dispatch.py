@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from kway.errors import CombinationError
 from kway.rows.gpu.device import MOST_LISTED, ChosenDevice, Device, Tensor, is_tensor, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.answers import Neighbors
 from kway.search.bit_cells import BitCells
+from kway.search.block_scan import Scan, measured_rows
 from kway.search.cells import CellTable, Ground
 from kway.search.codecs.base import KeptRows, RowsFound, Store
 from kway.search.codecs.bits import CentredBits
@@ -26,9 +26,9 @@ from kway.search.codecs.far_codes import FarBits, FarBytes
 from kway.search.distances import Distance
 from kway.search.index import Index
 from kway.search.metrics import Metric
+from kway.search.power_scaling import NARROW
 from kway.search.projection import Projection
-from kway.search.scan import Scan, measured_rows
-from kway.search.units import NARROW
+from kway.search.results import Neighbors
 from kway.validation import plain_far
 
 _FLOATS = ("torch.float32", "torch.float64")  # that tensors are answered in
