@@ -1,111 +1,98 @@
-"""The README's table, made from the records: its lines cannot say what was not measured."""
+"""The README's table and chart, made from the records, so that they cannot show what was not measured."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 from .race import WITH_FIT, Row
 from .records import FOLDER, about, figure_text, load, short, whole_of, wholes
 
 BEGIN, END = "<!-- this table is made by python -m benchmarks.render -->\n\n", "\n<!-- end of the table -->\n"
-HEAD = ("| job | data | kway | peer | ratio | fit + predict |", "|---|---|---|---|---|---|")
-BRIEF = {
-    "scikit-learn-intelex": "its Intel build",
-    "intelex LogisticRegression": "its Intel build",
-    "LogisticRegression(lbfgs)": "scikit-learn",
-    "LogisticRegression(saga)": "saga",
-    "LinearSVC(hinge)": "LinearSVC",
-    "GridSearchCV(KNeighborsClassifier)": "GridSearchCV",
-}
+HEAD = ("| task | kway | other library | faster | including the build |", "|---|---|---|---|---|")
 
 
 @dataclass(frozen=True)
 class Line:
-    """Rows of one target, job and set that stand in one line."""
+    """One line of the table: a row of the records and the words for it."""
 
-    job: str
-    data: str
+    task: str
     target: str
-    where: str  # the set's name in the records, or how it begins
-    work: str = ""  # what the job's name in the records contains
+    data: str  # the dataset's name in the records, or how it begins
+    peer: str  # its name in the records
+    name: str  # its name in the README
+    work: str = ""  # a part of the job's name in the records
 
 
-LINES = (  # a few of each kind, the poorest among them; docs/benchmarks/index.md has them all
-    Line("exact L2, all test rows, k = 5", "MNIST, 60,000 x 784", "T1", "mnist"),
-    Line("", "Fashion-MNIST", "T1b", "fashion_mnist"),
-    Line("", "CLINC150 embeddings", "T1b", "clinc150"),
-    Line("", "GloVe, 100 features", "T1b", "glove100"),
-    Line("exact L1, 1,000 queries", "MNIST", "T2", "mnist"),
-    Line("exact cosine", "CLINC150 embeddings", "T2b", "clinc150"),
-    Line("approximate, votes as exact on 99.8 %", "MNIST", "T3", "mnist", "approximate"),
-    Line("exact or approximate, recall@5 >= 0.99", "MNIST", "T3b", "mnist"),
-    Line("one query, median", "MNIST", "T7", "mnist", "p50"),
-    Line("softmax, alpha 1e-4, same objective", "MNIST", "T4", "mnist", "softmax"),
-    Line("", "Banking77 embeddings", "T4b", "banking77"),
-    Line("", "letter, standardised", "T4b", "letter, standardised"),
-    Line("softmax, L1 penalty", "MNIST, 20,000 rows", "T4c", "mnist"),
-    Line("one-vs-all SVM", "MNIST", "T4d", "mnist"),
-    Line("softmax, 10 alphas x 5 folds", "Banking77 embeddings", "T5", "banking77"),
-    Line("k = 1..50 x 3 votes x 5 folds (grid: a tenth timed, x 10)", "MNIST, 20,000 rows", "T6", "mnist"),
+LINES = (
+    Line("exact 5 nearest neighbors, MNIST", "T1", "mnist", "faiss Flat", "faiss Flat"),
+    Line("exact 5 nearest neighbors, CLINC150 embeddings", "T1b", "clinc150", "faiss Flat", "faiss Flat"),
+    Line("recall@5 of 0.99 or more, MNIST", "T3b", "mnist", "SVS", "SVS Vamana"),
+    Line("softmax regression, MNIST, same objective", "T4", "mnist", "LogisticRegression(lbfgs)", "scikit-learn"),
+    Line("tune k of k-NN (50 k x 3 votes x 5 folds)", "T6", "mnist", "GridSearchCV", "GridSearchCV (estimated)"),
 )
 
 
-def table(folder: Path = FOLDER) -> list[str]:
-    """The lines, head and what the marks mean included; what was not measured at the same quality is left out."""
-    lines = list(HEAD)
-    said = ""  # a job named once serves the lines below it
-    marks: dict[str, str] = {}  # the first way of measuring has none, the second *, ...
-    for line in LINES:
-        said = line.job or said
-        rows = found(line, folder)
-        if rows:
-            first = said if not any(said == text.split(" | ")[0][2:] for text in lines) else ""
-            mark = marks.setdefault(_measured_by(line, folder), "\\*" * len(marks))
-            lines.append(_line(first, line.data, mark, rows, _whole(line, rows, folder)))
-    return [*lines, "", "; ".join(f"{mark or 'No mark'}: {way}" for way, mark in marks.items()) + "."]
-
-
-def _measured_by(line: Line, folder: Path) -> str:
-    """The version and the kind of machine that a line's figures are of."""
-    machine = (load(line.target, folder) or {}).get("machine", {})
-    version = machine.get("versions", {}).get("kway", "of an unknown version")
-    return f"kway {version} on a CPU {'with' if machine.get('avx512_vnni', True) else 'without'} AVX-512"
-
-
-def found(line: Line, folder: Path = FOLDER) -> list[Row]:
-    """The rows that a line is made of."""
+def find_row(line: Line, folder: Path = FOLDER) -> Row | None:
+    """Return the row of the records that a line shows; None if it was not measured at the same quality."""
     record = load(line.target, folder) or {"rows": []}
-    return [
-        r
-        for r in record["rows"]
-        if about(r, line.where) and line.work in r.job and r.equal and not r.missing and r.peer != "limit"
-        and not r.job.startswith(WITH_FIT)
-    ]  # fmt: skip
+    for row in record["rows"]:
+        same = about(row, line.data) and row.peer.startswith(line.peer) and line.work in row.job
+        if same and row.equal and not row.missing and not row.job.startswith(WITH_FIT):
+            return row
+    return None
 
 
-def _whole(line: Line, rows: list[Row], folder: Path) -> str:
-    """The same with the build counted: kway's time, then the ratios in the order of the peers."""
+def table(folder: Path = FOLDER) -> list[str]:
+    """Return the lines of the table."""
+    lines = list(HEAD)
+    for line in LINES:
+        row = find_row(line, folder)
+        if row is not None:
+            ours, theirs = figure_text(row.kway_seconds, "s"), figure_text(row.peer_seconds, "s")
+            build = _ratio_with_build(line, row, folder)
+            lines.append(f"| {line.task} | {ours} | {line.name} {theirs} | {short(row.ratio)}x | {build} |")
+    return lines
+
+
+def _ratio_with_build(line: Line, row: Row, folder: Path) -> str:
     records = [load(target, folder) or {"rows": []} for target in (line.target, "T1f")]
-    known = wholes(r for record in records for r in record["rows"])
-    both = [whole_of(r, known) for r in rows]
-    if not any(both):
-        return ""
-    times = sorted(r.kway_seconds for r in both if r is not None)
-    ratios = ", ".join("-" if r is None else f"{short(r.ratio)}x" for r in both)
-    return f"{figure_text(times[len(times) // 2], 's')}: {ratios}"
+    found = whole_of(row, wholes(r for record in records for r in record["rows"]))
+    return "" if found is None else f"{short(found.ratio)}x"
 
 
-def _line(job: str, data: str, mark: str, rows: list[Row], whole: str) -> str:
-    """One line: kway's time (the same race, or several), each peer with its time, and the ratios."""
-    times = sorted(r.kway_seconds for r in rows)
-    ours = figure_text(times[len(times) // 2], "s")  # each peer has a race of its own, so kway may have several times
-    theirs = ", ".join(f"{BRIEF.get(r.peer, r.peer)} {figure_text(r.peer_seconds, 's')}" for r in rows)
-    return f"| {job} | {data} | {ours}{mark} | {theirs} | {', '.join(f'{short(r.ratio)}x' for r in rows)} | {whole} |"
-
-
-def put(text: str, folder: Path = FOLDER) -> str:
-    """The README with the table of today between its two marks."""
+def replace_table(text: str, folder: Path = FOLDER) -> str:
+    """Return the README with the current table between its two marks."""
     before, rest = text.split(BEGIN, 1)
     _, after = rest.split(END, 1)
     return before + BEGIN + "\n".join(table(folder)) + "\n" + END + after
+
+
+def chart(dark: bool, folder: Path = FOLDER) -> str:
+    """Return the chart as SVG: one bar per line of the table, its length the logarithm of the ratio."""
+    ink, muted, bar = ("#e6edf3", "#8b949e", "#7c8cf8") if dark else ("#1f2328", "#59636e", "#3f51b5")
+    rows = [(line, row) for line in LINES if (row := find_row(line, folder)) is not None]
+    widest = max((len(str(int(row.ratio))) for _, row in rows), default=1)  # powers of ten
+    parts = []
+    for i, (line, row) in enumerate(rows):
+        y, width = 34 + 44 * i, max(4.0, 380 * max(0.0, math.log10(row.ratio)) / widest)
+        parts.append(f'<text x="0" y="{y}" fill="{ink}" font-size="14">{escape(line.task)}</text>')
+        parts.append(f'<text x="0" y="{y + 17}" fill="{muted}" font-size="12">than {escape(line.name)}</text>')
+        parts.append(f'<rect x="350" y="{y - 13}" width="{width:.0f}" height="24" rx="3" fill="{bar}"/>')
+        label = f'<text x="{358 + width:.0f}" y="{y + 4}" fill="{ink}" font-size="14">{short(row.ratio)}x</text>'
+        parts.append(label)
+    height = 34 + 44 * len(rows)
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 820 {height}" font-family="sans-serif" role="img">'
+    title = "<title>Times faster than other libraries (logarithmic scale)</title>"
+    return "\n".join([head, title, *parts, "</svg>\n"])
+
+
+def write_charts(folder: Path) -> list[Path]:
+    """Write the light and the dark chart into a folder."""
+    paths = []
+    for name, dark in (("faster-light.svg", False), ("faster-dark.svg", True)):
+        paths.append(folder / name)
+        paths[-1].write_text(chart(dark))
+    return paths

@@ -135,8 +135,10 @@ def main() -> int:
         print(path.relative_to(CHECKOUT))
     page = CHECKOUT / "README.md"
     if readme.BEGIN in page.read_text():
-        page.write_text(readme.put(page.read_text()))
+        page.write_text(readme.replace_table(page.read_text()))
         print("README.md")
+    for path in readme.write_charts(CHECKOUT / "docs" / "images" / "bench"):
+        print(path.relative_to(CHECKOUT))
     return 0
 
 
