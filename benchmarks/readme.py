@@ -75,15 +75,15 @@ def chart(dark: bool, folder: Path = FOLDER) -> str:
     ink, muted, bar = ("#e6edf3", "#8b949e", "#7c8cf8") if dark else ("#1f2328", "#59636e", "#3f51b5")
     rows = [(line, row) for line in LINES if (row := find_row(line, folder)) is not None]
     widest = max((len(str(int(row.ratio))) for _, row in rows), default=1)  # powers of ten
-    parts = []
+    parts = [f'<text x="350" y="20" fill="{muted}" font-size="12">times faster, logarithmic scale</text>']
     for i, (line, row) in enumerate(rows):
-        y, width = 34 + 44 * i, max(4.0, 380 * max(0.0, math.log10(row.ratio)) / widest)
+        y, width = 56 + 44 * i, max(4.0, 380 * max(0.0, math.log10(row.ratio)) / widest)
         parts.append(f'<text x="0" y="{y}" fill="{ink}" font-size="14">{escape(line.task)}</text>')
-        parts.append(f'<text x="0" y="{y + 17}" fill="{muted}" font-size="12">than {escape(line.name)}</text>')
+        parts.append(f'<text x="0" y="{y + 17}" fill="{muted}" font-size="12">compared with {escape(line.name)}</text>')
         parts.append(f'<rect x="350" y="{y - 13}" width="{width:.0f}" height="24" rx="3" fill="{bar}"/>')
         label = f'<text x="{358 + width:.0f}" y="{y + 4}" fill="{ink}" font-size="14">{short(row.ratio)}x</text>'
         parts.append(label)
-    height = 34 + 44 * len(rows)
+    height = 56 + 44 * len(rows)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 820 {height}" font-family="sans-serif" role="img">'
     title = "<title>Times faster than other libraries (logarithmic scale)</title>"
     return "\n".join([head, title, *parts, "</svg>\n"])
