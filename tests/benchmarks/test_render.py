@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import gpu_page, models, race, readme, records, render, targets
+from benchmarks import gpu_page, models, race, readme, records, render
 from benchmarks.race import WITH_FIT
 
 ROOT = Path(__file__).parents[2]
