@@ -2,7 +2,7 @@
 #   make demo    kway fit digits: compare families, keep the best, write model.kway and report.html (a minute)
 #   make test    the tests (seven minutes)    make slow    the long ones
 #   make test-cluster  the tests on a Ray cluster of three local nodes (some minutes)
-#   make check   lint, format, types, import rules, sizes and public names   make bench   timings beside other libraries
+#   make check   lint, format, types, import rules, sizes, public names and docstrings   make bench   timings beside other libraries
 #   make test-gpu   what runs on a GPU, on one where there is one, else by torch on the processor (two minutes)
 #   make attack  N=100000 altered model files, a tenth as many fits on hostile input and indexes (SEED=0): counts, 1 where
 #                one crashes, fails raw or answers NaN (two hours a million files, ten minutes 10,000 fits);
@@ -88,6 +88,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_structure.py
+	$(BIN)/python tools/check_docstrings.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -25,7 +25,7 @@ from kway.auto.train_test import read_train_test
 from kway.confidence.conformal import PredictionSets
 from kway.errors import InputError
 from kway.modelfile.container import model_path
-from kway.options import described, options_of, refuse_unknown
+from kway.options import describe_options, options_of, refuse_unknown
 from kway.pipelines import FeaturedClassifier
 from kway.search.results import TopK
 from kway.tables.options import ReadOptions
@@ -130,11 +130,21 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
 
         Parameters
         ----------
-        data : a table (pandas, polars, pyarrow, a dict of columns), a matrix, or what `kway fit` takes, such as a path.
-        target : the column of the labels; for a matrix, or beside a table, the labels themselves (n,).
-        test : rows to test on, given as data is, or (X, y); default: a fifth of the rows.
+        data : table, array-like, str or Path
+            A table (pandas, polars, pyarrow, a dict of columns), a matrix, or a path that `kway fit` takes.
+        target : str or array-like of shape (n_samples,), default=None
+            The column of the labels, or the labels themselves.
+        test : object, default=None
+            Rows to test on, in the form of `data`, or (X, y); None tests on a fifth of the rows.
     {options}
 
+        Returns
+        -------
+        Fitted
+            The best model, fitted on all training rows, with the leaderboard and the test result.
+
+        Examples
+        --------
         >>> from sklearn.datasets import load_iris
         >>> found = fit(*load_iris(return_X_y=True), models=["centroid"], also=())
         >>> found.test.rows, found.leaderboard.best.model
@@ -155,7 +165,7 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
 
 
 fit.__doc__ = str(fit.__doc__).format(
-    options=described(FitOptions, "fit") + "\n" + described(ReadOptions, "fit", leave_out=("target",))
+    options=describe_options(FitOptions, "fit") + "\n" + describe_options(ReadOptions, "fit", leave_out=("target",))
 )
 
 

@@ -19,24 +19,24 @@ from kway.suggest import listing, nearest
 
 
 class Option(NamedTuple):
-    """What is known of an option beside its name and default."""
+    """What an option declares besides its name and default."""
 
     help: str
     check: Callable[[str, Any], Any] | None = None  # (name, value) -> the value to keep; raises InputError
     typed: Any = str | None  # type on the command line
     flags: tuple[str, ...] = ()  # on the command line; by default --name
     metavar: str | None = None
-    parse: Callable[[Any], Any] | None = None  # from what was typed to the value in Python
-    commands: tuple[str, ...] = ()  # that have it; (): all
+    parse: Callable[[Any], Any] | None = None  # converts the typed text to the value in Python
+    commands: tuple[str, ...] = ()  # the commands that have it; () is all
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
-    """A field of an options dataclass."""
+    """Declare a field of an options dataclass."""
     return field(default=default, metadata={"option": Option(help, **more)})
 
 
 def options_of(cls: type, command: str | None = None) -> dict[str, Option]:
-    """The options that a dataclass declares by name; those of one command, if asked."""
+    """Return the options that a dataclass declares, by name; only those of `command` if given."""
     declared = {f.name: f.metadata["option"] for f in fields(cls) if "option" in f.metadata}
     return {name: o for name, o in declared.items() if command is None or not o.commands or command in o.commands}
 
@@ -55,19 +55,20 @@ def check_options(given: Any) -> None:
         object.__setattr__(given, name, value)
 
 
-def described(cls: type, command: str, leave_out: Sequence[str] = ()) -> str:
-    """The options of a command as lines of a docstring."""
+def describe_options(cls: type, command: str, leave_out: Sequence[str] = ()) -> str:
+    """Return the options of a command as the Parameters section of a docstring."""
+    defaults = {f.name: f.default for f in fields(cls)}
     found = {name: o for name, o in options_of(cls, command).items() if name not in leave_out}
-    return "\n".join(f"    {name} : {o.help}" for name, o in found.items())
+    return "\n".join(f"    {name} : default={defaults[name]!r}\n        {o.help}" for name, o in found.items())
 
 
 def flag_of(name: str, declared: Option) -> str:
-    """The option as it is typed."""
+    """Return the option as it is typed on the command line."""
     return declared.flags[0] if declared.flags else f"--{name.replace('_', '-')}"
 
 
 def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise, as Python does for an argument that a function does not have, and offer the nearest name."""
+    """Raise KindError, as Python does for an unknown argument, and suggest the nearest name."""
     for name in given:
         if name not in known:
             raise KindError(
@@ -76,5 +77,5 @@ def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> None:
 
 
 def split_names(text: str | None) -> tuple[str, ...]:
-    """Names with commas between, each once."""
+    """Split names at commas; repeated names count once."""
     return tuple(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))

@@ -1,10 +1,8 @@
-"""Classifiers behind something that changes rows: features, a learned map of the columns, or the steps of a Pipeline.
+"""Classifiers that transform rows first: by features, a learned map of the columns, or the steps of a Pipeline.
 
 FeaturedClassifier    table -> Features -> X (n, d) -> estimator: raw rows of a table in, labels out, one model file
-MappedClassifier      X -> a map learned from the labels -> estimator: columns that tell classes apart count for more
-PipelinedClassifier   a scikit-learn Pipeline as model files hold it: the numbers of its steps, and the classifier
-
-What was learned in fit is applied to the rows of every answer.
+MappedClassifier      X -> a map learned from the labels -> estimator: informative columns get larger weights
+PipelinedClassifier   a scikit-learn Pipeline as model files store it: the arrays of its steps, and the classifier
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
 from kway.base.classifier import on_own_threads
-from kway.base.wrappers import DelegatedAnswers, inner_has, innermost, prefixed, under
+from kway.base.wrappers import DelegatedAnswers, add_prefix, inner_has, innermost, remove_prefix
 from kway.errors import ModelFileError
 from kway.modelfile.plain_steps import pack_step, unpack_step
 from kway.parameters import check_parameters, checked_rng, one_of
@@ -34,11 +32,11 @@ _FEATURES = "features."  # prefix of the features' arrays in a model file
 
 
 class FeaturedClassifier(DelegatedAnswers):
-    """`estimator` (SoftmaxClassifier where None) behind `features` (Features() where None)."""
+    """`estimator` (default SoftmaxClassifier) on the output of `features` (default Features())."""
 
     features_: Features
-    spread_: NDArray | None = None  # (d,) of the columns of the training rows, if the model has weights
-    reasons_: dict[str, Any] | None = None  # what the fit found to matter, if the model has no weights
+    spread_: NDArray | None = None  # (d,) standard deviations of the training columns, if the model has weights
+    reasons_: dict[str, Any] | None = None  # the important features that the fit found, if the model has no weights
 
     def __init__(self, estimator: Any = None, features: Features | None = None) -> None:
         self.estimator = estimator
@@ -51,7 +49,7 @@ class FeaturedClassifier(DelegatedAnswers):
 
     @classmethod
     def of(cls, features: Features, estimator: Any, numbers: Any = None) -> FeaturedClassifier:
-        """Two fitted parts as one: the estimator was fitted on what these features made, `numbers` (n, d)."""
+        """Combine fitted features and an estimator that was fitted on their output, `numbers` (n, d)."""
         check_is_fitted(features, "parts_")
         check_is_fitted(estimator)
         whole = cls(estimator, features)
@@ -60,7 +58,7 @@ class FeaturedClassifier(DelegatedAnswers):
 
     @on_own_threads
     def fit(self, X: Any, y: Any, **fit_params: Any) -> FeaturedClassifier:
-        """Learn the features from the rows of X, then the estimator from what they make of them."""
+        """Fit the features to the rows of X, then the estimator to their output."""
         features = Features() if self.features is None else clone(self.features)
         numbers = features.fit_transform(X)
         self._join(features, self._fresh().fit(numbers, y, **fit_params), numbers)
@@ -73,11 +71,11 @@ class FeaturedClassifier(DelegatedAnswers):
         if numbers is not None and _weighs(estimator):
             self.spread_ = np.minimum(column_spread(numbers), np.finfo(np.float32).max).astype(np.float32)
 
-    # ---- answers: those of the estimator, of rows as they come
+    # ---- predictions of the estimator for raw rows
 
     @on_own_threads
     def numbers(self, X: Any) -> Any:
-        """What the features make of rows: the X (n, d) that the estimator sees."""
+        """Return the output of the features, the X (n, d) of the estimator."""
         check_is_fitted(self, "estimator_")
         return self.features_.transform(X)
 
@@ -89,50 +87,67 @@ class FeaturedClassifier(DelegatedAnswers):
 
     @available_if(inner_has("kneighbors"))
     def kneighbors(self, X: Any, *args: Any, **kwargs: Any) -> Any:
-        """The estimator's nearest training rows."""
+        """Return the estimator's nearest training rows."""
         return self.estimator_.kneighbors(self.numbers(X), *args, **kwargs)
 
     @available_if(inner_has("predict_set"))
     def predict_set(self, X: Any) -> Any:
-        """The estimator's set of labels for each row."""
+        """Return the estimator's set of labels for each row."""
         return self.estimator_.predict_set(self.numbers(X))
 
-    # ---- model files: the features under a prefix, as the estimator is
+    # ---- model files: the features are stored under a prefix, like the estimator
 
     def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         learned, arrays = self.features_._fitted()
         spreads = {} if self.spread_ is None else {"spread": self.spread_}
         facts = {"learned": learned, "settings": self.features_._stored_params()}
         facts |= {} if self.reasons_ is None else {"reasons": self.reasons_}
-        return facts, {**prefixed(_FEATURES, arrays), **spreads}
+        return facts, {**add_prefix(_FEATURES, arrays), **spreads}
 
     def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self.features_ = Features(**facts["settings"])
-        self.features_._restore(facts["learned"], under(_FEATURES, arrays))
+        self.features_._restore(facts["learned"], remove_prefix(_FEATURES, arrays))
         self.spread_ = arrays.get("spread")
         self.reasons_ = facts.get("reasons")
 
 
 def _weighs(estimator: Any) -> bool:
-    """Whether a model has weights of its columns, also inside others."""
+    """Return whether the innermost estimator has one weight per column."""
     return hasattr(innermost(estimator), "coef_")
 
 
 class MappedClassifier(DelegatedAnswers):
-    """`estimator` (NeighborsClassifier() where None) on columns weighed by what the labels say of them.
+    """An estimator on columns that are scaled or mixed by a map learned from the labels.
 
-    Neighbours count every column alike; here telling columns count for more. `mapped` gives the rows as the
-    estimator sees them, so the map can stand in front of anything.
+    Nearest neighbors give every column the same weight; the map gives informative columns a larger one. It maximizes
+    the expected accuracy of soft nearest neighbors [1]_.
 
     Parameters
     ----------
-    estimator : any classifier of dense rows.
-    map : "scales" (a weight a column) | "mixtures" (of all columns: d x d weights).
-    n_jobs : threads, of the estimator as well, whatever its own; None is all cores.
-    random_state : seed of the rows that are drawn; None is 0.
+    estimator : estimator, default=None
+        A classifier of dense rows; None is `NeighborsClassifier()`.
+    map : {"scales", "mixtures"}, default="scales"
+        "scales" learns one weight per column, "mixtures" a matrix (d, d).
+    n_jobs : int or None, default=None
+        Number of threads, also of the estimator; None uses all cores.
+    random_state : int, RandomState or None, default=None
+        Seed of the rows that are drawn; None is 0.
 
-    Attributes: `map_`, a ColumnMap with scale (d,), centre (d,) and, of mixtures, turn (d, d); `estimator_`.
+    Attributes
+    ----------
+    map_ : ColumnMap
+        Scales (d,), center (d,) and, for mixtures, a rotation (d, d).
+    estimator_ : estimator
+        The fitted estimator.
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
 
+    References
+    ----------
+    .. [1] J. Goldberger, S. Roweis, G. Hinton and R. Salakhutdinov (2004), Neighbourhood components analysis. NeurIPS.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> model = MappedClassifier().fit(X, y)
@@ -157,7 +172,20 @@ class MappedClassifier(DelegatedAnswers):
 
     @on_own_threads
     def fit(self, X: Any, y: Any) -> MappedClassifier:
-        """Learn the map from rows X (n, d) with labels y (n,), then the estimator from mapped rows."""
+        """Fit the map, then the estimator on mapped rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        MappedClassifier
+            The fitted classifier.
+        """
         from kway.tables.features.components import learn_mixtures, learn_scales  # kernels that no answer needs
 
         self._check_parameters()
@@ -172,7 +200,18 @@ class MappedClassifier(DelegatedAnswers):
 
     @on_own_threads
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> MappedClassifier:
-        """Learn the estimator again from blocks (X, y), such as a generator's, behind the map of an earlier fit."""
+        """Fit the estimator again, to blocks of rows, with the map of an earlier `fit`.
+
+        Parameters
+        ----------
+        blocks : iterable of (X, y)
+            Rows with their labels.
+
+        Returns
+        -------
+        MappedClassifier
+            The fitted classifier.
+        """
         check_is_fitted(self, "map_")
         self.estimator_ = self._fresh().fit_blocks((self.mapped(X), y) for X, y in blocks)
         self.classes_ = np.asarray(self.estimator_.classes_)
@@ -186,14 +225,38 @@ class MappedClassifier(DelegatedAnswers):
 
     @on_own_threads
     def mapped(self, X: Any) -> NDArray:
-        """Mapped rows (n, d), as the estimator sees them."""
+        """Return the mapped rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The rows that the estimator receives.
+        """
         check_is_fitted(self, "estimator_")
         return self.map_.apply(validation.rows(self, X, reset=False, sparse=False))
 
     @available_if(inner_has("kneighbors"))
     @on_own_threads
     def kneighbors(self, X: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """The estimator's nearest training rows, by distance between mapped rows."""
+        """Return the nearest training rows by distance between mapped rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), default=None
+            Queries; None uses the training rows.
+        *args, **kwargs : object
+            Arguments of the estimator's `kneighbors`.
+
+        Returns
+        -------
+        tuple of ndarray
+            Distances and indices, as the estimator returns them.
+        """
         check_is_fitted(self, "estimator_")
         return self.estimator_.kneighbors(None if X is None else self.mapped(X), *args, **kwargs)
 
@@ -213,7 +276,7 @@ class MappedClassifier(DelegatedAnswers):
 
 
 class PipelinedClassifier(DelegatedAnswers):
-    """`steps` [(name, transformer), ...] before `estimator`, whose step is called `name`."""
+    """A Pipeline in a model file: `steps_` [(name, transformer), ...], then `estimator_`, whose step is `name_`."""
 
     steps_: list[tuple[str, Any]]
 
@@ -222,11 +285,11 @@ class PipelinedClassifier(DelegatedAnswers):
 
     @classmethod
     def of(cls, pipeline: Any) -> PipelinedClassifier:
-        """A fitted Pipeline whose last step is a classifier of kway's."""
+        """Wrap a fitted Pipeline whose last step is a classifier of kway."""
         steps = list(pipeline.steps)
         if not hasattr(pipeline, "classes_"):
             raise ModelFileError(
-                f"the last step of the pipeline, {steps[-1][0]!r}, is no fitted classifier; fit it first"
+                f"the last step of the pipeline, {steps[-1][0]!r}, is not a fitted classifier; fit it first"
             )
         whole = cls()
         whole.featured_ = isinstance(steps[0][1], Features)
@@ -235,17 +298,17 @@ class PipelinedClassifier(DelegatedAnswers):
         whole.steps_ = [] if whole.featured_ else steps[:-1]
         inner = steps[-1][1]
         if whole.featured_:
-            inner = FeaturedClassifier()  # without parameters: a Pipeline is none that a file could hold
+            inner = FeaturedClassifier()  # without parameters, because a file cannot store a Pipeline as one
             inner._join(steps[0][1], pipeline[1:] if len(steps) > 2 else steps[-1][1])
         whole._adopt(inner, _first_that_works(steps))
         return whole
 
     def fit(self, X: Any, y: Any) -> PipelinedClassifier:
-        """Not here: the Pipeline is fitted, and this holds what it learned."""
-        raise TypeError("fit the Pipeline itself; this class only holds it in a model file")
+        """Raise TypeError: the Pipeline itself is fitted."""
+        raise TypeError("fit the Pipeline itself; this class only stores it in a model file")
 
     def pipeline(self) -> Any:
-        """The Pipeline again."""
+        """Return the Pipeline."""
         from sklearn.pipeline import Pipeline
 
         if not self.featured_:
@@ -255,7 +318,7 @@ class PipelinedClassifier(DelegatedAnswers):
         return Pipeline([(self.features_name_, self.estimator_.features_), *after])
 
     def numbers(self, X: Any) -> Any:
-        """What the steps make of rows: the X (n, d) that the classifier inside sees."""
+        """Return the output of the steps, the X (n, d) of the inner classifier."""
         for _, step in self.steps_:
             X = step.transform(X) if _works(step) else X
         return X
@@ -275,7 +338,7 @@ class PipelinedClassifier(DelegatedAnswers):
         packed = [pack_step(name, step) for name, step in self.steps_]
         arrays: dict[str, NDArray] = {}
         for i, step in enumerate(packed):
-            arrays |= prefixed(f"steps.{i}.", step.arrays)
+            arrays |= add_prefix(f"steps.{i}.", step.arrays)
         facts = {"name": self.name_, "features_name": self.features_name_, "featured": self.featured_}
         return {**facts, "steps": [step.facts for step in packed]}, arrays
 
@@ -283,7 +346,7 @@ class PipelinedClassifier(DelegatedAnswers):
         self.name_, self.features_name_, self.featured_ = facts["name"], facts["features_name"], facts["featured"]
         self.steps_, columns = [], self.n_features_in_
         for i, step in enumerate(facts["steps"]):
-            made = unpack_step(step, under(f"steps.{i}.", arrays), columns)
+            made = unpack_step(step, remove_prefix(f"steps.{i}.", arrays), columns)
             columns = len(getattr(made, "components_", range(columns)))
             self.steps_.append((step["name"], made))
         if hasattr(self, "feature_names_in_"):
@@ -291,10 +354,10 @@ class PipelinedClassifier(DelegatedAnswers):
 
 
 def _works(step: Any) -> bool:
-    """Whether a step does anything: None and "passthrough" do not."""
+    """Return whether a step transforms rows: None and "passthrough" do not."""
     return step is not None and not isinstance(step, str)
 
 
 def _first_that_works(steps: list[tuple[str, Any]]) -> Any:
-    """The step that sees rows as they come; a Pipeline itself asks its first one, which may be no more than a word."""
+    """Return the first step that is a transformer; the first step of a Pipeline may be "passthrough"."""
     return next(step for _, step in steps if _works(step))

@@ -120,7 +120,7 @@ def test_blocks_of_rows_change_nothing(rng, monkeypatch, draw):
     X, y = draw(rng, 120)
     model = TemperatureScaledClassifier(kway.SoftmaxClassifier(), cv=2, random_state=0).fit(X, y)
     whole = model.predict_topk(X, 3)
-    monkeypatch.setattr("kway.base.classifier.ENTRIES", 60)
+    monkeypatch.setattr("kway.base.classifier.BLOCK_BYTES", 480)
     parts = model.predict_topk(X, 3)
     np.testing.assert_array_equal(parts.ids, whole.ids)
     np.testing.assert_allclose(parts.scores, whole.scores, rtol=1e-5)

@@ -269,7 +269,7 @@ def test_answers_do_not_depend_on_how_queries_are_cut_into_blocks(digits, monkey
     X, Q, y, _ = digits
     model = NeighborsClassifier(4).fit(X, y)
     whole = model.predict(Q), model.predict_proba(Q), *model.predict_topk(Q, 3)
-    monkeypatch.setattr("kway.base.classifier.ENTRIES", 800)
+    monkeypatch.setattr("kway.base.classifier.BLOCK_BYTES", 6400)
     for a, b in zip(whole, (model.predict(Q), model.predict_proba(Q), *model.predict_topk(Q, 3))):
         np.testing.assert_array_equal(a, b)
 

@@ -44,7 +44,7 @@ def test_the_slice_is_that_of_principal_components():
 
 
 def test_projected_regions_paint_the_answers_on_the_plane(monkeypatch):
-    monkeypatch.setattr(regions, "ENTRIES", 100)  # many blocks
+    monkeypatch.setattr(regions, "BLOCK_BYTES", 800)  # many blocks
     data = datasets.load("iris")
     model = kway.NeighborsClassifier(3).fit(data.x_train, data.y_train)
     axes = regions.projected_regions(model, data.x_train, data.y_train, resolution=25, most=40).axes[0]

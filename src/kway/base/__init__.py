@@ -1,8 +1,8 @@
-"""What every classifier is built on: score rows, keep the best k, vote.
+"""The base of every classifier: score rows, keep the best k, vote.
 
-classifier.py   Classifier: predict, predict_topk, decision_function and predict_proba from what a family gives
+classifier.py   Classifier: predict, predict_topk, decision_function and predict_proba from three methods of a family
 class_rows.py   one row of weights per class: scores, the best k classes, probabilities
-wrappers.py     EstimatorInside, DelegatedAnswers: classifiers around another one, and their model files
+wrappers.py     EstimatorInside, DelegatedAnswers: classifiers that contain another estimator, and their model files
 """
 
 from kway.base.classifier import Classifier

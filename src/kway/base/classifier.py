@@ -1,18 +1,18 @@
-"""Classifier: score rows, keep the best k, vote. A family of classifiers gives three methods on checked rows:
+"""Classifier: score rows, keep the best k, vote. A family of classifiers implements three methods on validated rows:
 
     _best(rows, k, stated) -> TopK    codes (n, k) of the best classes and their scores
     _scores(rows) -> (n, R)           scores of all classes; R = 1 is the score of the second of two classes
     _shares(rows) -> (n, K)           probabilities of all classes, if the family has them
 
-and every answer is made of them:
+and every prediction uses them:
 
     predict             label of the first of _best
     predict_topk        labels and scores of _best
     decision_function   _scores; for two classes the second's less the first's (n,)
     predict_proba       _shares
 
-X is checked once (`_rows`). Nothing but an answer itself is of size n x K, and such an answer raises BudgetError before
-anything is allocated if it would be too large. If X is a torch tensor, the answer is a tensor on the same device.
+X is validated once (`_rows`). Only a returned array has size n x K, and BudgetError is raised before it is allocated if
+it does not fit into memory. If X is a torch tensor, the result is a tensor on the same device.
 """
 
 from __future__ import annotations
@@ -32,15 +32,13 @@ from sklearn.utils.validation import check_is_fitted
 from kway import validation
 from kway.errors import InputError
 from kway.labels import column
-from kway.memory import check_answer
+from kway.memory import BLOCK_BYTES, check_answer, rows_per_block
 from kway.parameters import THREADS, checked_k
 from kway.rows.blocks import concatenate_rows, count_rows, row_blocks
 from kway.rows.gpu.device import as_given, on_host, take_labels
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.results import TopK
 from kway.threads import at_most
-
-ENTRIES = 2**23  # numbers held at a time while rows are answered
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -57,7 +55,7 @@ def on_own_threads(work: Method) -> Method:
 
 
 def states_probabilities(model: Classifier) -> bool:
-    """A check for `available_if`: the model's scores stand for probabilities."""
+    """Check for `available_if` that the model's scores are probabilities."""
     model._check_probabilities()
     return True
 
@@ -67,75 +65,75 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     classes_: NDArray
 
-    # ---- what a family gives
+    # ---- what a family implements
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
-        """The k best classes of checked rows: codes (n, k) and scores (n, k), best first, k <= K.
+        """Return the k best classes of validated rows: codes (n, k) and scores (n, k), best first, k <= K.
 
-        `stated`: with the scores that `predict_topk` returns; else any that order the classes.
+        With `stated` the scores are those that `predict_topk` returns; otherwise any scores in the same order.
         """
         raise NotImplementedError(f"{type(self).__name__} has no _best")
 
     def _scores(self, rows: Any) -> Any:
-        """Scores (n, R) of checked rows."""
+        """Return scores (n, R) of validated rows."""
         raise NotImplementedError(f"{type(self).__name__} has no _scores")
 
     def _shares(self, rows: Any) -> Any:
-        """Probabilities (n, K) of checked rows: the scores themselves, unless a family says otherwise."""
+        """Return probabilities (n, K) of validated rows; by default the scores."""
         return self._scores(rows)
 
     def _check_probabilities(self) -> None:
-        """Raise AttributeError if the scores are no probabilities."""
+        """Raise AttributeError if the scores are not probabilities."""
 
     def _labels(self, best: TopK) -> Any:
-        """Labels (n,) of the winners (n, 1)."""
+        """Return the labels (n,) of the best classes (n, 1)."""
         return take_labels(self.classes_, best.ids[:, 0])
 
     def _entries(self) -> int:
-        """Numbers held per row while its best classes are found."""
+        """Return how many numbers are held per row while its best classes are found."""
         return 1
 
     def _answer_type(self, rows: Any) -> np.dtype:
-        """The float type of scores and probabilities."""
+        """Return the float type of scores and probabilities."""
         return np.dtype(rows.dtype)
 
     def _threads(self) -> int | None:
-        """The n_jobs that limits all work of this model; None is every core."""
+        """Return the n_jobs that limits all work of this model; None is all cores."""
         given: int | None = getattr(self, "n_jobs", None)
         if given is not None:
             THREADS.check("n_jobs", given)
         return given
 
-    # ---- rows: checked once, and answered in blocks
+    # ---- rows: validated once, and predicted in blocks
 
     def _rows(self, X: Any) -> Any:
-        """X checked: an array, CSR or `ConvertedRows` rows, or rows on a GPU if the family answers them there."""
+        """Validate X: an array, CSR, `ConvertedRows`, or rows on a GPU if the family predicts there."""
         if not hasattr(self, "classes_"):
             check_is_fitted(self)
-        sparse = not validation.is_sparse(X) or bool(get_tags(self).input_tags.sparse)  # tags take longer than a check
+        sparse = not validation.is_sparse(X) or bool(get_tags(self).input_tags.sparse)  # tags are slow
         return validation.rows(self, X, reset=False, sparse=sparse, blocks=True)
 
     def _passed(self, X: Any) -> Any:
-        """X as several calls of this classifier take it, checked once for all of them."""
+        """Return X in a form that several calls of this classifier can share, validated once."""
         return validation.checked(self._rows(X))
 
     def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
-        """The rows in blocks that hold at most ENTRIES numbers if each row holds `entries`."""
+        """Yield the rows in blocks of BLOCK_BYTES if each row holds `entries` numbers."""
         return (rows[block] for block in row_blocks(rows, self._most_rows(entries)))
 
     @staticmethod
     def _most_rows(entries: int) -> int:
-        return max(1, ENTRIES // max(1, entries))
+        return rows_per_block(8 * entries, BLOCK_BYTES)
 
     def _best_of_blocks(self, rows: Any, best: Callable[[Any], TopK]) -> TopK:
-        """The best classes of all rows from those of blocks; rows on a GPU are one block."""
+        """Return the best classes of all rows, block by block; rows on a GPU are one block."""
         if isinstance(rows, TensorRows):
             return best(rows)
         parts = [best(block) for block in self._blocks(rows, self._entries())]
         return parts[0] if len(parts) == 1 else TopK(*map(np.concatenate, zip(*parts)))
 
     def _table(self, X: Any, what: str, answer: Callable[[Any], Any]) -> Any:
-        """(n, K) or (n,) answers to blocks of rows; rows on a GPU watch its memory themselves."""
+        """Return answers (n, K) or (n,), block by block; rows on a GPU check its memory themselves."""
         rows = self._rows(X)
         if isinstance(rows, TensorRows):
             return answer(rows)
@@ -143,17 +141,38 @@ class Classifier(ClassifierMixin, BaseEstimator):
         check_answer(n, width, self._answer_type(rows).itemsize, what)
         return concatenate_rows(n, (answer(block) for block in self._blocks(rows, max(width, self._entries()))))
 
-    # ---- answers
+    # ---- predictions
 
     def predict(self, X: Any) -> Any:
-        """Labels (n,); a tensor if X is one and labels are numbers."""
+        """Predict the label of each row.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray or tensor of shape (n_samples,)
+            Labels; a tensor if X is a tensor and the labels are numbers.
+        """
         with at_most(self._threads()):
             return self._as_given(X, self._labels(self._best(self._rows(X), 1, stated=False)))
 
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
-        """The k best labels of each row, or all if there are fewer, and their scores, best first.
+        """Return the k best labels of each row and their scores, best first.
 
-        Scores are probabilities if the model has them.
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+        k : int, default=5
+            Number of labels; all labels if there are fewer.
+
+        Returns
+        -------
+        TopK
+            Labels and scores of shape (n_samples, k). Scores are probabilities if the model has them.
         """
         with at_most(self._threads()):
             rows = self._rows(X)
@@ -161,12 +180,23 @@ class Classifier(ClassifierMixin, BaseEstimator):
             return TopK(self._as_given(X, take_labels(self.classes_, codes)), self._as_given(X, scores))
 
     def decision_function(self, X: Any) -> Any:
-        """Scores (n, K); for two classes, the second's less the first's (n,)."""
+        """Return the scores of all classes.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray or tensor of shape (n_samples, n_classes) or (n_samples,)
+            Scores; for two classes the score of the second minus that of the first.
+        """
         with at_most(self._threads()):
             return self._as_given(X, self._table(X, "decision_function", self._decisions))
 
     def _as_given(self, X: Any, answer: Any) -> Any:
-        """The answer as a tensor if X is one."""
+        """Return the answer as a tensor if X is one."""
         return as_given(X, answer)
 
     def _decisions(self, rows: Any) -> Any:
@@ -177,40 +207,71 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     @available_if(states_probabilities)
     def predict_proba(self, X: Any) -> Any:
-        """Probabilities (n, K)."""
+        """Return the probabilities of all classes.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray or tensor of shape (n_samples, n_classes)
+            Probabilities.
+        """
         with at_most(self._threads()):
             return self._as_given(X, self._table(X, "predict_proba", self._shares))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on rows with labels y (n,), taken as `fit` takes them."""
+        """Return the accuracy.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels, in the form that `fit` accepts.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            Share of rows with the right label.
+        """
         from sklearn.metrics import accuracy_score  # half a second, and no prediction needs it
 
         found, labels = on_host(self.predict(X)), column(on_host(y))
         try:
             return float(accuracy_score(labels, found, sample_weight=on_host(sample_weight)))
         except (ValueError, TypeError) as error:
-            raise InputError(f"{str(error).rstrip('.')}; pass one label a row, such as {found[0]!r}") from error
+            raise InputError(f"{str(error).rstrip('.')}; pass one label per row, such as {found[0]!r}") from error
 
-    # ---- learning and model files
+    # ---- fitting and model files
 
     def _forget(self) -> None:
-        """Drop what an earlier fit learned, so that nothing of it is left beside what this one learns."""
+        """Delete the attributes that an earlier fit learned."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the fitted model to one file that cannot run code; `kway.load(path)` reads it back.
+        """Write the fitted model to one file, which cannot run code; `kway.load(path)` reads it.
 
-        A file that is no model of kway's is replaced only with `force`.
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        force : bool, default=False
+            Whether to replace a file that is not a model of kway.
         """
         from kway.modelfile import save
 
         save(self, path, force=force)
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        """JSON facts and arrays that, with the parameters, make up the fitted state."""
+        """Return JSON facts and arrays that, with the parameters, make up the fitted state."""
         raise TypeError(f"{type(self).__name__} cannot be saved to a model file")
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
-        """Reverse of `_fitted`."""
+        """Restore the fitted state from what `_fitted` returned."""
         raise TypeError(f"{type(self).__name__} cannot be read from a model file")

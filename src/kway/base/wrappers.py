@@ -1,11 +1,12 @@
-"""Classifiers around another one: they pass X on, answer as it does unless they say otherwise, and save it.
+"""Classifiers that contain another estimator: they pass X on, predict as it does by default, and save it.
 
-EstimatorInside    `estimator` (a default of the subclass if None) is fitted into `estimator_`, which answers `predict`
-                   and `explain`; a model file holds it under a prefix
-DelegatedAnswers   probabilities, scores and top-k lists are those of the estimator inside as well
+EstimatorInside    `estimator` (a default of the subclass if None) is fitted as `estimator_`, which does `predict` and
+                   `explain`; a model file stores it under a prefix
+DelegatedAnswers   probabilities, scores and top-k lists are also those of the inner estimator
 
-X goes on as the estimator inside takes it (frames, text, sparse rows), which checks it, once per call of the wrapper if
-it is one of kway's. A wrapper that makes other rows of X overrides `_rows` and `_passed`.
+X is passed on in any form that the inner estimator accepts (frames, text, sparse rows). The inner estimator validates
+it, once per call of the wrapper if it is a classifier of kway. A wrapper that transforms X overrides `_rows` and
+`_passed`.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ _INNER = "inner."  # prefix of the inner estimator's arrays in a model file
 
 
 def inner_has(*methods: str) -> Callable[[Any], bool]:
-    """A check for `available_if`: there is a method where the estimator inside has one of these."""
+    """Return a check for `available_if`: the inner estimator has one of these methods."""
 
     def check(model: EstimatorInside) -> bool:
         inner = getattr(model, "estimator_", None) or model._unfitted()
         if not any(hasattr(inner, method) for method in methods):
-            getattr(inner, methods[0])  # its own error says why not
+            getattr(inner, methods[0])  # raises its own error
         return True
 
     return check
 
 
 def layers(model: Any) -> Iterator[Any]:
-    """A model, the estimator inside it, and so on to the innermost."""
+    """Yield a model, the estimator inside it, and so on to the innermost."""
     yield model
     while hasattr(model, "estimator_"):
         model = model.estimator_
@@ -51,34 +52,34 @@ def layers(model: Any) -> Iterator[Any]:
 
 
 def innermost(model: Any) -> Any:
-    """The estimator inside all others; a model with none inside is its own."""
+    """Return the innermost estimator; the model itself if it contains none."""
     *_, inner = layers(model)
     return inner
 
 
 class EstimatorInside(Classifier):
-    """A classifier that has another one inside."""
+    """A classifier that contains another estimator."""
 
     estimator: Any
     estimator_: Any
 
     def _default(self) -> Any:
-        """The estimator if none was given."""
+        """Return the estimator to use if none was given."""
         raise InputError(f"{type(self).__name__} needs an estimator, got None")
 
     def _unfitted(self) -> Any:
-        """The estimator as it was given, or the default."""
+        """Return the given estimator, or the default."""
         return self._default() if self.estimator is None else self.estimator
 
     def _fresh(self) -> Any:
-        """A copy of it, to be fitted."""
+        """Return an unfitted copy of the estimator."""
         given = self._unfitted()
         if isinstance(given, type) or not all(hasattr(given, name) for name in ("fit", "predict", "get_params")):
             raise InputError(f"estimator must be a classifier with fit and predict, got {given!r:.100}")
         return clone(given)
 
     def _adopt(self, fitted: Any, source: Any = None) -> None:
-        """Take in a fitted estimator; the features are those of `source`, the estimator itself where None."""
+        """Store a fitted estimator; the features are those of `source`, or of the estimator if None."""
         self.estimator_ = fitted
         self.classes_ = np.asarray(fitted.classes_)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -87,16 +88,16 @@ class EstimatorInside(Classifier):
                 setattr(self, name, getattr(fitted if source is None else source, name))
 
     def _threads(self) -> int | None:
-        """Those of the estimator inside, where this one has no n_jobs and that is kway's own."""
+        """Return the n_jobs of the inner classifier if this one has none."""
         inner = getattr(self, "estimator_", None) if self.estimator is None else self.estimator
         if isinstance(inner, Classifier) and not hasattr(self, "n_jobs"):
             return inner._threads()
         return super()._threads()
 
-    # ---- answers
+    # ---- predictions
 
     def _rows(self, X: Any) -> Any:
-        """X as the estimator inside takes it; a tensor as an array, as answers are made of arrays here."""
+        """Return X as the inner estimator takes it; a tensor is copied to an array."""
         check_is_fitted(self, "estimator_")
         return self._passed(on_host(X))
 
@@ -111,30 +112,54 @@ class EstimatorInside(Classifier):
         return self._best_of_blocks(rows, lambda block: self._best_of_block(block, k))
 
     def _best_of_block(self, rows: Any, k: int) -> TopK:
-        """The k best classes of a block of rows, from a table of all classes."""
+        """Return the k best classes of a block of rows, from a table of all classes."""
         raise NotImplementedError(f"{type(self).__name__} has no _best_of_block")
 
     def _entries(self) -> int:
         return len(self.classes_)
 
     def _as_given(self, X: Any, answer: Any) -> Any:
-        """The answer as an array, also if X is a tensor."""
+        """Return the answer as an array, also if X is a tensor."""
         return answer
 
     @on_own_threads
     def predict(self, X: Any) -> NDArray:
-        """Labels (n,), those of the estimator inside."""
+        """Predict the label of each row.
+
+        Parameters
+        ----------
+        X : object
+            Rows, as the inner estimator takes them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
         rows = self._rows(X)
         return np.asarray(self.estimator_.predict(rows))
 
     @available_if(inner_has("explain"))
     @on_own_threads
     def explain(self, X: Any, *args: Any, **kwargs: Any) -> Any:
-        """Why: what the estimator inside says."""
+        """Return the explanation of the inner estimator.
+
+        Parameters
+        ----------
+        X : object
+            Rows, as the inner estimator takes them.
+        *args, **kwargs : object
+            Arguments of the inner `explain`.
+
+        Returns
+        -------
+        object
+            The result of the inner `explain`.
+        """
         rows = self._rows(X)
         return self.estimator_.explain(rows, *args, **kwargs)
 
-    # ---- model files: the fitted estimator inside is packed like any other, its arrays under a prefix
+    # ---- model files: the inner estimator is packed like any other, with its arrays under a prefix
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         from kway.modelfile import pack
@@ -142,63 +167,98 @@ class EstimatorInside(Classifier):
         check_is_fitted(self, "estimator_")
         manifest, arrays = pack(self.estimator_)
         facts, own = self._facts()
-        return {"inner": manifest, **facts}, {**own, **prefixed(_INNER, arrays)}
+        return {"inner": manifest, **facts}, {**own, **add_prefix(_INNER, arrays)}
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         from kway.modelfile import unpack
 
-        self.estimator_ = unpack(facts["inner"], under(_INNER, arrays))
+        self.estimator_ = unpack(facts["inner"], remove_prefix(_INNER, arrays))
         self._restore_facts(facts, {name: array for name, array in arrays.items() if not name.startswith(_INNER)})
         if len(self.estimator_.classes_) != len(self.classes_):
-            raise ModelFileError("the model file disagrees with itself about its classes; save the model again")
+            raise ModelFileError("the model file lists its classes twice, and they differ; save the model again")
 
     def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        """What was learned around the estimator inside."""
+        """Return what the wrapper itself learned."""
         raise TypeError(f"{type(self).__name__} cannot be saved to a model file")
 
     def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
-        """Reverse of `_facts`."""
+        """Restore what `_facts` returned."""
         raise TypeError(f"{type(self).__name__} cannot be read from a model file")
 
 
 class DelegatedAnswers(EstimatorInside):
-    """All answers are those of the estimator inside."""
+    """A classifier whose predictions are all those of the inner estimator."""
 
     @available_if(inner_has("predict_proba"))
     @on_own_threads
     def predict_proba(self, X: Any) -> NDArray:
-        """Probabilities (n, K) of the estimator inside."""
+        """Return the probabilities of all classes.
+
+        Parameters
+        ----------
+        X : object
+            Rows, as the inner estimator takes them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities of the inner estimator.
+        """
         rows = self._rows(X)
         return np.asarray(self.estimator_.predict_proba(rows))
 
     @available_if(inner_has("decision_function"))
     @on_own_threads
     def decision_function(self, X: Any) -> NDArray:
-        """Scores of the estimator inside."""
+        """Return the scores of the inner estimator.
+
+        Parameters
+        ----------
+        X : object
+            Rows, as the inner estimator takes them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes) or (n_samples,)
+            Scores.
+        """
         rows = self._rows(X)
         return np.asarray(self.estimator_.decision_function(rows))
 
     @available_if(inner_has("predict_topk", "predict_proba"))
     @on_own_threads
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
-        """The k best labels of each row and their scores, best first; of another library's estimator, probabilities."""
+        """Return the k best labels of each row and their scores, best first.
+
+        Parameters
+        ----------
+        X : object
+            Rows, as the inner estimator takes them.
+        k : int, default=5
+            Number of labels; all labels if there are fewer.
+
+        Returns
+        -------
+        TopK
+            Labels and scores of shape (n_samples, k); probabilities for another library's estimator.
+        """
         if not hasattr(getattr(self, "estimator_", None), "predict_topk"):
             return super().predict_topk(X, k)
         rows = self._rows(X)
         return TopK(*self.estimator_.predict_topk(rows, checked_k(k, len(self.classes_))))
 
     def _best_of_block(self, rows: Any, k: int) -> TopK:
-        """The best by the probabilities of all classes, for an estimator of another library."""
+        """Return the best by the probabilities of all classes, for an estimator of another library."""
         p = np.asarray(self.estimator_.predict_proba(rows))
         codes = best_columns(p, k)
         return TopK(codes, np.take_along_axis(p, codes, axis=1))
 
 
-def prefixed(prefix: str, arrays: dict[str, NDArray]) -> dict[str, NDArray]:
-    """Arrays under names that start with a prefix."""
+def add_prefix(prefix: str, arrays: dict[str, NDArray]) -> dict[str, NDArray]:
+    """Return the arrays with a prefix before each name."""
     return {prefix + name: array for name, array in arrays.items()}
 
 
-def under(prefix: str, arrays: dict[str, NDArray]) -> dict[str, NDArray]:
-    """Reverse of `prefixed`: those that start with the prefix, without it."""
+def remove_prefix(prefix: str, arrays: dict[str, NDArray]) -> dict[str, NDArray]:
+    """Return the arrays whose names start with the prefix, without it."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

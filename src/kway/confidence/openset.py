@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.base.classifier import on_own_threads
-from kway.base.wrappers import DelegatedAnswers, prefixed, under
+from kway.base.wrappers import DelegatedAnswers, add_prefix, remove_prefix
 from kway.confidence import impostors, splits
 from kway.confidence.impostors import FalseAccepts, ImpostorStudy, ImpostorTrial, reject_threshold
 from kway.confidence.known_scores import Scorer, check_score, make_scorers, supported_scores
@@ -338,7 +338,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
         if self._scorer.index is None:
             return facts | {"index": None}, {}
         index, arrays = self._scorer.index.parts()
-        return facts | {"index": index, "spreads": self._scorer.spreads}, prefixed(_INDEX, arrays)
+        return facts | {"index": index, "spreads": self._scorer.spreads}, add_prefix(_INDEX, arrays)
 
     def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self.unknown_ = facts["unknown"]
@@ -349,7 +349,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
         self.score_, self.threshold_ = self.guarantee_.score, self.guarantee_.threshold
         self._scorer = Scorer(self.score_, self.estimator_, None, int(self.n_neighbors))
         if facts["index"] is not None:
-            index, spreads = restore(facts["index"], under(_INDEX, arrays)), tuple(facts["spreads"])
+            index, spreads = restore(facts["index"], remove_prefix(_INDEX, arrays)), tuple(facts["spreads"])
             self._scorer = replace(self._scorer, index=index, spreads=spreads)
 
 

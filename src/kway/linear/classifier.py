@@ -1,10 +1,10 @@
 """LinearClassifier: minimize alpha R(W) + mean_i loss(f_i, y_i) with f = X W' + b, any loss, penalty and solver.
 
-    fit      check -> plan -> objective -> solver -> coef_ (R, d), intercept_ (R,): fitting.py
-    predict  class rows scored by inner product plus bias, the best kept (kway.base.class_rows)
+    fit      validate -> plan -> objective -> solver -> coef_ (R, d), intercept_ (R,): fitting.py
+    predict  score class rows by inner product plus bias, and keep the best (kway.base.class_rows)
     explain  the features that decided between the best two classes
 
-R is 1 for two classes, whose score is that of classes_[1] against classes_[0], and K otherwise.
+R is 1 for two classes, with the score of classes_[1] against classes_[0], and K otherwise.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
-from kway.base.class_rows import CLASS_BLOCK, best_classes, class_scores, class_shares
+from kway.base.class_rows import best_classes, class_scores, class_shares
 from kway.base.classifier import Classifier, on_own_threads, states_probabilities
 from kway.errors import BudgetError
 from kway.linear.losses import LOSSES, Loss
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import (
     CLASS_WEIGHT,
     DEVICE,
@@ -46,54 +47,96 @@ from kway.text_tables import Table, first_rows, short_number
 from kway.threads import at_most, spans
 from kway.validation import Rows
 
-_REASONS_SHOWN = 3  # features printed per row of an explanation
-
 
 class ClassRows(NamedTuple):
-    """A row (K, d) and a bias (K,) per class, whose largest score is the answer; two classes have (0, w)."""
+    """Weights (K, d) and biases (K,); the class of the largest score is predicted. Two classes have (0, w)."""
 
     W: NDArray
     b: NDArray
 
 
 class LinearClassifier(Classifier):
-    """Linear classifier of any loss, penalty and solver.
+    """Linear classifier with any loss, penalty and solver.
 
     Parameters
     ----------
-    loss : "softmax", "logistic", "hinge", "rounded-hinge", "perceptron", "squared", "softmax-squared" or
-        "softmax-absolute"
-    penalty : "l2", "l1", "elasticnet" or "none"; the bias is never penalised
-    alpha : weight of the penalty against the MEAN loss, so it does not move with the number of rows
-    solver : "auto", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", "sampled", or
-        such as SGD(momentum=0.9)
-    multiclass : "joint" (all classes in one problem) or "one-vs-all"
-    l1_ratio : share of L1 in the elastic net
-    temperature : T of softmax(f / T) in `predict_proba`
-    fit_intercept : learn a bias b for each score; False: planes through the origin
-    max_iter : most iterations (for sgd: epochs)
-    tol : how far, relatively, the objective may stay above its optimum: a fit without a ConvergenceWarning is within
-        it (an objective under a millionth of that at W = 0 counts as that much). float32 rows are worked on as
-        float64 where it is under 1e-6. Of sgd also the least gain, relatively, of ten epochs that is worth going on
-        for: it warns where that leaves it above tol, or where the problem is too large to check.
-        Of sampled: the gain of three epochs, as a share of the loss at W = 0
-    batch_size : rows a step of sgd; of sampled, 256 where this is 1 (up to 2,048 on a GPU)
-    learning_rate : of sgd and sampled: a number, "auto", "constant", "decay", "cosine" or a schedule
-    label_smoothing : eps; targets become 1 - eps and eps / (K - 1)
-    class_weight : None, "balanced" or a dict {class: weight}
-    early_stopping : keep a tenth of the rows (or the share given) to stop the iterations by
-    warm_start : start from the last solution
-    device : "cpu", "cuda" (rows, passes and answers on a GPU; lbfgs, proximal, gradient, sgd and sampled work there) or
-        "auto": the GPU where there is one and the plan says that it pays, as `why_` tells
-    n_jobs : threads; None uses every core
-    random_state : seed of everything drawn
-    verbose : 1 shows progress
+    loss : str, default="softmax"
+        "softmax" (cross-entropy), "logistic", "hinge", "rounded-hinge" (with a smooth kink), "perceptron", "squared"
+        (of the scores), "softmax-squared" or "softmax-absolute" (of the probabilities).
+    penalty : {"l2", "l1", "elasticnet", "none"}, default="l2"
+        Penalty on the weights. The bias is never penalized.
+    alpha : float, default=1e-4
+        Weight of the penalty relative to the mean loss, so that it does not depend on the number of rows.
+    solver : str or solver object, default="auto"
+        "auto", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", "sampled", or an object such as
+        `SGD(momentum=0.9)`. "auto" chooses the fastest solver for the loss, the penalty and the rows.
+    multiclass : {"joint", "one-vs-all"}, default="joint"
+        "joint" fits all classes in one problem, "one-vs-all" one binary problem per class.
+    l1_ratio : float, default=0.5
+        Share of L1 in the elastic net.
+    temperature : float, default=1.0
+        T of softmax(f / T) in `predict_proba`.
+    fit_intercept : bool, default=True
+        Whether to learn a bias per score.
+    max_iter : int, default=1000
+        Maximum number of iterations; for "sgd" and "sampled", of epochs.
+    tol : float, default=1e-3
+        Relative excess of the objective over its optimum. A fit without a ConvergenceWarning is within tol; an
+        objective below a millionth of its value at W = 0 counts as that much. Below 1e-6, float32 rows are converted
+        to float64. "sgd" stops if ten epochs gain less than tol, and warns if it is not within tol or the problem is
+        too large to check. "sampled" stops if three epochs gain less than tol times the loss at W = 0.
+    batch_size : int, default=1
+        Rows per step of "sgd". "sampled" uses 256 (up to 2,048 on a GPU) if this is 1.
+    learning_rate : float, str or schedule, default="auto"
+        Step size of "sgd" and "sampled": a number, "auto", "constant", "decay", "cosine" or a schedule object.
+    label_smoothing : float, default=0.0
+        eps: targets are 1 - eps for the class and eps / (K - 1) for each other class.
+    class_weight : dict, "balanced" or None, default=None
+        Weights by label. "balanced" gives all classes the same total weight.
+    early_stopping : bool or float, default=False
+        Stop when the loss on a validation split no longer falls. True holds out a tenth of the rows, a float this
+        share.
+    warm_start : bool, default=False
+        Whether `fit` starts from the last solution.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        "cuda" keeps rows and weights on the GPU (solvers "lbfgs", "proximal", "gradient", "sgd" and "sampled").
+        "auto" uses a GPU if there is one and it is expected to be faster; `why_` has the reason.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores.
+    random_state : int, RandomState or None, default=None
+        Seed of everything that is drawn at random.
+    verbose : int, default=0
+        1 shows progress.
 
     Attributes
     ----------
-    classes_ (K,), coef_ (R, d), intercept_ (R,), n_iter_, objective_, history_ (objective an iteration; of sampled, and
-    objective_ where all rows against all classes are too many, the exact one of at most 1,000 rows);
-    for the hinge loss also support_ (rows on or inside the margin) and margin_ = 1 / ||w|| a row of coef_.
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    coef_ : ndarray of shape (n_scores, n_features)
+        Weights; one row per class, or one row for two classes.
+    intercept_ : ndarray of shape (n_scores,)
+        Biases.
+    n_iter_ : int
+        Number of iterations.
+    objective_ : float
+        The penalty plus the mean loss at the solution.
+    history_ : list of float
+        The objective after each iteration.
+    solver_ : str
+        The solver that was used.
+    n_features_in_ : int
+        Number of features.
+    support_ : ndarray of int
+        Training rows on or inside the margin; for the hinge loss.
+    margin_ : float or ndarray
+        1 / ||w||, one per row of `coef_`; for the hinge loss.
+    why_ : str
+        Where the rows were placed, and why; for `device="auto"`, GPUs, clusters and files.
+
+    Notes
+    -----
+    `objective_` and `history_` of the "sampled" solver are exact sums over at most 1,000 rows if all rows against all
+    classes are too many.
 
     Examples
     --------
@@ -152,10 +195,25 @@ class LinearClassifier(Classifier):
         tags.input_tags.sparse = True
         return tags
 
-    # ---------------------------------------------------------------- learning (fitting.py, with all the solvers)
+    # ---- fitting (fitting.py, with all the solvers)
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearClassifier:
-        """Learn from X (n, d) and labels (n,), or soft targets (n, K) where the loss is about probabilities."""
+        """Fit the classifier.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,) or (n_samples, n_classes)
+            Labels, or soft targets (rows that sum to 1) if the loss is defined on probabilities.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        LinearClassifier
+            The fitted classifier.
+        """
         from kway.linear.fitting import prepare_fit, solve_plan  # half a second, and no prediction needs it
 
         with at_most(self._threads()):
@@ -167,11 +225,24 @@ class LinearClassifier(Classifier):
         return self
 
     def fit_folder(self, folder: str | Path, target: str | None = None) -> LinearClassifier:
-        """Learn from a folder of parquet files, whose column `target` has the labels, or of .npy files.
+        """Fit the classifier to a folder of parquet, csv or .npy files.
 
-        Inside `kway.cluster(...)` the nodes read the files, and keep the rows: they are never all here. Losses without
-        kinks, by L-BFGS or, with an L1 penalty, the proximal solver. Here, rows that solver="sampled" learns from, or
-        "auto" by sampling, and those that are larger than memory stay in the files and are read some at a time.
+        On one machine the rows are read into memory; rows that are larger than memory, or that sampled softmax learns
+        from, stay in their files and are read a block at a time. Inside `kway.cluster(...)` the nodes read the files
+        and keep the rows; the loss must then be smooth, and the solver is L-BFGS or, for an L1 penalty, the proximal
+        solver.
+
+        Parameters
+        ----------
+        folder : str or Path
+            The folder.
+        target : str, default=None
+            Column of the labels; not needed for .npy files, where one file has the labels.
+
+        Returns
+        -------
+        LinearClassifier
+            The fitted classifier.
         """
         from kway.linear.from_files import fit_folder
 
@@ -179,7 +250,18 @@ class LinearClassifier(Classifier):
         return self
 
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> LinearClassifier:
-        """Learn from blocks (X, y), such as a generator's, kept in a file meanwhile: by sampled softmax or L-BFGS."""
+        """Fit the classifier to blocks of rows, which are written to a temporary file, by sampled softmax or L-BFGS.
+
+        Parameters
+        ----------
+        blocks : iterable of (X, y)
+            Rows, dense or sparse, with their labels.
+
+        Returns
+        -------
+        LinearClassifier
+            The fitted classifier.
+        """
         from kway.linear.from_files import fit_blocks
 
         fit_blocks(self, blocks)
@@ -188,17 +270,34 @@ class LinearClassifier(Classifier):
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> LinearClassifier:
-        """One epoch of SGD over these rows; the first call must name every class, or show it."""
+        """Run one epoch of SGD over these rows.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+        classes : array-like of shape (n_classes,), default=None
+            All labels; required in the first call if its rows do not have all of them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        LinearClassifier
+            The fitted classifier.
+        """
         from kway.linear.fitting import partial_fit
 
         with at_most(self._threads()):
             partial_fit(self, X, y, classes, sample_weight)
         return self
 
-    # ---------------------------------------------------------------- answers, from class rows
+    # ---- predictions, from class rows
 
     def _rows(self, X: Any) -> Any:
-        """X checked; a tensor stays on its device."""
+        """Validate X; a tensor stays on its device."""
         if not is_tensor(X):
             return super()._rows(X)
         check_is_fitted(self)
@@ -215,10 +314,10 @@ class LinearClassifier(Classifier):
         return class_shares(self._sent(rows), self.coef_, self.intercept_, self._link())
 
     def _sent(self, rows: Any) -> Any:
-        """The rows, which a GPU is to score if the model's device says so and it pays."""
+        """Return the rows, wrapped to be scored on a GPU if the model's device says so and it pays."""
         if self.device == "cpu" or sp.issparse(rows) or isinstance(rows, TensorRows):
             return rows
-        from kway.linear.plan import prediction_device  # the plan, which no answer on the CPU needs
+        from kway.linear.plan import prediction_device  # not needed for predictions on the CPU
 
         device = prediction_device(self.device, rows.shape[0], self.coef_)
         if device is None:
@@ -228,7 +327,7 @@ class LinearClassifier(Classifier):
         return HostRows(rows, device)
 
     def _link(self) -> Shares:
-        """How scores become probabilities: softmax(f / T), or sigmoid(f / T) normalized over the columns."""
+        """Return how scores become probabilities: softmax(f / T), or sigmoid(f / T) normalized over the classes."""
         return Shares(1 / self.temperature, self._form().joint)
 
     def _check_probabilities(self) -> None:
@@ -241,35 +340,74 @@ class LinearClassifier(Classifier):
 
     @available_if(states_probabilities)
     def predict_log_proba(self, X: Any) -> Any:
-        """Logarithm of `predict_proba`."""
+        """Return the logarithm of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray or tensor of shape (n_samples, n_classes)
+            Log-probabilities.
+        """
         p = self.predict_proba(X)
         with np.errstate(divide="ignore"):
             return p.log() if is_tensor(p) else np.log(p)
 
     @on_own_threads
     def explain(self, X: Any, n_features: int = 5) -> DecidingFeatures:
-        """Each row's answer, its runner-up, and the features that decided between the two."""
+        """Return the features that decided between the best two classes of each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        n_features : int, default=5
+            Number of features per row.
+
+        Returns
+        -------
+        DecidingFeatures
+            Labels, runners-up, gaps between their scores, features and contributions.
+        """
         rows = super()._rows(X)
         codes = self._best(rows, 2, stated=False).ids
         return deciding_features(rows, codes, self.classes_, self._class_rows(), n_features)
 
     def _class_rows(self) -> ClassRows:
-        """Rows whose largest score is the answer: (K, d) and (K,)."""
+        """Return one row (d,) and bias per class, also for two classes."""
         if len(self.intercept_) > 1:
             return ClassRows(self.coef_, self.intercept_)
         return ClassRows(np.vstack([0 * self.coef_, self.coef_]), np.append(0 * self.intercept_, self.intercept_))
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy; soft targets count by their largest entry."""
+        """Return the accuracy; soft targets count by their largest entry.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,) or (n_samples, n_classes)
+            Labels, or soft targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            Share of rows with the right label.
+        """
         y = on_host(y)
         if np.ndim(y) == 2 and np.shape(y)[1] == len(self.classes_) > 1:
             y = self.classes_[np.asarray(y).argmax(axis=1)]
         return super().score(X, y, sample_weight)
 
-    # ---------------------------------------------------------------- parts
+    # ---- parameters
 
     def _check_parameters(self) -> None:
-        """Refuse parameters that mean nothing before any data is looked at."""
+        """Raise InputError if a parameter has no meaning, before any data is read."""
         check_parameters(
             self,
             loss=one_of(*LOSSES),
@@ -293,7 +431,7 @@ class LinearClassifier(Classifier):
         forms, K = LOSSES[self.loss], len(self.classes_) if n_classes is None else n_classes
         return forms.columns if K == 2 or self.multiclass == "one-vs-all" else forms.joint
 
-    # ---------------------------------------------------------------- model files
+    # ---- model files
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self)
@@ -315,10 +453,20 @@ class LinearClassifier(Classifier):
 
 
 class DecidingFeatures(NamedTuple):
-    """Why each row got its class: the score of `labels` leads that of `runners_up` by `gaps`.
+    """Why each row got its label: the features that decided between the best two classes.
 
-    `features` (n, m) are the columns that moved the lead most, `contributions` (n, m) by how much, each
-    (w_label - w_runner_up)_j x_j; together with all other columns and the biases they add up to the gap.
+    Attributes
+    ----------
+    labels : ndarray of shape (n_samples,)
+        Predicted labels.
+    runners_up : ndarray of shape (n_samples,)
+        Labels of the second-largest scores.
+    gaps : ndarray of shape (n_samples,)
+        Differences between the two scores.
+    features : ndarray of shape (n_samples, n_features)
+        The columns that contribute most to the gap.
+    contributions : ndarray of shape (n_samples, n_features)
+        (w_label - w_runner_up)_j x_j of these columns; with all other columns and the biases they add up to the gap.
     """
 
     labels: NDArray
@@ -328,13 +476,14 @@ class DecidingFeatures(NamedTuple):
     contributions: NDArray
 
     def _table(self) -> Table:
-        told = lambda i: (self.labels[i], self.runners_up[i], short_number(self.gaps[i]), self._reasons(i))  # noqa: E731
-        columns = ("label", "before", "by", "columns that moved the lead most")
-        return first_rows(f"DecidingFeatures: {len(self.labels):,} rows", len(self.labels), columns, told)
+        def cells(i: int) -> tuple[Any, ...]:
+            return self.labels[i], self.runners_up[i], short_number(self.gaps[i]), self._reasons(i)
 
-    def _reasons(self, i: int) -> str:
-        some = zip(self.features[i, :_REASONS_SHOWN], self.contributions[i, :_REASONS_SHOWN])
-        return ", ".join(f"{j} {value:+.3g}" for j, value in some)
+        columns = ("label", "before", "by", "columns that moved the lead most")
+        return first_rows(f"DecidingFeatures: {len(self.labels):,} rows", len(self.labels), columns, cells)
+
+    def _reasons(self, i: int, shown: int = 3) -> str:
+        return ", ".join(f"{j} {v:+.3g}" for j, v in zip(self.features[i, :shown], self.contributions[i, :shown]))
 
     def __repr__(self) -> str:
         return self._table().text()
@@ -344,11 +493,11 @@ class DecidingFeatures(NamedTuple):
 
 
 def deciding_features(X: Rows, codes: NDArray, classes: NDArray, rows: ClassRows, n_features: int) -> DecidingFeatures:
-    """The lead of each row's class over its runner-up, codes (n, 2), and the features it came from."""
+    """Return the features that decided between the best two classes, codes (n, 2), of each row."""
     m, kind = min(n_features, X.shape[1]), np.result_type(X.dtype, rows.W.dtype)
     gaps, features = np.empty(X.shape[0], kind), np.empty((X.shape[0], m), np.int64)
     contributions = np.empty((X.shape[0], m), kind)
-    for some in spans(X.shape[0], max(1, CLASS_BLOCK // X.shape[1])):
+    for some in spans(X.shape[0], rows_per_block(X.dtype.itemsize * X.shape[1], CACHE_BYTES)):
         x = X[some].toarray() if sp.issparse(X) else X[some]
         first, second = codes[some, 0], codes[some, 1]
         lead = x * (rows.W[first] - rows.W[second])  # (m, d)

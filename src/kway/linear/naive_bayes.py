@@ -3,9 +3,9 @@
     N_cj = smoothing + sum of column j over the rows of every class but c       (K, d)
     w_c  = -log(N_c / sum_j N_cj),   f = W x
 
-A column speaks for a class as far as it is rare in all others. The rows of all other classes are many where those of
-one are few, so weights are steady where a class has few texts. It takes one pass; whether it is any good on some texts
-is for the folds to say. W is centred over the classes, which changes no answer; two classes keep w_1 - w_0.
+A column counts for a class if it is rare in all other classes. The other classes together have many rows even if a
+class has few, so its weights do not depend on a few texts. W is centered over the classes, which changes no prediction;
+two classes keep w_1 - w_0.
 """
 
 from __future__ import annotations
@@ -27,22 +27,38 @@ from kway.rows.blocks import labeled_blocks
 from kway.validation import Rows
 
 
-def _learns_in_pieces(model: Any) -> bool:
-    raise AttributeError(
-        f"{type(model).__name__} learns from all rows in one pass, so it has no partial_fit; use fit, or fit_blocks"
-    )
+def _has_partial_fit(model: Any) -> bool:
+    raise AttributeError(f"{type(model).__name__} counts all rows in one pass and has no partial_fit; use fit_blocks")
 
 
 class NaiveBayesClassifier(LinearClassifier):
-    """Complement naive Bayes on counts or tf-idf; what a column holds below 0 is not counted.
+    """Complement naive Bayes [1]_ on counts or tf-idf values; negative values are not counted.
 
     Parameters
     ----------
-    smoothing : added to the count of every column, above 0; more makes rare columns say less.
-    n_jobs : threads; None uses every core.
+    smoothing : float, default=1.0
+        Added to the count of every column. Larger values reduce the weight of rare columns.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores.
 
-    Attributes: `classes_`, `coef_` (R, d), `intercept_` (R,), which is 0.
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    coef_ : ndarray of shape (n_scores, n_features)
+        Weights; one row per class, or one row for two classes.
+    intercept_ : ndarray of shape (n_scores,)
+        Zeros.
+    n_features_in_ : int
+        Number of features.
 
+    References
+    ----------
+    .. [1] J. Rennie, L. Shih, J. Teevan and D. Karger (2003), Tackling the poor assumptions of naive Bayes text
+       classifiers. ICML.
+
+    Examples
+    --------
     >>> NaiveBayesClassifier().fit([[3, 0], [2, 1], [0, 4], [1, 3]], ["a", "a", "b", "b"]).predict([[5, 1], [0, 1]])
     array(['a', 'b'], dtype='<U1')
     """
@@ -53,7 +69,7 @@ class NaiveBayesClassifier(LinearClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # the checks' rows are clouds, whose columns are no counts
+        tags.classifier_tags.poor_score = True  # the rows of the checks are not counts
         return tags
 
     def _check_parameters(self) -> None:
@@ -61,7 +77,22 @@ class NaiveBayesClassifier(LinearClassifier):
 
     @on_own_threads
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> NaiveBayesClassifier:
-        """Count what the columns of X (n, d) hold in the rows of each class."""
+        """Sum the columns over the rows of each class.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Counts or tf-idf values.
+        y : array-like of shape (n_samples,)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        NaiveBayesClassifier
+            The fitted classifier.
+        """
         from kway.planning import costs, guard  # no prediction needs the plan
 
         self._check_parameters()
@@ -69,19 +100,32 @@ class NaiveBayesClassifier(LinearClassifier):
         X, labels = validation.rows_and_labels(self, X, y)
         refuse_one_class(labels, type(self).__name__)
         guard.check_fit(type(self).__name__, costs.centroids, guard.size_of(X, labels.n_classes))
-        return self._weigh(
+        return self._set_weights(
             labels.classes, _complements(X, labels, validation.weights(sample_weight, X), self.smoothing), X
         )
 
     @on_own_threads
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> NaiveBayesClassifier:
-        """Count what the columns hold in blocks (X, y), dense or sparse, such as a generator's."""
+        """Sum the columns over the rows of each class, block by block.
+
+        Parameters
+        ----------
+        blocks : iterable of (X, y)
+            Rows, dense or sparse, with their labels.
+
+        Returns
+        -------
+        NaiveBayesClassifier
+            The fitted classifier.
+        """
         self._check_parameters()
         self._forget()
-        own: dict[Any, NDArray[np.float64]] = {}  # (d,) of each class
+        own: dict[Any, NDArray[np.float64]] = {}  # (d,) per class
         names, X = list[NDArray](), None
         for rows, y in labeled_blocks(blocks):
-            X, labels = validation.rows_and_labels(self, rows, y, reset=X is None, squared=True)  # sums of these fit
+            X, labels = validation.rows_and_labels(
+                self, rows, y, reset=X is None, squared=True
+            )  # their sums do not overflow
             sums = _class_sums(X, labels, np.ones(X.shape[0]))
             for name, label, more in zip(labels.classes, labels.classes.tolist(), sums):
                 if label not in own:
@@ -90,31 +134,42 @@ class NaiveBayesClassifier(LinearClassifier):
         found = encode(joined(names))
         refuse_one_class(found, type(self).__name__)
         sums = np.stack(list(own.values()))[np.argsort(found.codes)]
-        return self._weigh(found.classes, _others(sums, self.smoothing), X)
+        return self._set_weights(found.classes, _others(sums, self.smoothing), X)
 
-    def _weigh(self, classes: NDArray, counts: NDArray[np.float64], like: Any) -> NaiveBayesClassifier:
-        """The weights by counts N (K, d), in the float type of the rows."""
-        W = _surprises(counts)
+    def _set_weights(self, classes: NDArray, counts: NDArray[np.float64], like: Any) -> NaiveBayesClassifier:
+        """Set the weights from counts N (K, d), in the float type of the rows."""
+        W = _negative_logs(counts)
         W = W[1:] - W[:1] if len(classes) == 2 else W - W.mean(axis=0)
         self.classes_ = classes
         self.coef_ = np.ascontiguousarray(W, like.dtype)
         self.intercept_ = np.zeros(len(W), like.dtype)
-        self.n_iter_, self.history_, self.objective_, self.solver_ = 1, [], 0.0, "counts"  # nothing is minimised
+        self.n_iter_, self.history_, self.objective_, self.solver_ = 1, [], 0.0, "counts"  # nothing is minimized
         return self
 
-    @available_if(_learns_in_pieces)
+    @available_if(_has_partial_fit)
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> NaiveBayesClassifier:
-        """There is none: the rows are counted in one pass."""
+        """Raise: naive Bayes needs all rows in one pass; use `fit_blocks`.
+
+        Parameters
+        ----------
+        X, y, classes, sample_weight : object
+            Not used.
+
+        Returns
+        -------
+        NaiveBayesClassifier
+            Never.
+        """
         raise NotImplementedError
 
 
-def _surprises(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """-log of each column's share of its row, (K, d); of the largest from the sum of the others.
+def _negative_logs(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return -log of each column's share of its row, (K, d).
 
-    A share next to 1 has a logarithm next to 0, which the difference of two logarithms would leave to rounding: a
-    constant column of 1e15 multiplies it again.
+    The largest share may be close to 1, where the difference of two logarithms is only rounding. It is computed from
+    the sum of the other shares instead.
     """
     W = np.log(counts.sum(axis=1, keepdims=True)) - np.log(counts)
     largest = counts.argmax(axis=1)[:, None]
@@ -125,7 +180,7 @@ def _surprises(counts: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _complements(X: Rows, labels: Labels, weight: NDArray | None, smoothing: float) -> NDArray[np.float64]:
-    """N (K, d), all of it divided by one power of two where sums would leave float64: that changes no weight."""
+    """Return N (K, d), divided by a power of two if sums would overflow float64; that changes no weight."""
     n, d = X.shape
     w = np.ones(n) if weight is None else np.asarray(weight, np.float64)
     sizes = [float(X.max()) if n * d else 0.0, float(w.max(initial=1.0)), float(n), float(d)]
@@ -135,12 +190,12 @@ def _complements(X: Rows, labels: Labels, weight: NDArray | None, smoothing: flo
 
 
 def _others(own: NDArray[np.float64], smoothing: float) -> NDArray[np.float64]:
-    """N (K, d) of the sums of each class."""
+    """Return N (K, d) from the sums of each class."""
     return np.maximum(own.sum(axis=0) - own + smoothing, np.finfo(np.float64).smallest_subnormal)
 
 
 def _class_sums(X: Rows, labels: Labels, weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sums of what is above 0 in each column over the rows of each class, (K, d)."""
+    """Return the sums of the positive values of each column over the rows of each class, (K, d)."""
     n = X.shape[0]
     member = sp.csr_matrix((weight, (labels.codes, np.arange(n))), shape=(labels.n_classes, n))
     sums = member @ (X.maximum(0) if sp.issparse(X) else np.maximum(X, 0))

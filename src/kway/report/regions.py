@@ -15,8 +15,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from kway.base.classifier import ENTRIES
 from kway.errors import InputError
+from kway.memory import BLOCK_BYTES, rows_per_block
 from kway.report import style
 
 
@@ -117,7 +117,7 @@ class Slice:
 
     def predict(self, points: NDArray) -> NDArray:
         """The model's labels at points (n, 2) of the plane, a block at a time."""
-        step = max(ENTRIES // len(self.mean), 1)
+        step = rows_per_block(8 * len(self.mean), BLOCK_BYTES)
         starts = range(0, len(points), step)
         return np.concatenate([self.model.predict(self.mean + points[a : a + step] @ self.axes) for a in starts])
 

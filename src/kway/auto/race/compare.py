@@ -28,22 +28,36 @@ from kway.auto.race.scoring import (
 )
 from kway.errors import InputError
 from kway.labels import Labels, encode
-from kway.options import described, options_of, refuse_unknown
+from kway.options import describe_options, options_of, refuse_unknown
 from kway.rows.gpu.device import resolve
 from kway.text_tables import Printed, Table
 from kway.validation import Rows, plain_rows
 
 
 def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: Any = None, **options: Any) -> Comparison:
-    """Score the families named (all by default) on rows X (n, d) with labels y (n,).
+    """Compare families of classifiers by cross-validation.
 
         Parameters
         ----------
-        models : families by name; default: all.
-        groups : (n,), rows of one group stay in one fold.
-        order : (n,), the last rows are validated.
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+        models : list of str, default=None
+            Names of the families; None compares all.
+        groups : array-like of shape (n_samples,), default=None
+            Rows of one group stay in one fold.
+        order : array-like of shape (n_samples,), default=None
+            Times or positions; each fold is validated on rows that come later than those it is fitted on.
     {options}
 
+        Returns
+        -------
+        Comparison
+            The leaderboard, best family first.
+
+        Examples
+        --------
         >>> from sklearn.datasets import load_iris
         >>> compare(*load_iris(return_X_y=True), models=["softmax", "centroid"]).best.model
         'softmax'
@@ -52,7 +66,7 @@ def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: An
     return compare_rows(X, encode(y), FitOptions(models=models, **options), groups, order)
 
 
-compare.__doc__ = str(compare.__doc__).format(options=described(FitOptions, "compare", leave_out=("models",)))
+compare.__doc__ = str(compare.__doc__).format(options=describe_options(FitOptions, "compare", leave_out=("models",)))
 
 
 def compare_rows(

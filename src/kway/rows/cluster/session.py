@@ -1,7 +1,7 @@
-"""`with kway.cluster(...)`: inside it, work that can be spread runs on a Ray cluster; outside, in this process.
+"""`with kway.cluster(...)`: inside the block, work that can be distributed runs on a Ray cluster.
 
-The cluster is a context variable: threads and tasks see the one they were started in. Ray is imported when a cluster
-is entered, never before.
+The cluster is a context variable, so that threads and tasks see the one they were started in. Ray is imported when the
+block is entered, not before.
 """
 
 from __future__ import annotations
@@ -22,14 +22,7 @@ _INSTALL = "pip install 'kway[cluster]'"
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where spread work runs, and how long it waits.
-
-    strict: an answer with a shard missing is an error; else it is given, and says how much it covers.
-    patience: seconds after which a shard that has replicas is asked again at the next one.
-    give_up: seconds after which a shard is taken as lost.
-    folder: where shards keep their files, and fits their last weights; every node must see it.
-    split: "rows": every linear fit splits its rows over the nodes; "auto": only if the rows are large.
-    """
+    """The settings of `kway.cluster`, which describes them."""
 
     strict: bool = True
     patience: float = 1.0
@@ -110,10 +103,35 @@ def cluster(
     folder: str | Path | None = None,
     split: str = "auto",
 ) -> Iterator[Cluster]:
-    """Run what can be spread on a Ray cluster.
+    """Run work that can be distributed on a Ray cluster.
 
-    address: None starts one on this machine for the time being (or takes the one this process is connected to),
-    "auto" is the one running here, "ray://host:10001" another. The others: see `Cluster`.
+    Parameters
+    ----------
+    address : str, default=None
+        None starts a cluster on this machine until the block ends, or uses the one that this process is connected to.
+        "auto" is the cluster that runs on this machine, "ray://host:10001" another one.
+    strict : bool, default=True
+        Whether an answer with a missing shard is an error. If False, the answer is returned and tells how many rows it
+        covers.
+    patience : float, default=1.0
+        Seconds after which a shard that has replicas is asked again at its next replica.
+    give_up : float, default=120.0
+        Seconds after which a shard counts as lost.
+    folder : str or Path, default=None
+        Folder for the files of shards and the last weights of fits; every node must see it.
+    split : {"auto", "rows"}, default="auto"
+        "rows" splits the rows of every linear fit over the nodes, "auto" only large ones.
+
+    Yields
+    ------
+    Cluster
+        The settings.
+
+    Examples
+    --------
+    >>> import kway
+    >>> with kway.cluster():  # doctest: +SKIP
+    ...     kway.SoftmaxClassifier().fit_folder("rows", "label")
     """
     if not (patience > 0 and give_up >= patience):
         raise InputError(f"patience must be above 0 and give_up no less, got {patience!r} and {give_up!r} seconds")
