@@ -72,7 +72,7 @@ def test_wrong_parameters_are_named(noisy):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("map.scale", (7,)), ("map.turn", (20, 7)), ("map.turn", (7, 20)), ("map.centre", ())]
+    ("name", "shape"), [("map.scale", (7,)), ("map.rotation", (20, 7)), ("map.rotation", (7, 20)), ("map.center", ())]
 )
 def test_a_file_whose_map_does_not_fit_is_refused(noisy, name, shape):
     from kway.modelfile import pack, unpack

@@ -266,13 +266,13 @@ class MappedClassifier(DelegatedAnswers):
         check_parameters(self, map=one_of("scales", "mixtures"))
 
     def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        learned = {"scale": self.map_.scale, "centre": self.map_.centre, "turn": self.map_.turn}
+        learned = {"scale": self.map_.scale, "center": self.map_.center, "rotation": self.map_.rotation}
         return {}, {f"map.{name}": array for name, array in learned.items() if array is not None}
 
     def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         from kway.tables.features.components import ColumnMap
 
-        self.map_ = ColumnMap(arrays["map.scale"], arrays.get("map.centre"), arrays.get("map.turn"))
+        self.map_ = ColumnMap(arrays["map.scale"], arrays.get("map.center"), arrays.get("map.rotation"))
 
 
 class PipelinedClassifier(DelegatedAnswers):

@@ -67,4 +67,4 @@ def test_another_model_is_refused_and_a_moved_one_is_not(model, texts, answer, c
     config.write_text(config.read_text() + "\n")
     code, _, err = cli("predict", "model.kway", "new.csv", "--embed", tmp_path / "there")
     assert code == 1
-    assert "vectors of another model mean something else" in err
+    assert "whose vectors differ" in err

@@ -126,7 +126,7 @@ def test_dates_that_are_none_are_shown(cli):
     Path("t.csv").write_text("when,k\n" + "\n".join([*rows, "soon,a"]) + "\n")
     code, _, err = cli("fit", "t.csv", "-t", "k", "--model", "centroid", "--types", "when=date")
     assert code == 1
-    assert "column 'when' is to hold dates, but says 'soon'; dates are read as 2024-01-31, " in err
+    assert "column 'when' must contain dates, but has 'soon'; write dates as 2024-01-31, " in err
     assert "03:45 PM" in err
 
 
@@ -194,7 +194,7 @@ def test_types_drop_and_id(answer, cli, read_csv):
     assert records["zip"]["levels"] == 3
     assert records["count"]["kind"] == "number"
     assert "mixed: 'many' in" in records["count"]["done"]
-    assert "taken as missing, as asked" in records["count"]["done"]
+    assert "read as missing, as asked" in records["count"]["done"]
     assert cli("predict", "model.kway", "t.csv", "-o", "o.csv")[0] == 0
     assert next(iter(read_csv("o.csv")[3].items())) == ("name", "u757")  # the model file remembers the id
     answer("fit", "t.csv", "-t", "k", "--model", "centroid", "--drop", "name,count,x")

@@ -96,5 +96,5 @@ def test_infinite_values_are_told():
     values[:3] = [np.inf, -np.inf, np.inf]
     found = kind_of(pa.array(values))
     assert found.name == "number"
-    assert found.note == "infinite in 3 rows, taken as missing"
+    assert found.note == "infinite in 3 rows, read as missing"
     assert kind_of(pa.array(values[3:])).note == ""

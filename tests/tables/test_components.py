@@ -66,7 +66,7 @@ def test_mixtures_find_a_direction_across_columns():
     X[:, 0] = X[:, 1] + 0.3 * (codes - 0.5) + 0.1 * rng.normal(size=2000)  # only the difference tells
     mixed = learn_mixtures(X, codes)
     u, v = np.array([1.0, -1, 0, 0, 0, 0]), np.array([1.0, 1, 0, 0, 0, 0])
-    turned = mixed.turn * mixed.scale
+    turned = mixed.rotation * mixed.scale
     assert np.linalg.norm(turned @ u) > 1.5 * np.linalg.norm(turned @ v)  # far along the difference, near along the sum
 
 

@@ -97,7 +97,7 @@ def test_a_damaged_cache_is_started_anew(folder):
 def test_a_cache_that_cannot_be_written_is_said(folder, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("KWAY_CACHE", str(tmp_path / "file"))
-    with pytest.warns(UserWarning, match="embeddings are not kept in"):
+    with pytest.warns(UserWarning, match="embeddings cannot be stored in"):
         assert open_embedder(folder)(["a"]).shape == (1, WIDTH)
 
 
@@ -143,11 +143,11 @@ def test_a_moved_folder_and_another_model(folder, tmp_path):
     X = features.transform(TEXTS)
     moved = folder.rename(tmp_path / "moved")
     features._embedder = None  # as after loading
-    with pytest.raises(InputError, match="that folder is not here; name its new place with embed="):
+    with pytest.raises(InputError, match="that folder does not exist; give its new path with embed="):
         features.transform(TEXTS)
     np.testing.assert_array_equal(features.use_embed(moved).transform(TEXTS), X)
     (moved / "config.json").write_text("changed")
-    with pytest.raises(InputError, match="use the same one, or fit again"):
+    with pytest.raises(InputError, match="use the same embedding model, or fit again"):
         features.use_embed(moved)
 
 
@@ -160,10 +160,10 @@ def test_functions():
     X = features.fit_transform(TEXTS)
     np.testing.assert_array_equal(X, by_length(TEXTS["t"]))
     features._embedder = None
-    with pytest.raises(InputError, match=r"by_length, which a model file cannot hold; .*use_embed"):
+    with pytest.raises(InputError, match=r"by_length, which is not part of a model file; .*use_embed"):
         features.transform(TEXTS)
     np.testing.assert_array_equal(features.use_embed(by_length).transform(TEXTS), X)
-    with pytest.raises(InputError, match="one row of numbers an input"):
+    with pytest.raises(InputError, match="one row of numbers per input"):
         Features(embed=lambda texts: [1.0]).fit(TEXTS)
 
 
@@ -202,7 +202,7 @@ def test_images_go_through_a_model_that_reads_them(folder, monkeypatch):
 def test_embed_needs_something_to_embed(folder):
     with pytest.raises(InputError, match="no column is text: x"):
         Features(embed=folder).fit({"x": [1.5, 2.5, 9.5]})
-    with pytest.raises(InputError, match="is for text columns and images"):
+    with pytest.raises(InputError, match="embeds text columns and images"):
         Features(embed=folder).fit(np.eye(3))
     with pytest.raises(InputError, match="trained without embed"):
         Features().fit(np.eye(3)).use_embed(folder)
@@ -215,7 +215,7 @@ def test_unknown_models(folder, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"no folder \./nowhere"):
         open_embedder("./nowhere")
     monkeypatch.setattr(module, "_in_hub_cache", lambda name: None)
-    with pytest.raises(InputError, match="'no/such' is not on this machine and could not be fetched"):
+    with pytest.raises(InputError, match="'no/such' is not on this machine and could not be downloaded"):
         open_embedder("no/such")
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(InputError, match=r"pip install 'kway\[embed\]'"):
@@ -225,10 +225,10 @@ def test_unknown_models(folder, tmp_path, monkeypatch):
 def test_identities():
     hub = Identity("hub", "all-MiniLM-L6-v2", "c9745ed1d9f207416be6d2e6f8de32d1f16199bf")
     assert str(hub) == "all-MiniLM-L6-v2 (hub, c9745ed1d9f2)"
-    with pytest.raises(InputError, match="a model file cannot hold"):
+    with pytest.raises(InputError, match="is not part of a model file"):
         reopen(Identity("function", "m.f", ""))
     other = open_embedder(by_length)
-    with pytest.raises(InputError, match="vectors of another model mean something else"):
+    with pytest.raises(InputError, match="whose vectors differ"):
         check_same(other, hub)
 
 

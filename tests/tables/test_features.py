@@ -57,7 +57,7 @@ def test_every_kind_of_column_is_explained(frame):
         "since": "date", "note": "text", "blank": "empty", "same": "constant",
     }  # fmt: skip
     assert [c for c, r in records.items() if not r["used"]] == ["row", "blank", "same"]
-    assert "name the rows" in records["row"]["done"]
+    assert "each in one row only" in records["row"]["done"]
     assert records["age"]["missing"] == pytest.approx(frame["age"].isna().mean())
     assert "flagged" in records["age"]["done"]
     assert records["colour"]["levels"] == 3
@@ -155,9 +155,9 @@ def test_vector_columns():
     X = features.fit_transform({"e": list(rows), "x": rng.normal(size=50)})
     np.testing.assert_allclose(X[:, 1:], rows)
     assert "left alone (rows of length 1" in features.explain()[0]["done"]
-    with pytest.raises(InputError, match="is double here"):
+    with pytest.raises(InputError, match="has type double now"):
         features.transform({"e": [1.0], "x": [1.0]})
-    with pytest.raises(InputError, match="lists of 3 numbers; they must be 8 long"):
+    with pytest.raises(InputError, match="lists of 3 numbers; they must be 8 numbers long"):
         features.transform({"e": [[1.0, 2.0, 3.0]], "x": [1.0]})
 
 
@@ -171,10 +171,10 @@ def test_params_are_only_stored():
     ("table", "kinds", "message"),
     [
         ({"a": [1, 2, 3], "b": [1, 2]}, None, "columns of 2, 3 rows"),
-        ({"a": []}, None, "0 rows x 1 columns"),
-        ({"a": [1] * 9, "b": ["x"] * 9}, None, r"no column is left to learn from: 'a' \(constant\), 'b' \(constant\)"),
+        ({"a": []}, None, "0 rows and 1 columns"),
+        ({"a": [1] * 9, "b": ["x"] * 9}, None, r"no column can be used: 'a' \(constant\), 'b' \(constant\)"),
         ({"age": [1, 2]}, {"agge": "text"}, "did you mean 'age'"),
-        ({"age": [1, 2]}, {"age": "words"}, "it may say number"),
+        ({"age": [1, 2]}, {"age": "words"}, "it must be number"),
     ],
 )
 def test_bad_tables(table, kinds, message):
@@ -200,9 +200,9 @@ def test_bad_rows_at_transform(frame):
     features = Features().fit(frame[["age", "colour"]])
     with pytest.raises(InputError, match=r"no column 'age' \(did you mean 'agge'\?\)"):
         features.transform(frame.rename(columns={"age": "agge"}))
-    with pytest.raises(InputError, match="column 'age' was numbers in training, but says 'old' in 1 rows"):
+    with pytest.raises(InputError, match="column 'age' was numeric in training, but contains 'old' in 1 rows"):
         features.transform({"age": ["old", "3"], "colour": ["red", "red"]})
-    with pytest.raises(InputError, match=r"of which 'colour' is a category.*columns age, colour"):
+    with pytest.raises(InputError, match=r"with the category column 'colour'.*columns age, colour"):
         features.transform(np.zeros((2, 2)))
     with pytest.raises(InputError, match="fit was given a matrix"):
         Features().fit(np.eye(3)).transform(frame)

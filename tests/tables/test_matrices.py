@@ -23,7 +23,7 @@ UNIT /= np.linalg.norm(UNIT, axis=1, keepdims=True)
         (RNG.random((50, 784)).astype(np.float32), 1, "within 0 and 1"),
         (UNIT.astype(np.float16), 1, "rows of length 1"),
         (UNIT, 1, "rows of length 1"),
-        (RNG.normal(size=(100, 100)) * 3, 1, "columns of like spread"),
+        (RNG.normal(size=(100, 100)) * 3, 1, "columns of similar spread"),
     ],
 )
 def test_left_alone_or_divided(X, divisor, words):
@@ -50,7 +50,7 @@ def test_asked_scaling():
     X = RNG.normal(size=(100, 5)) * 7 + 3
     assert Features(scale="none").fit_transform(X) is X
     np.testing.assert_allclose(Features(scale="standard").fit_transform(UNIT).std(axis=0), 1, rtol=1e-5)
-    with pytest.raises(InputError, match="it may be auto, none, standard"):
+    with pytest.raises(InputError, match="it must be auto, none, standard"):
         Features(scale="max").fit(X)
 
 

@@ -102,7 +102,7 @@ def test_types_are_told_from_all_rows(tmp_path):
     path.write_text(f"x,kind\n{body}?,1\n0.5,2\n")
     found = read_rows(path, ReadOptions(target="kind"))
     assert found.rows.column("x").to_pylist()[-2:] == ["?", "0.5"]
-    assert "'?' in 1 rows taken as missing" in Features(kinds={}).fit(found.rows).explain()[0]["done"]
+    assert "'?' in 1 rows read as missing" in Features(kinds={}).fit(found.rows).explain()[0]["done"]
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])

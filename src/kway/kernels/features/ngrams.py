@@ -1,14 +1,12 @@
-"""Terms of texts: words and pairs of words, and pieces of 2 to 5 letters inside words, counted without Python objects.
+"""Terms of texts: words and pairs of words, and pieces of 2 to 5 characters inside words.
 
-    chars (m,) uint32     code points of all texts, one after another; text i is chars[ends[i - 1]:ends[i]]
+    chars (m,) uint32     code points of all texts, one after another; text i is chars[starts[i]:ends[i]]
     kinds (m,) uint8      SPACE, WORD (letter, digit, underscore) or OTHER
-    word                  a run of WORD; a pair is two words that follow each other, written with one space
-    piece                 2 to 5 code points of ' ' + token + ' ', a token being a run of what is not SPACE
+    word                  a run of WORD; a pair is two consecutive words, joined by one space
+    piece                 2 to 5 code points of ' ' + token + ' ', a token being a run without SPACE
 
-A term is known by a 64-bit hash of its code points (FNV's step, then a mixer; its family, word or piece, is the seed),
-so a vocabulary of a million terms has two of the same hash with probability 3e-8. Tables are open: keys (2^b,), 0 means
-free. A first pass fills a table with the number of texts that have each term and where it first stood; a second one
-looks the kept terms up and counts them.
+A term is represented by a 64-bit hash of its code points (an FNV step per code point, then a mixer). The seed is that
+of its family (word or piece). In a vocabulary of a million terms two hashes are equal with probability 3e-8.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from kway.kernels.jit import kernel
 
 SPACE, WORD, OTHER = 0, 1, 2
 WORDS, PIECES = 0, 1  # families of terms
-SHORTEST, LONGEST = 2, 5  # letters of a piece
-INSIDE, BEFORE, AFTER = 0, 1, 2  # which spaces of the padded token a piece has; a sum for both
+SHORTEST, LONGEST = 2, 5  # code points of a piece: scikit-learn's char_wb with (2, 5); T11 on banking77 and clinc150
+INSIDE, BEFORE, AFTER = 0, 1, 2  # the spaces of the padded token that a piece contains; their sum for both
 
 _SEEDS = np.array([0xCBF29CE484222325, 0x9E3779B97F4A7C15], np.uint64)
 _PRIME = np.uint64(0x100000001B3)
@@ -35,16 +33,15 @@ def _step(h, c):
 
 @kernel
 def _key(h):
-    """The hash of a finished term, never 0."""
+    """Return the hash of a finished term."""
     h ^= h >> np.uint64(33)
     h *= _MIX
-    h ^= h >> np.uint64(29)
-    return h | np.uint64(1) if h == np.uint64(0) else h
+    return h ^ (h >> np.uint64(29))
 
 
 @kernel
 def hash_terms(chars, ends, family, out):
-    """out[i] = key of the term chars[ends[i - 1]:ends[i]]."""
+    """Write the hashes of the terms chars[ends[i - 1]:ends[i]] to out."""
     start = 0
     for i in range(len(ends)):
         h = _SEEDS[family]
@@ -56,7 +53,7 @@ def hash_terms(chars, ends, family, out):
 
 @kernel
 def _word_terms(chars, kinds, start, end, keys, first, last):
-    """Terms of one text; keys, and the span [first, last) of the code points each was made of. How many there are."""
+    """Write the words and pairs of one text, with the span [first, last) of their code points; return their number."""
     n, before, before_start, j = 0, np.uint64(0), -1, start
     while j < end:
         if kinds[j] != WORD:
@@ -77,7 +74,7 @@ def _word_terms(chars, kinds, start, end, keys, first, last):
 
 @kernel
 def _piece_terms(chars, kinds, start, end, keys, first, last, pads):
-    """As `_word_terms`, of pieces; `pads` says which of the spaces around its token a piece has."""
+    """Write the pieces of one text, as `_word_terms` does; `pads` tells which spaces around the token they have."""
     n, j = 0, start
     while j < end:
         if kinds[j] == SPACE:
@@ -98,99 +95,22 @@ def _piece_terms(chars, kinds, start, end, keys, first, last, pads):
 
 
 @kernel
-def room_for(chars_of_text, family):
-    """Terms that a text of so many code points can have at most."""
-    return 2 * chars_of_text + 2 if family == WORDS else (LONGEST - SHORTEST + 1) * (2 * chars_of_text + 2)
+def room_for(n_chars, family):
+    """Return the largest number of terms in a text of `n_chars` code points."""
+    return 2 * n_chars + 2 if family == WORDS else (LONGEST - SHORTEST + 1) * (2 * n_chars + 2)
 
 
 @kernel
-def _slot(table, key):
-    """Where key is in the table, or the free place that is its."""
-    mask = np.uint64(len(table) - 1)
-    at = (key >> np.uint64(7)) & mask
-    while table[at] != np.uint64(0) and table[at] != key:
-        at = (at + np.uint64(1)) & mask
-    return np.int64(at)
+def list_terms(chars, kinds, starts, ends, family, indptr, keys, first, last, pads):
+    """Write the terms of all texts, one text after another; those of text i are indptr[i]:indptr[i + 1].
 
-
-@kernel
-def count_texts(chars, kinds, starts, ends, family, table, counts, last_text, first, last, pads, used):
-    """Texts that have each term, into an open table; returns the text it stopped before, as the table was half full.
-
-    table (2^b,) keys, counts (2^b,), last_text (2^b,) the text that counted last (-1 at first), [first, last) one place
-    where the term stands, pads the spaces that belong to it; used (1,) is how many places are taken.
+    A term has its hash in `keys`, was made of the code points [first, last), and `pads` tells which spaces around its
+    token belong to it.
     """
-    room = 0
-    for i in range(len(starts)):
-        room = max(room, room_for(ends[i] - starts[i], family))
-    keys, left, right = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64)
-    padded = np.zeros(room, np.uint8)
-    for i in range(len(starts)):
-        if used[0] + room_for(ends[i] - starts[i], family) > len(table) // 2:
-            return i
-        if family == WORDS:
-            n = _word_terms(chars, kinds, starts[i], ends[i], keys, left, right)
-        else:
-            n = _piece_terms(chars, kinds, starts[i], ends[i], keys, left, right, padded)
-        for t in range(n):
-            at = _slot(table, keys[t])
-            if table[at] == np.uint64(0):
-                table[at], first[at], last[at], pads[at] = keys[t], left[t], right[t], padded[t]
-                used[0] += 1
-            if last_text[at] != i:
-                counts[at] += 1
-                last_text[at] = i
-    return len(starts)
-
-
-@kernel
-def rehash(table, into):
-    """Places in `into` of the keys of `table`, (2^b,); -1 for free ones."""
-    places = np.full(len(table), -1, np.int64)
-    for at in range(len(table)):
-        if table[at] != np.uint64(0):
-            to = _slot(into, table[at])
-            into[to] = table[at]
-            places[at] = to
-    return places
-
-
-@kernel
-def columns_table(keys, table, columns):
-    """Fill an open table with column numbers: columns[place of keys[j]] = j."""
-    for j in range(len(keys)):
-        at = _slot(table, keys[j])
-        table[at], columns[at] = keys[j], j
-
-
-@kernel
-def count_terms(chars, kinds, starts, ends, family, table, columns, n_columns, indptr, indices, data):
-    """CSR counts of the known terms of each text, columns ascending; `indices` and `data` have room for all."""
-    room = 0
-    for i in range(len(starts)):
-        room = max(room, room_for(ends[i] - starts[i], family))
-    keys, left, right = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64)
-    padded = np.zeros(room, np.uint8)
-    counts = np.zeros(n_columns, np.int32)
-    filled = 0
+    n = 0
     for i in range(len(starts)):
         if family == WORDS:
-            n = _word_terms(chars, kinds, starts[i], ends[i], keys, left, right)
+            n += _word_terms(chars, kinds, starts[i], ends[i], keys[n:], first[n:], last[n:])
         else:
-            n = _piece_terms(chars, kinds, starts[i], ends[i], keys, left, right, padded)
-        begin = filled
-        for t in range(n):
-            at = _slot(table, keys[t])
-            if table[at] == np.uint64(0):
-                continue
-            column = columns[at]
-            if counts[column] == 0:
-                indices[filled] = column
-                filled += 1
-            counts[column] += 1
-        indices[begin:filled].sort()
-        for t in range(begin, filled):
-            data[t] = counts[indices[t]]
-            counts[indices[t]] = 0
-        indptr[i + 1] = filled
-    return filled
+            n += _piece_terms(chars, kinds, starts[i], ends[i], keys[n:], first[n:], last[n:], pads[n:])
+        indptr[i + 1] = n

@@ -227,8 +227,10 @@ OPEN_SET = Schema(
 
 def _arrays(stored: StoredObject) -> dict[str, Array]:
     one = Array(("float64",), ("d",), (finite,))
-    found = {"map.scale": one, "map.centre": one}
-    return found | ({"map.turn": Array(("float64",), ("r", "d"), (finite,))} if "map.turn" in stored.arrays else {})
+    found = {"map.scale": one, "map.center": one}
+    return found | (
+        {"map.rotation": Array(("float64",), ("r", "d"), (finite,))} if "map.rotation" in stored.arrays else {}
+    )
 
 
 def _widths(stored: StoredObject) -> str | None:

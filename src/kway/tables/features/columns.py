@@ -1,13 +1,13 @@
-"""Columns of a table: what kind each is, and its values as numbers, words, parts of a date or vectors.
+"""Columns of a table: the kind of each, and its values as numbers, words, parts of a date or vectors.
 
-Kinds are told from training rows: number, true/false, date, category, text, vector, or of no use:
+The training rows decide the kind: number, true/false, date, category, text, vector, or a kind that is not used:
 
-    id        every value occurs once, and they are nearly consecutive whole numbers, codes such as a7-33f, or any
-              words or whole numbers in a column called id, uuid, ..._id: they name the rows
-    category  at most MOST_LEVELS levels, none rare, cover most rows
+    id        every value occurs once, and the values are nearly consecutive whole numbers, codes such as a7-33f, or any
+              words or whole numbers in a column called id, uuid, ..._id
+    category  at most MOST_LEVELS levels, none of them rare, cover most rows
     text      any other words: sentences, names
 
-Values of a column:
+The values of a column:
 
     as_numbers(column)   (n,) float64, NaN if missing or infinite
     as_words(column)     large_string, null if missing or blank
@@ -32,10 +32,10 @@ from kway.suggest import listing
 from kway.tables.sources.frames import is_date, is_number, is_text, is_vector, whole_column
 from kway.tables.sources.values import DATE_EXAMPLES, GAPS, MOSTLY, are_codes, odd_date
 
-MOST_LEVELS = 100  # of a category; narrower rows are dense
-_COVERED = 0.8  # share of rows that the kept levels of a category must cover
-_FEW = 20  # at most so many distinct numbers that a typed file calls text are levels; in fewer rows nothing is an id
-_TOO_LARGE = np.sqrt(np.finfo(np.float64).max)  # no measure: infinite, or a mark for missing whose square overflows
+MOST_LEVELS = 100  # levels of a category; results with fewer columns are dense (T11: mixed tables)
+FEW_ROWS = 20  # rows below which a column shows too little: no ids, terms of one text are kept; and numbers in a text
+# column with fewer distinct values are levels (test_column_kinds)
+_TOO_LARGE = np.sqrt(np.finfo(np.float64).max)  # values whose squares overflow count as missing
 _ID_NAME = r"(?i)id|.+[_ .-]id|.*uuid|guid|row_?(id|number)|unnamed: 0|index"
 _CODE = r"^[A-Za-z0-9_.:#-]{1,64}$"
 _NUMBER = r"^[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"  # 007 is a code, not a number
@@ -48,7 +48,7 @@ DATE_PARTS = ("year", "month", "day", "weekday", "hour")
 
 @dataclass(frozen=True)
 class ColumnKind:
-    """The kind of a column, why it is dropped or what is odd about it, and for a category its levels."""
+    """The kind of a column, a note (such as the reason why it is dropped), and the levels of a category."""
 
     name: str
     note: str = ""
@@ -56,12 +56,12 @@ class ColumnKind:
 
 
 def rare_below(n: int) -> int:
-    """Rows under which a level is rare: 10, or 0.1 % of many rows, or 1 % of few (at least 2)."""
+    """Return the number of rows below which a level is rare: 10, or 0.1% of many rows, or 1% of few (at least 2)."""
     return max(2, min(10, -(-n // 100)), -(-n // 1000))
 
 
 def kind_of(column: Any, name: str = "") -> ColumnKind:
-    """What the column is; one whose name says that it is an id is one, where no value is there twice."""
+    """Return the kind of a column; one that is called id and has no value twice is an id."""
     return _id_by_name(column, name) or _kind_by_values(column)
 
 
@@ -69,7 +69,7 @@ def _kind_by_values(column: Any) -> ColumnKind:
     was, column = column.type, whole_column(column)
     if column.null_count == len(column):
         return ColumnKind("empty", "missing in every row")
-    if was != column.type and is_number(column.type):  # a dictionary: somebody said that these are levels
+    if was != column.type and is_number(column.type):  # a dictionary of numbers: its values are levels
         return _constant(column) or ColumnKind("category", "", _levels(as_words(column)).kept)
     if is_vector(column.type):
         return ColumnKind("vector")
@@ -85,7 +85,7 @@ def _kind_by_values(column: Any) -> ColumnKind:
 
 
 def kind_as_asked(column: Any, kind: str) -> ColumnKind:
-    """The kind where a person has said what the column is; a category still needs its levels."""
+    """Return the kind that the user gave, with the levels of a category."""
     if kind == "category":
         return ColumnKind(kind, "as asked", _levels(as_words(column)).kept)
     if kind == "number" and is_text(whole_column(column).type):
@@ -97,44 +97,41 @@ def kind_as_asked(column: Any, kind: str) -> ColumnKind:
 
 
 def _id_by_name(column: Any, name: str) -> ColumnKind | None:
-
     plain = whole_column(column)
-    if not re.fullmatch(_ID_NAME, name.strip()) or len(plain) < _FEW or plain.null_count:
+    if not re.fullmatch(_ID_NAME, name.strip()) or len(plain) < FEW_ROWS or plain.null_count:
         return None
     if not (is_text(plain.type) or str(plain.type).startswith(("int", "uint"))):
         return None
     if pc.count_distinct(plain).as_py() < len(plain):
         return None
-    return ColumnKind("id", f"it is called {name!r} and no value is there twice, such as {plain[0].as_py()!r}")
+    return ColumnKind("id", f"it is called {name!r} and no value occurs twice, such as {plain[0].as_py()!r}")
 
 
 def _kind_of_number_column(column: Any) -> ColumnKind:
-
     whole = str(column.type).startswith(("int", "uint"))
     kind = _kind_of_numbers(as_numbers(column, ""), whole)
     infinite = 0 if whole else pc.sum(pc.is_inf(column.cast("float64", safe=False))).as_py() or 0
     if kind.name != "number" or not infinite:
         return kind
-    return ColumnKind("number", f"infinite in {infinite:,} {'row' if infinite == 1 else 'rows'}, taken as missing")
+    return ColumnKind("number", f"infinite in {infinite:,} {'row' if infinite == 1 else 'rows'}, read as missing")
 
 
 def _kind_of_numbers(numbers: NDArray[np.float64], are_whole: bool) -> ColumnKind:
     present = numbers[~np.isnan(numbers)]
     if present.size == 0:
-        return ColumnKind("empty", "missing, infinite or beyond any measure in every row")
+        return ColumnKind("empty", "missing, infinite or too large in every row")
     low, high = float(present.min()), float(present.max())
     if low == high:
         return _same_value(f"{low:g}", present.size < numbers.size, "number")
     whole = are_whole or bool((present == np.floor(present)).all())
     n = numbers.size
-    close = n - 1 <= high - low < 2 * n and present.size == n >= _FEW
+    close = n - 1 <= high - low < 2 * n and present.size == n >= FEW_ROWS
     if whole and close and len(np.unique(present)) == present.size:
-        return ColumnKind("id", f"whole numbers from {low:.0f} to {high:.0f}, each in one row only: they name the rows")
+        return ColumnKind("id", f"whole numbers from {low:.0f} to {high:.0f}, each in one row only")
     return ColumnKind("number")
 
 
 def _kind_of_words(words: Any) -> ColumnKind:
-
     present = words.drop_null()
     if len(present) == 0:
         return ColumnKind("empty", "blank in every row")
@@ -145,24 +142,24 @@ def _kind_of_words(words: Any) -> ColumnKind:
         return _kind_of_codes(words, present, n_levels)
     parsed = parse_numbers(present)
     n_numbers = int(np.isfinite(parsed.numbers).sum())
-    share = n_numbers / max(1, n_numbers + int(parsed.odd.sum()))  # words for a gap are neither
-    if share >= MOSTLY and (n_numbers < len(present) or n_levels > _FEW):
+    share = n_numbers / max(1, n_numbers + int(parsed.odd.sum()))  # words for a missing value are neither
+    if share >= MOSTLY and (n_numbers < len(present) or n_levels > FEW_ROWS):
         return _kind_of_numeric_words(present, parsed)
-    mixed = f"mixes numbers ({share:.0%} of rows) and words, taken as words" if 0.1 < share < MOSTLY else ""
+    mixed = f"mixes numbers ({share:.0%} of rows) and words, read as words" if 0.1 < share < MOSTLY else ""
     return _levels_or_text(words, present, n_levels, mixed)
 
 
 def _kind_of_codes(words: Any, present: Any, n_levels: int) -> ColumnKind:
-    note = "codes with leading zeros, unless types say number"
+    note = "codes with leading zeros, unless types is number"
     return _levels_or_text(words, present, n_levels, note)
 
 
 def _levels_or_text(words: Any, present: Any, n_levels: int, note: str) -> ColumnKind:
     levels = _levels(words)
-    if levels.covered >= _COVERED:
+    if levels.covered >= MOSTLY:
         return ColumnKind("category", note, levels.kept)
     if _name_rows(present, n_levels):
-        return ColumnKind("id", f"codes such as {present[0].as_py()!r}, each in one row only: they name the rows")
+        return ColumnKind("id", f"codes such as {present[0].as_py()!r}, each in one row only")
     return ColumnKind("text", note)
 
 
@@ -177,7 +174,7 @@ def _kind_of_numeric_words(words: Any, parsed: Parsed) -> ColumnKind:
 def _mixed(words: Any, parsed: Parsed) -> str:
     strange = np.flatnonzero(~np.isfinite(parsed.numbers))
     some = listing(map(repr, sorted(set(words.take(strange).to_pylist()))), 3)
-    return f"mixed: {some} in {len(strange):,} rows taken as missing"
+    return f"mixed: {some} in {len(strange):,} rows read as missing"
 
 
 @dataclass(frozen=True)
@@ -187,8 +184,7 @@ class _Levels:
 
 
 def _levels(words: Any) -> _Levels:
-    """The levels that are not rare, most frequent first, at most MOST_LEVELS."""
-
+    """Return the levels that are not rare, most frequent first, at most MOST_LEVELS."""
     counted = pc.value_counts(words.drop_null())
     names, counts = counted.field("values").to_pylist(), counted.field("counts").to_numpy()
     order = sorted(range(len(names)), key=lambda i: (-counts[i], names[i]))[:MOST_LEVELS]
@@ -198,10 +194,9 @@ def _levels(words: Any) -> _Levels:
 
 
 def _name_rows(words: Any, n_levels: int) -> bool:
-    """Nearly all distinct, without spaces and mostly with a digit: names of rows, not words."""
-
+    """Return whether words are names of rows: nearly all distinct, without spaces and mostly with a digit."""
     n = len(words)
-    if n < _FEW or n_levels < 0.95 * n:
+    if n < FEW_ROWS or n_levels < 0.95 * n:
         return False
     codes = pc.sum(pc.match_substring_regex(words, _CODE)).as_py()
     digits = pc.sum(pc.match_substring_regex(words, "[0-9]")).as_py()
@@ -209,8 +204,7 @@ def _name_rows(words: Any, n_levels: int) -> bool:
 
 
 def _constant(column: Any) -> ColumnKind | None:
-    """The kind of true/false and dates where they never change."""
-
+    """Return the kind "constant" if a column has only one value and none is missing."""
     found = pc.unique(column.drop_null())
     if len(found) > 1 or column.null_count:
         return None
@@ -218,7 +212,7 @@ def _constant(column: Any) -> ColumnKind | None:
 
 
 def _same_value(value: str, has_gaps: bool, kind: str, levels: tuple[str, ...] = ()) -> ColumnKind:
-    """A single value says nothing, unless it is there in some rows and missing in others."""
+    """Return the kind of a column with one value: it is useful only if it is missing in some rows."""
     return ColumnKind(kind, "", levels) if has_gaps else ColumnKind("constant", f"{value} in every row")
 
 
@@ -226,15 +220,14 @@ def _same_value(value: str, has_gaps: bool, kind: str, levels: tuple[str, ...] =
 
 
 class Parsed(NamedTuple):
-    """Numbers (n,) read from words, and which words (n,) were neither numbers nor gaps."""
+    """Numbers (n,) read from words, and a mask of the words (n,) that are neither numbers nor missing."""
 
     numbers: NDArray[np.float64]
     odd: NDArray[np.bool_]
 
 
 def as_words(column: Any) -> Any:
-    """Text with nulls where it is missing or blank; numbers, bools and dates as they are written."""
-
+    """Return a column as text, with null for missing and blank values."""
     column = whole_column(column)
     if not is_text(column.type):
         column = column.cast(pa.large_string())
@@ -243,19 +236,19 @@ def as_words(column: Any) -> Any:
 
 
 def as_numbers(column: Any, name: str, lenient: bool = False) -> NDArray[np.float64]:
-    """Float64 with NaN for what is missing or infinite; `lenient`: also for words that are no numbers."""
+    """Return float64 with NaN for missing and infinite values, and with `lenient` also for other words."""
     column = whole_column(column)
     if is_text(column.type):
         words = as_words(column)
         parsed = parse_numbers(words)
         if parsed.odd.any() and not lenient:
             raise InputError(
-                f"column {name!r} was numbers in training, but says {_samples(words, parsed.odd)} in "
-                f"{int(parsed.odd.sum()):,} rows; write numbers there, or leave the cell empty"
+                f"column {name!r} was numeric in training, but contains {_samples(words, parsed.odd)} in "
+                f"{int(parsed.odd.sum()):,} rows; write numbers, or leave the cells empty"
             )
         return _not_infinite(parsed.numbers)
     if is_date(column.type) or is_vector(column.type):
-        raise InputError(f"column {name!r} was numbers in training and is {column.type} here; give the same column")
+        raise InputError(f"column {name!r} was numeric in training and has type {column.type} now; give numbers")
     try:
         floats = column.cast("float64", safe=False)  # whole numbers above 2^53 are rounded
         return _not_infinite(np.array(floats.to_numpy(zero_copy_only=False), np.float64))
@@ -264,8 +257,7 @@ def as_numbers(column: Any, name: str, lenient: bool = False) -> NDArray[np.floa
 
 
 def parse_numbers(words: Any) -> Parsed:
-    """The words that are numbers, as numbers; gaps and odd words are NaN."""
-
+    """Parse the words that are numbers; all others are NaN."""
     fits = pc.match_substring_regex(words, _NUMBER)
     numbers = pc.if_else(fits, words, pa.scalar(None, pa.large_string())).cast("float64")
     gap = pc.or_(pc.is_null(words), pc.is_in(words, pa.array(GAPS, pa.large_string())))
@@ -274,8 +266,7 @@ def parse_numbers(words: Any) -> Parsed:
 
 
 def as_moments(column: Any) -> Any | None:
-    """A column of dates, or of text that is all ISO dates, as Arrow dates or times; None for any other."""
-
+    """Return a column of dates, or of text that is all ISO dates, as Arrow dates; None for other columns."""
     column = whole_column(column)
     if is_date(column.type):
         return column
@@ -291,14 +282,13 @@ def as_moments(column: Any) -> Any | None:
 
 
 def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
-    """Parts of a date, NaN where it is missing; a time of the day has its hour only."""
-
+    """Return the parts of dates, NaN for missing ones; a time of day has only its hour."""
     moments = as_moments(column)
     if moments is None:
         if whole_column(column).null_count == len(column):
             return {part: np.full(len(column), np.nan) for part in DATE_PARTS}
         got = odd_date(as_words(column).drop_null())
-        raise InputError(f"column {name!r} is to hold dates, but says {got!r}; dates are read as {DATE_EXAMPLES}")
+        raise InputError(f"column {name!r} must contain dates, but has {got!r}; write dates as {DATE_EXAMPLES}")
     read: dict[str, Any] = {}
     if not kinds.is_time(moments.type):
         read = {"year": pc.year, "month": pc.month, "day": pc.day, "weekday": pc.day_of_week}
@@ -308,15 +298,16 @@ def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
 
 
 def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.float32]:
-    """(n, d) of a column of lists, all as long (`width`, where that is known); a missing list is a row of NaN."""
-
+    """Return (n, d) of a column of lists of equal length (`width`); a missing list is a row of NaN."""
     values = whole_column(column)
     there = values.drop_null()
     if len(there) and not is_vector(values.type):
-        raise InputError(f"column {name!r} was lists of numbers in training and is {values.type} here")
+        raise InputError(
+            f"column {name!r} had lists of numbers in training and has type {values.type} now; give lists of numbers"
+        )
     lengths = sorted(pc.unique(pc.list_value_length(there)).to_pylist()) if len(there) else [width or 0]
     if len(lengths) != 1 or (width is not None and lengths != [width]):
-        wanted = "as long as each other" if width is None else f"{width} long, as they were in fit"
+        wanted = "of equal length" if width is None else f"{width} numbers long, as in fit"
         raise InputError(f"column {name!r} has lists of {listing(lengths, 5)} numbers; they must be {wanted}")
     out = np.full((len(values), lengths[0]), np.nan, np.float32)
     if len(there):

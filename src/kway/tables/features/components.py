@@ -1,14 +1,17 @@
-"""Neighborhood components: columns weighted, or mixed, so that rows of a class lie together; learned from labels.
+"""Neighborhood components: columns scaled, or mixed, so that rows of the same class are near each other.
 
     z = (s (x - c)) A'                   c (d,) means, s (d,) scales, A (d, d), the identity if columns are not mixed
     p_ij = softmax_j(-|z_i - z_j|^2)     j among the drawn rows other than i
-    loss = -mean_i log sum_j p_ij        over j of i's class: how sure a soft vote of the neighbors is
+    loss = -mean_i log sum_j p_ij        over the rows j of the class of i
 
-(Goldberger and others, 2004.) Each step draws other queries i and references j, so that its cost does not grow with n
-and the map does not fit a few rows alone; Adam does the steps. scipy's L-BFGS on rows drawn once was tried instead: on
-letter, 97.3 % of the test rows become 95.8 % (1,000 queries, twice the time) or 96.8 % (3,000 queries, eight times the
-time). Scales start from the columns as given or standardized, whichever has the lower loss; mixtures start from the
-scales.
+Each step draws new queries i and references j, so that its cost does not grow with n and the map does not overfit a few
+rows. Adam takes the steps. scipy's L-BFGS on rows that are drawn once is worse: on letter, an accuracy of 97.3% becomes
+95.8% (1,000 queries, twice the time) or 96.8% (3,000 queries, eight times the time). Scales start from the given or the
+standardized columns, whichever have the lower loss. Mixtures start from the scales.
+
+References
+----------
+J. Goldberger, S. Roweis, G. Hinton and R. Salakhutdinov, "Neighbourhood Components Analysis", NIPS 2004.
 """
 
 from __future__ import annotations
@@ -23,57 +26,56 @@ from numpy.typing import NDArray
 from kway.kernels.voting.soft_votes import vote_slopes
 from kway.threads import pmap, single_blas, spans
 
-REFERENCES = 3000  # rows drawn as neighbors in each step
-_QUERIES = 256  # of these that vote; 512 took twice as long for the same accuracy on letter, covertype, texture
-_STEPS = 40  # 60 took half as long again for the same accuracy on these
-_RATE_SCALES = 0.1  # of Adam, in units of the first scales
-_RATE_MIXED = 0.01  # at 0.02 mixtures lose 2 points on covertype
-_LEAST = np.finfo(np.float32).eps  # share of the vote up to which a row is ignored: alone of its class, or far off
-_SIZES = 2.0 ** np.arange(-4, 4)  # of the first scales: sharper or softer neighborhoods
+REFERENCES = 3000  # rows drawn as neighbors in each step (accuracy on letter, covertype and texture, T11)
+_QUERIES = REFERENCES // 12  # queries among them; twice as many took twice as long for the same accuracy
+_STEPS = 40  # steps of Adam; 60 took half as long again for the same accuracy (T11)
+_RATE = 0.1  # step size of Adam for scales, in units of the first scales; a tenth for mixtures, else covertype is worse
+_LEAST = np.finfo(np.float32).eps  # share of the vote up to which a row is ignored: alone in its class, or far away
+_SIZES = 2.0 ** np.arange(-4, 4)  # factors of the first scales: softer or sharper neighborhoods
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnMap:
-    """scale (d,); centre (d,), None: 0, as sparse rows need it; turn (r, d), None: columns are not mixed."""
+    """scale (d,); center (d,), None for 0 (sparse rows); rotation (r, d), None if columns are not mixed."""
 
     scale: NDArray[np.float64]
-    centre: NDArray[np.float64] | None = None
-    turn: NDArray[np.float64] | None = None
+    center: NDArray[np.float64] | None = None
+    rotation: NDArray[np.float64] | None = None
 
     def apply(self, X: Any) -> Any:
-        """Rows (n, d), dense or CSR -> (n, r) or (n, d) of the same float type."""
+        """Map rows (n, d), dense or CSR, to (n, r) or (n, d) of the same float type."""
         if sp.issparse(X):
             return sp.csr_matrix(X.multiply(self.scale.astype(X.dtype)).tocsr(), dtype=X.dtype)
-        moved = X if self.centre is None else X - self.centre
-        scaled = moved * self.scale  # float64: a row of 1e30 in float32 times 1e-30 loses nothing
-        turned = scaled if self.turn is None else scaled @ self.turn.T
-        return np.ascontiguousarray(turned.astype(X.dtype))
+        centered = X if self.center is None else X - self.center
+        scaled = centered * self.scale  # in float64, so that 1e30 * 1e-30 does not overflow
+        mixed = scaled if self.rotation is None else scaled @ self.rotation.T
+        return np.ascontiguousarray(mixed.astype(X.dtype))
 
 
 def learn_scales(X: NDArray, codes: NDArray[np.int64], seed: int = 0) -> ColumnMap:
-    """One scale per column, from rows (n, d) with class codes (n,)."""
+    """Learn one scale per column from rows (n, d) with class codes (n,)."""
     with single_blas():
         first = _first_scales(X, codes, np.random.default_rng(seed))
-        found = _minimize(X, codes, first, np.ones(X.shape[1]), _RATE_SCALES, seed)
-    return ColumnMap(first.scale * found, first.centre)
+        found = _minimize(X, codes, first, np.ones(X.shape[1]), _RATE, seed)
+    return ColumnMap(first.scale * found, first.center)
 
 
 def learn_mixtures(X: NDArray, codes: NDArray[np.int64], seed: int = 0, scales: ColumnMap | None = None) -> ColumnMap:
-    """Mixtures of all columns; `scales` are learned first unless they are given."""
+    """Learn mixtures of all columns, starting from `scales`, which are learned first if they are not given."""
     first = learn_scales(X, codes, seed) if scales is None else scales
     with single_blas():
-        found = _minimize(X, codes, first, np.eye(X.shape[1]), _RATE_MIXED, seed + 1)
-    return ColumnMap(first.scale, first.centre, found)
+        found = _minimize(X, codes, first, np.eye(X.shape[1]), _RATE / 10, seed + 1)
+    return ColumnMap(first.scale, first.center, found)
 
 
 def _first_scales(X: NDArray, codes: NDArray[np.int64], rng: np.random.Generator) -> ColumnMap:
-    """The columns as given or standardized, at the size at which neighbors agree best."""
+    """Return the given or standardized columns, in the size with the lowest loss."""
     peak = float(np.abs(X).max()) or 1.0
     inside = X[rng.permutation(len(X))[: 4 * REFERENCES]].astype(np.float64) / peak  # squares of 1e200 would overflow
-    centre, spread = inside.mean(axis=0) * peak, inside.std(axis=0)
+    center, spread = inside.mean(axis=0) * peak, inside.std(axis=0)
     whole = float(np.sqrt(np.mean(spread**2))) or 1.0
     as_given, standard = np.full(X.shape[1], 1 / whole), 1 / np.where(spread > 0, spread, whole)
-    tried = [ColumnMap(size * scale / peak, centre) for scale in (as_given, standard) for size in _SIZES]
+    tried = [ColumnMap(size * scale / peak, center) for scale in (as_given, standard) for size in _SIZES]
     drawn = rng.permutation(len(X))[:REFERENCES]
     losses = [_vote_loss(_mapped(X[drawn], each), codes[drawn], np.ones(X.shape[1])).loss for each in tried]
     return tried[int(np.argmin(losses))]
@@ -86,20 +88,20 @@ def _mapped(X: NDArray, by: ColumnMap) -> NDArray[np.float32]:
 def _minimize(
     X: NDArray, codes: NDArray[np.int64], first: ColumnMap, A: NDArray[np.float64], rate: float, seed: int
 ) -> NDArray[np.float64]:
-    """Adam from A, scales (d,) or a matrix (d, d); the steps of the last half become smaller."""
+    """Minimize the loss with Adam from A, scales (d,) or a matrix (d, d); steps shrink in the second half."""
     rng = np.random.default_rng(seed)
     mean, square = np.zeros_like(A), np.zeros_like(A)
     for step in range(1, _STEPS + 1):
         drawn = rng.permutation(len(X))[:REFERENCES]
         g = _vote_loss(_mapped(X[drawn], first), codes[drawn], A).gradient
         mean, square = 0.9 * mean + 0.1 * g, 0.99 * square + 0.01 * g * g
-        towards = (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-12)
-        A = A - rate * min(1.0, 2 * (1 - (step - 1) / _STEPS)) * towards
+        direction = (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-12)
+        A = A - rate * min(1.0, 2 * (1 - (step - 1) / _STEPS)) * direction
     return A
 
 
 class _Loss(NamedTuple):
-    """The loss and its gradient, of the shape of A."""
+    """The loss and its gradient, which has the shape of A."""
 
     loss: float
     gradient: NDArray[np.float64]
@@ -117,7 +119,7 @@ class _Part(NamedTuple):
 def _vote_loss(
     R: NDArray[np.float32], codes: NDArray[np.int64], A: NDArray[np.float64], n_queries: int = _QUERIES
 ) -> _Loss:
-    """Loss of the first rows of R (m, d) as queries.
+    """Return the loss with the first rows of R (m, d) as queries, and its gradient.
 
     With G = d loss / d(-|z_i - z_j|^2) (q, m), the gradient is -2 A sum_ij G_ij (x_i - x_j)(x_i - x_j)'.
     """
@@ -135,7 +137,7 @@ def _vote_loss(
 
 
 def _part(Z: NDArray, R: NDArray, codes: NDArray[np.int64], some: slice, q: int) -> _Part:
-    """Queries `some` of the first q of the mapped rows Z (m, d)."""
+    """Compute the part of the queries `some` among the first q of the mapped rows Z (m, d)."""
     G = 2 * (Z[some] @ Z.T) - np.einsum("ij,ij->i", Z, Z)  # (b, m) scores; |z_i|^2 is the same along a row
     share = np.empty(len(G), np.float32)
     vote_slopes(G, codes, some.start, np.float32(_LEAST), 1 / q, share)

@@ -1,14 +1,15 @@
-"""Embeddings: texts -> unit vectors (n, d) by a sentence-transformers model, computed once and kept on disk.
+"""Embeddings: texts -> unit vectors (n, d) by a sentence-transformers model. Each text is computed once and stored.
 
-Images go through a model that reads them (clip-ViT-B-32); their vectors are not kept.
+Images need a model that reads images (clip-ViT-B-32). Their vectors are not stored.
 
-    open_embedder("all-MiniLM-L6-v2")   a name on the hub or in its cache, identified by its revision
+    open_embedder("all-MiniLM-L6-v2")   a name on the Hugging Face hub or in its cache, identified by its revision
     open_embedder("models/mine")        a folder, identified by the digest of its files
-    open_embedder(function)             any Python function of texts (or images), identified by its name only
+    open_embedder(function)             a Python function of texts or images, identified only by its name
 
-Vectors lie in the cache folder: (model, text) -> float32 vector, one SQLite file per model. Any process may read while
-another writes; a damaged file is replaced, since everything in it can be computed again. The identity goes into the
-model file; `check_same` refuses another model at predict. torch is loaded only if a text has no vector on disk yet.
+Vectors are stored in the cache folder, one SQLite file per model: (model, text) -> float32 vector. Processes may read
+while another one writes. A damaged file is replaced, because its content can be computed again. The identity of the
+embedder is part of the model file, and `check_same` raises an error for another embedder at predict. torch is imported
+only if a text has no stored vector.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ from kway.tables.outputs import cache_folder
 
 EmbedFunction = Callable[[Any], Any]
 
-_CHUNK = 256  # texts between two writes to the cache: an interrupted run loses no more; images told of at a time
+_CHUNK = (
+    256  # texts or images per call of the model, then stored: an interrupted run loses at most these (test_embedder)
+)
 _INSTALL = "pip install 'kway[embed]'"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What made the vectors: kind is "hub", "folder" or "function"; revision a commit or a digest, "" of a function."""
+    """An embedder: kind is "hub", "folder" or "function"; revision is a commit or a digest, "" for a function."""
 
     kind: str
     name: str
@@ -49,14 +52,14 @@ class Identity:
 
 
 class Embedder:
-    """A sentence-transformers model in a folder; the vectors are of unit length."""
+    """A sentence-transformers model in a folder. Its vectors have unit length."""
 
     def __init__(self, identity: Identity, folder: Path) -> None:
         self.identity = identity
         self.folder = folder
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, d); each distinct text is computed once, ever."""
+        """Return vectors (n, d) of texts; vectors in the cache are not computed again."""
         distinct = list(dict.fromkeys(texts))
         cache = VectorsCache(_cache_key(self.identity))
         known = cache.get(distinct)
@@ -69,7 +72,7 @@ class Embedder:
         return np.stack([known[text] for text in texts]) if texts else np.zeros((0, self._width), np.float32)
 
     def embed_images(self, pictures: NDArray) -> NDArray[np.float32]:
-        """(n, d) of images (n, h, w) or (n, h, w, 3), values 0 to 255, or 0 to 1 where they are fractions."""
+        """Return vectors (n, d) of images (n, h, w) or (n, h, w, 3) with values 0 to 255, or fractions 0 to 1."""
         from PIL import Image
 
         most = 1 if pictures.dtype.kind == "f" and pictures.max(initial=0) <= 1 else 255
@@ -79,10 +82,10 @@ class Embedder:
         for a in track(parts, f"embedding {len(values):,} images", len(parts), worth=2):
             try:
                 vectors.append(self._encode([Image.fromarray(v).convert("RGB") for v in values[a : a + _CHUNK]]))
-            except Exception as error:  # each model that reads texts alone has its own
+            except Exception as error:  # each model raises its own
                 raise InputError(
                     f"the model {self.identity.name} cannot embed images ({' '.join(str(error).split())[:200]}); "
-                    "give one that reads images, such as clip-ViT-B-32"
+                    "use a model for images, such as clip-ViT-B-32"
                 ) from error
         return np.concatenate(vectors)
 
@@ -102,7 +105,7 @@ class Embedder:
 
 
 class FunctionEmbedder:
-    """Any Python function of a list of texts, or of an array of images, that gives one vector each."""
+    """A Python function of a list of texts or an array of images that returns one vector for each."""
 
     def __init__(self, function: EmbedFunction) -> None:
         module = getattr(function, "__module__", "")
@@ -111,12 +114,12 @@ class FunctionEmbedder:
         self.function = function
 
     def __call__(self, inputs: Any) -> NDArray[np.float32]:
-        """(n, d), checked."""
+        """Return vectors (n, d); raise InputError if the function does not return one per input."""
         vectors = np.asarray(self.function(inputs))
         if vectors.ndim != 2 or len(vectors) != len(inputs) or vectors.dtype.kind not in "fiu":
             raise InputError(
-                f"embed={self.identity.name} gave dtype {vectors.dtype} and shape {vectors.shape} for {len(inputs)} "
-                "inputs; it must give one row of numbers an input"
+                f"embed={self.identity.name} returned dtype {vectors.dtype}, shape {vectors.shape} for {len(inputs)} "
+                "inputs; it must return one row of numbers per input"
             )
         return vectors.astype(np.float32, copy=False)
 
@@ -125,40 +128,42 @@ AnyEmbedder = Embedder | FunctionEmbedder
 
 
 def open_embedder(spec: str | Path | EmbedFunction, expected: Identity | None = None) -> AnyEmbedder:
-    """The embedder that a name, a folder or a function stands for.
+    """Return the embedder for a name, a folder or a function.
 
-    Where one of a known revision is `expected`, no other is fetched.
+    If `expected` is given, a model of another revision is not downloaded.
     """
     if callable(spec):
         return FunctionEmbedder(spec)
     if not isinstance(spec, str | Path) or not str(spec).strip():
-        raise InputError(f"embed must be the name or folder of a model, or a function, got {spec!r}")
+        raise InputError(f"embed must be the name or folder of a model, or a function; got {spec!r}")
     if Path(spec).is_dir():
-        folder = Path(spec).resolve()  # found again from any working folder
+        folder = Path(spec).resolve()  # also valid from another working folder
         return Embedder(Identity("folder", str(folder), folder_digest(folder)), folder)
     name = str(spec)
     if name.startswith((".", "/", "~")):
-        raise InputError(f"no folder {name} with an embedding model; give a folder, or a name on the hub")
+        raise InputError(
+            f"there is no folder {name} with an embedding model; give a folder, or a name on the Hugging Face hub"
+        )
     folder = _hub_folder(name, expected)
     return Embedder(Identity("hub", name, folder.name), folder)
 
 
 def reopen(identity: Identity) -> AnyEmbedder:
-    """The embedder a saved model was trained with, or an error that says what is missing."""
+    """Return the embedder of a saved model; raise InputError if it is not available."""
     if identity.kind == "function":
         raise InputError(
-            f"this model embeds its input with the Python function {identity.name}, which a model file cannot hold; "
-            "give it again: model.features_.use_embed(function)"
+            f"this model embeds its input with the Python function {identity.name}, which is not part of a model file; "
+            "pass it again: model.features_.use_embed(function)"
         )
     if identity.kind == "folder" and not Path(identity.name).is_dir():
         raise InputError(
-            f"this model embeds text with {identity}, and that folder is not here; name its new place with embed="
+            f"this model embeds text with {identity}, and that folder does not exist; give its new path with embed="
         )
     return check_same(open_embedder(identity.name, identity), identity)
 
 
 def check_same(embedder: AnyEmbedder, identity: Identity) -> AnyEmbedder:
-    """The embedder, or an error where it is not the one of the model file; folders may have moved."""
+    """Return the embedder; raise InputError if it is not the one of the model file. A folder may have moved."""
     ours = embedder.identity
     if ours.revision != identity.revision or (identity.kind == "function" and ours.kind != "function"):
         raise _another(identity, ours)
@@ -167,13 +172,13 @@ def check_same(embedder: AnyEmbedder, identity: Identity) -> AnyEmbedder:
 
 def _another(identity: Identity, ours: Identity) -> InputError:
     return InputError(
-        f"this model embeds its input with {identity}, got {ours}; vectors of another model mean something else: "
-        "use the same one, or fit again"
+        f"this model embeds its input with {identity}; got {ours}, whose vectors differ; "
+        "use the same embedding model, or fit again"
     )
 
 
 def folder_digest(folder: Path) -> str:
-    """SHA-256 of every file of a folder and its name, hidden ones left out."""
+    """Return the SHA-256 of the names and contents of the files in a folder, without hidden ones."""
     digest = hashlib.sha256()
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
     if not files:
@@ -190,7 +195,7 @@ def _cache_key(identity: Identity) -> str:
 
 
 def _chunks(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Runs of texts of about the same length, so that little is padded."""
+    """Yield chunks of texts of similar length, so that the model pads little."""
     ordered = sorted(texts, key=len)
     return (ordered[a : a + _CHUNK] for a in range(0, len(ordered), _CHUNK))
 
@@ -204,7 +209,7 @@ def _library() -> Any:
 
 
 def _hush() -> None:
-    """No bar of transformers' own while weights are read: it goes to stderr even where that is a file."""
+    """Disable the progress bar of transformers, which would also be written to log files."""
     try:
         from transformers.utils.logging import disable_progress_bar
     except ImportError:
@@ -213,21 +218,21 @@ def _hush() -> None:
 
 
 def _hub_folder(name: str, expected: Identity | None) -> Path:
-    """The folder of a hub model in the local cache, whose name is the revision; downloaded where it is not there."""
+    """Return the folder of a hub model in the local cache, named by its revision; download the model if needed."""
     folder = _in_hub_cache(name)
     if folder is not None:
         return folder
     try:
         revision = None if expected is None else _newest(name)
         if expected is not None and revision != expected.revision:
-            raise _another(expected, Identity("hub", name, str(revision)))  # before anything is fetched
+            raise _another(expected, Identity("hub", name, str(revision)))  # before the download
         _library().SentenceTransformer(name, **({} if revision is None else {"revision": revision}))
     except InputError:
         raise
-    except Exception as error:  # each version of the hub client has its own
+    except Exception as error:  # each version of the hub client raises its own
         first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise InputError(
-            f"embedding model {name!r} is not on this machine and could not be fetched: {first}"
+            f"embedding model {name!r} is not on this machine and could not be downloaded: {first}; give its folder"
         ) from error
     folder = _in_hub_cache(name, revision)
     if folder is None:
@@ -236,7 +241,7 @@ def _hub_folder(name: str, expected: Identity | None) -> Path:
 
 
 def _newest(name: str) -> str | None:
-    """The revision that the hub has of a model: a question, nothing is fetched."""
+    """Ask the hub for the newest revision of a model, without a download."""
     _library()
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RepositoryNotFoundError
@@ -264,26 +269,26 @@ def _in_hub_cache(name: str, revision: str | None = None) -> Path | None:
 
 
 def _repositories(name: str) -> list[str]:
-    """Where a name may be on the hub."""
+    """Return the repositories of the hub that a name may mean."""
     return [name] if "/" in name else [f"sentence-transformers/{name}", name]
 
 
-# ---- vectors kept on disk
+# ---- stored vectors
 
 
 def text_key(text: str) -> bytes:
-    """16 bytes that stand for a text."""
+    """Return a hash of a text in 16 bytes."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class VectorsCache:
-    """Vectors of one model."""
+    """The stored vectors of one model."""
 
     def __init__(self, model_key: str) -> None:
         self.path = cache_folder() / "embeddings" / f"{model_key}.sqlite"
 
     def get(self, texts: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-        """The vectors that are there, by text."""
+        """Return the stored vectors of texts."""
         if not self.path.is_file():
             return {}
         found = {}
@@ -294,14 +299,14 @@ class VectorsCache:
                     if row is not None:
                         found[text] = np.frombuffer(row[0], np.float32)
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):  # locked or not readable: not damaged
+            if isinstance(error, sqlite3.OperationalError):  # locked or not readable, but not damaged
                 return found
             self.path.unlink(missing_ok=True)
             return {}
         return found
 
     def put(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        """Keep the vectors (n, d); where that is not possible, say so and go on."""
+        """Store the vectors (n, d); warn if that is not possible."""
         rows = [(text_key(t), np.ascontiguousarray(v, np.float32).tobytes()) for t, v in zip(texts, vectors)]
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -309,7 +314,10 @@ class VectorsCache:
                 db.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB)")
                 db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
         except (OSError, sqlite3.Error) as error:
-            warnings.warn(f"embeddings are not kept in {self.path}: {error}; set KWAY_CACHE to a folder", stacklevel=2)
+            warnings.warn(
+                f"embeddings cannot be stored in {self.path}: {error}; set KWAY_CACHE to a writable folder",
+                stacklevel=2,
+            )
 
     def _open(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path, timeout=30)

@@ -1,13 +1,13 @@
-"""Features: a table, or a matrix, -> numbers X (n, d), learned from training rows only and explained in words.
+"""Features: a table or a matrix -> numbers X (n, d), learned from training rows only.
 
-    number, true/false    gaps filled by the median and flagged; mean 0, standard deviation 1
-    date                  year, month, day, weekday, hour, those that vary, as numbers
-    category              a column of 0 and 1 a level; rare levels together
-    text                  tf-idf of words and pieces of words, by name, or embeddings (`embed`)
-    vector                a list of numbers a row: left alone, or scaled as a matrix is
-    matrix, images        left alone where of one scale, else standardized; or edges and patches of images (`shapes`)
+    number, true/false    missing values filled by the median and flagged; mean 0, standard deviation 1
+    date                  year, month, day, weekday and hour as numbers, if they vary
+    category              one column of 0 and 1 per level; rare levels share a column
+    text                  tf-idf of words and pieces of words, or embeddings (`embed`)
+    vector                a list of numbers per row: not changed, or scaled as a matrix
+    matrix, images        not changed if all columns have one scale, else standardized; or edges and patches of images
 
-Constants, empty columns and ids are dropped. The result is dense float32, or CSR where that is far smaller.
+Constant columns, empty columns and ids are dropped. The result is dense float32, or CSR if that is much smaller.
 """
 
 from __future__ import annotations
@@ -32,34 +32,74 @@ from kway.tables.features.embedder import (
     open_embedder,
     reopen,
 )
-from kway.tables.features.encoders import EmbeddedPart, embed_words, part_from_facts, part_to_facts
-from kway.tables.features.learn_features import (
+from kway.tables.features.numbers import default_names
+from kway.tables.features.parts import (
     ColumnRecord,
+    EmbeddedPart,
     LearnedFeatures,
+    embed_words,
     learn_image_shapes,
     learn_matrix,
     learn_table,
+    part_from_facts,
+    part_to_facts,
 )
-from kway.tables.features.numbers import default_names
 from kway.tables.features.shapes import can_have_shapes, likely_form
 from kway.tables.labeled_rows import RowRequirements
 from kway.tables.sources.frames import as_table, is_table
 from kway.tables.sources.images import ImageForm
 from kway.tables.sources.values import convert, convert_known
 
-_SPARSE_BELOW = 0.1  # density under which CSR (8 bytes a value) is smaller and its products faster than dense rows
+_SPARSE_BELOW = 0.1  # share of nonzero values below which CSR is smaller and faster than dense rows (T11: text)
 
 
 class Features(TransformerMixin, BaseEstimator):
-    """Turns tables and matrices into numbers.
+    """Turn tables and matrices into numbers for a classifier.
 
-    `kinds` overrides what a column is taken for: {"zip": "category", "note": "drop"}. `scale` is for matrices and
-    vectors ("auto", "none", "standard"). `embed` turns text columns into embeddings: the name or folder of a
-    sentence-transformers model, or a function of a list of texts; for a matrix, a function of its rows, given as
-    images (n, height, width[, 3]) where `image`, their form (height, width, channels), is known. `shapes` makes edges
-    and patches of images of a known form instead of their pixels. Text that is numbers or dates as people write them
-    (1.234,5 €; 31.12.2024) is read so, and later rows the same way; `written` says how, where that is known: {"price":
-    ",", "day": "%d.%m.%Y"}, and no other column is then looked at.
+    Numbers are standardized, categories become columns of 0 and 1, text becomes tf-idf or embeddings, and dates become
+    their parts. Numbers and dates may be written as people write them (1.234,5 €; 31.12.2024). Later rows are read in
+    the same way as the training rows.
+
+    Parameters
+    ----------
+    kinds : dict of str to str, optional
+        Kinds of columns that override the detected ones, such as {"zip": "category", "note": "drop"}.
+    scale : {"auto", "none", "standard"}, default="auto"
+        Scaling of matrices and vectors. "auto" does not change images and embeddings and standardizes other columns.
+    embed : str, path or callable, optional
+        Turns text columns or images into embeddings: the name or folder of a sentence-transformers model, or a function
+        of a list of texts (for a matrix, of its rows).
+    image : tuple (height, width, channels), optional
+        Form of the images in the rows of a matrix.
+    shapes : bool, default=False
+        Whether to use edges and patches of images instead of their pixels.
+    written : dict of str to str, optional
+        Decimal mark or date format per column, such as {"price": ",", "day": "%d.%m.%Y"}. If it is given, no other
+        text column is converted to numbers or dates. By default the formats are detected.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of columns of the input.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns of a table.
+    n_features_out_ : int
+        Number of columns of the result.
+    sparse_ : bool
+        Whether the result is a CSR matrix.
+    written_ : dict of str to str
+        Decimal mark or date format of the converted columns.
+    records_ : list of ColumnRecord
+        What was done with each column; `explain` returns it as dicts.
+
+    Examples
+    --------
+    >>> import kway
+    >>> features = kway.Features()
+    >>> features.fit_transform({"size": [1.0, 2.0, 4.0, 3.0], "color": ["red", "blue", "red", "blue"]}).shape
+    (4, 3)
+    >>> [record["kind"] for record in features.explain()]
+    ['number', 'category']
     """
 
     def __init__(
@@ -81,12 +121,37 @@ class Features(TransformerMixin, BaseEstimator):
     # ---- learning
 
     def fit(self, X: Any, y: Any = None) -> Features:
-        """Learn from training rows; y is not looked at."""
+        """Learn from training rows.
+
+        Parameters
+        ----------
+        X : table or array of shape (n, d)
+            A pyarrow Table, a pandas or polars frame, a dict of columns, a list of dicts, or a dense or sparse matrix.
+        y : ignored
+            Accepted for the scikit-learn API.
+
+        Returns
+        -------
+        Features
+            This object.
+        """
         self.fit_transform(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """`fit` and `transform` of the same rows, each done once."""
+        """Learn from training rows and return them as numbers.
+
+        Parameters
+        ----------
+        X : table or array of shape (n, d)
+            The training rows.
+        y : ignored
+            Accepted for the scikit-learn API.
+
+        Returns
+        -------
+        ndarray or csr_matrix of shape (n, n_features_out_)
+        """
         for name in ("feature_names_in_", "embed_"):
             self.__dict__.pop(name, None)
         self._embedder = None if self.embed is None else open_embedder(self.embed)
@@ -101,7 +166,9 @@ class Features(TransformerMixin, BaseEstimator):
     def _learn_table(self, X: Any) -> LearnedFeatures:
         table = as_table(X)
         if table.num_rows == 0 or table.num_columns == 0:
-            raise InputError(f"the table is {table.num_rows} rows x {table.num_columns} columns; both must be above 0")
+            raise InputError(
+                f"the table has {table.num_rows} rows and {table.num_columns} columns; give at least one of each"
+            )
         self._refuse_unknown(dict(self.kinds or {}), table.column_names)
         self.is_table_ = True
         table = self._learn_written(table)
@@ -112,7 +179,7 @@ class Features(TransformerMixin, BaseEstimator):
         return learned
 
     def _learn_written(self, table: Any) -> Any:
-        """The table with its words read as numbers and dates; how is kept for later rows."""
+        """Convert text that is numbers or dates, and store the formats for later rows."""
         if self.written is not None:
             self.written_ = {str(c): str(how) for c, how in dict(self.written).items()}
             return convert_known(table, self.written_)
@@ -132,15 +199,26 @@ class Features(TransformerMixin, BaseEstimator):
         form = self._form()
         if form is None or self._embedder is not None or not can_have_shapes(rows, form):
             raise InputError(
-                f"shapes=True needs images of 8 x 8 pixels or more without gaps, their form image=(height, width, "
-                f"channels) and no embed; got image={self.image!r}"
+                f"shapes=True needs images of 8 x 8 pixels or more without missing values, their form image=(height, "
+                f"width, channels) and no embed; got image={self.image!r}"
             )
         return learn_image_shapes(rows, form)
 
     # ---- rows to numbers
 
     def transform(self, X: Any) -> Any:
-        """(n, d) dense float32 (a matrix left alone keeps its dtype) or CSR, as it was in fit."""
+        """Return rows as numbers.
+
+        Parameters
+        ----------
+        X : table or array of shape (n, d)
+            Rows with the columns of the training rows.
+
+        Returns
+        -------
+        ndarray or csr_matrix of shape (n, n_features_out_)
+            float32; a matrix that is not scaled keeps its dtype.
+        """
         check_is_fitted(self, "parts_")
         if not self.is_table_:
             rows = self._embedded(self._checked(X))
@@ -164,7 +242,7 @@ class Features(TransformerMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> Any:
         if is_table(X):
-            raise InputError("fit was given a matrix without names of columns, and this is a table; pass a matrix")
+            raise InputError("fit was given a matrix without column names, and this is a table; pass a matrix")
         rows = _number_matrix(X)
         if rows.shape[1] != self.n_features_in_:
             raise InputError(
@@ -175,7 +253,7 @@ class Features(TransformerMixin, BaseEstimator):
 
     def _wanted_columns(self, X: Any) -> Any:
         table = as_table(X) if is_table(X) else self._as_the_table_of_fit(X)
-        there = set(table.column_names)  # once: Arrow makes the list anew each time, 10 s for 3,000 columns
+        there = set(table.column_names)  # Arrow builds this list on every access
         missing = [c for c in dict.fromkeys(r.column for r in self.records_ if r.used) if c not in there]
         if missing:
             hint = nearest(missing[0], table.column_names)
@@ -186,30 +264,41 @@ class Features(TransformerMixin, BaseEstimator):
         return convert_known(table, self.written_) if self.written_ else table
 
     def _as_the_table_of_fit(self, X: Any) -> Any:
-        """A matrix as a table, where its columns can only be those of fit in their order: all numbers, as many."""
+        """Return a matrix as a table with the columns of fit, which must all be numeric."""
         import pyarrow as pa
 
         names = [str(name) for name in self.feature_names_in_]
         instead = f"pass a table with columns {listing(names)}"
         odd = [r for r in self.records_ if r.used and r.kind not in ("number", "true/false")]
         if odd or sp.issparse(X) or not hasattr(X, "ndim"):
-            why = f", of which {odd[0].column!r} is a {odd[0].kind}" if odd else ""
+            why = f" with the {odd[0].kind} column {odd[0].column!r}" if odd else ""
             raise InputError(f"fit was given a table{why}, and this is a {type(X).__name__}; {instead}")
         matrix = _number_matrix(X)
         if matrix.shape[1] != len(names):
             raise InputError(
                 f"fit was given a table of {len(names)} columns, and this matrix has {matrix.shape[1]}; {instead}, "
-                "or a matrix of these in this order"
+                "or a matrix of these columns"
             )
         return pa.table({name: matrix[:, j] for j, name in enumerate(names)})
 
     # ---- embeddings
 
     def use_embed(self, embed: Any) -> Features:
-        """Give a loaded model its embedder: a function, or the folder of the model where it has moved."""
+        """Set the embedder of a loaded model.
+
+        Parameters
+        ----------
+        embed : str, path or callable
+            The function that was used in fit, or the new folder of the same embedding model.
+
+        Returns
+        -------
+        Features
+            This object.
+        """
         check_is_fitted(self, "parts_")
         if getattr(self, "embed_", None) is None:
-            raise InputError("this model was trained without embed, so it takes none; pass the rows as they are")
+            raise InputError("this model was trained without embed; pass the rows without embedding them")
         self._embedder = check_same(open_embedder(embed, self.embed_), self.embed_)
         return self
 
@@ -220,7 +309,7 @@ class Features(TransformerMixin, BaseEstimator):
         return self._embedder
 
     def _embedded(self, rows: Any) -> Any:
-        """Rows of a matrix through `embed`, as images where their form is known."""
+        """Embed the rows of a matrix, as images if their form is known."""
         if self._embedder is None and getattr(self, "embed_", None) is None:
             return rows
         embedder, form = self._open(), self._form()
@@ -232,7 +321,7 @@ class Features(TransformerMixin, BaseEstimator):
             return embedder(rows)
         if not pictures:
             raise InputError(
-                f"embed={embedder.identity.name!r} is for text columns and images, and these rows are a matrix; "
+                f"embed={embedder.identity.name!r} embeds text columns and images, and these rows are a matrix; "
                 "give a function"
             )
         return embedder.embed_images(rows)
@@ -240,22 +329,50 @@ class Features(TransformerMixin, BaseEstimator):
     def _form(self) -> ImageForm | None:
         return None if self.image is None else ImageForm(*self.image)
 
-    # ---- in words
+    # ---- descriptions
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray:
-        """Names (d,) of the columns of X."""
+        """Return the names of the columns of the result.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Accepted for the scikit-learn API.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out_,)
+        """
         check_is_fitted(self, "parts_")
         if not self.parts_:
             return np.array(default_names(self.n_features_out_), dtype=object)
         return np.array([name for part in self.parts_ for name in part.made], dtype=object)
 
     def explain(self) -> list[dict[str, Any]]:
-        """A record a column: column, kind, done (in words), missing (share), levels (of a category), used."""
+        """Return what was done with each column.
+
+        Returns
+        -------
+        list of dict
+            One dict per column: column, kind, done (a description), missing (share of rows), levels (their number, for
+            a category) and used.
+        """
         check_is_fitted(self, "parts_")
         return [record.as_dict() for record in self.records_]
 
     def requirements(self, text_labels: bool = False) -> RowRequirements:
-        """What a file must bring for `transform`; pass it to `kway.tables.reading.read_rows(..., like=...)`."""
+        """Return what rows must have for `transform`.
+
+        Parameters
+        ----------
+        text_labels : bool, default=False
+            Whether labels are text even if all of them look like numbers.
+
+        Returns
+        -------
+        RowRequirements
+            The argument `like` of `kway.tables.reading.read_rows`.
+        """
         check_is_fitted(self, "parts_")
         columns = tuple(dict.fromkeys(r.column for r in self.records_ if r.used)) if self.is_table_ else None
         return RowRequirements(
@@ -263,9 +380,19 @@ class Features(TransformerMixin, BaseEstimator):
         )
 
     def without(self, *kinds: str) -> Features | None:
-        """The same, unfitted, less the columns of these kinds; None where that leaves nothing, or nothing out.
+        """Return unfitted Features without the columns of these kinds.
 
-        Neighbours count every column alike, so a text beside a few telling numbers can drown them: worth a try.
+        Distances between rows weigh all columns equally, so neighbors may be better without a text column.
+
+        Parameters
+        ----------
+        *kinds : str
+            Kinds to leave out, such as "text".
+
+        Returns
+        -------
+        Features or None
+            None if no column would be left, or none left out.
         """
         check_is_fitted(self, "parts_")
         out = [r.column for r in self.records_ if r.used and r.kind in kinds]
@@ -277,7 +404,18 @@ class Features(TransformerMixin, BaseEstimator):
         return Features(dropped, self.scale, embed, self.image, written=self.written_)
 
     def with_shapes(self, X: Any) -> Features | None:
-        """The same, unfitted, with shapes instead of pixels; None where rows X are no images that have any."""
+        """Return unfitted Features that use shapes instead of pixels.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            The training rows.
+
+        Returns
+        -------
+        Features or None
+            None if the rows are not images, or too small.
+        """
         check_is_fitted(self, "parts_")
         if self.is_table_ or self.shapes or self.embed is not None:
             return None
@@ -287,7 +425,7 @@ class Features(TransformerMixin, BaseEstimator):
     # ---- model files
 
     def _stored_params(self) -> dict[str, Any]:
-        """Parameters as a model file can hold them: a function is left out, a path is text."""
+        """Return the parameters for a model file: a function is left out, a path becomes text."""
         embed = None if callable(self.embed) or self.embed is None else str(self.embed)
         image = None if self.image is None else tuple(int(v) for v in self.image)
         written = None if self.written is None else dict(self.written)
@@ -301,7 +439,7 @@ class Features(TransformerMixin, BaseEstimator):
         }
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        """Facts and arrays that, with the parameters, make up what was learned."""
+        """Return facts and arrays for a model file."""
         arrays: dict[str, NDArray] = {}
         identity = getattr(self, "embed_", None)
         facts = {
@@ -318,7 +456,7 @@ class Features(TransformerMixin, BaseEstimator):
         return facts, arrays
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
-        """Reverse of `_fitted`."""
+        """Reverse `_fitted`."""
         self.parts_ = [part_from_facts(part, str(i), arrays) for i, part in enumerate(facts["parts"])]
         self.records_ = [ColumnRecord(**record) for record in facts["records"]]
         self.is_table_ = facts["columns"] is not None
@@ -336,12 +474,12 @@ class Features(TransformerMixin, BaseEstimator):
         for column in kinds:
             if column not in columns:
                 raise InputError(
-                    f"kinds names the column {column!r}{nearest(column, columns)}; the table has {listing(columns)}"
+                    f"kinds names column {column!r}{nearest(column, columns)}; the table has {listing(columns)}"
                 )
 
 
 def _number_matrix(X: Any) -> Any:
-    """(n, d) array of numbers or CSR; the classifier's gate does the finer checks."""
+    """Return X as an array (n, d) of numbers or CSR; the classifier checks the values."""
     refuse_masked(X, "X")
     if sp.issparse(X):
         return sp.csr_matrix(X)
@@ -350,7 +488,7 @@ def _number_matrix(X: Any) -> Any:
         array = array.reshape(len(array), -1)
     if array.ndim != 2 or array.dtype.kind not in "fiub" or 0 in array.shape:
         raise InputError(
-            f"X must be a table, or numbers of shape (rows, features), got dtype {array.dtype} and shape {array.shape}"
+            f"X must be a table, or numbers of shape (rows, features); got dtype {array.dtype} and shape {array.shape}"
         )
     return array.astype(np.float32) if array.dtype == np.float16 else array
 

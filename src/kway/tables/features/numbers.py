@@ -1,12 +1,12 @@
-"""Numbers made ready for a classifier: gaps filled and flagged, centered and scaled.
+"""Numbers as input of a classifier: missing values filled and flagged, columns centered and scaled.
 
-    out[:, j]  = (x_j, or fill_j if missing, minus mean_j) / spread_j          p columns
-    out[:, p+] = 1 if x_j was missing, for columns with gaps in training      f columns
+    out[:, j]  = (x_j, or fill_j if missing, minus mean_j) / spread_j                    p columns
+    out[:, p+] = 1 if x_j is missing, for columns with missing values in training       f columns
 
-fill is the median of the training rows if they have gaps, else the mean. Rows that are a matrix already are scaled by
+fill is the median of the training rows if values are missing, else the mean. The scaling of a matrix is
 
-    scale="auto"      images and embeddings are left alone (bytes divided by their top), other columns standardized
-    scale="none"      left alone
+    scale="auto"      images and embeddings stay (bytes are divided by the top value), other columns are standardized
+    scale="none"      all columns stay
     scale="standard"  mean 0 and standard deviation 1
 """
 
@@ -21,15 +21,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import InputError
+from kway.memory import CACHE_BYTES, rows_per_block
+from kway.threads import spans
 
 SCALES = ("auto", "none", "standard")
-MANY_FEATURES = 50  # features from which columns of similar spread are taken for an embedding
-_BLOCK_ROWS = 4096  # rows copied to float64 at a time, and examined to find out what the numbers are
+MANY_FEATURES = 50  # features from which columns of similar spread count as an embedding: GloVe has 50 (test_matrices)
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """fill, mean, spread (p,) float64; flagged (f,) the columns with a flag; names (p,), or none for x0, x1, ..."""
+    """fill, mean, spread (p,) float64; flagged (f,) columns with a flag; names (p,), or () for x0, x1, ..."""
 
     names: tuple[str, ...]
     fill: NDArray[np.float64]
@@ -38,36 +39,40 @@ class Numbers:
     spread: NDArray[np.float64]
 
     def apply(self, X: NDArray) -> NDArray[np.float32]:
-        """(n, p) -> (n, p + f)."""
+        """Return (n, p + f) for rows (n, p)."""
         p = len(self.mean)
         out = np.empty((len(X), p + len(self.flagged)), np.float32)
-        for a in range(0, len(X), _BLOCK_ROWS):
-            block = np.array(X[a : a + _BLOCK_ROWS], np.float64)
+        for rows in _blocks(X):
+            block = np.array(X[rows], np.float64)
             missing = np.isnan(block)
-            out[a : a + _BLOCK_ROWS, p:] = missing[:, self.flagged]
+            out[rows, p:] = missing[:, self.flagged]
             if missing.any():
                 np.copyto(block, np.broadcast_to(self.fill, block.shape), where=missing)
             block -= self.mean
             block /= self.spread
-            out[a : a + _BLOCK_ROWS, :p] = block
+            out[rows, :p] = block
         return out
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Names of the columns that come out."""
+        """Names of the columns of the result."""
         names = self.names or default_names(len(self.mean))
         return (*names, *(f"{names[j]} is missing" for j in self.flagged))
 
 
+def _blocks(X: NDArray) -> list[slice]:
+    """Return blocks of rows that stay in the cache as float64."""
+    return spans(len(X), rows_per_block(8 * X.shape[1], CACHE_BYTES))
+
+
 def default_names(p: int) -> tuple[str, ...]:
-    """x0, x1, ...: columns of an array have no names."""
+    """Return the names x0, x1, ... for the columns of an array."""
     return tuple(f"x{j}" for j in range(p))
 
 
 def learn_numbers(X: NDArray, names: tuple[str, ...]) -> Numbers:
-    """From training rows (n, p), NaN where missing."""
-    missing = missing_counts(X)
-    gaps = np.flatnonzero(missing)
+    """Learn from training rows (n, p), with NaN for missing values."""
+    gaps = np.flatnonzero(missing_counts(X))
     mean, spread = column_moments(X)
     fill = mean.copy()
     fill[gaps] = _medians(X[:, gaps])
@@ -75,7 +80,7 @@ def learn_numbers(X: NDArray, names: tuple[str, ...]) -> Numbers:
 
 
 def unscaled(X: NDArray, names: tuple[str, ...], divisor: float = 1.0) -> Numbers:
-    """Only gaps filled and flagged, and all divided by one number."""
+    """Return an encoder that fills and flags missing values and divides all columns by one number."""
     gaps = np.flatnonzero(missing_counts(X))
     p = X.shape[1]
     fill = np.zeros(p)
@@ -84,25 +89,23 @@ def unscaled(X: NDArray, names: tuple[str, ...], divisor: float = 1.0) -> Number
 
 
 def _medians(X: NDArray) -> NDArray[np.float64]:
-    """Medians (p,) of what is there, 0 where nothing is."""
+    """Return the medians (p,) without missing values, 0 for empty columns."""
     X = np.array(X, np.float64)
     X[:, np.isnan(X).all(axis=0)] = 0.0
     return np.nanmedian(X, axis=0) if X.size else np.zeros(X.shape[1])
 
 
 def missing_counts(X: NDArray) -> NDArray[np.int64]:
-    """NaNs a column (p,)."""
+    """Return the number of NaN per column (p,)."""
     if X.dtype.kind != "f":
         return np.zeros(X.shape[1], np.int64)
-    return sum(
-        (np.isnan(X[a : a + _BLOCK_ROWS]).sum(axis=0) for a in range(0, len(X), _BLOCK_ROWS)), np.zeros(X.shape[1], int)
-    )
+    return sum((np.isnan(X[rows]).sum(axis=0) for rows in _blocks(X)), np.zeros(X.shape[1], int))
 
 
 def column_moments(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation (p,) of what is there, in float64; a column without spread has 1.
+    """Return mean and standard deviation (p,) without missing values, in float64; 1 for constant columns.
 
-    Columns whose squares overflow or vanish are looked at again in a unit of their own.
+    Columns whose squares overflow or vanish are computed again in another unit.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         mean, spread = _moments(X)
@@ -116,9 +119,8 @@ def column_moments(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]
 
 
 def _moments(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Two passes: the squares of numbers far from 0 (years, times) would cancel in one."""
-    count = len(X) - missing_counts(X)
-    blocks = [slice(a, a + _BLOCK_ROWS) for a in range(0, len(X), _BLOCK_ROWS)]
+    """Compute mean and deviation in two passes, because large means (years, times) would cancel in one."""
+    count, blocks = len(X) - missing_counts(X), _blocks(X)
     total = sum((np.nansum(X[b], axis=0, dtype=np.float64) for b in blocks), np.zeros(X.shape[1]))
     mean = total / np.maximum(count, 1)
     squares = sum((np.nansum((X[b] - mean) ** 2, axis=0) for b in blocks), np.zeros(X.shape[1]))
@@ -129,7 +131,7 @@ def _moments(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 class Scaling(NamedTuple):
-    """What is done to a matrix: an encoder, None for nothing at all, and the reason in words."""
+    """How a matrix is scaled: the encoder (None if it stays unchanged), and a description for the user."""
 
     encoder: Numbers | SparseScaling | None
     done: str
@@ -137,32 +139,32 @@ class Scaling(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SparseScaling:
-    """Sparse columns divided by their largest absolute value (p,): zeros stay zeros."""
+    """Sparse columns divided by their largest absolute value (p,), so that zeros stay zeros."""
 
     names: tuple[str, ...]
     most: NDArray[np.float64]
 
     def apply(self, X: Any) -> sp.csr_matrix:
-        """CSR (n, p) -> CSR (n, p) of float32."""
+        """Return CSR (n, p) of float32 for CSR (n, p)."""
         return sp.csr_matrix(X).multiply(1.0 / self.most).tocsr().astype(np.float32)
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Names of the columns that come out."""
+        """Names of the columns of the result."""
         return self.names or default_names(len(self.most))
 
 
 def choose_scaling(X: Any, names: tuple[str, ...], scale: str = "auto") -> Scaling:
-    """The scaling of training rows (n, d), dense or CSR."""
+    """Choose the scaling of training rows (n, d), dense or CSR."""
     if scale not in SCALES:
-        raise InputError(f"scale is {scale!r}; it may be {', '.join(SCALES)}")
+        raise InputError(f"scale is {scale!r}; it must be {', '.join(SCALES)}")
     if sp.issparse(X):
         return _sparse(sp.csr_matrix(X), names, scale)
     gaps = bool(X.dtype.kind == "f" and np.isnan(np.sum(X, dtype=np.float64)) and np.isnan(X).any())
-    filled = ", gaps filled by the median and flagged" if gaps else ""
+    filled = ", missing values filled by the median and flagged" if gaps else ""
     if scale == "standard":
         return Scaling(learn_numbers(X, names), "standardized" + filled)
-    reason, divisor = ("as asked", 1.0) if scale == "none" else _leave_alone(X[:: max(1, len(X) // _BLOCK_ROWS)])
+    reason, divisor = ("as asked", 1.0) if scale == "none" else _leave_alone(_sample(X))
     if not reason:
         return Scaling(learn_numbers(X, names), "standardized (mean 0, standard deviation 1)" + filled)
     if divisor != 1.0:
@@ -170,8 +172,13 @@ def choose_scaling(X: Any, names: tuple[str, ...], scale: str = "auto") -> Scali
     return Scaling(unscaled(X, names) if gaps else None, f"left alone ({reason}){filled}")
 
 
+def _sample(X: NDArray) -> NDArray:
+    """Return rows that are evenly spaced, about one block of memory."""
+    return X[:: max(1, len(X) // rows_per_block(8 * X.shape[1]))]
+
+
 def _leave_alone(X: NDArray) -> tuple[str, float]:
-    """Why these rows need no scaling and what they are divided by, ("", 1) where they do need it."""
+    """Return why these rows need no scaling and their divisor; ("", 1) if they need scaling."""
     low, high = float(np.nanmin(X)), float(np.nanmax(X))
     if X.dtype == np.uint8 and is_picture_size(X.shape[1]) and high > 1:
         return "bytes of images", 255.0 if high > 127 else high
@@ -179,26 +186,26 @@ def _leave_alone(X: NDArray) -> tuple[str, float]:
         return "", 1.0
     lengths = np.linalg.norm(X.astype(np.float64), axis=1)
     if (np.abs(lengths - 1) < 0.01).all():
-        return "rows of length 1, as embeddings are", 1.0
+        return "rows of length 1, as in embeddings", 1.0
     if X.shape[1] < MANY_FEATURES:
         return "", 1.0
     if low >= 0 and 0.5 < high <= 1:
         return "all values within 0 and 1", 1.0
     spread = column_moments(X)[1]
     if spread.max() < 10 * np.median(spread) and np.median(spread) < 10 * spread.min():
-        return "many columns of like spread, as embeddings have", 1.0
+        return "many columns of similar spread, as in embeddings", 1.0
     return "", 1.0
 
 
 def narrowed(X: NDArray) -> NDArray:
-    """The same numbers as bytes where they can be, as float32 otherwise: a table does not say what they were."""
+    """Return numbers of a table as bytes if they are whole numbers up to 255, else as float32."""
     if X.size and X.min() >= 0 and X.max() <= 255 and (np.floor(X) == X).all():  # NaN compares as False
         return X.astype(np.uint8)
     return X.astype(np.float32)
 
 
 def is_picture_size(d: int) -> bool:
-    """Whether d values can be a square picture, grey or in colour, of 8 x 8 or more."""
+    """Return whether d values can be a square picture, gray or in color, of 8 x 8 or more pixels."""
     return any(d % c == 0 and d // c >= 64 and math.isqrt(d // c) ** 2 == d // c for c in (1, 3))
 
 

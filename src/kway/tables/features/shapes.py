@@ -1,11 +1,17 @@
-"""Shapes: what is seen in small images instead of their pixels, learned from the images alone, nothing downloaded.
+"""Shapes: edges and patches of small images instead of their pixels, learned from the training images alone.
 
-    edges     18 directions in up to 8 x 8 cells, each cell compared with its neighbors (histograms of gradients)
-    patches   6 x 6 pixels, contrast evened and whitened, against 128 that k-means found among the training images;
-              how strongly each is met, for and against, averaged over the quarters of the image (Coates and Ng, 2011)
+    edges     histograms of oriented gradients: 18 directions in up to 8 x 8 cells, normalized by the cells around
+    patches   6 x 6 pixels, normalized and whitened, compared with 128 filters that k-means finds among the patches of
+              the training images; the positive and negative responses are averaged over the quarters of the image
 
-Columns are standardized. Test rows of five classes of CIFAR (1,250 images): 0.52 by softmax on pixels, 0.71 by least
-squares on shapes; Fashion (3,000): 0.83, 0.88; Yale faces: 0.96, 0.99; penalties chosen by cross-validation.
+Columns are standardized. Test accuracy with softmax on pixels and least squares on shapes, penalties chosen by
+cross-validation: five classes of CIFAR (1,250 images) 0.52 and 0.71, Fashion (3,000) 0.83 and 0.88, Yale faces 0.96 and
+0.99.
+
+References
+----------
+N. Dalal and B. Triggs, "Histograms of oriented gradients for human detection", CVPR 2005.
+A. Coates and A. Ng, "The importance of encoding versus training with sparse coding and vector quantization", ICML 2011.
 """
 
 from __future__ import annotations
@@ -18,27 +24,27 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from kway.memory import BLOCK_BYTES, rows_per_block
 from kway.tables.sources.images import SIDE, ImageForm
 from kway.threads import pmap, single_blas, spans
 
-BINS = 18  # directions of an edge
-_CELLS = 8  # of edges, at most, along a side
-_PATCH = 6  # pixels along a side of a patch
+BINS = 18  # directions of an edge, as in histograms of oriented gradients
+_PATCH = 6  # pixels along a side of a patch, as in Coates and Ng
 _STEP = _PATCH // 3  # pixels between patches; a step of 1 was no better on CIFAR and four times as slow
-_FILTERS = 128  # that k-means finds; 200 and 800 were within half a point of it on CIFAR
-LEAST_SIDE = _PATCH + _STEP  # of an image, so that each quarter has a patch
-_SAMPLED = 20_000  # patches that filters are learned from
-_EVEN = 10 / 255**2  # added to the variance of a patch: what has no contrast stays small
-_WHITEN = 0.1  # added to the eigenvalues of the patches: directions of noise are not blown up
-_MUTE = 0.25  # a filter has to answer more strongly than this: weaker answers are noise
-_AT_ONCE = 64  # images that a worker takes at a time
-_FAINT = 0.01  # of the mean spread is added to each: columns that hardly vary do not count as others do
+_FILTERS = 128  # filters; 200 and 800 were within half a point on CIFAR
+LEAST_SIDE = _PATCH + _STEP  # pixels along a side of an image, so that each quarter has a patch
+_CONTRAST = 10 / 255**2  # added to the variance of a patch, so that patches without contrast stay small (Coates and Ng)
+_WHITEN = 0.1  # added to the eigenvalues of the patches, so that noise is not amplified (Coates and Ng)
+_THRESHOLD = 0.25  # smallest response of a filter that counts (Coates and Ng)
 
 
 @dataclass(frozen=True, eq=False)
 class Shapes:
-    """form (height, width, channels); values are divided by top; filters (p, k) over evened patches, offset (k,);
-    mean and spread (m,) of the columns."""
+    """Edges and patches of images of one form (height, width, channels).
+
+    Values are divided by `top`. filters (p, k) are applied to normalized patches, offset (k,) is subtracted; mean and
+    spread (m,) standardize the columns.
+    """
 
     form: tuple[int, int, int]
     top: float
@@ -48,12 +54,12 @@ class Shapes:
     spread: NDArray[np.float32]
 
     def apply(self, X: NDArray) -> NDArray[np.float32]:
-        """Pixels (n, d) -> (n, m)."""
+        """Return the columns (n, m) of images (n, d)."""
         return (self.raw(X) - self.mean) / self.spread
 
     def raw(self, X: NDArray) -> NDArray[np.float32]:
-        """Edges and patches before columns are standardized."""
-        parts = pmap(lambda some: self._block(X[some]), spans(len(X), _AT_ONCE))
+        """Return edges and patches before columns are standardized."""
+        parts = pmap(lambda some: self._block(X[some]), spans(len(X), _images_per_block(self.form, BLOCK_BYTES // 4)))
         return np.concatenate(parts) if parts else np.zeros((0, len(self.mean)), np.float32)
 
     def _block(self, X: NDArray) -> NDArray[np.float32]:
@@ -61,51 +67,58 @@ class Shapes:
         return np.hstack([edges(images), self._patches(images)])
 
     def _patches(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Answers of the filters, for and against, averaged over the quarters: (n, 8 k)."""
-        found = evened(windows(images))  # (n, rows, columns, p)
-        answers = found @ self.filters - self.offset  # (n, rows, columns, k)
-        rows, columns = (np.array_split(np.arange(size), 2) for size in answers.shape[1:3])
+        """Return positive and negative responses of the filters, averaged over the quarters: (n, 8 k)."""
+        found = normalized(windows(images))  # (n, rows, columns, p)
+        responses = found @ self.filters - self.offset  # (n, rows, columns, k)
+        rows, columns = (np.array_split(np.arange(size), 2) for size in responses.shape[1:3])
         quarters = []
         for r in rows:
             for c in columns:
-                part = answers[:, r[0] : r[-1] + 1, c[0] : c[-1] + 1]
-                quarters += [np.maximum(part - _MUTE, 0).mean(axis=(1, 2)), np.maximum(-part - _MUTE, 0).mean((1, 2))]
+                part = responses[:, r[0] : r[-1] + 1, c[0] : c[-1] + 1]
+                quarters += [np.maximum(sign * part - _THRESHOLD, 0).mean(axis=(1, 2)) for sign in (1, -1)]
         return np.hstack(quarters)
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Names of the columns that come out."""
+        """Names of the columns of the result."""
         n_patches = 8 * self.filters.shape[1]
         seen = [f"edges {j}" for j in range(len(self.mean) - n_patches)]
         return (*seen, *(f"patches {j}" for j in range(n_patches)))
 
 
 def patch_values(form: tuple[int, int, int]) -> int:
-    """Values of a patch of such images."""
+    """Return the number of values of a patch."""
     return _PATCH * _PATCH * form[2]
 
 
 def shape_columns(form: tuple[int, int, int], n_filters: int) -> int:
-    """Columns that such images make: edges in cells, and filters for and against in four quarters."""
+    """Return the number of columns: edges in cells, and two responses per filter in four quarters."""
     by = max(1, min(form[:2]) // SIDE)
     return int(np.prod([_cells(side // by) for side in form[:2]])) * BINS + 8 * n_filters
 
 
 def _cells(side: int) -> int:
-    return max(2, min(_CELLS, side // 4))
+    """Return the number of cells along a side: of four pixels, at most as many as an image of SIDE has."""
+    return max(2, min(SIDE, side) // 4)
+
+
+def _images_per_block(form: tuple[int, int, int], block_bytes: int = BLOCK_BYTES) -> int:
+    """Return how many images make a block of memory with their patches and responses."""
+    windows = math.prod(min(side, 2 * SIDE) // _STEP for side in form[:2])
+    return rows_per_block(4 * windows * (patch_values(form) + _FILTERS), block_bytes)
 
 
 def can_have_shapes(X: Any, form: ImageForm | None) -> bool:
-    """Whether rows are images large enough to have any, without gaps."""
+    """Return whether rows are images of sufficient size without missing values."""
     if form is None or not isinstance(X, np.ndarray) or min(form.height, form.width) < LEAST_SIDE:
         return False
     return bool(X.dtype.kind in "ub" or np.isfinite(np.sum(X, dtype=np.float64)))
 
 
 def likely_form(X: Any) -> ImageForm | None:
-    """The form of rows of bytes (n, d) that can be square images: grey, or RGB pixel by pixel; None where they cannot.
+    """Return the form of rows of bytes (n, d) that can be square images, gray or RGB per pixel; else None.
 
-    Of colours, the next value of the same one is 3 away; where the next value is nearer they lie plane by plane.
+    If neighboring values differ less than values at a distance of 3, the colors are stored in planes, which is no form.
     """
     if not isinstance(X, np.ndarray) or X.dtype != np.uint8 or X.ndim != 2:
         return None
@@ -120,7 +133,7 @@ def likely_form(X: Any) -> ImageForm | None:
 
 
 def learn_shapes(X: NDArray, form: ImageForm, seed: int = 0) -> Shapes:
-    """From training images (n, d)."""
+    """Learn from training images (n, d)."""
     largest = float(np.abs(X).max()) or 1.0
     top = 255.0 if X.dtype == np.uint8 and largest > 127 else largest
     size = (form.height, form.width, form.channels)
@@ -128,14 +141,13 @@ def learn_shapes(X: NDArray, form: ImageForm, seed: int = 0) -> Shapes:
         filters, offset = _learn_filters(X, size, top, seed)
     nothing = np.zeros(0, np.float32)
     plain = Shapes(size, top, filters, offset, nothing, nothing)
-    some = plain.raw(X[:: max(1, len(X) // 2000)])
-    spread = some.std(axis=0)
-    spread += _FAINT * spread.mean() + np.float32(1e-6)
+    some = plain.raw(X[:: max(1, len(X) // _images_per_block(size))])
+    spread = some.std(axis=0) + np.float32(1e-6)  # constant columns become 0
     return Shapes(size, top, filters, offset, some.mean(axis=0), spread)
 
 
 def as_images(X: NDArray, form: tuple[int, int, int], top: float) -> NDArray[np.float32]:
-    """Rows (n, d) as images (n, h, w, c) of about 0 to 1, large ones averaged down."""
+    """Return rows (n, d) as images (n, h, w, c) of about 0 to 1; large images are averaged down."""
     images = (X.reshape(-1, *form) / np.float32(top)).astype(np.float32)
     by = max(1, min(form[:2]) // SIDE)
     if by == 1:
@@ -146,45 +158,44 @@ def as_images(X: NDArray, form: tuple[int, int, int], top: float) -> NDArray[np.
 
 
 def edges(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Histograms of edge directions (n, cells * cells * BINS), each cell against the four 2 x 2 blocks it is in."""
+    """Return histograms of edge directions (n, cells * cells * BINS), normalized by the four blocks around a cell."""
     from kway.kernels.features.edges import edge_histograms
 
     n, h, w, _ = images.shape
     rows, columns = _cells(h), _cells(w)
     found = np.zeros((n, rows, columns, BINS), np.float32)
     edge_histograms(images, found)
-    either = found[..., : BINS // 2] + found[..., BINS // 2 :]  # light to dark as dark to light
+    either = found[..., : BINS // 2] + found[..., BINS // 2 :]  # both signs of a direction together
     energy = np.pad((either**2).sum(axis=3), ((0, 0), (1, 1), (1, 1)), mode="edge")
     pairs = energy[:, 1:] + energy[:, :-1]
     blocks = pairs[:, :, 1:] + pairs[:, :, :-1]  # (n, rows + 1, columns + 1)
     corners = [blocks[:, y : y + rows, x : x + columns] for y in (0, 1) for x in (0, 1)]
-    held = sum(np.minimum(0.2, found / np.sqrt(corner + 1e-2)[..., None]) for corner in corners)
-    return (np.asarray(held).reshape(n, -1) / 4).astype(np.float32)
+    normed = sum(np.minimum(0.2, found / np.sqrt(corner + 1e-2)[..., None]) for corner in corners)
+    return (np.asarray(normed).reshape(n, -1) / 4).astype(np.float32)
 
 
 def windows(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Patches (n, rows, columns, p) of images (n, h, w, c)."""
+    """Return the patches (n, rows, columns, p) of images (n, h, w, c)."""
     found = sliding_window_view(images, (_PATCH, _PATCH), axis=(1, 2))[:, ::_STEP, ::_STEP]
     return found.reshape(*found.shape[:3], -1)
 
 
-def evened(patches: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Mean 0 and about the same contrast."""
+def normalized(patches: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return patches with mean 0 and similar contrast."""
     out = patches - patches.mean(axis=-1, keepdims=True)
-    out /= np.sqrt(np.square(out).mean(axis=-1, keepdims=True) + np.float32(_EVEN))
+    out /= np.sqrt(np.square(out).mean(axis=-1, keepdims=True) + np.float32(_CONTRAST))
     return out
 
 
 def _learn_filters(
     X: NDArray, form: tuple[int, int, int], top: float, seed: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Directions that k-means finds among whitened patches, as filters (p, k) of evened ones, with offsets (k,)."""
+    """Return the directions that k-means finds among whitened patches, as filters (p, k) with offsets (k,)."""
     from sklearn.cluster import MiniBatchKMeans
 
     rng = np.random.default_rng(seed)
-    some = windows(as_images(X[rng.permutation(len(X))[:1000]], form, top))
-    patches = evened(some.reshape(-1, some.shape[-1]))
-    patches = patches[rng.permutation(len(patches))[:_SAMPLED]]
+    some = windows(as_images(X[rng.permutation(len(X))[: _images_per_block(form)]], form, top))
+    patches = normalized(some.reshape(-1, some.shape[-1]))
     mean = patches.mean(axis=0)
     values, vectors = np.linalg.eigh(np.cov((patches - mean).T.astype(np.float64)))
     whiten = ((vectors / np.sqrt(np.maximum(values, 0) + _WHITEN)) @ vectors.T).astype(np.float32)  # (p, p)

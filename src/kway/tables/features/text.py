@@ -1,13 +1,12 @@
-"""Text as tf-idf of named terms: words and pairs of words, and pieces of 2 to 5 letters inside words.
+"""Text as tf-idf of named terms: words and pairs of words, and pieces of 2 to 5 characters inside words.
 
-    x_j = (1 + log count_j) * (log((1 + n) / (1 + texts with j)) + 1), each half of length 1, then the whole
+    x_j = (1 + log count_j) * (log((1 + n) / (1 + texts with j)) + 1), each half of length 1, then the whole row
 
-Rare words tell classes apart, so every term is kept that two training texts have; columns are sparse and may be
-millions. On 10,000 questions of 77 intents a linear SVM gets 89.4 % with words alone and 91.2 % with both. Pieces of
-long texts are many and add little to words: they are left out if there would be more than MOST_PIECES.
+Rare words help to separate classes, so every term that occurs in two training texts is kept. Columns are sparse and may
+be millions. On 10,000 questions with 77 intents a linear SVM gets 89.4% with words alone and 91.2% with both halves.
+Long texts have many pieces, which add little to their words. They are left out above MOST_PIECES.
 
-Kernels (kernels/features/ngrams.py) find the terms: texts -> code points -> terms. A Vocabulary holds the kept terms of
-one family by name and counts them in any texts.
+A kernel (kernels/features/ngrams.py) lists the terms of texts as hashes. The terms are counted by sorting the hashes.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from numpy.typing import NDArray
 from sklearn.utils.sparsefuncs_fast import inplace_csr_row_normalize_l2
 
 from kway.kernels.features import ngrams
-from kway.tables.features.columns import as_words
-from kway.threads import pmap, workers
+from kway.memory import rows_per_block
+from kway.tables.features.columns import FEW_ROWS, as_words
+from kway.threads import pmap
 
 TERM_FAMILIES = ("word", "piece")
-MOST_PIECES = 1 << 28  # pieces of all training texts, four per code point; they take about as many bytes
-_MANY = 100  # texts from which a term has to be in two of them
-_MOST = 2_000_000  # terms kept of a family, those of most texts
-_BLOCK = 1 << 20  # code points that a worker counts at a time
+MOST_PIECES = 1 << 28  # pieces of all training texts, four per code point, up to which pieces are used (memory)
+MOST_TERMS = 2_000_000  # terms of a family that are kept, the most frequent ones (memory)
+_BLOCK = rows_per_block(200)  # code points per block: each has up to 8 terms of 25 bytes
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms of each half, as UTF-8 with a line each (a term has no line break), and their idf."""
+    """The terms of both halves as UTF-8 with one term per line, and their idf."""
 
     name: str
     words: NDArray[np.uint8]
@@ -48,14 +47,13 @@ class Terms:
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Names of the columns that come out."""
+        """Names of the columns of the result."""
         words, pieces = (vocabulary.terms for vocabulary in self._vocabularies)
         return (*(f"{self.name}: {term}" for term in words), *(f"{self.name}: '{term}'" for term in pieces))
 
     def apply(self, column: Any) -> sp.csr_matrix:
-        """(n, terms) CSR of float32, rows of length 1 (0 where nothing is known). Texts that repeat are read once."""
-
-        coded = pc.dictionary_encode(as_words(column).fill_null(""))
+        """Return (n, terms) CSR of float32 with rows of length 1, or 0 without a known term."""
+        coded = pc.dictionary_encode(as_words(column).fill_null(""))  # repeated texts are counted once
         texts, places = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
         rows = self._weigh(characters(texts))
         return rows if len(texts) == len(places) else rows[places]
@@ -68,32 +66,32 @@ class Terms:
     @cached_property
     def _vocabularies(self) -> tuple[Vocabulary, ...]:
         return tuple(
-            Vocabulary(family, terms_of(lines)) for family, lines in zip(TERM_FAMILIES, (self.words, self.pieces))
+            Vocabulary(family, decode_terms(lines)) for family, lines in zip(TERM_FAMILIES, (self.words, self.pieces))
         )
 
 
 class LearnedText(NamedTuple):
-    """The encoder and what it makes of its training rows."""
+    """The encoder and its result for the training rows."""
 
     encoder: Terms
     block: sp.csr_matrix
 
 
 def learn_text(column: Any, name: str) -> LearnedText:
-    """From training rows."""
+    """Learn the terms of a text column from training rows."""
     texts = characters(as_words(column).fill_null("").to_pylist())
     word, piece = (_learn_half(texts, family) for family in TERM_FAMILIES)
-    encoder = Terms(name, text_lines(word.terms), word.idf, text_lines(piece.terms), piece.idf)
+    encoder = Terms(name, encode_terms(word.terms), word.idf, encode_terms(piece.terms), piece.idf)
     return LearnedText(encoder, encoder._weigh(texts))
 
 
-def text_lines(terms: Sequence[str]) -> NDArray[np.uint8]:
-    """Terms as UTF-8, a line each; half of what fixed-width text takes, and nothing to read before it is used."""
+def encode_terms(terms: Sequence[str]) -> NDArray[np.uint8]:
+    """Return terms as UTF-8, one per line; no term contains a line break."""
     return np.frombuffer("\n".join(terms).encode("utf-8", "surrogatepass"), np.uint8)
 
 
-def terms_of(lines: NDArray[np.uint8]) -> list[str]:
-    """Reverse of `text_lines`; no bytes are no terms."""
+def decode_terms(lines: NDArray[np.uint8]) -> list[str]:
+    """Reverse `encode_terms`."""
     return lines.tobytes().decode("utf-8", "surrogatepass").split("\n") if len(lines) else []
 
 
@@ -111,7 +109,7 @@ def _learn_half(texts: Characters, family: str) -> _Half:
 
 
 def _tfidf(counts: sp.csr_matrix, idf: NDArray[np.float32]) -> sp.csr_matrix:
-    """Counts turned into weights in place, rows of length 1: half words, half pieces, however many of each."""
+    """Turn counts into weights with rows of length 1, in place, so that both halves count equally."""
     np.log(counts.data, out=counts.data)
     counts.data += 1
     counts.data *= idf[counts.indices]
@@ -119,17 +117,17 @@ def _tfidf(counts: sp.csr_matrix, idf: NDArray[np.float32]) -> sp.csr_matrix:
 
 
 def _normalized(rows: sp.csr_matrix) -> sp.csr_matrix:
-    """Rows divided by their length in place; rows of zeros stay."""
+    """Divide rows by their length in place; rows of zeros stay."""
     if rows.shape[0]:
         inplace_csr_row_normalize_l2(rows)
     return rows
 
 
-# ---- vocabularies
+# ---- texts as code points
 
 
 class Characters(NamedTuple):
-    """Texts as code points: chars (m,), kinds (m,), and where each begins and ends (n,)."""
+    """Texts as code points: chars (m,), kinds (m,), and the start and end (n,) of each text."""
 
     chars: NDArray[np.uint32]
     kinds: NDArray[np.uint8]
@@ -137,7 +135,7 @@ class Characters(NamedTuple):
     ends: NDArray[np.int64]
 
     def blocks(self) -> list[slice]:
-        """Texts cut into blocks of about _BLOCK code points."""
+        """Divide the texts into blocks of about _BLOCK code points."""
         total = int(self.ends[-1]) if len(self.ends) else 0
         cuts = np.searchsorted(self.ends, np.arange(_BLOCK, total, _BLOCK))
         edges = np.unique(np.concatenate([[0], cuts, [len(self.ends)]]))
@@ -145,164 +143,149 @@ class Characters(NamedTuple):
 
 
 def characters(texts: Sequence[str]) -> Characters:
-    """Code points of texts in lower case."""
+    """Return the code points of texts in lower case."""
     lowered = [text.lower() for text in texts]
     chars = _code_points("".join(lowered))
     ends = np.cumsum([len(text) for text in lowered], dtype=np.int64)
     return Characters(chars, _kinds(chars), np.concatenate([[0], ends[:-1]]).astype(np.int64), ends)
 
 
+def _code_points(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
 def _kinds(chars: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Space, word or other: each code point that occurs is asked once."""
+    """Return space, word or other for each code point."""
     table = np.zeros(int(chars.max(initial=0)) + 1, np.uint8)
     table[chars] = 1
     for c in np.flatnonzero(table):
-        table[c] = _kind(chr(c))
+        char = chr(c)
+        word = ngrams.WORD if char.isalnum() or char == "_" else ngrams.OTHER
+        table[c] = ngrams.SPACE if char.isspace() else word
     return table[chars]
 
 
-@dataclass(frozen=True, eq=False)
-class Vocabulary:
-    """Terms of one family ("word" or "piece") by name, in the order of their columns."""
-
-    family: str
-    terms: list[str]
-
-    def counts(self, texts: Characters) -> sp.csr_matrix:
-        """(n, terms) counts, float32."""
-        table, columns = self._table
-        number, n_terms = TERM_FAMILIES.index(self.family), len(self.terms)
-
-        def count(part: slice) -> sp.csr_matrix:
-            starts, ends = texts.starts[part], texts.ends[part]
-            room = int(sum(ngrams.room_for(int(e - s), number) for s, e in zip(starts, ends)))
-            indptr, indices = np.zeros(len(starts) + 1, np.int64), np.empty(room, np.int32)
-            data = np.empty(room, np.float32)
-            filled = ngrams.count_terms(
-                texts.chars, texts.kinds, starts, ends, number, table, columns, n_terms, indptr, indices, data
-            )
-            return sp.csr_matrix((data[:filled].copy(), indices[:filled].copy(), indptr), (len(starts), n_terms))
-
-        parts = pmap(count, texts.blocks())
-        return sp.csr_matrix(sp.vstack(parts)) if parts else sp.csr_matrix((0, n_terms), dtype=np.float32)
-
-    @cached_property
-    def _table(self) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-        """The open table of the terms, and the columns of its places."""
-
-        keys = np.empty(len(self.terms), np.uint64)
-        ends = np.cumsum([len(term) for term in self.terms], dtype=np.int64)
-        ngrams.hash_terms(_code_points("".join(self.terms)), ends, TERM_FAMILIES.index(self.family), keys)
-        size = 1 << max(4, int(2 * len(keys)).bit_length())
-        table, columns = np.zeros(size, np.uint64), np.zeros(size, np.int32)
-        ngrams.columns_table(keys, table, columns)
-        return table, columns
+# ---- vocabularies
 
 
-class LearnedTerms(NamedTuple):
-    """A vocabulary and, for each of its terms, the training texts that have it."""
+class _Occurrences(NamedTuple):
+    """Terms of some texts: hashes, spans [first, last) of code points, spaces; text i has indptr[i]:indptr[i + 1]."""
 
-    vocabulary: Vocabulary
-    texts_with: NDArray[np.int64]
-
-
-def learn_vocabulary(texts: Characters, family: str, most: int = _MOST) -> LearnedTerms:
-    """The terms of enough texts, in alphabetical order."""
-    tables = pmap(lambda part: _table_of(texts, part, family), _shares(texts))
-    table = tables[0] if len(tables) == 1 else _merged(tables)
-    enough = 2 if len(texts.ends) >= _MANY else 1
-    kept = np.flatnonzero(table.counts >= enough)
-    if len(kept) > most:
-        kept = kept[np.lexsort((table.keys[kept], -table.counts[kept]))[:most]]
-    terms = _names(texts, table, kept, family)
-    order = sorted(range(len(terms)), key=terms.__getitem__)
-    return LearnedTerms(Vocabulary(family, [terms[i] for i in order]), table.counts[kept][order].astype(np.int64))
-
-
-class _Table(NamedTuple):
-    """Keys (2^b,), texts that have each, one place [first, last) where it stands, and the spaces that belong to it."""
-
+    indptr: NDArray[np.int64]
     keys: NDArray[np.uint64]
-    counts: NDArray[np.int32]
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     pads: NDArray[np.uint8]
 
 
-def _shares(texts: Characters) -> list[slice]:
-    """A share of the texts a worker, with about as many code points each."""
-    parts = workers()
-    total = int(texts.ends[-1]) if len(texts.ends) else 0
-    cuts = np.searchsorted(texts.ends, total * np.arange(1, parts) // parts)
-    edges = np.unique(np.concatenate([[0], cuts, [len(texts.ends)]]))
-    return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)] or [slice(0, 0)]
-
-
-def _table_of(texts: Characters, part: slice, family: str) -> _Table:
-    """The terms of some texts; the table doubles whenever it is half full."""
-
+def _list_terms(texts: Characters, part: slice, family: str) -> _Occurrences:
     starts, ends, number = texts.starts[part], texts.ends[part], TERM_FAMILIES.index(family)
-    longest = int((ends - starts).max(initial=0))
-    size = 1 << max(12, (4 * int(ngrams.room_for(longest, number))).bit_length())
-    found, used, done = _empty_table(size), np.zeros(1, np.int64), 0
-    last_text = np.full(size, -1, np.int64)
-    while True:
-        done += ngrams.count_texts(
-            texts.chars, texts.kinds, starts[done:], ends[done:], number, found.keys, found.counts, last_text,
-            found.first, found.last, found.pads, used,
-        )  # fmt: skip
-        if done == len(starts):
-            return found
-        found = _grown(found)
-        last_text = np.full(len(found.keys), -1, np.int64)  # texts counted so far are never seen again
+    room = int(ngrams.room_for((ends - starts).sum() + len(starts), number))
+    spans = np.empty((2, room), np.int64)
+    found = _Occurrences(
+        np.zeros(len(starts) + 1, np.int64), np.empty(room, np.uint64), *spans, np.zeros(room, np.uint8)
+    )
+    ngrams.list_terms(texts.chars, texts.kinds, starts, ends, number, *found)
+    n = found.indptr[-1]
+    return _Occurrences(found.indptr, *(values[:n] for values in found[1:]))
 
 
-def _empty_table(size: int) -> _Table:
-    places = np.zeros(size, np.int64)
-    return _Table(np.zeros(size, np.uint64), np.zeros(size, np.int32), places, places.copy(), np.zeros(size, np.uint8))
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The terms of one family ("word" or "piece") in the order of their columns."""
+
+    family: str
+    terms: list[str]
+
+    def counts(self, texts: Characters) -> sp.csr_matrix:
+        """Return the counts (n, terms) of the terms in texts, float32."""
+        shape = len(texts.ends), len(self.terms)
+        if 0 in shape:
+            return sp.csr_matrix(shape, dtype=np.float32)
+        return sp.csr_matrix(sp.vstack(pmap(lambda part: self._count(texts, part), texts.blocks())))
+
+    def _count(self, texts: Characters, part: slice) -> sp.csr_matrix:
+        keys, columns = self._sorted_keys
+        found = _list_terms(texts, part, self.family)
+        places = np.minimum(np.searchsorted(keys, found.keys), len(keys) - 1)
+        known = keys[places] == found.keys
+        indptr = np.concatenate([[0], np.cumsum(known)])[found.indptr]
+        ones = np.ones(indptr[-1], np.float32)
+        counts = sp.csr_matrix((ones, columns[places[known]], indptr), (len(found.indptr) - 1, len(self.terms)))
+        counts.sum_duplicates()
+        return counts
+
+    @cached_property
+    def _sorted_keys(self) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+        """The hashes of the terms in ascending order, and the column of each."""
+        keys = np.empty(len(self.terms), np.uint64)
+        ends = np.cumsum([len(term) for term in self.terms], dtype=np.int64)
+        ngrams.hash_terms(_code_points("".join(self.terms)), ends, TERM_FAMILIES.index(self.family), keys)
+        order = np.argsort(keys)
+        return keys[order], order.astype(np.int32)
 
 
-def _grown(table: _Table) -> _Table:
-    larger = _empty_table(4 * len(table.keys))
-    _pour(table, larger)
-    return larger
+class LearnedTerms(NamedTuple):
+    """A vocabulary, and the number of training texts that have each of its terms."""
+
+    vocabulary: Vocabulary
+    texts_with: NDArray[np.int64]
 
 
-def _merged(tables: list[_Table]) -> _Table:
-    taken = sum(int((table.keys != 0).sum()) for table in tables)
-    whole = _empty_table(1 << (2 * taken + 16).bit_length())
-    for table in tables:
-        _pour(table, whole)
-    return whole
+def learn_vocabulary(texts: Characters, family: str, most: int = MOST_TERMS) -> LearnedTerms:
+    """Return the terms that occur in enough texts, in alphabetical order."""
+    table = _merge(pmap(lambda part: _count_texts(texts, part, family), texts.blocks()))
+    enough = 2 if len(texts.ends) >= FEW_ROWS else 1
+    kept = np.flatnonzero(table.counts >= enough)
+    if len(kept) > most:
+        kept = kept[np.argsort(-table.counts[kept], kind="stable")[:most]]
+    terms = _spell(texts, table, kept, family)
+    order = sorted(range(len(terms)), key=terms.__getitem__)
+    return LearnedTerms(Vocabulary(family, [terms[i] for i in order]), table.counts[kept][order])
 
 
-def _pour(table: _Table, into: _Table) -> None:
-    """Add the terms of a table to another with room for them."""
+class _TermTable(NamedTuple):
+    """Distinct terms in the order of their hashes: texts that have each, and one occurrence of it."""
 
-    places = ngrams.rehash(table.keys, into.keys)
-    from_ = np.flatnonzero(places >= 0)
-    to = places[from_]
-    new = into.counts[to] == 0
-    for name in ("first", "last", "pads"):
-        getattr(into, name)[to[new]] = getattr(table, name)[from_[new]]
-    into.counts[to] += table.counts[from_]
+    keys: NDArray[np.uint64]
+    counts: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    pads: NDArray[np.uint8]
 
 
-def _names(texts: Characters, table: _Table, kept: NDArray[np.int64], family: str) -> list[str]:
-    """Terms by where they stand: the words of a pair with one space between, a piece with the spaces it has."""
+def _count_texts(texts: Characters, part: slice, family: str) -> _TermTable:
+    """Return the distinct terms of some texts with the number of texts that have each."""
+    found = _list_terms(texts, part, family)
+    order = np.argsort(found.keys, kind="stable")  # equal terms stay in the order of the texts
+    keys, text = found.keys[order], np.repeat(np.arange(len(found.indptr) - 1), np.diff(found.indptr))[order]
+    new_text = np.ones(len(keys), np.int64)
+    new_text[1:] = (keys[1:] != keys[:-1]) | (text[1:] != text[:-1])
+    return _sum_counts(_TermTable(keys, new_text, found.first[order], found.last[order], found.pads[order]))
+
+
+def _merge(tables: list[_TermTable]) -> _TermTable:
+    if not tables:
+        return _TermTable(*(np.zeros(0, dtype) for dtype in (np.uint64, np.int64, np.int64, np.int64, np.uint8)))
+    whole = _TermTable(*map(np.concatenate, zip(*tables)))
+    order = np.argsort(whole.keys, kind="stable")
+    return _sum_counts(_TermTable(*(values[order] for values in whole)))
+
+
+def _sum_counts(table: _TermTable) -> _TermTable:
+    """Join the equal keys of a sorted table and add up their counts."""
+    if not len(table.keys):
+        return table
+    starts = np.flatnonzero(np.concatenate([[True], table.keys[1:] != table.keys[:-1]]))
+    joined = _TermTable(*(values[starts] for values in table))
+    return joined._replace(counts=np.add.reduceat(table.counts, starts))
+
+
+def _spell(texts: Characters, table: _TermTable, kept: NDArray[np.int64], family: str) -> list[str]:
+    """Return terms as text: the words of a pair joined by one space, a piece with the spaces around its token."""
     whole = texts.chars.tobytes().decode("utf-32-le", "surrogatepass")
     spans = [whole[a:b] for a, b in zip(table.first[kept].tolist(), table.last[kept].tolist())]
     if family == "word":
         return [" ".join(re.findall(r"\w+", span)) for span in spans]
     pads = table.pads[kept].tolist()
     return [" " * (pad & 1) + span + " " * (pad >> 1) for span, pad in zip(spans, pads)]
-
-
-def _code_points(text: str) -> NDArray[np.uint32]:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-
-
-def _kind(char: str) -> int:
-    if char.isspace():
-        return 0  # the kernels' SPACE, WORD and OTHER
-    return 1 if char.isalnum() or char == "_" else 2

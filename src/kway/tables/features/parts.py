@@ -1,0 +1,447 @@
+"""The parts of Features: each reads some columns of a table and makes a block (n, columns made), dense or CSR.
+
+`learn_table` and `learn_matrix` find the kind of every column and learn the parts, with a record of each column for the
+user. A category becomes columns of 0 and 1 (Levels): one per level that is not rare, one for all other levels, one for
+missing values. A level that training did not have counts as one of the other levels.
+
+A part is a frozen dataclass of plain values, arrays and other such dataclasses. `part_to_facts` turns it into facts
+and named arrays for a model file, `part_from_facts` reverses it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway.errors import InputError, ModelFileError
+from kway.suggest import listing
+from kway.tables.features.columns import ColumnKind, as_numbers, as_parts, as_vectors, as_words, kind_as_asked, kind_of
+from kway.tables.features.numbers import (
+    MANY_FEATURES,
+    Numbers,
+    SparseScaling,
+    choose_scaling,
+    learn_numbers,
+    narrowed,
+    unscaled,
+)
+from kway.tables.features.shapes import Shapes, learn_shapes
+from kway.tables.features.text import Terms, learn_text
+from kway.tables.options import USED
+from kway.tables.sources.frames import is_number, is_text, text_columns, whole_column
+from kway.tables.sources.images import ImageForm
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The levels of a category, and whether training rows had other levels or missing values."""
+
+    name: str
+    kept: tuple[str, ...]
+    has_others: bool
+    has_missing: bool
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Names of the columns of the result."""
+        extra = (["(other)"] if self.has_others else []) + (["(missing)"] if self.has_missing else [])
+        return tuple(f"{self.name}={level}" for level in (*self.kept, *extra))
+
+    def apply(self, column: Any) -> sp.csr_matrix:
+        """Return (n, levels) CSR of float32; a row is 0 if its level has no column."""
+        codes = self.codes(column)
+        rows = np.flatnonzero(codes >= 0)
+        indptr = np.concatenate([[0], np.cumsum(codes >= 0)])
+        ones = np.ones(len(rows), np.float32)
+        return sp.csr_matrix((ones, codes[rows], indptr), shape=(len(codes), len(self.made)))
+
+    def codes(self, column: Any) -> NDArray[np.int64]:
+        """Return the column (n,) of each row, -1 if its level has none."""
+        words = as_words(column)
+        found = pc.index_in(words, value_set=pa.array(self.kept, pa.large_string())).fill_null(-1)
+        codes = found.to_numpy(zero_copy_only=False).astype(np.int64)
+        missing = words.is_null().to_numpy(zero_copy_only=False)
+        other = len(self.kept) if self.has_others else -1
+        codes[codes < 0] = other
+        codes[missing] = len(self.kept) + self.has_others if self.has_missing else other
+        return codes
+
+
+def learn_levels(column: Any, name: str, kept: tuple[str, ...]) -> Levels:
+    """Learn the encoder of a category with these levels."""
+    every = Levels(name, kept, True, True).codes(column)
+    return Levels(name, kept, bool((every == len(kept)).any()), bool((every == len(kept) + 1).any()))
+
+
+# ---- parts
+
+
+@dataclass(frozen=True)
+class Source:
+    """One number of a row: a column, or a part of a date. `lenient`: words that are not numbers count as missing."""
+
+    column: str
+    part: str = ""
+    lenient: bool = False
+
+    @property
+    def name(self) -> str:
+        """`column` or `column.part`."""
+        return f"{self.column}.{self.part}" if self.part else self.column
+
+
+@dataclass(frozen=True, eq=False)
+class NumbersPart:
+    """All number, true/false and date columns of a table, as one dense block."""
+
+    sources: tuple[Source, ...]
+    numbers: Numbers
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Names of the columns of the result."""
+        return self.numbers.made
+
+    def apply(self, table: Any) -> NDArray[np.float32]:
+        """Return dense (n, sources + flags)."""
+        return self.numbers.apply(gather(table, self.sources))
+
+
+@dataclass(frozen=True, eq=False)
+class WordsPart:
+    """A category or a text column."""
+
+    column: str
+    encoder: Levels | Terms
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Names of the columns of the result."""
+        return self.encoder.made
+
+    def apply(self, table: Any) -> Any:
+        """Return CSR (n, levels or terms)."""
+        return self.encoder.apply(table.column(self.column))
+
+
+@dataclass(frozen=True, eq=False)
+class VectorPart:
+    """A column of vectors of one width; numbers is None if they are not scaled."""
+
+    column: str
+    width: int
+    numbers: Numbers | None
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Names of the columns of the result."""
+        plain = tuple(f"{self.column}[{j}]" for j in range(self.width))
+        return plain if self.numbers is None else self.numbers.made
+
+    def apply(self, table: Any) -> NDArray[np.float32]:
+        """Return dense (n, width + flags)."""
+        vectors = as_vectors(table.column(self.column), self.column, self.width)
+        return vectors if self.numbers is None else self.numbers.apply(vectors)
+
+
+@dataclass(frozen=True)
+class EmbeddedPart:
+    """A text column that an embedder turns into vectors; a missing text becomes a vector of zeros."""
+
+    column: str
+    width: int
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Names of the columns of the result."""
+        return tuple(f"{self.column}[{j}]" for j in range(self.width))
+
+
+def gather(table: Any, sources: Sequence[Source]) -> NDArray[np.float64]:
+    """Return the numbers (n, sources), NaN for missing ones."""
+    out = np.empty((table.num_rows, len(sources)))
+    dates: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for j, source in enumerate(sources):
+        column = table.column(source.column)
+        if not source.part:
+            out[:, j] = as_numbers(column, source.column, source.lenient)
+            continue
+        if source.column not in dates:
+            dates[source.column] = as_parts(column, source.column)
+        out[:, j] = dates[source.column].get(source.part, np.nan)
+    return out
+
+
+def embed_words(column: Any, embedder: Any, width: int | None = None) -> NDArray[np.float32]:
+    """Return the vectors (n, d) of a text column, zeros for missing texts."""
+    words = as_words(column)
+    there = ~words.is_null().to_numpy(zero_copy_only=False)
+    vectors = embedder(words.drop_null().to_pylist()) if there.any() else np.zeros((0, width or 1), np.float32)
+    if width is not None and vectors.shape[1] != width:
+        raise InputError(
+            f"embed returns vectors of {vectors.shape[1]} numbers, but in fit they had {width}; use the same embedder"
+        )
+    out = np.zeros((len(there), vectors.shape[1]), np.float32)
+    out[there] = vectors
+    return out
+
+
+# ---- learning
+
+
+@dataclass(frozen=True)
+class ColumnRecord:
+    """What was done with one column: its kind, a description, the share of missing rows, the number of levels."""
+
+    column: str
+    kind: str
+    done: str
+    missing: float = 0.0
+    levels: int | None = None
+    used: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the record as plain values."""
+        return dataclasses.asdict(self)
+
+
+@dataclass
+class LearnedFeatures:
+    """The parts, their blocks of training rows, and the records; `words` are the text columns."""
+
+    parts: list[Any] = dataclasses.field(default_factory=list)
+    blocks: list[Any] = dataclasses.field(default_factory=list)
+    records: list[ColumnRecord] = dataclasses.field(default_factory=list)
+    words: tuple[str, ...] = ()
+
+    def add(self, part: Any, block: Any) -> None:
+        """Add a part and its block, unless the block has no columns."""
+        if block.shape[1]:
+            self.parts.append(part)
+            self.blocks.append(block)
+
+
+def learn_matrix(rows: Any, scale: str, form: ImageForm | None, embedder: Any) -> LearnedFeatures:
+    """Learn the part of a matrix; there is none if the matrix is not changed."""
+    scaling = choose_scaling(rows, (), scale)
+    gaps = 0.0
+    if not sp.issparse(rows) and rows.dtype.kind == "f":
+        gaps = float(np.isnan(rows).mean()) if np.isnan(np.sum(rows, dtype=np.float64)) else 0.0
+    kind = "matrix" if form is None else f"images, {form}"
+    done = f"{rows.shape[1]:,} columns {scaling.done}"
+    if embedder is not None:
+        done = f"embedded by {embedder.identity}: {done}"
+    learned = LearnedFeatures(records=[ColumnRecord("(all)", kind, done, gaps)])
+    if scaling.encoder is None:
+        learned.blocks = [rows]
+    else:
+        learned.add(scaling.encoder, scaling.encoder.apply(rows))
+    return learned
+
+
+def learn_image_shapes(rows: Any, form: ImageForm) -> LearnedFeatures:
+    """Learn the part of images: edges and patches."""
+    part = learn_shapes(rows, form)
+    block = part.apply(rows)
+    n_edges = block.shape[1] - 8 * part.filters.shape[1]
+    done = f"{n_edges:,} columns of edges and {block.shape[1] - n_edges:,} of patches instead of pixels, standardized"
+    learned = LearnedFeatures(records=[ColumnRecord("(all)", f"images, {form}", done)])
+    learned.add(part, block)
+    return learned
+
+
+def learn_table(table: Any, kinds: dict[str, str], scale: str, embedder: Any) -> LearnedFeatures:
+    """Learn the parts of a table. Numbers and parts of dates make one dense block, every other column its own."""
+    learned = LearnedFeatures(words=text_columns(table))
+    found = {c: _kind_of_column(table.column(c), c, kinds.get(c)) for c in table.column_names}
+    if _learn_as_matrix(learned, table, found, scale):
+        return learned
+    sources: list[Source] = []
+    for name, kind in found.items():
+        column = table.column(name)
+        missing = _missing_share(column)
+        if kind.name in ("number", "true/false"):
+            source = Source(name, lenient=kind.note.startswith("mixed"))
+            sources.append(source)
+            missing = float(np.isnan(gather(table, [source])).mean())
+            record = ColumnRecord(name, kind.name, _number_words(kind, missing), missing)
+        elif kind.name == "date":
+            record = _learn_date(column, name, missing, sources)
+        elif kind.name in USED:
+            record = _LEARN[kind.name](learned, column, name, missing, kind, scale, embedder)
+        else:
+            record = ColumnRecord(name, kind.name, f"dropped: {kind.note}", missing, used=False)
+        learned.records.append(record)
+    if sources:
+        values = gather(table, sources)
+        part = NumbersPart(tuple(sources), learn_numbers(values, tuple(s.name for s in sources)))
+        learned.parts.insert(0, part)
+        learned.blocks.insert(0, part.numbers.apply(values))
+    _refuse_nothing_left(learned, embedder)
+    return learned
+
+
+def _learn_as_matrix(learned: LearnedFeatures, table: Any, found: dict[str, ColumnKind], scale: str) -> bool:
+    """Learn a table of many numeric columns as one matrix if it looks like images or embeddings; return whether.
+
+    Standardized one by one, pixels at the border, which are nearly always blank, would count as much as the others.
+    """
+    names = tuple(c for c, v in found.items() if v.name in ("number", "constant"))
+    ids = [c for c, v in found.items() if v.name == "id"]
+    plain = all(is_number(table.schema.field(c).type) and "as asked" not in found[c].note for c in names)
+    if not plain or len(names) < MANY_FEATURES or len(names) + len(ids) < len(found):
+        return False
+    sources = tuple(Source(c) for c in names)
+    values = gather(table, sources)
+    scaling = choose_scaling(narrowed(values), names, scale)
+    numbers = scaling.encoder or unscaled(values, names)
+    if not isinstance(numbers, Numbers) or numbers.mean.any():
+        return False  # these columns are standardized, each with its own record
+    learned.add(NumbersPart(sources, numbers), numbers.apply(values))
+    done = f"one of {len(names)} columns {scaling.done}"
+    learned.records += [ColumnRecord(c, "id", f"dropped: {found[c].note}", used=False) for c in ids]
+    learned.records += [ColumnRecord(c, "number", done, float(m)) for c, m in zip(names, np.isnan(values).mean(axis=0))]
+    return True
+
+
+def _kind_of_column(column: Any, name: str, asked: str | None) -> ColumnKind:
+    if asked is None:
+        return kind_of(column, name)
+    if asked == "drop":
+        return ColumnKind("unused", "as asked")
+    if asked not in USED:
+        raise InputError(f"kinds is {asked!r} for column {name!r}; it must be {listing(USED)} or drop")
+    if whole_column(column).null_count == len(column):
+        return ColumnKind("empty", "missing in every row")
+    return kind_as_asked(column, asked)
+
+
+def _learn_date(column: Any, name: str, missing: float, sources: list[Source]) -> ColumnRecord:
+    parts = as_parts(column, name)
+    vary = [part for part, values in parts.items() if len(np.unique(values[~np.isnan(values)])) > 1]
+    sources += [Source(name, part) for part in vary]
+    done = f"{listing(vary)} as numbers, standardized" if vary else "dropped: the same date in every row"
+    return ColumnRecord(name, "date", done, missing, used=bool(vary))
+
+
+def _learn_category(
+    learned: LearnedFeatures, column: Any, name: str, missing: float, kind: ColumnKind, scale: str, embedder: Any
+) -> ColumnRecord:
+    levels = learn_levels(column, name, kind.levels)
+    learned.add(WordsPart(name, levels), levels.apply(column))
+    done = f"{len(levels.kept)} levels, one column of 0 and 1 per level"
+    if levels.has_others:
+        done += "; rare and unknown levels as (other)"
+    if levels.has_missing:
+        done += "; missing values as (missing)"
+    return ColumnRecord(name, "category", _noted(done, kind), missing, levels=len(levels.kept))
+
+
+def _learn_words(
+    learned: LearnedFeatures, column: Any, name: str, missing: float, kind: ColumnKind, scale: str, embedder: Any
+) -> ColumnRecord:
+    if embedder is not None:
+        vectors = embed_words(column, embedder)
+        learned.add(EmbeddedPart(name, vectors.shape[1]), vectors)
+        return ColumnRecord(name, "text", f"embedded by {embedder.identity}: {vectors.shape[1]} numbers", missing)
+    encoder, block = learn_text(column, name)
+    learned.add(WordsPart(name, encoder), block)
+    words, pieces = len(encoder.word_idf), len(encoder.piece_idf)
+    done = f"tf-idf of {words:,} words and pairs of words and {pieces:,} pieces of 2 to 5 letters; rows of length 1"
+    return ColumnRecord(name, "text", _noted(done, kind), missing, used=bool(words + pieces))
+
+
+def _learn_vectors(
+    learned: LearnedFeatures, column: Any, name: str, missing: float, kind: ColumnKind, scale: str, embedder: Any
+) -> ColumnRecord:
+    vectors = as_vectors(column, name)
+    width = vectors.shape[1]
+    scaling = choose_scaling(vectors, tuple(f"{name}[{j}]" for j in range(width)), scale)
+    encoder: Any = scaling.encoder  # vectors are dense, so this is Numbers or None
+    part = VectorPart(name, width, encoder)
+    learned.add(part, vectors if encoder is None else encoder.apply(vectors))
+    return ColumnRecord(name, "vector", _noted(f"{width} columns {scaling.done}", kind), missing)
+
+
+_LEARN = {"category": _learn_category, "text": _learn_words, "vector": _learn_vectors}
+
+
+def _number_words(kind: ColumnKind, missing: float) -> str:
+    gaps = "missing values filled by the median and flagged; " if missing else ""
+    return _noted(f"{gaps}standardized (mean 0, standard deviation 1)", kind)
+
+
+def _noted(done: str, kind: ColumnKind) -> str:
+    return f"{done} ({kind.note})" if kind.note else done
+
+
+def _missing_share(column: Any) -> float:
+    column = whole_column(column)
+    if is_text(column.type):
+        return as_words(column).null_count / len(column)
+    return column.null_count / len(column)
+
+
+def _refuse_nothing_left(learned: LearnedFeatures, embedder: Any) -> None:
+    if not learned.parts:
+        why = listing([f"{r.column!r} ({r.kind})" for r in learned.records], 5)
+        ids = [r.column for r in learned.records if r.kind == "id"]
+        otherwise = f", or use an id as a number: types={{{ids[0]!r}: 'number'}}" if ids else ""
+        raise InputError(f"no column can be used: {why}; add columns that differ between classes{otherwise}")
+    if embedder is not None and not any(isinstance(part, EmbeddedPart) for part in learned.parts):
+        found = listing([f"{r.column} ({r.kind})" for r in learned.records], 8)
+        raise InputError(f"embed was given, but no column is text: {found}; name one: kinds={{'column': 'text'}}")
+
+
+# ---- model files
+
+_TYPES: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (NumbersPart, WordsPart, VectorPart, EmbeddedPart, Source, Numbers, Levels, Terms, SparseScaling, Shapes)
+}
+
+
+def part_to_facts(part: Any, prefix: str, arrays: dict[str, NDArray]) -> dict[str, Any]:
+    """Return the facts of a part, and add its arrays to `arrays` under the prefix."""
+    facts: dict[str, Any] = {"type": type(part).__name__}
+    for field in dataclasses.fields(part):
+        value, place = getattr(part, field.name), f"{prefix}.{field.name}"
+        if isinstance(value, np.ndarray):
+            arrays[place] = value
+        elif dataclasses.is_dataclass(value):
+            facts[field.name] = part_to_facts(value, place, arrays)
+        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+            facts[field.name] = tuple(part_to_facts(v, f"{place}.{i}", arrays) for i, v in enumerate(value))
+        else:
+            facts[field.name] = value
+    return facts
+
+
+def part_from_facts(facts: Any, prefix: str, arrays: dict[str, NDArray]) -> Any:
+    """Reverse `part_to_facts`; only the types above are built."""
+    if not isinstance(facts, dict) or facts.get("type") not in _TYPES:
+        raise ModelFileError(
+            f"the model file names a part of features that this kway does not have: {facts!r:.100}; upgrade kway"
+        )
+    cls = _TYPES[facts["type"]]
+    values = {}
+    for field in dataclasses.fields(cls):
+        place = f"{prefix}.{field.name}"
+        values[field.name] = _restored_value(facts[field.name], place, arrays) if field.name in facts else arrays[place]
+    return cls(**values)
+
+
+def _restored_value(value: Any, place: str, arrays: dict[str, NDArray]) -> Any:
+    if isinstance(value, dict):
+        return part_from_facts(value, place, arrays)
+    if isinstance(value, tuple) and value and isinstance(value[0], dict):
+        return tuple(part_from_facts(v, f"{place}.{i}", arrays) for i, v in enumerate(value))
+    return value
