@@ -243,7 +243,7 @@ def _from_frame(given: RowsInMemory, how: ReadOptions, like: RowRequirements) ->
 def _from_matrix(given: RowsInMemory, how: ReadOptions) -> LabeledRows:
     named = [name for name in (how.target, how.group, how.order, how.id, *how.drop, *how.types) if name is not None]
     if named:
-        raise InputError(f"{given.name} is a matrix without a column {named[0]!r}; give a table, or the labels as y")
+        raise InputError(f"{given.name} has no column {named[0]!r}: it is a matrix; give a table, or the labels as y")
     try:
         rows = given.rows if hasattr(given.rows, "tocsr") else np.asanyarray(given.rows)  # checked later
     except ValueError as error:

@@ -171,11 +171,11 @@ def _kinds(chars: NDArray[np.uint32]) -> NDArray[np.uint8]:
 class _Occurrences(NamedTuple):
     """Terms of some texts: hashes, spans [first, last) of code points, spaces; text i has indptr[i]:indptr[i + 1]."""
 
-    indptr: NDArray[np.int64]
-    keys: NDArray[np.uint64]
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    pads: NDArray[np.uint8]
+    indptr: NDArray
+    keys: NDArray  # uint64
+    first: NDArray
+    last: NDArray
+    pads: NDArray
 
 
 def _list_terms(texts: Characters, part: slice, family: str) -> _Occurrences:
@@ -247,11 +247,11 @@ def learn_vocabulary(texts: Characters, family: str, most: int = MOST_TERMS) -> 
 class _TermTable(NamedTuple):
     """Distinct terms in the order of their hashes: texts that have each, and one occurrence of it."""
 
-    keys: NDArray[np.uint64]
-    counts: NDArray[np.int64]
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    pads: NDArray[np.uint8]
+    keys: NDArray  # uint64
+    counts: NDArray  # int64
+    first: NDArray
+    last: NDArray
+    pads: NDArray
 
 
 def _count_texts(texts: Characters, part: slice, family: str) -> _TermTable:
