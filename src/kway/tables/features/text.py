@@ -181,10 +181,8 @@ class _Occurrences(NamedTuple):
 def _list_terms(texts: Characters, part: slice, family: str) -> _Occurrences:
     starts, ends, number = texts.starts[part], texts.ends[part], TERM_FAMILIES.index(family)
     room = int(ngrams.room_for((ends - starts).sum() + len(starts), number))
-    spans = np.empty((2, room), np.int64)
-    found = _Occurrences(
-        np.zeros(len(starts) + 1, np.int64), np.empty(room, np.uint64), *spans, np.zeros(room, np.uint8)
-    )
+    indptr, keys, first = np.zeros(len(starts) + 1, np.int64), np.empty(room, np.uint64), np.empty(room, np.int64)
+    found = _Occurrences(indptr, keys, first, np.empty_like(first), np.zeros(room, np.uint8))
     ngrams.list_terms(texts.chars, texts.kinds, starts, ends, number, *found)
     n = found.indptr[-1]
     return _Occurrences(found.indptr, *(values[:n] for values in found[1:]))
