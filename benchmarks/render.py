@@ -19,17 +19,17 @@ CHECKOUT = Path(__file__).parents[1]
 
 def write(docs: Path, folder: Path = FOLDER) -> list[Path]:
     """Both pages and their figures."""
-    from kway.report import export
+    from kway.report import style
 
     records = measured(folder)
     images = docs / "images" / "bench"
     images.mkdir(parents=True, exist_ok=True)
-    written = [export.save(figure, images / name) for name, figure in plots.drawn(records).items()]
+    written = [style.save(figure, images / name) for name, figure in plots.drawn(records).items()]
     page = docs / "benchmarks" / "index.md"
     page.parent.mkdir(exist_ok=True)
     page.write_text(text(records))
     if "R1" in records:
-        written.append(export.save(cluster_page.figure(records["R1"]), images / "shards.svg"))
+        written.append(style.save(cluster_page.figure(records["R1"]), images / "shards.svg"))
     on_cluster = page.with_name("cluster.md")
     on_cluster.write_text(cluster_page.text(records.get("R1")))
     on_gpu = page.with_name("gpu.md")

@@ -216,10 +216,10 @@ def put(page: str, folder: Path = FOLDER) -> str:
 
 def write(docs: Path, folder: Path = FOLDER) -> list[Path]:
     """The picture, and the page with its list anew where there is one."""
-    from kway.report import export
+    from kway.report import style
 
     drawn, page = picture(folder), docs / "scale.md"
-    written = [] if drawn is None else [export.save(drawn, docs / "images" / "bench" / "scaling.svg")]
+    written = [] if drawn is None else [style.save(drawn, docs / "images" / "bench" / "scaling.svg")]
     if page.exists():
         page.write_text(put(page.read_text(), folder))
         written.append(page)

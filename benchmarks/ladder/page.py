@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kway.report import export
+from kway.report import style
 
 from . import figure
 from .figure import duration, speed, times
@@ -18,7 +18,7 @@ def write(record: dict[str, Any], docs: Path) -> None:
     images = docs / "images" / "bench"
     images.mkdir(parents=True, exist_ok=True)
     for name, draw in PICTURES.items():
-        export.save(draw(record), images / name)
+        style.save(draw(record), images / name)
     (docs / "ladder.md").write_text(text(record))
 
 

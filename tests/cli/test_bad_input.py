@@ -99,7 +99,7 @@ def test_odd_columns_are_dealt_with_and_told(tmp_path, monkeypatch, capfd):
     assert page.count("dropped: ") >= 2
     assert run(["predict", "model.kway", "t.csv"]) == 0
     assert run(["neighbors", "model.kway", "t.csv"]) == 1
-    assert "has no neighbours" in capfd.readouterr().err
+    assert "has no neighbors" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("gap", "labels"), [("", "abc"), (" ", "abc"), ("NA", "123")])

@@ -46,10 +46,11 @@ def test_the_test_is_told_in_full(answer):
     assert runner["test"]["p_value"] < 0.05
 
 
-def test_the_weak_baseline_is_named_as_one(cli):
+def test_the_baselines_are_named(cli):
     code, out, _ = cli("fit", "iris", "--model", "centroid")
     assert code == 0
-    assert "(least squares on the class number, a weak baseline)." in out
+    assert "Baselines: always the most frequent class 0." in out
+    assert "least squares on the class number 0." in out
 
 
 def inner(path="model.kway"):
@@ -131,10 +132,10 @@ def test_every_model_by_name(answer, model):
 def test_text_for_people(cli):
     code, out, _ = cli("fit", "iris", "--model", "softmax,centroid", "--alpha", 0.01)
     assert code == 0
-    assert "iris: 120 train and 30 test rows, 4 features, 3 classes" in out
+    assert "iris: 120 training rows, 30 test rows, 4 features, 3 classes" in out
     assert "softmax" in out
-    assert "Best:" in out
-    assert "95 % interval" in out
+    assert "Winner: softmax (alpha 0.01)" in out
+    assert "95% interval" in out
     assert "Saved model.kway and report.html" in out
 
 

@@ -14,12 +14,12 @@ def test_the_neighbours_of_each_row_are_listed(answer, cli):
     told = answer("neighbors", "model.kway", "rows.npz")
     first = told["rows"][0]
     assert first["prediction"] == "a"
-    assert [v["row"] for v in first["neighbours"]] == [0, 1, 2]
-    assert [v["label"] for v in first["neighbours"]] == ["a", "a", "b"]
-    assert first["neighbours"][0]["distance"] == pytest.approx(0.4)
+    assert [v["row"] for v in first["neighbors"]] == [0, 1, 2]
+    assert [v["label"] for v in first["neighbors"]] == ["a", "a", "b"]
+    assert first["neighbors"][0]["distance"] == pytest.approx(0.4)
     assert first["gap"] == pytest.approx(1 / 3)
     fewer = answer("neighbors", "model.kway", "rows.npz", "--k", "1")
-    assert [len(row["neighbours"]) for row in fewer["rows"]] == [1, 1]
+    assert [len(row["neighbors"]) for row in fewer["rows"]] == [1, 1]
     code, out, _ = cli("neighbors", "model.kway", "rows.npz", "--rows", "1")
     assert code == 0
     assert "0 a (0.4, 0.333)" in out
@@ -36,8 +36,8 @@ def test_a_learned_metric_is_the_one_that_voters_are_found_by(answer, cli):
     np.savez("rows.npz", x=X)
     told = answer("neighbors", "model.kway", "rows.npz")["rows"]
     assert [row["prediction"] for row in told] == model.predict(X).tolist()
-    assert [row["neighbours"][0]["row"] for row in told] == list(range(60))
-    assert max(row["neighbours"][0]["distance"] for row in told) < 1e-9
+    assert [row["neighbors"][0]["row"] for row in told] == list(range(60))
+    assert max(row["neighbors"][0]["distance"] for row in told) < 1e-9
     out = cli("neighbors", "model.kway", "rows.npz", "--rows", "2")[1]
     lines = [line for line in out.splitlines() if "(" in line and "Neighbours" not in line]
     assert any(line.split()[0] == "0" and " 0 0 (0," in line for line in lines)

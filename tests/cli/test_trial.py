@@ -91,7 +91,7 @@ def test_a_german_file_is_read_and_said(shop):
     assert "read as cp1252" in done.stderr
     assert "decimal comma" in done.stderr
     assert "Next: kway predict model.kway DATA" in done.stdout
-    board = done.stdout[: done.stdout.index("Best:")]
+    board = done.stdout[: done.stdout.index("Winner:")]
     assert max(map(len, board.splitlines())) <= 80  # in a pipe, and a plain terminal
     assert "centroid" in board
 

@@ -22,7 +22,7 @@ def bars_of(container):
 
 def test_a_dot_a_fold_the_means_and_one_standard_deviation():
     axes = charts.cross_validation([1, 5, 9], SCORES, chosen=5).axes[0]
-    x, y = lines(axes)["a fold"]
+    x, y = lines(axes)["one fold"]
     np.testing.assert_array_equal(x, np.repeat([1, 5, 9], 3))
     np.testing.assert_array_equal(y, SCORES.ravel())
     container = axes.containers[0]
@@ -42,7 +42,7 @@ def test_values_in_any_order_make_the_same_picture():
     order = [2, 0, 1]
     a = charts.cross_validation([1, 5, 9], SCORES).axes[0]
     b = charts.cross_validation(np.array([1, 5, 9])[order], SCORES[order]).axes[0]
-    np.testing.assert_array_equal(lines(a)["a fold"], lines(b)["a fold"])
+    np.testing.assert_array_equal(lines(a)["one fold"], lines(b)["one fold"])
 
 
 def test_alpha_is_on_a_logarithmic_axis():
@@ -53,7 +53,7 @@ def test_alpha_is_on_a_logarithmic_axis():
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (3, 3, 1)])
 def test_scores_need_a_row_a_value(shape):
-    with pytest.raises(InputError, match="one row a value"):
+    with pytest.raises(InputError, match="one row per value"):
         charts.cross_validation([1, 5, 9], np.ones(shape))
 
 
@@ -61,7 +61,7 @@ def test_history_draws_the_values_and_counts_from_the_first():
     axes = charts.history({"training": [4.0, 2.0, 1.0], "validation": [5.0, 3.0]}, first=1, best=2).axes[0]
     np.testing.assert_array_equal(lines(axes)["training"], [[1, 2, 3], [4, 2, 1]])
     np.testing.assert_array_equal(lines(axes)["validation"], [[1, 2], [5, 3]])
-    assert "kept: iteration 2" in lines(axes)
+    assert "chosen: iteration 2" in lines(axes)
     assert axes.get_yscale() == "linear"
 
 
@@ -104,7 +104,7 @@ def test_an_axis_that_does_not_start_at_zero_says_so():
 
 
 @pytest.mark.parametrize(
-    ("baseline", "words", "lines"), [(0.3, "dashed: always guessing, 0.3", 1), (-1, "guessing, -1", 0)]
+    ("baseline", "words", "lines"), [(0.3, "dashed: most frequent class, 0.3", 1), (-1, "most frequent class, -1", 0)]
 )
 def test_always_guessing_is_named_and_drawn_where_it_is_on_the_axis(baseline, words, lines):
     axes = charts.leaderboard(["a", "b"], [0.2, 0.9], baseline=baseline).axes[0]
@@ -134,7 +134,7 @@ def test_reliability_draws_the_bins_and_their_ece():
     accuracy = [right[g].mean() for g in groups if g.any()]
     ece = sum(abs(right[g].mean() - p[g].mean()) * g.mean() for g in groups if g.any())
     upper, lower = figure.axes
-    dots = next(drawn for drawn in upper.collections if drawn.get_label().startswith("model"))
+    dots = next(drawn for drawn in upper.collections if drawn.get_label().startswith("bins"))
     np.testing.assert_allclose(dots.get_offsets()[:, 1], accuracy)
     rows = np.array([g.sum() for g in groups if g.any()])
     areas = dots.get_sizes() - dots.get_sizes().min()
@@ -144,7 +144,7 @@ def test_reliability_draws_the_bins_and_their_ece():
 
 
 def test_reliability_needs_a_value_a_row():
-    with pytest.raises(InputError, match="one value a row"):
+    with pytest.raises(InputError, match="one value per row"):
         charts.reliability([0.5, 0.6], [1])
 
 

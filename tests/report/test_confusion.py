@@ -1,13 +1,9 @@
-from itertools import pairwise
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from kway.errors import InputError
-from kway.report.confusion import apart, confusion_matrix, confusion_order, worst_pairs
+from kway.report.confusion import confusion_matrix, confusion_order, worst_pairs
 
 
 def counts_of(k, seed=0):
@@ -38,16 +34,15 @@ def test_names_are_shown_up_to_forty_classes():
     assert not axes.texts
 
 
-def test_at_150_classes_the_worst_pairs_are_numbered_and_listed():
+def test_at_150_classes_the_worst_pairs_are_listed():
     counts = counts_of(150)
     counts[3, 140], counts[77, 12] = 60, 50
     names = [f"n{i}" for i in range(150)]
     axes, beside, *_ = confusion_matrix(counts, names).axes
     listed = [t.get_text() for t in beside.texts]
-    assert listed[1] == "n3\n→ n140"
-    assert listed[4] == "n77\n→ n12"
-    assert listed[2] == f"60\n{60 / counts[3].sum():.0%}"
-    assert sorted(int(t.get_text()) for t in axes.texts) == list(range(1, 11))
+    assert listed[0] == "n3\n→ n140"
+    assert listed[2] == "n77\n→ n12"
+    assert listed[1] == f"60\n{60 / counts[3].sum():.0%}"
     wrong = counts * (1 - np.eye(150, dtype=int))
     assert len(axes.collections[0].get_offsets()) == np.count_nonzero(wrong)
 
@@ -83,7 +78,7 @@ def test_classes_without_rows_do_not_divide_by_zero():
 
 @pytest.mark.parametrize("bad", [np.ones((2, 3)), np.ones(4), np.empty((0, 0))])
 def test_a_table_that_is_not_square_is_refused(bad):
-    with pytest.raises(InputError, match="one row and one column a class"):
+    with pytest.raises(InputError, match="one row and one column per class"):
         confusion_matrix(bad)
 
 
@@ -98,11 +93,3 @@ def test_worst_pairs_are_the_largest_off_the_diagonal():
     off = counts * (1 - np.eye(30, dtype=int))
     assert [p.rows for p in pairs] == sorted(off.ravel())[::-1][:5]
     assert all(counts[p.true, p.predicted] == p.rows for p in pairs)
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.integers(0, 99), max_size=10).map(sorted))
-def test_labels_are_pushed_apart_and_stay_inside(places):
-    moved = apart(places, 5.0, 99.0)
-    assert all(b - a >= 5.0 - 1e-9 for a, b in pairwise(moved))
-    assert all(m <= 99.0 for m in moved)

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from kway.errors import InputError
-from kway.report import charts, confusion, export, style
+from kway.report import charts, confusion, style
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -17,17 +17,17 @@ def figure():
 
 
 def test_text_stays_text(figure):
-    root = ElementTree.fromstring(export.to_svg(figure))
+    root = ElementTree.fromstring(style.to_svg(figure))
     words = {"".join(t.itertext()).strip() for t in root.iter(f"{SVG}text")}
-    assert {"Choosing k", "accuracy", "a fold"} <= words
+    assert {"Choosing k", "accuracy", "one fold"} <= words
 
 
 def test_the_same_figure_gives_the_same_bytes(figure):
-    assert export.to_svg(figure) == export.to_svg(figure)
+    assert style.to_svg(figure) == style.to_svg(figure)
 
 
 def test_everything_referred_to_is_there_and_no_name_is_positional(figure):
-    svg = export.to_svg(figure)
+    svg = style.to_svg(figure)
     referred = set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
     names = set(re.findall(r' id="([^"]+)"', svg))
     assert referred
@@ -36,40 +36,40 @@ def test_everything_referred_to_is_there_and_no_name_is_positional(figure):
 
 
 def test_a_title_for_screen_readers_is_escaped(figure):
-    root = ElementTree.fromstring(export.to_svg(figure, "accuracy < 1 & k"))
+    root = ElementTree.fromstring(style.to_svg(figure, "accuracy < 1 & k"))
     assert root.get("role") == "img"
     assert root.find(f"{SVG}title").text == "accuracy < 1 & k"
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("A.SVG", b"<?xml")])
 def test_save_writes_the_format_of_the_name_and_nothing_else(figure, tmp_path, name, start):
-    assert export.save(figure, tmp_path / name).read_bytes().startswith(start)
+    assert style.save(figure, tmp_path / name).read_bytes().startswith(start)
     assert [p.name for p in tmp_path.iterdir()] == [name]
 
 
 def test_an_unknown_ending_is_refused_and_nothing_is_written(figure, tmp_path):
     with pytest.raises(InputError, match=r"\.png or \.svg, got 'a\.gif'"):
-        export.save(figure, tmp_path / "a.gif")
+        style.save(figure, tmp_path / "a.gif")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("kind", "mime", "start"), [("svg", "svg+xml", b"<?xml"), ("png", "png", b"\x89PNG")])
 def test_data_uri(figure, kind, mime, start):
-    head, body = export.to_data_uri(figure, kind).split(",")
+    head, body = style.to_data_uri(figure, kind).split(",")
     assert head == f"data:image/{mime};base64"
     assert base64.b64decode(body).startswith(start)
 
 
 def test_a_data_uri_of_another_kind_is_refused(figure):
     with pytest.raises(InputError, match="'jpeg'"):
-        export.to_data_uri(figure, "jpeg")
+        style.to_data_uri(figure, "jpeg")
 
 
 def test_threads_draw_and_save_at_once():
-    alone = export.to_svg(charts.history({"a": [3, 2, 1]}))
+    alone = style.to_svg(charts.history({"a": [3, 2, 1]}))
     together = []
     workers = [
-        threading.Thread(target=lambda: together.append(export.to_svg(charts.history({"a": [3, 2, 1]}))))
+        threading.Thread(target=lambda: together.append(style.to_svg(charts.history({"a": [3, 2, 1]}))))
         for _ in range(4)
     ]
     for worker in workers:
@@ -81,7 +81,7 @@ def test_threads_draw_and_save_at_once():
 
 @pytest.mark.parametrize("k", [1, 2, 10, 11, 150])
 def test_every_class_has_its_colour(k):
-    colours = style.class_colours(k)
+    colours = style.class_colors(k)
     assert len(set(colours)) == len(colours) == k
 
 
@@ -111,5 +111,5 @@ def test_palette_is_told_apart_without_red_or_green():
 
 def test_names_in_any_script_and_with_dollars_stay_as_they_are():
     names = ["from $US to $CA", "日本語", "<b>&"]
-    root = ElementTree.fromstring(export.to_svg(confusion.confusion_matrix([[3, 1, 0], [1, 3, 0], [0, 0, 3]], names)))
+    root = ElementTree.fromstring(style.to_svg(confusion.confusion_matrix([[3, 1, 0], [1, 3, 0], [0, 0, 3]], names)))
     assert set(names) <= {"".join(t.itertext()).strip() for t in root.iter(f"{SVG}text")}

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from kway.errors import InputError
-from kway.report.images import weight_templates
 from kway.report.mistakes import Mistake, worst_mistakes
+from kway.report.model_views import weight_templates
 from kway.report.style import ACCENT, CONTRAST, FAINT
 
 RNG = np.random.default_rng(0)
@@ -71,7 +71,7 @@ def test_fewer_neighbours_in_one_line_leave_their_places_empty():
 def test_texts_are_written():
     figure = worst_mistakes([mistake(["pay a bill", "call me", "x"], "who are you")])
     words = [t.get_text() for t in figure.axes[0].texts]
-    assert words[0] == "is 1, was called 7"
+    assert words[0] == "true: 1, predicted: 7"
     assert {"who are you", "pay a bill  (0.5)", "call me  (1)"} <= set(words)
 
 

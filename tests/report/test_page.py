@@ -10,7 +10,7 @@ import pytest
 from kway.auto.job import run_job
 from kway.auto.options import FitOptions
 from kway.auto.train_test import read_train_test
-from kway.report.mistakes import find_mistakes, picture_shape, rows_in_words
+from kway.report.mistakes import find_mistakes, picture_shape, rows_as_text
 from kway.report.page import write_page
 from kway.report.pictures import _drawn_folds, draw_pictures
 from kway.tables.options import ReadOptions
@@ -62,12 +62,12 @@ def test_the_page_is_whole_and_needs_nothing_else(digits, written):
     linked = set(re.findall('<a href="#(.*?)"', text))
     assert linked == set(reader.ids)
     assert "<script" not in text
-    assert f"{100 * digits.evaluation.scores.accuracy:.1f}\N{NO-BREAK SPACE}%" in text
+    assert f"{100 * digits.evaluation.scores.accuracy:.1f}%" in text
     assert "the folds of the comparison share them" in text
     assert "kway fit digits" in text
     assert "could not be drawn" not in text
     assert text.count("--wide: ") == text.count('class="figure"')  # no figure is blown up beyond its own size
-    names = {"leaderboard", "neighbours", "alpha", "confusion", "reliability", "regions", "templates", "mistakes",
+    names = {"leaderboard", "neighbors", "alpha", "confusion", "reliability", "regions", "templates", "mistakes",
              "more-rows", "where", "history"}  # fmt: skip
     assert {f.name for f in (written / "figures").iterdir()} == {f"{n}{e}" for n in names for e in (".svg", ".png")}
 
@@ -142,14 +142,13 @@ def test_nothing_half_written(digits, tmp_path, monkeypatch):
     assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("r.html", "old")]
 
 
-def test_rows_in_words():
-    assert rows_in_words(np.array([[1.0, 2.5]])) == ["1, 2.5"]
-    assert re.fullmatch(r"0, 0, 0, 0, 0, 0, \.\.\.", rows_in_words(np.zeros((1, 9)))[0])
+def test_rows_as_text():
+    assert rows_as_text(np.array([[1.0, 2.5]])) == ["1, 2.5"]
+    assert re.fullmatch(r"0, 0, 0, 0, 0, 0, \.\.\.", rows_as_text(np.zeros((1, 9)))[0])
 
 
-def test_of_very_many_classes_the_hardest_are_listed(digits, tmp_path, monkeypatch):
-    monkeypatch.setattr("kway.report.page.LISTED", 3)
-    write_page(tmp_path / "r.html", replace(digits, hurried=True))
+def test_of_very_many_classes_the_hardest_are_listed(digits, tmp_path):
+    write_page(tmp_path / "r.html", replace(digits, hurried=True), most_classes=3)
     text = (tmp_path / "r.html").read_text()
     hardest = sorted(digits.evaluation.scores.classes, key=lambda line: line["f1"])
     table = text[text.index('<section id="classes">') : text.index('<section id="features">')]

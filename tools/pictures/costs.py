@@ -27,7 +27,7 @@ def cost(
     figure = style.figure(height=3.9 if len(panels) < 2 else 3.6)
     grid = figure.subplots(1, max(len(panels), 1), squeeze=False)[0]
     names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
-    colours = dict(zip(names, style.class_colours(len(names))))
+    colours = dict(zip(names, style.class_colors(len(names))))
     for axes, (cost_name, curves) in zip(grid, panels.items()):
         style.dress(axes, "", size_name, cost_name)
         axes.set_xscale("log")

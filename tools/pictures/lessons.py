@@ -72,7 +72,7 @@ def temperature(
     f = np.asarray(scores, float)
     if f.ndim != 1 or min(temperatures) <= 0:
         raise InputError(f"one vector of scores and temperatures above 0 are needed, got {f.shape} and {temperatures}")
-    names = [style.shorten(n, 10) for n in style.names_of(labels, len(f))]
+    names = [style.shorten(n, 10) for n in style.class_names(labels, len(f))]
     figure = style.figure(height=2.9)
     panels = figure.subplots(1, len(temperatures) + 1, sharey=False)
     room = max(36 // (len(temperatures) + 1), 1)  # names that fit under a panel
@@ -98,7 +98,7 @@ def label_smoothing(
     if p.ndim != 2 or len(p) != len(eps):
         raise InputError(f"probabilities must have a row for each of {len(eps)} values of eps, got shape {p.shape}")
     k = p.shape[1]
-    names = [style.shorten(n, 10) for n in style.names_of(labels, k)]
+    names = [style.shorten(n, 10) for n in style.class_names(labels, k)]
     room = max(36 // len(eps), 1)  # names that fit under a panel
     figure = style.figure(height=4.3)
     grid = figure.subplots(2, len(eps), squeeze=False)
@@ -120,7 +120,7 @@ def label_smoothing(
 def softmax_and_sigmoid(scores: ArrayLike, labels: ArrayLike | None = None) -> Figure:
     """Left: two classes, where softmax is a sigmoid. Right: scores (K,) of K classes, where sigmoids do not add up."""
     f = np.asarray(scores, float)
-    names = [style.shorten(n, 10) for n in style.names_of(labels, len(f))]
+    names = [style.shorten(n, 10) for n in style.class_names(labels, len(f))]
     figure = style.figure(height=3.7)
     left, right = figure.subplots(1, 2)
     _two_classes(left)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import kway
 from kway.report import style
-from kway.report.regions import Grid
+from kway.report.model_views import Grid
 
 _SHADES = tuple(style.PALETTE[i] for i in (0, 2, 3, 5, 8, 6))  # six that stay apart as small dots
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import kway
 from kway.report import style
-from kway.report.regions import answers_around, draw_regions, grid_over
+from kway.report.model_views import draw_regions, grid_over, predict_around
 
 _NAMES = {"euclidean": "L2", "manhattan": "L1"}
 
@@ -115,7 +115,7 @@ def decision_lines(scenes: Sequence[Scene], title: str = "") -> Figure:
 
 def _points(axes: Any, X: NDArray, y: NDArray) -> None:
     classes = np.unique(y)
-    for c, colour in enumerate(style.class_colours(len(classes))):
+    for c, colour in enumerate(style.class_colors(len(classes))):
         rows = X[y == classes[c]]
         axes.scatter(*rows.T, s=15, c=colour, marker=style.class_marker(c), edgecolors="white", linewidths=0.4)
 
@@ -138,7 +138,7 @@ def linear_boundaries(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, tit
         axes.set_visible(False)
     extent = grid_over(rows, 2).extent
     for axes, (name, model) in zip(grid, models.items()):
-        draw_regions(axes, answers_around(model, rows, labels, 200), len(model.classes_))
+        draw_regions(axes, predict_around(model, rows, labels, 200), len(model.classes_))
         for segment in boundary_segments(class_rows(model), extent):
             axes.plot(*segment.ends.T, color=style.INK, linewidth=1.2, zorder=2)
         right = np.mean(model.predict(rows) == labels)
@@ -163,7 +163,7 @@ def neighbor_regions(
     for row, metric in zip(table, metrics):
         for axes, k in zip(row, ks):
             model = kway.NeighborsClassifier(k, metric=metric).fit(X, y)
-            draw_regions(axes, answers_around(model, X, y, resolution), len(model.classes_))
+            draw_regions(axes, predict_around(model, X, y, resolution), len(model.classes_))
             style.bare(axes, f"k = {k}, {_NAMES.get(metric, metric)}", style.LABEL)
     style.class_legend(figure, np.unique(y))
     style.headline(figure, "The answer of the k nearest rows, everywhere in the plane")

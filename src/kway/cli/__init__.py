@@ -1,11 +1,12 @@
-"""The command line, `kway fit DATA` and so on: each command is a function that parses, calls and prints.
+"""The command line (`kway fit DATA` and so on). Each command is a function that parses, calls the library and prints.
 
-Exit codes: 0 done, 1 failed (one line on stderr says why), 2 bad usage. With --json a command prints exactly one
-JSON object on stdout. Nothing heavy is imported until a command runs, so that `--help` is quick.
+Exit codes: 0 done, 1 failed (one line on stderr says why), 2 bad usage. With --json a command prints exactly one JSON
+object on stdout. Nothing heavy is imported until a command runs, so that `--help` is quick.
 
-fit, compare, predict, evaluate, explain, neighbors, info, plan, data, cluster   one command each
-options      options that commands share         model_rows   DATA for a model that exists
-output       JSON, text and tables               progress     the live view of a job
+fit          fit, compare                            plan, data, cluster, warmup   one command each
+predict      predict, also over a cluster            model_rows   DATA for a saved model
+saved_model  evaluate, explain, neighbors, info      options      options that commands share
+                                                     output       JSON, text, tables and the live view
 """
 
 from __future__ import annotations
@@ -19,32 +20,34 @@ from typing import Annotated
 import typer
 
 import kway
-from kway.cli import cluster, compare, data, evaluate, explain, fit, info, neighbors, plan, predict
-from kway.cli.options import in_command_words
+from kway.auto.options import FAMILY_DESCRIPTIONS
+from kway.cli import cluster, data, fit, plan, predict, saved_model, warmup
+from kway.cli.options import with_flags
 from kway.cli.output import allow_any_character
 from kway.errors import UsageError
 
+_FAMILIES = "Families:\n\n" + "\n\n".join(f"{name}: {about}." for name, about in FAMILY_DESCRIPTIONS.items())
+
 app = typer.Typer(
     name="kway",
-    help="K-way classification from ten classes to a billion.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command()(fit.fit)
-app.command()(compare.compare)
+app.command(epilog=_FAMILIES)(fit.fit)
+app.command(epilog=_FAMILIES)(fit.compare)
 app.command()(predict.predict)
-app.command()(evaluate.evaluate)
-app.command()(explain.explain)
-app.command()(info.info)
-app.command()(neighbors.neighbors)
+for command in (saved_model.evaluate, saved_model.explain, saved_model.neighbors, saved_model.info):
+    app.command()(command)
 app.command()(plan.plan)
 app.add_typer(data.app, name="data")
 app.add_typer(cluster.app, name="cluster")
+app.command()(warmup.warmup)
 
 
 def show_version(wanted: bool) -> None:
-    """Print the version and leave."""
+    """Print the version and exit."""
     if wanted:
         typer.echo(f"kway {kway.__version__}")
         raise typer.Exit
@@ -53,22 +56,25 @@ def show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", callback=show_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """K-way classification from ten classes to a billion."""
+    """Classify rows into K classes: compare classifiers, keep the best, predict with it.
+
+    Example: kway fit offers.csv --target kind, then kway predict model.kway new.csv
+    """
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; the exit code."""
+    """Run one command line and return its exit code."""
     with warnings.catch_warnings():
-        warnings.showwarning = _brief_warning  # put back on leaving
+        warnings.showwarning = _print_warning  # catch_warnings restores it
         allow_any_character(sys.stdout, sys.stderr)
         try:
             app(args=arguments)
         except SystemExit as leaving:
             return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-        except Exception as error:  # a person at a terminal wants the sentence, not the stack
+        except Exception as error:  # users see one line; KWAY_TRACEBACK=1 shows the stack
             if os.environ.get("KWAY_TRACEBACK"):
                 traceback.print_exc()
             print(f"error: {_one_line(error)}", file=sys.stderr)
@@ -77,17 +83,17 @@ def run(arguments: list[str]) -> int:
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     sys.exit(run(sys.argv[1:]))
 
 
 def _one_line(error: Exception) -> str:
     from kway.errors import KwayError
 
-    text = in_command_words(" ".join(str(error).split()), first=True)
+    text = with_flags(" ".join(str(error).split()), first=True)
     known = isinstance(error, (KwayError, OSError))
     return text if text and known else f"{type(error).__name__}: {text} (KWAY_TRACEBACK=1 shows where)"
 
 
-def _brief_warning(message: Warning | str, *_: object, **__: object) -> None:
+def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
     print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)

@@ -7,24 +7,30 @@ from typing import Annotated
 import typer
 
 from kway.cli.options import JsonOption
-from kway.cli.output import emit_json, say, show_table
+from kway.cli.output import count, emit_json, say, show_table
 
-app = typer.Typer(help="The machines of a Ray cluster.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
-def machines() -> None:
-    """The machines of a Ray cluster."""
+def cluster() -> None:
+    """Show the state of a Ray cluster.
+
+    Example: kway cluster status
+    """
 
 
 @app.command()
 def status(
     address: Annotated[
-        str, typer.Option("--address", help="auto: the one running here; or host:port, ray://...")
+        str, typer.Option("--address", help="auto: the cluster of this machine; or host:port, ray://...")
     ] = "auto",
     json: JsonOption = False,
 ) -> None:
-    """Show the nodes of a cluster: alive or not, cores, memory, GPUs, actors."""
+    """Show the nodes of a cluster: whether they are alive, and their cores, memory, GPUs and actors.
+
+    Example: kway cluster status --address 10.0.0.5:6379
+    """
     from kway.rows.cluster.session import node_status
 
     nodes = node_status(address)
@@ -32,7 +38,7 @@ def status(
         emit_json({"nodes": [node._asdict() for node in nodes]})
         return
     alive = [node for node in nodes if node.alive]
-    say(f"{len(alive)} of {len(nodes)} nodes alive, {sum(node.cores for node in alive):g} cores")
+    say(f"{len(alive)} of {count(len(nodes), 'node')} alive, {sum(node.cores for node in alive):g} cores")
     rows = [
         (
             n.node,

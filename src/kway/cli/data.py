@@ -1,4 +1,4 @@
-"""`kway data list | export`: the known sets."""
+"""`kway data list` and `kway data export`: the data sets that kway knows by name."""
 
 from __future__ import annotations
 
@@ -15,36 +15,40 @@ if TYPE_CHECKING:
     from kway.tables.datasets.arrays import Dataset
     from kway.tables.labeled_rows import LabeledRows
 
-PARTS = ("train", "test", "all")
-
-app = typer.Typer(help="Known data sets: list them, or write one to a file.", no_args_is_help=True)
+app = typer.Typer(help="List the data sets that kway knows by name, or write one to a file.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_sets(json: JsonOption = False) -> None:
-    """List the sets that DATA can name here."""
+    """List the data sets that can be used as DATA.
+
+    Example: kway data list
+    """
     from kway.tables.datasets import catalog
 
-    sets = [_about_set(name, catalog.load(name)) for name in catalog.names()]
+    sets = [_describe(name, catalog.load(name)) for name in catalog.names()]
     if json:
         emit_json({"sets": sets})
         return
-    columns = ("name", "train", "test", "features", "classes", "what")
+    columns = ("name", "train", "test", "features", "classes", "description")
     rows = [tuple(f"{v:,}" if isinstance(v, int) else str(v or "–") for v in s.values()) for s in sets]
-    show_table("Known sets", columns, rows)
+    show_table("Data sets", columns, rows)
 
 
 @app.command()
 @with_options
 def export(
-    name: Annotated[str, typer.Argument(help="A known set, or a file to write in another format.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="csv, csv.gz, jsonl, parquet or npz.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set, or a file to convert.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: csv, csv.gz, jsonl, parquet or npz.")],
     reading: ReadOptions,
-    part: Annotated[str, typer.Option("--part", help="train, test or all (npz always holds both).")] = "all",
+    part: Annotated[str, typer.Option("--part", help="train, test or all; npz files always have both.")] = "all",
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a set to a file, the label in the column `target`."""
+    """Write a data set to a file. The labels are in the column `target`.
+
+    Example: kway data export iris --out iris.csv
+    """
     from kway.cli.options import as_usage
     from kway.errors import UsageError
     from kway.tables.labeled_rows import number_rows
@@ -52,27 +56,28 @@ def export(
     from kway.tables.reading import read_rows
     from kway.tables.sources.writing import format_of, write_columns, write_npz
 
-    if part not in PARTS:
-        raise UsageError(f"no part {part!r}; it may be {', '.join(PARTS)}")
-    if not out.name.lower().endswith(".npz"):
+    if part not in (parts := ("train", "test", "all")):
+        raise UsageError(f"--part must be one of {', '.join(parts)}, got {part!r}")
+    as_npz = out.name.lower().endswith(".npz")
+    if not as_npz:
         with as_usage():
             format_of(out)
     check_places([Output("--out", out, "file", is_empty)], {"DATA": name}, force)
     found = read_rows(name, reading)
-    if out.name.lower().endswith(".npz"):
+    if as_npz:
         found = number_rows(found)
         arrays = {"x_train": found.rows, "y_train": found.y, "x_test": found.test_rows, "y_test": found.test_y}
         write_npz(out, **{k: v for k, v in arrays.items() if v is not None})
     else:
-        write_columns(columns_of(found, part), out)
+        write_columns(_columns(found, part), out)
     if json:
         emit_json({"name": name, "out": str(out), "bytes": out.stat().st_size})
     else:
         say(f"Wrote {safe(name)} to {safe(out)} ({out.stat().st_size:,} bytes).")
 
 
-def columns_of(found: LabeledRows, part: str) -> dict[str, Any]:
-    """The set as columns: its features by name (x0, x1, ... where they have none) and `target`."""
+def _columns(found: LabeledRows, part: str) -> dict[str, Any]:
+    """Return the features by name (x0, x1, ... if they have none) and the labels as `target`."""
     import numpy as np
 
     from kway.errors import InputError
@@ -81,25 +86,27 @@ def columns_of(found: LabeledRows, part: str) -> dict[str, Any]:
     parts["all"] = parts["train"] + parts["test"]
     some = [(rows, y) for rows, y in parts[part] if rows is not None]
     if not some:
-        raise InputError(f"{found.name} has no {part} part")
-    each = [_by_name(rows, found.feature_names) for rows, _ in some]
-    columns = {name: np.concatenate([rows[name] for rows in each]) for name in each[0]}
+        raise InputError(f"{found.name} has no {part} rows; leave out --part")
+    tables = [_features_by_name(rows, found.feature_names) for rows, _ in some]
+    columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     labels = [y for _, y in some if y is not None]
     return {**columns, "target": np.concatenate(labels)} if labels else columns
 
 
-def _by_name(rows: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Columns of a table, or of a matrix by these names."""
+def _features_by_name(rows: Any, names: tuple[str, ...]) -> dict[str, Any]:
     from kway.errors import InputError
 
     if hasattr(rows, "column_names"):
         return {name: rows.column(name).to_numpy() for name in rows.column_names}
     if hasattr(rows, "tocsr"):
-        raise InputError(f"sparse rows of {rows.shape[1]:,} columns are not written as a table; keep the libsvm file")
+        raise InputError(
+            f"the rows are sparse, with {rows.shape[1]:,} columns, and cannot be written as a table; "
+            "use the libsvm file as it is"
+        )
     return {name: rows[:, j] for j, name in enumerate(names or (f"x{j}" for j in range(rows.shape[1])))}
 
 
-def _about_set(name: str, data: Dataset) -> dict[str, Any]:
+def _describe(name: str, data: Dataset) -> dict[str, Any]:
     import numpy as np
 
     x = data.x_train

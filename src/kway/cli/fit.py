@@ -1,9 +1,14 @@
-"""`kway fit DATA --target COL`: the main job: compare, choose, calibrate, test, save, report."""
+"""`kway fit` compares, chooses, calibrates, tests, saves and reports. `kway compare` stops after the comparison.
+
+Both print, in this order: what was read, the leaderboard, the winner, its test result with baselines, the files, and
+the next command. Columns and families that need no attention are listed only with --verbose.
+"""
 
 from __future__ import annotations
 
 import shlex
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kway.auto.options import FitOptions
-from kway.cli.compare import column_lines, data_facts, show_comparison
 from kway.cli.options import (
     AddressOption,
     ClusterOption,
@@ -19,18 +23,70 @@ from kway.cli.options import (
     ForceOption,
     JsonOption,
     on_cluster,
+    with_flags,
     with_options,
 )
-from kway.cli.output import emit_json, safe, say
-from kway.cli.progress import live
+from kway.cli.output import count, emit_json, format_number, live_view, safe, say, show_table, terminal_width
+from kway.cli.warmup import announce_compilation
 from kway.progress import portion, stage
 from kway.tables.options import ReadOptions
+from kway.text_tables import clipped
 
 if TYPE_CHECKING:
     from kway.auto.calibration import Tradeoff
     from kway.auto.job import JobResult
+    from kway.auto.train_test import TrainTest
+    from kway.report.columns import ColumnSummary
+    from kway.tables.features.features import Features
 
-_BASELINES = {"class number": " (least squares on the class number, a weak baseline)"}
+VerboseOption = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Also list every column, and why families stopped early or were not run."),
+]
+
+
+@with_options
+def compare(
+    data: DataArgument,
+    reading: ReadOptions,
+    options: FitOptions,
+    cluster: ClusterOption = False,
+    address: AddressOption = None,
+    verbose: VerboseOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Compare families of classifiers on DATA by cross-validation. Writes no files and does not use the test rows.
+
+    Example: kway compare offers.csv --target kind --model softmax,neighbors
+    """
+    from kway.auto.compare_data import compare_data
+    from kway.auto.race.clock import Clock
+    from kway.auto.train_test import read_train_test
+
+    started = time.perf_counter()
+    with live_view() as keep:
+        announce_compilation()
+        rows = read_train_test(data, reading, seed=options.seed)
+        on_features = None if json else lambda features: keep(column_lines(features, rows, verbose))
+        with on_cluster(cluster, address):
+            chosen = compare_data(rows, options, Clock(options.budget, started), on_features)
+    found = chosen.comparison
+    result = {
+        "best": found.best.model,
+        "models": found.records(),
+        "references": [row.record() for row in found.references],
+        "metric": found.measure.name,
+        "finished": found.finished,
+        "skipped": dict(found.skipped),
+        "notes": list(chosen.notes),
+        "seconds": time.perf_counter() - started,
+        "data": data_facts(rows, chosen.views[0].X.shape[1], len(found.classes)),
+    }
+    if json:
+        emit_json(result)
+        return
+    show_comparison(result, verbose)
+    say(f"Winner: [bold green]{found.best.model}[/]. Next: kway fit with the same options tests it and saves it.")
 
 
 @with_options
@@ -38,33 +94,40 @@ def fit(
     data: DataArgument,
     reading: ReadOptions,
     options: FitOptions,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write.")] = Path("model.kway"),
-    report: Annotated[Path, typer.Option("--report", help="The page to write.")] = Path("report.html"),
-    figures: Annotated[Path | None, typer.Option("--figures", help="Folder for each figure as svg and png.")] = None,
-    test: Annotated[str | None, typer.Option("--test", help="File to test on; else a fifth of the rows.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")] = Path("model.kway"),
+    report: Annotated[Path, typer.Option("--report", help="Report to write, an HTML page.")] = Path("report.html"),
+    figures: Annotated[Path | None, typer.Option("--figures", help="Folder for the figures as svg and png.")] = None,
+    test: Annotated[
+        str | None, typer.Option("--test", help="File with the test rows; default: a fifth of DATA.")
+    ] = None,
     cluster: ClusterOption = False,
     address: AddressOption = None,
     force: ForceOption = False,
+    verbose: VerboseOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Compare classifiers on DATA, keep the best, test it once on untouched rows, save it and write a report."""
+    """Compare families of classifiers on DATA, test the best one once, save it and write a report.
+
+    Example: kway fit offers.csv --target kind
+    """
     _check_outputs(out, report, figures, {"DATA": data, "--test": test, "--embed": options.embed}, force)
     from kway.auto.job import run_job
     from kway.auto.train_test import read_train_test
 
     started = time.perf_counter()
-    with live() as tell:
+    with live_view() as keep:
+        announce_compilation()
         rows = read_train_test(data, reading, test, options.seed)
-        listed = " (the report lists all)"
-        on_features = None if json else lambda features: tell(column_lines(features, rows, listed))
+        on_features = None if json else lambda features: keep(column_lines(features, rows, verbose))
         with on_cluster(cluster, address):
             found = run_job(rows, options, started, on_features)
     result = fit_facts(found, time.perf_counter() - started)
     if not json:
-        show_fit(result)
-    with live("writing the report", time.perf_counter() - started), portion(0.92, 1.0):
+        show_comparison(result, verbose)
+        show_winner(result)
+    with live_view("writing the report", time.perf_counter() - started), portion(0.92, 1.0):
         failures = write_outputs(found, out, report, figures, reading)
-    written = {name: None if name in failures else str(place) for name, place in (("model", out), ("report", report))}
+    written = {name: None if name in failures else str(path) for name, path in (("model", out), ("report", report))}
     result |= {"seconds": time.perf_counter() - started, **written}
     if json:
         emit_json(result)
@@ -103,13 +166,13 @@ def _check_outputs(
 def write_outputs(
     found: JobResult, out: Path, report: Path, figures: Path | None, reading: ReadOptions
 ) -> dict[str, str]:
-    """Write the model file and the page, each complete or not at all; why one could not be written, by its name."""
+    """Write the model file and the report, each complete or not at all; return the errors by name."""
     from kway.report.page import write_page
 
     failures = {}
     try:
         with stage("saving the model"):
-            found.save(out, reading.target, reading.id, force=True)  # its place was checked before the work
+            found.save(out, reading.target, reading.id, force=True)  # _check_outputs has checked the path
     except OSError as error:
         failures["model"] = f"{out} cannot be written: {error.strerror or error}"
     try:
@@ -120,8 +183,24 @@ def write_outputs(
     return failures
 
 
+# ---- the result as one JSON object
+
+
+def data_facts(data: TrainTest, n_features: int, n_classes: int) -> dict[str, Any]:
+    """Return the size of DATA and of its parts."""
+    return {
+        "name": data.name,
+        "train_rows": data.n,
+        "test_rows": len(data.test_y),
+        "test_part": data.test_part,
+        "features": n_features,
+        "classes": n_classes,
+        "notes": list(data.notes),
+    }
+
+
 def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
-    """What `--json` prints, without the files."""
+    """Return what `kway fit --json` prints, without the names of the files."""
     runner, comparison = found.runner_up, found.comparison
     data = data_facts(found.data, found.X.shape[1], len(found.model.classes_))
     return {
@@ -131,8 +210,8 @@ def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
         "models": [row.record() for row in found.leaderboard],
         "references": [row.record() for row in comparison.references],
         "metric": comparison.measure.name,
-        "sets": None if found.sets is None else _point(found.sets, "size", "coverage"),
-        "unknown": None if found.unknown is None else _point(found.unknown, "answered", "accuracy"),
+        "sets": None if found.sets is None else _guarantee_facts(found.sets, "size", "coverage"),
+        "unknown": None if found.unknown is None else _guarantee_facts(found.unknown, "answered", "accuracy"),
         "more_rows": None if found.curve is None else str(found.curve),
         "baselines": found.baselines,
         "runner_up": None if runner is None else {**vars(runner), "test": vars(runner.test)},
@@ -146,56 +225,166 @@ def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
     }
 
 
-def _point(found: Tradeoff, x: str, y: str) -> dict[str, Any]:
-    """What is guaranteed, and what the test rows show."""
+def _guarantee_facts(found: Tradeoff, x: str, y: str) -> dict[str, Any]:
+    """Return what is guaranteed, and what was measured on the test rows."""
     return {"guarantee": found.guarantee, x: found.at[0], y: found.at[1]}
 
 
-def show_fit(result: dict[str, Any]) -> None:
-    """Print the leaderboard and the test."""
-    show_comparison(result)
-    test = result["test"]
-    loss = "" if test["log_loss"] is None else f", log loss {test['log_loss']:.4f}"
-    say(f"Best: [bold green]{result['best']}[/]{_setting(result)}, refitted on {_learned_from(result)}.")
+# ---- the result as text
+
+
+def column_lines(features: Features, data: TrainTest, verbose: bool) -> list[str]:
+    """Return the columns that the user should look at, or all with `verbose`, and the notes on reading DATA.
+
+    offers.csv: 9 columns, 2 to check (--verbose lists all)
+      price   number  "1.234,5 €"   decimal comma, € left out
+      code    id      "a7-33f"      dropped: codes such as 'a7-33f', each in one row only
+    """
+    from kway.report.columns import summarize_columns
+
+    columns = summarize_columns(features, data)
+    shown = [column for column in columns if verbose or column.is_surprising]
+    lines = []
+    if verbose and not features.is_table_:
+        lines = [f"{data.name}: {columns[0].kind}, {columns[0].treatment}"]
+    elif shown:
+        hint = "" if verbose else f", {len(shown)} to check (--verbose lists all)"
+        lines = [f"{data.name}: {count(len(columns), 'column')}{hint}", *_column_table(shown, verbose)]
+    return lines + [_note(note) for note in data.notes]
+
+
+def _column_table(columns: list[ColumnSummary], verbose: bool, most: int = 12, cell_width: int = 24) -> list[str]:
+    """Return one line per column; without `verbose` at most `most` lines."""
+    shown = columns if verbose else columns[:most]
+    rows = [(c.column, c.kind, f'"{c.example}"' if c.example else "") for c in shown]
+    widths = [min(cell_width, max(map(len, cells))) for cells in zip(*rows)]
+    lines = []
+    for column, row in zip(shown, rows):
+        cells = [clipped(cell, width).ljust(width) for cell, width in zip(row, widths)]
+        how = column.treatment if verbose else column.note if column.used else column.done
+        lines.append("  " + "  ".join([*cells, with_flags(how)]))
+    return lines + ([f"  and {len(columns) - len(shown):,} more"] if len(columns) > len(shown) else [])
+
+
+def show_comparison(result: dict[str, Any], verbose: bool) -> None:
+    """Print the size of DATA, the leaderboard and the notes."""
+    data, models, skipped = result["data"], result["models"], result["skipped"]
     say(
-        f"Test accuracy [bold]{test['accuracy']:.4f}[/] (95 % interval {test['low']:.4f} to {test['high']:.4f}){loss} "
-        f"on {test['rows']:,} untouched rows ({safe(result['data']['test_part'])})."
+        f"[bold]{safe(data['name'])}[/]: {count(data['train_rows'], 'training row')}, "
+        f"{count(data['test_rows'], 'test row')}, {count(data['features'], 'feature')}, "
+        f"{count(data['classes'], 'class')}"
     )
-    for line in _guarantee_lines(result):
-        say(line)
-    baselines = (f"{safe(name)} {value:.4f}{_BASELINES.get(name, '')}" for name, value in result["baselines"].items())
-    say(f"Beside it: {', '.join(baselines)}.")
-    if result["runner_up"] is not None:
-        say(_runner_up_line(result["runner_up"]))
+    _show_leaderboard(models, result["references"], result["metric"])
+    stopped = [model for model in models if model["note"]]
+    if verbose:
+        for model in stopped:
+            say(f"{model['model']}: {safe(model['note'])}.")
+        for model, why in skipped.items():
+            say(f"{model}: not run, {safe(why)}.")
+    elif stopped or skipped:
+        say(f"{_left_out(len(stopped), len(skipped))}; --verbose lists them.")
+    for note in result["notes"]:
+        if note not in data["notes"]:  # column_lines has printed those
+            say(safe(_note(note)))
 
 
-def _setting(result: dict[str, Any]) -> str:
+def _left_out(stopped: int, skipped: int) -> str:
+    """Return how many families did not finish.
+
+    >>> _left_out(7, 4), _left_out(0, 1)
+    ('7 families left the race early, 4 were not run', '1 family was not run')
+    """
+    early = f"{count(stopped, 'family')} left the race early" if stopped else ""
+    verb = "was" if skipped == 1 else "were"
+    not_run = f"{skipped if stopped else count(skipped, 'family')} {verb} not run" if skipped else ""
+    return ", ".join(filter(None, (early, not_run)))
+
+
+def _note(text: str) -> str:
+    return textwrap.fill(f"Note: {with_flags(text)}.", max(terminal_width(), 80), subsequent_indent="  ")
+
+
+def _show_leaderboard(
+    models: list[dict[str, Any]], references: list[dict[str, Any]], measure: str, wide: int = 110
+) -> None:
+    """Print one line per family; a terminal of fewer than `wide` characters has no columns for costs and log loss."""
+    own = () if measure == "accuracy" else (measure,)
+    columns = ("model", *own, "accuracy", "log loss", "folds", "setting", "fit s", "µs per row", "size")
+    lines = [_leaderboard_line(m, bool(own)) for m in models]
+    lines += [_leaderboard_line({**m, "model": f"({m['model']})"}, bool(own)) for m in references]
+    left_out = {"log loss"} if measure == "log-loss" else set()
+    if terminal_width() < wide:
+        left_out |= {"log loss", "fit s", "µs per row", "size"}
+    kept = [j for j, name in enumerate(columns) if name not in left_out]
+    how = "Cross-validation on the training rows" + (f", ordered by {measure}" if own else "")
+    show_table(how, [columns[j] for j in kept], [[line[j] for j in kept] for line in lines], 0)
+    if references:
+        say("In brackets: other libraries on the same folds, for comparison. They are never chosen.")
+
+
+def _leaderboard_line(model: dict[str, Any], measured: bool) -> tuple[str, ...]:
+    from kway.auto.race.scoring import setting_in_words, with_spread
+    from kway.auto.refit import size_in_words
+
+    own = (with_spread(model["score"], model["score_std"], len(model["fold_scores"])),) if measured else ()
+    seconds = model["predict_seconds"]
+    return (
+        model["model"],
+        *own,
+        with_spread(model["accuracy"], model["std"], len(model["fold_accuracy"])),
+        format_number(model["log_loss"], 3),
+        model["folds_run"],
+        setting_in_words(model["setting"]),
+        format_number(model["fit_seconds"], 2),
+        "–" if seconds is None else f"{1e6 * seconds:.1f}",
+        size_in_words(model["bytes"]),
+    )
+
+
+def show_winner(result: dict[str, Any]) -> None:
+    """Print the winner, its test result, the baselines and the runner-up."""
     from kway.auto.race.scoring import setting_in_words
 
-    return f" ({safe(setting_in_words(result['setting']))})" if result["setting"] else ""
+    test = result["test"]
+    setting = f" ({safe(setting_in_words(result['setting']))})" if result["setting"] else ""
+    loss = "" if test["log_loss"] is None else f", log loss {test['log_loss']:.4f}"
+    say(f"Winner: [bold green]{result['best']}[/]{setting}, fitted again on {_fitted_rows(result)}.")
+    say(
+        f"Test accuracy: [bold]{test['accuracy']:.4f}[/] (95% interval {test['low']:.4f} to {test['high']:.4f}){loss}, "
+        f"on {test['rows']:,} rows not used in training ({safe(result['data']['test_part'])})."
+    )
+    baselines = ", ".join(f"{BASELINES[name]} {value:.4f}" for name, value in result["baselines"].items())
+    say(f"Baselines: {baselines}.")
+    if result["runner_up"] is not None:
+        say(_runner_up_line(result["runner_up"]))
+    for line in _guarantee_lines(result):
+        say(line)
 
 
-def _learned_from(result: dict[str, Any]) -> str:
-    """The rows that the model learned from."""
+BASELINES = {"majority class": "always the most frequent class", "class number": "least squares on the class number"}
+
+
+def _fitted_rows(result: dict[str, Any]) -> str:
+    """Return which rows the model was fitted on, in words."""
     fitted = result["data"]["fitted_rows"]
     if fitted > result["data"]["train_rows"]:
-        return f"{fitted:,} rows, those beyond memory too"
-    held = result["sets"] is not None or result["unknown"] is not None
-    return "the train rows but those held out for the promise" if held else "all train rows"
+        return f"{fitted:,} rows, including those that do not fit in memory"
+    held_out = result["sets"] is not None or result["unknown"] is not None
+    return "the training rows without the calibration split" if held_out else "all training rows"
 
 
 def _guarantee_lines(result: dict[str, Any]) -> list[str]:
-    """What is guaranteed of sets and of "unknown", how the test rows came out, and whether more rows would help."""
+    """Return the guarantees with what the test rows show, and whether more rows would help."""
     lines = []
     if (sets := result["sets"]) is not None:
         lines.append(
-            f"Sets: {safe(sets['guarantee'])}. On the test rows [bold]{sets['coverage']:.4f}[/] hold it, with "
-            f"{sets['size']:.2f} labels on average."
+            f"Sets: {safe(sets['guarantee'])}. On the test rows, [bold]{sets['coverage']:.4f}[/] contain the right "
+            f"label, with {sets['size']:.2f} labels on average."
         )
     if (unknown := result["unknown"]) is not None:
         lines.append(
-            f"Unknown: {safe(unknown['guarantee'])}. Of the test rows [bold]{unknown['answered']:.4f}[/] are answered, "
-            f"{unknown['accuracy']:.4f} of them right."
+            f"Unknown: {safe(unknown['guarantee'])}. On the test rows, [bold]{unknown['answered']:.4f}[/] are answered, "
+            f"and {unknown['accuracy']:.4f} of the answers are correct."
         )
     if result["more_rows"]:
         lines.append(safe(result["more_rows"]))
@@ -204,16 +393,17 @@ def _guarantee_lines(result: dict[str, Any]) -> list[str]:
 
 def _runner_up_line(runner: dict[str, Any]) -> str:
     test = runner["test"]
-    verdict = "more than luck" if test["p_value"] < 0.05 else "no more than luck could give"
+    verdict = "significant" if test["p_value"] < 0.05 else "not significant"
     return (
-        f"Runner-up {runner['model']}: {runner['accuracy']:.4f}; only one of the two is right on "
-        f"{test['only_first']} + {test['only_second']} rows, {verdict} (McNemar, p = {test['p_value']:.2g})."
+        f"Runner-up: {runner['model']} {runner['accuracy']:.4f}; the difference is {verdict} "
+        f"(McNemar test, p = {test['p_value']:.2g})."
     )
 
 
 def _show_files(result: dict[str, Any]) -> None:
-    """Print which files were written."""
+    """Print which files were written and what to do next."""
     files = " and ".join(safe(result[what]) for what in ("model", "report") if result[what] is not None)
-    after = f" Next: kway predict {safe(result['model'])} DATA" if result["model"] is not None else ""
     if files:
-        say(f"Saved {files} ({result['seconds']:.1f} s in all).{after}")
+        say(f"Saved {files} in {result['seconds']:.1f} s.")
+    if result["model"] is not None:
+        say(f"Next: kway predict {safe(result['model'])} NEW_DATA")

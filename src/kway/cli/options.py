@@ -1,8 +1,8 @@
 """Options and arguments that several commands share, and the spelling of options in messages.
 
 `@with_options` gives a command the options of its parameters of type ReadOptions and FitOptions, so that every command
-has the same ones. These dataclasses name options as Python does (`skip_bad`); `in_command_words` adds the spelling of
-the command (`--skip-bad`) to a message.
+has the same ones. These dataclasses name options as Python does (`skip_bad`); `with_flags` adds the spelling of the
+command line (`--skip-bad`) to a message.
 """
 
 from __future__ import annotations
@@ -24,77 +24,99 @@ from kway.options import flag_of, options_of
 from kway.tables.options import ReadOptions
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that kway did not write.")]
-EmbedOption = Annotated[str | None, typer.Option("--embed", help="The embedding model, if its folder has moved.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that kway did not write.")]
+EmbedOption = Annotated[
+    str | None, typer.Option("--embed", metavar="FOLDER", help="Folder of the embedding model, if it has moved.")
+]
 DataArgument = Annotated[
     str,
-    typer.Argument(help="A file (csv, tsv, jsonl, parquet, npz, libsvm), a folder of images or parquet, a known set."),
+    typer.Argument(
+        metavar="DATA",
+        help="A file (csv, tsv, jsonl, parquet, npz, libsvm), a folder of images or of parquet files, or the name of "
+        "a data set (`kway data list`).",
+    ),
 ]
-ModelArgument = Annotated[str, typer.Argument(help="A model file.")]
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="A model file that `kway fit` has written.")]
 RowsArgument = Annotated[
-    str, typer.Argument(help="Data as for fit, an image, or - for stdin; of a known set its test rows, if it has any.")
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="Data as for `kway fit`, an image, or - for stdin. Of a data set with test rows, those are used.",
+    ),
 ]
-ClusterOption = Annotated[bool, typer.Option("--cluster", help="Run on a Ray cluster: the one running here.")]
+_CLUSTER = "Cluster"
+ClusterOption = Annotated[
+    bool,
+    typer.Option("--cluster", rich_help_panel=_CLUSTER, help="Run on the Ray cluster that this machine belongs to."),
+]
 AddressOption = Annotated[
     str | None,
-    typer.Option("--address", help="Another cluster: host:port, ray://...; local: one for this job, on this machine."),
+    typer.Option(
+        "--address",
+        rich_help_panel=_CLUSTER,
+        help="Run on the cluster at host:port or ray://...; local: start one on this machine for this job.",
+    ),
 ]
-_DECLARED = (ReadOptions, FitOptions)
+_PANELS = {ReadOptions: "How DATA is read", FitOptions: "How models are chosen and fitted"}  # headings of --help
 
 
-def with_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options that its parameters of type ReadOptions and FitOptions declare."""
-    hints = typing.get_type_hints(verb, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if hint in _DECLARED}
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that its parameters of type ReadOptions and FitOptions declare."""
+    hints = typing.get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if hint in _PANELS}
     parameters: dict[str, inspect.Parameter] = {}
-    for name, own in inspect.signature(verb).parameters.items():
+    for name, own in inspect.signature(command).parameters.items():
         if name in groups:
-            parameters |= _parameters(groups[name], verb.__name__)
+            parameters |= _parameters(groups[name], command.__name__)
         else:
             parameters[name] = own.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
 
-    @functools.wraps(verb)
-    def command(**typed: Any) -> None:
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
         for name, cls in groups.items():
-            typed[name] = _made(cls, verb.__name__, typed)
-        verb(**typed)
+            values[name] = _from_command_line(cls, command.__name__, values)
+        command(**values)
 
-    command.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
-    command.__annotations__ = {name: p.annotation for name, p in parameters.items()}
-    return command
+    run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    run.__annotations__ = {name: p.annotation for name, p in parameters.items()}
+    return run
 
 
 def _parameters(cls: type, command: str) -> dict[str, inspect.Parameter]:
-    """The options of a command that a dataclass declares, as parameters for typer."""
+    """Return the options that a dataclass declares for a command, as parameters for typer."""
     defaults = {f.name: f.default for f in fields(cls)}
-    found = {}
+    parameters = {}
     for name, declared in options_of(cls, command).items():
         flags = declared.flags or (flag_of(name, declared),)
-        typed: Any = declared.typed
-        annotation = Annotated[typed, typer.Option(*flags, help=declared.help, metavar=declared.metavar)]
-        default = None if declared.parse is not None else defaults[name]
-        found[name] = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-    return found
+        option = typer.Option(*flags, help=declared.help, metavar=declared.metavar, rich_help_panel=_PANELS[cls])
+        kind: Any = declared.typed
+        parameters[name] = inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None if declared.parse is not None else defaults[name],
+            annotation=Annotated[kind, option],
+        )
+    return parameters
 
 
-def _made(cls: type, command: str, typed: dict[str, Any]) -> Any:
-    """The dataclass of what was typed, whose options are taken out of `typed`."""
-    values = {}
+def _from_command_line(cls: type, command: str, values: dict[str, Any]) -> Any:
+    """Make the dataclass from what was typed, and remove its options from `values`."""
+    own = {}
     for name, declared in options_of(cls, command).items():
-        value = typed.pop(name)
-        values[name] = value if declared.parse is None else declared.parse(value)
-    return cls(**values)
+        value = values.pop(name)
+        own[name] = value if declared.parse is None else declared.parse(value)
+    return cls(**own)
 
 
-def in_command_words(text: str, first: bool = False) -> str:
-    """A message with the flags of the options that it writes as `name=`; `first`: its first word may be one, too.
+def with_flags(text: str, first: bool = False) -> str:
+    """Add to a message the flags of the options that it names as `name=`; with `first`, replace its first word.
 
-    >>> in_command_words("leave it out with skip_bad=True")
+    >>> with_flags("leave it out with skip_bad=True")
     'leave it out with skip_bad=True (--skip-bad)'
-    >>> in_command_words("folds must be a whole number", first=True)
+    >>> with_flags("folds must be a whole number", first=True)
     '--folds must be a whole number'
     """
-    flags = {name: flag_of(name, declared) for cls in _DECLARED for name, declared in options_of(cls).items()}
+    flags = {name: flag_of(name, declared) for cls in _PANELS for name, declared in options_of(cls).items()}
     found = [flag for name, flag in flags.items() if any(f"{before}{name}=" in text for before in " (")]
     word, space, rest = text.partition(" ")
     word = flags.get(word, word) if first else word
@@ -103,7 +125,7 @@ def in_command_words(text: str, first: bool = False) -> str:
 
 @contextmanager
 def as_usage() -> Iterator[None]:
-    """Inside, an InputError is bad usage: exit code 2."""
+    """Raise an InputError of the code inside as bad usage, whose exit code is 2."""
     try:
         yield
     except UsageError:
@@ -114,11 +136,11 @@ def as_usage() -> Iterator[None]:
 
 @contextmanager
 def on_cluster(cluster: bool, address: str | None) -> Iterator[None]:
-    """Inside, work that can be spread runs on the cluster, if one was asked for."""
+    """Run the code inside on the cluster if one was asked for."""
     if not cluster and address is None:
         yield
         return
-    from kway.rows.cluster.session import cluster as entered
+    from kway.rows.cluster.session import cluster as connect
 
-    with redirect_stdout(sys.stderr), entered(address or "auto"):  # Ray prints lost workers on stdout
+    with redirect_stdout(sys.stderr), connect(address or "auto"):  # Ray prints lost workers on stdout
         yield

@@ -1,7 +1,8 @@
-"""What the commands print: one JSON object, or text and tables for people.
+"""What the commands print: one JSON object, or text and tables, and the live view of a job on a terminal.
 
-If the reader of stdout has left, as `head` does, printing ends but the work goes on: the files of a job are written.
-Streams that cannot encode a character (PYTHONIOENCODING=ascii, old terminals) get the nearest plain one instead.
+If the program that reads stdout ends early, as `head` does, kway stops printing but finishes its work and writes its
+files. If a stream cannot encode a character (PYTHONIOENCODING=ascii, old terminals), the nearest ASCII character is
+printed.
 """
 
 from __future__ import annotations
@@ -14,37 +15,31 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-
-@contextmanager
-def printing() -> Iterator[None]:
-    """Inside, what is printed goes to stdout at once; if its reader has left, it is dropped."""
-    try:
-        yield
-        if sys.stdout is not None:  # as `>&-` leaves it
-            sys.stdout.flush()
-    except BrokenPipeError:
-        hush()
-
-
-def hush() -> None:
-    """Redirect stdout to nowhere, as Python would fail to flush it at the end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+from kway.progress import News, watched
 
 
 def emit_json(value: Any) -> None:
-    """Print `value` as one JSON object; infinity becomes null, objects become text."""
-    with printing():
+    """Print `value` as one JSON object on one line."""
+    try:
         sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
+
+
+def silence_stdout() -> None:
+    """Redirect stdout to the null device, because Python would raise when it flushes a closed pipe at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, numpy values and the like as JSON types."""
+    """Convert numpy values, tuples and the like to JSON types; infinity becomes null, other objects become text."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if hasattr(value, "tolist"):  # numpy arrays and scalars
@@ -61,39 +56,42 @@ def plain(value: Any) -> Any:
 
 
 def safe(text: object) -> str:
-    """Text that came with the data, escaped so that rich does not take it for markup."""
+    """Escape text that came with the data, so that rich does not read it as markup."""
     from rich.markup import escape
 
     return escape(str(text))
 
 
 def say(text: str = "") -> None:
-    """Print a line in rich's markup: wrapped by a terminal, whole in a pipe."""
+    """Print a line of rich markup; a terminal wraps it, a pipe gets it as one line."""
     print_rich(text, soft_wrap=sys.stdout is None or not sys.stdout.isatty())
 
 
-def print_rich(what: Any, soft_wrap: bool = False, wide: int | None = None) -> None:
-    """Rich's markup or tables, on lines of `wide` characters (None: as wide as the terminal)."""
+def print_rich(content: Any, soft_wrap: bool = False) -> None:
+    """Print rich markup or a table."""
     from rich.console import Console
 
     class PipeConsole(Console):
-        """Goes on if its reader has left; rich's own would end the process."""
+        """A console that continues if its reader has ended; rich's own ends the process."""
 
         def on_broken_pipe(self) -> None:
-            hush()
+            silence_stdout()
 
-    PipeConsole(highlight=False, soft_wrap=soft_wrap, width=wide).print(what)
+    PipeConsole(highlight=False, soft_wrap=soft_wrap).print(content)
 
 
-def width() -> int:
-    """Characters per line: the terminal's, 80 in a pipe."""
+def terminal_width() -> int:
+    """Return the characters per line: those of the terminal, or 80 in a pipe."""
     from rich.console import Console
 
     return int(Console().width)
 
 
+_NUMBER = re.compile(r"^$|^–$|^[-+]?[0-9][^(]*$")  # an empty cell, a dash, or a number with its unit
+
+
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], best: int | None = None) -> None:
-    """A table, numbers aligned right and words left; row `best` stands out."""
+    """Print a table with numbers aligned right and words left; row `best` is highlighted."""
     from rich import box
     from rich.table import Table
 
@@ -101,36 +99,101 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for j, column in enumerate(columns):
         words = j == 0 or not all(_NUMBER.match(line[j]) for line in lines)
-        most = width() // 2 if j == 0 else None  # names may be long, and figures beside them must be seen
-        table.add_column(column, justify="left" if words else "right", no_wrap=j == 0 or not words, max_width=most)
+        widest = terminal_width() // 2 if j == 0 else None  # a long name must not push the numbers off the screen
+        table.add_column(column, justify="left" if words else "right", no_wrap=j == 0 or not words, max_width=widest)
     for i, row in enumerate(lines):
         table.add_row(*map(safe, row), style="bold green" if i == best else None)
     print_rich(table)
 
 
-_NUMBER = re.compile(r"^$|^–$|^[-+]?[0-9][^(]*$")  # a cell that is a figure, with its unit, or a gap among them
-
-
-def shown_number(value: float | None, digits: int = 4) -> str:
-    """A figure of a table; a dash where there is none."""
+def format_number(value: float | None, digits: int = 4) -> str:
+    """Return a number with a fixed number of digits, or a dash if there is none."""
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-# ---- streams without every character
+def count(n: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> count(1, "column"), count(1200, "class")
+    ('1 column', '1,200 classes')
+    """
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
+    return f"{n:,} {noun if n == 1 else plural}"
+
+
+# ---- the live view of a job
+
+
+@contextmanager
+def live_view(
+    what: str = "reading", elapsed: float = 0.0, families: int = 5, text_width: int = 44
+) -> Iterator[Callable[[list[str]], None]]:
+    """Show the running job on stderr if that is a terminal; yields a function that prints lines that stay.
+
+    The view shows what runs now (at first `what`), a progress bar, the time since the job started (`elapsed` seconds
+    before this call) and the best `families` so far:
+
+        ⠹ softmax: fold 1, fit 3 of 11 ━━━━━━━╸━━━━━━━━━━━━━━━━ 0:00:12
+          neighbors-manhattan  0.9517  5 folds
+          Ctrl-C keeps the best so far
+    """
+    if not sys.stderr.isatty():
+        yield lambda lines: print(*lines, sep="\n", file=sys.stderr, flush=True)
+        return
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.table import Column
+
+    console = Console(stderr=True)
+    text = TextColumn("{task.description}", table_column=Column(min_width=text_width))  # so that the bar does not move
+    bar = Progress(SpinnerColumn(), text, BarColumn(24), TimeElapsedColumn(), console=console)
+    task = bar.add_task(what, total=None)
+    bar.tasks[0].start_time = bar.get_time() - elapsed
+
+    def keep(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    with Live(bar, console=console, transient=True) as screen:
+
+        def show(news: News) -> None:
+            if news.stays:
+                keep(news.what)
+                return
+            total = news.of or None  # the bar stays below 100% while work runs, because a full bar stops its clock
+            done = news.done if total is None else min(news.done, 0.99 * total)
+            bar.update(task, description=news.what, completed=done, total=total)
+            screen.update(Group(bar, _standings(news.lines[:families])) if news.lines else bar)
+
+        with watched(show):
+            yield lambda lines: keep("\n".join(lines))
+
+
+def _standings(lines: Sequence[tuple[str, ...]]) -> Any:
+    """The best families so far, as a table for rich."""
+    from rich.console import Group
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for place, (first, *others) in enumerate(lines):
+        table.add_row(f"  {first}", *others, style="bold" if place == 0 else "dim")
+    return Group(table, "  [dim]Ctrl-C keeps the best so far[/]")
+
+
+# ---- streams that cannot encode every character
 
 _ASCII = {
     "–": "-", "—": "-", "…": "...", "±": "+-", "µ": "u", "×": "x", "·": ".", "≥": ">=", "≤": "<=", "→": "->",
     "“": '"', "”": '"', "‘": "'", "’": "'", "\N{NO-BREAK SPACE}": " ", "\N{MINUS SIGN}": "-",
     "━": "-", "─": "-", "╸": "-", "╺": "-", "│": "|", "•": "*",
 }  # fmt: skip
-_ERRORS = "kway-plain"
+_ERRORS = "kway-ascii"
 
 
 def to_ascii(text: str) -> str:
-    """ASCII for people: accents left out, signs spelled, ? for the rest."""
-    found = "".join(_ASCII.get(c, c) for c in text)
-    found = unicodedata.normalize("NFKD", found)
-    return "".join(c if ord(c) < 128 else "" if unicodedata.combining(c) else "?" for c in found)
+    """Replace signs by their ASCII spelling, remove accents, and write ? for other characters."""
+    spelled = unicodedata.normalize("NFKD", "".join(_ASCII.get(c, c) for c in text))
+    return "".join(c if ord(c) < 128 else "" if unicodedata.combining(c) else "?" for c in spelled)
 
 
 def _encoding_error(error: UnicodeError) -> tuple[str, int]:
@@ -140,7 +203,7 @@ def _encoding_error(error: UnicodeError) -> tuple[str, int]:
 
 
 def allow_any_character(*streams: Any) -> None:
-    """Let these streams replace characters that their encoding does not have, instead of failing."""
+    """Make these streams replace characters that they cannot encode, instead of raising."""
     codecs.register_error(_ERRORS, _encoding_error)
     for stream in streams:
         if hasattr(stream, "reconfigure") and not (stream.encoding or "").lower().startswith("utf"):

@@ -1,4 +1,4 @@
-"""`kway plan DATA`, `kway plan --samples 1e9 --features 512 --classes 1e9`: what a job costs, before it starts."""
+"""`kway plan`: memory, disk and time that each approach would need, before any work starts."""
 
 from __future__ import annotations
 
@@ -15,33 +15,39 @@ if TYPE_CHECKING:
     from kway.planning.plan import Plan
     from kway.tables.row_stream import Extent
 
-DataOption = Annotated[str | None, typer.Argument(help="Data as for fit; else name the size.")]
-CountOption = Annotated[float | None, typer.Option(metavar="N", help="Such as 50000 or 1e9.")]
+CountOption = Annotated[float | None, typer.Option(metavar="N", help="A number such as 50000 or 1e9.")]
 
 
 @with_options
 def plan(
-    data: DataOption = None,
+    data: Annotated[
+        str | None,
+        typer.Argument(metavar="DATA", help="Data as for `kway fit`; or give --samples, --features and --classes."),
+    ] = None,
     *,
     reading: ReadOptions,
     samples: CountOption = None,
     features: CountOption = None,
     classes: CountOption = None,
-    neighbors: Annotated[int, typer.Option("--neighbors", "-k", min=1, help="Rows that vote.")] = 5,
-    density: Annotated[float, typer.Option("--density", help="Share of numbers that are not zero.")] = 1.0,
+    neighbors: Annotated[int, typer.Option("--neighbors", "-k", min=1, help="Neighbors that vote.")] = 5,
+    density: Annotated[float, typer.Option("--density", help="Share of the values that are not zero.")] = 1.0,
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
-    memory: Annotated[str | None, typer.Option("--memory", help="Such as 24GB; else what there is.")] = None,
-    machines: Annotated[int, typer.Option("--machines", min=1, help="That share the rows (Ray).")] = 1,
+    memory: Annotated[
+        str | None, typer.Option("--memory", help="Memory to plan for, such as 24GB; default: what is free.")
+    ] = None,
+    machines: Annotated[int, typer.Option("--machines", min=1, help="Machines of a Ray cluster.")] = 1,
     json: JsonOption = False,
 ) -> None:
-    """Show what each approach to DATA, or to data of a size, costs on this machine, and which is advised."""
-    from kway.planning.plan import plan as make
+    """Show what each approach would cost on this machine, and which one is advised.
+
+    Example: kway plan --samples 1e6 --features 512 --classes 1000
+    """
+    from kway.planning.plan import plan as make_plan
 
     sizes = (samples, features, classes)
-    _check_asked(data, sizes)
-    size = _asked(data, sizes, density, reading)
+    size = _size(data, sizes, density, reading)
     with as_usage():
-        found = make(
+        found = make_plan(
             size.n, size.d, size.K, n_neighbors=neighbors, density=size.density, dtype=dtype, memory=memory,
             machines=machines,
         )  # fmt: skip
@@ -51,24 +57,21 @@ def plan(
         show_plan(found)
 
 
-def _check_asked(data: str | None, sizes: tuple[float | None, ...]) -> None:
-    """Refuse what is neither data nor a size, before anything is measured."""
-    given = [size for size in sizes if size is not None]
-    if (data is None and len(given) < len(sizes)) or (data is not None and given):
-        raise UsageError("name DATA, or all of --samples, --features and --classes")
-
-
-def _asked(data: str | None, sizes: tuple[float | None, ...], density: float, reading: ReadOptions) -> Extent:
+def _size(data: str | None, sizes: tuple[float | None, ...], density: float, reading: ReadOptions) -> Extent:
+    """Return the size of DATA, or the size that was given."""
     from kway.tables.row_stream import Extent, measure_extent
 
+    given = [float(size) for size in sizes if size is not None]
+    if (data is None and len(given) < len(sizes)) or (data is not None and given):
+        raise UsageError("give either DATA, or all of --samples, --features and --classes")
     if data is not None:
         return measure_extent(data, reading)
-    n, d, K = (float(value) for value in sizes if value is not None)
+    n, d, K = given
     return Extent(int(n), int(d), int(K), density)
 
 
 def show_plan(found: Plan) -> None:
-    """For people, in 80 columns."""
+    """Print one line per approach, what each gives up, and the advice."""
     from kway.planning.plan import COLUMNS
 
     best = next((i for i, way in enumerate(found.ways) if way is found.advised), None)

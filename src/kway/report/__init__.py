@@ -1,11 +1,13 @@
-"""Figures and the page of a job. Each figure is a function that returns a matplotlib Figure; none opens a window.
+"""Figures and the HTML report of a job. A figure is a function that returns a matplotlib Figure and opens no window.
 
-charts      cross-validation, learning, leaderboard, reliability, tradeoffs
-confusion   the confusion matrix                        regions    predictions everywhere on a plane
-images      weights as images, where a model looks      mistakes   the wrong rows of highest confidence
-style       the look of all figures                     export     figures as files and as part of a page
-page        the report of a job as one HTML page        pictures   its figures, one function each
-columns     how every column was read
+charts        cross-validation, learning, leaderboard, reliability, trade-offs
+confusion     the confusion matrix
+mistakes      the wrong predictions of highest confidence
+model_views   weights as images, where a model looks, decision regions
+style         the look of all figures, and figures as files
+page          the report of a job as one HTML page
+pictures      the figures of the report, one function each
+columns       how each column was read
 
     from kway import report
     report.save(report.cross_validation(k, scores), "folds.svg")
@@ -19,17 +21,17 @@ _HOME = {
     "Mistake": "mistakes",
     "confusion_matrix": "confusion",
     "cross_validation": "charts",
-    "decision_regions": "regions",
+    "decision_regions": "model_views",
     "history": "charts",
     "leaderboard": "charts",
-    "projected_regions": "regions",
+    "projected_regions": "model_views",
     "reliability": "charts",
-    "save": "export",
-    "to_data_uri": "export",
-    "to_svg": "export",
+    "save": "style",
+    "to_data_uri": "style",
+    "to_svg": "style",
     "tradeoff": "charts",
-    "weight_templates": "images",
-    "where_it_looks": "images",
+    "weight_templates": "model_views",
+    "where_it_looks": "model_views",
     "worst_mistakes": "mistakes",
 }
 __all__ = [
@@ -52,9 +54,8 @@ __all__ = [
 if TYPE_CHECKING:
     from kway.report.charts import cross_validation, history, leaderboard, reliability, tradeoff
     from kway.report.confusion import confusion_matrix
-    from kway.report.export import save, to_data_uri, to_svg
-    from kway.report.images import weight_templates, where_it_looks
     from kway.report.mistakes import Mistake, worst_mistakes
-    from kway.report.regions import decision_regions, projected_regions
+    from kway.report.model_views import decision_regions, projected_regions, weight_templates, where_it_looks
+    from kway.report.style import save, to_data_uri, to_svg
 
 __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -1,11 +1,10 @@
 """Charts of scores and losses.
 
-cross_validation   scores of V values of a hyper-parameter on F folds
+cross_validation   scores of the values of a hyperparameter on the folds
 history            the objective per iteration, one curve per model
-tradeoff           one share against another, with the point that is kept
-leaderboard        mean and standard deviation of a score over the folds, the chosen model first
+tradeoff           one share against another, with the chosen point
+leaderboard        mean and standard deviation of a score over the folds, per model
 reliability        accuracy against confidence in bins, above the histogram of confidence
-                   ECE = sum_b (n_b / n) |accuracy_b - confidence_b|
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from kway.confidence.reliability import reliability_of
 from kway.errors import InputError
 from kway.report import style
 
-_LARGEST_DOT = 190.0  # square points, of the bin with the most rows
-
 
 def cross_validation(
     values: ArrayLike,
@@ -34,22 +31,47 @@ def cross_validation(
     log: bool = False,
     title: str = "",
 ) -> Figure:
-    """A dot for each fold, the line through the means, bars of one standard deviation, the chosen value marked.
+    """Draw the scores of a hyperparameter: a dot per fold, the means, and bars of one standard deviation.
 
-    values (V,), scores (V, F); `log` for hyper-parameters such as alpha.
+    Parameters
+    ----------
+    values : array-like of shape (n_values,)
+        Values of the hyperparameter.
+    scores : array-like of shape (n_values, n_folds)
+        One score per value and fold.
+    chosen : float, default=None
+        The value to mark.
+    name, score_name : str
+        Labels of the axes.
+    log : bool, default=False
+        Whether the axis of the values is logarithmic.
+    title : str, default=""
+        The title; by default the number of folds.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Examples
+    --------
+    >>> from kway import report
+    >>> figure = report.cross_validation([1, 3, 5], [[0.8, 0.7], [0.9, 0.8], [0.7, 0.7]], chosen=3)
     """
     x, s = np.asarray(values, float), np.asarray(scores, float)
     if s.ndim != 2 or len(s) != len(x):
-        raise InputError(f"scores must have one row a value and one column a fold, got {s.shape} for {len(x)} values")
+        raise InputError(
+            f"scores must have one row per value and one column per fold, got {s.shape} for {len(x)} values"
+        )
     figure = style.figure(height=3.8)
-    title = title or (f"{s.shape[1]}-fold cross-validation" if s.shape[1] > 1 else "One validation part: no spread")
+    title = title or (f"{s.shape[1]}-fold cross-validation" if s.shape[1] > 1 else "One validation split")
     axes = style.dress(figure.subplots(), title, name, score_name)
     order = np.argsort(x)
     x, s = x[order], s[order]
     mean, std = s.mean(axis=1), s.std(axis=1)
     if log:
         axes.set_xscale("log")
-    axes.plot(np.repeat(x, s.shape[1]), s.ravel(), ".", color=style.FAINT, markersize=6, label="a fold", zorder=2)
+    axes.plot(np.repeat(x, s.shape[1]), s.ravel(), ".", color=style.FAINT, markersize=6, label="one fold", zorder=2)
     axes.errorbar(
         x, mean, std, color=style.ACCENT, linewidth=1.8, elinewidth=1.2, capsize=2.5,
         label="mean ± one standard deviation" if s.shape[1] > 1 else "score", zorder=3,
@@ -74,18 +96,37 @@ def _mark_chosen(axes: Any, x: NDArray, mean: NDArray, chosen: float, name: str)
 
 
 def tradeoff(
-    x: ArrayLike, y: ArrayLike, at: tuple[float, float], x_name: str, y_name: str, promised: float | None = None
+    x: ArrayLike, y: ArrayLike, at: tuple[float, float], x_name: str, y_name: str, guaranteed: float | None = None
 ) -> Figure:
-    """A curve over thresholds and the point that is kept; a dashed line at the share that was `promised`."""
+    """Draw one share against another over all thresholds, and mark the chosen point.
+
+    Parameters
+    ----------
+    x, y : array-like of shape (n_thresholds,)
+        The two shares per threshold.
+    at : tuple of two floats
+        The chosen point.
+    x_name, y_name : str
+        Labels of the axes.
+    guaranteed : float, default=None
+        The guaranteed value of y, drawn as a dashed line.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+    """
     figure = style.figure(height=3.6)
     axes = style.dress(figure.subplots(), "", x_name, y_name)
-    axes.plot(np.asarray(x, float), np.asarray(y, float), color=style.ACCENT, linewidth=1.8, label="every threshold")
+    axes.plot(np.asarray(x, float), np.asarray(y, float), color=style.ACCENT, linewidth=1.8, label="all thresholds")
     axes.plot(
         *at, "o", color=style.CONTRAST, markersize=7, markeredgecolor="white", clip_on=False, zorder=4,
-        label=f"kept: {at[0]:.3g}, {at[1]:.3g}",
+        label=f"chosen: {at[0]:.3g}, {at[1]:.3g}",
     )  # fmt: skip
-    if promised is not None:
-        axes.axhline(promised, color=style.MUTED, linewidth=1, linestyle=(0, (4, 3)), label=f"promised: {promised:g}")
+    if guaranteed is not None:
+        axes.axhline(
+            guaranteed, color=style.MUTED, linewidth=1, linestyle=(0, (4, 3)), label=f"guaranteed: {guaranteed:g}"
+        )
     style.legend_above(axes)
     return figure
 
@@ -98,25 +139,43 @@ def history(
     best: int | None = None,
     title: str = "",
 ) -> Figure:
-    """Losses as the solver saw them, one curve a name; `best` marks the iteration that was kept.
+    """Draw losses per iteration. The vertical axis is logarithmic if positive values span more than a factor of 20.
 
-    `first` is the number of the first value: 0 where it was measured before the first step, as in `history_`.
+    Parameters
+    ----------
+    curves : mapping of str to array-like
+        One curve per name, such as `history_` of a linear classifier.
+    x_name, y_name : str
+        Labels of the axes.
+    first : int, default=0
+        Number of the first value; 0 if it was measured before the first step.
+    best : int, default=None
+        The iteration to mark.
+    title : str, default=""
+        The title.
 
-    The vertical axis is logarithmic where the values are positive and span more than a factor of 20.
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Examples
+    --------
+    >>> from kway import report
+    >>> figure = report.history({"softmax": [2.3, 0.9, 0.5]})
     """
     figure = style.figure(height=3.6)
     axes = style.dress(figure.subplots(), title or "Learning", x_name, y_name)
     drawn = {name: np.asarray(values, float) for name, values in curves.items() if np.size(values)}
     if not drawn:
-        style.say_empty(axes, "no history: the model was solved in one step")
+        style.write_empty(axes, "no history: the solver needs one step")
         return figure
-    colours = style.class_colours(len(drawn))
-    for (name, values), colour in zip(drawn.items(), colours):
+    for (name, values), color in zip(drawn.items(), style.class_colors(len(drawn))):
         steps = np.arange(first, first + len(values))
         marker = "o" if len(values) <= 25 else ""
-        axes.plot(steps, values, color=colour, linewidth=1.8, marker=marker, markersize=3.5, label=name)
+        axes.plot(steps, values, color=color, linewidth=1.8, marker=marker, markersize=3.5, label=name)
     if best is not None:
-        axes.axvline(best, color=style.MUTED, linewidth=1, linestyle=(0, (4, 3)), label=f"kept: {x_name} {best}")
+        axes.axvline(best, color=style.MUTED, linewidth=1, linestyle=(0, (4, 3)), label=f"chosen: {x_name} {best}")
     lowest, highest = min(map(np.nanmin, drawn.values())), max(map(np.nanmax, drawn.values()))
     if 0 < 20 * lowest < highest:
         axes.set_yscale("log")
@@ -135,11 +194,34 @@ def leaderboard(
     title: str = "Leaderboard",
     most: int = 20,
 ) -> Figure:
-    """A bar a model with its standard deviation, in the order given: the chosen one first, which stands out.
+    """Draw one bar per model with its standard deviation. The first model is highlighted as the chosen one.
 
-    A higher score further down is one of fewer folds, or the choice is made by another measure. `baseline` is the
-    score of always guessing. Where every score is close to the best, the axis starts above zero so that they can be
-    told apart, and its label says so. At most `most` models are drawn.
+    If all scores are close to the best, the axis starts above zero and its label says so.
+
+    Parameters
+    ----------
+    names : array-like of str
+        The models, in the order to draw.
+    means, stds : array-like of float
+        Mean and standard deviation of the score over the folds; `stds` may be None.
+    score_name : str, default="accuracy"
+        Label of the axis.
+    baseline : float, default=None
+        Score of always predicting the most frequent class, drawn as a dashed line.
+    title : str, default="Leaderboard"
+        The title.
+    most : int, default=20
+        Models to draw at most.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Examples
+    --------
+    >>> from kway import report
+    >>> figure = report.leaderboard(["softmax", "neighbors"], [0.95, 0.93], [0.01, 0.02], baseline=0.1)
     """
     values = np.asarray(means, float)[:most]
     spread = np.zeros_like(values) if stds is None else np.asarray(stds, float)[:most]
@@ -147,12 +229,12 @@ def leaderboard(
     figure = style.figure(height=1.15 + 0.3 * max(len(values), 2))
     axes = style.dress(figure.subplots(), title, score_name, "", grid="x")
     if not len(values):
-        style.say_empty(axes, "no model was compared")
+        style.write_empty(axes, "no model was compared")
         return figure
     start = _axis_start(values, spread)
     rows = np.arange(len(values))
-    colours = [style.ACCENT, *[style.tint(style.ACCENT, 0.45)] * (len(values) - 1)]
-    axes.barh(rows, values - start, left=start, height=0.62, color=colours, zorder=2)
+    colors = [style.ACCENT, *[style.tint(style.ACCENT, 0.45)] * (len(values) - 1)]
+    axes.barh(rows, values - start, left=start, height=0.62, color=colors, zorder=2)
     some = spread > 0  # one fold has none
     axes.errorbar(
         values[some], rows[some], xerr=spread[some], fmt="none", ecolor=style.INK, elinewidth=1, capsize=2.5, zorder=3
@@ -164,7 +246,7 @@ def leaderboard(
     words = [score_name if start <= 0 else f"{score_name} (the axis starts at {start:g})"]
     if baseline is not None:
         seen = baseline > start
-        words.append(f"{'dashed: ' if seen else ''}always guessing, {baseline:.3g}")
+        words.append(f"{'dashed: ' if seen else ''}most frequent class, {baseline:.3g}")
         if seen:
             axes.axvline(baseline, color=style.CONTRAST, linewidth=1.2, linestyle=(0, (4, 3)), zorder=4)
     axes.set_xlabel("; ".join(words))
@@ -172,9 +254,9 @@ def leaderboard(
 
 
 def _axis_start(values: NDArray, spread: NDArray) -> float:
-    """0, or where all bars would look the same, a round number below the lowest one."""
+    """Return 0, or a round number below the lowest score if all bars would look the same."""
     lowest, highest = float((values - spread).min()), float((values + spread).max())
-    if lowest < 0.75 * highest or highest <= 0:  # all of them 0: nothing to be told apart
+    if lowest < 0.75 * highest or highest <= 0:
         return min(0.0, lowest)
     room = max(highest - lowest, 1e-3 * highest) * 1.5
     step = 10.0 ** np.floor(np.log10(room))
@@ -188,20 +270,43 @@ def _write_values(axes: Any, rows: NDArray, values: NDArray, spread: NDArray, wi
             text, (value + std, row), xytext=(6, 0), textcoords="offset points", va="center", fontsize=style.SMALL,
             color=style.INK, annotation_clip=False,
         )  # fmt: skip
-    # room for the words, whose width does not depend on the scale
+    # room for the text, whose width does not depend on the scale
     left, right = axes.get_xlim()
     axes.set_xlim(left, right + 0.24 * (right - left))
-    if values.max() <= 1:  # a share: there is nothing beyond 1
+    if values.max() <= 1:  # a share has no ticks beyond 1
         axes.set_xticks([tick for tick in axes.get_xticks() if left - 1e-9 <= tick <= 1 + 1e-9])
 
 
 def reliability(
-    confidence: ArrayLike, correct: ArrayLike, bins: int = 15, title: str = "Is the confidence deserved?"
+    confidence: ArrayLike, correct: ArrayLike, bins: int = 15, title: str = "Reliability diagram"
 ) -> Figure:
-    """Accuracy against confidence with 95 % intervals (Wilson), the histogram of confidence below, and the ECE."""
+    """Draw accuracy against confidence in bins, with 95% Wilson intervals, above the histogram of confidence.
+
+    The expected calibration error is ECE = sum_b (n_b / n) |accuracy_b - confidence_b|.
+
+    Parameters
+    ----------
+    confidence : array-like of shape (n_rows,)
+        Probability of the predicted class.
+    correct : array-like of bool of shape (n_rows,)
+        Whether the prediction is correct.
+    bins : int, default=15
+        Number of bins of equal width.
+    title : str, default="Reliability diagram"
+        The title.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    References
+    ----------
+    Guo, Pleiss, Sun, Weinberger. On calibration of modern neural networks. ICML 2017.
+    """
     p, right = np.asarray(confidence, float), np.asarray(correct, bool)
     if p.shape != right.shape or p.ndim != 1:
-        raise InputError(f"confidence and correct must have one value a row, got shapes {p.shape} and {right.shape}")
+        raise InputError(f"confidence and correct must have one value per row, got shapes {p.shape} and {right.shape}")
     table = reliability_of(p, right, bins)
     figure = style.figure(width=5.2, height=5.6)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3.4, 1])
@@ -216,21 +321,14 @@ def reliability(
         x, np.minimum(x, y), np.maximum(x, y), color=style.tint(style.CONTRAST, 0.55), linewidth=1 + 5 * weight**0.5,
         label="gap",
     )  # fmt: skip
-    upper.vlines(x, low, high, color=style.ACCENT, linewidth=1, clip_on=False, label="95 % interval")
+    upper.vlines(x, low, high, color=style.ACCENT, linewidth=1, clip_on=False, label="95% interval")
     upper.scatter(
-        x, y, s=_LARGEST_DOT * (0.1 + 0.9 * weight), color=style.ACCENT, edgecolor="white", linewidth=0.6,
-        clip_on=False, zorder=3, label="model; area: rows",
+        x, y, s=190 * (0.1 + 0.9 * weight), color=style.ACCENT, edgecolor="white", linewidth=0.6,
+        clip_on=False, zorder=3, label="bins; area: number of rows",
     )  # fmt: skip
     upper.set(xlim=(0, 1), ylim=(0, 1.02))
-    upper.text(
-        0.97,
-        0.06,
-        f"ECE = {table.error:.3f}",
-        transform=upper.transAxes,
-        ha="right",
-        fontsize=style.TITLE,
-        color=style.INK,
-    )
+    ece = f"ECE = {table.error:.3f}"
+    upper.text(0.97, 0.06, ece, transform=upper.transAxes, ha="right", fontsize=style.TITLE, color=style.INK)
     style.legend_above(upper, columns=2)
     width = np.diff(table.edges)
     lower.bar(table.edges[:-1], table.rows, width=width, align="edge", color=style.tint(style.ACCENT, 0.6),

@@ -1,4 +1,4 @@
-"""How every column was read: what it was taken for, a value of it as it was written, and what it became."""
+"""How each column of a table was read: its kind, one value as the file has it, and what it became."""
 
 from __future__ import annotations
 
@@ -9,48 +9,56 @@ from kway.tables.features.features import Features
 from kway.tables.sources.frames import plain_floats, whole_column
 from kway.text_tables import one_line
 
-_LONGEST = 30  # letters of an example
 
-
-class ColumnRead(NamedTuple):
-    """One column; `missing` is a share of the training rows, `levels` the count of a category's."""
+class ColumnSummary(NamedTuple):
+    """One column of DATA."""
 
     column: str
     kind: str
     example: str
-    done: str
-    missing: float
-    levels: int | None
+    note: str  # how its values are written, if not as plain numbers or ISO dates
+    done: str  # what it became
+    missing: float  # share of the training rows
+    levels: int | None  # of a category
     used: bool
 
+    @property
+    def is_surprising(self) -> bool:
+        """Whether the user should look at it: it is not used, or its values needed a special rule."""
+        return bool(self.note) or not self.used
 
-def columns_read(features: Features, data: TrainTest) -> list[ColumnRead]:
-    """A record a column, in the order of the table; one for all columns of a matrix."""
-    written = {w.column: w for w in data.written}
-    found = []
+    @property
+    def treatment(self) -> str:
+        """How it was read and what it became."""
+        return f"{self.note}; {self.done}" if self.note else self.done
+
+
+def summarize_columns(features: Features, data: TrainTest, example_length: int = 30) -> list[ColumnSummary]:
+    """Return one summary per column of a table, or a single one for all columns of a matrix."""
+    formats = {form.column: form for form in data.written}
+    summaries = []
     for record in features.explain():
         name = record["column"]
-        own = written.get(name)
-        example = data.words.get(name) or (own.example if own else _example(data.rows, name))
-        done = f"{own.note}; {record['done']}" if own and own.note else record["done"]
-        done = done.replace("'COL'", repr(name))
-        found.append(
-            ColumnRead(
-                name,
-                record["kind"],
-                one_line(example, _LONGEST),
-                done,
-                record["missing"],
-                record["levels"],
-                record["used"],
+        form = formats.get(name)
+        example = (form.example if form else "") or data.words.get(name) or _example(data.rows, name)
+        summaries.append(
+            ColumnSummary(
+                column=name,
+                kind=record["kind"],
+                example=one_line(example, example_length),
+                note=form.note.replace("'COL'", repr(name)) if form else "",
+                done=record["done"].replace("'COL'", repr(name)),
+                missing=record["missing"],
+                levels=record["levels"],
+                used=record["used"],
             )
         )
-    return found
+    return summaries
 
 
 def _example(rows: Any, name: str) -> str:
-    """The first value that is there, of a table that holds values and no words of a file."""
+    """Return the first value of a column that is not missing."""
     if name not in getattr(rows, "column_names", ()):
         return ""
-    there = plain_floats(whole_column(rows.column(name)).drop_null()[:100])
-    return next((v for v in map(str, there.to_pylist()) if v.strip()), "")
+    values = plain_floats(whole_column(rows.column(name)).drop_null()[:100])
+    return next((v for v in map(str, values.to_pylist()) if v.strip()), "")

@@ -1,9 +1,9 @@
-"""The confusion matrix: counts (K, K), counts[t, p] rows of class t that were called p.
+"""The confusion matrix: counts (K, K), where counts[t, p] rows of class t were predicted as p.
 
-Blue is right and orange is wrong, each cell as a share of its row (its true class). Up to 20 classes every count is
-written; up to 40 every class is named; beyond that names would be specks, so the classes are put in an order in which
-those that are taken for each other are neighbours (confusion then shows as blocks along the diagonal), and the
-worst pairs are listed beside the matrix, numbered as in it.
+Correct predictions are blue and wrong ones orange, each cell as a share of its row (its true class). Up to 20 classes
+every count is written, and up to 40 every class is named. For more classes, those that are confused with each other are
+put side by side, so that confusion shows as blocks along the diagonal, and the most frequent mistakes are listed next
+to the matrix.
 """
 
 from __future__ import annotations
@@ -18,17 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import InputError
 from kway.report import style
 
-MOST_WRITTEN, MOST_NAMED, MOST_DRAWN = (
-    20,
-    40,
-    200,
-)  # classes: counts written, names written, all of them drawn
-_PAIRS_LISTED = 10
-_PALER = 1.3  # the share at which blue would be darkest: counts stay readable on it
+# Classes up to which counts are written, names are written, and all classes are drawn (tests/report/test_figures.py)
+MOST_WRITTEN, MOST_NAMED, MOST_DRAWN = 20, 40, 200
 
 
 class Pair(NamedTuple):
-    """Rows of class `true` called `predicted`: how many, and as a share of the class."""
+    """A kind of mistake: how many rows of class `true` were predicted as `predicted`, also as a share of the class."""
 
     true: int
     predicted: int
@@ -39,9 +34,29 @@ class Pair(NamedTuple):
 def confusion_matrix(
     counts: ArrayLike, labels: ArrayLike | None = None, clustered: bool | None = None, title: str = "Confusion"
 ) -> Figure:
-    """The confusion matrix of K classes, for reading at 2 and at 150; counts (K, K) or sparse, true classes in rows.
+    """Draw a confusion matrix.
 
-    `clustered` None clusters above 40 classes. Above 200 classes only the 200 with most mistakes are drawn.
+    Parameters
+    ----------
+    counts : array-like or sparse matrix of shape (n_classes, n_classes)
+        Counts with true classes in rows and predicted classes in columns. Of more than 200 classes, the 200 with the
+        most mistakes are drawn.
+    labels : array-like of shape (n_classes,), default=None
+        Names of the classes; by default their numbers.
+    clustered : bool, default=None
+        Whether classes that are confused with each other are put side by side; by default above 40 classes.
+    title : str, default="Confusion"
+        The title.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Examples
+    --------
+    >>> from kway import report
+    >>> figure = report.confusion_matrix([[8, 2], [1, 9]], ["cat", "dog"])
     """
     if clustered is None:
         clustered = np.shape(counts)[0] > MOST_NAMED
@@ -49,22 +64,22 @@ def confusion_matrix(
     order = confusion_order(table) if clustered else np.arange(len(table))
     table, names = table[np.ix_(order, order)], [names[i] for i in order]
     if left_out:
-        title = f"{title}: the {len(table)} classes with most mistakes ({left_out:,} more are not drawn)"
+        title = f"{title}: the {len(table)} classes with the most mistakes ({left_out:,} more are not drawn)"
     if len(table) <= MOST_NAMED:
         return _small(table, names, title)
     return _large(table, names, title, clustered)
 
 
-def confusion_of(true: NDArray, called: NDArray, labels: list[str], title: str) -> Figure:
-    """The confusion matrix of rows by the codes (n,) of their class and of what they were called; K^2 may be many."""
+def confusion_of(true: NDArray, predicted: NDArray, labels: list[str], title: str) -> Figure:
+    """Draw the confusion matrix of rows with these class codes (n,); the counts are sparse, as K^2 may be large."""
     from scipy.sparse import csr_array
 
     ones = np.ones(len(true), np.int64)
-    return confusion_matrix(csr_array((ones, (true, called)), shape=(len(labels), len(labels))), labels, title=title)
+    return confusion_matrix(csr_array((ones, (true, predicted)), shape=(len(labels), len(labels))), labels, title=title)
 
 
-def worst_pairs(counts: ArrayLike, most: int = _PAIRS_LISTED) -> list[Pair]:
-    """The pairs of classes most often taken for each other, by rows and then by share of the class.
+def worst_pairs(counts: ArrayLike, most: int = 10) -> list[Pair]:
+    """Return the most frequent mistakes, by rows and then by share of the class.
 
     >>> worst_pairs([[8, 2], [1, 9]])[0]
     Pair(true=0, predicted=1, rows=2, share=0.2)
@@ -80,14 +95,14 @@ def worst_pairs(counts: ArrayLike, most: int = _PAIRS_LISTED) -> list[Pair]:
 
 
 def row_shares(counts: NDArray) -> NDArray:
-    """Each row divided by its sum; a class without rows stays at zero."""
+    """Divide each row by its sum; a class without rows stays at zero."""
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
 def confusion_order(counts: NDArray) -> NDArray[np.int64]:
-    """An order of the classes (K,) that puts those confused with each other side by side.
+    """Return an order of the classes (K,) that puts those confused with each other side by side.
 
-    Leaves of an average-linkage tree over the distance 1 - (share of t called p + share of p called t) / most.
+    These are the leaves of an average-linkage tree over the distance 1 - (share[t, p] + share[p, t]) / maximum.
     """
     if len(counts) < 3:
         return np.arange(len(counts))
@@ -104,16 +119,16 @@ def confusion_order(counts: NDArray) -> NDArray[np.int64]:
 
 
 def _count_table(counts: Any, labels: ArrayLike | None) -> tuple[NDArray, list[str], int]:
-    """Dense counts of the classes that are drawn, their names, and how many classes are not."""
+    """Return dense counts of the classes that are drawn, their names, and the number of classes left out."""
     from scipy.sparse import csr_array, issparse
 
     k = counts.shape[0] if issparse(counts) else len(np.asarray(counts))
     shape = tuple(np.shape(counts))
     if len(shape) != 2 or shape[0] != shape[1] or k == 0:
-        raise InputError(f"a confusion matrix has one row and one column a class, got the shape {shape}")
-    names = style.names_of(labels, k)
+        raise InputError(f"a confusion matrix needs one row and one column per class, got the shape {shape}")
+    names = style.class_names(labels, k)
     if len(names) != k:
-        raise InputError(f"{len(names)} labels were given for a confusion matrix of {k} classes; give one a class")
+        raise InputError(f"{len(names)} labels were given for a confusion matrix of {k} classes; give one per class")
     if k <= MOST_DRAWN:
         return (counts.toarray() if issparse(counts) else np.asarray(counts)), names, 0
     wrong = csr_array(counts)
@@ -128,13 +143,13 @@ def _small(table: NDArray, names: list[str], title: str) -> Figure:
     short = [style.shorten(n, 18) for n in names]
     longest = max(map(len, short))
     name = longest * size * 0.62 / 72  # inches
-    beside = 0.7 + name
-    side = min(max(0.42 * k, 1.9), style.FIGURE_WIDTH - beside - 0.15)
+    margin = 0.7 + name
+    side = min(max(0.42 * k, 1.9), style.FIGURE_WIDTH - margin - 0.15)
     upright = name + 0.1 > side / k  # names side by side would touch
-    figure = style.figure(max(side + beside + 0.15, 3.0), side + 1.15 + (beside - 0.7 if upright else 0.1))
+    figure = style.figure(max(side + margin + 0.15, 3.0), side + 1.15 + (name if upright else 0.1))
     axes = style.dress(figure.subplots(), "", "predicted class", "true class", grid="none")
     share = row_shares(table)
-    _right_cells(axes, share)
+    _draw_correct(axes, share)
     wrong = axes.imshow(np.ma.array(share, mask=np.eye(k, dtype=bool)), cmap=style.ORANGES, norm=_error_scale(share))
     axes.set_xticks(range(k), short, fontsize=size, rotation=90 if upright else 0)
     axes.set_yticks(range(k), short, fontsize=size)
@@ -151,36 +166,39 @@ def _small(table: NDArray, names: list[str], title: str) -> Figure:
 
 def _summary(table: NDArray) -> str:
     right = np.trace(table) / max(table.sum(), 1)
-    return f"{right:.1%} of {int(table.sum()):,} rows are right"
+    return f"{right:.1%} of {int(table.sum()):,} rows are correct"
 
 
-def _right_cells(axes: Any, share: NDArray) -> None:
+_CORRECT = Normalize(0, 1.3)  # the darkest blue is not used, so that counts stay readable on it
+
+
+def _draw_correct(axes: Any, share: NDArray) -> None:
     diagonal = np.eye(len(share), dtype=bool)
-    axes.imshow(
-        np.ma.array(share, mask=~diagonal), cmap=style.BLUES, norm=Normalize(0, _PALER), interpolation="nearest"
-    )
+    axes.imshow(np.ma.array(share, mask=~diagonal), cmap=style.BLUES, norm=_CORRECT, interpolation="nearest")
 
 
 def _error_scale(share: NDArray) -> Normalize:
-    """Colours of the mistakes: from none to the worst pair, or to 15 % where no pair is that bad."""
+    """Return the color scale of the mistakes, which ends at the worst pair, or at 15% if none is that bad."""
     wrong = share[~np.eye(len(share), dtype=bool)]
     return PowerNorm(0.7, 0, max(float(wrong.max(initial=0.0)), 0.15))
 
 
 def _write_counts(axes: Any, table: NDArray, share: NDArray, wrong: Any, size: float) -> None:
     for t, p in zip(*np.nonzero(table)):
-        back = style.BLUES(share[t, p] / _PALER) if t == p else wrong.cmap(wrong.norm(share[t, p]))
+        back = style.BLUES(_CORRECT(share[t, p])) if t == p else wrong.cmap(wrong.norm(share[t, p]))
         count = f"{int(table[t, p])}"
         ink = style.ink_on(back)
-        axes.text(p, t, count, ha="center", va="center", fontsize=size, color=ink, in_layout=False)  # inside its cell
+        axes.text(
+            p, t, count, ha="center", va="center", fontsize=size, color=ink, in_layout=False
+        )  # it is inside its cell
 
 
 def _large(table: NDArray, names: list[str], title: str, clustered: bool) -> Figure:
     figure = style.figure(height=4.75)
-    axes, beside = figure.subplots(1, 2, width_ratios=[1.75, 1])
+    axes, list_axes = figure.subplots(1, 2, width_ratios=[1.75, 1])
     share = row_shares(table)
-    _right_cells(axes, share)
-    wrong = _specks(axes, share)
+    _draw_correct(axes, share)
+    wrong = _draw_wrong(axes, share)
     style.bare(axes)
     axes.set_xlabel("predicted class", fontsize=style.LABEL, color=style.INK)
     axes.set_ylabel("true class, in the same order", fontsize=style.LABEL, color=style.INK)
@@ -188,16 +206,15 @@ def _large(table: NDArray, names: list[str], title: str, clustered: bool) -> Fig
     bar.set_label("wrong, as a share of the true class", fontsize=style.SMALL, color=style.INK)
     bar.ax.tick_params(labelsize=style.TINY, length=2)
     bar.outline.set_visible(False)
-    pairs = worst_pairs(table)
-    _number_pairs(axes, pairs, len(table))
-    _list_pairs(beside, pairs, names)
+    axes.set(xlim=(-0.5, len(table) - 0.5), ylim=(len(table) - 0.5, -0.5))
+    _list_pairs(list_axes, worst_pairs(table), names)
     order = ", those confused with each other side by side" if clustered else ""
     style.headline(figure, title, f"{len(table)} classes{order}; {_summary(table)}")
     return figure
 
 
-def _specks(axes: Any, share: NDArray) -> Any:
-    """The mistakes as squares of at least 4 px: a cell of 150 classes is 2 px and would not be seen."""
+def _draw_wrong(axes: Any, share: NDArray) -> Any:
+    """Draw the mistakes as squares of at least 4 px, because a cell of 150 classes has only 2 px."""
     true, predicted = np.nonzero(share * (1 - np.eye(len(share))))
     order = np.argsort(share[true, predicted], kind="stable")  # the worst on top
     true, predicted = true[order], predicted[order]
@@ -208,43 +225,14 @@ def _specks(axes: Any, share: NDArray) -> Any:
     )  # fmt: skip
 
 
-def _number_pairs(axes: Any, pairs: list[Pair], k: int) -> None:
-    """Numbers at the right edge, each led to its cell, pushed apart where rows are close."""
-    order = sorted(range(len(pairs)), key=lambda i: (pairs[i].true, -pairs[i].predicted))
-    for i, y in zip(order, apart([pairs[i].true for i in order], k * 0.045, k - 1)):
-        cell = pairs[i].predicted, pairs[i].true
-        axes.plot(
-            [cell[0], k, k * 1.035], [cell[1], cell[1], y], color=style.FAINT, linewidth=0.7, clip_on=False, zorder=2
-        )
-        axes.text(k * 1.045, y, str(i + 1), va="center", fontsize=style.TINY, color=style.INK)
-    axes.set(xlim=(-0.5, k - 0.5), ylim=(k - 0.5, -0.5))
-
-
-def apart(places: list[int], gap: float, last: float) -> list[float]:
-    """The places, ascending, moved so that neighbours are at least `gap` apart and none is beyond `last`.
-
-    >>> apart([5, 5, 9], 2.0, 9.0)
-    [5.0, 7.0, 9.0]
-    """
-    down = [float(p) for p in places]
-    for i in range(1, len(down)):
-        down[i] = max(down[i], down[i - 1] + gap)
-    limit = last
-    for i in reversed(range(len(down))):
-        down[i] = min(down[i], limit)
-        limit = down[i] - gap
-    return down
-
-
 def _list_pairs(axes: Any, pairs: list[Pair], names: list[str]) -> None:
     axes.set_title("Most frequent mistakes", fontsize=style.LABEL, color=style.INK, loc="left")
     axes.set_axis_off()
     if not pairs:
         axes.text(0, 0.95, "none", va="top", fontsize=style.SMALL, transform=axes.transAxes)
     for i, pair in enumerate(pairs):
-        y = 0.985 - i / _PAIRS_LISTED
+        y = 0.985 - i / max(len(pairs), 10)
         words = f"{style.shorten(names[pair.true], 24)}\n→ {style.shorten(names[pair.predicted], 22)}"
-        spots = [(0, f"{i + 1}", "left", style.MUTED), (0.1, words, "left", style.INK)]
-        spots.append((1, f"{pair.rows}\n{pair.share:.0%}", "right", style.CONTRAST_INK))
-        for x, text, side, colour in spots:
-            axes.text(x, y, text, va="top", ha=side, fontsize=style.TINY, color=colour, transform=axes.transAxes)
+        numbers = f"{pair.rows}\n{pair.share:.0%}"
+        for x, text, side, color in ((0, words, "left", style.INK), (1, numbers, "right", style.CONTRAST_INK)):
+            axes.text(x, y, text, va="top", ha=side, fontsize=style.TINY, color=color, transform=axes.transAxes)

@@ -1,4 +1,4 @@
-"""The report of a job as one HTML page that needs nothing else: styles and figures inside, no script, no network."""
+"""The report of a job as one HTML page with styles and figures inside, without scripts and without a network."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from kway.auto.job import JobResult
 from kway.auto.race.scoring import setting_in_words
 from kway.auto.reasons import SHOWN, Reasons
 from kway.auto.refit import size_in_words
-from kway.report.columns import columns_read
+from kway.report.columns import summarize_columns
 from kway.report.confusion import MOST_WRITTEN
 from kway.report.pictures import PagePicture, draw_pictures
 from kway.tables.outputs import replacing
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
-LISTED = 500  # classes of the table: ten thousand would make a page of megabytes
 
 
-def write_page(path: str | Path, found: JobResult, command: str = "", figures: Path | None = None) -> None:
-    """Write the page, complete or not at all; if `figures` is a folder, also write each figure into it."""
+def write_page(
+    path: str | Path, found: JobResult, command: str = "", figures: Path | None = None, most_classes: int = 500
+) -> None:
+    """Write the report, complete or not at all; with a folder `figures`, also write each figure into it.
+
+    At most `most_classes` classes are listed, because ten thousand would make a page of megabytes.
+    """
     drawn = draw_pictures(found, figures)
-    text = _template().render(**facts(found, drawn, command))
+    text = _template().render(**facts(found, drawn, command, most_classes))
     with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
     for picture in drawn:
@@ -35,21 +39,17 @@ def write_page(path: str | Path, found: JobResult, command: str = "", figures: P
 def _template() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    # everything that came with the data is escaped; only the figures, which are ours, go in as they are
-    shelf = Environment(
+    # everything that came with the data is escaped; only the figures are not
+    environment = Environment(
         loader=PackageLoader("kway.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    shelf.filters |= {
-        "percent": _percent,
-        "size": size_in_words,
-        "setting": setting_in_words,
-    }
-    return shelf.get_template("report.html")
+    environment.filters |= {"percent": _percent, "size": size_in_words, "setting": setting_in_words}
+    return environment.get_template("report.html")
 
 
-def facts(found: JobResult, drawn: list[PagePicture], command: str) -> dict[str, Any]:
-    """What the template is filled with."""
+def facts(found: JobResult, drawn: list[PagePicture], command: str, most_classes: int) -> dict[str, Any]:
+    """Return the values that the template needs."""
     hardest = sorted(found.evaluation.scores.classes, key=lambda c: c["f1"])
     return {
         "found": found,
@@ -61,12 +61,13 @@ def facts(found: JobResult, drawn: list[PagePicture], command: str) -> dict[str,
         "measure": found.comparison.measure,
         "references": found.comparison.references,
         "reasons": found.reasons,
-        "reason_lines": _listed_reasons(found.reasons, [str(c["class"]) for c in hardest]),
-        "classes": hardest[:LISTED],
+        "reason_lines": _reason_lines(found.reasons, {str(c["class"]) for c in hardest[:most_classes]}, most_classes),
+        "classes": hardest[:most_classes],
+        "descriptions": {name: family.description for name, family in found.comparison.families.items()},
         "n_tested": len(hardest),
         "open_classes": len(found.model.classes_) <= MOST_WRITTEN,
         "n_classes": len(found.model.classes_),
-        "features": columns_read(found.model.features_, found.data),
+        "features": summarize_columns(found.model.features_, found.data),
         "pictures": drawn,
         "runner_up": found.runner_up,
         "command": command,
@@ -80,14 +81,11 @@ def facts(found: JobResult, drawn: list[PagePicture], command: str) -> dict[str,
     }
 
 
-def _listed_reasons(reasons: Reasons | None, hardest: list[str]) -> list[tuple[str, str]]:
-    """All of them, or where classes are many those of the hardest."""
-    if reasons is None:
-        return []
-    lines = reasons.strongest(SHOWN).lines()
-    listed = set(hardest[:LISTED])
-    return lines if len(lines) <= LISTED else [line for line in lines if line[0] in listed]
+def _reason_lines(reasons: Reasons | None, hardest: set[str], most: int) -> list[tuple[str, str]]:
+    """Return the reasons of all classes, or of the hardest if there are more than `most`."""
+    lines = [] if reasons is None else reasons.strongest(SHOWN).lines()
+    return lines if len(lines) <= most else [line for line in lines if line[0] in hardest]
 
 
 def _percent(share: float | None, digits: int = 1) -> str:
-    return "–" if share is None else f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+    return "–" if share is None else f"{100 * share:.{digits}f}%"

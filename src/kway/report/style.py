@@ -1,38 +1,49 @@
-"""The look of every figure: one palette, one set of font sizes, a light grid, nothing that is not data.
+"""The look of all figures (palette, font sizes, grid), and figures as files or as part of a page.
 
     figure = style.figure(height=4.0)          a matplotlib Figure, 640 px wide, constrained layout, no pyplot
-    axes = figure.subplots()
-    style.dress(axes, title="...", x="k", y="accuracy")
+    axes = style.dress(figure.subplots(), title="...", x="k", y="accuracy")
     style.legend(axes)
+    style.save(figure, "cv.svg")
 
-Everything is set on the artists themselves and never in matplotlib's global settings, so that figures drawn in several
-threads, or inside somebody's notebook, neither change nor inherit anything.
+The style is set on the artists and never in matplotlib's global settings, so that figures drawn in several threads or
+in a notebook neither change nor inherit settings.
 """
 
 from __future__ import annotations
 
+import base64
+import io
+import re
+import threading
+import warnings
 from collections.abc import Sequence
+from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from numpy.typing import ArrayLike
 
-FIGURE_WIDTH = 6.4  # inches: 640 px at 100 dots an inch, where the sizes below are 12 to 15 px
-TITLE, LABEL, SMALL, TINY = 11.0, 9.5, 8.5, 7.5  # points
-INK, MUTED, FAINT, GRID = "#222222", "#6b6b6b", "#b8b8b8", "#e6e6e6"
-ACCENT, CONTRAST = "#3f90da", "#e76300"  # right and wrong, ours and theirs, chosen and not
-ACCENT_INK, CONTRAST_INK = "#1f69ad", "#b04a00"  # the same two for words: 4.5 : 1 on white and more
+from kway.errors import InputError
+from kway.tables.outputs import replacing
 
-# ten colours that people with any colour vision tell apart (M. A. Petroff, arXiv:2107.02270)
+FIGURE_WIDTH = 6.4  # inches; at 100 dots per inch a figure has 640 px and the fonts below 10 to 15 px
+TITLE, LABEL, SMALL, TINY = 11.0, 9.5, 8.5, 7.5  # font sizes in points (tests/report: nothing is smaller than 6.5)
+INK, MUTED, FAINT, GRID = "#222222", "#6b6b6b", "#b8b8b8", "#e6e6e6"
+ACCENT, CONTRAST = "#3f90da", "#e76300"  # right and wrong, chosen and not chosen
+ACCENT_INK, CONTRAST_INK = "#1f69ad", "#b04a00"  # the same for text: contrast of at least 4.5 : 1 on white
+
+# ten colors that people with any color vision can distinguish (M. A. Petroff, arXiv:2107.02270)
 PALETTE = (
     "#3f90da", "#ffa90e", "#bd1f01", "#832db6", "#94a4a2",
     "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
 )  # fmt: skip
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")  # a second way to tell classes apart
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")  # distinguish classes without color
 
 BLUES = LinearSegmentedColormap.from_list("kway-blues", ["#ffffff", "#c6dcf2", "#3f90da", "#15497d"])
 ORANGES = LinearSegmentedColormap.from_list("kway-oranges", ["#ffffff", "#ffd9a8", "#e76300", "#7a1f00"])
@@ -42,15 +53,15 @@ DIVERGING = LinearSegmentedColormap.from_list(
 
 
 def figure(width: float = FIGURE_WIDTH, height: float = 4.0) -> Figure:
-    """An empty figure; its layout keeps labels inside and apart."""
-    inside = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06)
-    return Figure(figsize=(width, height), dpi=100, facecolor="white", layout=inside)
+    """Return an empty figure whose layout keeps labels inside the page and apart."""
+    layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06)
+    return Figure(figsize=(width, height), dpi=100, facecolor="white", layout=layout)
 
 
-def class_colours(n_classes: int) -> list[str]:
-    """A colour a class: the palette up to ten classes, beyond them a continuous map (viridis, its pale end left out).
+def class_colors(n_classes: int) -> list[str]:
+    """Return one color per class: the palette for up to ten classes, else viridis without its pale end.
 
-    >>> class_colours(2)
+    >>> class_colors(2)
     ['#3f90da', '#ffa90e']
     """
     if n_classes <= len(PALETTE):
@@ -61,40 +72,39 @@ def class_colours(n_classes: int) -> list[str]:
 
 
 def class_marker(code: int) -> str:
-    """The marker of a class; beyond ten classes they come round again."""
+    """Return the marker of a class; markers repeat after ten classes."""
     return MARKERS[code % len(MARKERS)]
 
 
-def tint(colour: Any, share: float = 0.28) -> str:
-    """The colour mixed with white: `share` of it remains. Regions are tints of the points that lie in them.
+def tint(color: Any, share: float = 0.28) -> str:
+    """Mix a color with white, so that `share` of it remains.
 
     >>> tint("#000000", 0.5)
     '#808080'
     """
-    return str(to_hex(1 - share * (1 - np.asarray(to_rgb(colour)))))
+    return str(to_hex(1 - share * (1 - np.asarray(to_rgb(color)))))
 
 
 def tints(n_classes: int, share: float = 0.28) -> ListedColormap:
-    """The map of class codes 0..K-1 to tints, for images of decision regions (vmin=-0.5, vmax=K-0.5)."""
-    return ListedColormap([tint(c, share) for c in class_colours(n_classes)])
+    """Return a color map from class codes 0..K-1 to tints, for decision regions (vmin=-0.5, vmax=K-0.5)."""
+    return ListedColormap([tint(c, share) for c in class_colors(n_classes)])
 
 
-def ink_on(colour: Any) -> str:
-    """Dark or white, whichever is read more easily on this colour (WCAG relative luminance).
+def ink_on(color: Any) -> str:
+    """Return the text color, dark or white, that is easier to read on a color (WCAG relative luminance).
 
     >>> ink_on("#ffffff"), ink_on("#15497d")
     ('#222222', 'white')
     """
-    rgb = np.asarray(to_rgb(colour))
+    rgb = np.asarray(to_rgb(color))
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     return INK if linear @ (0.2126, 0.7152, 0.0722) > 0.3 else "white"
 
 
 def dress(axes: Any, title: str = "", x: str = "", y: str = "", grid: str = "both") -> Any:
-    """Titles, labels, ticks and a light grid behind the data; `grid` is "both", "x", "y" or "none"."""
+    """Set title, labels, ticks and a light grid behind the data; `grid` is "both", "x", "y" or "none"."""
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[:].set_in_layout(False)  # they lie on the axes' own box; a layout took a seventh longer with them
     axes.spines[["left", "bottom"]].set_color(FAINT)
     axes.tick_params(labelsize=SMALL, colors=MUTED, labelcolor=INK, length=3, width=0.8)
     axes.tick_params(which="minor", length=0)
@@ -102,25 +112,25 @@ def dress(axes: Any, title: str = "", x: str = "", y: str = "", grid: str = "bot
         axes.grid(False)
     else:
         axes.grid(True, axis=grid, color=GRID, linewidth=0.8)
-    axes.set_title(title, fontsize=TITLE, color=INK, loc="left", y=1.0)  # said, else it is looked for at every drawing
+    axes.set_title(title, fontsize=TITLE, color=INK, loc="left")
     axes.set_xlabel(x, fontsize=LABEL, color=INK)
     axes.set_ylabel(y, fontsize=LABEL, color=INK)
     return axes
 
 
-def bare(axes: Any, title: str = "", size: float = SMALL, colour: str = INK) -> Any:
-    """Axes of an image: no ticks, a hairline frame, the title above it in the middle."""
+def bare(axes: Any, title: str = "", size: float = SMALL, color: str = INK) -> Any:
+    """Style the axes of an image: no ticks, a thin frame, a centered title."""
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
         spine.set(visible=True, color=FAINT, linewidth=0.6)
     if title:
-        axes.set_title(title, fontsize=size, color=colour, pad=3)
+        axes.set_title(title, fontsize=size, color=color, pad=3)
     return axes
 
 
 def legend(axes: Any, **options: Any) -> Any:
-    """The legend without a frame, on a veil that keeps it readable over data; None where nothing has a label."""
+    """Add a legend without a frame, on a half-transparent ground; returns None if nothing has a label."""
     handles, labels = axes.get_legend_handles_labels()
     if not labels:
         return None
@@ -131,28 +141,28 @@ def legend(axes: Any, **options: Any) -> Any:
 
 
 def legend_above(axes: Any, columns: int = 4) -> Any:
-    """The legend in a row between the title and the data, where it can cover nothing."""
+    """Add a legend between the title and the data, so that it covers nothing."""
     made = legend(
         axes, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderpad=0, borderaxespad=0.5,
         columnspacing=1.4, handletextpad=0.5,
     )  # fmt: skip
     if made is not None and axes.get_title(loc="left"):
         rows = -(-len(made.get_texts()) // columns)
-        axes.set_title(axes.get_title(loc="left"), fontsize=TITLE, color=INK, loc="left", y=1.0, pad=8 + 15 * rows)
+        axes.set_title(axes.get_title(loc="left"), fontsize=TITLE, color=INK, loc="left", pad=8 + 15 * rows)
     return made
 
 
 def class_legend(figure: Figure, labels: ArrayLike, most: int = 12) -> Any:
-    """Colours and markers of the classes below the panels; None beyond `most` classes, where it would not be read."""
+    """Add the colors and markers of the classes below the panels; returns None for more than `most` classes."""
     from matplotlib.lines import Line2D
 
-    names = names_of(labels, len(np.asarray(labels)))
+    names = class_names(labels, len(np.asarray(labels)))
     if len(names) > most:
         return None
     handles = [
-        Line2D([], [], linestyle="", marker=class_marker(c), color=colour, markersize=6, markeredgecolor="white",
+        Line2D([], [], linestyle="", marker=class_marker(c), color=color, markersize=6, markeredgecolor="white",
                label=shorten(name))
-        for c, (colour, name) in enumerate(zip(class_colours(len(names)), names))
+        for c, (color, name) in enumerate(zip(class_colors(len(names)), names))
     ]  # fmt: skip
     wide = sum(len(shorten(n)) + 4 for n in names) > 80 * figure.get_figwidth() / FIGURE_WIDTH
     return figure.legend(
@@ -162,7 +172,7 @@ def class_legend(figure: Figure, labels: ArrayLike, most: int = 12) -> Any:
 
 
 def headline(figure: Figure, title: str, note: str = "") -> None:
-    """A title over several panels, with a muted second line; the panels make room for them."""
+    """Write a title above all panels, with a muted second line, and move the panels down."""
     height = figure.get_figheight()
     top = 0.09  # inches from the edge of the page
     figure.text(0.012, 1 - top / height, title, ha="left", va="top", fontsize=TITLE, color=INK)
@@ -173,15 +183,15 @@ def headline(figure: Figure, title: str, note: str = "") -> None:
     figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06, rect=(0, 0, 1, 1 - (used + 0.04) / height))
 
 
-def say_empty(axes: Any, what: str) -> None:
-    """Words in place of data that is not there, so that an empty figure is not taken for a broken one."""
+def write_empty(axes: Any, what: str) -> None:
+    """Write a text in place of missing data, so that an empty figure does not look broken."""
     axes.set_xticks([])
     axes.set_yticks([])
     axes.text(0.5, 0.5, what, ha="center", va="center", fontsize=LABEL, color=MUTED, transform=axes.transAxes)
 
 
 def shorten(text: Any, most: int = 24) -> str:
-    """At most `most` characters, the middle left out: names of classes often differ at both ends.
+    """Shorten a text to `most` characters by leaving out its middle, because class names often differ at both ends.
 
     >>> shorten("card_payment_wrong_exchange_rate", 20)
     'card_payme…ange_rate'
@@ -194,30 +204,30 @@ def shorten(text: Any, most: int = 24) -> str:
 
 
 def literal(text: str) -> str:
-    """Somebody's text as it is: matplotlib reads what stands between two dollar signs as mathematics."""
+    """Escape a text for matplotlib, which reads text between two dollar signs as a formula."""
     return text.replace("$", r"\$")
 
 
-def names_of(labels: ArrayLike | Sequence[Any] | None, n: int) -> list[str]:
-    """Class names for n classes: the labels as text, or their numbers."""
+def class_names(labels: ArrayLike | Sequence[Any] | None, n: int) -> list[str]:
+    """Return the names of n classes: the labels as text, or the numbers 0..n-1."""
     return [str(i) for i in range(n)] if labels is None else [str(v) for v in np.asarray(labels).tolist()]
 
 
 def powers(axis: Any) -> None:
-    """Ticks of a logarithmic axis as plain text (0.001, 1, 10⁶), which SVG readers without our fonts can show.
+    """Write the ticks of a logarithmic axis as plain text (0.001, 1, 10⁶), which needs no font of formulas.
 
-    An axis of fewer than two decades, once its data is drawn, also has ticks at 2 and 5.
+    Call it after the data is drawn: an axis of fewer than two decades also gets ticks at 2 and 5.
     """
     low, high = sorted(axis.get_view_interval())
     if 0 < low < high < 100 * low:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: power(value)))
     axis.set_minor_formatter(NullFormatter())
-    axis.set_minor_locator(NullLocator())  # they have no labels, and each costs a layout
+    axis.set_minor_locator(NullLocator())
 
 
 def power(value: float) -> str:
-    """A number of a logarithmic axis.
+    """Format a number of a logarithmic axis.
 
     >>> power(0.001), power(100), power(1e6), power(0.0)
     ('0.001', '100', '10⁶', '')
@@ -230,3 +240,114 @@ def power(value: float) -> str:
     lead = value / 10.0**exponent
     raised = f"10{str(exponent).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
     return raised if abs(lead - 1) < 1e-6 else f"{lead:.3g}·{raised}"
+
+
+# ---- figures as files and as part of a page
+
+_SETTINGS: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": "kway"}  # text as text; the same ids every time
+_ONE_AT_A_TIME = threading.Lock()  # rc_context changes the settings of the whole process
+
+
+def save(figure: Figure, path: str | Path, dpi: int = 200) -> Path:
+    """Write a figure to a .png or .svg file.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    path : str or Path
+        The file; its ending gives the format. It appears only when it is complete.
+    dpi : int, default=200
+        Dots per inch of a png.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
+    >>> from kway import report
+    >>> report.save(report.history({"softmax": [3, 2, 1]}), "/tmp/history.svg").name
+    'history.svg'
+    """
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind not in (".png", ".svg"):
+        raise InputError(f"figures are saved as .png or .svg, got {path.name!r}; change the ending of the name")
+    content = svg_document(figure) if kind == ".svg" else _png(figure, dpi)
+    with replacing(path) as draft:
+        draft.write_bytes(content)
+    return path
+
+
+def to_svg(figure: Figure, title: str = "") -> str:
+    """Return a figure as one <svg> element for an HTML page.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    title : str, default=""
+        What screen readers say.
+
+    Returns
+    -------
+    str
+        The element. Text stays text, and the same figure gives the same bytes.
+    """
+    return page_svg(svg_document(figure), title)
+
+
+def page_svg(document: bytes, title: str = "") -> str:
+    """Return the <svg> element of an SVG document.
+
+    The ids that matplotlib gives to groups (axes_1, text_3) are removed, because two figures on one page would share
+    them. Ids that other elements refer to are made from their content and stay.
+    """
+    text = document.decode()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r' id="[\w.]+_\d+"', "", text)
+    if title:
+        opening, rest = text.split(">", 1)
+        text = f'{opening} role="img">\n <title>{escape(title)}</title>{rest}'
+    return text
+
+
+def to_data_uri(figure: Figure, kind: str = "svg") -> str:
+    """Return a figure as `data:image/...;base64,...`, for <img src="...">.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    kind : {"svg", "png"}, default="svg"
+        The format.
+
+    Returns
+    -------
+    str
+        The address.
+    """
+    if kind not in ("svg", "png"):
+        raise InputError(f"kind must be 'svg' or 'png', got {kind!r}")
+    content, mime = (svg_document(figure), "svg+xml") if kind == "svg" else (_png(figure), "png")
+    return f"data:image/{mime};base64,{base64.b64encode(content).decode()}"
+
+
+def svg_document(figure: Figure) -> bytes:
+    """Return a figure as an SVG file."""
+    return _figure_bytes(figure, format="svg", metadata={"Date": None, "Creator": "kway"})
+
+
+def _png(figure: Figure, dpi: int = 200) -> bytes:
+    return _figure_bytes(figure, format="png", dpi=dpi, metadata={"Software": "kway"})
+
+
+def _figure_bytes(figure: Figure, **options: Any) -> bytes:
+    out = io.BytesIO()
+    with _ONE_AT_A_TIME, rc_context(_SETTINGS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the browser has other fonts
+        figure.savefig(out, **options)
+    return out.getvalue()

@@ -34,7 +34,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFLNK: "a symbolic link that leads to itself",
 }
-_FIGURE_MARKS = (b"Software\0kway", b"<dc:title>kway</dc:title>")  # report.export writes them into png and svg files
+_FIGURE_MARKS = (b"Software\0kway", b"<dc:title>kway</dc:title>")  # report.style writes them into png and svg files
 _PREDICTIONS = re.compile(r"prediction(\nlabel_\d+\nscore_\d+)*((\np_[^\n]*){2,})?(\nset)?")  # columns of `predict`
 
 

@@ -7,7 +7,7 @@ from sklearn.decomposition import PCA
 import kway
 from kway import datasets
 from kway.errors import InputError
-from kway.report import regions
+from kway.report import model_views
 
 
 @pytest.fixture(scope="module")
@@ -20,23 +20,23 @@ def clouds():
 def test_the_painted_answers_are_the_models(clouds):
     X, y = clouds
     model = kway.NeighborsClassifier(3).fit(X, y)
-    figure = regions.decision_regions(model, X, y, "three", resolution=40)
+    figure = model_views.decision_regions(model, X, y, "three", resolution=40)
     painted = np.asarray(figure.axes[0].images[0].get_array())
-    grid = regions.grid_over(X, 40)
+    grid = model_views.grid_over(X, 40)
     np.testing.assert_array_equal(model.classes_[painted.astype(int).ravel()], model.predict(grid.points))
     assert [text.get_text() for text in figure.texts] == ["three"]
 
 
 def test_other_than_two_columns_are_refused():
     with pytest.raises(InputError, match="2 columns"):
-        regions.decision_regions(None, np.zeros((5, 3)), np.zeros(5))
+        model_views.decision_regions(None, np.zeros((5, 3)), np.zeros(5))
 
 
 def test_the_slice_is_that_of_principal_components():
     data = datasets.load("wine")
     X = data.x_train / data.x_train.std(axis=0)
     model = kway.CentroidClassifier().fit(X, data.y_train)
-    cut, pca = regions.principal_slice(model, X), PCA(2).fit(X)
+    cut, pca = model_views.principal_slice(model, X), PCA(2).fit(X)
     np.testing.assert_allclose(np.abs(cut.axes @ pca.components_.T), np.eye(2), atol=1e-9)
     np.testing.assert_allclose(cut.share, pca.explained_variance_ratio_)
     z = cut.project(X)[:20]
@@ -44,12 +44,12 @@ def test_the_slice_is_that_of_principal_components():
 
 
 def test_projected_regions_paint_the_answers_on_the_plane(monkeypatch):
-    monkeypatch.setattr(regions, "BLOCK_BYTES", 800)  # many blocks
+    monkeypatch.setattr(model_views, "BLOCK_BYTES", 800)  # many blocks
     data = datasets.load("iris")
     model = kway.NeighborsClassifier(3).fit(data.x_train, data.y_train)
-    axes = regions.projected_regions(model, data.x_train, data.y_train, resolution=25, most=40).axes[0]
+    axes = model_views.projected_regions(model, data.x_train, data.y_train, resolution=25, most=40).axes[0]
     painted = np.asarray(axes.images[0].get_array()).astype(int)
-    cut = regions.principal_slice(model, data.x_train)
+    cut = model_views.principal_slice(model, data.x_train)
     left, right, bottom, top = axes.images[0].get_extent()
     grid = np.stack(np.meshgrid(np.linspace(left, right, 25), np.linspace(bottom, top, 25)), axis=-1).reshape(-1, 2)
     np.testing.assert_array_equal(painted.ravel(), cut.predict(grid))
@@ -58,4 +58,4 @@ def test_projected_regions_paint_the_answers_on_the_plane(monkeypatch):
 
 def test_one_column_cannot_be_projected():
     with pytest.raises(InputError, match="at least 2 columns"):
-        regions.principal_slice(None, np.ones((4, 1)))
+        model_views.principal_slice(None, np.ones((4, 1)))

@@ -1,0 +1,234 @@
+"""Commands on a saved model: `kway evaluate`, `kway explain`, `kway neighbors` and `kway info`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kway.cli.options import EmbedOption, JsonOption, ModelArgument, RowsArgument, with_options
+from kway.cli.output import emit_json, format_number, plain, safe, say, show_table
+from kway.tables.options import ReadOptions
+from kway.text_tables import clipped, one_line
+
+if TYPE_CHECKING:
+    from kway.auto.evaluation import Scores
+    from kway.auto.reasons import Reasons
+    from kway.modelfile import ModelInfo
+
+
+@with_options
+def evaluate(
+    model: ModelArgument, data: RowsArgument, reading: ReadOptions, embed: EmbedOption = None, json: JsonOption = False
+) -> None:
+    """Measure how well a model predicts DATA, whose labels are known.
+
+    Example: kway evaluate model.kway held_out.csv
+    """
+    from kway.auto.evaluation import evaluate_blocks
+    from kway.cli.model_rows import read_blocks
+
+    fitted, blocks, skipped = read_blocks(model, data, reading, needs_labels=True, embed=embed)
+    labelled = ((rows.X, rows.y) for rows in blocks)  # read_blocks has checked that there are labels
+    scores = evaluate_blocks(fitted, labelled)  # type: ignore[arg-type]
+    _warn_of_unseen({c["class"]: c["rows"] for c in scores.classes}, set(fitted.classes_.tolist()))
+    if json:
+        emit_json({**vars(scores), "skipped": skipped})
+    else:
+        show_scores(scores, "stdin" if data == "-" else data)
+
+
+def show_scores(scores: Scores, name: str, most: int = 20, label_width: int = 60) -> None:
+    """Print the scores, and the `most` classes with the lowest recall."""
+    loss = "" if scores.log_loss is None else f", log loss {scores.log_loss:.4f}"
+    say(
+        f"Accuracy [bold]{scores.accuracy:.4f}[/] (95% interval {scores.low:.4f} to {scores.high:.4f}), "
+        f"macro F1 {scores.macro_f1:.4f}{loss} on {scores.rows:,} rows of {safe(name)}."
+    )
+    classes = sorted(scores.classes, key=lambda c: c["recall"])
+    title = "Classes, lowest recall first"
+    if len(classes) > most:
+        title = f"The {most} of {len(classes):,} classes with the lowest recall"
+    lines = []
+    for c in classes[:most]:
+        confused = "" if c["taken_for"] is None else one_line(c["taken_for"], label_width)
+        lines.append((str(c["class"]), f"{c['rows']:,}", format_number(c["recall"]), confused))
+    show_table(title, ("class", "rows", "recall", "most often predicted instead"), lines)
+
+
+def _warn_of_unseen(rows: dict[Any, int], known: set[Any]) -> None:
+    """Warn of labels that are not classes of the model; `rows` counts the rows per label."""
+    from kway.suggest import listing
+
+    unseen = sorted((label for label in rows if label not in known), key=str)
+    if unseen:
+        warnings.warn(
+            f"{sum(rows[label] for label in unseen):,} rows have labels that the model has not learned "
+            f"({listing(map(repr, unseen), 5)}); they count as mistakes",
+            stacklevel=2,
+        )
+
+
+@with_options
+def explain(
+    model: ModelArgument,
+    reading: ReadOptions,
+    data: Annotated[
+        str | None,
+        typer.Argument(metavar="DATA", help="Labelled rows to measure on; a model without weights may need them."),
+    ] = None,
+    columns: Annotated[int, typer.Option("--columns", "-n", min=1, help="Columns to list per class.")] = 8,
+    seconds: Annotated[float, typer.Option("--seconds", help="Longest time for measuring on DATA.")] = 20.0,
+    embed: EmbedOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the columns and words that speak for each class, or that matter most to the predictions.
+
+    Example: kway explain model.kway
+    """
+    from kway.auto.reasons import explain as find_reasons
+    from kway.cli.model_rows import load_model, read_all
+
+    if data is None:
+        found = find_reasons(load_model(model, embed), n_columns=columns)
+    else:
+        fitted, rows = read_all(model, data, reading, needs_labels=True, embed=embed)
+        found = find_reasons(fitted, rows.X, rows.y, columns, seconds)
+    if json:
+        emit_json({"how": found.how, "reasons": found.records()})
+    else:
+        show_reasons(found)
+
+
+def show_reasons(found: Reasons, most: int = 30) -> None:
+    """Print the columns of the first `most` classes, or one list for all classes."""
+    if len(found.classes) == 1:
+        rows = [(column, f"{pull:+.4f}") for column, pull in zip(found.columns[0], found.pulls[0])]
+        say(f"[bold]What matters: {safe(found.how)}[/]")  # a title of the table would be as narrow as the table
+        show_table("", ("column", "loss"), rows)
+        return
+    lines = found.lines()
+    say(f"[bold]What speaks for each class: {safe(found.how)}[/]")
+    show_table("", ("class", "columns, strongest first"), lines[:most])
+    if len(lines) > most:
+        say(f"… {len(lines) - most:,} more classes; --json lists all.")
+
+
+@with_options
+def neighbors(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file of a neighbors classifier.")],
+    data: RowsArgument,
+    reading: ReadOptions,
+    k: Annotated[
+        int | None, typer.Option("--k", "-k", min=1, help="Neighbors that vote; default: the model's.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Use only the first rows of DATA.")] = None,
+    embed: EmbedOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the training rows that voted on each row of DATA: row number, label, distance and weight.
+
+    Example: kway neighbors model.kway new.csv --rows 3
+    """
+    from kway.cli.model_rows import read_all
+    from kway.errors import InputError
+
+    whole, found = read_all(model, data, reading, needs_labels=False, embed=embed)
+    fitted, X = _unwrap(whole, found.X)
+    if not hasattr(fitted, "explain") or not hasattr(fitted, "kneighbors"):
+        raise InputError(
+            f"{model} is a {type(fitted).__name__}, which has no neighbors; fit a model that has with --model neighbors"
+        )
+    agreement = (
+        None if k is not None or fitted.agreement_ is None else str(fitted.agreement_)
+    )  # only for the model's own k
+    if k is not None:
+        fitted.set_params(n_neighbors=k)
+    votes = _vote_facts(fitted, X if rows is None else X[:rows])
+    if json:
+        emit_json({"index": fitted.index_.why_, "agreement": agreement, "rows": votes})
+    else:
+        show_votes(votes)
+
+
+def _unwrap(model: Any, X: Any) -> tuple[Any, Any]:
+    """Return the innermost classifier, and the rows as the layers around it transform them."""
+    from kway.base.wrappers import layers
+
+    *around, inner = layers(model)
+    for layer in around:
+        transform = getattr(layer, "numbers", None) or getattr(layer, "mapped", None)
+        X = X if transform is None else transform(X)
+    return inner, X
+
+
+def _vote_facts(model: Any, X: Any) -> list[dict[str, Any]]:
+    """Return the prediction and the neighbors of each row as plain values."""
+    votes = model.explain(X)
+    return [
+        {
+            "prediction": votes.labels[i],
+            "share": float(votes.probabilities[i][0]),
+            "runner_up": votes.runner_up[i],
+            "gap": float(votes.gap[i]),
+            "neighbors": [
+                {"row": int(row), "label": label, "distance": float(distance), "weight": float(weight)}
+                for row, label, distance, weight in zip(
+                    votes.voters[i], votes.voter_labels[i], votes.distances[i], votes.weights[i]
+                )
+                if row >= 0
+            ],
+        }
+        for i in range(len(votes.labels))
+    ]
+
+
+def show_votes(votes: list[dict[str, Any]], most: int = 5) -> None:
+    """Print one line per row, with its `most` nearest neighbors."""
+    lines = []
+    for i, row in enumerate(votes):
+        near = row["neighbors"]
+        cells = [f"{v['row']} {v['label']} ({v['distance']:.4g}, {v['weight']:.3f})" for v in near[:most]]
+        more = [f"… {len(near) - most} more"] if len(near) > most else []
+        share, gap = f"{row['share']:.3f}", f"{row['gap']:.3f}"
+        lines.append((str(i), str(row["prediction"]), share, str(row["runner_up"]), gap, "\n".join(cells + more)))
+    columns = ("row", "prediction", "share", "runner-up", "gap", "neighbors: row label (distance, weight)")
+    show_table("Training rows that voted", columns, lines)
+
+
+def info(
+    model: ModelArgument,
+    verify: Annotated[bool, typer.Option("--verify", help="Read the whole file and check its digest.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show what a model file contains: class, parameters, labels and arrays.
+
+    Example: kway info model.kway
+    """
+    from kway import modelfile
+
+    found = modelfile.info(model)
+    if verify:
+        modelfile.verify(model)
+    if json:
+        values = {k: v for k, v in vars(found).items() if k != "tensors"}
+        emit_json({**values, "tensors": [vars(t) for t in found.tensors], "verified": verify or None})
+    else:
+        show_info(found, verify)
+
+
+def show_info(found: ModelInfo, verified: bool, value_width: int = 60) -> None:
+    """Print a summary line and the tables of a model file."""
+    say(
+        f"[bold]{found.class_name}[/]: {found.n_classes:,} classes, {found.n_features:,} features, "
+        f"{found.n_bytes:,} bytes"
+    )
+    checked = ", content verified" if verified else ""
+    say(f"Written by kway {found.kway_version}, file format {found.format_version}{checked}.")
+    notes = {k: v for k, v in found.notes.items() if v is not None}
+    for title, values in (("Notes", notes), ("Parameters", found.params), ("Facts", found.facts)):
+        if values:
+            show_table(title, ("name", "value"), [(k, clipped(str(plain(v)), value_width)) for k, v in values.items()])
+    rows = [(t.name, t.dtype, " x ".join(map(str, t.shape)) or "scalar", f"{t.end - t.start:,}") for t in found.tensors]
+    show_table("Arrays", ("name", "dtype", "shape", "bytes"), rows)

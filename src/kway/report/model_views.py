@@ -1,0 +1,307 @@
+"""Figures of a fitted model.
+
+weight_templates     rows of coef_ (R, d) as images (h, w) or (h, w, 3), all on one scale
+where_it_looks       by how much the accuracy falls if a part of the images is replaced, drawn over the mean image
+decision_regions     the predictions of a classifier of two features around its data
+projected_regions    the same for any number of features, on the plane of the two principal components of the data
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+
+from kway.errors import InputError
+from kway.memory import BLOCK_BYTES, rows_per_block
+from kway.report import style
+
+
+def weight_templates(
+    coef: ArrayLike,
+    shape: tuple[int, ...],
+    labels: ArrayLike | None = None,
+    title: str = "What each class looks for",
+    most: int = 40,
+) -> Figure:
+    """Draw the weights of a linear classifier of images: orange pixels speak for the class, blue ones against it.
+
+    The scale ends at the 99.5% quantile of |w|, because single border pixels can be much larger than the rest. Color
+    images are drawn in color around gray.
+
+    Parameters
+    ----------
+    coef : array-like of shape (n_classes, n_features)
+        The weights. Two classes may have one row, the second class against the first.
+    shape : tuple of int
+        Height and width of the images, and 3 for color images.
+    labels : array-like of shape (n_classes,), default=None
+        Names of the classes; by default their numbers.
+    title : str
+        The title.
+    most : int, default=40
+        Classes to draw at most.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+    """
+    w = np.atleast_2d(np.asarray(coef, float))
+    if w.shape[1] != int(np.prod(shape)):
+        raise InputError(f"coef has {w.shape[1]} features, an image of shape {shape} has {int(np.prod(shape))}")
+    names = _template_names(labels, len(w))
+    drawn = w[:most]
+    scale = max(float(np.quantile(np.abs(drawn), 0.995)), 1e-12)
+    columns = min(len(drawn), 5 if len(drawn) <= 10 else 8)
+    rows = -(-len(drawn) // columns)
+    cell = min((style.FIGURE_WIDTH - 0.9) / columns, 1.8)  # inches
+    figure = style.figure(max(columns * cell + 0.9, 3.2), 0.6 + rows * (cell * shape[0] / shape[1] + 0.16))
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in grid[len(drawn) :]:
+        axes.set_visible(False)
+    for axes, row, name in zip(grid, drawn, names):
+        image = _template(axes, row.reshape(shape), scale)
+        style.bare(
+            axes,
+            style.shorten(name, max(int(cell / 0.066), 22 if len(w) == 1 else 0)),
+            style.TINY if cell < 1 else style.SMALL,
+        )
+    more = f" (the first {len(drawn)} of {len(w)})" if len(w) > len(drawn) else ""
+    style.headline(figure, title + more)
+    if len(shape) == 2:
+        bar = figure.colorbar(image, ax=list(grid), shrink=0.75, aspect=28, extend="both", pad=0.015)
+        bar.ax.tick_params(labelsize=style.TINY, length=2)
+        bar.outline.set_visible(False)
+        bar.set_label("weight", fontsize=style.SMALL, color=style.INK)
+    return figure
+
+
+def _template(axes: Any, weights: NDArray, scale: float) -> Any:
+    if weights.ndim == 2:
+        return axes.imshow(weights, cmap=style.DIVERGING, vmin=-scale, vmax=scale, interpolation="nearest")
+    return axes.imshow(np.clip(0.5 + 0.5 * weights / scale, 0, 1), interpolation="nearest")
+
+
+def _template_names(labels: ArrayLike | None, n_rows: int) -> list[str]:
+    names = style.class_names(labels, n_rows)
+    if n_rows == 1 and len(names) == 2:
+        return [f"{names[1]} against {names[0]}"]
+    if len(names) != n_rows:
+        raise InputError(f"{len(names)} labels were given for {n_rows} rows of weights; give one per class")
+    return names
+
+
+def where_it_looks(
+    falls: ArrayLike, picture: ArrayLike, title: str = "Where the model looks", faint: float = 0.05
+) -> Figure:
+    """Draw which parts of the images the accuracy depends on.
+
+    Parameters
+    ----------
+    falls : array-like of shape (n_down, n_across)
+        Fall of the accuracy if this part of the images is replaced.
+    picture : array-like of shape (height, width)
+        A gray image to draw behind, such as the mean image.
+    title : str, default="Where the model looks"
+        The title.
+    faint : float, default=0.05
+        If no fall is larger than this, all parts are drawn pale.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, with the falls in percentage points.
+    """
+    lost, seen = np.asarray(falls, float), np.asarray(picture, float)
+    figure = style.figure(3.6, 3.3 * min(1.6, max(0.6, seen.shape[0] / seen.shape[1])) + 0.3)
+    axes = figure.subplots()
+    edges = (0, seen.shape[1], seen.shape[0], 0)
+    axes.imshow(seen, cmap="gray_r", extent=edges, interpolation="nearest", alpha=0.55, aspect="auto")
+    most = max(float(np.nanmax(lost, initial=0)), faint)
+    tints = style.ORANGES(0.75 * np.clip(np.nan_to_num(lost), 0, None) / most)
+    tints[..., 3] = 0.75 * np.clip(np.nan_to_num(lost) / most, 0, 1)
+    axes.imshow(tints, extent=edges, interpolation="nearest", aspect="auto")
+    down, across = (np.cumsum([0, *map(len, np.array_split(np.arange(n), k))]) for n, k in zip(seen.shape, lost.shape))
+    for (i, j), fall in np.ndenumerate(lost):
+        words = "" if np.isnan(fall) else f"{-100 * fall:+.1f}".replace("-", "\N{MINUS SIGN}")
+        words = "0" if words in ("+0.0", "\N{MINUS SIGN}0.0") else words
+        axes.text((across[j] + across[j + 1]) / 2, (down[i] + down[i + 1]) / 2, words, ha="center", va="center",
+                  fontsize=style.SMALL, color=style.INK)  # fmt: skip
+    axes.set(xticks=across, yticks=down)
+    axes.tick_params(labelsize=style.TINY, length=2)
+    if title:
+        style.headline(figure, title)
+    return figure
+
+
+# ---- decision regions
+
+
+def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 400) -> Figure:
+    """Draw the predictions of a classifier of two features around its data.
+
+    Parameters
+    ----------
+    model : fitted classifier
+        The classifier.
+    X : array-like of shape (n_rows, 2)
+        Rows to draw.
+    y : array-like of shape (n_rows,)
+        Their labels.
+    title : str, default=""
+        The title.
+    resolution : int, default=400
+        Points of the raster per side.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+    """
+    array = np.asarray(X, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise InputError(f"decision regions need rows of 2 columns, got shape {array.shape}; use projected_regions")
+    figure = _regions_figure(predict_around(model, array, np.asarray(y), resolution), model.classes_)
+    if title:
+        style.headline(figure, title)
+    return figure
+
+
+def projected_regions(
+    model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 240, most: int = 1000
+) -> Figure:
+    """Draw the predictions of a classifier on the plane of the two principal components of X.
+
+    The plane is a slice through the mean of X. Rows are projected onto it, so a row may lie on the color of another
+    class and still be predicted correctly.
+
+    Parameters
+    ----------
+    model : fitted classifier
+        The classifier.
+    X : array-like of shape (n_rows, n_features)
+        Rows that give the plane.
+    y : array-like of shape (n_rows,)
+        Their labels.
+    title : str, default=""
+        The title; by default the class of the model.
+    resolution : int, default=240
+        Points of the raster per side.
+    most : int, default=1000
+        Rows to draw at most, at even steps.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+    """
+    plane = principal_slice(model, X)
+    step = -(-len(np.asarray(y)) // most)
+    rows = plane.project(np.asarray(X)[::step])
+    figure = _regions_figure(predict_around(plane, rows, np.asarray(y)[::step], resolution), plane.classes_)
+    axes = figure.axes[0]
+    for axis, share, name in zip((axes.xaxis, axes.yaxis), plane.share, ("first", "second")):
+        text = f"{name} principal component, {share:.0%} of the variance"
+        axis.set_label_text(text, fontsize=style.LABEL, color=style.INK)
+    note = "a slice through the mean; rows are projected onto it" if len(plane.mean) > 2 else ""
+    style.headline(figure, title or f"{type(model).__name__} on two principal components", note)
+    return figure
+
+
+def _regions_figure(regions: Regions, classes: ArrayLike) -> Figure:
+    figure = style.figure(5.2, 5.9)
+    axes = figure.subplots()
+    draw_regions(axes, regions, len(np.asarray(classes)))
+    style.bare(axes)
+    style.class_legend(figure, classes)
+    return figure
+
+
+class Grid(NamedTuple):
+    """A raster over the plane: points (h * w, 2), shape (h, w), and edges (left, right, bottom, top)."""
+
+    points: NDArray[np.float64]
+    shape: tuple[int, int]
+    extent: tuple[float, float, float, float]
+
+
+def grid_over(X: NDArray, resolution: int = 400, margin: float = 0.06) -> Grid:
+    """Return a square raster that is a little larger than the data (n, 2)."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    half = (0.5 + margin) * max(float((high - low).max()), 1e-9)  # a square, so that distances are not distorted
+    (left, bottom), (right, top) = (low + high) / 2 - half, (low + high) / 2 + half
+    x, y = np.linspace(left, right, resolution), np.linspace(bottom, top, resolution)
+    points = np.column_stack([axis.ravel() for axis in np.meshgrid(x, y)])
+    return Grid(points, (resolution, resolution), (float(left), float(right), float(bottom), float(top)))
+
+
+class Regions(NamedTuple):
+    """Predicted class codes (h, w) of a raster with its edges; rows (n, 2) and their codes (n,), K if unknown."""
+
+    codes: NDArray
+    extent: tuple[float, float, float, float]
+    rows: NDArray
+    row_codes: NDArray
+
+
+def predict_around(model: Any, X: NDArray, y: NDArray, resolution: int) -> Regions:
+    """Predict a raster around the rows X (n, 2), which have labels y (n,)."""
+    grid, classes = grid_over(X, resolution), np.asarray(model.classes_)
+    codes = np.searchsorted(classes, model.predict(grid.points.astype(X.dtype))).reshape(grid.shape)
+    own = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    return Regions(codes, grid.extent, X, np.where(classes[own] == y, own, len(classes)))
+
+
+def draw_regions(axes: Any, regions: Regions, n_classes: int) -> None:
+    """Paint the predictions in pale colors with their borders, and draw the rows on top."""
+    axes.imshow(
+        regions.codes, origin="lower", extent=regions.extent, cmap=style.tints(n_classes), vmin=-0.5,
+        vmax=n_classes - 0.5, interpolation="nearest",
+    )  # fmt: skip
+    for c, color in enumerate(style.class_colors(n_classes)):
+        own, rows = regions.codes == c, regions.rows[regions.row_codes == c]
+        if own.any() and not own.all():
+            axes.contour(own, levels=[0.5], colors=[color], linewidths=0.9, extent=regions.extent)
+        axes.scatter(*rows.T, s=13, c=color, marker=style.class_marker(c), edgecolors="white", linewidths=0.5, zorder=3)
+
+
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """A classifier of d features restricted to the plane mean + z @ axes, with z (n, 2) and axes (2, d)."""
+
+    model: Any
+    mean: NDArray
+    axes: NDArray
+    share: NDArray  # of the variance, per axis
+
+    @property
+    def classes_(self) -> NDArray:
+        """Return the classes of the model."""
+        return np.asarray(self.model.classes_)
+
+    def project(self, X: NDArray) -> NDArray:
+        """Project rows (n, d) onto the plane (n, 2)."""
+        return (np.asarray(X, float) - self.mean) @ self.axes.T
+
+    def predict(self, points: NDArray) -> NDArray:
+        """Predict the labels at points (n, 2) of the plane, in blocks."""
+        step = rows_per_block(8 * len(self.mean), BLOCK_BYTES)
+        starts = range(0, len(points), step)
+        return np.concatenate([self.model.predict(self.mean + points[a : a + step] @ self.axes) for a in starts])
+
+
+def principal_slice(model: Any, X: ArrayLike) -> Slice:
+    """Return the plane through the mean of X (n, d) along its two principal components."""
+    rows = np.asarray(X, float)
+    if rows.ndim != 2 or rows.shape[1] < 2:
+        raise InputError(f"two principal components need rows of at least 2 columns, got shape {rows.shape}")
+    mean = rows.mean(axis=0)
+    centered = rows - mean
+    values, vectors = np.linalg.eigh(centered.T @ centered)  # ascending
+    axes = vectors[:, :-3:-1].T  # (2, d)
+    axes *= np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])[:, None]  # the same sign every time
+    return Slice(model, mean, axes, values[:-3:-1] / max(values.sum(), 1e-300))
