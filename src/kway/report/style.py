@@ -176,7 +176,7 @@ def headline(figure: Figure, title: str, note: str = "") -> None:
     height = figure.get_figheight()
     top = 0.09  # inches from the edge of the page
     figure.text(0.012, 1 - top / height, title, ha="left", va="top", fontsize=TITLE, color=INK)
-    used = top + TITLE * 1.25 / 72
+    used = top + (TITLE * 1.25 / 72 if title else 0)
     if note:
         figure.text(0.012, 1 - (used + 0.03) / height, note, ha="left", va="top", fontsize=SMALL, color=MUTED)
         used += 0.03 + SMALL * 1.25 / 72
