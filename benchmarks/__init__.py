@@ -1,6 +1,6 @@
-"""Measurements of kway and its peers on the same work.
+"""Benchmarks: kway and other libraries ("peers") timed on the same work.
 
-python -m benchmarks [--quick] [T4 ...]         every T row, or those named
-python -m benchmarks ladder                     what vectorizing is worth
-python -m benchmarks T4 --against CHECKOUT      kway alone, in turns with kway of another checkout
+python -m benchmarks [--quick] [T4 ...]         all T rows, or those named
+python -m benchmarks ladder                     the gain from vectorization
+python -m benchmarks T4 --against CHECKOUT      this checkout against another checkout of kway
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: timings of kway and its peers; `python -m benchmarks ladder`: what vectorizing is worth."""
+"""`python -m benchmarks`: time kway and its peers; `python -m benchmarks ladder`: the gain from vectorization."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bench(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results.", metavar="FOLDER")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
-    """Measure kway and other libraries, or another checkout of kway, on the same work, in turns."""
+    """Time kway and other libraries, or another checkout of kway, alternately on the same work."""
     asked = [*(targets or []), *(only or [])]
     if datasets.folder() is None and not json:
         print("KWAY_DATA is not set: embedded and synthetic data stand in.")

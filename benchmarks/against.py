@@ -1,9 +1,9 @@
 """`python -m benchmarks ROW --against CHECKOUT`: kway of this checkout against kway of another one.
 
 Both checkouts do the same work, each in a process of its own that imports kway from its own `src`. The processes take
-turns (A B A B ...), one run each, so that a slow spell of the machine hits both. The medians, their ratio and the
-quality of both answers are printed. The cases use public names of kway only, as the other checkout may have another
-layout; ROWS has one function per row of the targets.
+turns (A B A B ...), one run each, so that a slow phase of the machine affects both. The medians, their ratio and the
+quality of both results are printed. The cases use only public names of kway, because the modules of the other checkout
+may differ. ROWS has one function per row of the targets.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ K = 5
 
 
 class Case(NamedTuple):
-    """Work to be timed: `prepare` returns the function to time and one that describes the quality of its answer."""
+    """Work to time: `prepare` returns the function to time, and one that describes the quality of its result."""
 
     name: str
     prepare: Callable[[], tuple[Callable[[], Any], Callable[[Any], str]]]
 
 
 class Pair(NamedTuple):
-    """The seconds of both checkouts on one case, round by round, and the quality of their last answers."""
+    """Seconds of both checkouts on one case per round, and the quality of their last results."""
 
     case: str
     ours: list[float]
@@ -50,18 +50,18 @@ class Pair(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Theirs / ours: above 1 this checkout is faster."""
+        """Return their seconds divided by ours; above 1 this checkout is faster."""
         return median(self.theirs) / median(self.ours)
 
     def line(self) -> str:
-        """One line for people."""
+        """Return the result as one line of text."""
         same = self.our_quality == self.their_quality
         quality = self.our_quality if same else f"{self.our_quality} against {self.their_quality}"
         times = f"{median(self.ours):.4g} s against {median(self.theirs):.4g} s"
         return f"{self.case}: {times}, {self.ratio:.2f}x; {quality}"
 
     def record(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """Return the result as JSON values."""
         return {**self._asdict(), "ratio": round(self.ratio, 3)}
 
 
@@ -73,7 +73,7 @@ def compare(row: str, other: Path, rounds: int, quick: bool, tell: Callable[[str
             if case not in theirs.cases:
                 tell(f"{case}: the other checkout cannot do it")
                 continue
-            runs = [(ours.run(case), theirs.run(case)) for _ in range(rounds + 1)][1:]  # the first compiles
+            runs = [(ours.run(case), theirs.run(case)) for _ in range(rounds + 1)][1:]  # the first run compiles
             seconds = [[side["seconds"] for side in both] for both in zip(*runs)]
             last = runs[-1]
             pairs.append(Pair(case, seconds[0], seconds[1], last[0]["quality"], last[1]["quality"]))
@@ -82,7 +82,7 @@ def compare(row: str, other: Path, rounds: int, quick: bool, tell: Callable[[str
 
 
 class _Child:
-    """A process that runs the cases of a row with kway of one checkout, one at a time, when it is asked."""
+    """A process that runs the cases of a row with kway of one checkout, one per request."""
 
     def __init__(self, process: subprocess.Popen[str], checkout: Path) -> None:
         self._process, self._checkout = process, checkout
@@ -117,20 +117,20 @@ def _child(checkout: Path, row: str, quick: bool) -> Iterator[_Child]:
     try:
         yield _Child(process, checkout)
     finally:
-        process.communicate()  # closes its stdin, which ends it
+        process.communicate()  # the child ends when its stdin closes
 
 
 def serve(row: str, quick: bool) -> None:
-    """The life of a child: for each line, the name of a case, run it once and print seconds and quality."""
+    """Run in the child: read the name of a case per line, run it once, and print seconds and quality."""
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the work prints does not mix with the answers
+    os.dup2(2, 1)  # output of the work must not mix with the results
     datasets.limit(datasets.Limit(rows=1500, queries=500) if quick else None)
     cases = {case.name: case for case in ROWS[row]()}
     print(json.dumps({"kway": kway.__file__, "cases": list(cases)}), file=out, flush=True)
     name, run, quality = "", None, None
     for line in sys.stdin:
         if line.strip() != name:
-            run = quality = None  # frees the rows of the last case
+            run = quality = None  # free the rows of the last case
             name = line.strip()
             run, quality = cases[name].prepare()
         start = time.perf_counter()
@@ -140,12 +140,12 @@ def serve(row: str, quick: bool) -> None:
 
 
 def ids_digest(ids: Any) -> str:
-    """Equal exactly if all ids are."""
+    """Return a digest that is equal exactly if all ids are equal."""
     return f"ids {zlib.crc32(np.ascontiguousarray(ids, np.int64).tobytes()):08x}"
 
 
 def _search(data: datasets.Data, metric: str = "euclidean", index: Any = "flat", build: bool = False) -> Case:
-    """kneighbors of all queries, or fit and kneighbors."""
+    """Time kneighbors of all queries, or fit and kneighbors."""
 
     def prepare() -> tuple[Callable[[], Any], Callable[[Any], str]]:
         make = lambda: kway.NeighborsClassifier(K, metric=metric, index=index).fit(data.X, data.y)  # noqa: E731
@@ -156,7 +156,7 @@ def _search(data: datasets.Data, metric: str = "euclidean", index: Any = "flat",
 
 
 def _fit(name: str, data: datasets.Data, make: Callable[[], Any], objective: Callable[[Any], float]) -> Case:
-    """One fit, with its objective."""
+    """Time one fit; its quality is the objective."""
     quality = lambda model: f"objective {objective(model):.6f}"  # noqa: E731
     return Case(f"{name}, {data.name}", lambda: (lambda: make().fit(data.X, data.y), quality))
 
@@ -185,7 +185,7 @@ def _tune(name: str, data: datasets.Data, estimator: Any) -> Case:
 
 
 def _process(name: str, *arguments: str, quality: Callable[[str], str] = lambda said: "-", cold: bool = False) -> Case:
-    """The wall time of a Python process; `cold`: with an empty kernel cache."""
+    """Time a Python process; `cold` empties the kernel cache first."""
 
     def run() -> str:
         with tempfile.TemporaryDirectory() as folder:
@@ -197,7 +197,7 @@ def _process(name: str, *arguments: str, quality: Callable[[str], str] = lambda 
 
 
 def exact_others() -> list[datasets.Data]:
-    """The sets of T1b."""
+    """Return the data sets of T1b."""
     sets = [datasets.images("fashion_mnist"), datasets.images("omniglot")]
     return [*sets, datasets.embeddings("clinc150"), datasets.embeddings("banking77"), datasets.glove()]
 
@@ -208,7 +208,7 @@ def l1_cases() -> list[Case]:
 
 
 def softmax_sets() -> list[datasets.Data]:
-    """The sets of T4b."""
+    """Return the data sets of T4b."""
     sets = [datasets.embeddings("banking77"), datasets.embeddings("clinc150"), datasets.letter()]
     return [*sets, datasets.images("fashion_mnist")]
 
@@ -225,7 +225,7 @@ def wide_cases() -> list[Case]:
 
 
 def one_query_cases() -> list[Case]:
-    """T7: a thousand queries one at a time, over flat rows and over landmarks."""
+    """T7: a thousand queries, one at a time, with Flat and with Landmarks."""
     data = datasets.images("mnist")
 
     def case(index: str, recipe: Any) -> Case:
@@ -255,7 +255,7 @@ print(kway.SoftmaxClassifier().fit(X, digits.y_train).score(X, digits.y_train))
 
 
 def start_cases() -> list[Case]:
-    """T8: whole processes."""
+    """T8: start of whole processes."""
     folder = Path(tempfile.mkdtemp())
     models = {name: str(folder / f"{name}.kway") for name in ("softmax", "neighbors")}
     subprocess.run([sys.executable, "-c", FIT_AND_SAVE, *models.values()], check=True)
@@ -268,7 +268,7 @@ def start_cases() -> list[Case]:
 
 
 def job_cases() -> list[Case]:
-    """T11: `kway fit` on the sets of the row."""
+    """T11: `kway fit` on the data sets of T11."""
 
     def accuracy(said: str) -> str:
         found = json.loads(said)
@@ -292,7 +292,7 @@ def one_row_cases() -> list[Case]:
 
 
 def bits_cases() -> list[Case]:
-    """C1 on fewer classes: rows of unit length by codes of one bit, 64 noisy copies asked for."""
+    """C1 with fewer classes: codes of one bit for rows of unit length, and 64 noisy copies as queries."""
 
     def prepare() -> tuple[Callable[[], Any], Callable[[Any], str]]:
         rng, n = np.random.default_rng(0), 20_000 if datasets.limited() else 1_000_000
@@ -306,7 +306,7 @@ def bits_cases() -> list[Case]:
 
 
 def gpu_search_cases() -> list[Case]:
-    """G1 through the classifier, rows in the memory of the GPU."""
+    """G1 through the classifier, with the rows in GPU memory."""
 
     def case(d: int) -> Case:
         def prepare() -> tuple[Callable[[], Any], Callable[[Any], str]]:

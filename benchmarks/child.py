@@ -1,8 +1,8 @@
-"""One contestant of one target, alone in this process: its working memory, and the seconds spent compiling kernels.
+"""One contestant of one target, alone in a process: its working memory and the time for compiling kernels.
 
     python -m benchmarks.child TARGET CONTESTANT FOLDER ROUNDS    reads and writes in FOLDER
 
-kway runs with an empty kernel cache: what it compiles is timed apart from the race, where kernels are ready.
+kway runs with an empty kernel cache. Compilation is timed here, because in the race the kernels are ready.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ HOME = Path(__file__).parents[1]  # the folder that the package is imported from
 
 
 def as_installed() -> None:
-    """Leave bytecode beside kway's sources, as pip does, before a whole process is timed.
+    """Compile kway's sources to bytecode, as pip does, before a whole process is timed.
 
-    Run from its sources with PYTHONDONTWRITEBYTECODE set, each process compiles 325 modules: half a second of a start.
+    With PYTHONDONTWRITEBYTECODE set, each process would compile all modules, which takes half a second.
     """
     compileall.compile_dir(Path(kway.__file__).parent, quiet=1)
 
 
 def spawn(module: str, *arguments: str, **settings: str) -> str:
-    """Run a module of this package in a child, `settings` added to its environment; what it printed."""
+    """Run a module of this package in a child process with `settings` in its environment; return what it printed."""
     path = os.pathsep.join(filter(None, [str(HOME), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{module}", *arguments],
@@ -45,7 +45,7 @@ def spawn(module: str, *arguments: str, **settings: str) -> str:
 
 
 def measure(target: str, contestant: str, folder: Path, rounds: int) -> dict[str, Any]:
-    """{"megabytes": {number of the race: MB}, "jit_seconds": s} from a child process."""
+    """Return {"megabytes": {number of the race: MB}, "jit_seconds": s} from a child process."""
     with tempfile.TemporaryDirectory() as cold:
         settings = {"NUMBA_CACHE_DIR": cold} if contestant == "kway" else {}
         spawn("child", target, contestant, str(folder), str(rounds), **settings)
@@ -53,7 +53,7 @@ def measure(target: str, contestant: str, folder: Path, rounds: int) -> dict[str
 
 
 def main(target: str, contestant: str, folder: Path, rounds: int) -> None:
-    """What the child does."""
+    """Run in the child process."""
     from numba.core import event
 
     from .run import job

@@ -1,4 +1,4 @@
-"""docs/benchmarks/cluster.md: what R1 measured through 1 to 3 shards, and what the simulation makes of 8 to 1,024."""
+"""Write docs/benchmarks/cluster.md: R1 measured with 1 to 3 shards, and a simulation of 8 to 1,024 shards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN = (8, 64, 256, 1024)  # shards of the table
 
 
 def text(record: dict[str, Any] | None) -> str:
-    """The page of a record of R1."""
+    """Return the page for a record of R1."""
     if record is None:
         return "# On a cluster\n\nNot measured yet: `python -m benchmarks R1`.\n"
     measured = shards.points(record)
@@ -33,7 +33,7 @@ it](../howto/cluster.md).
 
 
 def _measured(record: dict[str, Any]) -> str:
-    """The table of R1: the nodes share a machine, so that what is measured is the way there and back."""
+    """Return the table of R1. The nodes share a machine, so R1 measures the overhead of a call."""
     lines = []
     for r in record["rows"]:
         rate = f"{r.points['queries_per_second']:,.0f}"
@@ -55,7 +55,7 @@ what the way to the shards and back costs.
 
 
 def _caller(record: dict[str, Any]) -> str:
-    """Where the caller's share comes from, and what that makes of many shards."""
+    """Explain the time of the caller, and what it means for many shards."""
     if not shards.has_caller(record):
         return (
             "The caller's share was not measured in this run: all is taken as its, which makes many shards look slower"
@@ -87,7 +87,7 @@ whose default is 1 s).
 
 
 def _simulated(found: shards.Costs) -> str:
-    rate = 1.25  # billion rows per second and core, as costs.bits counts them
+    rate = 1.25  # billion rows per second and core, as in the cost plan
     head = f"""## Simulated: 8 to 1,024 shards, 1G to 100G classes
 
 A class is 512 bits; every shard passes over all of its codes, at the rate of the plan ({rate:.1f}e9 rows a second and
@@ -113,7 +113,7 @@ core, which holds where few rows pass the first filter). *slow*: one call in a h
 
 
 def _lesson(found: shards.Costs) -> str:
-    """Where more shards stop to pay."""
+    """Explain from where on more shards do not help."""
     best = {
         classes: min(shards.SHARDS, key=lambda count: shards.simulate(found, classes, count, replicas=2).median)
         for classes in shards.CLASSES
@@ -154,7 +154,7 @@ A step of a linear fit over row shards sends the weights, 4 R (d + 1) bytes, to 
 
 
 def figure(record: dict[str, Any]) -> Figure:
-    """Seconds of a call against shards: R1's points on the model's lines, and the simulation beyond."""
+    """Draw seconds per call against shards: R1's points, the model, and the simulation beyond."""
     measured = shards.points(record)
     found = shards.fitted(measured)
     drawn = style.figure(width=8.0, height=4.2)

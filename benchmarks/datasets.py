@@ -1,6 +1,7 @@
-"""Data of the benchmarks, found through KWAY_DATA; without it embedded or synthetic rows stand in, and it is said.
+"""Data sets of the benchmarks, in the folder KWAY_DATA. Without it, embedded or synthetic rows replace them, and the name
+of the set says so.
 
-A quick run cuts every set (`limit`), so that no job has to know about it.
+A quick run shortens every data set (`limit`), so that the jobs need no code for it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import kway
 
 
 class Data(NamedTuple):
-    """Float32 rows ready to use; those of texts are sparse."""
+    """Float32 rows; those of texts are sparse."""
 
     name: str
     X: Any
@@ -27,13 +28,13 @@ class Data(NamedTuple):
 
 
 def folder() -> Path | None:
-    """Where the real data lies."""
+    """Return the folder of the real data."""
     found = os.environ.get("KWAY_DATA")
     return Path(found) if found and Path(found).is_dir() else None
 
 
 class Limit(NamedTuple):
-    """At most so many rows and queries of any set."""
+    """Largest number of rows and queries of a data set."""
 
     rows: int
     queries: int
@@ -44,24 +45,24 @@ _classes: int | None = None
 
 
 def limit(most: Limit | None) -> None:
-    """From here on every set is cut to `most` (None: not at all), which a quick run asks for."""
+    """Shorten every data set to `most` from now on (None: not at all)."""
     global _limit
     _limit = most
 
 
 def limit_classes(most: int | None) -> None:
-    """From here on the jobs of many classes have so many (None: their own number)."""
+    """Set the number of classes of the jobs with many classes (None: their own)."""
     global _classes
     _classes = most
 
 
 def classes() -> int | None:
-    """What `limit_classes` said."""
+    """Return the number that `limit_classes` has set."""
     return _classes
 
 
 def limited() -> bool:
-    """Whether this is a quick run."""
+    """Return whether this is a quick run."""
     return _limit is not None
 
 
@@ -73,20 +74,20 @@ def _cut(data: Data) -> Data:
 
 
 def _of(name: str, X: np.ndarray, y: np.ndarray, Q: np.ndarray, yq: np.ndarray, largest: int) -> Data:
-    """Rows of whole numbers up to `largest`, as float32 in [0, 1]."""
+    """Convert whole numbers up to `largest` to float32 in [0, 1]."""
     X, Q = (a.reshape(len(a), -1).astype(np.float32) / largest for a in (X, Q))
     return _cut(Data(name, X, y.astype(int), Q, yq.astype(int)))
 
 
 def stand_in(name: str) -> Data:
-    """The embedded digits under another name."""
+    """Return the embedded digits under another name."""
     digits = kway.datasets.load("digits")
     label = f"digits (embedded, in place of {name})"
     return _of(label, digits.x_train, digits.y_train, digits.x_test, digits.y_test, 255)
 
 
 def images(name: str) -> Data:
-    """mnist, fashion_mnist, omniglot: pixels in [0, 1]."""
+    """Return mnist, fashion_mnist or omniglot, with pixels in [0, 1]."""
     if folder() is None:
         return stand_in(name)
     z = np.load(folder() / f"{name}.npz")
@@ -94,7 +95,7 @@ def images(name: str) -> Data:
 
 
 def embeddings(name: str) -> Data:
-    """clinc150, banking77: sentence embeddings, train rows against test rows."""
+    """Return sentence embeddings of clinc150 or banking77."""
     if folder() is None:
         return stand_in(name)
     z = np.load(folder() / f"{name}_minilm.npz")
@@ -103,7 +104,7 @@ def embeddings(name: str) -> Data:
 
 
 def glove() -> Data:
-    """Word vectors without classes: base against queries."""
+    """Return word vectors without classes, and queries."""
     if folder() is None:
         return stand_in("glove100")
     z = np.load(folder() / "glove100_25k.npz")
@@ -112,7 +113,7 @@ def glove() -> Data:
 
 
 def letter() -> Data:
-    """UCI letters, 16 small integers a row."""
+    """Return UCI letters, 16 small integers per row."""
     if folder() is None:
         return stand_in("letter")
     z = np.load(folder() / "letter.npz")
@@ -120,7 +121,7 @@ def letter() -> Data:
 
 
 def standardised(data: Data) -> Data:
-    """Every feature with mean 0 and deviation 1 over the training rows."""
+    """Standardize every feature over the training rows."""
     mean, deviation = data.X.mean(axis=0), data.X.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1)
     X, Q = ((rows - mean) / scale for rows in (data.X, data.Q))
@@ -135,7 +136,7 @@ class Texts(NamedTuple):
 
 
 def texts(name: str) -> Data:
-    """clinc150, banking77: TF-IDF of words, float32 CSR rows of unit length."""
+    """Return clinc150 or banking77 as TF-IDF of words, float32 CSR rows of unit length."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     if folder() is None:
@@ -150,7 +151,7 @@ def texts(name: str) -> Data:
 
 
 def _read(name: str, split: str) -> Texts:
-    """Rows of one split of a csv of texts, labels and splits; shuffled, as the file is sorted by class."""
+    """Read one split of a csv of texts, and shuffle it because the file is sorted by class."""
     with gzip.open(folder() / f"{name}.csv.gz", "rt", newline="", encoding="utf-8") as file:  # type: ignore[operator]
         rows = [row for row in csv.DictReader(file) if row["split"] == split]
     order = np.random.default_rng(0).permutation(len(rows))
@@ -158,7 +159,7 @@ def _read(name: str, split: str) -> Texts:
 
 
 def _made_up(n: int, seed: int, classes: int = 20) -> Texts:
-    """Sentences of ten words, three of which tell the class."""
+    """Make sentences of ten words, of which three depend on the class."""
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, classes, n)
     telling = 10 * codes[:, None] + rng.integers(0, 10, (n, 3))
@@ -167,7 +168,7 @@ def _made_up(n: int, seed: int, classes: int = 20) -> Texts:
 
 
 def wide(n: int, d: int, classes: int = 5, seed: int = 0) -> Data:
-    """Fewer rows than features, as in gene expression: class means among a few features, correlated noise on all."""
+    """Make fewer rows than features, as in gene expression: class means in a few features, correlated noise in all."""
     rng = np.random.default_rng(seed)
     if _limit is not None:
         d = d // 10
@@ -184,12 +185,12 @@ def wide(n: int, d: int, classes: int = 5, seed: int = 0) -> Data:
 
 
 def some(data: Data, n: int) -> Data:
-    """The first n training rows."""
+    """Return the first n training rows."""
     return data if data.X.shape[0] <= n else Data(f"{data.name} {n:,} rows", data.X[:n], data.y[:n], data.Q, data.yq)
 
 
 def smooth_clusters(n: int, d: int = 64, q: int = 2000, seed: int = 0) -> Data:
-    """Rows with structure, as real data has: low-dimensional clusters of unequal size, plus noise."""
+    """Make rows with the structure of real data: low-dimensional clusters of unequal size, plus noise."""
     if _limit is not None:
         n, q = min(n, 20 * _limit.rows), min(q, _limit.queries)
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""docs/benchmarks/gpu.md, from the records of `python -m benchmarks gpu`: another machine, so a page of its own."""
+"""Write docs/benchmarks/gpu.md from the records of `python -m benchmarks gpu`, measured on another machine."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ COLUMNS = ("job", "data", "kway", "beside it", "", "ratio", "quality", "")
 
 
 def measured(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
-    """The records there are."""
+    """Return the records that exist."""
     found = {target: load(target, folder) for target in GROUPS["gpu"]}
     return {target: record for target, record in found.items() if record is not None}
 
 
 def text(records: dict[str, dict[str, Any]]) -> str:
-    """The page."""
+    """Return the page."""
     return "\n".join([OPENING, *(_part(target, record) for target, record in records.items())])
 
 
@@ -39,7 +39,7 @@ def _part(target: str, record: dict[str, Any]) -> str:
 
 
 def _machine(record: dict[str, Any]) -> str:
-    """The GPU as the job found it, and the machine around it."""
+    """Return the GPU and the machine, as text."""
     said = next((r.points["machine"] for r in record["rows"] if "machine" in r.points), {})
     versions = ", ".join(f"{name} {said[name]}" for name in ("driver", "cuda", "torch", "triton") if name in said)
     around = record["machine"]

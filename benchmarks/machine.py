@@ -1,4 +1,4 @@
-"""Facts about the machine and the versions, saved with every result."""
+"""The machine and the versions, saved with every result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = ["kway", "numpy", "scipy", "scikit-learn", "numba", *models.PACKAGES.
 
 
 def facts() -> dict[str, object]:
-    """CPU, cores, memory, system, versions."""
+    """Return CPU, cores, memory, system and versions."""
     info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     names = [line.split(":", 1)[1].strip() for line in info.splitlines() if line.startswith("model name")]
     flags = next((line for line in info.splitlines() if line.startswith("flags")), "")
@@ -34,7 +34,7 @@ def facts() -> dict[str, object]:
 
 
 def version(package: str) -> str | None:
-    """Installed version, or None; of kway that of the code that runs, whatever was installed."""
+    """Return the installed version, or None; for kway, the version of the code that runs."""
     if package == "kway":
         return kway.__version__
     try:

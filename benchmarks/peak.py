@@ -1,8 +1,8 @@
-"""Working memory of a call: the peak of resident memory while it runs, less what was resident before, in MB.
+"""Working memory of a call in MB: the peak of resident memory while it runs minus the resident memory before.
 
-On Linux the kernel's high-water mark is set back before the call (/proc/self/clear_refs), and memory that malloc keeps
-for reuse is given back first, or it would hide what the call needs. Elsewhere getrusage's mark is used: it cannot
-be set back, so that a call which needs less than anything before it reads as 0.
+On Linux the peak of the process is reset before the call (/proc/self/clear_refs), and memory that malloc keeps for reuse
+is released first, because it would hide what the call needs. Elsewhere the peak of getrusage is used. It cannot be reset,
+so a call that needs less than an earlier one reads as 0.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ MB = 2**20
 
 
 class Measured(NamedTuple):
-    """What a call answered and the MB it needed."""
+    """The result of a call and the MB that it needed."""
 
     answer: Any
     megabytes: float
 
 
 def working_megabytes(run: Callable[[], Any]) -> Measured:
-    """Run once and say how much memory that took; the answer is part of it."""
+    """Run a call once and return its working memory, which includes the result."""
     tidy()
     before = resident() if CLEAR.exists() else peak()
     if CLEAR.exists():
@@ -37,7 +37,7 @@ def working_megabytes(run: Callable[[], Any]) -> Measured:
 
 
 def tidy() -> None:
-    """Give back what nobody uses."""
+    """Release unused memory."""
     gc.collect()
     if sys.platform.startswith("linux"):
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl does not
@@ -46,12 +46,12 @@ def tidy() -> None:
 
 
 def resident() -> float:
-    """MB resident now."""
+    """Return the resident MB now."""
     return _status("VmRSS")
 
 
 def peak() -> float:
-    """The most MB that were resident at once since the mark was last set back."""
+    """Return the peak of the resident MB since the last reset."""
     if STATUS.exists():
         return _status("VmHWM")
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

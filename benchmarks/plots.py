@@ -1,4 +1,4 @@
-"""The figures of the benchmarks page, from the records."""
+"""The figures of the benchmarks page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kway.report import style
 from .race import WITH_FIT, Row
 from .records import ratios, short
 
-APART = ("frontier", "C2b", "R1")  # a picture of its own; peers right half as often; shards beside one process
+APART = ("frontier", "C2b", "R1")  # these have a figure or a page of their own
 AXES = {"n": "rows or queries", "d": "features", "K": "classes"}
 
 
 def ratio_bars(rows: list[Row]) -> Figure:
-    """peer / kway of every row that has a ratio: a bar, the spread over the rounds, and a tick at what was aimed at."""
+    """Draw peer / kway of every row as a bar with the spread over the rounds and a mark at the goal."""
     rows = [r for r in rows if r.unit == "s" and r.equal and not r.missing and r.peer not in ("limit", "plan")]
     figure = style.figure(width=8.0, height=0.9 + 0.21 * max(1, len(rows)))
     axes = figure.subplots()
@@ -40,12 +40,12 @@ def ratio_bars(rows: list[Row]) -> Figure:
     style.dress(axes, "Times faster than the peer (thick tick: aim)", "peer / kway", grid="x")
     axes.tick_params(axis="y", labelsize=style.TINY, left=False)
     style.powers(axes.xaxis)
-    figure.set_layout_engine("constrained", w_pad=0.3)  # a browser's letters may be wider than those measured here
+    figure.set_layout_engine("constrained", w_pad=0.3)  # a browser may have wider letters
     return figure
 
 
 def _labels(rows: list[Row]) -> list[str]:
-    """Target, data and peer; what was done too where two rows would be called the same."""
+    """Return target, data and peer per row, and the job if two rows would have the same label."""
     about = [f"{r.target}  {style.shorten(r.data, 18)}" for r in rows]
     plain = [f"{what}, {style.shorten(r.peer, 30)}" for what, r in zip(about, rows)]
     return [
@@ -55,14 +55,14 @@ def _labels(rows: list[Row]) -> list[str]:
 
 
 def _work(row: Row) -> str:
-    """A job in a word or two: what its target does not say."""
-    if row.job.startswith(WITH_FIT) and row.target != "T1f":  # which counts the build in every row
+    """Return a job in a word or two."""
+    if row.job.startswith(WITH_FIT) and row.target != "T1f":  # every row includes the build
         return "fit + predict"
     return style.shorten(row.job.removeprefix(WITH_FIT).split(" k=")[0].split(", votes")[0], 22)
 
 
 def frontier(rows: list[Row]) -> Figure:
-    """Time against quality: one panel a job, one line a contestant, best at the lower right."""
+    """Draw time against quality, one panel per job and one line per contestant; the best is at the lower right."""
     jobs = list(dict.fromkeys(r.job for r in rows))
     figure = style.figure(width=8.0, height=3.4 * len(jobs) + 0.2)
     for axes, job in zip(figure.subplots(len(jobs), 1, squeeze=False)[:, 0], jobs):
@@ -81,7 +81,7 @@ def frontier(rows: list[Row]) -> Figure:
 
 
 def curves(rows: list[Row]) -> Figure:
-    """Time above, memory below, against n, d and K; dotted: the slope that theory allows."""
+    """Draw time and memory against n, d and K; dotted lines have the slope of theory."""
     figure = style.figure(width=9.0, height=6.6)
     panels = figure.subplots(2, 3, squeeze=False)
     jobs = list(dict.fromkeys(_job(r) for r in rows))
@@ -105,7 +105,7 @@ def curves(rows: list[Row]) -> Figure:
 
 
 def _name(figure: Figure, jobs: list[str]) -> None:
-    """The legend of all panels, below them."""
+    """Add the legend of all panels below them."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -120,7 +120,7 @@ def _job(row: Row) -> str:
 
 
 def drawn(records: dict[str, dict[str, Any]]) -> dict[str, Figure]:
-    """Every figure whose records exist, by file name."""
+    """Return every figure whose records exist, by file name."""
     rows = [r for record in records.values() for r in record["rows"]]
     out = {"ratios.svg": ratio_bars([r for r in rows if r.target not in APART])}
     if "frontier" in records:

@@ -1,12 +1,12 @@
-"""Honest timing: contestants interleaved (A B A B ...), the medians and the spread, quality beside the time.
+"""Timing: contestants take turns (A B A B ...); medians, spread, and the quality of the results.
 
-    timings = race({"kway": ours, "peer": theirs}, rounds)     each runs once a round, in turn
+    timings = race({"kway": ours, "peer": theirs}, rounds)     each runs once per round, in turn
     row("T1", job, data, "peer", timings, quality)             one line of the table
     absent("T1", job, data, "peer", error)                     the line of a peer that is not installed
-    steps = settled("steps", search)                           what a job finds out before its race
+    steps = settled("steps", search)                           a value that a job determines before its race
 
-The same job runs again in a process of its own for each contestant (`child.py`): `race` then runs that one alone, once,
-and notes its working memory. The others' answers, and what `settled` found, are those of the timed pass.
+The same job runs again in a separate process per contestant (`child.py`). `race` then runs only that one, once, and
+records its working memory. The results of the others, and the values of `settled`, come from the timed pass.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ import numpy as np
 from .models import NotInstalled
 from .peak import working_megabytes
 
-PAUSE = 0.5  # seconds between runs: OpenMP's threads spin for up to 0.2 s and would be charged to whoever comes next
-SHORT_PAUSE = 0.2  # of a quick run
-WITH_FIT = "fit + predict, "  # begins the name of a job whose build is counted; the rest is that of predicting alone
+PAUSE = 0.5  # seconds between runs: threads of OpenMP spin for up to 0.2 s and would slow down the next contestant
+SHORT_PAUSE = 0.2  # rounds of a quick run
+WITH_FIT = "fit + predict, "  # prefix of jobs that include the build
 
 
 @dataclass
 class Pass:
-    """What a job's races are run for: times (alone is None), or the memory of one contestant."""
+    """The purpose of a pass: times of all (alone is None), or the memory of one contestant."""
 
     alone: str | None = None
     pause: float = PAUSE
-    folder: Path | None = None  # where the timed pass leaves its answers for the others
+    folder: Path | None = None  # folder of the results of the timed pass
     settled: dict[str, Any] = field(default_factory=dict)  # JSON values by "number of the race, name"
     races: dict[int, list[str]] = field(default_factory=dict)  # contestants by the number of the race
-    megabytes: dict[int, float] = field(default_factory=dict)  # of the one alone, by the number of the race
+    megabytes: dict[int, float] = field(default_factory=dict)  # of the contestant alone, by the number of the race
 
 
 _current = Pass()
 
 
 def begin(new: Pass) -> Pass:
-    """Start a pass over one target's job."""
+    """Start a pass over the job of one target."""
     global _current
     _current = new
     return new
@@ -53,7 +53,7 @@ def begin(new: Pass) -> Pass:
 
 @dataclass
 class Timing:
-    """Seconds of each round, and what the last round answered."""
+    """Seconds per round, and the result of the last round."""
 
     seconds: list[float] = field(default_factory=list)
     answer: Any = None
@@ -66,23 +66,23 @@ class Timing:
 
 @dataclass
 class Row:
-    """One line of the table: kway against one peer, or against a limit, on one job."""
+    """One line of the table: kway against a peer or a limit, on one job."""
 
     target: str
     job: str
     data: str
     peer: str
-    kway_seconds: float  # or what `unit` says
+    kway_seconds: float  # or in `unit`
     peer_seconds: float
-    least: float | None  # the ratio aimed at (targets.py); None: for information
-    quality: str  # of both answers, so that no ratio is quoted where the quality differs
+    least: float | None  # goal of the ratio (targets.py); None: for information
+    quality: str  # of both results: no ratio is printed if they differ
     equal: bool = True  # whether the qualities allow the ratio
     rounds: dict[str, list[float]] = field(default_factory=dict)
-    unit: str = "s"  # "MB" where memory, "slope" where the exponent of a cost curve stands in place of seconds
+    unit: str = "s"  # "MB" for memory, "slope" for the exponent of a cost curve
     race: int | None = None
     memory: dict[str, float] = field(default_factory=dict)  # MB of working memory by contestant
     missing: str = ""  # the package that is not installed: nothing was measured
-    points: dict[str, Any] = field(default_factory=dict)  # what the plots need
+    points: dict[str, Any] = field(default_factory=dict)  # data for the plots
 
     @property
     def ratio(self) -> float:
@@ -117,7 +117,7 @@ def race(contestants: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Ti
 
 
 def _alone(contestants: dict[str, Callable[[], Any]], number: int) -> dict[str, Timing]:
-    """One contestant, once; the others are answered for by the timed pass, as the job goes on to compare them."""
+    """Run one contestant once; the results of the others come from the timed pass, because the job compares them."""
     answers = {name: _again(_answers(number, place)) for place, name in enumerate(contestants)}
     runs = contestants.get(_current.alone or "")
     if runs is not None:
@@ -131,8 +131,7 @@ def _answers(number: int, place: int) -> Path:
 
 
 def _arrays(answer: Any) -> dict[str, np.ndarray]:
-    """What a job compares of an answer: the array itself, or those among the attributes of a model (a peer's index,
-    of which a job wants the time only, may have none)."""
+    """Return the arrays that a job compares: the result itself, or the array attributes of a model."""
     if isinstance(answer, np.ndarray | int | float):
         return {"array": np.asarray(answer)}
     return {name: value for name, value in getattr(answer, "__dict__", {}).items() if isinstance(value, np.ndarray)}
@@ -145,7 +144,7 @@ def _again(path: Path) -> Any:
 
 
 def settled(name: str, find: Callable[[], Any]) -> Any:
-    """What `find` says (a JSON value) before the next race; a memory pass is told what the timed pass found."""
+    """Return `find()` (a JSON value), or in a memory pass the value of the timed pass."""
     key = f"{len(_current.races)} {name}"
     if key not in _current.settled:
         _current.settled[key] = find()
@@ -161,13 +160,13 @@ def row(
     quality: str,
     equal: bool = True,
 ) -> Row:
-    """The line of `peer` against "kway" in a race."""
+    """Return the line of `peer` against "kway" in a race."""
     ours, theirs = timings["kway"], timings[peer]
     rounds = {"kway": ours.seconds, peer: theirs.seconds}
     return Row(target, job, data, peer, ours.median, theirs.median, None, quality, equal, rounds, race=ours.race)
 
 
 def absent(target: str, job: str, data: str, peer: str, error: NotInstalled) -> Row:
-    """The line of a peer that is not installed: named, not skipped."""
+    """Return the line of a peer that is not installed."""
     said = f"not installed (pip install {error.package})"
     return Row(target, job, data, peer, float("nan"), float("nan"), None, said, False, missing=error.package)

@@ -1,8 +1,8 @@
-"""Results as files: benchmarks/results/<target>.json, one record a target, and how its rows read.
+"""Results as files, benchmarks/results/<target>.json with one record per target, and their rows as text.
 
     {"target": "T1", "seconds": 71.4, "jit_seconds": 14.2, "machine": {...}, "rows": [{...}, ...]}
 
-A row is `race.Row` plus its ratio and whether it holds. Files from before a field existed have it at its default.
+A row is `race.Row` plus its ratio and whether the goal holds. Older files lack newer fields, which get their default.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parent / "results"
 
 
 def save(record: dict[str, Any], folder: Path) -> Path:
-    """Write the record of one target; NaN (nothing measured) becomes null."""
+    """Write the record of one target; NaN becomes null."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record['target']}.json"
     path.write_text(json.dumps(plain(record), indent=1, allow_nan=False) + "\n")
@@ -31,7 +31,7 @@ def save(record: dict[str, Any], folder: Path) -> Path:
 
 
 def load(target: str, folder: Path = FOLDER) -> dict[str, Any] | None:
-    """The record of one target, its rows as Row; None where it was not measured."""
+    """Read the record of one target, or None if it was not measured."""
     path = folder / f"{target}.json"
     if not path.exists():
         return None
@@ -40,7 +40,7 @@ def load(target: str, folder: Path = FOLDER) -> dict[str, Any] | None:
 
 
 def row_of(saved: dict[str, Any]) -> Row:
-    """A row as it was when it was measured."""
+    """Return a row from its JSON values."""
     known = {f.name for f in fields(Row)}
     values = {name: value for name, value in saved.items() if name in known}
     for name in ("kway_seconds", "peer_seconds"):
@@ -49,13 +49,13 @@ def row_of(saved: dict[str, Any]) -> Row:
 
 
 def ratios(row: Row) -> list[float]:
-    """peer / kway of each round: the two ran one after the other, so that a slow spell of the machine hit both."""
+    """Return peer / kway per round; the two ran one after the other, so a slow phase affects both."""
     ours, theirs = row.rounds.get("kway", []), row.rounds.get(row.peer, [])
     return [b / a for a, b in zip(ours, theirs)]
 
 
 def ratio_text(row: Row) -> str:
-    """The ratio with the spread over the rounds: 21x (19-24)."""
+    """Return the ratio with the spread over the rounds: 21x (19-24)."""
     if math.isnan(row.ratio) or row.unit != "s" or row.peer == "limit":
         return ""
     seen = ratios(row)
@@ -64,7 +64,7 @@ def ratio_text(row: Row) -> str:
 
 
 def figure_text(value: float, unit: str) -> str:
-    """A time, a number of MB or a slope, in three digits."""
+    """Format a time, MB or a slope with three digits."""
     if math.isnan(value):
         return ""
     if unit == "slope":
@@ -73,7 +73,7 @@ def figure_text(value: float, unit: str) -> str:
 
 
 def short(value: float) -> str:
-    """Two digits, more where they are whole.
+    """Format a number with two digits, or all digits of its whole part.
 
     >>> short(0.2566), short(0.3), short(4.0), short(20.89), short(755.3)
     ('0.26', '0.30', '4.0', '21', '755')
@@ -82,13 +82,13 @@ def short(value: float) -> str:
 
 
 def memory_text(row: Row) -> str:
-    """MB of kway and of the peer."""
+    """Return the MB of kway and of the peer."""
     both = [row.memory.get("kway"), row.memory.get(row.peer)]
     return "" if None in both else " / ".join(short(v) for v in both if v is not None)
 
 
 def verdict(row: Row) -> str:
-    """Whether what was aimed at holds."""
+    """Return whether the goal holds."""
     if row.missing:
         return "not installed"
     if not row.equal:
@@ -97,7 +97,7 @@ def verdict(row: Row) -> str:
 
 
 def aim_text(row: Row) -> str:
-    """What was aimed at."""
+    """Return the goal."""
     if row.least is None:
         return ""
     return f"{row.least:g}x" if row.unit == "s" and row.peer != "limit" else ""
@@ -108,37 +108,37 @@ NUMBERS = ("ratio", "kway", "of the peer", "fit + predict", "aim", "MB")
 
 
 def cells(row: Row, whole: Row | None = None) -> tuple[str, ...]:
-    """A row of the table as text, in the order of COLUMNS: the ratio first, where a narrow screen shows it."""
+    """Return a row as text in the order of COLUMNS; the ratio comes first, so that narrow screens show it."""
     ours, theirs = figure_text(row.kway_seconds, row.unit), figure_text(row.peer_seconds, row.unit)
     return (ratio_text(row), row.target, row.peer, row.data, row.job, ours, theirs, whole_text(whole), aim_text(row),
             row.quality, memory_text(row), verdict(row))  # fmt: skip
 
 
 def wholes(rows: Iterable[Row]) -> dict[tuple[str, str, str], Row]:
-    """Rows whose build is counted, by the job, set and peer of the row that predicts alone."""
+    """Return the rows that include the build, by job, data set and peer of the row without it."""
     return {(r.job.removeprefix(WITH_FIT), r.data, r.peer): r for r in rows if r.job.startswith(WITH_FIT)}
 
 
 def whole_of(row: Row, known: Mapping[tuple[str, str, str], Row]) -> Row | None:
-    """The row that counts the build, too, where it was measured at the same quality."""
+    """Return the row that includes the build, if it was measured at the same quality."""
     found = known.get((row.job, row.data, row.peer))
     return found if found is not None and found.equal and not found.missing else None
 
 
 def whole_text(row: Row | None) -> str:
-    """The ratio with the build counted, and both times: 4.2x (1.4 s / 5.9 s)."""
+    """Return the ratio with the build included, and both times: 4.2x (1.4 s / 5.9 s)."""
     if row is None:
         return ""
     return f"{short(row.ratio)}x ({figure_text(row.kway_seconds, 's')} / {figure_text(row.peer_seconds, 's')})"
 
 
 def about(row: Row, data: str) -> bool:
-    """Whether a row is about a set, or a part of it: "mnist" is meant by "mnist" and by "mnist 20,000 rows"."""
+    """Return whether a row is about a data set or a part of it, such as "mnist 20,000 rows"."""
     return row.data == data or row.data.startswith(f"{data} ")
 
 
 def table(record: dict[str, Any]) -> Table:
-    """The table of one target on a terminal."""
+    """Return the table of one target for a terminal."""
     from rich.markup import escape
     from rich.table import Table
 

@@ -1,6 +1,6 @@
-"""python -m benchmarks.render: docs/benchmarks/index.md, gpu.md and cluster.md, docs/ladder.md, their figures, the
-picture and the list of docs/scale.md, and the README's table, from benchmarks/results/*.json. None of that is written
-by hand, so that no figure differs from what was measured.
+"""`python -m benchmarks.render` writes from benchmarks/results/*.json: docs/benchmarks/index.md, gpu.md and cluster.md,
+docs/ladder.md, their figures, the figure and the list of docs/scale.md, and the table of the README. Nothing of it is
+written by hand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHECKOUT = Path(__file__).parents[1]
 
 
 def write(docs: Path, folder: Path = FOLDER) -> list[Path]:
-    """Both pages and their figures."""
+    """Write the pages and their figures."""
     from kway.report import style
 
     records = measured(folder)
@@ -45,7 +45,7 @@ def write(docs: Path, folder: Path = FOLDER) -> list[Path]:
 
 
 def measured(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
-    """The records there are, in the order of the targets, with the aims of today."""
+    """Return the records that exist, in the order of the targets, with the current goals."""
     found = {target: load(target, folder) for target in JOBS if target not in GROUPS["gpu"]}  # another machine
     return {
         target: {**record, "rows": targets.aimed(record["rows"], _has_vnni(record.get("machine", {})))}
@@ -55,7 +55,7 @@ def measured(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
 
 
 def text(records: dict[str, dict[str, Any]]) -> str:
-    """The page."""
+    """Return the page."""
     rows = [r for target, record in records.items() if target != "frontier" for r in record["rows"]]
     parts = [OPENING, _pictures(records), "## Every row\n", _table(rows), shortfalls.text(rows), _measured(records)]
     return "\n".join(parts)
@@ -120,7 +120,7 @@ def _measured(records: dict[str, dict[str, Any]]) -> str:
 
 
 def _has_vnni(machine: dict[str, Any]) -> bool:
-    """Whether the CPU has AVX-512 VNNI, which tells the machines apart; one that is not told has."""
+    """Return whether the CPU has AVX-512 VNNI; unknown CPUs are assumed to have it."""
     return bool(machine.get("avx512_vnni", True))
 
 
@@ -130,7 +130,7 @@ def _other(machine: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Write all of it in the checkout."""
+    """Write everything into the checkout."""
     for path in write(CHECKOUT / "docs"):
         print(path.relative_to(CHECKOUT))
     page = CHECKOUT / "README.md"

@@ -1,6 +1,6 @@
-"""The runner behind `python -m benchmarks`: measure target by target, print a table each, save a JSON file each.
+"""The runner of `python -m benchmarks`: measure each target, print its table and save it as JSON.
 
-One target's failure is reported and the others go on; what was measured before it is already saved.
+If a target fails, the failure is reported and the others still run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ JOBS = {
     "gpu_softmax": "gpu_softmax.g2",
     "R1": "cluster.r1",
 }
-GROUPS = {"gpu": tuple(name for name in JOBS if name.startswith("gpu_"))}  # one word for several
+GROUPS = {"gpu": tuple(name for name in JOBS if name.startswith("gpu_"))}  # one name for several
 BY_NAME_ONLY = (
     "JOB",
     "C1",
@@ -57,7 +57,7 @@ BY_NAME_ONLY = (
     "plan",
     *GROUPS["gpu"],
     "R1",
-)  # an hour, gigabytes, minutes, a GPU, Ray: only when named
+)  # these take long or need a GPU or Ray: they run only if named
 QUICK = datasets.Limit(rows=1500, queries=500)
 
 
@@ -67,18 +67,18 @@ class Plan:
 
     rounds: int = 5
     quick: bool = False
-    memory: bool = True  # a second pass, each contestant in a process of its own
-    classes: int | None = None  # of C1 and C2, where not all
+    memory: bool = True  # a second pass, each contestant in its own process
+    classes: int | None = None  # number of classes of C1 and C2; None: all
 
 
 def job(target: str) -> Callable[[int, bool], list[Row]]:
-    """The function (rounds, quick) -> rows of one target."""
+    """Return the function (rounds, quick) -> rows of one target."""
     module, name = JOBS[target].split(".")
     return getattr(importlib.import_module(f".jobs.{module}", __package__), name)
 
 
 def measure(target: str, plan: Plan) -> dict[str, Any]:
-    """The record of one target: rows, machine, seconds; `error` in place of rows where it failed."""
+    """Return the record of one target: rows, machine and seconds, or `error` instead of rows."""
     start = time.perf_counter()
     record: dict[str, Any] = {"target": target, "quick": plan.quick, "machine": machine.facts(), "rows": []}
     datasets.limit(QUICK if plan.quick else None)
@@ -86,9 +86,9 @@ def measure(target: str, plan: Plan) -> dict[str, Any]:
     try:
         with tempfile.TemporaryDirectory() as folder:
             record |= _passes(target, plan, Path(folder))
-    except NotInstalled as error:  # a peer that the job cannot do without
+    except NotInstalled as error:  # the job needs this peer
         record["rows"] = [race.absent(target, "all of it", "-", error.package, error).record()]
-    except Exception as error:  # whatever it is, the other targets can still be measured
+    except Exception as error:  # the other targets can still be measured
         record["error"] = f"{type(error).__name__}: {error}"
     finally:
         datasets.limit(None)
@@ -96,12 +96,12 @@ def measure(target: str, plan: Plan) -> dict[str, Any]:
 
 
 def _passes(target: str, plan: Plan, folder: Path) -> dict[str, Any]:
-    """The rows of the timed pass, with the memory of every contestant where wanted."""
+    """Return the rows of the timed pass, with the memory of every contestant if asked."""
     memory = plan.memory and not plan.quick
     pause = race.SHORT_PAUSE if plan.quick else race.PAUSE
     now = race.begin(race.Pass(pause=pause, folder=folder if memory else None))
     rows = job(target)(2 if plan.quick else plan.rounds, plan.quick)
-    if not plan.quick and datasets.folder() is not None:  # what is aimed at holds for the real data in full
+    if not plan.quick and datasets.folder() is not None:  # goals hold for the full real data
         rows = targets.aimed(rows, machine.facts()["avx512_vnni"])
     added = _memory(target, plan, folder, now, rows) if memory and now.races else {}
     missed = [f"{r.job}, {r.data}: {r.quality}" for r in rows if not r.equal]
@@ -109,13 +109,13 @@ def _passes(target: str, plan: Plan, folder: Path) -> dict[str, Any]:
 
 
 def _memory(target: str, plan: Plan, folder: Path, now: race.Pass, rows: list[Row]) -> dict[str, Any]:
-    """Write each contestant's working memory into its rows; the seconds of compiling, and what went wrong."""
+    """Write the working memory of each contestant into its rows; return compile seconds and errors."""
     (folder / "settled.json").write_text(json.dumps(now.settled))
     added: dict[str, Any] = {}
     for contestant in dict.fromkeys(name for names in now.races.values() for name in names):
         try:
             said = child.measure(target, contestant, folder, plan.rounds)
-        except RuntimeError as error:  # the times stand without it
+        except RuntimeError as error:  # the times are valid without it
             added.setdefault("notes", []).append(str(error))
             continue
         if contestant == "kway":
@@ -128,7 +128,7 @@ def _memory(target: str, plan: Plan, folder: Path, now: race.Pass, rows: list[Ro
 
 
 def run(targets: Iterable[str], plan: Plan, out: Path | None, tell: Callable[[Any], None]) -> list[dict[str, Any]]:
-    """Measure all, saving each at once; `tell` gets lines and tables for people."""
+    """Measure all targets and save each at once; `tell` is called with lines and tables to print."""
     measured = []
     for target in targets:
         record, table = _ladder(plan) if target == "ladder" else (measure(target, plan), records.table)
@@ -147,13 +147,13 @@ def run(targets: Iterable[str], plan: Plan, out: Path | None, tell: Callable[[An
 
 
 def absent(record: dict[str, Any]) -> list[str]:
-    """What was not measured for want of a package, in a line each."""
+    """Return one line per peer that is not installed."""
     missing = {row["missing"]: row["peer"] for row in record.get("rows", []) if row.get("missing")}
     return [f"not installed: {peer} (pip install {package})" for package, peer in missing.items()]
 
 
 def _ladder(plan: Plan) -> tuple[dict[str, Any], Callable[[dict[str, Any]], Any]]:
-    """The vectorisation ladder has rungs where the others have peers."""
+    """Measure the vectorization ladder, which has rungs instead of peers."""
     from .ladder import record
 
     return record.measure(plan.quick), record.table

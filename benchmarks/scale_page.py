@@ -1,7 +1,7 @@
-"""docs/scale.md's picture and its list of what the plan misses, from the records of plan, C1, C2 and the GPU's.
+"""The figure of docs/scale.md and its list of errors of the plan, from the records of plan, C1, C2 and the GPU.
 
-Lines are the plan's, at the rates of the plan's record; filled marks were measured on that machine, hollow ones on a
-GPU or at other features, as the legend says. Records that are not there yet leave their marks out.
+Lines are predictions of the plan. Filled marks were measured on the same machine, hollow ones on a GPU or with another
+number of features, as the legend says. Without a record its marks are left out.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ FEATURES, WIDE = 64, 512
 CLASSES = np.logspace(1, 8, 29)
 BEGIN, END = "<!-- what the plan misses, by python -m benchmarks.render -->\n\n", "\n<!-- end of what it misses -->\n"
 PANELS = ("seconds to fit", "GiB while fitting", "seconds an answer")
-_MEMORY = 24e9 / 2**30  # GiB of the machine that is aimed at
+_MEMORY = 24e9 / 2**30  # GiB of the machine to plan for
 
 
 class Line(NamedTuple):
-    """A way of the plan at a width, and how many rows it has at K classes."""
+    """An approach of the plan with a number of features, and its number of rows for K classes."""
 
     name: str
     formula: Formula
     features: int
     rows: Callable[[float], int]
-    most: float  # classes beyond which a line says nothing to anybody: years, terabytes
+    most: float  # classes at which the line ends
 
 
 class Mark(NamedTuple):
-    """A measured point; None where that was not measured."""
+    """A measured point; None if a value was not measured."""
 
     name: str
     classes: float
-    values: tuple[float | None, float | None, float | None]  # as the panels
+    values: tuple[float | None, float | None, float | None]  # in the order of the panels
 
 
 def two_each(n_classes: float) -> int:
-    """Rows of the ways with a row of weights a class."""
+    """Return the rows of approaches with one row of weights per class."""
     return max(20_000, 2 * int(n_classes))
 
 
@@ -61,7 +61,7 @@ LINES = (
 
 
 def picture(folder: Path = FOLDER) -> Figure | None:
-    """Time and memory against K; None before the plan was measured."""
+    """Draw time and memory against K; None if the plan was not measured."""
     record = load("plan", folder)
     if record is None:
         return None
@@ -84,7 +84,7 @@ def picture(folder: Path = FOLDER) -> Figure | None:
 
 
 def _looks(marks: list[Mark]) -> dict[str, dict[str, str]]:
-    """How the marks of each name look: those of a line in its colour, others hollow."""
+    """Return the style of the marks per name: those of a line have its color, others are hollow."""
     looks = {
         line.name: {"color": style.PALETTE[i], "marker": style.MARKERS[i], "markeredgecolor": "white"}
         for i, line in enumerate(LINES)
@@ -103,7 +103,7 @@ def _costs(way: Cost) -> tuple[float, float, float]:
 
 
 def _finish(figure: Figure, panels: Any, looks: dict[str, dict[str, str]]) -> None:
-    """Axes, the limit of memory, and one legend for all panels."""
+    """Add the axes, the memory limit and one legend for all panels."""
     from matplotlib.lines import Line2D
 
     for panel, what in zip(panels, PANELS):
@@ -125,7 +125,7 @@ def _finish(figure: Figure, panels: Any, looks: dict[str, dict[str, str]]) -> No
 
 
 def _fits(rows: list[Row]) -> Iterator[Mark]:
-    """Fits of the plan's record that lie on a line."""
+    """Return the fits of the plan's record that belong to a line."""
     for row in rows:
         said, case = row.points, row.points["case"]
         named = case["way"], case["features"]
@@ -135,7 +135,7 @@ def _fits(rows: list[Row]) -> Iterator[Mark]:
 
 
 def _codes(folder: Path) -> Iterator[Mark]:
-    """C1: a class a row, as bits."""
+    """Return the marks of C1: one row per class, as bits."""
     for row in _rows("C1", folder):
         if row.job != "one query":
             continue
@@ -147,7 +147,7 @@ def _codes(folder: Path) -> Iterator[Mark]:
 
 
 def _sampled(folder: Path) -> Iterator[Mark]:
-    """C2: memory of sampled softmax at a million classes; its seconds are of one pass, and no fit."""
+    """Return the marks of C2: memory of sampled softmax with a million classes; its seconds are those of one pass."""
     for row in _rows("C2", folder):
         if row.unit == "MB":
             yield Mark(
@@ -156,7 +156,7 @@ def _sampled(folder: Path) -> Iterator[Mark]:
 
 
 def _gpu(folder: Path) -> Iterator[Mark]:
-    """Codes of a billion classes, and softmax over all classes, on a GPU; measured on another machine."""
+    """Return the marks of the GPU: codes of a billion classes, and softmax over all classes."""
     for row in _rows("gpu_search", folder):
         held = re.search(r"; ([\d.]+) GB", row.quality)
         if row.job == "nearest by codes, one query":
@@ -182,7 +182,7 @@ def _number(text: str) -> float:
 
 
 def misses(folder: Path = FOLDER) -> str:
-    """What the plan's record holds against it, in a table."""
+    """Return a table of the errors of the plan."""
     record = load("plan", folder)
     if record is None:
         return ""
@@ -209,13 +209,13 @@ def _text(value: float, unit: str) -> str:
 
 
 def put(page: str, folder: Path = FOLDER) -> str:
-    """The page with its list anew."""
+    """Return the page with the new list."""
     before, rest = page.split(BEGIN)
     return before + BEGIN + misses(folder) + END + rest.split(END)[1]
 
 
 def write(docs: Path, folder: Path = FOLDER) -> list[Path]:
-    """The picture, and the page with its list anew where there is one."""
+    """Write the figure, and the list into the page if it exists."""
     from kway.report import style
 
     drawn, page = picture(folder), docs / "scale.md"

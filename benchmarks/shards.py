@@ -1,17 +1,16 @@
-"""python -m benchmarks.shards: a search through many shards, simulated from what R1 measured through three.
+"""`python -m benchmarks.shards`: simulate a search through many shards from the costs that R1 measured with three.
 
-A call of Q queries (d columns, k neighbours) through S shards over n rows costs
+A call of Q queries (d columns, k neighbors) through S shards over n rows costs
 
     at the caller    START + S (CALL + Q QUERY)                one shard after another: send, collect, merge
     at a shard       answer + Q (scan(n / S) + SKETCH)         all at once; the slowest counts
     between them     bytes / NETWORK + LATENCY                 4 d S Q bytes out, 16 k S Q back
 
-START and the sums CALL + answer and QUERY + SKETCH are fitted to R1, where shards share one machine, so that what is at
-once elsewhere is one after another there, but for the scan, which fills the cores that one process leaves idle:
-max(alone / S, its processor time / CORES). CALL and QUERY are the caller's processor time in the same run, and never
-more than the sums; a record without it leaves nothing to the shard. That costs grow in proportion to S beyond three
-shards is assumed. Answers vary by JITTER, and one in `late` comes LATE seconds late; with a replica it is asked again
-there after the patience.
+START and the sums CALL + answer and QUERY + SKETCH are fitted to R1. There the shards share one machine, so work that is
+parallel elsewhere runs one after another, except the scan, which uses idle cores: max(alone / S, its processor time /
+CORES). CALL and QUERY are the processor time of the caller in the same run, and at most the sums. The simulation assumes
+that costs stay proportional to S beyond three shards. Response times vary by JITTER, and one in `late` is LATE seconds
+late; with a replica, the query is sent again after a timeout.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from .records import load
 CLASSES = (1e9, 1e10, 1e11)
 SHARDS = (8, 16, 32, 64, 128, 256, 512, 1024)
 FEATURES, BEST = 512, 10
-BATCH = 1000  # queries that travel together
-NETWORK, LATENCY = 1.25e9, 1e-4  # bytes a second (10 Gbit) and seconds one way: what a rack has; not measured here
-JITTER = 0.05  # standard deviation of the logarithm of an answer's time
-LATE, ONE_IN = 1.0, 1000  # seconds that one answer in so many is late: a pause, a page read from disk, a restart
+BATCH = 1000  # queries per call
+NETWORK, LATENCY = 1.25e9, 1e-4  # bytes per second (10 Gbit) and seconds one way, typical of a rack; not measured
+JITTER = 0.05  # standard deviation of the logarithm of a response time
+LATE, ONE_IN = 1.0, 1000  # delay in seconds, and one in how many responses has it
 DRAWN = 2000  # calls simulated
-CORES = 2  # of each machine, as where R1 was measured
+CORES = 2  # cores per machine, as in R1
 
 
 class Traffic(NamedTuple):
@@ -46,7 +45,7 @@ class Traffic(NamedTuple):
 
 
 def bytes_a_query(shards: int, d: int = FEATURES, k: int = BEST) -> Traffic:
-    """A query to every shard as float32; k ids and distances of 8 bytes each from it.
+    """Return the bytes of a query: float32 to every shard, k ids and distances of 8 bytes each back.
 
     >>> bytes_a_query(8)
     Traffic(out=16384.0, back=1280.0)
@@ -55,7 +54,7 @@ def bytes_a_query(shards: int, d: int = FEATURES, k: int = BEST) -> Traffic:
 
 
 def bytes_a_step(nodes: int, d: int, scores: int) -> Traffic:
-    """A step of L-BFGS over row shards: the weights to every node, their gradient and the loss back, in float32.
+    """Return the bytes of a step of L-BFGS over shards of rows: weights to every node, gradient and loss back, in float32.
 
     >>> bytes_a_step(3, d=784, scores=10)
     Traffic(out=94200.0, back=94224.0)
@@ -66,7 +65,7 @@ def bytes_a_step(nodes: int, d: int, scores: int) -> Traffic:
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds: of a call whatever it asks, of a shard in it, of a query in that; at the caller, and at the shard."""
+    """Seconds per call, per shard of a call, and per query of a shard; at the caller and at the shard."""
 
     start: float
     call: float
@@ -76,7 +75,7 @@ class Costs:
 
 
 class Point(NamedTuple):
-    """A call of R1: its seconds, processor seconds of the caller (inf: not measured), seconds of the scan alone."""
+    """A call of R1: its seconds, processor seconds of the caller (inf if not measured), and seconds of the scan."""
 
     shards: int
     queries: int
@@ -86,7 +85,7 @@ class Point(NamedTuple):
 
 
 def points(record: dict[str, Any]) -> list[Point]:
-    """The points of a record of R1; all of a call is the caller's where its processor time was not measured."""
+    """Return the points of a record of R1; without processor times, all time of a call counts for the caller."""
     found = []
     for r in record["rows"]:
         queries = round(r.points["queries_per_second"] * r.kway_seconds)
@@ -98,12 +97,12 @@ def points(record: dict[str, Any]) -> list[Point]:
 
 
 def has_caller(record: dict[str, Any]) -> bool:
-    """Whether the caller's processor time was measured."""
+    """Return whether the processor time of the caller was measured."""
     return all("caller_seconds" in r.points for r in record["rows"])
 
 
 def fitted(measured: list[Point]) -> Costs:
-    """The costs by least squares of relative errors; none below zero."""
+    """Fit the costs by non-negative least squares of relative errors."""
     from scipy.optimize import nnls
 
     S, Q, seconds, caller, alone = (np.array(column, float) for column in zip(*measured))
@@ -115,25 +114,25 @@ def fitted(measured: list[Point]) -> Costs:
 
 
 def on_one_machine(point: Point, found: Costs) -> float:
-    """What the model says of a point of R1: nothing is at once there."""
+    """Predict a point of R1, where nothing runs in parallel."""
     a_shard = found.call + found.answer + point.queries * (found.query + found.sketch)
     return point.alone + found.start + point.shards * a_shard
 
 
 def scan_seconds(classes: float, shards: int) -> float:
-    """Of one query at one shard: codes of 512 bits, by the rates of the plan."""
+    """Return the seconds of one query at one shard: codes of 512 bits, at the rates of the plan."""
     n = int(-(-classes // shards))
     return bits(Size(n, FEATURES, n), Rates(cores=CORES)).predict_seconds
 
 
 def shard_bytes(classes: float, shards: int) -> int:
-    """Of the codes that a shard holds."""
+    """Return the bytes of the codes of a shard."""
     n = int(-(-classes // shards))
     return n * (FEATURES // 8 + 2)
 
 
 class Simulated(NamedTuple):
-    """Seconds of a call: the median, and what one call in a hundred exceeds."""
+    """Seconds of a call: the median and the 99% quantile."""
 
     median: float
     slow: float
@@ -142,7 +141,7 @@ class Simulated(NamedTuple):
 def simulate(
     found: Costs, classes: float, shards: int, queries: int = 1, replicas: int = 1, late: int = ONE_IN, seed: int = 0
 ) -> Simulated:
-    """Calls drawn at random; shards on machines of their own."""
+    """Simulate random calls to shards on separate machines."""
     rng = np.random.default_rng([seed, shards, queries, replicas])
     work = found.answer + queries * (scan_seconds(classes, shards) + found.sketch)
     first = _answers(rng, work, shards, late)  # (calls, shards)
@@ -156,13 +155,13 @@ def simulate(
 
 
 def _answers(rng: np.random.Generator, work: float, shards: int, late: int) -> NDArray[np.float64]:
-    """Seconds (calls, shards) until each shard has answered."""
+    """Return the seconds (calls, shards) until each shard responds."""
     usual = work * np.exp(JITTER * rng.standard_normal((DRAWN, shards)))
     return usual + LATE * (rng.random((DRAWN, shards)) < 1 / late)
 
 
 def main() -> int:
-    """The page's tables, on a terminal."""
+    """Print the tables of the page."""
     from . import cluster_page
 
     print(cluster_page.text(load("R1")))

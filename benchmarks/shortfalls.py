@@ -1,7 +1,7 @@
-"""Where a goal is not met, and why: a section of the page, made from the rows and their aims.
+"""Goals that are not met, and why: a section of the benchmarks page.
 
-A line says what was reached and what was aimed at. The reason comes from the record itself where it is there (which
-part of the time is the build, how many iterations a peer needed), else from WHY, and is said only while it is short.
+Each line has the measured ratio, the goal and the reason. The reason comes from the record (the share of the build, the
+iterations of a peer) or from WHY.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _EARLY = (
     "whose tenth of a second goes into a start on some rows, factors of 26 classes and a dozen passes."
 )
 
-# (target, set, peer) -> why; the set or the peer may be empty: any
+# (target, data set, peer) -> reason; an empty name stands for any
 WHY = {
     ("T1", "", ""): _NARROW,
     ("T1b", "", ""): _NARROW,
@@ -65,7 +65,7 @@ WHY = {
 
 
 def text(rows: list[Row]) -> str:
-    """The section: how many goals hold, those that do not, and those that nothing is known about."""
+    """Return the section: how many goals hold, those that do not, and those not measured."""
     goals = [r for r in rows if r.least is not None or r.unit != "s"]
     bad = [r for r in rows if not r.holds and not r.missing]
     missing = [r for r in rows if r.missing]
@@ -82,7 +82,7 @@ def text(rows: list[Row]) -> str:
 
 
 def _named(rows: Iterable[Row]) -> str:
-    """Each peer once, with the targets it is missing from."""
+    """Return each missing peer once, with its targets."""
     targets: dict[str, list[str]] = {}
     for r in rows:
         targets.setdefault(f"{r.peer} (`pip install {r.missing}`)", []).append(r.target)

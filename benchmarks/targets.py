@@ -1,10 +1,9 @@
-"""What is aimed at, in one table: peer / kway at least so much, by target, set and peer; None where nothing is.
+"""The goals: the least ratio peer / kway by target, data set and peer; None if there is no goal.
 
-    goals("T1", "mnist", {"faiss Flat": 20})        20 times faiss Flat, on mnist or a part of it
+    goals("T1", "mnist", {"faiss Flat": 20})        20 times as fast as faiss Flat, on mnist or a part of it
 
-Jobs know nothing of aims: the runner writes them into the rows it has measured, and the page judges every record by
-the table as it stands. Limits (T8, T9, T11) and slopes
-(T10) stand in place of a peer and are said by their jobs.
+Jobs do not know the goals. The runner writes them into the measured rows, and the page compares every record with the
+current table. Limits (T8, T9, T11) and slopes (T10) replace a peer and come from their jobs.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ class Goal(NamedTuple):
     """The ratio that rows of one target, set and peer should reach."""
 
     target: str
-    where: str  # the set, or what its name begins with: "mnist" means "mnist 20,000 rows" too
+    where: str  # data set, or the beginning of its name, such as "mnist" of "mnist 20,000 rows"
     peer: str
     least: float
-    work: str = ""  # what the job's name contains
+    work: str = ""  # part of the name of the job
 
 
 def goals(target: str, where: str, least: Mapping[str, float], work: str = "") -> list[Goal]:
-    """One goal a peer."""
+    """Return one goal per peer."""
     return [Goal(target, where, peer, ratio, work) for peer, ratio in least.items()]
 
 
 def softmax(target: str, where: str, lbfgs: float, intel: float, cyanure: float) -> list[Goal]:
-    """The three that solve the same softmax problem."""
+    """Return goals for the three peers that solve the same softmax problem."""
     peers = {"LogisticRegression(lbfgs)": lbfgs, "intelex LogisticRegression": intel, "cyanure": cyanure}
     return goals(target, where, peers, "softmax")
 
@@ -78,27 +77,27 @@ GOALS = (
 )
 
 
-PLAIN_CPU = goals("T1", "mnist", {"faiss Flat": 8})  # instead, where bytes have no instruction of their own (VNNI)
+PLAIN_CPU = goals("T1", "mnist", {"faiss Flat": 8})  # goal on a CPU without VNNI
 
 
 def meant(goal: Goal, row: Row) -> bool:
-    """Whether a goal is that of a row; one that counts the build is meant only by a goal that says so."""
+    """Return whether a goal applies to a row; rows that include the build need a goal that says so."""
     alike = row.job.startswith(WITH_FIT) == goal.work.startswith(WITH_FIT)
     named = (goal.target, goal.peer) == (row.target, row.peer) and about(row, goal.where)
     return named and alike and goal.work in row.job
 
 
 def aim(row: Row, vnni: bool = True) -> float | None:
-    """The ratio aimed at in a row, on a CPU with VNNI or without."""
+    """Return the goal of a row, on a CPU with or without VNNI."""
     return next((goal.least for goal in ([] if vnni else PLAIN_CPU) + [*GOALS] if meant(goal, row)), None)
 
 
 def aimed(rows: Iterable[Row], vnni: bool) -> list[Row]:
-    """Rows with their aims; limits and slopes stay as their jobs have said them."""
+    """Return rows with their goals; limits and slopes stay as their jobs set them."""
     return [r if r.peer == "limit" or r.unit != "s" else replace(r, least=aim(r, vnni)) for r in rows]
 
 
 def unmeasured(rows: Iterable[Row]) -> list[Goal]:
-    """Goals that no row speaks of."""
+    """Return the goals without a measured row."""
     rows = list(rows)
     return [goal for goal in GOALS if not any(meant(goal, r) for r in rows)]

@@ -78,7 +78,7 @@ def test_an_unreadable_image_is_named_and_skipped_by_every_verb(tmp_path, monkey
         if verb == "fit":
             assert run([*words, "--skip-bad"]) == 0
             assert (tmp_path / "report.html").read_text().rstrip().endswith("</html>")
-            assert "Test accuracy 1.0000" in capfd.readouterr().out
+            assert "Test accuracy: 1.0000" in capfd.readouterr().out
         assert run(words) == 1, verb
         assert "broken.png cannot be read" in (said := capfd.readouterr().err)
         assert "--skip-bad" in said
@@ -94,7 +94,7 @@ def test_odd_columns_are_dealt_with_and_told(tmp_path, monkeypatch, capfd):
     text = rows(id=lambda i: f"r{i:04d}", empty=lambda i: "", mixed=lambda i: i if i % 4 else "n/a")
     (tmp_path / "t.csv").write_text(text + "5,r9999,,7,lonely\n")
     assert run(["fit", "t.csv", "--target", "y", "--model", "softmax,centroid"]) == 0
-    assert "1 classes have one row only (lonely)" in capfd.readouterr().out
+    assert "1 classes have one row only (lonely)" in capfd.readouterr().err
     page = (tmp_path / "report.html").read_text()
     assert page.count("dropped: ") >= 2
     assert run(["predict", "model.kway", "t.csv"]) == 0
@@ -132,10 +132,10 @@ def test_labels_that_look_alike_are_said(tmp_path, monkeypatch, capfd):
     names = [" ham", "ham", "ham ", "Ham", "NA", "eggs"]
     (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{i % 6}.5,{names[i % 6]}\n" for i in range(120)))
     assert run(["fit", "t.csv", "--target", "y", "--model", "centroid"]) == 0
-    out = " ".join(capfd.readouterr().out.split())
-    assert "4 classes" in out  # blanks of a csv are nobody's
-    assert "differ in blanks or capitals alone, 'Ham' and 'ham'" in out
-    assert "'NA' in 20 rows: taken as a class" in out
+    out, err = (" ".join(text.split()) for text in capfd.readouterr())
+    assert "4 classes" in out  # blanks around values of a csv do not count
+    assert "differ in blanks or capitals alone, 'Ham' and 'ham'" in err
+    assert "'NA' in 20 rows: taken as a class" in err
     assert run(["evaluate", "model.kway", "t.csv"]) == 0  # read the same way
     assert "never saw" not in capfd.readouterr().err
 

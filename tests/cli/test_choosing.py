@@ -29,7 +29,7 @@ def test_the_choice_is_made_by_the_measure_and_said(answer, cli, rare):
     assert first["score"] == max(m["score"] for m in weighed["models"])
     assert first["score"] > 0.65
     out = cli("compare", rare, "-t", "kind", "--model", "softmax", "--metric", "macro-f1")[1]
-    assert "chosen by macro-f1" in out
+    assert "ordered by macro-f1" in out
 
 
 @pytest.mark.parametrize("extra", [(), ("--metric", "macro-f1")])

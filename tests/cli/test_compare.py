@@ -5,6 +5,8 @@ import re
 import numpy as np
 import pytest
 
+import kway
+
 
 def test_compare_leaves_the_test_rows_alone_and_writes_nothing(answer, cli, tmp_path):
     result = answer("compare", "iris", "--model", "softmax,centroid")
@@ -75,11 +77,12 @@ def test_fewer_folds_than_asked_for_are_told(answer):
     assert not any("folds were made" in note for note in answer("compare", "iris", "--model", "centroid")["notes"])
 
 
-def test_it_names_no_report_that_it_does_not_write(cli, tmp_path):
-    lines = [",".join([*(f"{(i * j) % 7}.5" for j in range(1, 16)), "ab"[i % 2]]) for i in range(60)]
-    (tmp_path / "wide.csv").write_text("\n".join([",".join([*(f"c{j}" for j in range(15)), "kind"]), *lines]) + "\n")
-    asked = ("wide.csv", "-t", "kind", "--model", "centroid")
-    said = cli("compare", *asked)[2]
-    assert "and 3 more: " in said
-    assert "report" not in said
-    assert "(the report lists all)" in cli("fit", *asked)[2]
+def test_families_that_stopped_early_are_one_line_unless_verbose(cli):
+    data = kway.datasets.load("iris")
+    np.savez("some.npz", x_train=data.x_train, y_train=data.y_train, x_test=data.x_test, y_test=data.y_test)
+    out = cli("compare", "some.npz")[1]
+    assert re.search(r"\d+ families left the race early, \d+ were not run; --verbose lists them\.", out)
+    assert ": not run, " not in out
+    out = cli("compare", "some.npz", "--verbose")[1]
+    assert "naive-bayes: not run, " in out
+    assert "lists them" not in out

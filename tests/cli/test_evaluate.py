@@ -28,7 +28,7 @@ def test_evaluate_names_the_classes(iris, answer, cli):
     result = answer("evaluate", "model.kway", "iris.csv")
     assert [c["class"] for c in result["classes"]] == ["setosa", "versicolor", "virginica"]
     assert sum(c["rows"] * c["recall"] for c in result["classes"]) == pytest.approx(150 * result["accuracy"])
-    assert "worst first" in cli("evaluate", "model.kway", "iris.csv")[1]
+    assert "lowest recall first" in cli("evaluate", "model.kway", "iris.csv")[1]
 
 
 def test_names_with_brackets_are_not_taken_for_markup(iris, cli, tmp_path):

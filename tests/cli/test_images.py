@@ -39,18 +39,18 @@ def test_skipped_images_are_counted_and_named(images, cli, answer):
 
 def test_labels_of_images_are_their_folders(images, cli):
     assert cli("fit", "images", "-t", "kind") == (
-        2, "", "error: images is images, whose labels are the names of their folders; leave out target= (--target)\n"
+        2, "", "error: images has images, and the labels of images are the names of their folders; leave out target= (--target)\n"
     )  # fmt: skip
     code, _, err = cli("fit", "images/dark", "--skip-bad")
     assert code == 1
-    assert "dark has images without labels; give a folder with a sub-folder for each class" in err
+    assert "dark has images without labels; give a folder with one sub-folder per class" in err
 
 
 def test_a_table_is_told_that_the_model_takes_images(images, cli):
     Path("d.csv").write_text("a,b,label\n1,2,x\n3,4,y\n")
     code, out, err = cli("predict", "model.kway", "d.csv")
     assert (code, out) == (1, "")
-    assert "this model takes images (8 x 8 grey), and d.csv is a table of 3 columns; give an image" in err
+    assert "the model takes images (8 x 8 gray), but d.csv is a table of 3 columns; pass an image" in err
     pixels = np.full((2, 64), 200)
     Path("pixels.csv").write_text("\n".join(",".join(map(str, row)) for row in [[f"p{j}" for j in range(64)], *pixels]))
     assert cli("predict", "model.kway", "pixels.csv")[:2] == (0, '"prediction"\n"light"\n"light"\n')
@@ -61,7 +61,7 @@ def test_an_image_on_stdin_is_told_apart_from_a_table(images, cli, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     code, out, err = cli("predict", "model.kway", "-")
     assert (code, out) == (1, "")
-    assert "stdin holds an image, and only tables are read from it; name the image's file" in err
+    assert "stdin is an image, and only tables are read from stdin; name the image file" in err
 
 
 @pytest.mark.parametrize("family", ["centroid", "neighbors", "softmax"])

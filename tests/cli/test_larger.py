@@ -69,7 +69,7 @@ def test_what_cannot_learn_by_the_piece_says_so(folder, cli):
     assert "perceptron was fitted on the" in out.replace("\n", " ")
     code, out, err = cli("fit", folder, "--model", "centroid", "--sets", 0.9, "--force")
     assert code == 0, err
-    assert "promises are held on rows in memory" in out.replace("\n", " ")
+    assert "guarantees need rows in memory" in out.replace("\n", " ")
 
 
 @pytest.mark.parametrize("kind", ["group", "order"])

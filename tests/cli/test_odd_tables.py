@@ -50,7 +50,7 @@ def test_negatives_of_accountants(cli):
 
 def test_codes_keep_their_zeros(cli, answer):
     write("t.csv", "zip,n,k", lambda i: f"{(i % 2) * 5200 + 52:04d},{i:d},{letter(i)}")
-    err = cli("fit", "t.csv", *FIT)[2]
+    err = cli("fit", "t.csv", *FIT, "-v")[2]
     assert 'category  "0052"' in err
     assert "codes with leading zeros" in err
     assert answer("evaluate", "model.kway", "t.csv")["accuracy"] == 1

@@ -123,7 +123,7 @@ def test_a_failing_write_names_the_file_and_still_shows_the_result(iris, cli, an
         monkeypatch.setattr("kway.report.page.write_page", fail("lost.html"))
     code, out, err = cli(*FIT, "-o", "lost.kway", "--report", "lost.html")
     assert code == 1
-    assert "Models, by cross-validation" in out
+    assert "Cross-validation on the training rows" in out
     assert "Test accuracy" in out
     lost = {"model": ["lost.kway"], "report": ["lost.html"], "both": ["lost.kway", "lost.html"]}[broken]
     for name in lost:

@@ -35,7 +35,7 @@ def test_data(capsys):
 @pytest.mark.parametrize("arguments", [[], ["--samples", "10"], ["iris", "--classes", "3"]])
 def test_half_a_size_is_refused(arguments, capsys):
     assert run(["plan", *arguments]) == 2
-    assert "name DATA, or all of" in capsys.readouterr().err
+    assert "give either DATA, or all of" in capsys.readouterr().err
 
 
 def test_sizes_that_cannot_be_meant_are_bad_usage(cli):

@@ -69,7 +69,7 @@ def test_no_probabilities(cli):
     kway.SVMClassifier().fit(data.x_train, data.y_train).save("model.kway")
     code, _, err = cli("predict", "model.kway", "iris", "--proba")
     assert code == 1
-    assert "has no probabilities" in err
+    assert "gives no probabilities" in err
 
 
 def test_a_model_of_a_table_of_numbers_takes_a_matrix_of_them(iris, answer, cli):

@@ -122,7 +122,7 @@ def test_every_verb_reads_as_training_did(trees, answer, cli):
 
 def test_blocks_are_one_answer(cli, answer, monkeypatch, iris):
     whole = answer("predict", "model.kway", "iris.csv", "--proba", "--keep", "species")
-    monkeypatch.setattr("kway.cli.predict._BLOCK", 7)
+    monkeypatch.setattr("kway.memory.rows_per_block", lambda row_bytes: 7)
     assert answer("predict", "model.kway", "iris.csv", "--proba", "--keep", "species") == whole
     for name in ("o.csv", "o.jsonl", "o.parquet"):
         assert cli("predict", "model.kway", "iris.csv", "-o", name)[0] == 0
@@ -159,4 +159,4 @@ def test_ids_of_an_npz_file(cli, answer):
     assert answer("predict", "model.kway", "rows.npz", "--id", "who")["predictions"]["who"][:2] == ["n0", "n1"]
     code, _, err = cli("predict", "model.kway", "rows.npz", "--id", "whom")
     assert code == 2
-    assert "has no id 'whom' of one value per row; it has who" in err
+    assert "has no array 'whom' with one value per row for id; it has who" in err

@@ -65,7 +65,7 @@ def test_a_worker_that_outlives_its_run_writes_nothing_among_other_answers(job, 
     assert left(item) == {"rows": 50}
     other = PartsTask(job.model, job.reading, topk=2)
     predict_parts(other, big, out, True)
-    with pytest.raises(InputError, match="no longer for these answers"):
+    with pytest.raises(InputError, match="another run now writes into"):
         left(item)
     assert "label_1" in pq.read_table(out / "part-000000.parquet").column_names
     assert not list(out.glob(".*draft"))
@@ -75,7 +75,7 @@ def test_a_run_killed_while_it_clears_leaves_nothing_that_counts(job, tmp_path, 
     out, big = tmp_path / "out", tmp_path / "big"
     predict_parts(job, big, out, False)
     other = PartsTask(job.model, job.reading, topk=2)
-    monkeypatch.setattr(under_test, "_note", lambda place, notes: place.write_text("{}") and 1 / bool(not notes))
+    monkeypatch.setattr(under_test, "_write_notes", lambda file, notes: file.write_text("{}") and 1 / bool(not notes))
     with pytest.raises(ZeroDivisionError):
         predict_parts(other, big, out, True)
     monkeypatch.undo()

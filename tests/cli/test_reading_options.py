@@ -45,9 +45,9 @@ def test_thirteen_numbers_are_thirteen_numbers(answer, cli, form):
     """A decimal comma once made 3,432 hashed letters of them, without a word."""
     write_wine("odd.csv", **form)
     target = "sorte" if form.get("header", True) else "c14"
-    code, _, err = cli("fit", "odd.csv", "-t", target, "--model", "centroid", "-o", "odd.kway")
+    code, _, err = cli("fit", "odd.csv", "-t", target, "--model", "centroid", "-o", "odd.kway", "-v")
     assert code == 0, err
-    assert "13 columns of odd.csv as they were read:" in err
+    assert "odd.csv: 13 columns" in err
     model = kway.load("odd.kway")
     assert model.features_.n_features_out_ == 13
     assert {r["kind"] for r in model.features_.explain()} == {"number"}
@@ -103,7 +103,7 @@ def test_dates_as_people_write_them(cli, answer, like, form, said):
     days = [dt.datetime(2024, 1, 1, 23, 59) + dt.timedelta(days=9 * i) for i in range(60)]
     rows = [f'"{d.strftime(form)}",{"ab"[d.month > 6]}' for d in days]
     Path("t.csv").write_text("when,k\n" + "\n".join(rows) + "\n")
-    _, _, err = cli("fit", "t.csv", "-t", "k", "--model", "centroid")
+    _, _, err = cli("fit", "t.csv", "-t", "k", "--model", "centroid", "-v")
     assert "date" in err
     assert said in err
     record = kway.load("model.kway").features_.explain()[0]
@@ -133,7 +133,7 @@ def test_dates_that_are_none_are_shown(cli):
 def test_seconds_are_dates_where_that_is_said(cli, answer):
     rows = [f"{1_704_067_200 + 86_400 * i},{'ab'[i >= 30]}" for i in range(60)]
     Path("t.csv").write_text("when,k\n" + "\n".join(rows) + "\n")
-    err = cli("fit", "t.csv", "-t", "k", "--model", "centroid", "--types", "when=date")[2]
+    err = cli("fit", "t.csv", "-t", "k", "--model", "centroid", "--types", "when=date", "-v")[2]
     assert "seconds since 1970; month, day, weekday as numbers" in err
     assert answer("evaluate", "model.kway", "t.csv")["rows"] == 60
 
@@ -148,7 +148,7 @@ def test_every_column_is_said_with_an_example(cli, answer):
         for i in range(200)
     ]
     Path("t.csv").write_text(head + "\n" + "\n".join(rows) + "\n")
-    code, _, err = cli("fit", "t.csv", "-t", "kind", "--model", "centroid")
+    code, _, err = cli("fit", "t.csv", "-t", "kind", "--model", "centroid", "-v")
     assert code == 0
     lines = {line.split()[0]: line for line in err.splitlines() if line.startswith("  ")}
     told = {"id": "id", "price": "number", "colour": "category", "when": "date", "remark": "text",
@@ -159,7 +159,10 @@ def test_every_column_is_said_with_an_example(cli, answer):
     assert "€ removed" in lines["price"]
     assert "day first" in lines["when"]
     assert all("dropped" in lines[c] for c in ("id", "same", "empty"))
-    assert max(map(len, err.splitlines())) <= 160
+    err = cli("fit", "t.csv", "-t", "kind", "--model", "centroid")[2]
+    assert [line.split()[0] for line in err.splitlines() if line.startswith("  ")] == [
+        "id", "price", "when", "same", "empty",
+    ]  # fmt: skip
     assert cli("fit", "t.csv", "-t", "kind", "--model", "centroid", "--json")[2] == ""
 
 
@@ -168,19 +171,19 @@ def test_an_example_is_a_word_of_the_file(cli):
     rows = [f"{100 * (i % 9) + 218:.3e};0,{i % 7}0;{i % 5}.0;{'ab'[i % 2]}" for i in range(60)]
     for start in ("", "sep=;\n", "\ufeff"):
         Path("t.csv").write_text(start + "x;y;z;k\n" + "\n".join(rows) + "\n")
-        code, _, err = cli("compare", "t.csv", "-t", "k", "--model", "centroid", "--decimal", ",")
+        code, _, err = cli("compare", "t.csv", "-t", "k", "--model", "centroid", "--decimal", ",", "-v")
         assert code == 0, err
         for word in ("2.180e+02", "0,00", "0.0"):
             assert f'"{word}"' in err
 
 
 def test_many_columns_are_said_in_short(cli):
-    rows = [",".join([*(f"{i * j % 17}.{j}" for j in range(40)), "ab"[i % 2]]) for i in range(50)]
+    rows = [",".join([*(f"${i * j % 17}.{j}" for j in range(1, 41)), "ab"[i % 2]]) for i in range(50)]
     Path("t.csv").write_text(",".join([*(f"f{j}" for j in range(40)), "k"]) + "\n" + "\n".join(rows) + "\n")
     err = cli("compare", "t.csv", "-t", "k", "--model", "centroid")[2]
-    assert "40 columns of t.csv" in err
+    assert "t.csv: 40 columns, 40 to check (--verbose lists all)" in err
     assert err.count("\n") == 14
-    assert "and 28 more: 27 number, 1 constant" in err or "and 28 more" in err
+    assert "and 28 more" in err
 
 
 def test_types_drop_and_id(answer, cli, read_csv):

@@ -62,7 +62,7 @@ def shop(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shop")
     (folder / "laden.csv").write_bytes(delimited(receipts(), ";").encode("cp1252"))
     (folder / "neu.csv").write_bytes(delimited(receipts(3, seed=9), ";").encode("cp1252"))
-    done = kway(folder, "fit", "laden.csv", "-t", "Sorte", "--model", "centroid,least-squares", "--also", "none")
+    done = kway(folder, "fit", "laden.csv", "-t", "Sorte", "--model", "centroid,least-squares", "--also", "none", "-v")
     assert done.returncode == 0, done.stderr
     return folder, done
 
@@ -80,8 +80,9 @@ def kway(folder, *arguments, given=None, **environment):
 def as_read(text):
     """Column -> kind of the lines that a fit says before its work."""
     lines = text.splitlines()
-    start = next(i for i, line in enumerate(lines) if " as they were read:" in line)
-    words = (line.split() for line in lines[start + 1 :] if line.startswith("  ") and "note:" not in line)
+    start = next(i for i, line in enumerate(lines) if line.endswith(" columns"))
+    end = next((i for i, line in enumerate(lines) if line.startswith("Note:")), len(lines))
+    words = (line.split() for line in lines[start + 1 : end] if line.startswith("  "))
     return {column: kind for column, kind, *_ in words}
 
 
@@ -90,7 +91,7 @@ def test_a_german_file_is_read_and_said(shop):
     assert as_read(done.stderr) == AS_READ
     assert "read as cp1252" in done.stderr
     assert "decimal comma" in done.stderr
-    assert "Next: kway predict model.kway DATA" in done.stdout
+    assert "Next: kway predict model.kway NEW_DATA" in done.stdout
     board = done.stdout[: done.stdout.index("Winner:")]
     assert max(map(len, board.splitlines())) <= 80  # in a pipe, and a plain terminal
     assert "centroid" in board
@@ -108,7 +109,7 @@ FORMS = {
 def test_other_files_of_the_same_rows(tmp_path, name):
     write, target, kinds = FORMS[name]
     (tmp_path / name).write_text(write(receipts()))
-    done = kway(tmp_path, "compare", name, "-t", target, "--model", "centroid", "--also", "none")
+    done = kway(tmp_path, "compare", name, "-t", target, "--model", "centroid", "--also", "none", "-v")
     assert done.returncode == 0, done.stderr
     assert as_read(done.stderr) == kinds
 

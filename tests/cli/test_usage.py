@@ -45,8 +45,16 @@ FAILURES = [
     (["fit", "iris", "--types", "number"], MISUSED, "write COLUMN=KIND"),
     (["predict", "model.kway", "iris.csv", "-o", "o.xlsx"], MISUSED, "must end in .csv"),
     (["predict", "model.kway", "iris.csv", "--format", "xlsx"], MISUSED, "must be csv, jsonl, parquet"),
-    (["predict", "model.kway", "iris.csv", "--format", "parquet"], MISUSED, "parquet goes to a file; name it by -o"),
-    (["data", "export", "iris", "--out", "o.csv", "--part", "half"], MISUSED, "no part 'half'"),
+    (
+        ["predict", "model.kway", "iris.csv", "--format", "parquet"],
+        MISUSED,
+        "parquet cannot be written to stdout; give a file with --out",
+    ),
+    (
+        ["data", "export", "iris", "--out", "o.csv", "--part", "half"],
+        MISUSED,
+        "--part must be one of train, test, all, got 'half'",
+    ),
     (["fit", "iris", "--metric", "accurate"], MISUSED, "--metric must be one of accuracy, balanced"),
     (["compare", "iris", "--class-weight", "even"], MISUSED, "--class-weight must be None or 'balanced', got 'even'"),
     (["fit", "iris", "--sets", "90"], MISUSED, "--sets must be None or a number between 0 and 1, got 90"),

@@ -383,8 +383,8 @@ def _guarantee_lines(result: dict[str, Any]) -> list[str]:
         )
     if (unknown := result["unknown"]) is not None:
         lines.append(
-            f"Unknown: {safe(unknown['guarantee'])}. On the test rows, [bold]{unknown['answered']:.4f}[/] are answered, "
-            f"and {unknown['accuracy']:.4f} of the answers are correct."
+            f"Unknown: {safe(unknown['guarantee'])}. Of the test rows, [bold]{unknown['answered']:.4f}[/] are "
+            f"answered, and {unknown['accuracy']:.4f} of the answers are correct."
         )
     if result["more_rows"]:
         lines.append(safe(result["more_rows"]))

@@ -138,7 +138,7 @@ def live_view(
           Ctrl-C keeps the best so far
     """
     if not sys.stderr.isatty():
-        yield lambda lines: print(*lines, sep="\n", file=sys.stderr, flush=True)
+        yield lambda lines: print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr, flush=True)
         return
     from rich.console import Console, Group
     from rich.live import Live
@@ -166,7 +166,7 @@ def live_view(
             screen.update(Group(bar, _standings(news.lines[:families])) if news.lines else bar)
 
         with watched(show):
-            yield lambda lines: keep("\n".join(lines))
+            yield lambda lines: keep("\n".join(lines)) if lines else None
 
 
 def _standings(lines: Sequence[tuple[str, ...]]) -> Any:
