@@ -1,5 +1,5 @@
-"""Data sets of the benchmarks, in the folder KWAY_DATA. Without it, embedded or synthetic rows replace them, and the name
-of the set says so.
+"""Data sets of the benchmarks, in the folder KWAY_DATA. Without it, embedded or synthetic rows replace them, and the
+name of the set says so.
 
 A quick run shortens every data set (`limit`), so that the jobs need no code for it.
 """

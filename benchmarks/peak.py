@@ -1,8 +1,8 @@
 """Working memory of a call in MB: the peak of resident memory while it runs minus the resident memory before.
 
-On Linux the peak of the process is reset before the call (/proc/self/clear_refs), and memory that malloc keeps for reuse
-is released first, because it would hide what the call needs. Elsewhere the peak of getrusage is used. It cannot be reset,
-so a call that needs less than an earlier one reads as 0.
+On Linux the peak of the process is reset before the call (/proc/self/clear_refs), and memory that malloc keeps for
+reuse is released first, because it would hide what the call needs. Elsewhere the peak of getrusage is used. It cannot
+be reset, so a call that needs less than an earlier one reads as 0.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ A call of Q queries (d columns, k neighbors) through S shards over n rows costs
     at a shard       answer + Q (scan(n / S) + SKETCH)         all at once; the slowest counts
     between them     bytes / NETWORK + LATENCY                 4 d S Q bytes out, 16 k S Q back
 
-START and the sums CALL + answer and QUERY + SKETCH are fitted to R1. There the shards share one machine, so work that is
-parallel elsewhere runs one after another, except the scan, which uses idle cores: max(alone / S, its processor time /
-CORES). CALL and QUERY are the processor time of the caller in the same run, and at most the sums. The simulation assumes
-that costs stay proportional to S beyond three shards. Response times vary by JITTER, and one in `late` is LATE seconds
-late; with a replica, the query is sent again after a timeout.
+START and the sums CALL + answer and QUERY + SKETCH are fitted to R1. There the shards share one machine, so work that
+is parallel elsewhere runs one after another, except the scan, which uses idle cores: max(alone / S, its processor time
+/ CORES). CALL and QUERY are the processor time of the caller in the same run, and at most the sums. The simulation
+assumes that costs stay proportional to S beyond three shards. Response times vary by JITTER, and one in `late` is LATE
+seconds late; with a replica, the query is sent again after a timeout.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def bytes_a_query(shards: int, d: int = FEATURES, k: int = BEST) -> Traffic:
 
 
 def bytes_a_step(nodes: int, d: int, scores: int) -> Traffic:
-    """Return the bytes of a step of L-BFGS over shards of rows: weights to every node, gradient and loss back, in float32.
+    """Return the bytes of a step of L-BFGS over shards of rows: weights out, gradient and loss back, in float32.
 
     >>> bytes_a_step(3, d=784, scores=10)
     Traffic(out=94200.0, back=94224.0)

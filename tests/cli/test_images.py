@@ -39,7 +39,10 @@ def test_skipped_images_are_counted_and_named(images, cli, answer):
 
 def test_labels_of_images_are_their_folders(images, cli):
     assert cli("fit", "images", "-t", "kind") == (
-        2, "", "error: images has images, and the labels of images are the names of their folders; leave out target= (--target)\n"
+        2,
+        "",
+        "error: images has images, and the labels of images are the names of their folders; "
+        "leave out target= (--target)\n",
     )  # fmt: skip
     code, _, err = cli("fit", "images/dark", "--skip-bad")
     assert code == 1

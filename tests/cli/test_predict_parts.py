@@ -80,7 +80,7 @@ def test_a_run_killed_while_it_clears_leaves_nothing_that_counts(job, tmp_path, 
         predict_parts(other, big, out, True)
     monkeypatch.undo()
     assert json.loads((out / NOTES).read_text()) == {}
-    with pytest.raises(UsageError, match="replace them with --force"):
+    with pytest.raises(UsageError, match="overwrite them with --force"):
         predict_parts(other, big, out, False)
     assert predict_parts(other, big, out, True) == (150, 3, 0)
 

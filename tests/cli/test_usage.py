@@ -48,12 +48,12 @@ FAILURES = [
     (
         ["predict", "model.kway", "iris.csv", "--format", "parquet"],
         MISUSED,
-        "parquet cannot be written to stdout; give a file with --out",
+        "parquet cannot be written to stdout",
     ),
     (
         ["data", "export", "iris", "--out", "o.csv", "--part", "half"],
         MISUSED,
-        "--part must be one of train, test, all, got 'half'",
+        "--part must be one of train",
     ),
     (["fit", "iris", "--metric", "accurate"], MISUSED, "--metric must be one of accuracy, balanced"),
     (["compare", "iris", "--class-weight", "even"], MISUSED, "--class-weight must be None or 'balanced', got 'even'"),
