@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,20 @@ from kway.linear.penalties import Penalty
 from kway.rows.passes import IN_MEMORY
 
 ARMIJO = 1e-4  # share of the predicted fall that a step must bring (Nocedal and Wright, 3.1)
+
+
+@dataclass
+class Carry:
+    """What a solver keeps for the next fit to the same rows with another ridge: a path of alphas (linear/path.py)."""
+
+    rows: object = None
+    kept: Any = None
+
+    def get(self, objective: Objective, make: Callable[[], Any]) -> Any:
+        """Return what was kept for these rows; `make()` if they are others."""
+        if self.rows is not objective.rows:
+            self.rows, self.kept = objective.rows, make()
+        return self.kept
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,7 @@ class Control:
     progress: Callable[[int, float], bool] | None = None  # (iteration, objective) -> stop now?
     validate: Callable[[NDArray], bool] | None = None  # theta -> stop early?
     least: float = 0.0  # an objective below this counts as this much where tol is relative to it
+    carry: Carry | None = None  # set on a path of alphas
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,11 @@ class Task:
             theta = frame.back(theta)
         return theta
 
+    def with_ridge(self, ridge: float) -> Task:
+        """Return the same task with another L2 penalty."""
+        frames: Any = [replace(frame, objective=_with_ridge(frame.objective, ridge)) for frame in self.frames]  # type: ignore[type-var]
+        return Task(_with_ridge(self.given, ridge), self.solver, tuple(frames))
+
     def start(self, theta: NDArray | None, rng: np.random.Generator) -> NDArray:
         """Return theta (R, d + 1) of an earlier solution in the solver's columns; a cold start if it is no better."""
         if theta is None and isinstance(self.solver, Sampled):
@@ -278,6 +283,10 @@ def prepare(objective: Objective, asked: Any) -> Task:
         if by_passes and (is_small(problem) or is_small_lasso(problem)):
             frames.append(standard_columns(problem))
     return Task(objective, solver, tuple(frames))
+
+
+def _with_ridge(objective: Objective, ridge: float) -> Objective:
+    return replace(objective, penalty=replace(objective.penalty, ridge=ridge))
 
 
 def cold_start(objective: Objective, rng: np.random.Generator) -> NDArray:

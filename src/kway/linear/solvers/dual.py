@@ -72,7 +72,11 @@ class Dual:
         """Minimize from the dual's zero; theta says nothing about the dual variables and is not used."""
         if is_small_with_kinks(objective, QUICK_WORK):
             return solve_small(objective, control)
-        ascent = Ascent(objective, control)
+        if control.carry is None:
+            ascent = Ascent(objective, control)
+        else:
+            ascent = control.carry.get(objective, lambda: Ascent(objective, control))
+            ascent.change_ridge(objective.penalty.ridge)
         history = ascent.climb(control, min(SLOW_SWEEPS, control.max_iter))
         if objective.penalty.ridge == 0 and not ascent.closed(control):
             ascent.separate()
@@ -134,10 +138,13 @@ class Ascent:
         rng = np.random.default_rng(0) if control is None else control.rng
         self.groups = [Group.at_zero(objective, a, b) for a, b in _cuts(objective.n_scores)]
         self._rngs = rng.spawn(len(self.groups))
-        self.upper, R = self._boxes(), objective.n_scores
-        self.best = Side(np.zeros((R, objective.d + 1)), np.full(R, np.inf), np.zeros(R))
+        self.upper, self.best = self._boxes(), self._no_planes()
         self._active = np.flatnonzero((self.upper > 0) & ((self._square > 0) | objective.fit_intercept))
         self._hard = objective.penalty.ridge == 0
+
+    def _no_planes(self) -> Side:
+        R = self.objective.n_scores
+        return Side(np.zeros((R, self.objective.d + 1)), np.full(R, np.inf), np.zeros(R))
 
     # ---------------------------------------------------------------- sweeps
 
@@ -181,6 +188,7 @@ class Ascent:
         if (self.upper < old).any():
             edges = [(g.classes.start, g.classes.stop) for g in self.groups]
             self.groups = [Group.at_zero(self.objective, a, b) for a, b in edges]
+        self.sweeps, self.stopped, self.best = 0, False, self._no_planes()
 
     def theta(self) -> NDArray:
         """[W b] (R, d + 1) of the last sweep, laid out as products read it."""

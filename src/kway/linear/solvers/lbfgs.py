@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
 from kway.linear.solvers import certificates
-from kway.linear.solvers.base import ARMIJO, Control, Point, Solution
+from kway.linear.solvers.base import ARMIJO, Carry, Control, Point, Solution
 from kway.linear.solvers.certificates import HIDDEN, SEPARABLE, tol_scale
 from kway.linear.solvers.newton_step import NewtonStep, is_small, newton_step
 from kway.linear.solvers.preconditioners import Factor, Moments, Schedule, quick_moments, sample_rows
@@ -36,6 +36,15 @@ SAMPLE_STEPS, SAMPLE_TOL = 30, 6e-3  # iterations on the sample, and the relativ
 NEAR = 4.0  # times that the gain ahead is under tol when a proof is tried: earlier it fails, later costs steps (T4b)
 _SMALLEST_STEP = 1e-10  # of a line search
 _LEAST_SHARE = 1 << 16  # numbers that a worker's share of a vector has at least
+
+
+@dataclass
+class Past:
+    """What a fit leaves for the next one with another ridge."""
+
+    moments: Moments
+    pairs: Pairs
+    ridge: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,18 @@ class LBFGS:
         """Minimize from theta to within tol of the optimum, relative to the objective."""
         with single_blas():
             if objective.loss.smooth:
+                if control.carry is not None and not is_small(objective):
+                    return self._solve_next(objective, theta, control, control.carry)
                 return solve_smooth(objective, theta, control, prove=True)
             return solve_smoothed(objective, theta, control, solve_smooth)
+
+    def _solve_next(self, objective: Objective, theta: NDArray, control: Control, carry: Carry) -> Solution:
+        """Minimize with the moments and pairs of the last ridge; only the first of them needs a proof."""
+        past = carry.get(objective, lambda: Past(quick_moments(objective, sample_rows(objective)), Pairs()))
+        first, change = past.ridge == 0, objective.penalty.ridge - past.ridge
+        past.pairs.change_ridge(change)
+        past.ridge = objective.penalty.ridge
+        return solve_smooth(objective, theta, control, past.moments, past.pairs, prove=first)
 
 
 def solve_smooth(

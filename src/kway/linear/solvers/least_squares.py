@@ -42,11 +42,12 @@ class LeastSquares:
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """The optimum, in one step; the start does not matter."""
-        Y = regression_targets(objective)
-        found = least_squares(
-            objective.X, Y, objective.penalty.ridge, objective.weight, objective.fit_intercept, objective.n_jobs
-        )
-        found = found.astype(theta.dtype)
+        o, Y = objective, regression_targets(objective)
+        if control.carry is not None and not (sp.issparse(o.X) and o.d > WIDE):
+            equations = control.carry.get(o, lambda: NormalEquations(o.X, Y, o.weight, o.fit_intercept))
+            found = equations.theta(o.penalty.ridge).astype(theta.dtype)
+        else:
+            found = least_squares(o.X, Y, o.penalty.ridge, o.weight, o.fit_intercept).astype(theta.dtype)
         return Solution(found, 1, history=[objective.value(found)])
 
 
