@@ -1,5 +1,6 @@
 """kway.fit reads tables by the same options as the command, and names them as Python does."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,10 @@ import pandas as pd
 import pytest
 
 import kway
+from kway.auto.options import FitOptions
 from kway.errors import InputError
+from kway.options import options_of
+from kway.tables.options import ReadOptions
 
 QUICK = {"models": ["centroid"], "also": ()}
 
@@ -56,10 +60,10 @@ WRONG = {
     "no mapping": ({"types": "code=number"}, "types is 'code=number'; it must map columns to kinds"),
     "no such column": ({"types": {"cod": "number"}}, "no such column 'cod' .did you mean 'code'"),
     "no such id": ({"id": "nam"}, "no id column 'nam'"),
-    "no text": ({"id": 3}, "id is 3; it must be text"),
-    "no mark": ({"decimal": ";"}, "decimal is ';'; it must be . or ,"),
-    "no yes or no": ({"header": "yes"}, "header is 'yes'; it must be True or False"),
-    "of files alone": ({"sep": ";"}, "sep says how a text file is written, and the data is in memory"),
+    "no text": ({"id": 3}, "id is 3; give text"),
+    "no mark": ({"decimal": ";"}, "decimal is ';'; it may be . or ,"),
+    "no yes or no": ({"header": "yes"}, "header is 'yes'; it may be True or False"),
+    "of files alone": ({"sep": ";"}, "sep is for text files, and the data is in memory"),
 }
 
 
@@ -77,3 +81,13 @@ def test_messages_name_arguments():
 def test_compare_names_the_columns_that_are_no_numbers():
     with pytest.raises(InputError, match=r"drop the columns when, amount, name, or let kway\.fit read the table"):
         kway.compare(frame().drop(columns="kind"), frame()["kind"])
+
+
+def test_the_docstrings_list_every_option():
+    for function, command, classes in (
+        (kway.fit, "fit", (FitOptions, ReadOptions)),
+        (kway.compare, "compare", (FitOptions,)),
+    ):
+        documented = set(re.findall(r"^    (\w[\w, ]*) : ", function.__doc__, re.MULTILINE))
+        names = {name.strip() for line in documented for name in line.split(",")}
+        assert {name for cls in classes for name in options_of(cls, command)} <= names

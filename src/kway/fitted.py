@@ -1,6 +1,6 @@
-"""kway.fit: the main job from Python, from a frame or a path to a fitted object.
+"""The main job from Python: `kway.fit` reads a table or a matrix and returns a `Fitted` model.
 
-found = kway.fit(frame, target="species")      compares, chooses, calibrates, tests once on untouched rows
+found = kway.fit(frame, target="species")      compares, chooses, calibrates, and tests once on held-out rows
 print(found)                                   the leaderboard and the test
 found.predict(rows); found.report("r.html"); found.save("m.kway")
 """
@@ -20,12 +20,12 @@ from kway.auto.evaluation import Scores
 from kway.auto.job import JobResult, run_job
 from kway.auto.options import FitOptions
 from kway.auto.race.compare import Comparison
-from kway.auto.reasons import SHOWN, Reasons, explain
+from kway.auto.reasons import Reasons, explain
 from kway.auto.train_test import read_train_test
 from kway.confidence.conformal import PredictionSets
 from kway.errors import InputError
 from kway.modelfile.container import model_path
-from kway.options import describe_options, options_of, refuse_unknown
+from kway.options import options_of, refuse_unknown
 from kway.pipelines import FeaturedClassifier
 from kway.search.results import TopK
 from kway.tables.options import ReadOptions
@@ -37,15 +37,43 @@ from kway.text_tables import Printed, Table
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted(Printed):
-    """The result of `kway.fit`: the winner, fitted on all training rows, and how it was chosen.
+    """The result of `kway.fit`: the best model, fitted on all training rows, and how it was chosen.
 
-    It predicts rows as they come (a table with the same columns, or a matrix), with its features inside.
+    It predicts rows in the form of the training data: a table with the same columns, or a matrix.
+
+    Attributes
+    ----------
+    result : JobResult
+        All results of the job.
+    target : str or None
+        Column of the labels.
+    id : str or None
+        Column that names the rows.
+    inputs : mapping of str to Path
+        Files that were read, which no output may replace.
+    model : FeaturedClassifier
+        The classifier with its features inside, as `save` writes it.
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+    leaderboard : Comparison
+        The best setting of every family by cross-validation, best first.
+    test : Scores
+        Scores on the test rows, on which no choice depends.
+    notes : tuple of str
+        Notes on the data and on what was left out.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> found = fit(*load_iris(return_X_y=True), models=["centroid"], also=())
+    >>> found.predict([[5.0, 3.4, 1.5, 0.2]])
+    array([0])
     """
 
     result: JobResult
     target: str | None = None
     id: str | None = None
-    inputs: Mapping[str, Path] = field(default_factory=dict)  # files that were read, which no output may replace
+    inputs: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def model(self) -> FeaturedClassifier:
@@ -59,12 +87,12 @@ class Fitted(Printed):
 
     @property
     def leaderboard(self) -> Comparison:
-        """Every family's best setting by cross-validation, best first; `to_pandas()` gives it as a frame."""
+        """The best setting of every family, best first; `to_pandas()` returns it as a DataFrame."""
         return self.result.comparison
 
     @property
     def test(self) -> Scores:
-        """Figures on rows that nothing was chosen by."""
+        """Scores on the test rows, on which no choice depends."""
         return self.result.evaluation.scores
 
     @property
@@ -73,35 +101,43 @@ class Fitted(Printed):
         return self.result.notes
 
     def predict(self, X: Any) -> NDArray:
-        """Labels (n,)."""
+        """Return the predicted labels (n,)."""
         return self.model.predict(X)
 
     def predict_proba(self, X: Any) -> NDArray:
-        """Probabilities (n, K)."""
+        """Return probabilities (n, K)."""
         return self.model.predict_proba(X)
 
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
-        """The k best labels of each row and their scores."""
+        """Return the k best labels of each row and their scores."""
         return self.model.predict_topk(X, k)
 
     def predict_set(self, X: Any) -> PredictionSets:
-        """The set of labels of each row, if the model was fitted with `sets`."""
+        """Return the set of labels of each row, if the model was fitted with `sets`."""
         if not hasattr(self.model, "predict_set"):
             raise InputError("this model predicts no sets; fit it with sets=, for example kway.fit(..., sets=0.9)")
         return self.model.predict_set(X)
 
     def explain(self) -> Reasons:
-        """The features and words that speak for each class, or matter most (kway.explain)."""
+        """Return the features and words that count for each class, as `kway.explain` does."""
         if self.result.reasons is not None:
-            return self.result.reasons.strongest(SHOWN)
+            return self.result.reasons.strongest()
         return explain(self.result.model, self.result.data.test_rows, self.result.data.test_y)
 
     def score(self, X: Any, y: Any) -> float:
-        """Accuracy on rows with labels y (n,)."""
+        """Return the accuracy on rows with labels y (n,)."""
         return self.model.score(X, y)
 
     def report(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the page: leaderboard, figures, mistakes, features; overwrite another file only with `force`."""
+        """Write the report as one HTML page.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        force : bool, default=False
+            Overwrite a file that is not a report.
+        """
         from kway.report.page import write_page
 
         page = python_output(path, "report", is_report)
@@ -110,45 +146,99 @@ class Fitted(Printed):
         write_page(path, self.result)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the model file, for `kway.load` and `kway predict`; overwrite another file only with `force`."""
+        """Write the model file, for `kway.load` and `kway predict`.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        force : bool, default=False
+            Overwrite a file that is not a model.
+        """
         refuse_inputs(python_output(model_path(path), "model", is_model), self.inputs)
         self.result.save(path, self.target, self.id, force)
 
     def _table(self) -> Table:
         board, test = self.leaderboard._table(), self.test
-        told = (
-            f"test: accuracy {test.accuracy:.4f} (95 % interval {test.low:.4f} to {test.high:.4f}) on "
+        line = (
+            f"test: accuracy {test.accuracy:.4f} (95% interval {test.low:.4f} to {test.high:.4f}) on "
             f"{test.rows:,} untouched rows"
         )
-        return board._replace(more="\n  ".join(filter(None, (board.more, told))))
+        return board._replace(more="\n  ".join(filter(None, (board.more, line))))
 
 
 def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> Fitted:
-    """Compare classifiers on data, keep the best, calibrate it and test it once on untouched rows.
+    """Compare classifiers, keep the best, calibrate it, and test it once on rows that were held out.
 
-        The options have the names and defaults of `kway.auto.options.FitOptions` and `kway.tables.options.ReadOptions`.
+    Parameters
+    ----------
+    data : table, array-like, str or Path
+        A table (pandas, polars, pyarrow or a dict of columns), a matrix, a file, a folder or the name of a dataset.
+    target : str or array-like of shape (n_samples,), default=None
+        Column of the labels, or the labels themselves.
+    test : table, array-like, str, Path or tuple (X, y), default=None
+        Rows to test on; None uses the test rows of a dataset, or holds out a fifth of the rows.
+    models : str, list of str, or None, default=None
+        Families to compare, such as ["softmax", "neighbors"]; None compares all.
+    alpha : float, default=None
+        Weight of the penalty of linear families; None chooses it by cross-validation.
+    budget : float or str, default=None
+        Time for the whole job, in seconds or as "60s", "2m" or "1h"; None sets no limit.
+    embed : str, default=None
+        Sentence-transformers model for text or images.
+    metric : {"accuracy", "balanced", "macro-f1", "log-loss"}, default="accuracy"
+        Measure that the choice is made by.
+    class_weight : "balanced" or None, default=None
+        "balanced" gives rows of rare classes more weight.
+    folds : int, default=5
+        Number of folds of the cross-validation.
+    repeats : int, default=1
+        How many times the folds are drawn.
+    also : classifier, str, or list of these, default=None
+        Classifiers of other libraries to score on the same folds, such as "sklearn.svm.SVC"; () for none. None scores
+        trees of scikit-learn if all families are compared.
+    sets : float, default=None
+        Predict sets of labels that contain the correct one with this probability, such as 0.9.
+    unknown : float, default=None
+        Allow the answer "unknown", for at most this share of known rows, such as 0.05.
+    seed : int, default=0
+        Seed of all random numbers.
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
+        Device that computes.
+    group : str, default=None
+        Column whose groups are never split between training, folds and test.
+    order : str, default=None
+        Time column; the last rows are the test set.
+    drop : str or list of str, default=()
+        Columns to leave out.
+    skip_bad : bool, default=False
+        Leave out lines and images that cannot be read, and rows without a label.
+    types : dict of str to str, default=None
+        Kinds of columns, such as {"zip": "category"}: number, category, text, date, day-first, month-first,
+        true/false, vector or drop.
+    id : str, default=None
+        Column that names the rows and is not a feature.
+    sep, decimal, encoding : str, default=None
+        How a text file is written; detected if omitted.
+    header : bool, default=None
+        Whether the first line of a text file names the columns; detected if omitted.
 
-        Parameters
-        ----------
-        data : table, array-like, str or Path
-            A table (pandas, polars, pyarrow, a dict of columns), a matrix, or a path that `kway fit` takes.
-        target : str or array-like of shape (n_samples,), default=None
-            The column of the labels, or the labels themselves.
-        test : object, default=None
-            Rows to test on, in the form of `data`, or (X, y); None tests on a fifth of the rows.
-    {options}
+    Returns
+    -------
+    Fitted
+        The best model with the leaderboard, its test scores, `predict`, `report` and `save`.
 
-        Returns
-        -------
-        Fitted
-            The best model, fitted on all training rows, with the leaderboard and the test result.
+    Raises
+    ------
+    kway.errors.InputError
+        If the data cannot be read or learned from.
 
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> found = fit(*load_iris(return_X_y=True), models=["centroid"], also=())
-        >>> found.test.rows, found.leaderboard.best.model
-        (30, 'centroid')
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> found = fit(*load_iris(return_X_y=True), models=["centroid"], also=())
+    >>> found.test.rows, found.leaderboard.best.model
+    (30, 'centroid')
     """
     begun = time.perf_counter()
     of_job, of_reading = options_of(FitOptions, "fit"), options_of(ReadOptions, "fit")
@@ -164,18 +254,13 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     return Fitted(run_job(train_test, asked, begun), column, reading.id, _files(data=source, test=test_source))
 
 
-fit.__doc__ = str(fit.__doc__).format(
-    options=describe_options(FitOptions, "fit") + "\n" + describe_options(ReadOptions, "fit", leave_out=("target",))
-)
-
-
 def _files(**sources: Any) -> dict[str, Path]:
-    """The sources that are files or folders, as absolute paths."""
+    """Return the sources that are files or folders, as absolute paths."""
     return {name: Path(given).resolve() for name, given in sources.items() if isinstance(given, str)}
 
 
 def _source(data: Any, labels: Any, name: str) -> Any:
-    """Data as the reader takes it: a path as text, rows in memory with a name for messages."""
+    """Return data in the form that the reader expects: a path as text, or rows in memory with a name for messages."""
     if data is None or isinstance(data, (str, Path)):
         if labels is not None:
             raise InputError(f"target must name a column of {name}, which is a file; got {type(labels).__name__}")
@@ -185,9 +270,9 @@ def _source(data: Any, labels: Any, name: str) -> Any:
 
 
 def _refuse_text_options(reading: ReadOptions, *sources: Any) -> None:
-    """Raise if an option says how a text file is written, and no source is a file."""
+    """Raise InputError if an option is for text files and no source is a file."""
     if any(isinstance(source, str) for source in sources):
         return
     for name in ("sep", "encoding", "header"):
         if getattr(reading, name) is not None:
-            raise InputError(f"{name} says how a text file is written, and the data is in memory; leave it out")
+            raise InputError(f"{name} is for text files, and the data is in memory; leave it out")

@@ -55,13 +55,6 @@ def check_options(given: Any) -> None:
         object.__setattr__(given, name, value)
 
 
-def describe_options(cls: type, command: str, leave_out: Sequence[str] = ()) -> str:
-    """Return the options of a command as the Parameters section of a docstring."""
-    defaults = {f.name: f.default for f in fields(cls)}
-    found = {name: o for name, o in options_of(cls, command).items() if name not in leave_out}
-    return "\n".join(f"    {name} : default={defaults[name]!r}\n        {o.help}" for name, o in found.items())
-
-
 def flag_of(name: str, declared: Option) -> str:
     """Return the option as it is typed on the command line."""
     return declared.flags[0] if declared.flags else f"--{name.replace('_', '-')}"

@@ -11,7 +11,7 @@ from kway.auto.options import FitOptions
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import FAMILIES
 from kway.auto.race.folds import fold_numbers
-from kway.auto.race.scoring import HELD_ROWS, FoldedRows, LeaderboardRow
+from kway.auto.race.scoring import CALIBRATION_ROWS, FoldedRows, LeaderboardRow
 from kway.auto.train_test import TrainTest
 from kway.labels import encode
 
@@ -75,7 +75,7 @@ def test_a_temperature_from_known_votes_is_near_that_of_five_folds():
 
 
 def test_no_more_votes_are_kept_than_a_temperature_needs():
-    X, y = drawn(6 * HELD_ROWS)
+    X, y = drawn(6 * CALIBRATION_ROWS)
     data = FoldedRows(X, y, fold_numbers(y, 5, None, None, 0), {})
     family = FAMILIES["neighbors"]
     scan = family.scan(data, [0], Clock())

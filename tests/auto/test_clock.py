@@ -78,15 +78,15 @@ def test_the_comparison_leaves_time_for_the_end(slept):
 def test_a_search_that_would_take_too_long_is_not_begun(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(3000, 8)), rng.integers(0, 2, 3000)
-    monkeypatch.setattr(FoldedRows, "pairs", lambda _: 1e12)
-    monkeypatch.setattr(NeighborsFamily, "_hint", lambda *_: np.full(100, np.nan))
+    monkeypatch.setattr(FoldedRows, "search_seconds", lambda _: 1e3)
+    monkeypatch.setattr(NeighborsFamily, "_score_few_rows", lambda *_: np.full(100, np.nan))
     found = compare(X, y, ["centroid", "neighbors"])
     assert "neighbors" in found.problems
     assert {line.model for line in found.rows} == {"centroid"}
 
 
 def test_a_long_search_without_hope_asks_some_rows_only(monkeypatch):
-    monkeypatch.setattr(FoldedRows, "pairs", lambda _: 1e12)
+    monkeypatch.setattr(FoldedRows, "search_seconds", lambda _: 1e3)
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 4000)
     X = np.column_stack([3.0 * y + rng.normal(size=4000), 50 * rng.normal(size=(4000, 6))]).astype(np.float32)

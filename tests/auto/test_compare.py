@@ -127,7 +127,7 @@ def test_no_fold_learns_from_the_rows_it_is_scored_on():
     family = LinearFamily("softmax", "SoftmaxClassifier", "softmax", alphas=(1e-7,))
     data = FoldedRows(X, y, np.arange(120) % 3, {})
     together = family.scan(data, [0, 1, 2], Clock()).accuracy
-    alone = [family.scan(data._replace(kept={}), [fold], Clock()).accuracy[0] for fold in range(3)]
+    alone = [family.scan(data._replace(cache={}), [fold], Clock()).accuracy[0] for fold in range(3)]
     np.testing.assert_array_equal(together, alone)
 
 
@@ -137,7 +137,7 @@ def test_a_family_that_cannot_weigh_classes_says_so():
     X[y == 1] += 1
     found = compare(X, y, models=["centroid", "softmax"], class_weight="balanced")
     notes = {line.model: line.note for line in found.rows}
-    assert "class weights change nothing" in notes["centroid"]
+    assert "class weights have no effect" in notes["centroid"]
     assert "class weights" not in notes["softmax"]
     assert not any("class weights" in line.note for line in compare(X, y, models=["centroid"]).rows)
 
@@ -183,35 +183,38 @@ def test_which_trees_stand_beside_follows_from_the_size():
     def data(n, d, n_classes):
         return FoldedRows(np.zeros((n, d)), np.arange(n) % n_classes, np.arange(n) % 5, {})
 
-    assert _trees(data(200, 10, 2), 0).name == "HistGradientBoosting"
-    forest = _trees(data(16_000, 16, 26), 0)
-    assert (forest.name, forest.folds, forest.setting) == ("ExtraTrees", 1, {"trees": 30})
+    assert _trees(data(200, 10, 2), 0.5, 0).name == "HistGradientBoosting"
+    forest = _trees(data(16_000, 16, 26), 0.3, 0)
+    assert (forest.name, forest.folds, forest.setting) == ("ExtraTrees", 1, {"trees": 30, "rows": 10_000})
     assert "boosting would take" in forest.note
-    assert _trees(data(700, 13, 11), 0).folds == 4
-    larger = _trees(data(60_000, 20, 5), 0)  # a longer comparison has room for boosting, on some of the rows
-    assert (larger.name, larger.setting, larger.rows) == ("HistGradientBoosting", {"rows": 20_000}, 20_000)
-    assert len(larger._outside(data(60_000, 20, 5), 1)) == 20_000
-    assert _trees(data(100, 300, 2), 0) is None
+    assert _trees(data(700, 13, 11), 0.3, 0).folds == 4
+    larger = _trees(data(60_000, 20, 5), 9.0, 0)  # a longer comparison has room for boosting, on some of the rows
+    assert (larger.name, larger.setting, larger.rows) == ("HistGradientBoosting", {"rows": 10_000}, 10_000)
+    assert len(larger._outside(data(60_000, 20, 5), 1)) == 10_000
+    assert _trees(data(100, 300, 2), 0.5, 0) is None
 
 
-def test_of_sparse_rows_machines_stand_for_what_is_alike():
+def test_on_sparse_rows_svms_run_instead_of_similar_families():
     rng = np.random.default_rng(0)
     codes = np.repeat(np.arange(12), 15)
     counts = rng.poisson(0.05, (len(codes), 120))
-    counts[np.arange(len(codes)), 10 * codes + rng.integers(0, 3, len(codes))] += 2
+    counts[np.arange(len(codes)), 10 * codes + rng.integers(0, 3, len(codes))] += 4
     found = compare(sp.csr_matrix(counts.astype(np.float64)), codes)
     notes = {line.model: line.note for line in found.rows}
     first = {name: np.nanmax(scan.accuracy[0]) for name, scan in found.scans.items()}
     assert notes["svm-smooth"] == ""
     assert first["softmax"] <= first["svm-smooth"]  # easy rows: no one is better
     assert "stopped after fold 1" in notes["softmax"]
-    assert f"no better than svm-smooth, which is alike and has {first['svm-smooth']:.3f} there" in notes["softmax"]
+    assert f"no better than svm-smooth, a similar family, with {first['svm-smooth']:.3f}" in notes["softmax"]
     tried = np.isfinite(found.scans["softmax"].accuracy[0]).sum()
     assert (f"with {tried} of 11 settings" in notes["softmax"]) == (tried < 11)
     assert {"logistic", "least-squares", "perceptron", "svm"} <= set(found.skipped)
-    assert all("svm-smooth, as good and far quicker" in found.skipped[name] for name in ("logistic", "perceptron"))
+    assert all(
+        "svm-smooth, as good on sparse rows and much faster" in found.skipped[name]
+        for name in ("logistic", "perceptron")
+    )
     states = compare(sp.csr_matrix(counts.astype(np.float64)), codes, metric="log-loss")
-    assert {"logistic", "softmax"} <= {line.model for line in states.rows}  # machines state no probabilities
+    assert {"logistic", "softmax"} <= {line.model for line in states.rows}  # SVMs give no probabilities
 
 
 def test_a_lucky_fold_of_a_family_that_was_stopped_ranks_below_whole_scores():
@@ -228,5 +231,5 @@ def test_what_stands_beside_is_one_or_several_and_classifiers_all():
     for also in ("trees", "sklearn.naive_bayes.GaussianNB", GaussianNB(), [GaussianNB]):
         assert len(compare(X[:200], y[:200], ["centroid"], folds=2, also=also).references) == 1
     for also in (LinearRegression(), "sklearn.linear_model.LinearRegression"):
-        with pytest.raises(InputError, match="LinearRegression is none; give one, such as"):
+        with pytest.raises(InputError, match="LinearRegression is none; pass one, such as"):
             compare(X[:200], y[:200], ["centroid"], folds=2, also=also)

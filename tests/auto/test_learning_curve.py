@@ -18,7 +18,7 @@ from kway.auto.learning_curve import LearningCurve
         (
             [[0.6, 0.61], [0.8, 0.81], [0.7, 0.711]],
             True,
-            "not clear: from 50 to 100 rows the score became worse",
+            "not clear whether more rows would help: from 50 to 100 rows the score became worse",
         ),
         ([[0.9, 0.9], [0.5, 0.51], [0.6, 0.611]], False, "became worse by 0.100, which is more than noise (0.001)"),
     ],

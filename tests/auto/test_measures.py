@@ -50,12 +50,12 @@ def test_a_curve_of_what_can_be_learned_rises(uneven):
     X, y = uneven
     found = kway.compare(X, y, ["neighbors"], folds=3)
     data = FoldedRows(X, y, found.folds, {})
-    curve = learning_curve(found.estimator, found.best, data, 0.001, Clock()).curve
+    curve = learning_curve(found.estimator, found.best, data, 0.001, 1.0, Clock())[0]
     assert curve is not None
     assert curve.scores.shape == (3, 2)
     assert (np.diff(curve.rows) > 0).all()
     assert curve.scores[-1].mean() > curve.scores[0].mean()
     assert "ore rows would help" in str(curve)
-    none, why = learning_curve(found.estimator, found.best, data, 1e4, Clock())
+    none, why = learning_curve(found.estimator, found.best, data, 1e4, 1.0, Clock())
     assert none is None
     assert why

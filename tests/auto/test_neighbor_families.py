@@ -56,7 +56,7 @@ def test_labels_of_held_out_rows_shape_nothing():
 def test_later_folds_run_the_better_map_only():
     data = folded(*noisy(400))
     first = LEARNED.scan(data, [0], Clock())
-    (kind,) = data.kept["neighbors-nca"]
+    (kind,) = data.cache["neighbors-nca"]
     rest = LEARNED.scan(data, [1, 2], Clock())
     own = np.array([setting["map"] == kind for setting in first.settings])
     assert np.isfinite(rest.accuracy[:, own]).all()
@@ -74,9 +74,9 @@ def test_class_weights_reach_the_votes():
 @pytest.mark.parametrize(
     ("rows", "y", "why"),
     [
-        (np.zeros((50, 200)), np.arange(50) % 2, "up to 128"),
-        (sp.csr_matrix((50, 20)), np.arange(50) % 2, "up to 128"),
-        (np.zeros((50, 20)), np.arange(50) % 25, "too few rows a class"),
+        (np.zeros((50, 200)), np.arange(50) % 2, "at most 128"),
+        (sp.csr_matrix((50, 20)), np.arange(50) % 2, "at most 128"),
+        (np.zeros((50, 20)), np.arange(50) % 25, "too few rows per class"),
         (np.broadcast_to(np.float32(0), (10**6, 20)), np.arange(10**6) % 2, "would take long"),
         (np.zeros((50, 20)), np.arange(50) % 2, ""),
     ],

@@ -16,14 +16,14 @@ def blobs(n_classes: int, places: int, rows: int = 20, seed: int = 0):
     return X.astype(np.float32), y
 
 
-def test_out_of_the_leaders_sight_a_path_ends_and_what_is_alike_is_not_run():
+def test_a_path_ends_if_it_cannot_reach_the_leader_and_similar_families_are_skipped():
     X, y = blobs(8, 4, rows=40)
     found = kway.compare(X, y)
     line = next(line for line in found.rows if line.model == "softmax")
     assert line.stopped
     assert line.note.endswith("with 1 of 11 settings")
     assert {"logistic", "least-squares", "svm-one-vs-all", "perceptron"} <= set(found.skipped)
-    assert "softmax, which is alike, has 0." in found.skipped["logistic"]
+    assert "softmax, a similar family, has 0." in found.skipped["logistic"]
 
 
 @pytest.mark.parametrize("names", [["neighbors", "softmax", "logistic"]])

@@ -60,8 +60,8 @@ def test_a_loss_that_is_asked_for_is_the_one_that_is_scored(digits):
     [
         (RandomForestClassifier(), "got RandomForestClassifier; use scikit-learn's GridSearchCV"),
         (kway.PerceptronClassifier(), "got PerceptronClassifier"),
-        (kway.SoftmaxClassifier(penalty="l1"), "plain l2 penalty, got .'penalty': 'l1'."),
-        (kway.NeighborsClassifier(max_distance=1.0), "plain votes"),
+        (kway.SoftmaxClassifier(penalty="l1"), "only the defaults of these parameters, got .'penalty': 'l1'."),
+        (kway.NeighborsClassifier(max_distance=1.0), "does not support class_weight or max_distance"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(digits, estimator, message):

@@ -55,7 +55,7 @@ def test_other_libraries_stand_beside_and_are_never_chosen(answer, cli, rare):
     (line,) = found["references"]
     assert line["model"] == "GaussianNB"
     assert len(line["fold_accuracy"]) == 5
-    assert any("not kway's, not saved" in note and "does better" in note for note in found["notes"])
+    assert any("from another library, not saved" in note and "it is better" in note for note in found["notes"])
     code, _, err = cli("compare", rare, "-t", "kind", "--also", "sklearn.naive_bayes.Gauss")
     assert code == 2
     assert "cannot be imported" in err
@@ -128,7 +128,7 @@ def test_why(answer, cli, rare):
 def test_a_model_without_weights_keeps_why(family, answer, cli, rare):
     n_test = answer("fit", rare, "-t", "kind", "--model", family)["data"]["test_rows"]
     kept = answer("explain", "model.kway")
-    assert f"of {n_test:,} test rows when a column is shuffled" in kept["how"]
+    assert f"on {n_test:,} test rows) if a column is shuffled" in kept["how"]
     assert [r["column"] for r in kept["reasons"]] == ["telling", "noise"]
     assert [r["column"] for r in answer("explain", "model.kway", "-n", 1)["reasons"]] == ["telling"]
     code, out, _ = cli("explain", "model.kway")

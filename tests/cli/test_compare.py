@@ -73,8 +73,8 @@ def test_scores_stay_in_one_line_of_80_letters(cli, monkeypatch):
 
 def test_fewer_folds_than_asked_for_are_told(answer):
     few = answer("compare", "iris", "--model", "centroid", "--folds", 500)["notes"]
-    assert "120 folds were made and not 500: there are no more rows to divide" in few
-    assert not any("folds were made" in note for note in answer("compare", "iris", "--model", "centroid")["notes"])
+    assert "there are 120 folds instead of 500, because there are too few rows" in few
+    assert not any("folds instead of" in note for note in answer("compare", "iris", "--model", "centroid")["notes"])
 
 
 def test_families_that_stopped_early_are_one_line_unless_verbose(cli):

@@ -102,7 +102,7 @@ def test_a_class_that_only_the_test_rows_have(cli):
     np.savez("t.npz", x_train=data.x_train[some], y_train=data.y_train[some], x_test=data.x_test, y_test=data.y_test)
     code, _, err = cli("fit", "t.npz", "--model", "centroid")
     assert code == 1
-    assert "labels that training never saw: '2'" in err or "labels that training never saw: 2" in err
+    assert "labels that do not occur in training: '2'" in err or "labels that do not occur in training: 2" in err
 
 
 def test_a_budget_cuts_the_comparison(answer):
@@ -110,7 +110,7 @@ def test_a_budget_cuts_the_comparison(answer):
     assert not result["finished"]
     assert len(result["models"]) == 1
     assert result["best"] == "centroid"
-    assert "cut the comparison short" in result["notes"][0]
+    assert "ended the comparison early" in result["notes"][0]
     assert "not run: softmax" in result["notes"][0]
 
 

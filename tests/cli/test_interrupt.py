@@ -55,7 +55,7 @@ def test_ctrl_c_keeps_the_best_so_far():
     assert found["finished"] is False
     assert found["best"] in {"softmax", "neighbors", "neighbors-cosine"}
     assert found["test"]["accuracy"] > 0.85
-    assert found["notes"][0].startswith("Ctrl-C cut the comparison short")
+    assert found["notes"][0].startswith("Ctrl-C ended the comparison early")
     assert "perceptron" in found["notes"][0]  # the last in line
     assert Path("model.kway").exists()
     assert Path("report.html").stat().st_size > 10_000

@@ -73,7 +73,7 @@ def test_other_rows_measures_and_wishes(cluster, monkeypatch):
         line = np.random.default_rng(2).normal(size=(400, 40))
         side = (line[:, 0] > 0).astype(int)  # which no neighbour sees
         there = kway.compare(line, side, ["softmax", "neighbors", "neighbors-cosine"])
-    assert "states no probabilities" in here.problems["svm"]
+    assert "gives no probabilities" in here.problems["svm"]
     here = kway.compare(line, side, ["softmax", "neighbors", "neighbors-cosine"])
     assert [line.model for line in there.rows] == [line.model for line in here.rows]
     assert there.best.setting == here.best.setting

@@ -173,16 +173,16 @@ def test_columns_asked_for_must_be_there(file, tmp_path):
 
 
 def test_labels_that_can_be_learned():
-    assert checked_labels(np.array(["a", "b", "a", "b"]), "t").notes == ()
-    assert "1 classes have one row only (c)" in checked_labels(np.array(["a", "b", "a", "b", "c"]), "t").notes[0]
+    assert checked_labels(np.array(["a", "b", "a", "b"]), "t")[1] == ()
+    assert "1 classes have only one row (c)" in checked_labels(np.array(["a", "b", "a", "b", "c"]), "t")[1][0]
 
 
 @pytest.mark.parametrize(
     ("y", "message"),
     [
         (np.array(["a", "a"]), "one class only"),
-        (np.arange(10), "another label in each of its 10 rows"),
-        (np.array([0.5, 0.5, 1.0, 2.0]), "such as 0.5, a measure"),
+        (np.arange(10), "a different label in each of its 10 rows"),
+        (np.array([0.5, 0.5, 1.0, 2.0]), "such as 0.5, so it is a measurement"),
     ],
 )
 def test_labels_that_cannot(y, message):
@@ -191,6 +191,6 @@ def test_labels_that_cannot(y, message):
 
 
 def test_a_label_never_seen():
-    with pytest.raises(InputError, match=r"training never saw: 'z' \(2 rows\)"):
+    with pytest.raises(InputError, match=r"do not occur in training: 'z' \(2 rows\)"):
         check_known(np.array(["a", "z", "z"]), np.array(["a", "b"]), "test.csv")
     check_known(np.array(["a"]), np.array(["a", "b"]), "test.csv")

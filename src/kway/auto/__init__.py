@@ -1,15 +1,15 @@
-"""Choosing a classifier and its setting, and measuring it on rows that no choice has looked at.
+"""The main job: choose a classifier and its hyperparameters, and test it on rows that no choice depends on.
 
-options         what can be asked of a job: one dataclass for `kway.fit`, `kway.compare` and the commands
-train_test      DATA, read and split into training and test rows; labels encoded and checked
-larger_than_memory   DATA of which memory holds a part
-compare_data    features, and the families compared on them
-race/           the comparison: families, folds, rounds, scores
-refit           the families of the leaderboard fitted on all rows
-calibration     probabilities, sets and "unknown", from rows held out
-evaluation      scores of a model on labelled rows
-learning_curve  would more rows help?
-reasons         what distinguishes the classes
-job             the main job: all of these in order
-tune            the best setting of one estimator
+options              the options of a job: one dataclass for `kway.fit`, `kway.compare` and the commands
+train_test           read DATA, encode its labels, split it into training and test rows
+larger_than_memory   DATA of which memory holds only a part
+compare_data         learn features and compare the families on them
+race/                the comparison: families, folds, rounds, scores
+refit                fit the families of the leaderboard on all rows
+calibration          probabilities, prediction sets and "unknown", from held-out rows
+evaluation           scores of a model on labeled rows
+learning_curve       would more rows help?
+reasons              which features count for each class (`kway.explain`)
+job                  all of these in order
+tune                 choose the hyperparameters of one estimator (`kway.tune`)
 """

@@ -1,9 +1,9 @@
-"""The main job: rows -> features -> families compared -> the best refitted and calibrated -> tested once.
+"""The main job: read rows, compute features, compare families, refit and calibrate the best, test it once.
 
-Test rows are transformed and predicted at the very end; nothing is chosen by them.
+Test rows are transformed and predicted at the very end, so no choice depends on them.
 
-A budget is for the whole job. Seconds for the end (refit, calibration, test, report) are reserved from what fits of the
-leader have taken; the comparison gets the rest, and the notes say what was cut.
+A budget is for the whole job. Time for the end (refit, calibration, test, report) is reserved, and the comparison gets
+the rest. Notes say what was left out.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kway import modelfile, progress
 from kway.auto.calibration import (
-    PAGE,
-    Calibration,
+    REPORT_SECONDS,
     GuaranteedModel,
     Tradeoff,
     calibrate,
@@ -31,13 +30,23 @@ from kway.auto.calibration import (
 )
 from kway.auto.compare_data import DataComparison, View, compare_data
 from kway.auto.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
-from kway.auto.learning_curve import LearningCurve, MaybeCurve, learning_curve
+from kway.auto.learning_curve import LearningCurve, learning_curve
 from kway.auto.options import FitOptions
-from kway.auto.race.clock import Clock
+from kway.auto.race.clock import Clock, extra_seconds
 from kway.auto.race.compare import Comparison
-from kway.auto.race.families import CLASS_NUMBER
+from kway.auto.race.families import CLASS_NUMBER, comparison_seconds
+from kway.auto.race.folds import HELD_OUT_SHARE
 from kway.auto.race.scoring import LeaderboardRow
-from kway.auto.reasons import MOST_PARTS, SECONDS, SHOWN, Reasons, image_form, kept_facts, own_reasons, shuffled
+from kway.auto.reasons import (
+    MOST_PARTS,
+    SECONDS,
+    UNNAMED_COLUMNS,
+    Reasons,
+    image_form,
+    kept_facts,
+    own_reasons,
+    shuffled,
+)
 from kway.auto.refit import AllDataFit, fit_all_data, fit_leaderboard
 from kway.auto.train_test import TrainTest
 from kway.errors import KwayError
@@ -45,13 +54,12 @@ from kway.pipelines import FeaturedClassifier
 from kway.rows.blocks import take_rows
 from kway.tables.features.features import Features
 
-_LISTED_COLUMNS = 100  # columns of a matrix up to which x0, x1, ... are worth listing
 _BASELINE_COLUMNS = 3000  # columns up to which the least-squares baseline, a dense solve, is fitted (T11)
 
 
 @dataclass(frozen=True)
 class RunnerUp:
-    """The second of the leaderboard on the same test rows, and the exact test of the difference."""
+    """The second family of the leaderboard on the test rows, and the test of the difference to the best."""
 
     model: str
     accuracy: float
@@ -67,7 +75,7 @@ class JobResult:
     X: Any  # training rows as numbers (n, d)
     test_X: Any
     comparison: Comparison
-    leaderboard: list[LeaderboardRow]  # the leaderboard with fitted models
+    leaderboard: list[LeaderboardRow]  # with fitted models, best first
     model: FeaturedClassifier
     evaluation: Evaluation
     baselines: dict[str, float]  # test accuracy of the most frequent class and of least squares on the class number
@@ -84,15 +92,15 @@ class JobResult:
 
     @property
     def best(self) -> LeaderboardRow:
-        """The winner."""
+        """The best row of the leaderboard."""
         return self.leaderboard[0]
 
     def save(self, path: str | Path, target: str | None = None, id: str | None = None, force: bool = False) -> None:
-        """Write the model file, complete or not at all; overwrite a file that is no model only with `force`."""
+        """Write the model file; `force` overwrites a file that is not a model."""
         modelfile.save(self.model, path, self.file_notes(target, id), force=force)
 
     def file_notes(self, target: str | None, id: str | None = None) -> dict[str, Any]:
-        """Facts for `kway info`; `reading` says how later rows are read, `id` names the column of their names."""
+        """Return facts for `kway info`; `reading` stores how later rows are read, `id` the column with their names."""
         data = self.data
         form = {key: value for key, value in vars(data.form).items() if value is not None}
         how = {"form": form, "written": {w.column: w.how for w in data.written}, "id": id}
@@ -114,7 +122,7 @@ def run_job(
     begun: float | None = None,
     on_features: Callable[[Features], None] | None = None,
 ) -> JobResult:
-    """Compare, refit, calibrate, test once; the budget counts from `begun` (time.perf_counter()), by default now.
+    """Compare, refit, calibrate and test; the budget counts from `begun` (time.perf_counter()), by default now.
 
     `on_features` is called with the features before the comparison begins.
     """
@@ -133,41 +141,51 @@ def run_job(
     leaderboard[0] = fit.row
     stages.end("refit")
     with progress.portion(0.72, 0.84), progress.stage("calibrating"):
-        guaranteed, calibrated = _calibrated(fit, compared, X, chosen, clock)
+        guaranteed, calibrated, calibration_note = _calibrated(fit, compared, X, chosen, clock)
     stages.end("calibrate")
     with progress.portion(0.84, 0.88), progress.stage("testing"):
-        tests = _tested(leaderboard, calibrated.model, guaranteed, view, chosen)
+        test_X, y = view.features.transform(data.test_rows), data.test_y
+        evaluation = evaluate_model(calibrated, test_X, y)
+        runner_up = _runner_up(leaderboard, evaluation, chosen, test_X)
+        baselines = _baselines(X, test_X, data)
+        sets = sets_tradeoff(guaranteed, test_X, y) if guaranteed and options.sets else None
+        unknown = unknown_tradeoff(guaranteed, test_X, y) if guaranteed and options.unknown else None
     stages.end("test")
-    clock.reserve = PAGE
+    clock.reserve = REPORT_SECONDS
     hurried = clock.up()
-    with progress.portion(0.88, 0.92), progress.stage("looking for reasons"):
-        curve = _learning_curve(compared, X, chosen, clock)
+    with progress.portion(0.88, 0.92), progress.stage("explaining"):
+        curve, curve_note = _learning_curve(compared, X, chosen, clock)
         reasons = _reasons(FeaturedClassifier.of(view.features, fit.row.fitted, X), X, data, clock)
     stages.end("reasons")
     adapted = chosen.sizes.notes(chosen.comparison.estimator(compared, options.seed))
-    model = FeaturedClassifier.of(view.features, guaranteed.model if guaranteed else calibrated.model, X)
+    model = FeaturedClassifier.of(view.features, guaranteed.model if guaranteed else calibrated, X)
     model.reasons_ = None if reasons is None else kept_facts(reasons)
     return JobResult(
         data=data,
         options=options,
         X=X,
-        **tests._asdict(),
+        test_X=test_X,
         comparison=chosen.comparison,
         leaderboard=leaderboard,
         model=model,
-        temperature=getattr(calibrated.model, "temperature_", None),
-        notes=(*chosen.notes, *adapted, *filter(None, (calibrated.note, fit.note, curve.why))),
+        evaluation=evaluation,
+        baselines=baselines,
+        runner_up=runner_up,
+        temperature=getattr(calibrated, "temperature_", None),
+        notes=(*chosen.notes, *adapted, *filter(None, (calibration_note, fit.note, curve_note))),
         seconds=stages.seconds,
         hurried=hurried,
-        curve=curve.curve,
+        sets=sets,
+        unknown=unknown,
+        curve=curve,
         reasons=reasons,
         fitted_rows=fit.rows,
     )
 
 
 def _seconds_after_choice(fit_seconds: float) -> float:
-    """Seconds from the choice to the report: a fit on all rows, and one on four fifths of them for the temperature."""
-    return 1.8 * fit_seconds + PAGE
+    """Return the seconds from the choice to the report: a fit on all rows, one for the temperature, the report."""
+    return fit_seconds + (1 - HELD_OUT_SHARE) * fit_seconds + REPORT_SECONDS
 
 
 class _Stages:
@@ -183,7 +201,7 @@ class _Stages:
 
 
 def _fit_all_data(row: LeaderboardRow, view: View, chosen: DataComparison) -> AllDataFit:
-    """The winner on all rows of DATA: as it is, unless memory holds a part of them."""
+    """Return the winner on all rows of DATA: as it is, unless memory holds only a part of them."""
     data, options = chosen.data, chosen.options
     if data.larger is not None and options.guarantees:
         note = "guarantees need rows in memory, so the model learned from these rows only"
@@ -193,77 +211,48 @@ def _fit_all_data(row: LeaderboardRow, view: View, chosen: DataComparison) -> Al
 
 def _calibrated(
     fit: AllDataFit, compared: LeaderboardRow, X: Any, chosen: DataComparison, clock: Clock
-) -> tuple[GuaranteedModel | None, Calibration]:
-    """The winner with its temperature, inside the classifiers that give the guarantees asked for, if any."""
+) -> tuple[GuaranteedModel | None, Any, str]:
+    """Return the winner inside the classifiers with guarantees, if any, the winner with a temperature, and a note."""
     data, options = chosen.data, chosen.options
     if options.guarantees:
         guaranteed = with_guarantees(fit.row.fitted, X, chosen.folds(), data, options)
-        return guaranteed, Calibration(guaranteed.classifier)
+        return guaranteed, guaranteed.classifier, ""
     if fit.held is not None:
-        return None, calibrate_on(fit.row.fitted, take_rows(X, fit.held), data.y[fit.held], options.seed)
+        return None, *calibrate_on(fit.row.fitted, take_rows(X, fit.held), data.y[fit.held], options.seed)
     held = chosen.held_out(compared)
-    return None, calibrate(fit.row, X, chosen.folds(), data, options, clock, held)
+    return None, *calibrate(fit.row, X, chosen.folds(), data, options, clock, held)
 
 
-def _learning_curve(row: LeaderboardRow, X: Any, chosen: DataComparison, clock: Clock) -> MaybeCurve:
+def _learning_curve(
+    row: LeaderboardRow, X: Any, chosen: DataComparison, clock: Clock
+) -> tuple[LearningCurve | None, str]:
     found, seed = chosen.comparison, chosen.options.seed
     rows = chosen.folded_rows(X)
     make = lambda: found.estimator(row, seed)  # noqa: E731
     try:
         seconds = found.families[row.model].expected_seconds(rows.size())
-        return learning_curve(make, row, rows, seconds, clock, seed)
-    except KwayError:  # a part of the rows that cannot be learned from is no reason to fail
-        return MaybeCurve(None)
+        allowed = extra_seconds(comparison_seconds(found.families.values(), rows.size()))
+        return learning_curve(make, row, rows, seconds, allowed, clock, seed)
+    except KwayError:  # some part of the rows cannot be learned from
+        return None, ""
 
 
 def _reasons(model: FeaturedClassifier, X: Any, data: TrainTest, clock: Clock) -> Reasons | None:
-    """What distinguishes each class; for models without weights by the test rows, while there is time.
+    """Explain the classes by weights, or else by permutation importance on the test rows if there is time.
 
-    Pixels have no names that help anybody: for images, where the model looks.
+    Images are explained by the parts that the model depends on.
     """
     form = image_form(model.features_, data.test_rows)
-    if form is None and not model.features_.is_table_ and X.shape[1] > _LISTED_COLUMNS:
+    if form is None and not model.features_.is_table_ and X.shape[1] > UNNAMED_COLUMNS:
         return None
     try:
         own = None if form is not None else own_reasons(model)
         if own is not None or clock.up(SECONDS):
             return own
-        most = SHOWN if form is None else MOST_PARTS
-        return shuffled(model, data.test_rows, data.test_y, most, SECONDS, "test rows")
+        most = {} if form is None else {"n_columns": MOST_PARTS}
+        return shuffled(model, data.test_rows, data.test_y, whose="test rows", **most)
     except KwayError:
         return None
-
-
-class _Tests(NamedTuple):
-    """Results on the test rows; the fields of JobResult of the same names."""
-
-    test_X: Any
-    evaluation: Evaluation
-    runner_up: RunnerUp | None
-    baselines: dict[str, float]
-    sets: Tradeoff | None
-    unknown: Tradeoff | None
-
-
-def _tested(
-    leaderboard: list[LeaderboardRow],
-    model: Any,
-    guaranteed: GuaranteedModel | None,
-    view: View,
-    chosen: DataComparison,
-) -> _Tests:
-    """The calibrated winner, the runner-up and the baselines on the test rows."""
-    data, options = chosen.data, chosen.options
-    test_X, y = view.features.transform(data.test_rows), data.test_y
-    evaluation = evaluate_model(model, test_X, y)
-    return _Tests(
-        test_X=test_X,
-        evaluation=evaluation,
-        runner_up=_runner_up(leaderboard, evaluation, chosen, test_X),
-        baselines=_baselines(view.X, test_X, data),
-        sets=sets_tradeoff(guaranteed, test_X, y) if guaranteed and options.sets else None,
-        unknown=unknown_tradeoff(guaranteed, test_X, y) if guaranteed and options.unknown else None,
-    )
 
 
 def _runner_up(
@@ -279,7 +268,7 @@ def _runner_up(
 
 
 def _baselines(X: Any, test_X: Any, data: TrainTest) -> dict[str, float]:
-    """Test accuracy of the most frequent class, and of least squares on the class number if columns are few."""
+    """Return the test accuracy of the most frequent class, and of least squares on the class number if it is fast."""
     classes, codes, _ = data.labels
     most = classes[np.bincount(codes).argmax()]
     found = {"majority class": float(np.mean(data.test_y == most))}

@@ -1,7 +1,6 @@
 """DATA larger than memory: a random sample of its rows is kept in memory.
 
-The others are not lost: `LargeData.blocks` reads all rows again, a piece at a time (row_stream.py), for the fit of the
-family that was chosen.
+`LargeData.blocks` reads all rows again, in pieces (row_stream.py), for the fit of the family that was chosen.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.auto.race.folds import FEW_ROWS
 from kway.errors import InputError
 from kway.memory import available_bytes
 from kway.tables.datasets.arrays import npy_files
@@ -26,29 +26,21 @@ from kway.tables.sources.frames import is_table, take_rows
 from kway.tables.sources.table_files import join_tables, list_files, pieces_of
 
 JOB_BYTES = 5.0  # bytes that a job needs per byte of the rows as read: rows, features, folds and models
-UNPACKED_BYTES = {".parquet": 4.0, ".gz": 6.0}  # bytes in memory per byte of a packed file; else 1
-TEXT_BYTES = 22.0  # bytes of features per byte of text: its words, pairs of them and pieces of 2 to 5 letters
-_LEAST_ROWS = 100  # the first rows of DATA, which are always kept
+TEXT_BYTES = 22.0  # bytes of features per byte of text: words, pairs of words and pieces of 2 to 5 letters
+_PACKED, _UNPACKED_BYTES = (".parquet", ".gz"), 5.0  # compressed files, and bytes in memory per byte of such a file
 
 
 class FileState(NamedTuple):
-    """Path, size and time of the last change of a file, which show whether it has changed."""
+    """Path, size and modification time of a file, which show whether it has changed."""
 
     file: str
     size: int
     changed_ns: int
 
 
-class LabelledBlock(NamedTuple):
-    """Some rows of DATA as they were read, and their labels (m,)."""
-
-    rows: Any
-    y: NDArray
-
-
 @dataclass(frozen=True, eq=False)
 class LargeData:
-    """DATA of n rows in files; the rows with numbers `read` (m,) are the training rows in memory.
+    """DATA with n rows in files; `read` (m,) are the numbers of the training rows in memory.
 
     `blocks` leaves out the rows with numbers `aside` (a,), the rows of `groups`, and the rows from `order` on.
     """
@@ -64,14 +56,14 @@ class LargeData:
     order: Any = None
 
     def without(self, rows: NDArray[np.int64], groups: NDArray | None, order: NDArray | None) -> LargeData:
-        """Leave out some of the rows in memory, the rest of their groups, and what comes later in order."""
+        """Return the data without some of the rows in memory, their groups, and all rows after them in order."""
         if groups is not None:
             groups = np.union1d(groups[rows], groups[:0] if self.groups is None else self.groups)
         first = None if order is None else order[rows].min()  # a second call leaves out more
         return replace(self, aside=np.concatenate([self.aside, self.read[rows]]), groups=groups, order=first)
 
-    def blocks(self) -> Iterator[LabelledBlock]:
-        """All rows that may be learned from, a piece at a time."""
+    def blocks(self) -> Iterator[tuple[Any, NDArray]]:
+        """Yield all rows that may be learned from, in pieces, with their labels (m,)."""
         self._check_state()
         begun, aside = 0, np.sort(self.aside)
         for piece in row_stream(self.data, self.how, self.like):
@@ -82,17 +74,17 @@ class LargeData:
             if self.order is not None and piece.order is not None:
                 kept &= piece.order < self.order
             begun += piece.n
-            yield LabelledBlock(take_rows(piece.rows, kept), piece.required_labels()[kept])
+            yield take_rows(piece.rows, kept), piece.required_labels()[kept]
         self._check_state()
 
     def _check_state(self) -> None:
-        """Raise if the files have changed: row numbers would be those of other rows, test rows among them."""
+        """Raise InputError if the files have changed: row numbers could then mean test rows."""
         if _state_of(Path(self.data), self.how) != self.state:
-            raise InputError(f"{self.data} changed while it was read; leave it as it is until the fit has ended")
+            raise InputError(f"{self.data} changed while it was read; do not change it during a fit")
 
 
 def read_what_fits(data: Any, how: ReadOptions) -> tuple[LabeledRows, LargeData | None]:
-    """All rows; or, if a job on them needs more memory than there is, some of them with a note, and all of DATA."""
+    """Read all rows, or a sample of them with a note if a job on all of them needs more memory than there is."""
     path = Path(data) if isinstance(data, str | Path) else None
     available = available_bytes()
     if path is None or not path.exists() or (needed := JOB_BYTES * _bytes_of(path, how)) <= available:
@@ -101,31 +93,31 @@ def read_what_fits(data: Any, how: ReadOptions) -> tuple[LabeledRows, LargeData 
     kept, places, rows = list[LabeledRows](), list[NDArray[np.int64]](), 0
     for piece in row_stream(data, how):
         whole = None if kept else piece
-        chosen = np.flatnonzero((rng.random(piece.n) < share) | (np.arange(rows, rows + piece.n) < _LEAST_ROWS))
+        chosen = np.flatnonzero((rng.random(piece.n) < share) | (np.arange(rows, rows + piece.n) < FEW_ROWS))
         kept.append(_some(piece, chosen))
         places.append(rows + chosen)
         rows += piece.n
-    if whole is not None:  # this kind of DATA is not read in pieces
+    if whole is not None:  # DATA was not read in pieces
         return whole, None
     found = _joined(kept)
     note = (
-        f"{found.name} is larger than memory: {found.n:,} of its {rows:,} rows, drawn at random, were compared on; "
-        "$KWAY_MEMORY sets what may be taken"
+        f"{found.name} is larger than memory, so families were compared on {found.n:,} of its {rows:,} rows, drawn at "
+        "random; the environment variable KWAY_MEMORY sets the memory that kway may use"
     )
     larger = LargeData(data, how.in_form(found.form), found.requirements(), rows, state, np.concatenate(places))
     return replace(found, notes=(*found.notes, note)), larger
 
 
 def _bytes_of(path: Path, how: ReadOptions) -> float:
-    """Approximate bytes of the rows in memory, with the features of text; 0 if DATA cannot be read in pieces."""
+    """Return the approximate bytes of the rows in memory, with features of text; 0 if DATA has no pieces."""
     files = _state_of(path, how)
-    size = sum(UNPACKED_BYTES.get(Path(part.file).suffix.lower(), 1.0) * part.size for part in files)
+    size = sum(part.size * (_UNPACKED_BYTES if part.file.lower().endswith(_PACKED) else 1.0) for part in files)
     texts = _share_of_texts(next(row_stream(path, how)).rows, how) if files and not npy_files(path) else 0.0
     return size * (1 + TEXT_BYTES * texts)
 
 
 def _state_of(path: Path, how: ReadOptions) -> tuple[FileState, ...]:
-    """The files that rows are read from in pieces; none if they cannot be."""
+    """Return the state of the files that rows are read from in pieces; none if they cannot be."""
     files = npy_files(path)
     if not files and pieces_of(path, how.form) is not None:
         files = list_files(path)
@@ -133,14 +125,14 @@ def _state_of(path: Path, how: ReadOptions) -> tuple[FileState, ...]:
 
 
 def _share_of_texts(table: Any, how: ReadOptions) -> float:
-    """Share of the bytes of a table that is in columns of text."""
+    """Return the share of the bytes of a table that is in columns of text."""
     columns = {name: table.column(name) for name in table.column_names}
     texts = [c.nbytes for name, c in columns.items() if how.kinds.get(name, kind_of(c, name).name) == "text"]
     return sum(texts) / max(1, table.nbytes)
 
 
 def _some(piece: LabeledRows, chosen: NDArray[np.int64]) -> LabeledRows:
-    """Some rows of a piece, with their labels, groups and order."""
+    """Return some rows of a piece, with their labels, groups and order."""
     each: dict[str, Any] = {
         name: None if getattr(piece, name) is None else getattr(piece, name)[chosen]
         for name in ("y", "groups", "order")
@@ -149,7 +141,7 @@ def _some(piece: LabeledRows, chosen: NDArray[np.int64]) -> LabeledRows:
 
 
 def _joined(parts: list[LabeledRows]) -> LabeledRows:
-    """The pieces as one."""
+    """Return the pieces as one."""
     first = parts[0]
     tables = [part.rows for part in parts]
     rows = join_tables(tables, first.name) if is_table(first.rows) else np.concatenate(tables)

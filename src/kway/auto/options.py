@@ -1,4 +1,4 @@
-"""FitOptions: what can be asked of the main job, for `kway.fit`, `kway.compare` and the commands of the same names.
+"""FitOptions: the options of the main job, for `kway.fit`, `kway.compare` and the commands of the same names.
 
 To add an option, add a field here and use it in the job.
 """
@@ -36,7 +36,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours"}
 
 
 def _rule(make: Callable[[Any], Any]) -> Callable[[str, Any], Any]:
-    """A check by a rule; `make` gets the module kway.parameters, which imports numpy, only when a value is checked."""
+    """Return a check by a rule of kway.parameters, which imports numpy and is loaded when a value is checked."""
 
     def check(name: str, value: Any) -> Any:
         from kway import parameters
@@ -48,7 +48,7 @@ def _rule(make: Callable[[Any], Any]) -> Callable[[str, Any], Any]:
 
 
 def _models(name: str, value: Any) -> tuple[Any, ...] | None:
-    """Families by name (also with commas between) or themselves; None and "all" mean all."""
+    """Return families given by name (also separated by commas) or as objects; None and "all" mean all."""
     given = split_names(value) if isinstance(value, str) else value
     if given is None or tuple(given) == ("all",):
         return None
@@ -65,7 +65,7 @@ def _models(name: str, value: Any) -> tuple[Any, ...] | None:
 
 
 def _seconds(name: str, value: Any) -> float | None:
-    """Seconds as a number, or a time such as 60s, 2m or 1h."""
+    """Return seconds given as a number, or as a time such as 60s, 2m or 1h."""
     if value is None:
         return None
     number, unit = (value[:-1], value[-1]) if isinstance(value, str) and value[-1:] in _UNITS else (value, "s")
@@ -85,7 +85,7 @@ def _metric(name: str, value: Any) -> str:
 
 
 def _references(name: str, value: Any) -> tuple[Any, ...] | None:
-    """Classifiers of other libraries; "none" stands for no reference at all."""
+    """Return classifiers of other libraries; "none" means no reference at all."""
     if value is None:
         return None
     from kway.auto.race.references import checked_references
@@ -96,7 +96,7 @@ def _references(name: str, value: Any) -> tuple[Any, ...] | None:
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What is asked of a job. The help texts of the fields are those of the commands."""
+    """The options of a job. The help texts of the fields are those of the commands."""
 
     models: Sequence[Any] | None = option(
         None,
@@ -117,14 +117,14 @@ class FitOptions:
     embed: Any = option(None, "Sentence-transformers model for text or images.")
     metric: str = option(
         "accuracy",
-        "What the choice is made by: accuracy, balanced, macro-f1 or log-loss.",
+        "Measure that the choice is made by: accuracy, balanced, macro-f1 or log-loss.",
         check=_metric,
         typed=str,
         metavar="NAME",
     )
     class_weight: str | None = option(
         None,
-        "balanced: rows of rare classes count for more.",
+        "balanced: rows of rare classes get more weight.",
         check=_rule(lambda rules: rules.NONE | rules.one_of("balanced")),
         metavar="NAME",
     )
@@ -134,7 +134,7 @@ class FitOptions:
     )
     also: Sequence[Any] | None = option(
         None,
-        "Another library's classifier to score for comparison: sklearn.svm.SVC, or trees; none: not even trees.",
+        "Classifier of another library to score on the same folds, such as sklearn.svm.SVC; none: no trees either.",
         check=_references,
         typed=list[str] | None,
         metavar="MODULE.CLASS",
@@ -142,7 +142,7 @@ class FitOptions:
     )
     sets: float | None = option(
         None,
-        "Predict sets of labels that contain the right one this often: 0.9.",
+        "Predict sets of labels that contain the correct one with this probability, such as 0.9.",
         check=_rule(lambda rules: rules.NONE | rules.between(0, 1)),
         typed=float | None,
         metavar="SHARE",
@@ -150,7 +150,7 @@ class FitOptions:
     )
     unknown: float | None = option(
         None,
-        "Allow the answer unknown, for at most this share of known rows: 0.05.",
+        "Allow the answer unknown, for at most this share of known rows, such as 0.05.",
         check=_rule(lambda rules: rules.NONE | rules.between(0, 1)),
         typed=float | None,
         metavar="SHARE",
@@ -159,7 +159,7 @@ class FitOptions:
     seed: int = option(0, "Seed of all random numbers.", check=_rule(lambda rules: rules.SEED), typed=int)
     device: str = option(
         "cpu",
-        "Where classifiers compute: cpu, cuda or auto.",
+        "Device that computes: cpu, cuda or auto.",
         check=_rule(lambda rules: rules.DEVICE),
         typed=str,
         metavar="NAME",
@@ -177,5 +177,5 @@ class FitOptions:
 
     @property
     def guarantees(self) -> bool:
-        """Whether the model gives sets or the answer "unknown"."""
+        """Whether the model predicts sets or the answer "unknown"."""
         return self.sets is not None or self.unknown is not None

@@ -1,12 +1,12 @@
-"""explain: the features and words that speak for each class, or against it.
+"""Explain a fitted model: which features and words count for or against each class.
 
 linear       w_cj s_j, the weight of column j for class c times the spread s_j of the column: the change of the score by
-             a usual step of the column. Weights are centered over the classes, as only differences decide. s_j is the
-             spread in the rows given, else in the training rows, which a model with features inside keeps
-means        m_cj minus its mean over the classes, for the words of text: those that are frequent in a class
-any other    permutation importance: by how much the accuracy on labelled rows falls if a column is shuffled, on some
-             rows and while the time lasts. The result of a fit is kept in the model file
-images       the same of parts of the image, a grid of at most 5 x 5, each named by the pixels that it covers
+             a typical step of the column. Weights are centered over the classes, as only differences matter. s_j is the
+             spread in the rows passed, else in the training rows, which a model with features inside stores
+means        m_cj minus its mean over the classes, for words of text: the words that are frequent in a class
+any other    permutation importance: how much the accuracy on labeled rows falls if a column is shuffled, on some rows
+             and within a time limit. The model file stores the result of a fit
+images       the same for the parts of a grid of at most 5 x 5, each named by its pixels
 """
 
 from __future__ import annotations
@@ -21,30 +21,38 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
+from kway.auto.race.folds import FEW_ROWS
 from kway.base.wrappers import innermost
 from kway.errors import InputError
 from kway.rows.matrices import column_spread
-from kway.tables.features.shapes import likely_form
+from kway.tables.features.shapes import LEAST_SIDE, likely_form
 from kway.tables.sources.frames import as_table, n_rows, take_rows
 from kway.tables.sources.images import ImageForm
 from kway.text_tables import Printed, Table
 
-SHOWN = 8  # columns per class
-SECONDS = 2.0  # seconds that shuffling may take (T11)
-_ROWS = 500  # rows that are shuffled
-_IMAGES = 250  # images that are shuffled: each of 25 parts predicts all again, and shapes take 0.3 ms per image
-_WIDEST = 400  # columns of a matrix up to which they are shuffled one by one
-_GIVEN = "rows given"  # how the result names the rows; the model may have learned from them
-_CLASSES_PRINTED = 20  # classes of the printed table
-_SIDE = 5  # parts of an image along each side
+SECONDS = 2.0  # seconds that permutation importance may take (T11)
+UNNAMED_COLUMNS = 200  # columns of a matrix up to which x0, x1, ... are explained one by one (T11)
+_SIDE = 5  # parts of an image along each side: 25 predictions of FEW_ROWS images take about SECONDS (T11, digits)
 MOST_PARTS = _SIDE * _SIDE
-_LEAST_SIDE = 8  # pixels of the side of a square of bytes from which unnamed rows count as images
+_GIVEN = "rows given"  # how the result names the rows; the model may have learned from them
 _ALL = "all classes"  # the class of columns that matter to all classes at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reasons(Printed):
-    """The columns (K, m) of each class, strongest first, with their pull; or one list for all classes, K = 1."""
+    """The result of `kway.explain`: columns and how much they count, per class or for all classes at once.
+
+    Attributes
+    ----------
+    classes : tuple of str
+        Labels; ("all classes",) for permutation importance.
+    columns : tuple of tuple of str
+        The strongest columns of each class, strongest first.
+    pulls : ndarray of shape (n_classes, n_columns)
+        How much each of these columns counts for the class; below zero if it counts against it.
+    how : str
+        How this was computed, in words.
+    """
 
     classes: tuple[str, ...]
     columns: tuple[tuple[str, ...], ...]
@@ -52,19 +60,19 @@ class Reasons(Printed):
     how: str
 
     def records(self) -> list[dict[str, Any]]:
-        """One plain record per class and column."""
+        """Return one dict of plain values per class and column."""
         return [
             {"class": label, "column": column, "pull": float(pull)}
             for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
             for column, pull in zip(columns, pulls)
         ]
 
-    def strongest(self, n: int) -> Reasons:
-        """The first n columns of each class."""
+    def strongest(self, n: int = 8) -> Reasons:
+        """Return the n strongest columns of each class."""
         return Reasons(self.classes, tuple(columns[:n] for columns in self.columns), self.pulls[:, :n], self.how)
 
     def lines(self) -> list[tuple[str, str]]:
-        """A class and its columns in words."""
+        """Return each class and its columns in words."""
         return [
             (label, ", ".join(f"{column} ({pull:+.3g})" for column, pull in zip(columns, pulls)))
             for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
@@ -75,7 +83,7 @@ class Reasons(Printed):
 
     __str__ = __repr__  # notebooks, whose tables scroll, show every column
 
-    def _table(self) -> Table:
+    def _table(self, most_classes: int = 20) -> Table:
         if len(self.classes) == 1:
             rows = [(c, f"{p:+.4f}") for c, p in zip(self.columns[0], self.pulls[0])]
             return Table(f"What matters: {self.how}", ("column", "loss"), rows)
@@ -83,17 +91,36 @@ class Reasons(Printed):
             (label, *(f"{c} {p:+.2g}" for c, p in zip(columns, pulls)))
             for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
         ]
-        more = f"… {len(lines) - _CLASSES_PRINTED:,} more classes" if len(lines) > _CLASSES_PRINTED else ""
+        more = f"… {len(lines) - most_classes:,} more classes" if len(lines) > most_classes else ""
         head = ("class", *(str(j + 1) for j in range(self.pulls.shape[1])))
-        return Table(f"What tells each class: {self.how}", head, lines[:_CLASSES_PRINTED], more)
+        return Table(f"What counts for each class: {self.how}", head, lines[:most_classes], more)
 
 
-def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = SHOWN, seconds: float = SECONDS) -> Reasons:
-    """Why a fitted model, or the result of `kway.fit`, predicts as it does.
+def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = 8, seconds: float = SECONDS) -> Reasons:
+    """Explain which columns a fitted model depends on.
 
-    For a model without weights give labelled rows X, y, best those that it has not learned from; without them it says
-    what its fit has measured.
+    Linear models are explained by their weights, all others by permutation importance on labeled rows.
 
+    Parameters
+    ----------
+    model : estimator or Fitted
+        A fitted classifier, a scikit-learn Pipeline that ends in one, or the result of `kway.fit`.
+    X : array-like or table of shape (n_samples, n_features), default=None
+        Rows. Without them a linear model uses the training rows, and any other model returns what its fit measured.
+    y : array-like of shape (n_samples,), default=None
+        Labels of the rows, which permutation importance needs. Best are rows that the model did not learn from.
+    n_columns : int, default=8
+        Number of columns per class.
+    seconds : float, default=2.0
+        Time limit of permutation importance.
+
+    Returns
+    -------
+    Reasons
+        The strongest columns. It prints as a table.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> from kway import SoftmaxClassifier
     >>> explain(SoftmaxClassifier().fit(*load_iris(return_X_y=True)), n_columns=1).columns[0]
@@ -104,25 +131,25 @@ def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = SHOWN, se
     kept = getattr(model, "reasons_", None)
     if X is None and kept is not None:
         return Reasons((_ALL,), (tuple(kept["columns"]),), np.array([kept["falls"]]), kept["how"]).strongest(n_columns)
-    labelled = X is not None and y is not None
-    if labelled and image_form(getattr(model, "features_", None), X) is not None:
+    labeled = X is not None and y is not None
+    if labeled and image_form(getattr(model, "features_", None), X) is not None:
         return shuffled(model, X, np.asarray(y), n_columns, seconds)
     own = own_reasons(model, X, n_columns)
-    if own is None and not labelled:
+    if own is None and not labeled:
         raise InputError(_nothing_to_read(model))
     return shuffled(model, X, np.asarray(y), n_columns, seconds) if own is None else own
 
 
 def kept_facts(found: Reasons) -> dict[str, Any] | None:
-    """Reasons that a model file keeps, as plain values; None if the weights of the model give them."""
+    """Return reasons as plain values for the model file; None if the weights of the model give them."""
     if found.classes != (_ALL,):
         return None
     return {"how": found.how, "columns": list(found.columns[0]), "falls": found.pulls[0].tolist()}
 
 
-def own_reasons(model: Any, X: Any = None, n_columns: int = SHOWN) -> Reasons | None:
-    """Reasons from the weights or means of a model; None if it has none."""
-    if hasattr(model, "named_steps"):  # a Pipeline of scikit-learn's
+def own_reasons(model: Any, X: Any = None, n_columns: int = 8) -> Reasons | None:
+    """Return reasons from the weights or means of a model; None if it has none."""
+    if hasattr(model, "named_steps"):  # a scikit-learn Pipeline
         return _of_last_step(model, X, n_columns)
     features, inner = getattr(model, "features_", None), innermost(model)
     if hasattr(inner, "_class_rows") and hasattr(inner, "coef_"):
@@ -138,7 +165,7 @@ def own_reasons(model: Any, X: Any = None, n_columns: int = SHOWN) -> Reasons | 
 
 
 def _of_last_step(pipeline: Any, X: Any, n_columns: int) -> Reasons | None:
-    """The weights of a linear last step of a Pipeline, with the column names of the steps before it."""
+    """Return the weights of a linear last step of a Pipeline, with the column names of the steps before it."""
     before, last = pipeline[:-1], innermost(pipeline[-1])
     if not (hasattr(last, "_class_rows") and hasattr(last, "coef_")):
         return None
@@ -153,46 +180,46 @@ def _of_last_step(pipeline: Any, X: Any, n_columns: int) -> Reasons | None:
 
 
 def _has_words(features: Any) -> bool:
-    """Whether columns are words of texts: means then show what a class is about."""
+    """Return whether columns are words of texts, so that means show what a class is about."""
     if features is None or getattr(features, "embed_", None):
         return False
     return any(record.used and record.kind == "text" for record in features.records_)
 
 
 def _nothing_to_read(model: Any) -> str:
-    """Why a model gives no reasons, and what to do."""
-    said = f"a {type(innermost(model)).__name__} has no weights to read"
+    """Return why a model gives no reasons, and what to do."""
+    reason = f"a {type(innermost(model)).__name__} has no weights to read"
     features = getattr(model, "features_", None)
-    nameless = features is not None and not features.is_table_ and model.n_features_in_ > _WIDEST
-    todo = "give labelled rows, on which its columns are shuffled"
-    return f"{said}; {_pixels(model.n_features_in_) if nameless else todo}"
+    nameless = features is not None and not features.is_table_ and model.n_features_in_ > UNNAMED_COLUMNS
+    todo = "pass labeled rows X and y for permutation importance"
+    return f"{reason}; {_pixels(model.n_features_in_) if nameless else todo}"
 
 
 def _pixels(n_columns: int) -> str:
     return (
-        f"its {n_columns:,} columns, such as pixels, have no names and are too many to be shuffled one by one "
-        f"({_WIDEST} are the most): the report of `kway fit` shows its worst mistakes and the rows nearest to them, "
-        "and a linear model (models='softmax') draws what each class looks for"
+        f"its {n_columns:,} columns have no names and are too many for permutation importance (at most "
+        f"{UNNAMED_COLUMNS}); the report of `kway fit` shows its worst mistakes, and for a linear model "
+        "(models='softmax') the weights of each class"
     )
 
 
 def weighed(linear: Any, names: NDArray, spreads: NDArray | None, n_columns: int) -> Reasons:
-    """Reasons from the weights of a linear model and the spread (d,) of its columns (None: not known)."""
+    """Return reasons from the weights of a linear model and the spread (d,) of its columns (None: not known)."""
     W = np.asarray(linear._class_rows().W, np.float64)
     pull = (W - W.mean(axis=0)) * (1.0 if spreads is None else spreads)
     m = min(n_columns, pull.shape[1])
     best = np.argsort(-np.abs(pull), axis=1, kind="stable")[:, :m]
-    how = "weight x spread of the column" if spreads is not None else "weights alone (rows would tell what they weigh)"
+    how = "weight x spread of the column" if spreads is not None else "weights alone (pass rows to include the spread)"
     return Reasons(
         tuple(map(str, linear.classes_.tolist())),
         tuple(tuple(map(str, names[row])) for row in best),
         np.take_along_axis(pull, best, axis=1),
-        f"{how}, - speaks against it",
+        f"{how}, - counts against it",
     )
 
 
 def spoken(means: Any, names: NDArray, n_columns: int) -> Reasons:
-    """The columns in which the mean of a class lies furthest above the mean of all classes."""
+    """Return the columns in which the mean of a class is furthest above the mean of all classes."""
     M = np.asarray(means.centroids_)
     middle, m = M.mean(axis=0), min(n_columns, M.shape[1])
     pulls, columns = np.empty((len(M), m)), []
@@ -205,33 +232,35 @@ def spoken(means: Any, names: NDArray, n_columns: int) -> Reasons:
         tuple(map(str, means.classes_.tolist())),
         tuple(columns),
         pulls,
-        "mean of the class less the mean of all classes",
+        "mean of the class minus the mean of all classes",
     )
 
 
-def shuffled(model: Any, X: Any, y: NDArray, n_columns: int, seconds: float, whose: str = _GIVEN) -> Reasons:
-    """Permutation importance of the columns, or of parts of images; `whose` names the rows in the result."""
+def shuffled(
+    model: Any, X: Any, y: NDArray, n_columns: int = 8, seconds: float = SECONDS, whose: str = _GIVEN
+) -> Reasons:
+    """Return the permutation importance of columns, or of parts of images; `whose` names the rows in the result."""
     ended = time.perf_counter() + seconds
     rng = np.random.default_rng(0)
     form = image_form(getattr(model, "features_", None), X)
-    some = np.sort(rng.permutation(n_rows(X))[: _ROWS if form is None else _IMAGES])
+    some = np.sort(rng.permutation(n_rows(X))[:FEW_ROWS])
     rows, y = take_rows(X, some), y[some]
     columns = _columns(model, rows) if form is None else image_parts(form)
     right = model.predict(rows) == y
-    orders = [rng.permutation(len(y)) for _ in range(1 if form is None else max(1, min(4, _IMAGES // len(y))))]
+    orders = [rng.permutation(len(y)) for _ in range(1 if form is None else max(1, min(4, FEW_ROWS // len(y))))]
     falls: dict[str, float] = {}
-    turned: list[int] = []  # predictions of each column that became right or wrong
+    changed: list[int] = []  # predictions that became correct or wrong, per column
     for name, place in columns.items():
         if falls and time.perf_counter() > ended:
             break
         after = np.array([model.predict(_with_shuffled(rows, place, order)) == y for order in orders])
         falls[name] = float(right.mean() - after.mean())
-        turned.append(int((after != right).sum()))
+        changed.append(int((after != right).sum()))
     best = sorted(falls, key=lambda name: -falls[name])[:n_columns]
-    what, done = ("parts", "a part is taken from another image") if form else ("columns", "a column is shuffled")
-    left = f", {len(columns) - len(falls):,} {what} were left out for time" if len(falls) < len(columns) else ""
-    luck = 2 * float(np.median(turned)) ** 0.5 / (len(orders) * len(y))  # two standard errors, of the middle one
-    how = f"fall of the accuracy {right.mean():.3f} of {len(y):,} {whose} when {done} (luck: ±{luck:.3f}){left}"
+    what, done = ("parts", "a part comes from another image") if form else ("columns", "a column is shuffled")
+    left = f", {len(columns) - len(falls):,} {what} left out for lack of time" if len(falls) < len(columns) else ""
+    luck = 2 * float(np.median(changed)) ** 0.5 / (len(orders) * len(y))  # two standard errors of the median column
+    how = f"fall of the accuracy ({right.mean():.3f} on {len(y):,} {whose}) if {done} (noise ±{luck:.3f}){left}"
     return Reasons((_ALL,), (tuple(best),), np.array([[falls[name] for name in best]]), how)
 
 
@@ -241,14 +270,14 @@ def _columns(model: Any, rows: Any) -> dict[str, Any]:
         used = None if features is None else {r.column for r in features.records_ if r.used}
         return {c: c for c in rows.column_names if used is None or c in used}
     if hasattr(rows, "tocsr"):
-        raise InputError("columns of sparse rows are not shuffled one by one; give dense rows, or a table")
-    if rows.shape[1] > _WIDEST:
+        raise InputError("permutation importance needs dense rows or a table, got a sparse matrix")
+    if rows.shape[1] > UNNAMED_COLUMNS:
         raise InputError(f"a {type(innermost(model)).__name__} has no weights to read; {_pixels(rows.shape[1])}")
     return {f"x{j}": [j] for j in range(rows.shape[1])}
 
 
 def _with_shuffled(rows: Any, place: Any, order: NDArray) -> Any:
-    """Rows in which one column of a table, or some columns of a matrix, come from other rows."""
+    """Return rows in which one column of a table, or some columns of a matrix, come from other rows."""
     if hasattr(rows, "column_names"):
         table = as_table(rows)
         return table.set_column(table.column_names.index(place), place, table.column(place).take(order))
@@ -268,17 +297,17 @@ def _names(model: Any, features: Any, inner: Any) -> NDArray:
 
 
 def image_form(features: Any, rows: Any) -> ImageForm | None:
-    """The form of rows that are images, from their features or guessed; None if they are no images."""
+    """Return the form of rows that are images, from their features or guessed; None if they are not images."""
     if features is None or features.is_table_:
         return None
     if features.image is not None:
         return ImageForm(*features.image)
     form = likely_form(rows)
-    return None if form is None or form.height < _LEAST_SIDE else form
+    return None if form is None or form.height < LEAST_SIDE else form
 
 
 def image_parts(form: ImageForm) -> dict[str, NDArray[np.int64]]:
-    """The columns of each part by its name, from the middle outwards, so that a lack of time cuts the edges."""
+    """Return the columns of each part by name, from the middle outwards, so that a time limit cuts the edges."""
     columns = np.arange(form.height * form.width * form.channels).reshape(form)
     cells = [(y, x) for y in _cuts(form.height) for x in _cuts(form.width)]
     off = [abs(y.mean() / form.height - 0.5) + abs(x.mean() / form.width - 0.5) for y, x in cells]
@@ -291,7 +320,7 @@ def _part(down: NDArray, across: NDArray) -> str:
 
 
 def as_grid(form: ImageForm, falls: dict[str, float]) -> NDArray[np.float64]:
-    """Falls of accuracy by the names of parts as an array (parts down, parts across), NaN if not measured."""
+    """Return falls of accuracy per part as an array (parts down, parts across), NaN if not measured."""
     return np.array([[falls.get(_part(y, x), np.nan) for x in _cuts(form.width)] for y in _cuts(form.height)])
 
 

@@ -1,20 +1,19 @@
-"""The families of the leaderboard fitted on all training rows, and the best one on all of DATA if that exceeds memory.
+"""Fit the families of the leaderboard on all training rows, and the best one on all of DATA if that exceeds memory.
 
-The best is always fitted; the runner-up unless that takes minutes; the others if they are quick. A family that was
-stopped as a clear loser is fitted only as the runner-up, and if that takes a moment. The sizes decide what takes how
-long, not the clock, so that the same rows give the same leaderboard on a busy machine. Only a budget ends the fits.
+The best family is always fitted, the runner-up unless that takes minutes, and the others if they are fast. A family
+that was stopped as clearly behind is fitted only as the runner-up, and only if it is fast. The sizes of the data decide
+this, not the clock, so that the same rows give the same leaderboard on a busy machine. Only a budget ends the fits.
 
 If families were compared on a sample, the setting is adapted to all rows (`SampleToAll`):
 
-    alpha    times K' / K of the sample's and all classes: a class has that much smaller a part in the mean loss
-    tol      at least 0.01 if a linear fit takes long. On 20,000 rows of 2,500 classes that takes 6 s of processor
-             instead of 22, and 0.960 of fresh rows are correct instead of 0.957
-    index    landmarks, with their guarantee, if an exact search among all rows would take long
+    alpha    times K' / K, the classes of the sample and all classes: each class has a smaller part in the mean loss
+    tol      at least 0.01 if a linear fit takes long
+    index    Landmarks (an inverted file) with an agreement target, if an exact search among all rows would be slow
 
-DATA larger than memory is read again in pieces (`fit_all_data`). Linear models keep rows as floats, or the entries of
-sparse rows, in temporary files and pass over them some times; centroids are running means; neighbors keep codes of all
-rows, 8 bits per number if memory holds that, else 4, 2 or 1. Some of the rows in memory are held out, to set the
-temperature. A family without `fit_blocks` keeps what it learned from the rows in memory.
+DATA larger than memory is read again in pieces (`fit_all_data`). Linear models keep the rows, as floats or sparse
+entries, in temporary files and pass over them several times. Centroids are running means. Neighbors keep codes of all
+rows, with 8 bits per number if memory has room, else 4, 2 or 1. A calibration split of the rows in memory is left out.
+A family without `fit_blocks` keeps what it learned from the rows in memory.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway import progress
-from kway.auto.calibration import HELD_SHARE
 from kway.auto.larger_than_memory import LargeData
-from kway.auto.race.clock import Clock
+from kway.auto.race.clock import COMPARISON_SECONDS, Clock, extra_seconds
 from kway.auto.race.compare import Comparison
-from kway.auto.race.families import LinearFamily
+from kway.auto.race.families import WIDE_TOL, LinearFamily
+from kway.auto.race.folds import FEW_ROWS, HELD_OUT_SHARE
 from kway.auto.race.scoring import LeaderboardRow
 from kway.auto.train_test import TrainTest
 from kway.confidence.splits import hold_out
 from kway.errors import CombinationError, InputError, KwayError
 from kway.linear.classifier import LinearClassifier
-from kway.memory import available_bytes
+from kway.memory import available_bytes, rows_per_block
 from kway.planning import costs
 from kway.planning.costs import Size
 from kway.planning.rates import Rates
@@ -58,13 +57,7 @@ from kway.tables.sources.frames import take_rows
 from kway.threads import spans
 from kway.validation import Rows
 
-_SECONDS_TIMED = 1.0  # expected seconds up to which a family behind the runner-up is fitted, only to be timed (T11)
-_SECONDS_LOSER = 0.5  # the same for a runner-up that was stopped as a clear loser
-_SECONDS_RUNNER_UP = 20.0  # the same for the runner-up, which is compared with the best on the test rows
-_TIMED_ROWS = 1000  # rows that are predicted to time a prediction
-_LONG_FIT, _WIDE_TOL = 60.0, 1e-2  # seconds of a linear fit on all rows, at the default rates, above which tol is wide
-_SLOW_SEARCH = 1e-3  # seconds of an exact search of one row above which landmarks are used: 300,000 rows and more
-_BLOCK_ROWS = 8192  # rows that are turned into numbers at a time
+_SLOW_SEARCH = 1e-3  # seconds of an exact search of one row above which Landmarks are used: 300,000 rows (T3)
 
 
 # ---- on all training rows
@@ -72,19 +65,19 @@ _BLOCK_ROWS = 8192  # rows that are turned into numbers at a time
 
 @dataclass(frozen=True)
 class SampleToAll:
-    """The size of all training rows, and of the sample that families were compared on (None: all were)."""
+    """The size of all training rows, and of the sample that families were compared on (None: all rows)."""
 
     size: Size
     sample: Size | None = None
 
     def times(self, by_class: bool) -> float:
-        """How many times longer a fit on all rows takes; `by_class`: it costs as much per class as per row."""
+        """Return how many times longer a fit on all rows takes; `by_class`: its cost also grows with the classes."""
         if self.sample is None:
             return 1.0
         return self.size.n / self.sample.n * (self.size.K / self.sample.K if by_class else 1.0)
 
     def estimator(self, made: Any) -> Any:
-        """The estimator of a setting, adapted to all rows."""
+        """Return the estimator of a setting, adapted to all rows."""
         if self.sample is None:
             return made
         params = made.get_params()
@@ -92,34 +85,34 @@ class SampleToAll:
         if "alpha" in params:
             changes["alpha"] = params["alpha"] * self.sample.K / self.size.K
         if self._long_fit(params):
-            changes["tol"] = _WIDE_TOL
+            changes["tol"] = WIDE_TOL
         if (name := self._slow_index(params)) is not None:
             changes[name] = "landmarks"
         return made.set_params(**changes)
 
     def notes(self, made: Any) -> tuple[str, ...]:
-        """What was changed of an estimator, in words."""
+        """Return what was changed of an estimator, in words."""
         if self.sample is None:
             return ()
         notes, params = [], made.get_params()
         if self.sample.K < self.size.K and "alpha" in params:
             share = f"{self.sample.K:,} / {self.size.K:,}"
-            notes.append(f"fitted on all classes, alpha is {share} of the one that was best on the sample")
+            notes.append(f"for the fit on all classes, the best alpha of the sample was multiplied by {share}")
         if self._long_fit(params):
-            notes.append(f"a fit on all rows takes long, so it ends within tol={_WIDE_TOL:g}")
+            notes.append(f"a fit on all rows takes long, so it used tol={WIDE_TOL:g}")
         if self._slow_index(params) is not None:
             notes.append(
-                f"among {self.size.n:,} rows an exact answer takes long, so neighbors are looked for through "
-                "landmarks, whose agreement with exact search the model reports; index='flat' is exact"
+                f"an exact search among {self.size.n:,} rows is slow, so the model uses index='landmarks', which is "
+                "approximate; index='flat' is exact"
             )
         return tuple(notes)
 
     def _long_fit(self, params: dict[str, Any]) -> bool:
-        exact = {"alpha", "tol"} <= set(params) and params["tol"] < _WIDE_TOL
-        return exact and costs.softmax(self.size, Rates()).fit_seconds > _LONG_FIT
+        exact = {"alpha", "tol"} <= set(params) and params["tol"] < WIDE_TOL
+        return exact and costs.softmax(self.size, Rates()).fit_seconds > COMPARISON_SECONDS
 
     def _slow_index(self, params: dict[str, Any]) -> str | None:
-        """The parameter of an index that is "auto" and would be a slow one."""
+        """Return the name of the index parameter if it is "auto" and would choose a slow exact search."""
         name = next((name for name in params if name.rpartition("__")[2] == "index"), None)
         if name is None or params[name] != "auto" or self.size.sparse:
             return None
@@ -137,7 +130,7 @@ def fit_leaderboard(
     clock: Clock,
     sizes: SampleToAll,
 ) -> list[LeaderboardRow]:
-    """The leaderboard, best first, with fitted models; a family that cannot be fitted moves to the end."""
+    """Return the leaderboard with fitted models, best first; a family that cannot be fitted moves to the end."""
     leaderboard, failed = list[LeaderboardRow](), list[LeaderboardRow]()
     for place, row in enumerate(found.rows):
         family = found.families[row.model]
@@ -163,18 +156,18 @@ def fit_leaderboard(
 
 
 def _seconds_allowed(row: LeaderboardRow, place: int) -> float:
-    """Expected seconds that the runner-up (place 1), or a family behind it, may take."""
+    """Return the seconds that a fit of the runner-up (place 1), or of a family behind it, may take."""
     if row.stopped:
-        return _SECONDS_LOSER if place == 1 else 0.0
-    return _SECONDS_RUNNER_UP if place == 1 else _SECONDS_TIMED
+        return extra_seconds(0.0) if place == 1 else 0.0
+    return COMPARISON_SECONDS if place == 1 else extra_seconds(0.0)
 
 
 def fitted_row(row: LeaderboardRow, X: Rows, fit: Callable[[], Any]) -> LeaderboardRow:
-    """The row with the model that `fit` returns, timed, also on predicting some of the rows X (n, d)."""
+    """Return the row with the model that `fit` returns, and the seconds of the fit and of predicting one row of X."""
     begun = time.perf_counter()
     model = fit()
     fit_seconds = time.perf_counter() - begun
-    some = X[: min(_TIMED_ROWS, X.shape[0])]
+    some = X[: min(FEW_ROWS, X.shape[0])]
     model.predict(some[:8])  # compiles kernels
     begun = time.perf_counter()
     model.predict(some)
@@ -183,14 +176,14 @@ def fitted_row(row: LeaderboardRow, X: Rows, fit: Callable[[], Any]) -> Leaderbo
 
 
 def model_bytes(model: Any) -> int:
-    """Bytes of the arrays that a model file would hold."""
+    """Return the bytes of the arrays that a model file would contain."""
     from kway.modelfile import pack
 
     return int(sum(np.asarray(array).nbytes for array in pack(model)[1].values()))
 
 
 def size_in_words(n_bytes: int | None) -> str:
-    """Bytes for people; a dash if they are not known.
+    """Return a number of bytes in words; a dash if it is not known.
 
     >>> size_in_words(2_500_000), size_in_words(800)
     ('2.5 MB', '0.8 kB')
@@ -204,18 +197,18 @@ def size_in_words(n_bytes: int | None) -> str:
 
 
 class AllDataFit(NamedTuple):
-    """The row of the best family, the number of rows it learned from, and the training rows held out of these."""
+    """The row of the best family, the number of rows it learned from, and its calibration split."""
 
     row: LeaderboardRow
     rows: int
-    held: NDArray[np.int64] | None = None  # None: the model learned from the rows in memory
+    held: NDArray[np.int64] | None = None  # training rows that it did not learn from; None if it learned from all
     note: str = ""
 
 
 def fit_all_data(
     row: LeaderboardRow, features: Features, X: Any, data: TrainTest, folds: NDArray[np.int64], seed: int
 ) -> AllDataFit:
-    """The fitted model of a row, learned from X (n, d), fitted again on all rows of DATA if it can be."""
+    """Fit the model of a row, which learned from X (n, d), again on all rows of DATA if it can be."""
     larger = data.larger
     if larger is None:
         return AllDataFit(row, data.n)
@@ -229,60 +222,61 @@ def fit_all_data(
         why = f"{row.model} was fitted on the {data.n:,} rows in memory, not on all {larger.n:,}: {error}"
         return AllDataFit(row, data.n, note=why)
     index = _index_parameter(model)
-    stored = f", kept as {model.get_params()[index]}" if index else ""
+    stored = f" and stored as {model.get_params()[index]}" if index else ""
     note = (
-        f"{row.model} was then fitted on {reader.rows:,} of {larger.n:,} rows, read a piece at a time{stored}; "
-        f"left out were those for the test, and {len(held):,} for the temperature"
+        f"{row.model} was then fitted on {reader.rows:,} of {larger.n:,} rows, read in pieces{stored}; the test rows "
+        f"and a calibration split of {len(held):,} rows were left out"
     )
     return AllDataFit(found, reader.rows, held, note)
 
 
 def _held_out(data: TrainTest, folds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Training rows for the temperature: a fold if groups or order are kept, else drawn at random."""
+    """Return the calibration split: a fold if groups or order are kept, else drawn at random."""
     if data.keeps_groups_or_order:
         return np.flatnonzero(folds == (0 if data.order is None else folds.max()))
-    return hold_out(data.labels.codes, HELD_SHARE, np.random.RandomState(seed)).calibration
+    return hold_out(data.labels.codes, HELD_OUT_SHARE, np.random.RandomState(seed)).calibration
 
 
 class _CountingReader:
-    """All rows as numbers, block by block, and how many there were."""
+    """Reads all rows as numbers, block by block, and counts them."""
 
     def __init__(self, larger: LargeData, features: Features) -> None:
         self.larger, self.features, self.rows = larger, features, 0
 
     def blocks(self) -> Iterator[tuple[Any, NDArray]]:
-        """Blocks (m, d) with labels (m,), small ones since a text has many more features than letters."""
+        """Yield blocks (m, d) with labels (m,)."""
+        at_once = rows_per_block(8 * self.features.n_features_out_)
         for rows, y in self.larger.blocks():
-            for part in spans(len(y), _BLOCK_ROWS):
+            for part in spans(len(y), at_once):
                 self.rows += len(y[part])
                 yield self.features.transform(take_rows(rows, np.arange(part.start, part.stop))), y[part]
 
 
 def _prepared(model: Any, X: Any, n: int) -> Any:
-    """The model with parameters for n rows like X; raises an error that says why it cannot learn them."""
+    """Return the model with parameters for n rows like X, or raise an error if it cannot learn them."""
     if not hasattr(model, "fit_blocks"):
-        raise CombinationError(f"{type(model).__name__} learns from all rows at once")
+        raise CombinationError(f"{type(model).__name__} needs all rows in memory")
     params = model.get_params()
-    changes: dict[str, Any] = {"tol": _WIDE_TOL} if params.get("tol", _WIDE_TOL) < _WIDE_TOL else {}
+    changes: dict[str, Any] = {"tol": WIDE_TOL} if params.get("tol", WIDE_TOL) < WIDE_TOL else {}
     in_memory = X.data.nbytes + X.indices.nbytes if sp.issparse(X) else X.shape[0] * X.shape[1] * X.dtype.itemsize
     on_disk = n * in_memory / X.shape[0]
     if isinstance(model, LinearClassifier) and on_disk > shutil.disk_usage(tempfile.gettempdir()).free:
         raise CombinationError(f"{tempfile.gettempdir()} has no room for {on_disk / 2**30:,.0f} GiB of floats")
     if index := _index_parameter(model):
         if sp.issparse(X):
-            raise CombinationError("its rows are sparse, and codes are made of dense ones")
+            raise CombinationError("its rows are sparse, and only dense rows can be stored as codes")
         changes[index] = _recipe(pick_metric(params[index.removesuffix("index") + "metric"]), n, X.shape[1])
     return copy.copy(model).set_params(**changes)
 
 
 def _index_parameter(model: Any) -> str | None:
-    """The name of the parameter that holds the index of neighbors, of the model or of an estimator inside it."""
+    """Return the name of the index parameter of neighbors, of the model or of an estimator inside it."""
     found = (name for name in model.get_params() if name.rpartition("__")[2] == "index")
     return next((name for name in found if name.removesuffix("index") + "weights" in model.get_params()), None)
 
 
 def _recipe(metric: Metric, n: int, d: int) -> Flat:
-    """The most precise codes of n rows that fit in memory twice, as their blocks are joined at the end."""
+    """Return the most precise codes of n rows of which two copies fit in memory, as blocks are joined at the end."""
     stores: dict[Store, float] = {Int8(rerank=False): d + 4}  # bytes per row
     stores |= {Bits(bits, rerank=False): d * bits / 8 + 8 for bits in (4, 2, 1)}
     for store, per_row in stores.items():

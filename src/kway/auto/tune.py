@@ -1,4 +1,4 @@
-"""tune: the best setting of one estimator by cross-validation with shared work, refitted on all rows.
+"""Choose the hyperparameters of one estimator by cross-validation with shared work (`kway.tune`).
 
 neighbors    every k and both votes from one search (kway.neighbors.tuning)
 linear       a path of alphas with warm starts (kway.linear.path)
@@ -24,16 +24,28 @@ from kway.neighbors import NeighborsClassifier
 
 @dataclass(frozen=True)
 class Tuned:
-    """The estimator fitted on all rows at its best setting, and the scores of every setting."""
+    """The result of `kway.tune`.
+
+    Attributes
+    ----------
+    estimator : estimator
+        The estimator fitted on all rows at its best setting.
+    best : dict
+        Hyperparameters of that setting.
+    accuracy, std : float
+        Mean and standard deviation of its accuracy over the folds.
+    scan : Scan
+        Scores of all settings.
+    """
 
     estimator: Any
     best: dict[str, Any]
-    accuracy: float  # mean over the folds
+    accuracy: float
     std: float
     scan: Scan
 
     def records(self) -> list[dict[str, Any]]:
-        """One plain record a setting and fold."""
+        """Return one dict of plain values per setting and fold."""
         return [
             {**setting, "fold": fold, "accuracy": float(self.scan.accuracy[fold, s]),
              "log_loss": float(self.scan.log_loss[fold, s])}
@@ -41,7 +53,7 @@ class Tuned:
         ]  # fmt: skip
 
     def to_pandas(self) -> Any:
-        """The records as a frame."""
+        """Return the records as a pandas DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(self.records())
@@ -50,8 +62,37 @@ class Tuned:
 def tune(estimator: Any, X: Any, y: Any, folds: int = 5, groups: Any = None, order: Any = None, seed: int = 0) -> Tuned:
     """Choose k and the vote of a NeighborsClassifier, or the alpha of a linear classifier, and refit it.
 
-    Every other parameter stays as it is in `estimator`, which is not changed itself.
+    All other parameters keep their values. `estimator` itself is not changed.
 
+    Parameters
+    ----------
+    estimator : NeighborsClassifier or linear classifier
+        The estimator to tune.
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+        Rows.
+    y : array-like of shape (n_samples,)
+        Labels.
+    folds : int, default=5
+        Number of folds of the cross-validation.
+    groups : array-like of shape (n_samples,), default=None
+        Rows of one group stay in one fold.
+    order : array-like of shape (n_samples,), default=None
+        Time or another order; the last rows are the only validation fold.
+    seed : int, default=0
+        Seed of the folds.
+
+    Returns
+    -------
+    Tuned
+        The fitted estimator and the scores of all settings.
+
+    Raises
+    ------
+    kway.errors.CombinationError
+        If the estimator has no settings that `tune` knows.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> from kway import NeighborsClassifier
     >>> sorted(tune(NeighborsClassifier(), *load_iris(return_X_y=True)).best)
@@ -65,7 +106,7 @@ def tune(estimator: Any, X: Any, y: Any, folds: int = 5, groups: Any = None, ord
 
 
 def family_of(estimator: Any) -> Family:
-    """The family whose settings an estimator is tuned over; an error for those that have none."""
+    """Return the family with the settings of an estimator, or raise CombinationError if there is none."""
     if isinstance(estimator, NeighborsClassifier):
         return _neighbors(estimator)
     if isinstance(estimator, LinearClassifier) and not isinstance(
@@ -73,15 +114,15 @@ def family_of(estimator: Any) -> Family:
     ):
         return _linear(estimator)
     raise CombinationError(
-        f"tune knows the settings of NeighborsClassifier (k, vote) and of linear classifiers with a penalty (alpha), "
-        f"got {type(estimator).__name__}; use scikit-learn's GridSearchCV for it"
+        f"tune works for NeighborsClassifier (k, vote) and linear classifiers with a penalty (alpha), "
+        f"got {type(estimator).__name__}; use scikit-learn's GridSearchCV"
     )
 
 
 def _neighbors(estimator: Any) -> NeighborsFamily:
     if estimator.class_weight is not None or estimator.max_distance is not None:
         raise CombinationError(
-            "tune sweeps plain votes; with class_weight or max_distance use scikit-learn's GridSearchCV"
+            "tune does not support class_weight or max_distance of neighbors; use scikit-learn's GridSearchCV"
         )
     votes = ("uniform", "distance") if estimator.weights in ("uniform", "distance") else (estimator.weights,)
     return NeighborsFamily("neighbors", estimator.metric, votes, slack=0.0)
@@ -95,7 +136,7 @@ def _linear(estimator: Any) -> LinearFamily:
         other["targets"] = estimator.targets
     if other:
         raise CombinationError(
-            f"tune follows the path of alphas of the plain l2 penalty, got {other}; use scikit-learn's GridSearchCV"
+            f"tune supports only the defaults of these parameters, got {other}; use scikit-learn's GridSearchCV"
         )
     name = type(estimator).__name__
     named = {f.estimator: f.loss for f in FAMILIES.values() if isinstance(f, LinearFamily)}

@@ -10,7 +10,7 @@ from typing import Any
 import kway
 from kway.auto.job import JobResult
 from kway.auto.race.scoring import setting_in_words
-from kway.auto.reasons import SHOWN, Reasons
+from kway.auto.reasons import Reasons
 from kway.auto.refit import size_in_words
 from kway.report.columns import summarize_columns
 from kway.report.confusion import MOST_WRITTEN
@@ -83,7 +83,7 @@ def facts(found: JobResult, drawn: list[PagePicture], command: str, most_classes
 
 def _reason_lines(reasons: Reasons | None, hardest: set[str], most: int) -> list[tuple[str, str]]:
     """Return the reasons of all classes, or of the hardest if there are more than `most`."""
-    lines = [] if reasons is None else reasons.strongest(SHOWN).lines()
+    lines = [] if reasons is None else reasons.strongest().lines()
     return lines if len(lines) <= most else [line for line in lines if line[0] in hardest]
 
 

@@ -1,8 +1,9 @@
-"""What is left of a job's budget after the end of the job (refit, calibration, report) is reserved.
+"""The time of a job: what is left of its budget, and what the parts of a job may take.
 
-    left = budget - spent - reserve        reserve = ending(seconds that a fit of the leader takes)
+    left = budget - spent - reserve        reserve = ending(seconds of one fit of the leader)
 
-Work is done in pieces. `up(needed)` says whether the next piece does not fit any more; it never ends a running one.
+The reserve is for the end of the job: refit, calibration, test and report. Work is done in pieces. `up(needed)` returns
+True if the next piece does not fit any more. It never ends a running piece.
 """
 
 from __future__ import annotations
@@ -12,6 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from kway import progress
+
+# Expected seconds of one fit of each family, at the default rates, above which families are compared on a sample of the
+# rows. A single fit that takes longer uses a wider tolerance. Omniglot, at 90, must stay below (T11, accuracy).
+COMPARISON_SECONDS = 120.0
+_EXTRA_SECONDS, _EXTRA_SHARE = 0.5, 0.15  # seconds that an extra may always take; the share of the comparison (T11)
+
+
+def extra_seconds(comparison: float) -> float:
+    """Return the seconds that trees for comparison, the learning curve, or a fit that is only timed may take."""
+    return max(_EXTRA_SECONDS, _EXTRA_SHARE * comparison)
 
 
 @dataclass
@@ -23,10 +34,10 @@ class Clock:
     ending: Callable[[float], float] = lambda fit_seconds: 0.0
     reserve: float = 0.0
     interrupted: bool = False  # by Ctrl-C: the time is up from then on
-    cut: bool = False  # whether anything was left undone
+    cut: bool = False  # whether some work was left out
 
     def spent(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the beginning."""
         return time.perf_counter() - self.begun
 
     def keep(self, fit_seconds: float) -> None:
@@ -34,20 +45,20 @@ class Clock:
         self.reserve = self.ending(fit_seconds)
 
     def up(self, needed: float = 0.0) -> bool:
-        """Whether the time is up, or would be after `needed` seconds more."""
+        """Return whether the time is up, or would be after `needed` more seconds."""
         late = self.budget is not None and self.spent() + self.reserve + needed > self.budget
         self.cut = self.cut or late or self.interrupted
         return late or self.interrupted
 
     def share(self, part: float) -> Clock:
-        """A clock for one step, which gets this part of the time left."""
+        """Return a clock for one step, which gets this part of the time left."""
         if self.budget is None:
             return self
         left = max(0.0, self.budget - self.reserve - self.spent())
         return replace(self, budget=self.budget - (1 - part) * left, cut=False)
 
     def pace(self, fits: int) -> Callable[[], bool]:
-        """A function to call before each of `fits` similar fits: whether one as long as the last would be too late."""
+        """Return a function to call before each of `fits` similar fits: whether one as long as the last is too late."""
         calls: list[float] = []
 
         def stop() -> bool:

@@ -1,4 +1,4 @@
-"""compare: every family over all its settings on the same folds, clear losers stopped early (rounds.py)."""
+"""Compare families over all their settings on the same folds (`kway.compare`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.auto.options import FitOptions
-from kway.auto.race.clock import Clock
-from kway.auto.race.families import CLASS_NUMBER, FAMILIES, Family, LinearFamily
+from kway.auto.race.clock import Clock, extra_seconds
+from kway.auto.race.families import CLASS_NUMBER, FAMILIES, Family, LinearFamily, comparison_seconds
 from kway.auto.race.folds import fold_numbers
 from kway.auto.race.references import score_references
 from kway.auto.race.rounds import TOO_LATE, Rounds
@@ -28,7 +28,7 @@ from kway.auto.race.scoring import (
 )
 from kway.errors import InputError
 from kway.labels import Labels, encode
-from kway.options import describe_options, options_of, refuse_unknown
+from kway.options import options_of, refuse_unknown
 from kway.rows.gpu.device import resolve
 from kway.text_tables import Printed, Table
 from kway.validation import Rows, plain_rows
@@ -37,61 +37,80 @@ from kway.validation import Rows, plain_rows
 def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: Any = None, **options: Any) -> Comparison:
     """Compare families of classifiers by cross-validation.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Labels.
-        models : list of str, default=None
-            Names of the families; None compares all.
-        groups : array-like of shape (n_samples,), default=None
-            Rows of one group stay in one fold.
-        order : array-like of shape (n_samples,), default=None
-            Times or positions; each fold is validated on rows that come later than those it is fitted on.
-    {options}
+    Every family is scored over all its hyperparameters on the same folds. Families that are clearly behind after the
+    first fold are stopped.
 
-        Returns
-        -------
-        Comparison
-            The leaderboard, best family first.
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+        Rows.
+    y : array-like of shape (n_samples,)
+        Labels.
+    models : str, list of str, or None, default=None
+        Families to compare, such as ["softmax", "neighbors"]; None compares all.
+    groups : array-like of shape (n_samples,), default=None
+        Rows of one group stay in one fold.
+    order : array-like of shape (n_samples,), default=None
+        Time or another order; the last rows are the only validation fold.
+    alpha : float, default=None
+        Weight of the penalty of linear families; None chooses it by cross-validation.
+    budget : float or str, default=None
+        Time for the comparison, in seconds or as "60s", "2m" or "1h"; None sets no limit.
+    embed : str, default=None
+        Sentence-transformers model for text or images; used by `kway.fit` only.
+    metric : {"accuracy", "balanced", "macro-f1", "log-loss"}, default="accuracy"
+        Measure that the choice is made by.
+    class_weight : "balanced" or None, default=None
+        "balanced" gives rows of rare classes more weight.
+    folds : int, default=5
+        Number of folds of the cross-validation.
+    repeats : int, default=1
+        How many times the folds are drawn.
+    also : classifier, str, or list of these, default=None
+        Classifiers of other libraries to score on the same folds, such as "sklearn.svm.SVC".
+    seed : int, default=0
+        Seed of all random numbers.
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
+        Device that computes.
 
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> compare(*load_iris(return_X_y=True), models=["softmax", "centroid"]).best.model
-        'softmax'
+    Returns
+    -------
+    Comparison
+        The leaderboard. It prints as a table.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> compare(*load_iris(return_X_y=True), models=["softmax", "centroid"]).best.model
+    'softmax'
     """
     refuse_unknown(options, [*options_of(FitOptions, "compare"), "groups", "order"])
     return compare_rows(X, encode(y), FitOptions(models=models, **options), groups, order)
 
 
-compare.__doc__ = str(compare.__doc__).format(options=describe_options(FitOptions, "compare", leave_out=("models",)))
-
-
 def compare_rows(
     X: Any, labels: Labels, options: FitOptions, groups: Any = None, order: Any = None, clock: Clock | None = None
 ) -> Comparison:
-    """`compare` of encoded labels, with the clock of a job; the classes are those that occur."""
+    """Compare families on rows with encoded labels, with the clock of a job."""
     if options.repeats > 1 and order is not None:
-        raise InputError("repeats draws the folds anew, and with order there is one: the last rows; leave it out")
+        raise InputError("repeats draws the folds again, but with order there is only one fold; leave out one of them")
     resolve(options.device, pays=False)  # an error now, not one per family
     clock, measure = clock or Clock(options.budget), pick_measure(options.metric)
     rounds = _folded(_rows(X), labels, measure, options, groups, order)
     data = rounds[0]
     chosen = [family.configured(options.class_weight, options.device) for family in chosen_families(options)]
-    unasked = options.models is None and options.alpha is None
-    known = {family.name: family for family in chosen}
-    skipped = {name: why for name, family in known.items() if unasked and (why := family.skip_reason(data))}
-    families = {name: family for name, family in known.items() if name not in skipped}
-    work = Rounds(data, families, clock, unasked)
+    may_skip = options.models is None and options.alpha is None
+    skipped = {family.name: why for family in chosen if may_skip and (why := family.skip_reason(data))}
+    families = {family.name: family for family in chosen if family.name not in skipped}
+    work = Rounds(data, families, clock, may_skip)
     work.run_all(rounds[1:])
     if not work.scans:
         raise InputError(_nothing_scored(work.problems))
     also = () if clock.interrupted else options.also or ()
-    references, trouble = score_references(data, also, clock, options.seed)
+    seconds = extra_seconds(comparison_seconds(families.values(), data.size()))
+    references, errors = score_references(data, also, clock, options.seed, seconds)
     accounted = {*work.scans, *work.problems, *work.skipped}
-    problems = {**work.problems, **{name: TOO_LATE for name in families if name not in accounted}, **trouble}
+    problems = {**work.problems, **{name: TOO_LATE for name in families if name not in accounted}, **errors}
     leaderboard = work.leaderboard(options.repeats * data.n_folds, options.class_weight is not None)
     return Comparison(
         rows=in_order(leaderboard, measure),
@@ -108,7 +127,7 @@ def compare_rows(
 
 
 def chosen_families(options: FitOptions) -> list[Any]:
-    """The families named, all by default; at the alpha given, if there is one."""
+    """Return the families named, or all, at the alpha of the options if there is one."""
     known = {**FAMILIES, CLASS_NUMBER.name: CLASS_NUMBER}
     given = FAMILIES if options.models is None else options.models
     chosen = [known[model] if isinstance(model, str) else model for model in given]
@@ -126,7 +145,7 @@ def _rows(X: Any) -> Rows:
 def _folded(
     X: Rows, labels: Labels, measure: Measure, options: FitOptions, groups: Any, order: Any
 ) -> list[FoldedRows]:
-    """The rows with their folds, once per repeat."""
+    """Return the rows with their folds, once per repeat."""
     n_folds = max(2, min(options.folds, len(labels.codes)))
     seeds = range(options.seed, options.seed + options.repeats)
     folds = [fold_numbers(labels.codes, n_folds, groups, order, seed) for seed in seeds]
@@ -135,37 +154,61 @@ def _folded(
 
 def _nothing_scored(problems: dict[str, str]) -> str:
     if not problems:
-        return "nothing was scored before the time was up; give a larger budget or fewer families"
+        return "no family was scored before the time was up; pass a larger budget or fewer families"
     return "no model could be fitted; " + "; ".join(f"{name}: {why}" for name, why in problems.items())
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Printed):
-    """The leaderboard, best first, and the scans behind it; it prints as a table."""
+    """The result of `kway.compare`. It prints as a leaderboard.
+
+    Attributes
+    ----------
+    rows : list of LeaderboardRow
+        One row per family at its best setting, best first.
+    scans : dict of str to Scan
+        Scores of all settings, per family.
+    folds : ndarray of shape (n_samples,)
+        Fold of each row; -1 if a row is only learned from.
+    classes : ndarray of shape (n_classes,)
+        Labels.
+    finished : bool
+        False if the budget or Ctrl-C ended the comparison early.
+    families : dict of str to Family
+        Families that were run.
+    problems : dict of str to str
+        Families that could not be scored, and why.
+    skipped : dict of str to str
+        Families that were not run on these rows, and why. Name them in `models` to run them.
+    measure : Measure
+        Measure that the choice is made by.
+    references : list of LeaderboardRow
+        Classifiers of other libraries, scored on the same folds.
+    """
 
     rows: list[LeaderboardRow]
     scans: dict[str, Scan]
     folds: NDArray[np.int64]
     classes: NDArray
-    finished: bool = True  # False if the budget or Ctrl-C cut it short
+    finished: bool = True
     families: dict[str, Family] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)  # families that could not be scored, and why
-    skipped: dict[str, str] = field(default_factory=dict)  # families not worth running on such rows, and why
-    measure: Measure = ACCURACY  # what the choice is made by
-    references: list[LeaderboardRow] = field(default_factory=list)  # classifiers of other libraries, on the same folds
+    problems: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    measure: Measure = ACCURACY
+    references: list[LeaderboardRow] = field(default_factory=list)
 
     @property
     def best(self) -> LeaderboardRow:
-        """The leader."""
+        """The best row."""
         return self.rows[0]
 
     def estimator(self, row: LeaderboardRow | None = None, seed: int = 0) -> Any:
-        """An unfitted estimator of a row, by default the best."""
+        """Return an unfitted estimator of a row, by default the best."""
         row = row or self.best
         return self.families[row.model].make(row.setting, seed)
 
     def joined(self, other: Comparison) -> Comparison:
-        """This comparison and that of other families on the same folds."""
+        """Return this comparison with that of other families on the same folds."""
         return replace(
             self,
             rows=in_order([*self.rows, *other.rows], self.measure),
@@ -176,11 +219,11 @@ class Comparison(Printed):
         )
 
     def records(self) -> list[dict[str, Any]]:
-        """One plain record per row."""
+        """Return one dict of plain values per row."""
         return [row.record() for row in self.rows]
 
     def to_pandas(self) -> Any:
-        """The leaderboard as a data frame."""
+        """Return the leaderboard as a pandas DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(self.records())
@@ -192,12 +235,12 @@ class Comparison(Printed):
 def leaderboard_table(
     leaderboard: Sequence[LeaderboardRow], references: Sequence[LeaderboardRow], measure: Measure
 ) -> Table:
-    """The rows of a leaderboard, and below them those of other libraries."""
+    """Return a leaderboard as a table, with the classifiers of other libraries at the end."""
     other = () if measure is ACCURACY else (measure.words,)
     columns = ("model", *other, "accuracy", *(() if "log loss" in other else ("log loss",)), "folds", "setting")
     lines = [_cells(row, bool(other)) for row in leaderboard]
     lines += [_cells(replace(row, model=f"({row.model})"), bool(other)) for row in references]
-    more = "(in brackets: not kway's, on the same folds for comparison)" if references else ""
+    more = "(in brackets: classifiers of other libraries, on the same folds)" if references else ""
     return Table(
         f"{len(leaderboard)} {'family' if len(leaderboard) == 1 else 'families'} by {measure.words}, best first",
         columns,

@@ -2,13 +2,13 @@
 
     plain    stratified by class, seeded
     group    rows of one group stay together, in the test set and in a fold
-    order    the last rows are the test set, the last of the rest the one validation fold: no model sees its future
+    order    the last rows are the test set, and the last training rows are the only validation fold
 
-Folds are numbers (n,): a model for fold f learns from the rows outside f and is scored on those inside. Rows of fold -1
-are never scored, only learned from.
+Folds are numbers (n,). A model for fold f learns from the rows outside f and is scored on those inside. Rows with fold
+number -1 are only learned from.
 
-If comparing on all rows would take too long, `draw_sample` picks n' <= n rows of K' <= K classes; the best family is
-then fitted on all rows. Below ROWS_PER_CLASS rows per class it leaves out whole classes instead of rows.
+If a comparison on all rows would take too long, `draw_sample` chooses n' <= n rows of K' <= K classes. The best family
+is then fitted on all rows. If that would leave fewer than ROWS_PER_CLASS rows per class, whole classes are left out.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from kway.errors import InputError
 from kway.parameters import SEED, whole
 from kway.planning.costs import Size
 
-ROWS_PER_CLASS = 10  # of a sample; with fewer, families can no longer be told apart by how they learn a class
-LEAST_ROWS = 10_000  # of a sample: a standard error of half a point (T11)
-_SHRINK = 0.8  # factor between the sizes that are tried
+HELD_OUT_SHARE = 0.2  # share of the rows that the test, a calibration split or one fold of five holds out (T11)
+ROWS_PER_CLASS = 10  # rows per class below which families cannot be compared by how well they learn a class (T11)
+SAMPLE_ROWS = 10_000  # rows of a sample: they give the accuracy to within half a point (T11)
+FEW_ROWS = 250  # rows of a quick look: a timed prediction, the start of a long search, permutation importance (T11)
 
 
 class RowSplit(NamedTuple):
@@ -38,13 +39,13 @@ class RowSplit(NamedTuple):
 
 
 def split_test(
-    codes: NDArray[np.int64], share: float = 0.2, groups: Any = None, order: Any = None, seed: int = 0
+    codes: NDArray[np.int64], share: float = HELD_OUT_SHARE, groups: Any = None, order: Any = None, seed: int = 0
 ) -> RowSplit:
     """Split off about `share` of the rows as the test set."""
     n = len(codes)
     SEED.check("seed", seed)
     if groups is not None and order is not None:
-        raise InputError("groups and order were both given; a split keeps groups together or keeps time, not both")
+        raise InputError("groups and order were both given; a split can follow only one of them")
     if order is not None:
         line = np.argsort(np.asarray(order), kind="stable")
         cut = n - max(1, round(share * n))
@@ -58,12 +59,12 @@ def split_test(
 
 
 def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> RowSplit:
-    """Stratified by class; classes with a single row go to training, as a row cannot be both learned and tested."""
+    """Split by class; the only row of a class goes to training."""
     counts = np.bincount(codes)
     single = counts[codes] < 2
     many = np.flatnonzero(~single)
     if len(many) == 0:
-        raise InputError("every class has a single row, so nothing can be held out; give classes two rows or more")
+        raise InputError("every class has a single row, so no row can be held out; at least one class needs two rows")
     present = len(np.unique(codes[many]))
     size = min(max(round(share * len(codes)), present), len(many) - present)
     kept, drawn = train_test_split(many, test_size=size, stratify=codes[many], random_state=seed)
@@ -73,7 +74,7 @@ def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> RowSplit:
 def fold_numbers(
     codes: NDArray[np.int64], n_folds: int = 5, groups: Any = None, order: Any = None, seed: int = 0
 ) -> NDArray[np.int64]:
-    """The fold of each row (n,)."""
+    """Return the fold of each row (n,)."""
     n = len(codes)
     whole(2).check("folds", n_folds)
     SEED.check("seed", seed)
@@ -90,7 +91,7 @@ def fold_numbers(
 
 
 def _numbered(splits: Iterable[tuple[NDArray, NDArray]], n: int) -> NDArray[np.int64]:
-    """The number (n,) of the split that each row is validated in."""
+    """Return the number (n,) of the split that each row is validated in."""
     numbers = np.empty(n, np.int64)
     for number, (_, inside) in enumerate(splits):
         numbers[inside] = number
@@ -98,7 +99,7 @@ def _numbered(splits: Iterable[tuple[NDArray, NDArray]], n: int) -> NDArray[np.i
 
 
 def few_rows_note(codes: NDArray[np.int64], folds: NDArray[np.int64]) -> tuple[str, ...]:
-    """A note if most scored rows belong to a class that has no row outside their fold."""
+    """Return a note if most scored rows belong to a class that has no row outside their fold."""
     n_folds = int(folds.max()) + 1
     inside = folds >= 0
     own = np.bincount(codes[inside] * n_folds + folds[inside], minlength=(int(codes.max()) + 1) * n_folds)
@@ -106,19 +107,21 @@ def few_rows_note(codes: NDArray[np.int64], folds: NDArray[np.int64]) -> tuple[s
     if alone.mean() <= 0.5:
         return ()
     return (
-        f"classes have too few rows to compare families by: {int(alone.sum()):,} of {len(alone):,} training rows are "
-        "the only ones of their class once their fold is held out, so no family could get them right; the choice and "
-        "the probabilities rest on the others alone: give more rows a class, or name a family (models=)",
+        f"classes have too few rows to compare families: {int(alone.sum()):,} of {len(alone):,} training rows have no "
+        "other row of their class outside their fold, so every family gets them wrong; the choice and the "
+        "probabilities depend on the other rows only; add rows per class, or name a family (models=)",
     )
 
 
 def _spread_folds(codes: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
-    """Stratified folds; classes with fewer rows than folds are spread over as many folds as they have rows."""
+    """Return stratified folds; a class with fewer rows than folds is spread over as many folds as it has rows."""
     if np.bincount(codes)[codes].min() >= n_folds:
         return _numbered(StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(codes, codes), len(codes))
     rng = np.random.default_rng(seed)
     shuffled = rng.permutation(len(codes))
-    by_class = shuffled[np.argsort(codes[shuffled], kind="stable")]  # rows of a class in a run, at random inside
+    by_class = shuffled[
+        np.argsort(codes[shuffled], kind="stable")
+    ]  # classes one after the other, in random order inside
     numbers = np.empty(len(codes), np.int64)
     numbers[by_class] = np.arange(len(codes)) % n_folds
     return numbers
@@ -130,7 +133,7 @@ def _by_group(parts: int, seed: int) -> StratifiedGroupKFold:
 
 def _refuse_one_group(groups: Any) -> None:
     if len(np.unique(np.asarray(groups))) < 2:
-        raise InputError("all rows are of one group, so none can be held out; give groups that differ, or none")
+        raise InputError("all rows belong to one group, so none can be held out; pass two or more groups, or none")
 
 
 # ---- the sample that families are compared on
@@ -146,25 +149,25 @@ class Sample(NamedTuple):
 def draw_sample(
     codes: NDArray[np.int64], size: Size, expected: Callable[[Size], float], seconds: float, seed: int
 ) -> Sample | None:
-    """Rows whose comparison is expected to take at most so many seconds; None if all rows take no longer."""
+    """Draw rows whose comparison is expected to take at most so many seconds; None if all rows take no longer."""
     per_class, wanted = min(ROWS_PER_CLASS, size.n / size.K), size
-    while expected(wanted) > seconds and wanted.n > LEAST_ROWS:
-        n = max(LEAST_ROWS, int(_SHRINK * wanted.n))
+    while expected(wanted) > seconds and wanted.n > SAMPLE_ROWS:
+        n = max(SAMPLE_ROWS, wanted.n // 2)
         wanted = replace(wanted, n=n, K=max(2, min(size.K, int(n / per_class))))
     if wanted.n >= len(codes):
         return None
     rng = np.random.default_rng(seed)
-    rows = _by_class(codes, some_classes(codes, wanted.K, rng), wanted.n, rng)
-    of = f" of {wanted.K:,} of the {size.K:,} classes" if wanted.K < size.K else ""
+    rows = _draw_by_class(codes, _draw_classes(codes, wanted.K, rng), wanted.n, rng)
+    classes = f" of {wanted.K:,} of the {size.K:,} classes" if wanted.K < size.K else ""
     note = (
-        f"families were compared on {len(rows):,} of the {len(codes):,} training rows{of}, drawn by class, to take "
-        "minutes and not hours; the best was then fitted on all of them"
+        f"families are compared on a sample of {len(rows):,} of the {len(codes):,} training rows{classes}; the best is "
+        "fitted on all of them"
     )
     return Sample(rows, note)
 
 
-def some_classes(codes: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rows of `count` classes, in ascending order."""
+def _draw_classes(codes: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return the rows of `count` classes, in ascending order."""
     present = np.unique(codes)
     if count >= len(present):
         return np.arange(len(codes))
@@ -173,8 +176,10 @@ def some_classes(codes: NDArray[np.int64], count: int, rng: np.random.Generator)
     return np.flatnonzero(chosen[codes])
 
 
-def _by_class(codes: NDArray[np.int64], rows: NDArray[np.int64], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """About n of the rows, the same share of each class, but at least two rows of a class that has them."""
+def _draw_by_class(
+    codes: NDArray[np.int64], rows: NDArray[np.int64], n: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw about n of the rows, the same share of each class, but at least two rows of a class that has them."""
     shuffled = rng.permutation(rows)
     ordered = shuffled[np.argsort(codes[shuffled], kind="stable")]
     _, starts, counts = np.unique(codes[ordered], return_index=True, return_counts=True)

@@ -1,18 +1,10 @@
-"""References: classifiers of other libraries, scored on the same folds, so that a user sees where they do better.
+"""References: classifiers of other libraries, scored on the same folds, so that the user sees whether they do better.
 
     also = ["sklearn.ensemble.RandomForestClassifier", SVC()]    by name, or as objects
-    trees   unless told otherwise: scikit-learn's gradient boosting if it is quick enough, else a forest
+    trees   by default: scikit-learn's gradient boosting if it is fast enough, else extremely randomized trees
 
-Boosting grows a tree per class in each of 100 rounds, a forest 30 extremely randomized trees for all classes; both
-learn from at most 20,000 rows. A whole forest says more than boosting that is cut short, and trees with random cuts are
-as good as those of a random forest in half of the time (test accuracy, seconds of processor time; boosting has 0.860 on
-covertype in 6.2 s, 0.967 on letter in 12.7):
-
-    60 trees, best cuts     letter 0.962, 1.7 s   covertype 0.853, 1.4 s   vowel 0.965, 0.25 s   texture 0.983, 1.1 s
-    30 trees, random cuts   letter 0.966, 0.7 s   covertype 0.846, 0.7 s   vowel 0.990, 0.08 s   texture 0.989, 0.2 s
-
-The size of the data alone decides which of the two runs, on how many rows and folds; the row of the leaderboard says
-it. References are never chosen and never saved. Each ends between folds when its time is up.
+The size of the data decides which trees run, on how many rows and folds. The row of the leaderboard shows it.
+References are never chosen and never saved. Each ends between folds when its time is up.
 """
 
 from __future__ import annotations
@@ -22,31 +14,32 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
 from kway import progress
-from kway.auto.race.clock import Clock
-from kway.auto.race.families import comparison_seconds
-from kway.auto.race.scoring import FoldedRows, FoldScores, LeaderboardRow, Scan, leaderboard_row, scores_of
+from kway.auto.race.clock import COMPARISON_SECONDS, Clock
+from kway.auto.race.folds import SAMPLE_ROWS
+from kway.auto.race.scoring import (
+    SMALLEST_LAG,
+    TABLE_COLUMNS,
+    FoldedRows,
+    FoldScores,
+    LeaderboardRow,
+    Scan,
+    leaderboard_row,
+    scores_of,
+)
 from kway.errors import InputError
+from kway.memory import CACHE_BYTES
 from kway.suggest import listing
-from kway.threads import workers
 
-TREES = "trees"  # the name of the trees of scikit-learn that are quick on the rows
-_PATIENCE = 60.0  # seconds of a reference that was named after which it begins no other fold
-_LEAST_SECONDS = 0.3  # processor seconds that trees may always take unasked (T11)
-_SHARE = 0.06  # share of the comparison's seconds that they may take if that is more (T11)
-_ROUND = 1.3e-3, 1.2e-8  # seconds of a tree of boosting: fixed, and per value of its rows
-_TREE = 2e-3, 4e-8  # the same for a tree of a forest
-_FOREST = 30  # trees of the forest
-_MOST_ROWS = 20_000  # rows that trees learn from
-_SMALL = 1e5  # values up to which a pool of threads costs more than it saves
-_WIDEST, _MOST_CLASSES = 200, 200  # columns and classes above which trees are slow, and rows seldom are tables
-_LEAST_LEAD = 0.005  # smallest lead of a reference that the notes call better
+TREES = "trees"  # the name of the default reference
+_TREE_SECONDS = 2e-3, 2e-8  # seconds of growing a tree: fixed, and per value of its rows (T11)
+_FOREST = 30  # trees of a forest: as accurate on letter as boosting, in a tenth of the time (T11)
 
 
 @dataclass(frozen=True)
@@ -61,7 +54,7 @@ class Reference:
     note: str = ""
 
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
-        """One fit per fold, while the time lasts."""
+        """Score one fit per fold until the time is up."""
         begun = time.perf_counter()
         scores = FoldScores.empty(len(which), 1)
         stop = clock.pace(len(which))
@@ -69,7 +62,7 @@ class Reference:
             if stop():
                 break
             learn = self._outside(data, fold)
-            with _few_threads(data.X.size):
+            with _few_threads(data.size().rows_bytes):
                 model = clone(self.estimator).fit(data.X[learn], data.codes[learn])
             inside = data.folds == fold
             for values, value in zip(scores, scores_of(model, data.X[inside], data.codes[inside])):
@@ -78,7 +71,7 @@ class Reference:
         return Scan([self.setting], **scores._asdict(), seconds=seconds, measure=data.measure)
 
     def _outside(self, data: FoldedRows, fold: int) -> NDArray[np.int64]:
-        """Rows outside a fold, a random sample if there are too many."""
+        """Return the rows outside a fold, or a random sample of them if they are too many."""
         learn = np.flatnonzero(data.folds != fold)
         if self.rows is None or len(learn) <= self.rows:
             return learn
@@ -86,44 +79,42 @@ class Reference:
 
 
 @contextmanager
-def _few_threads(values: int) -> Iterator[None]:
-    """Limit OpenMP to one thread if rows are few: its threads spin, and waited for minutes on a busy machine."""
+def _few_threads(n_bytes: float) -> Iterator[None]:
+    """Limit OpenMP to one thread if rows are few: on a busy machine its threads wait for each other for minutes."""
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1 if values <= _SMALL else None, user_api="openmp"):
+    with threadpool_limits(1 if n_bytes <= CACHE_BYTES else None, user_api="openmp"):
         yield
 
 
-class ReferenceScores(NamedTuple):
-    """Rows of references for the leaderboard, and why others have none."""
+def score_references(
+    data: FoldedRows, also: Iterable[Any], clock: Clock, seed: int, seconds: float
+) -> tuple[list[LeaderboardRow], dict[str, str]]:
+    """Score every reference on the folds; return their rows, and why others have none.
 
-    leaderboard: list[LeaderboardRow]
-    problems: dict[str, str]
-
-
-def score_references(data: FoldedRows, also: Iterable[Any], clock: Clock, seed: int = 0) -> ReferenceScores:
-    """Score every reference on the folds; an error of another library becomes a note."""
-    leaderboard, problems = list[LeaderboardRow](), dict[str, str]()
+    Trees may take so many seconds unless they are named. An error of another library becomes a note.
+    """
+    rows, problems = list[LeaderboardRow](), dict[str, str]()
     n_folds = data.n_folds
     for what in also:
-        unasked = isinstance(what, str) and what == TREES
-        reference = _trees(data, seed) if unasked else reference_of(what)
-        if reference is None or (unasked and clock.up()):
+        is_default = isinstance(what, str) and what == TREES
+        reference = _trees(data, seconds, seed) if is_default else reference_of(what)
+        if reference is None or (is_default and clock.up()):
             continue
         try:
             with progress.stage(f"{reference.name}: for comparison"):
-                own = Clock(_PATIENCE) if clock.budget is None else clock.share(1.0)
+                own = Clock(COMPARISON_SECONDS) if clock.budget is None else clock.share(1.0)
                 found = reference.scan(data, list(range(reference.folds or n_folds)), own)
-        except Exception as error:  # another library's, with rows it may not take
+        except Exception as error:  # any error of another library
             problems[reference.name] = " ".join(str(error).split())[:200]
             continue
         if np.isfinite(found.scores).any():
-            leaderboard.append(leaderboard_row(reference.name, found, reference.note, n_folds))
-    return ReferenceScores(leaderboard, problems)
+            rows.append(leaderboard_row(reference.name, found, reference.note, n_folds))
+    return rows, problems
 
 
 def checked_references(also: Any) -> tuple[Any, ...]:
-    """The references named, one or several; raises before any work if one is no classifier."""
+    """Return the references, one or several, or raise before any work if one is not a classifier."""
     asked = (also,) if isinstance(also, str) or hasattr(also, "fit") else tuple(also)
     for what in asked:
         if not isinstance(what, str) or what != TREES:
@@ -132,86 +123,78 @@ def checked_references(also: Any) -> tuple[Any, ...]:
 
 
 def reference_of(what: Any) -> Reference:
-    """A classifier given as an object, as its class, or by name, such as sklearn.svm.SVC."""
+    """Return a classifier given as an object, as its class, or by name, such as sklearn.svm.SVC."""
     if isinstance(what, str):
-        what = _imported(what)
+        what = _import(what)
     made = what() if isinstance(what, type) else what
     if not hasattr(made, "fit") or not hasattr(made, "predict"):
         raise InputError(f"also takes classifiers with fit and predict, got {type(made).__name__}")
     if not _is_classifier(made):
         raise InputError(
-            f"also takes classifiers, and {type(made).__name__} is none; give one, such as sklearn.svm.SVC"
+            f"also takes classifiers, and {type(made).__name__} is none; pass one, such as sklearn.svm.SVC"
         )
     return Reference(type(made).__name__.removesuffix("Classifier"), made)
 
 
 def _is_classifier(estimator: Any) -> bool:
-    """Whether it says that it is a classifier; if it says nothing, it counts as one."""
+    """Return whether an estimator is marked as a classifier, or not marked at all."""
     try:
         return is_classifier(estimator)
-    except AttributeError:  # scikit-learn's answer to what has no tags
+    except AttributeError:  # raised by scikit-learn if there are no tags
         return getattr(estimator, "_estimator_type", "classifier") == "classifier"
 
 
-def _imported(name: str) -> Any:
+def _import(name: str) -> Any:
     module, _, attribute = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(
-            f"also names {name!r}, which cannot be imported ({error}); give module.Class, such as "
+            f"also names {name!r}, which cannot be imported ({error}); pass module.Class, such as "
             "sklearn.ensemble.RandomForestClassifier"
         ) from error
 
 
-def _trees(data: FoldedRows, seed: int) -> Reference | None:
-    """The trees that are quick on these rows; None if none are."""
-    if not _suits_trees(data):
+def _trees(data: FoldedRows, allowed: float, seed: int) -> Reference | None:
+    """Return trees that take about so many seconds on these rows; None if the rows do not suit trees."""
+    if not data.is_table or data.has_many_classes:
         return None
     from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 
-    n, n_folds, n_classes = int((data.folds != 0).sum()), data.n_folds, data.n_classes
-    values, most = min(n, _MOST_ROWS) * data.X.shape[1], _MOST_ROWS if n > _MOST_ROWS else None
+    n, n_classes = int((data.folds != 0).sum()), data.n_classes
+    most = SAMPLE_ROWS if n > SAMPLE_ROWS else None
     setting = {} if most is None else {"rows": most}
-    allowed = max(_LEAST_SECONDS, _SHARE * comparison_seconds(data.size()))
+    fixed, per_value = _TREE_SECONDS
+    tree = fixed + per_value * min(n, SAMPLE_ROWS) * data.X.shape[1]
     boosted = HistGradientBoostingClassifier(random_state=seed)
-    seconds = boosted.max_iter * (1 if n_classes == 2 else n_classes) * _tree_seconds(_ROUND, values)
+    seconds = boosted.max_iter * (1 if n_classes == 2 else n_classes) * tree
     if seconds <= allowed:
-        folds = min(n_folds, int(allowed / seconds))
+        folds = min(data.n_folds, int(allowed / seconds))
         return replace(reference_of(boosted), setting=setting, folds=folds, rows=most)
-    threads = workers(None) if values > _SMALL else 1
-    forest = ExtraTreesClassifier(_FOREST, n_jobs=threads, random_state=seed)
-    folds = min(n_folds, max(1, int(allowed / (_FOREST * _tree_seconds(_TREE, values)))))
-    note = f"a forest: boosting would take about {seconds:.0f} s a fold; ask for it by also="
+    forest = ExtraTreesClassifier(_FOREST, random_state=seed)
+    folds = min(data.n_folds, max(1, int(allowed / (_FOREST * tree))))
+    note = f"boosting would take about {seconds:.0f} s per fold; pass also= to run it"
     return replace(reference_of(forest), setting={"trees": _FOREST, **setting}, folds=folds, rows=most, note=note)
 
 
-def _suits_trees(data: FoldedRows) -> bool:
-    return not data.sparse and data.X.shape[1] <= _WIDEST and data.n_classes <= _MOST_CLASSES
+def text_columns_note(X: Any, texts: Sequence[str]) -> list[str]:
+    """Return a note if columns of text make too many numbers for trees."""
+    if not texts or (not hasattr(X, "tocsr") and X.shape[1] <= TABLE_COLUMNS):
+        return []
+    return [
+        f"no trees of scikit-learn were grown for comparison, because they are slow on the {X.shape[1]:,} features of "
+        f"the text in {listing(texts)}; pass also='sklearn.ensemble.RandomForestClassifier' to grow them"
+    ]
 
 
-def words_note(X: Any, texts: Sequence[str]) -> tuple[str, ...]:
-    """A note if columns of text make too many numbers for trees."""
-    if not texts or (not hasattr(X, "tocsr") and X.shape[1] <= _WIDEST):
-        return ()
-    return (
-        f"no trees of scikit-learn were grown for comparison: they are slow on the {X.shape[1]:,} numbers that the "
-        f"text of {listing(texts)} makes; ask by also='sklearn.ensemble.RandomForestClassifier'",
-    )
-
-
-def _tree_seconds(costs: tuple[float, float], values: int) -> float:
-    return costs[0] + costs[1] * values
-
-
-def verdict(best: LeaderboardRow, other: LeaderboardRow, rises: bool) -> str:
-    """What a reference means for the user; the folds are the same, so differences are taken fold by fold."""
+def reference_note(best: LeaderboardRow, other: LeaderboardRow, rises: bool) -> str:
+    """Return what a reference means for the user, from the differences fold by fold."""
     n = min(len(best.fold_scores), len(other.fold_scores))
     gaps = np.subtract(other.fold_scores[:n], best.fold_scores[:n]) * (1 if rises else -1)
-    noise = 2 * float(np.std(gaps, ddof=1)) / np.sqrt(n) if n > 1 else 0.02
-    said = f"{other.model} (not kway's, not saved) has {np.mean(other.fold_scores[:n]):.3f} on the same "
-    said += f"{n} folds" if n > 1 else "fold"
-    here = f"where {best.model} has {np.mean(best.fold_scores[:n]):.3f}"
-    if gaps.mean() > max(_LEAST_LEAD, noise):
-        return f"{said} {here}: that family does better on these rows"
-    return f"{said}, {here}" + (": no better" if gaps.mean() <= 0 else ": a difference that luck could give")
+    noise = 2 * float(np.std(gaps, ddof=1)) / np.sqrt(n) if n > 1 else SMALLEST_LAG
+    folds = f"the same {n} folds" if n > 1 else "the same fold"
+    scores = f"{np.mean(other.fold_scores[:n]):.3f} on {folds} and {best.model} has {np.mean(best.fold_scores[:n]):.3f}"
+    verdict = "not better" if gaps.mean() <= 0 else "the difference may be luck"
+    if gaps.mean() > noise:
+        verdict = "it is better on these rows"
+    return f"{other.model} (from another library, not saved) has {scores}: {verdict}"

@@ -1,15 +1,13 @@
 """The rounds of a comparison: which families run on which folds, and when a family is stopped.
 
-    fold 0        all families. On dense rows without a budget neighbors run first: their score tells a path of alphas
-                  when to give up, and if softmax is far behind, similar families are not run
-    other folds   the families that may still win: their best setting on fold 0 is not more than `largest_lag` behind
-                  the leader (scoring.py). Among similar families only the better one goes on; on sparse rows softmax
-                  must beat SVMs by a standard error: it takes ten times as long there, and on held-out rows of nine
-                  sets of 500 to 2,000 short texts it was ahead once (by 1.1 points), level once and behind seven
-                  times (by 0.1 to 1.0)
+    fold 0        all families. If the user named none and gave no budget, neighbors (on sparse rows: SVMs) run first.
+                  Their score tells a path of alphas when to give up, and if softmax is far behind, similar families
+                  are skipped
+    other folds   the families that may still win: their best setting on fold 0 is at most `largest_lag` behind the
+                  leader (scoring.py). Among similar linear families only the best one goes on
     repeats       the same families on other folds
 
-The budget and Ctrl-C end the work between fits. What was scored until then is kept.
+The budget and Ctrl-C end the work between fits. The scores so far are kept.
 
 Inside `kway.cluster(...)` the nodes score families, and folds of a family, at the same time (`RemoteScans`).
 """
@@ -25,24 +23,23 @@ import numpy as np
 from kway import progress
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import LIKE_SOFTMAX, SPARSE_SVM, Family
-from kway.auto.race.neighbor_families import LONG_SEARCH, LearnedNeighborsFamily, NeighborsFamily
+from kway.auto.race.neighbor_families import LONG_SEARCH, NcaNeighborsFamily, NeighborsFamily
 from kway.auto.race.scoring import STOPPED, FoldedRows, LeaderboardRow, Scan, leaderboard_row
 from kway.errors import InputError, KwayError
 from kway.rows.cluster.session import current
 from kway.rows.cluster.work import Task, begin, send
 
-_ALPHA_GAIN = 0.02  # by how much the best of all alphas may exceed the best of a few in the middle
-_SIMILAR_LEAD = 0.1  # by how much a family like softmax may be ahead of softmax
+_FAR_BEHIND = 0.1  # on top of twice the largest lag: no other alpha, and no similar family, reaches the leader (T11)
 TOO_LATE = "the time was up"
-NOT_WEIGHTED = "class weights change nothing here: it learns each class from sums, however many rows it has"
+NOT_WEIGHTED = "class weights have no effect: it learns each class from sums over its rows"
 
 
 class Rounds:
-    """A comparison under way: the scans so far, and why families were stopped or not run."""
+    """A running comparison: the scans so far, and why families were stopped or skipped."""
 
-    def __init__(self, data: FoldedRows, families: dict[str, Family], clock: Clock, unasked: bool) -> None:
+    def __init__(self, data: FoldedRows, families: dict[str, Family], clock: Clock, may_skip: bool) -> None:
         self.data, self.families, self.clock = data, families, clock
-        self.unasked = unasked  # the caller named no families
+        self.may_skip = may_skip  # the user named no families
         self._done = 0
         self._remote = RemoteScans()
         self.scans: dict[str, Scan] = {}
@@ -51,7 +48,7 @@ class Rounds:
         self.skipped: dict[str, str] = {}
 
     def run_all(self, repeats: list[FoldedRows]) -> None:
-        """All rounds, until they are done, the time is up, or Ctrl-C."""
+        """Run all rounds, until the time is up or the user presses Ctrl-C."""
         try:
             self._first_fold()
             self._other_folds()
@@ -63,7 +60,7 @@ class Rounds:
             self._remote.cancel()
 
     def leaderboard(self, n_folds: int, weighted: bool) -> list[LeaderboardRow]:
-        """A row per family; `weighted`: the caller asked for class weights, which not every family has."""
+        """Return a row per family; `weighted`: the user asked for class weights, which not every family has."""
         rows = []
         for name, scan in self.scans.items():
             same = NOT_WEIGHTED if weighted and not self.families[name].weighs_classes else ""
@@ -83,12 +80,12 @@ class Rounds:
             self.clock.cut = True
         self._done += 1
         if np.isfinite(found.accuracy).any() and not np.isfinite(found.scores).any():
-            raise InputError(f"it has no {found.measure.words}: it states no probabilities")
+            raise InputError(f"it has no {found.measure.words}, because it gives no probabilities")
         if np.isfinite(found.scores).any():
             self.scans[name] = self.scans[name].joined(found) if name in self.scans else found
             leader = self._ranking()[0]
             self.clock.keep(self.scans[leader].fit_seconds)
-            self.data.kept["lead"] = self._first_score(leader)
+            self.data.cache["lead"] = self._first_score(leader)
 
     def _begin(self, names: Iterable[str], which: list[int], part: float = 1.0, apart: bool = False) -> None:
         """Start scans on the cluster, if there is one."""
@@ -99,47 +96,40 @@ class Rounds:
             scored = True
 
     def _clock_of(self, part: float) -> Clock:
-        """The clock of a step; the first family is scored however little time there is."""
+        """Return the clock of a step; the first family is scored even if the time is up."""
         return self.clock.share(part) if self.scans else Clock()
 
     def _ranking(self) -> list[str]:
-        """Families by their best score on fold 0."""
+        """Return the families, best score on fold 0 first."""
         return sorted(self.scans, key=lambda name: -self._first_score(name))
 
     def _first_score(self, name: str) -> float:
-        """A family's best score on fold 0, higher is better."""
+        """Return the best score of a family on fold 0; higher is better."""
         return float(np.nanmax(self.scans[name].scores[0]))
 
-    def _standard_error(self, lead: float) -> float:
-        """By how much softmax, or a similar family, must beat SVMs on fold 0 of sparse rows."""
-        return self.data.largest_lag(lead) / 3
+    def _floor(self, lead: float) -> float:
+        """Return the score below which no other setting and no similar family reaches the leader."""
+        return lead - 2 * self.data.largest_lag(lead) - _FAR_BEHIND
 
     # ---- the rounds
 
     def _first_fold(self) -> None:
-        """Every family on fold 0.
-
-        If the caller named no families and gave no budget, neighbors run first, and their score becomes the `floor`
-        of the others. On sparse rows neighbors are slow (18,000 questions: 16 s of processor time against 7 of SVMs)
-        and run last, so that a few rows show whether they can lead; SVMs run first.
-        """
+        """Score every family on fold 0."""
         names = list(self.families)
-        if not self.unasked or self.clock.budget is not None:
+        if not self.may_skip or self.clock.budget is not None:
             self._on_first_fold(names)
             return
-        sparse, near = self.data.sparse, (NeighborsFamily, LearnedNeighborsFamily)
+        sparse, near = self.data.sparse, (NeighborsFamily, NcaNeighborsFamily)
         first = [name for name in names if (name == SPARSE_SVM if sparse else isinstance(self.families[name], near))]
         self._on_first_fold(first)
         if self.scans:
-            lead = self._first_score(self._ranking()[0])
-            floor = lead + self._standard_error(lead) - _ALPHA_GAIN if sparse else self.data.floor(lead)
-            self.data.kept["floor"] = floor
+            self.data.cache["floor"] = self._floor(self._first_score(self._ranking()[0]))
         self._on_first_fold([name for name in names if name not in first])
 
     def _on_first_fold(self, names: list[str]) -> None:
         self._begin(names, [0], part=0.5)
         for name in names:
-            if self.unasked and (why := self._softmax_far_behind(name)):
+            if self.may_skip and (why := self._softmax_far_behind(name)):
                 self.skipped[name] = why
                 self._done += 1
                 continue
@@ -147,7 +137,7 @@ class Rounds:
                 self.problems[name] = TOO_LATE
                 continue
             try:
-                self._run(name, [0], "fold 1", part=0.5)  # the first must not use up all the time
+                self._run(name, [0], "fold 1", part=0.5)  # one family must not use up all the time
             except KwayError as error:
                 self.problems[name] = str(error)
                 continue
@@ -175,7 +165,7 @@ class Rounds:
                 self.notes[name] = f"the time was up after {run} of {len(rest) + 1} folds"
 
     def _repeat(self, data: FoldedRows, number: int) -> None:
-        """The families that were run on every fold, on other folds."""
+        """Score the families that were run on every fold on other folds."""
         self.data = data
         every = list(range(data.n_folds))
         names = [name for name in self.scans if name not in self.notes]
@@ -186,40 +176,37 @@ class Rounds:
                 continue
             self._run(name, every, f"folds, draw {number}")
 
-    # ---- who is stopped
+    # ---- families that are stopped or skipped
 
     def _why_stopped(self, name: str) -> str:
-        """Why a family is not run on more folds; "" if it is."""
+        """Return why a family is not run on more folds; "" if it is."""
         own, lead, shown = self._first_score(name), self._first_score(self._ranking()[0]), self.data.measure.shown
         scores = self.scans[name].scores[0]
         tried = int(np.isfinite(scores).sum())
         some = f", with {tried} of {len(scores)} settings" if tried < len(scores) else ""
         if own < lead - self.data.largest_lag(lead):
             return f"{shown(own):.3f} against {shown(lead):.3f}{some}"
-        similar = SPARSE_SVM if SPARSE_SVM in self.scans else "softmax"  # on sparse rows fast, and usually better
+        similar = SPARSE_SVM if SPARSE_SVM in self.scans else "softmax"
         if name not in (*LIKE_SOFTMAX, "softmax") or name == similar or similar not in self.scans:
             return ""
         theirs = self._first_score(similar)
-        if own > theirs + (self._standard_error(lead) if similar == SPARSE_SVM else 0.0):
+        if own > theirs:
             return ""
-        better = "hardly" if own > theirs else "no"
-        return (
-            f"{shown(own):.3f}, {better} better than {similar}, which is alike and has {shown(theirs):.3f} there{some}"
-        )
+        return f"{shown(own):.3f}, no better than {similar}, a similar family, with {shown(theirs):.3f}{some}"
 
     def _softmax_far_behind(self, name: str) -> str:
-        """Why a family similar to softmax is not run at all; "" if it is."""
+        """Return why a family similar to softmax is not run at all; "" if it is."""
         if name not in LIKE_SOFTMAX or "softmax" not in self.scans:
             return ""
         own, leader, shown = self._first_score("softmax"), self._ranking()[0], self.data.measure.shown
         lead = self._first_score(leader)
-        if own >= lead - self.data.largest_lag(lead) - _SIMILAR_LEAD:
+        if own >= self._floor(lead):
             return ""
-        return f"softmax, which is alike, has {shown(own):.3f} where {leader} has {shown(lead):.3f}; ask by name"
+        return f"softmax, a similar family, has {shown(own):.3f} and {leader} has {shown(lead):.3f}"
 
 
 def _scores_so_far(scans: dict[str, Scan]) -> tuple[tuple[str, ...], ...]:
-    """The families so far, best first: name, mean score of the best setting, folds."""
+    """Return the families so far, best first: name, mean score of the best setting, folds."""
     scores = {name: scan.scores[:, scan.best] for name, scan in scans.items()}
     scores = {name: run[np.isfinite(run)] for name, run in scores.items()}
     best_first = sorted(scores, key=lambda name: -scores[name].mean())
@@ -230,22 +217,22 @@ def _scores_so_far(scans: dict[str, Scan]) -> tuple[tuple[str, ...], ...]:
 
 # ---- scans on a cluster
 
-_SENT = (Scan, tuple)  # results kept by a family that are sent to the nodes; an index is built again instead
+_SENT = (Scan, tuple)  # cached results that are sent to the nodes; an index is built again instead
 
 
 class _RemoteScan(NamedTuple):
-    """A scan, what its family keeps for the next one, and whether the clock cut it short."""
+    """A scan, what its family caches for the next one, and whether it ran out of time."""
 
     scan: Scan
-    kept: Any
+    cached: Any
     cut: bool
 
 
 class RemoteScans:
-    """Scans that the nodes of a cluster run ahead of their turn; without a cluster a scan runs in this process.
+    """Scans that the nodes of a cluster run in advance; without a cluster a scan runs in this process.
 
-    Folds that can be scored apart are calls of their own. A search of many rows looks at the score of the leader
-    (`kept["lead"]`), so it begins at its turn, as it does on one machine.
+    Folds that can be scored separately are calls of their own. A long search needs the score of the leader
+    (`cache["lead"]`), so it is not run in advance.
     """
 
     def __init__(self) -> None:
@@ -253,26 +240,26 @@ class RemoteScans:
         self._sent_rows: dict[int, Any] = {}  # rows sent to the cluster, by identity
 
     def begin(self, family: Family, data: FoldedRows, which: list[int], clock: Clock, apart: bool = False) -> None:
-        """Begin a scan if there is a cluster and it needs no earlier result; `apart`: each fold by itself."""
-        needs_lead = isinstance(family, NeighborsFamily) and data.pairs() > LONG_SEARCH and which[0] == 0
+        """Begin a scan if there is a cluster and the scan needs no earlier result; `apart`: each fold by itself."""
+        needs_lead = isinstance(family, NeighborsFamily) and data.search_seconds() > LONG_SEARCH and which[0] == 0
         if current() is not None and not needs_lead:
             self._begin(family, data, which, clock, apart)
 
     def _begin(self, family: Family, data: FoldedRows, which: list[int], clock: Clock, apart: bool) -> None:
-        own = data.kept.get(family.name)
-        kept: dict[str, Any] = {family.name: own} if isinstance(own, _SENT) else {}
+        own = data.cache.get(family.name)
+        cached: dict[str, Any] = {family.name: own} if isinstance(own, _SENT) else {}
         if which[0] == 0:  # later folds use neither
-            kept |= {name: data.kept[name] for name in ("lead", "floor") if name in data.kept}
+            cached |= {name: data.cache[name] for name in ("lead", "floor") if name in data.cache}
         until = None if clock.budget is None else time.time() + clock.budget - clock.reserve - clock.spent()
         one_by_one = apart and not isinstance(family, NeighborsFamily)  # these score all folds from one search
         pieces = [[fold] for fold in which] if one_by_one else [which]
-        if id(data.kept) not in self._sent_rows:
-            self._sent_rows[id(data.kept)] = send(data._replace(kept={}))
-        rows = self._sent_rows[id(data.kept)]
-        self._calls[_key(family, data, which)] = [begin(_scan_on_node, family, rows, kept, p, until) for p in pieces]
+        if id(data.cache) not in self._sent_rows:
+            self._sent_rows[id(data.cache)] = send(data._replace(cache={}))
+        rows = self._sent_rows[id(data.cache)]
+        self._calls[_key(family, data, which)] = [begin(_scan_on_node, family, rows, cached, p, until) for p in pieces]
 
     def scan(self, family: Family, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
-        """The result of a scan that was begun, or of one that runs now."""
+        """Return the result of a scan that was begun, or run it now."""
         if current() is None:
             return family.scan(data, which, clock)
         key = _key(family, data, which)
@@ -281,15 +268,15 @@ class RemoteScans:
         found: list[_RemoteScan] = [call.result() for call in self._calls.pop(key)]
         clock.cut = clock.cut or any(each.cut for each in found)
         for each in found:
-            if each.kept is not None:
-                data.kept.setdefault(family.name, each.kept)
+            if each.cached is not None:
+                data.cache.setdefault(family.name, each.cached)
         scan = found[0].scan
         for each in found[1:]:
             scan = scan.joined(each.scan)
         return scan
 
     def cancel(self) -> None:
-        """End all calls under way."""
+        """Cancel all running calls."""
         for calls in self._calls.values():
             for call in calls:
                 call.cancel()
@@ -297,15 +284,15 @@ class RemoteScans:
 
 
 def _key(family: Family, data: FoldedRows, which: list[int]) -> tuple[int, str, tuple[int, ...]]:
-    return id(data.kept), family.name, tuple(which)
+    return id(data.cache), family.name, tuple(which)
 
 
 def _scan_on_node(
-    family: Family, rows: FoldedRows, kept: dict[str, Any], which: list[int], until: float | None
+    family: Family, rows: FoldedRows, cached: dict[str, Any], which: list[int], until: float | None
 ) -> _RemoteScan:
-    """Runs on a node of the cluster; `until` is the time of day at which the time is up."""
-    data = rows._replace(kept=kept)
+    """Run a scan on a node of the cluster; `until` is the time of day at which the time is up."""
+    data = rows._replace(cache=cached)
     clock = Clock() if until is None else Clock(max(0.0, until - time.time()))
     scan = family.scan(data, which, clock)
-    own = data.kept.get(family.name)
+    own = data.cache.get(family.name)
     return _RemoteScan(scan, own if isinstance(own, _SENT) else None, clock.cut)
