@@ -155,6 +155,6 @@ def test_a_test_on_the_data_itself_is_refused_and_one_on_its_rows_is_said(tmp_pa
     assert run([*fit, "--test", "other.csv"]) == 0
     assert "also training rows" not in capfd.readouterr().out
     X, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
-    with pytest.raises(InputError, match="the data itself"):
+    with pytest.raises(InputError, match="the training data"):
         kway.fit(X, y, test=(X, y), models="centroid")
     assert "10 of the 10" in " ".join(kway.fit(X, y, test=(X[5:15], y[5:15]), models="centroid").notes)

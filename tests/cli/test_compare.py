@@ -32,7 +32,7 @@ def test_two_rows_a_class_are_no_ground_for_a_choice(answer, cli):
     with open("few.csv", "w") as out:
         out.write("\n".join(["text,label", *lines]))
     found = answer("fit", "few.csv", "-t", "label")
-    assert found["data"]["test_part"] == "40 of 80 rows, by class"
+    assert found["data"]["test_part"] == "50% of the rows, stratified by class"
     assert found["test"]["low"] >= 0
     (note,) = [note for note in found["notes"] if "too few rows" in note]
     assert "40 of 40 training rows" in note
@@ -55,7 +55,7 @@ def test_trees_that_are_not_grown_on_text_are_told(answer):
     found = answer("compare", "texts.csv", "-t", "kind")
     assert not found["references"]
     (note,) = [note for note in found["notes"] if "trees" in note]
-    assert "that the text of note makes; ask by also='sklearn.ensemble.RandomForestClassifier'" in note
+    assert "features of the text in note; pass also='sklearn.ensemble.RandomForestClassifier'" in note
     asked = answer("compare", "texts.csv", "-t", "kind", "--also", "sklearn.ensemble.RandomForestClassifier")
     assert [line["model"] for line in asked["references"]] == ["RandomForest"]
     assert not any("trees" in note for note in asked["notes"])
