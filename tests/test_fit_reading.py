@@ -60,9 +60,9 @@ WRONG = {
     "no mapping": ({"types": "code=number"}, "types is 'code=number'; it must map columns to kinds"),
     "no such column": ({"types": {"cod": "number"}}, "no such column 'cod' .did you mean 'code'"),
     "no such id": ({"id": "nam"}, "no id column 'nam'"),
-    "no text": ({"id": 3}, "id is 3; give text"),
-    "no mark": ({"decimal": ";"}, "decimal is ';'; it may be . or ,"),
-    "no yes or no": ({"header": "yes"}, "header is 'yes'; it may be True or False"),
+    "no text": ({"id": 3}, "id is 3; it must be text"),
+    "no mark": ({"decimal": ";"}, "decimal is ';'; it must be . or ,"),
+    "no yes or no": ({"header": "yes"}, "header is 'yes'; it must be True or False"),
     "of files alone": ({"sep": ";"}, "sep is for text files, and the data is in memory"),
 }
 
