@@ -53,7 +53,7 @@ def _searches(made: Any, n: int) -> tuple[Any, Any]:
     wide = float((512 - along.square()).clamp(min=0).sqrt().max()) / 511**0.5
     factor = torch.full((n,), 1 / float(along.mean()), device=where)
     plain = BitCodes(made.device, 1, signs.words[:n], factor, None, DEVIATIONS * wide, 0.0)
-    pays = SignFilter.pays(made.device, 1, 512, n)
+    pays = SignFilter.is_worthwhile(made.device, 1, 512, n)
     return plain, replace(plain, filter=SignFilter(signs, DEVIATIONS, 1.0, 1.0) if pays else None)
 
 

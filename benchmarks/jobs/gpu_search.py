@@ -219,7 +219,7 @@ def _codes(sizes: Sizes, rounds: int) -> Iterator[Row]:
     torch.cuda.synchronize()
     filled = time.perf_counter() - start
     for n, limits in sizes.codes.items():
-        codes = SignCodes.of(made.device, largest.words[: n // 64 * 64])
+        codes = SignCodes.build(made.device, largest.words[: n // 64 * 64])
         right = {cosine: _right(made, codes, cosine, sizes.asked if cosine > 0.5 else 2048) for cosine in RIGHT}
         good = all(right[cosine] >= least for cosine, least in RIGHT.items())
         torch.cuda.reset_peak_memory_stats()

@@ -40,7 +40,7 @@ def test_where_nobody_is_lost_answers_are_those_of_the_cpu(by_device, monkeypatc
     from kway.rows.gpu import flat_search
 
     if where == "on the host":
-        monkeypatch.setattr(flat_search, "SEARCH_BYTES", 2**63)
+        monkeypatch.setattr(flat_search, "GPU_BLOCK_BYTES", 2**61)
     store = Bits(bits, miss=SURE)
     rows, queries = clustered(3000, 100)
     index, oracle = by_device(Flat(store)).build(rows, metric), Flat(store).build(rows, metric)
@@ -153,7 +153,7 @@ class _ByProducts:
         self.q = len(queries)
         self.ids = codes.multiplied(queries, keep)
         own = module._signs(codes.words[self.ids.reshape(-1)]).float().view(*self.ids.shape, -1)
-        self.found = module.Listed(
+        self.found = module.ListedCodes(
             ((own * module._sign(queries)[:, None]).sum(2) / 2 + 256).int(), (own * queries[:, None]).sum(2)
         )
         self.shift = torch.zeros(self.q, dtype=torch.int32, device=queries.device)
@@ -163,7 +163,7 @@ class _ByProducts:
     def fill(self):
         pass
 
-    def measured(self):
+    def measure(self):
         return self.found
 
 
@@ -177,22 +177,22 @@ def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, m
     rows = rng.standard_normal((n, 500), dtype=np.float32)
     queries = rng.standard_normal((40, 500), dtype=np.float32)
     queries[20:] = rows[n - 20 :] + 0.5 * queries[20:]  # some that are near, some that are not
-    monkeypatch.setattr(sign_filter, "LEAST_LISTED", 2**17)
+    monkeypatch.setattr(sign_filter, "MIN_LISTED_CODES", 2**17)
     if n == 5000:
-        monkeypatch.setattr(sign_filter.SignFilter, "pays", staticmethod(lambda *what: True))
+        monkeypatch.setattr(sign_filter.SignFilter, "is_worthwhile", staticmethod(lambda *what: True))
         monkeypatch.setattr(sign_filter, "CodeLists", _ByProducts)
     store = Bits(1, rerank=rerank, miss=1e-6)
     index, oracle = by_device(Flat(store)).build(rows, metric), Flat(store).build(rows, metric)
     assert index._main.codes.filter is not None
-    resolve_ties, multiply = [], type(index._main.codes)._filtered
+    undecided, multiply = [], type(index._main.codes)._filtered
     monkeypatch.setattr(
         type(index._main.codes),
         "_filtered",
-        lambda self, asked, *rest: resolve_ties.append(len(asked.norms)) or multiply(self, asked, *rest),
+        lambda self, asked, *rest: undecided.append(len(asked.norms)) or multiply(self, asked, *rest),
     )
     same(index, oracle, queries, 1)
-    assert sum(resolve_ties[:1]) <= 20 or metric == "dot"  # the filter resolve_ties those that are near
-    assert sum(resolve_ties[:1]) < len(queries)
+    assert sum(undecided[:1]) <= 20 or metric == "dot"  # the filter decides the near ones
+    assert sum(undecided[:1]) < len(queries)
 
 
 def test_how_many_bits_may_differ_is_the_cpus_rule(device):
@@ -208,7 +208,7 @@ def test_how_many_bits_may_differ_is_the_cpus_rule(device):
         lengths = np.float32(0.5), np.float32(2)
         cosines = [least_cosine(squared, key, norm, *lengths) for key, norm in zip(keys, norms)]
         expected = np.array([most_bits(cosine, 512.0, 3.0) for cosine in cosines]) < most + 1
-        found = SignFilter(None, 3.0, 0.5, 2.0).enough(*map(device.put, (keys, norms)), squared, device.put(most))
+        found = SignFilter(None, 3.0, 0.5, 2.0).covers(*map(device.put, (keys, norms)), squared, device.put(most))
         np.testing.assert_array_equal(device.fetch(found), expected)
         assert 0 < expected.sum() < 200
 

@@ -57,8 +57,8 @@ def test_means_and_answers_are_those_of_the_cpu(there, metric, kind):
 def test_in_parts_and_in_many_classes(there, metric, monkeypatch):
     from kway.rows.gpu import class_scores as class_rows
 
-    monkeypatch.setattr(class_rows, "_WIDE", 8)
-    monkeypatch.setattr(class_rows, "DEVICE_BLOCK", 8 * 20 * 50)
+    monkeypatch.setattr(class_rows, "MANY_CLASSES", 8)
+    monkeypatch.setattr("kway.rows.gpu.device.GPU_BLOCK_BYTES", 8 * 20 * 50)
     X, y = labeled_rows(K=30)
     model, oracle = (CentroidClassifier(metric, device=name) for name in ("cuda", "cpu"))
     for part in (slice(0, 100), slice(100, 600)):

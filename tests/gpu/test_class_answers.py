@@ -59,13 +59,13 @@ def test_the_largest_columns_are_those_of_a_stable_sort(kind):
 @pytest.mark.parametrize(("wide", "block"), [(64, 1 << 13), (100, 1 << 16), (7, 1), (16_384, 1 << 29)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_best_of_blocks_are_the_best(wide, block, dtype, monkeypatch):
-    monkeypatch.setattr(class_rows, "_WIDE", wide)
-    monkeypatch.setattr(class_rows, "DEVICE_BLOCK", block)
+    monkeypatch.setattr(class_rows, "MANY_CLASSES", wide)
+    monkeypatch.setattr("kway.rows.gpu.device.GPU_BLOCK_BYTES", block)
     rng = np.random.default_rng(1)
     X, W, b = (rng.integers(-3, 4, shape).astype(dtype) for shape in ((37, 5), (431, 5), 431))  # exact, many ties
     f = X @ W.T + b
     for k in (1, 3, 20, 431):
-        found = DeviceClasses.on(DEVICE, W, b).best(send(X), k, Shares(0.5))
+        found = DeviceClasses.copy(DEVICE, W, b).best(send(X), k, Shares(0.5))
         expected = np.argsort(-f, axis=1, kind="stable")[:, :k]
         np.testing.assert_array_equal(found.codes.cpu().numpy(), expected)
         np.testing.assert_array_equal(found.scores.cpu().numpy(), np.take_along_axis(f, expected, axis=1))
@@ -138,7 +138,7 @@ def test_a_tensor_is_answered_where_it_is_whatever_the_models_device():
         (lambda X: X[0], "shape"),
         (lambda X: X[:0], "0 sample"),
         (lambda X: X * float("nan"), "NaN"),
-        (lambda X: X * 0 + 1e38, "leave float32"),
+        (lambda X: X * 0 + 1e38, "overflow float32"),
     ],
 )
 def test_tensors_that_are_no_rows_are_refused(bad, words):
@@ -151,10 +151,10 @@ def test_tensors_that_are_no_rows_are_refused(bad, words):
 
 
 def test_weights_that_are_large_are_sent_once_and_again_after_a_change(monkeypatch):
-    monkeypatch.setattr(class_rows, "_KEPT", 1)
+    monkeypatch.setattr(class_rows, "BLOCK_BYTES", 1)
     sent = []
-    real = DeviceClasses.on
-    monkeypatch.setattr(DeviceClasses, "on", staticmethod(lambda *given: sent.append(1) or real(*given)))
+    real = DeviceClasses.copy
+    monkeypatch.setattr(DeviceClasses, "copy", staticmethod(lambda *given: sent.append(1) or real(*given)))
     X, y = blobs()
     model = kway.SoftmaxClassifier(device="cuda").fit(X, y)
     first = model.predict(X)
@@ -171,7 +171,7 @@ def test_a_table_that_does_not_fit_is_refused_and_the_best_are_not(monkeypatch):
     X, y = blobs()
     model = kway.SoftmaxClassifier(device="cuda").fit(X, y)
     monkeypatch.setattr(Device, "free_bytes", lambda self: 5000)
-    monkeypatch.setattr(class_rows, "DEVICE_BLOCK", 100)
+    monkeypatch.setattr(class_rows, "GPU_BLOCK_BYTES", 100)
     for ask in (model.predict_proba, model.decision_function):
         with pytest.raises(BudgetError, match="300 rows x 5 classes needs"):
             ask(send(X))

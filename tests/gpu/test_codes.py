@@ -23,16 +23,16 @@ def some_codes(device, n, seed=0, distinct=None):
     words = rng.integers(-(2**31), 2**31, (n, 16)).astype(np.int32)
     if distinct is not None:
         words = words[rng.integers(0, distinct, n)]
-    return SignCodes.of(device, device.put(words)), words, rng
+    return SignCodes.build(device, device.put(words)), words, rng
 
 
 @pytest.mark.parametrize("distinct", [None, 5])
 def test_the_best_are_those_of_brute_force(device, distinct, monkeypatch):
     codes, words, rng = some_codes(device, 64 * 50, distinct=distinct)
     queries = rng.standard_normal((9, 512)).astype(np.float32)
-    kept = device.fetch(codes.multiplied(device.put(queries), 20))
+    kept = device.fetch(codes.best_matches(device.put(queries), 20))
     np.testing.assert_array_equal(kept, by_brute_force(words, queries, 20))
-    monkeypatch.setattr(module, "_SPARE", 1)
+    monkeypatch.setattr(module, "GROWTH", 1)
     found = codes.nearest(device.put(queries), 3, keep=20)
     signs = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little").astype(np.float64) * 2 - 1
     products = np.take_along_axis(queries.astype(np.float64) @ signs.T, kept, axis=1)
@@ -45,7 +45,7 @@ def test_the_best_are_those_of_brute_force(device, distinct, monkeypatch):
 def test_lists_on_a_gpu_keep_the_same(device, q, monkeypatch):
     if not (device.is_gpu and module.cuda_kernels.can_compile()):
         pytest.skip("needs a Hopper GPU")
-    monkeypatch.setattr(module, "RENEWED", (2**19, 2**20))
+    monkeypatch.setattr(module, "BLOCK_CODES", 2**15)
     codes, words, rng = some_codes(device, 2**20 + 2**16)
     queries = rng.standard_normal((q, 512)).astype(np.float32)
     lists = module.CodeLists(codes, device.put(queries), 64)
@@ -53,14 +53,14 @@ def test_lists_on_a_gpu_keep_the_same(device, q, monkeypatch):
     best = by_brute_force(words, queries[:8], 64)
     for ids, count, own in zip(device.fetch(lists.ids), device.fetch(lists.counts), best):
         assert set(own) <= set(ids[:count])
-        assert count <= module._CAP
-    agree, products = (device.fetch(values) for values in lists.measured())
+        assert count <= module.CODE_LIST_SIZE
+    agree, products = (device.fetch(values) for values in lists.measure())
     signs = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little").astype(np.float32) * 2 - 1
     ids, count = device.fetch(lists.ids)[0], int(lists.counts[0])
     np.testing.assert_allclose(products[0, :count], signs[ids[:count]] @ queries[0], rtol=1e-3, atol=1e-2)
     np.testing.assert_array_equal(agree[0, :count], (signs[ids[:count]] == np.where(queries[0] > 0, 1, -1)).sum(1))
     found = codes.nearest(device.put(queries), 2)
-    at = np.where(np.arange(module._CAP) < device.fetch(lists.counts)[:, None], products, -np.inf)
+    at = np.where(np.arange(module.CODE_LIST_SIZE) < device.fetch(lists.counts)[:, None], products, -np.inf)
     np.testing.assert_allclose(-device.fetch(found.distances)[:, 0], at.max(1), rtol=1e-4)
 
 
@@ -71,7 +71,7 @@ def test_a_list_that_overflows_loses_nobody(device):
     queries = rng.standard_normal((3, 512)).astype(np.float32)
     lists = module.CodeLists(codes, device.put(queries), 64)
     found, expected = lists.nearest(3), codes.by_products(device.put(queries), 3, 64)
-    assert bool((lists.counts > module._CAP).all())
+    assert bool((lists.counts > module.CODE_LIST_SIZE).all())
     np.testing.assert_array_equal(device.fetch(found.ids), device.fetch(expected.ids))
 
 

@@ -31,7 +31,7 @@ def test_cuda_without_a_gpu_is_refused_and_auto_goes_to_the_cpu():
     pytest.importorskip("torch")
     if has_gpu():
         pytest.skip("there is a GPU")
-    with pytest.raises(InputError, match="sees none"):
+    with pytest.raises(InputError, match="finds none"):
         resolve("cuda")
     assert resolve("auto").device is None
     assert "no GPU" in resolve("auto").why

@@ -19,7 +19,7 @@ METRICS = ["euclidean", "cosine", "dot"]
 def rows_on(device, rows, metric):
     from kway.rows.gpu.exact_search import METRICS, ExactRows
 
-    return ExactRows.of(device, device.put(rows), METRICS[metric])
+    return ExactRows.build(device, device.put(rows), METRICS[metric])
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -30,14 +30,14 @@ def test_the_bounds_hold_for_every_pair(device, kind, metric):
     d = 40
     data = hostile(kind, 1000, d)
     rows = rows_on(device, data, metric)
-    tiles = Int8Tiles.of(rows)
+    tiles = Int8Tiles.build(rows)
     queries = device.put(np.concatenate([data[:50], data[:50] * np.float32(1.3) + np.float32(0.01)]))
-    asked = tiles.queries(queries, 128)
+    asked = tiles.quantize(queries, 128)
     fetch = lambda t: device.fetch(t).astype(np.float64)  # noqa: E731
     products = np.einsum("qd,trd->tqr", fetch(asked.values)[:100], fetch(tiles.values))  # (nt, q, 128)
     order = device.fetch(tiles.order).reshape(-1, 128)
-    sides = [fetch(rows.product.side(x.double(), rows.centre)) for x in (queries, rows.rows)]
-    scores = sides[0] @ sides[1].T - fetch(rows.product.offsets(device.put(np.square(sides[1]).sum(1))))
+    sides = [fetch(rows.metric.operand(x.double(), rows.center)) for x in (queries, rows.rows)]
+    scores = sides[0] @ sides[1].T - fetch(rows.metric.offsets(device.put(np.square(sides[1]).sum(1))))
     c, up, low = fetch(asked.constants)[:100], fetch(tiles.upper), fetch(tiles.lower)
     t = fetch(asked.steps)[:, None]
     for i in range(len(order)):
@@ -51,10 +51,11 @@ def test_the_bounds_hold_for_every_pair(device, kind, metric):
         assert (below[:, held] <= true).all()
 
 
-def check_answers(device, n, d, k, kind, metric, cap=None):
+def check_answers(device, n, d, k, kind, metric, cap=None, shared=232448):
     """Ids and distances of the search through bytes against every row in float64."""
     from kway.rows.gpu import int8_search
     from kway.rows.gpu.int8_search import ExactSearch
+    from kway.rows.gpu.tile_plans import plan_int8
 
     rng = np.random.default_rng(5)
     data = hostile(kind, n, d)
@@ -62,8 +63,9 @@ def check_answers(device, n, d, k, kind, metric, cap=None):
     queries = device.put(np.concatenate([near, near + 0.1 * rng.standard_normal((30, d)).astype(np.float32)]))
     rows = rows_on(device, data, metric)
     if cap is not None:
-        int8_search.CAP = int8_search.SHORT_LIST = cap
-    search = int8_search.Int8Search.over(rows)
+        int8_search.LIST_SIZE = int8_search.SHORT_LIST = cap
+    plan = plan_int8(int8_search.padded_width(d), device.shared_bytes if device.is_gpu else shared)
+    search = int8_search.Int8Search.build(rows, plan)
     found = ExactSearch(rows, search).nearest(queries, k) if device.is_gpu else search.nearest(queries, k)
     expected = rows.brute(queries.double(), k)
     np.testing.assert_allclose(device.fetch(found.distances), device.fetch(expected.distances), rtol=1e-12, atol=1e-12)
@@ -75,7 +77,7 @@ def check_answers(device, n, d, k, kind, metric, cap=None):
 def test_answers_on_a_gpu(device, kind, metric):
     if not device.is_gpu:
         pytest.skip("the kernels need a GPU")
-    for n, d, k in ((200_123, 128, 11), (140_000, 30, 3), (150_000, 200, 33)):
+    for n, d, k in ((200_123, 128, 11), (140_000, 30, 3), (150_000, 200, 33), (140_000, 700, 5)):
         check_answers(device, n, d, k, kind, metric)
 
 
@@ -91,6 +93,8 @@ def test_answers_by_the_interpreter():
         "check_answers(Device('cpu'), 3200, 20, 3, 'gaussian', 'euclidean')\n"
         "check_answers(Device('cpu'), 3200, 150, 2, 'copies', 'cosine', cap=64)\n"
         "check_answers(Device('cpu'), 3200, 33, 3, 'zeros among them', 'dot')\n"
+        "check_answers(Device('cpu'), 1300, 300, 3, 'gaussian', 'euclidean')\n"
+        "check_answers(Device('cpu'), 1300, 150, 2, 'gaussian', 'dot', shared=65536)\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code],

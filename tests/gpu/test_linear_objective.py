@@ -86,7 +86,7 @@ def problem(form, n_scores, dtype=np.float64, n=300, d=7, soft=False, weighted=T
 @pytest.mark.parametrize(("form", "n_scores"), FORMS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_value_gradient_scores_and_bends_are_the_cpus(form, n_scores, bias, monkeypatch):
-    monkeypatch.setattr("kway.rows.gpu.losses.DEVICE_BLOCK", 256 * n_scores * 8)  # more blocks than one
+    monkeypatch.setattr("kway.rows.gpu.device.GPU_BLOCK_BYTES", 256 * n_scores * 8)  # more blocks than one
     for form_ in variants(form):
         here = problem(form_, n_scores, soft=form.soft_targets, bias=bias, n=700)
         there = on_device(here)
@@ -110,7 +110,7 @@ def test_objectives_of_other_rows_hold_those_rows():
     some = np.arange(5, 250, 3)
     assert there.take(some).value(theta) == pytest.approx(here.take(some).value(theta), rel=1e-12)
     other = there.with_loss(LOSSES["hinge"].joint)
-    assert other.rows.held(other.losses) is there.rows.held(there.losses)  # nothing is sent twice
+    assert other.rows.labeled(other.losses) is there.rows.labeled(there.losses)  # nothing is sent twice
     moved = on_device(replace(there, rows=2 * here.X))
     assert moved.value(theta) == pytest.approx(replace(here, rows=2 * here.X).value(theta), rel=1e-12)
 

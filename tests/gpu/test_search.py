@@ -114,7 +114,7 @@ def test_what_no_device_searches_is_refused_by_name(recipe, metric):
 def test_bytes_answer_as_on_the_cpu(by_device, rerank, metric):
     rows, store = hostile("heavy tails", 1500, 20), Int8(rerank=rerank)
     index, oracle = by_device(Flat(store)).build(rows, metric), Flat(store).build(rows, metric)
-    assert ("exact" if rerank else "bytes alone, decoded") in index.why_
+    assert ("exact" if rerank else "int8 rows, decoded") in index.why_
     same(index, oracle, rows[:40] + np.float32(0.01), 6)
 
 

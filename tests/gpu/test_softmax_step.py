@@ -45,9 +45,8 @@ def apart(found, wanted):
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
     """Chunks that divide nothing, so that edges are met."""
-    monkeypatch.setattr(softmax_step, "CHUNK_KEPT", 520)
-    monkeypatch.setattr(softmax_step, "CHUNK_FREE", 264)
-    monkeypatch.setattr(softmax_step, "FIRST", 100)
+    monkeypatch.setattr(softmax_step, "CHUNK", 264)
+    monkeypatch.setattr(softmax_step, "MANY_CLASSES", 100)
 
 
 @pytest.mark.parametrize("scale", [0.02, 0.3])

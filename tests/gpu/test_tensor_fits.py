@@ -126,7 +126,7 @@ def test_types_labels_and_what_is_refused():
 
 
 def test_rows_that_are_far_multiply_cut_and_add_up_as_arrays(device, monkeypatch):
-    monkeypatch.setattr("kway.rows.gpu.tensor_rows._VALUES", 60)  # several blocks
+    monkeypatch.setattr("kway.rows.gpu.device.GPU_BLOCK_BYTES", 480)  # several blocks
     rng = np.random.default_rng(1)
     X = rng.standard_normal((50, 6))
     X[7], X[:, 4] = X[3], 0

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import CombinationError
-from kway.rows.gpu.device import MOST_LISTED, ChosenDevice, Device, Tensor, is_tensor, resolve
+from kway.rows.gpu.device import MAX_NEIGHBORS, ChosenDevice, Device, Tensor, is_tensor, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.bit_cells import BitCells
 from kway.search.block_scan import Scan, measured_rows
@@ -103,7 +103,7 @@ def holds(index: Index, queries: Any, k: int) -> bool:
     """Whether tensors can be answered on a device as they are; the host refuses or converts the others."""
     if str(queries.dtype) not in _FLOATS or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
         return False
-    if not (index.unit.plain and index.metric.bare and k < MOST_LISTED):
+    if not (index.unit.plain and index.metric.bare and k < MAX_NEIGHBORS):
         return False
     if queries.shape[1] != index.n_features or not len(queries) or not bool(queries.isfinite().all()):
         return False

@@ -125,7 +125,7 @@ def _held(rows: NDArray | TensorRows, device: Device | None) -> ClusteredRows:
     from kway.rows.gpu.ivf_search import DeviceSample
 
     with device.room(f"k-means of {len(rows):,} rows x {rows.shape[1]} columns", rows.nbytes):
-        return DeviceSample.of(device, rows)
+        return DeviceSample.build(device, rows)
 
 
 def nearest_centres(rows: NDArray[np.float32], centres: NDArray[np.float32]) -> NearestCentre:

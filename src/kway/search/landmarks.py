@@ -311,7 +311,7 @@ class LandmarksIndex(Index):
         if there is None or far is None or not holds(self, far.tensor, k):
             return None
         found = (self.nearest(far.tensor, k, probes=step) for step in steps)
-        looked = (there.looked(far.tensor.double(), step) for step in steps)
+        looked = (there.rows_probed(far.tensor.double(), step) for step in steps)
         return [Probed(Neighbors(*map(there.device.fetch, one)), rows) for one, rows in zip(found, looked)]
 
     def _nearest_here(self, queries: NDArray, k: int, wanted: int) -> Neighbors:

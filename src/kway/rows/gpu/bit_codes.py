@@ -1,18 +1,18 @@
-"""Codes of a few bits per column (kway.search.codecs.bits) on a device: made there, and searched there.
+"""Codes of a few bits per column (kway.search.codecs.bits) on a device: encoding and search.
 
-EncodedBits, EncodedBytes    codes of rows that are on the device, those of the CPU up to the rounding of a product
-BitCodes                 the k nearest among all rows that the codes leave in doubt
-    y_r (D,)    odd whole numbers, sum over planes b of 2^(B - 1 - b) (+-1)
-    key_r       half_r - f_r <q, y_r>, half only if distances are roots: the estimate
-    low_r       key_r - (bar + slack) f_r |q|     slack: what half precision may lose of <q, y_r> / |q|
-    1. the `keep` rows of the least `low`, all rows multiplied in blocks
-    2. measured: in full if full rows are kept, else estimated in float32
-    3. proof: the largest `low` kept lies above the key of the k-th distance, so that no other row's estimate, less its
-       error bar, lies below it; else again with more kept, in the end all rows
-    A filter of signs (sign_codes.py) goes first if there is one; the queries that it does not settle are multiplied.
-CellCodes                codes about landmarks, in the order of their cells, read as rows are (cells.py)
+EncodedBits, EncodedBytes    codes of rows on the device; they equal the CPU's up to the rounding of a product
+BitCodes                     search for the k nearest among all rows that the codes leave in doubt
+    y_r (D,)    odd integers, sum over planes b of 2^(B - 1 - b) (+-1)
+    key_r       half_r - f_r <q, y_r>, the estimate; half only if distances are roots
+    low_r       key_r - (bar + slack) f_r |q|, where slack covers the rounding of <q, y_r> / |q| in half precision
+    1. Multiply all rows in blocks and keep the `keep` rows of the smallest low.
+    2. Measure them in full if full rows are kept, else estimate their distances in float32.
+    3. If the largest low kept is above the key of the k-th distance, no other row's estimate less its error bar is
+       below it. Otherwise keep more rows, in the end all.
+    If there is a filter of signs (sign_codes.py), it goes first, and the queries that it leaves open are multiplied.
+CellCodes                    codes relative to landmarks, in the order of their cells (ivf_search.py)
     r = R (x - m_c), y and f its code; q' = R (q - mean), m' = R (m - mean)
-    x'  = m' + f y                        what represents the row in products
+    x'  = m' + f y                        the row in products
     o   = |m'|^2 / 2 + half + f m'.y      so that o - q'.x' = half - f <q' - m', y> + |m'|^2 / 2 - q'.m', the key
     dot has no o: its distance is -q'.x', with a mean of 0
 """
@@ -27,47 +27,48 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kway.rows.gpu.device import Device, Tensor, load_torch
+from kway.rows.gpu.device import Device, Tensor, load_torch, row_blocks, rows_that_fit
 from kway.rows.gpu.exact_search import (
-    BLOCK_BYTES,
     BLOCK_QUERIES,
-    LISTED,
-    MORE,
+    GROUP,
+    MORE_KEPT,
     NearestRows,
     merge_smallest,
-    parts_of,
+    place_rows,
     smallest_keys,
     sort_nearest,
-    unit_rows,
 )
-from kway.rows.gpu.sign_codes import BITS, BLOCK_CODES, LIST_TOGETHER, TILE, SignFilter
+from kway.rows.gpu.sign_codes import BITS, BLOCK_CODES, CODE_TILE, SignFilter
+from kway.threads import spans
 
-SomeRows = Callable[[slice], Tensor]  # rows of a part, about their centre
+SomeRows = Callable[[slice], Tensor]  # returns a part of the rows, less their center
 
 
 class EncodedBits(NamedTuple):
-    """Codes of n rows: words (n, B D / 32) int32, plane by plane, of a room with rows of zeros up to whole tiles."""
+    """Codes of n rows: words (n, B D / 32) int32, plane by plane; `room` also has rows of zeros up to whole tiles."""
 
     room: Tensor
     words: Tensor
     factor: Tensor  # (n,) float32
     half: Tensor  # (n,) float32, |z|^2 / 2
-    widest: float  # the largest error of an estimate, a unit of f |q|
+    widest: float  # the largest error of an estimate, in units of f |q|
 
 
-def encode_bits(device: Device, rows: SomeRows, n: int, turn: Tensor, bits: int, steps: Sequence[float]) -> EncodedBits:
-    """Codes of n rows that turn (d, D) turns; steps: those that are tried."""
-    wide = turn.shape[1]
-    room = device.zeros((-(-n // TILE) * TILE, bits * wide // 32), "int32")
+def encode_bits(
+    device: Device, rows: SomeRows, n: int, rotation: Tensor, bits: int, steps: Sequence[float]
+) -> EncodedBits:
+    """Encode n rows, rotated by rotation (d, D), with the best of some grid steps."""
+    wide = rotation.shape[1]
+    room = device.zeros((-(-n // CODE_TILE) * CODE_TILE, bits * wide // 32), "int32")
     factor, half, widest = device.empty(n), device.empty(n), device.zeros(())
     with device.full_precision():
-        for part in parts_of(n, BLOCK_BYTES // (64 * wide)):
-            z = rows(part).to(turn.dtype) @ turn  # (m, D)
+        for part in row_blocks(n, 64 * wide):
+            z = rows(part).to(rotation.dtype) @ rotation  # (m, D)
             square = z.square().sum(1)
             levels, along, length = _best_levels(z, square, bits, steps)
             f = (square / along.where(along > 0, 1.0)).where(along > 0, 0.0)
-            lost = (length - square / f.where(f > 0, 1.0).square()).clamp(min=0.0).where(f > 0, 0.0)
-            widest = device.torch.maximum(widest, (lost.amax() / max(1, wide - 1)).sqrt())
+            error = (length - square / f.where(f > 0, 1.0).square()).clamp(min=0.0).where(f > 0, 0.0)
+            widest = device.torch.maximum(widest, (error.amax() / max(1, wide - 1)).sqrt())
             room[part], factor[part], half[part] = _words(levels, bits), f, 0.5 * square
     return EncodedBits(room, room[:n], factor, half, float(widest))
 
@@ -101,7 +102,7 @@ def _best_levels(z: Tensor, square: Tensor, bits: int, steps: Sequence[float]) -
 
 
 def _words(levels: Tensor, bits: int) -> Tensor:
-    """(m, B D / 32) int32 of levels (m, D): the plane of the top bit first."""
+    """Pack levels (m, D) into (m, B D / 32) int32, the plane of the highest bit first."""
     torch, u = load_torch(), levels.int()
     planes = torch.stack([(u >> shift) & 1 for shift in range(bits - 1, -1, -1)], 1)  # (m, B, D)
     ones = planes.view(len(u), -1, 32).long() << torch.arange(32, device=u.device)
@@ -110,22 +111,22 @@ def _words(levels: Tensor, bits: int) -> Tensor:
 
 @dataclass(frozen=True)
 class EncodedBytes:
-    """Rows (n, d) as bytes, which are read like a tensor of float32: what is cut out of it is decoded."""
+    """Rows (n, d) as int8, which decode to float32 when they are indexed like a tensor."""
 
     codes: Tensor  # (n, d) int8
     scale: Tensor  # (n,) float32
-    centre: Tensor  # (d,) float32
+    center: Tensor  # (d,) float32
 
     @staticmethod
-    def of(device: Device, rows: Tensor, centre: Tensor) -> EncodedBytes:
-        """Int8Queries of rows (n, d) about the centre (d,) float32."""
+    def encode(device: Device, rows: Tensor, center: Tensor) -> EncodedBytes:
+        """Encode rows (n, d) less the center (d,) float32."""
         codes, scale = device.empty(rows.shape, "int8"), device.empty(len(rows))
-        for part in parts_of(len(rows), BLOCK_BYTES // (16 * rows.shape[1])):
-            moved = rows[part] - centre
+        for part in row_blocks(len(rows), 16 * rows.shape[1]):
+            moved = rows[part] - center
             widest = moved.abs().amax(1)
             scale[part] = (widest / 127.0).where(widest > 0, 1.0).float()
             codes[part] = (moved / scale[part][:, None]).round_().clamp_(-127, 127).to(codes.dtype)
-        return EncodedBytes(codes, scale, centre)
+        return EncodedBytes(codes, scale, center)
 
     @property
     def shape(self) -> Any:
@@ -139,45 +140,44 @@ class EncodedBytes:
 
     @property
     def device(self) -> Any:
-        """Where they are."""
+        """The device of the codes."""
         return self.codes.device
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def __getitem__(self, where: Any) -> Tensor:
-        return self.codes[where] * self.scale[where][..., None] + self.centre
+        return self.codes[where] * self.scale[where][..., None] + self.center
 
 
-_EXTRA = 246  # kept beyond k: near rows rule out the others with far fewer (G1)
-_UNPACKED = 64  # rows of a program of the kernel (G1)
-_HALF, _SINGLE = (float(np.finfo(kind).eps) / 2 for kind in (np.float16, np.float32))  # of rounding a number
+EXTRA_CODES = 246  # rows kept beyond k, 256 in all for k = 10: estimates are less exact than keys (G1)
+_HALF, _SINGLE = (float(np.finfo(kind).eps) / 2 for kind in (np.float16, np.float32))  # relative rounding errors
 
 MeasureSome = Callable[[Tensor, Tensor], Tensor]  # (which queries (m,), ids (m, c)) -> distances (m, c) float64
 
 
 class CodeQueries(NamedTuple):
-    """Turned queries (q, D) float32, their norms (q,) and bases (q,) float64: ||q||^2, or what a key lacks."""
+    """Rotated queries (q, D) float32, their norms (q,) and bases (q,) float64: ||q||^2, or distance less key."""
 
-    turned: Tensor
+    rotated: Tensor
     norms: Tensor
     base: Tensor
 
     def take(self, which: Tensor) -> CodeQueries:
-        """Some of the queries."""
+        """Return some of the queries."""
         return CodeQueries(*(values[which] for values in self))
 
 
 @dataclass(frozen=True)
 class BitCodes:
-    """Codes of n rows."""
+    """Codes of n rows on a device, searched by their estimates."""
 
     device: Device
     bits: int
     words: Tensor  # (n, B D / 32) int32, plane by plane, the sign's first
     factor: Tensor  # (n,) float32
-    half: Tensor | None  # (n,) float32 where distances are roots
-    bar: float  # of an estimate, in units of f |q|; 0 where estimates are the answer
+    half: Tensor | None  # (n,) float32 if distances are roots
+    bar: float  # error bar of an estimate in units of f |q|; 0 if estimates are the answer
     least: float  # the smallest distance
     filter: SignFilter | None = None
 
@@ -186,75 +186,75 @@ class BitCodes:
 
     @property
     def nbytes(self) -> int:
-        """Int8Queries on the device."""
-        held = (self.words, self.factor) if self.half is None else (self.words, self.factor, self.half)
-        return sum(int(t.numel() * t.element_size()) for t in held)
+        """Bytes on the device."""
+        kept = (self.words, self.factor) if self.half is None else (self.words, self.factor, self.half)
+        return sum(int(t.numel() * t.element_size()) for t in kept)
 
-    def nearest(self, asked: CodeQueries, k: int, measure: MeasureSome) -> NearestRows:
-        """The k <= n nearest, by (the distance measured, position)."""
-        torch, q = self.device.torch, len(asked.turned)
+    def nearest(self, queries: CodeQueries, k: int, measure: MeasureSome) -> NearestRows:
+        """Return the k <= n nearest by (measured distance, position)."""
+        torch, q = self.device.torch, len(queries.rotated)
         ids, distances = self.device.empty((q, k), "int64"), self.device.empty((q, k), "float64")
-        left, keep = torch.arange(q, device=self.device.name), min(len(self), k + _EXTRA)
+        left, keep = torch.arange(q, device=self.device.name), min(len(self), k + EXTRA_CODES)
         with self.device.full_precision():
             if self.filter is not None:
                 undecided = []
-                for some in left.split(LIST_TOGETHER):
-                    found, proven = self._listed(self.filter, asked.take(some), k, partial(measure, some))
+                for some in left.split(BLOCK_QUERIES):
+                    found, proven = self._search_lists(self.filter, queries.take(some), k, partial(measure, some))
                     ids[some], distances[some] = found
                     undecided.append(some[~proven])
                 left = torch.cat(undecided)
             while len(left):
                 undecided = []
-                for some in left.split(max(1, min(BLOCK_QUERIES, LISTED // keep))):
-                    found, proven = self._filtered(asked.take(some), k, keep, partial(measure, some))
+                for some in left.split(min(BLOCK_QUERIES, rows_that_fit(8 * keep))):
+                    found, proven = self._filtered(queries.take(some), k, keep, partial(measure, some))
                     ids[some], distances[some] = found
                     undecided.append(some[~proven])
-                left, keep = torch.cat(undecided), min(len(self), MORE * keep)
+                left, keep = torch.cat(undecided), min(len(self), MORE_KEPT * keep)
         return NearestRows(ids, distances)
 
-    def _listed(
-        self, signs: SignFilter, asked: CodeQueries, k: int, measure: Callable[[Tensor], Tensor]
+    def _search_lists(
+        self, signs: SignFilter, queries: CodeQueries, k: int, measure: Callable[[Tensor], Tensor]
     ) -> tuple[NearestRows, Tensor]:
-        """The k nearest among those of the filter's lists, and whether (q,) nobody else is in doubt."""
-        listed, norms = signs.lists(asked.turned), asked.norms.float()[:, None]
-        slack = 4 * BITS * _SINGLE * asked.turned.abs().sum(1, keepdim=True)
+        """Return the k nearest of the filter's lists, and whether (q,) no other row is in doubt."""
+        listed, norms = signs.lists(queries.rotated), queries.norms.float()[:, None]
+        slack = 4 * BITS * _SINGLE * queries.rotated.abs().sum(1, keepdim=True)
         lows = -self.factor[listed.ids] * (listed.products + self.bar * norms + slack)
         if self.half is not None:
             lows += self.half[listed.ids] * (1 - 2.0**-20)
-        at = smallest_keys(lows.where(listed.real, float("inf")), k + _EXTRA)
+        at = smallest_keys(lows.where(listed.real, float("inf")), k + EXTRA_CODES)
         ids, order = listed.ids.gather(1, at.ids).sort(1)
         real = at.distances.isfinite().gather(1, order)
         found = sort_nearest(measure(ids).where(real, float("inf")), ids, k)
-        keys = self._keys(found.distances[:, -1], asked.base)
-        every = lows.shape[1] == real.shape[1]  # of those listed
+        keys = self._keys(found.distances[:, -1], queries.base)
+        every = lows.shape[1] == real.shape[1]  # of the rows listed
         beyond = every | ~real.all(1) | (at.distances.double().amax(1) > keys)
-        return found, beyond & signs.enough(keys, asked.norms, self.half is not None, listed.most)
+        return found, beyond & signs.covers(keys, queries.norms, self.half is not None, listed.most)
 
     def _filtered(
-        self, asked: CodeQueries, k: int, keep: int, measure: Callable[[Tensor], Tensor]
+        self, queries: CodeQueries, k: int, keep: int, measure: Callable[[Tensor], Tensor]
     ) -> tuple[NearestRows, Tensor]:
-        """The k nearest among those kept, and whether (q,) nobody else is in doubt."""
-        ids, lows = self._least(asked, keep)
+        """Return the k nearest of the rows kept, and whether (q,) no other row is in doubt."""
+        ids, lows = self._smallest(queries, keep)
         ids = ids.sort(1).values
         found = sort_nearest(measure(ids), ids, k)
         if keep == len(self):
-            return found, self.device.torch.ones_like(asked.norms, dtype=self.device.torch.bool)
-        return found, lows.double().amax(1) > self._keys(found.distances[:, -1], asked.base)
+            return found, self.device.torch.ones_like(queries.norms, dtype=self.device.torch.bool)
+        return found, lows.double().amax(1) > self._keys(found.distances[:, -1], queries.base)
 
     def _keys(self, distances: Tensor, base: Tensor) -> Tensor:
-        """The key of a row at this distance (q,)."""
+        """Return the key of a row at this distance (q,)."""
         return distances - base if self.half is None else 0.5 * (distances.square() - base)
 
-    def _least(self, asked: CodeQueries, keep: int) -> NearestRows:
-        """Positions and `low` (q, keep) of the least."""
-        torch, norms = self.device.torch, asked.norms.float()[:, None]
-        q, wide = asked.turned.shape
-        unit = asked.turned / norms.where(norms > 0, 1.0)
+    def _smallest(self, queries: CodeQueries, keep: int) -> NearestRows:
+        """Return positions and values (q, keep) of the smallest low."""
+        torch, norms = self.device.torch, queries.norms.float()[:, None]
+        q, wide = queries.rotated.shape
+        unit = queries.rotated / norms.where(norms > 0, 1.0)
         rounding = (_HALF if self.device.is_gpu else _SINGLE) + 2 * wide * _SINGLE
         reach = self.bar + (2**self.bits - 1) * (rounding * unit.abs().sum(1, keepdim=True) + wide * 2.0**-24)
         kind = torch.float16 if self.device.is_gpu else torch.float32
         unit, reach, best = unit.to(kind), reach * -norms, None
-        for part in parts_of(len(self), max(keep, min(BLOCK_CODES, BLOCK_BYTES // (4 * q) // 64 * 64))):
+        for part in spans(len(self), max(keep, min(BLOCK_CODES, rows_that_fit(4 * q) // GROUP * GROUP))):
             lows = self._products(unit, self.grid(self.words[part], kind)).mul_(-norms).add_(reach)
             lows.mul_(self.factor[part])
             if self.half is not None:
@@ -264,13 +264,13 @@ class BitCodes:
         return best
 
     def _products(self, queries: Tensor, grid: Tensor) -> Tensor:
-        """q.y (q, c), added in float32."""
+        """Return q.y (q, c), summed in float32."""
         if self.device.is_gpu:
             return self.device.torch.mm(queries, grid.T, out_dtype=self.device.torch.float32)
         return queries @ grid.T
 
     def grid(self, words: Tensor, kind: object) -> Tensor:
-        """y (m, D) of words (m, B D / 32)."""
+        """Unpack words (m, B D / 32) into y (m, D)."""
         torch, m = self.device.torch, len(words)
         if self.device.is_gpu and find_spec("triton") is not None:
             out = torch.empty((m, 32 * words.shape[1] // self.bits), dtype=kind, device=words.device)
@@ -284,92 +284,91 @@ class BitCodes:
             found = found * 2 + torch.nn.functional.embedding(planes[:, b].int(), signs)
         return found.view(m, -1)
 
-    def estimates(self, asked: CodeQueries, ids: Tensor) -> Tensor:
-        """Estimated distances (q, c) float64 of the rows at ids (q, c)."""
+    def estimates(self, queries: CodeQueries, ids: Tensor) -> Tensor:
+        """Return estimated distances (q, c) float64 of the rows at ids (q, c)."""
         torch, (q, c) = self.device.torch, ids.shape
         products = []
-        for part in parts_of(q, BLOCK_BYTES // (4 * c * asked.turned.shape[1])):
-            grid = self.grid(self.words[ids[part].reshape(-1)], torch.float32).view(-1, c, asked.turned.shape[1])
-            products.append((grid @ asked.turned[part][:, :, None])[:, :, 0])
+        for part in row_blocks(q, 4 * c * queries.rotated.shape[1]):
+            grid = self.grid(self.words[ids[part].reshape(-1)], torch.float32).view(-1, c, queries.rotated.shape[1])
+            products.append((grid @ queries.rotated[part][:, :, None])[:, :, 0])
         keys = -(self.factor[ids] * torch.cat(products)).double()
         if self.half is None:
-            return (keys + asked.base[:, None]).clamp(min=self.least)
-        return (2 * (keys + self.half[ids].double()) + asked.base[:, None]).clamp(min=0.0).sqrt()
+            return (keys + queries.base[:, None]).clamp(min=self.least)
+        return (2 * (keys + self.half[ids].double()) + queries.base[:, None]).clamp(min=0.0).sqrt()
 
 
 def unpack_bits(words: Tensor, out: Tensor, bits: int) -> None:
-    """`BitCodes.grid` by a kernel: one pass, where a table of bytes takes several."""
+    """Unpack words into `out` (m, D) by a kernel, in one pass."""
     from kway.rows.gpu.search_kernels import unpack_planes
 
     m, wide = out.shape
-    unpack_planes[(-(-m // _UNPACKED), wide // 32)](words.contiguous(), out, m, wide // 32, bits, _UNPACKED)
+    unpack_planes[(-(-m // CODE_TILE), wide // 32)](words.contiguous(), out, m, wide // 32, bits, CODE_TILE)
 
 
 @dataclass(frozen=True)
 class CellCodes:
-    """Codes of n rows in the order of cells; `squared`: distances are roots, `by_angle`: rows have length one."""
+    """Codes of n rows in the order of cells; `squared`: distances are roots; `by_angle`: rows have length one."""
 
     codes: BitCodes
     cells: Tensor  # (n,) int64
     landmarks: Tensor  # (c, D) float32: m'
     mean: Tensor  # (d,) float64
-    turn: Tensor  # (d, D) float64
+    rotation: Tensor  # (d, D) float64
     squared: bool
     by_angle: bool
     scale: Tensor  # (n,) 1
     offset: Tensor  # (n,)
 
     @staticmethod
-    def of(
-        codes: BitCodes, cells: Tensor, centres: Tensor, mean: Tensor, turn: Tensor, squared: bool, by_angle: bool
+    def build(
+        codes: BitCodes, cells: Tensor, centers: Tensor, mean: Tensor, rotation: Tensor, squared: bool, by_angle: bool
     ) -> CellCodes:
-        """Codes (their half known where distances are not dot's) about centres (c, d) float64."""
-        landmarks = ((centres - mean) @ turn).float()
+        """Return codes relative to centers (c, d) float64; half is known unless the metric is dot."""
+        landmarks = ((centers - mean) @ rotation).float()
         scale, offset = codes.device.zeros(len(cells)) + 1, codes.device.zeros(len(cells))
         if codes.half is not None:
             squares = 0.5 * landmarks.square().sum(1)
-            for part in parts_of(len(cells), BLOCK_BYTES // (8 * turn.shape[1])):
+            for part in row_blocks(len(cells), 8 * rotation.shape[1]):
                 along = (landmarks[cells[part]] * codes.grid(codes.words[part], landmarks.dtype)).sum(1)
                 offset[part] = squares[cells[part]] + codes.half[part] + codes.factor[part] * along
-        return CellCodes(codes, cells, landmarks, mean, turn, squared, by_angle, scale, offset)
+        return CellCodes(codes, cells, landmarks, mean, rotation, squared, by_angle, scale, offset)
 
     def __len__(self) -> int:
         return len(self.cells)
 
     @property
     def device(self) -> Device:
-        """Where they are."""
+        """The device of the codes."""
         return self.codes.device
 
-    def asked(self, queries: Tensor) -> Tensor:
-        """q' (q, D) of queries (q, d) float64."""
-        return ((unit_rows(queries) if self.by_angle else queries) - self.mean) @ self.turn
+    def query_operands(self, queries: Tensor) -> Tensor:
+        """Return q' (q, D) of queries (q, d) float64."""
+        return (place_rows(queries, self.by_angle) - self.mean) @ self.rotation
 
-    def sides(self, at: Tensor, kind: object) -> Tensor:
-        """x' (..., D) of the rows at places (...)."""
+    def row_operands(self, at: Tensor, dtype: object) -> Tensor:
+        """Return x' (..., D) of the rows at places (...)."""
         grid = self.codes.grid(self.codes.words[at.reshape(-1)], self.landmarks.dtype).view(*at.shape, -1)
-        return (grid * self.codes.factor[at][..., None] + self.landmarks[self.cells[at]]).to(kind)
+        return (grid * self.codes.factor[at][..., None] + self.landmarks[self.cells[at]]).to(dtype)
 
-    def limit(self, worst: Tensor, norms: Tensor) -> Tensor:
-        """No key is too large: estimates err by more than their rounding, for which some more than k are kept."""
+    def key_limit(self, worst: Tensor, norms: Tensor) -> Tensor:
+        """Return -inf: the error of estimates is larger than their rounding, so the rows kept beyond k suffice."""
         return worst.new_full(worst.shape, -float("inf"))
 
-    def measured(self, queries: Tensor, places: Tensor) -> Tensor:
-        """Estimated distances (q, c) float64 to the rows at places (q, c)."""
-        step = max(1, BLOCK_BYTES // (16 * places.shape[1] * self.turn.shape[1]))
-        parts = parts_of(len(queries), step)
-        return self.device.torch.cat([self._estimated(queries[part], places[part]) for part in parts])
+    def measure(self, queries: Tensor, places: Tensor) -> Tensor:
+        """Return estimated distances (q, c) float64 to the rows at places (q, c)."""
+        parts = row_blocks(len(queries), 16 * places.shape[1] * self.rotation.shape[1])
+        return self.device.torch.cat([self._estimate(queries[part], places[part]) for part in parts])
 
-    def _estimated(self, queries: Tensor, places: Tensor) -> Tensor:
-        turned, codes = self.asked(queries).float()[:, None], self.codes  # (q, 1, D)
+    def _estimate(self, queries: Tensor, places: Tensor) -> Tensor:
+        rotated, codes = self.query_operands(queries).float()[:, None], self.codes  # (q, 1, D)
         m = self.landmarks[self.cells[places]]  # (q, c, D)
         grid = codes.grid(codes.words[places.reshape(-1)], m.dtype).view(*m.shape)
-        local = turned.expand_as(m) if codes.half is None else turned - m
+        local = rotated.expand_as(m) if codes.half is None else rotated - m
         keys = -(codes.factor[places] * (local * grid).sum(2)).double()
         if codes.half is None:
-            return keys - (turned * m).sum(2).double()
+            return keys - (rotated * m).sum(2).double()
         squares = local.double().square().sum(2) + 2 * (keys + codes.half[places].double())
         if self.squared:
             return squares.clamp(min=0.0).sqrt()
-        blank = (queries.square().sum(1, keepdim=True) == 0).double()  # a cosine of 0 to everything
+        blank = (queries.square().sum(1, keepdim=True) == 0).double()  # zero queries have cosine 0 to every row
         return (0.5 * (squares + blank)).clamp(min=0.0)

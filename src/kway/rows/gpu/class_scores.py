@@ -1,12 +1,12 @@
-"""Class rows on a GPU: f = X W' + b for rows X on the device, and the means of classes; kway.base.class_rows there.
+"""Scores of classes on a GPU, f = X W' + b, and the means of classes. Called by kway.base.class_rows.
 
     scores   (n, R)   scores of all classes
     shares   (n, K)   probabilities, whose largest is the class of the largest score
-    best     (n, k)   codes and scores, best first, equals by the lower code; never n x K
+    best     (n, k)   codes and scores, best first, ties by the lower code; without an array of shape (n, K)
 
-Rows and classes are worked on in blocks. The k best classes of a block are among the k groups of 64 classes with the
-largest maxima: one pass over the scores finds these, and only k x 64 scores per row are sorted (stably, so that equals
-keep their order). Products have full precision. `TensorRows` have these as methods; `HostRows` are rows of the host.
+Rows and classes are processed in blocks. The k best classes of a block are among the k groups of 64 classes with the
+largest maxima: one pass over the scores finds these groups, and only k x 64 scores per row are sorted, stably, so that
+ties keep their order. Products have full precision. `TensorRows` uses these functions; `HostRows` are on the host.
 """
 
 from __future__ import annotations
@@ -22,20 +22,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kway.errors import InputError
+from kway.memory import BLOCK_BYTES
 from kway.probabilities import Shares
-from kway.rows.gpu.device import Device
-from kway.rows.gpu.losses import DEVICE_BLOCK
+from kway.rows.gpu.device import GPU_BLOCK_BYTES, Device, row_blocks, rows_that_fit
+from kway.rows.gpu.exact_search import GROUP
 from kway.threads import spans
 
-_GROUP = 64  # classes whose largest score stands for them
-_WIDE = 16_384  # classes scored at a time if there are more
-SENT_BYTES = 1 << 28  # bytes of weights that are on their way at a time
-_KEPT = 1 << 26  # bytes of weights from which their copy on a device is kept: fewer are sent faster than rows scored
-_TABLES = 4  # arrays as large as a block's scores that are held at once
+MANY_CLASSES = 16_384  # classes scored at a time; SGD over more classes rounds its operands to bfloat16 (G2)
 
 
 class BestClasses(NamedTuple):
-    """Codes and scores (n, k), the sum of all weights relative to the best (n,), and the rows that overflow (n,)."""
+    """Codes and scores (n, k), the sum of all weights relative to the best (n,), and whether scores overflow (n,)."""
 
     codes: Tensor
     scores: Tensor
@@ -44,34 +41,34 @@ class BestClasses(NamedTuple):
 
 
 class DeviceClasses(NamedTuple):
-    """W (R, d) and b (R,) on a device. `shares` say how scores become probabilities."""
+    """W (R, d) and b (R,) on a device. `shares` defines how scores become probabilities."""
 
     device: Device
     W: Tensor
     b: Tensor
 
     @staticmethod
-    def on(device: Device, W: NDArray, b: NDArray) -> DeviceClasses:
-        """The class rows, copied in parts; raises BudgetError without room for them and a block of scores."""
-        with device.room(f"the weights of {len(b):,} classes", W.nbytes + b.nbytes + DEVICE_BLOCK):
+    def copy(device: Device, W: NDArray, b: NDArray) -> DeviceClasses:
+        """Copy the weights in parts; raise BudgetError if they and a block of scores do not fit."""
+        with device.room(f"the weights of {len(b):,} classes", W.nbytes + b.nbytes + GPU_BLOCK_BYTES):
             kind = device.put(b[:1]).dtype
-            there = torch.empty(W.shape, dtype=kind, device=device.name)
-            for some in spans(len(b), max(1, SENT_BYTES // max(1, W[:1].nbytes))):
-                there[some] = device.put(W[some])
-            return DeviceClasses(device, there, device.put(b))
+            copied = torch.empty(W.shape, dtype=kind, device=device.name)
+            for some in row_blocks(len(b), W[:1].nbytes):
+                copied[some] = device.put(W[some])
+            return DeviceClasses(device, copied, device.put(b))
 
     def kind(self, X: Tensor) -> torch.dtype:
-        """The float type of the scores of rows X."""
+        """Return the float type of the scores of rows X."""
         return torch.promote_types(X.dtype, self.W.dtype)
 
     def block_scores(self, X: Tensor, some: slice = slice(None)) -> Tensor:
-        """(m, c) of a block of rows and some of the classes."""
+        """Return the scores (m, c) of a block of rows and some classes."""
         kind = self.kind(X)
         with self.device.full_precision():
             return torch.addmm(self.b[some].to(kind), X.to(kind), self.W[some].to(kind).T)
 
     def scores(self, X: Tensor) -> Tensor:
-        """(n, R); raises BudgetError if they do not fit."""
+        """Return the scores (n, R); raise BudgetError if they do not fit."""
         return self._table(X, len(self.b), lambda f: f)
 
     def shares(self, X: Tensor, shares: Shares) -> Tensor:
@@ -82,7 +79,7 @@ class DeviceClasses(NamedTuple):
         kind = self.kind(X)
         with self.device.room(f"{len(X):,} rows x {width:,} classes", len(X) * width * kind.itemsize):
             out = torch.empty((len(X), width), dtype=kind, device=self.W.device)
-            for rows in spans(len(X), max(1, DEVICE_BLOCK // (kind.itemsize * width))):
+            for rows in row_blocks(len(X), kind.itemsize * width):
                 f = self.block_scores(X[rows])
                 _refuse_overflow(X[rows], ~f.isfinite().all(1), kind, rows.start)
                 out[rows] = answer(f)
@@ -103,10 +100,10 @@ class DeviceClasses(NamedTuple):
             return found.codes, log_weights(shares, found.scores, found.scores[:, :1]).exp() / found.total[:, None]
 
     def best(self, X: Tensor, k: int, shares: Shares | None = None) -> BestClasses:
-        """The k best classes of every row, and with `shares` the sum of the weights of all classes."""
-        room = min(DEVICE_BLOCK, self.device.free_bytes() // (2 * _TABLES))
-        size = max(1, room // (self.W.element_size() * min(_WIDE, len(self.b))))
-        parts = [self._best(X[rows], k, shares) for rows in spans(len(X), size)]
+        """Return the k best classes of every row, and with `shares` the sum of the weights of all classes."""
+        row_bytes = self.W.element_size() * min(MANY_CLASSES, len(self.b))
+        size = min(rows_that_fit(row_bytes), self.device.free_bytes() // (8 * row_bytes))  # a few such arrays at once
+        parts = [self._best(X[rows], k, shares) for rows in spans(len(X), max(1, size))]
         if len(parts) == 1:
             return parts[0]
         totals = None if shares is None else torch.cat([part.total for part in parts])
@@ -117,7 +114,7 @@ class DeviceClasses(NamedTuple):
         X = X.to(self.kind(X))
         codes, scores = X.new_empty((len(X), 0), dtype=torch.int64), X.new_empty((len(X), 0))
         total, overflows = None, X.new_zeros((len(X),), dtype=torch.bool)
-        for some in spans(len(self.b), _WIDE):
+        for some in spans(len(self.b), MANY_CLASSES):
             f = self.block_scores(X, some)  # (m, c)
             low, high = torch.aminmax(f, dim=1)
             overflows |= ~(low.isfinite() & high.isfinite())
@@ -131,7 +128,7 @@ class DeviceClasses(NamedTuple):
 
 
 def log_weights(shares: Shares, f: Tensor, peak: Tensor) -> Tensor:
-    """log of the weight of each score (m, c), relative to that of the largest score (m, 1) of its row: <= 0."""
+    """Return the log of the weight of each score (m, c), relative to the largest score (m, 1) of its row: <= 0."""
     scale = min(shares.scale, torch.finfo(f.dtype).max)
     if shares.joint:
         return (f - peak) * scale
@@ -140,7 +137,7 @@ def log_weights(shares: Shares, f: Tensor, peak: Tensor) -> Tensor:
 
 
 def probabilities(f: Tensor, shares: Shares) -> Tensor:
-    """(m, K) of scores (m, R), whose largest is the class of the largest score."""
+    """Return probabilities (m, K) of scores (m, R); the largest is that of the largest score."""
     if f.shape[1] == 1:
         return lift_winners(torch.sigmoid(torch.cat((-f, f), dim=1) * shares.scale), (f[:, 0] > 0).long())
     if shares.joint:
@@ -151,7 +148,7 @@ def probabilities(f: Tensor, shares: Shares) -> Tensor:
 
 
 def lift_winners(p: Tensor, winners: Tensor) -> Tensor:
-    """p (m, c) with the winner (m,) of each row as its argmax: one step of rounding above any that is as large."""
+    """Return p (m, c) with the winner (m,) of each row as its argmax, one rounding step above its equals."""
     at = winners[:, None]
     largest = p.amax(1, keepdim=True)
     above = torch.nextafter(largest, torch.full_like(largest, torch.inf))
@@ -160,72 +157,72 @@ def lift_winners(p: Tensor, winners: Tensor) -> Tensor:
 
 
 def largest_columns(f: Tensor, k: int) -> Tensor:
-    """The columns (m, k) of the k largest of each row of f (m, c), largest first, equals by the lower column."""
+    """Return the columns (m, k) of the k largest values per row of f (m, c), largest first, ties by lower column."""
     m, c = f.shape
     if k == 1:
         return f.argmax(1, keepdim=True)
-    if 2 * k * _GROUP >= c:
+    if 2 * k * GROUP >= c:
         return f.sort(dim=1, descending=True, stable=True).indices[:, :k]
-    short = -c % _GROUP
+    short = -c % GROUP
     whole = torch.nn.functional.pad(f, (0, short), value=-torch.inf) if short else f
-    whole = whole.view(m, -1, _GROUP)
+    whole = whole.view(m, -1, GROUP)
     groups = whole.amax(2).sort(dim=1, descending=True, stable=True).indices[:, :k]
-    groups = groups.sort(dim=1).values  # in the order of their columns, which a stable sort keeps
-    inside = whole.gather(1, groups[:, :, None].expand(-1, -1, _GROUP)).view(m, -1)  # (m, k 64)
+    groups = groups.sort(dim=1).values  # in the order of their columns, which the stable sort keeps
+    inside = whole.gather(1, groups[:, :, None].expand(-1, -1, GROUP)).view(m, -1)  # (m, k 64)
     order = inside.sort(dim=1, descending=True, stable=True).indices[:, :k]
-    return groups.gather(1, order // _GROUP) * _GROUP + order % _GROUP
+    return groups.gather(1, order // GROUP) * GROUP + order % GROUP
 
 
 def _merged(codes: Tensor, scores: Tensor, more: Tensor, theirs: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k best of both; codes are lower than `more`, so that equals keep their order."""
+    """Return the k best of both lists; `codes` are lower than `more`, so that ties keep their order."""
     both, names = torch.cat((scores, theirs), dim=1), torch.cat((codes, more), dim=1)
     order = both.sort(dim=1, descending=True, stable=True).indices[:, :k]
     return names.gather(1, order), both.gather(1, order)
 
 
 def _refuse_overflow(X: Tensor, overflows: Tensor, kind: torch.dtype, first: int = 0) -> None:
-    """Raise InputError for rows whose scores are no numbers, with the value that made them so."""
+    """Raise InputError if the scores of a row are not finite, with the row's largest value."""
     if not bool(overflows.any()):
         return
     row = int(overflows.nonzero()[0, 0])
     raise InputError(
-        f"the scores of row {first + row} leave {str(kind).removeprefix('torch.')}: its largest value is "
+        f"the scores of row {first + row} overflow {str(kind).removeprefix('torch.')}: its largest value is "
         f"{float(X[row].abs().max()):.3g}; scale the column as in fit, or drop the row"
     )
 
 
-# ---- large weights are sent once
+# ---- large weights are copied once
 
 
 class _Copy(NamedTuple):
-    """Class rows on a device, and what they are a copy of."""
+    """Weights on a device, and the arrays that they were copied from."""
 
     W: weakref.ref[NDArray]
     b: weakref.ref[NDArray]
     classes: DeviceClasses
 
 
-_COPIES: dict[int, _Copy] = {}  # by the id of W, which removes its entry when it goes
+_COPIES: dict[int, _Copy] = {}  # by the id of W; the entry is removed with W
 
 
 def classes_on_device(device: Device, W: NDArray, b: NDArray) -> DeviceClasses:
-    """W and b on the device: a copy that was sent before, if they are large and still the same arrays."""
+    """Return W and b on the device; a copy of large weights is reused while they are the same arrays."""
     copy = _COPIES.get(id(W))
     if copy is not None and copy.W() is W and copy.b() is b and copy.classes.device == device:
         return copy.classes
-    classes = DeviceClasses.on(device, W, b)
-    if W.nbytes >= _KEPT:
+    classes = DeviceClasses.copy(device, W, b)
+    if W.nbytes >= BLOCK_BYTES:
         place = id(W)
         _COPIES[place] = _Copy(weakref.ref(W, lambda _: _COPIES.pop(place, None)), weakref.ref(b), classes)
     return classes
 
 
-# ---- rows of the host that a device scores
+# ---- rows on the host
 
 
 @dataclass(frozen=True)
 class HostRows:
-    """Rows (n, d) of the host whose class rows are scored on a device; answers are arrays."""
+    """Rows (n, d) on the host, whose classes a device scores; answers are arrays."""
 
     rows: Any  # an array or `ConvertedRows`
     device: Device
@@ -238,7 +235,7 @@ class HostRows:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the rows."""
+        """The dtype of the rows."""
         return np.dtype(self.rows.dtype)
 
     def __len__(self) -> int:
@@ -248,25 +245,25 @@ class HostRows:
         return HostRows(self.rows[some], self.device)
 
     def class_scores(self, W: NDArray, b: NDArray) -> NDArray:
-        """(n, R)."""
+        """Return the scores (n, R)."""
         classes = classes_on_device(self.device, W, b)
         return np.concatenate([self.device.fetch(classes.scores(X)) for X in self._blocks()])
 
     def class_shares(self, W: NDArray, b: NDArray, shares: Shares) -> NDArray:
-        """(n, K)."""
+        """Return the probabilities (n, K)."""
         classes = classes_on_device(self.device, W, b)
         return np.concatenate([self.device.fetch(classes.shares(X, shares)) for X in self._blocks()])
 
     def best_classes(self, W: NDArray, b: NDArray, k: int, shares: Shares | None) -> tuple[NDArray, NDArray]:
-        """Codes and scores or probabilities (n, k)."""
+        """Return codes and scores or probabilities (n, k) of the best classes."""
         classes = classes_on_device(self.device, W, b)
         parts = [map(self.device.fetch, classes.best_answers(X, k, shares)) for X in self._blocks()]
         codes, scores = map(np.concatenate, zip(*parts))
         return codes, scores
 
     def _blocks(self) -> Iterator[Tensor]:
-        size = max(1, SENT_BYTES // (self.dtype.itemsize * max(1, self.shape[1])))
-        return (self.device.put(self.rows[some]) for some in spans(len(self), size))
+        blocks = row_blocks(len(self), self.dtype.itemsize * self.shape[1])
+        return (self.device.put(self.rows[some]) for some in blocks)
 
 
 # ---- the means of classes
@@ -281,9 +278,9 @@ class BatchMeans(NamedTuple):
 
 
 def batch_means(device: Device, rows: Callable[[slice], Tensor], place: NDArray, w: NDArray, d: int) -> BatchMeans:
-    """Of rows with classes place (n,) in 0..c - 1; rows(part) returns a part of them (m, d) on the device."""
+    """Return the means of classes place (n,) in 0..c - 1; rows(part) returns some rows (m, d) on the device."""
     n, c = len(place), int(place.max()) + 1
-    parts = spans(n, max(1, DEVICE_BLOCK // (8 * d)))
+    parts = row_blocks(n, 8 * d)
     with device.room(f"the means of {c:,} classes x {d} columns", 16 * c * d + 24 * n):
         codes, weight = device.put(place), device.put(w, torch.float64)
         weights = device.zeros(c, "float64").index_add_(0, codes, weight)

@@ -1,9 +1,19 @@
-"""CUDA C++ at run time: NVRTC, which torch brings, compiles a source; the driver loads and launches its kernels.
+"""CUDA C++ kernels: compiling and launching them, and the scan of 512-bit codes (sign_codes.py).
 
-    module = compiled(source, ("scan<8>", "scan<64>"))      once a process and source; needs no nvcc and no headers
+    module = compiled(source, ("scan<8>", "scan<64>"))      once per process and source; needs no nvcc and no headers
     module.launch("scan<8>", grid, block, shared, arguments)   on torch's current stream
 
-Arguments are tensors (their addresses) and ints (32 bits).
+NVRTC, which is part of torch's CUDA packages, compiles the source. Arguments are tensors (passed as addresses) and
+32-bit integers.
+
+The scan multiplies binary codes on Hopper's matrix unit. Codes (n, 64 bytes) go from global memory through registers
+into wgmma as its A operand. The order of the bits is free, so the queries are permuted instead (WORD_PLACES). N queries
+are in shared memory, swizzled. The unit computes popc(c & q), the ordinary units popc(c), and
+
+    agreeing bits = 512 - popc(q) - popc(c) + 2 popc(c & q)
+
+A code passes if they exceed the query's threshold. Its number is appended to the query's list, and the list's counter
+counts it even if the list is full.
 """
 
 from __future__ import annotations
@@ -21,17 +31,25 @@ from kway.rows.gpu.device import load_torch
 
 
 class FunctionAttribute(IntEnum):
-    """Attributes of a kernel that the driver sets; names are CUDA's."""
+    """Attributes of a kernel that the driver sets, with CUDA's names."""
 
     MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 
 
+class SignFormat(IntEnum):
+    """Fixed sizes of the scan of codes: bits of a code, codes of a tile, threads of a block."""
+
+    BITS = 512
+    TILE = 64
+    THREADS = 128
+
+
 class CudaError(KwayError, RuntimeError):
-    """A source that does not compile, or a driver that refuses."""
+    """A kernel does not compile, or the CUDA driver returns an error."""
 
 
 class Module:
-    """Loaded kernels by name."""
+    """Compiled kernels by name."""
 
     def __init__(self, handle: ctypes.c_void_p, names: dict[str, bytes]) -> None:
         self._driver, self._kernels = _driver(), {}
@@ -40,13 +58,13 @@ class Module:
             _check(self._driver.cuModuleGetFunction(ctypes.byref(kernel), handle, lowered), "cuModuleGetFunction")
             self._kernels[name] = kernel
 
-    def blocks_a_multiprocessor(self, name: str, threads: int, shared: int) -> int:
-        """How many blocks of that kernel run at once on a multiprocessor."""
-        found, kernel = ctypes.c_int(), self._kernels[name]
+    def blocks_per_multiprocessor(self, name: str, threads: int, shared: int) -> int:
+        """Return how many blocks of a kernel run on a multiprocessor at the same time."""
+        count, kernel = ctypes.c_int(), self._kernels[name]
         self._allow_shared(kernel, shared)
         call = self._driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
-        _check(call(ctypes.byref(found), kernel, threads, ctypes.c_size_t(shared)), "cuOccupancy")
-        return max(1, found.value)
+        _check(call(ctypes.byref(count), kernel, threads, ctypes.c_size_t(shared)), "cuOccupancy")
+        return max(1, count.value)
 
     def _allow_shared(self, kernel: ctypes.c_void_p, shared: int) -> None:
         attribute = FunctionAttribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -66,9 +84,9 @@ class Module:
 
 @lru_cache(maxsize=8)
 def compiled(source: str, names: tuple[str, ...], arch: str = "sm_90a") -> Module:
-    """The kernels of a source by their C++ names, template arguments and all."""
+    """Compile a source and return its kernels by their C++ names, including template arguments."""
     nvrtc, program = _nvrtc(), ctypes.c_void_p()
-    load_torch().cuda.current_stream()  # a context for the driver
+    load_torch().cuda.current_stream()  # creates the driver's context
     load_torch().zeros(1, device="cuda")
     _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kway.cu", 0, None, None), "nvrtc")
     for name in names:
@@ -77,9 +95,9 @@ def compiled(source: str, names: tuple[str, ...], arch: str = "sm_90a") -> Modul
     if nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)):
         size = ctypes.c_size_t()
         nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-        said = ctypes.create_string_buffer(size.value)
-        nvrtc.nvrtcGetProgramLog(program, said)
-        raise CudaError(f"a CUDA kernel does not compile for {arch}: {said.value.decode()[:2000]}")
+        log = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise CudaError(f"a CUDA kernel does not compile for {arch}: {log.value.decode()[:2000]}")
     size, lowered = ctypes.c_size_t(), {}
     _check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)), "nvrtcGetCUBINSize")
     code = ctypes.create_string_buffer(size.value)
@@ -94,7 +112,7 @@ def compiled(source: str, names: tuple[str, ...], arch: str = "sm_90a") -> Modul
 
 
 def can_compile() -> bool:
-    """Whether NVRTC is there, and a GPU of the architecture that the kernels are written for (Hopper)."""
+    """Return whether NVRTC is installed and the GPU has the architecture of the kernels (Hopper)."""
     torch = load_torch()
     if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9:
         return False
@@ -112,7 +130,7 @@ def _driver() -> Any:
 
 @lru_cache(maxsize=1)
 def _nvrtc() -> Any:
-    """NVRTC of torch's own CUDA packages, else of the system."""
+    """Load NVRTC from torch's CUDA packages, else from the system."""
     major = str(load_torch().version.cuda or "").split(".")[0]
     folders = {Path(load_torch().__file__).parents[1] / "nvidia", Path(sysconfig.get_paths()["purelib"]) / "nvidia"}
     found = [str(path) for folder in folders for path in sorted(folder.glob(f"*/lib/libnvrtc.so.{major}*"))]
@@ -122,34 +140,35 @@ def _nvrtc() -> Any:
         except OSError:
             continue
     raise CudaError(
-        "NVRTC, CUDA's run-time compiler, is not there; install a torch with CUDA from PyPI, which brings it"
+        "NVRTC, CUDA's run-time compiler, was not found; install PyTorch with CUDA from PyPI, which includes it"
     )
 
 
 def _check(code: int, what: str) -> None:
     if code:
-        raise CudaError(f"CUDA refused {what}: error {code}")
+        raise CudaError(f"CUDA returned error {code} for {what}")
 
 
-# queries of a pass -> tiles in flight per warpgroup, blocks per multiprocessor: measured (G1)
+# queries per pass: (tiles in flight per warpgroup, blocks per multiprocessor), measured (G1)
 IN_FLIGHT = {8: (4, 6), 64: (2, 5), 128: (4, 3)}
 CODE_QUERIES = tuple(IN_FLIGHT)
-CODE_THREADS = 128
-WORD_PLACES = [4 * t + 2 * c + h for c in range(2) for h in range(2) for t in range(4)]  # of word 4 t + j in the unit
+WORD_PLACES = [
+    4 * t + 2 * c + h for c in range(2) for h in range(2) for t in range(4)
+]  # where the unit expects word 4 t + j
 
 
 def kernel_name(n: int) -> str:
-    """The scan of n queries."""
+    """Return the C++ name of the scan of n queries."""
     return f"scan<{n}, {IN_FLIGHT[n][0]}, {IN_FLIGHT[n][1]}>"
 
 
 def shared_bytes(n: int) -> int:
-    """Of n queries, and what it takes to align them."""
+    """Return the shared memory of n queries and their alignment."""
     return n * 128 + 1024
 
 
 def _wgmma(n: int) -> str:
-    """A device function: d (n / 2 registers) (+)= A (4 registers) x B (descriptor); scale 0 overwrites d."""
+    """Return a device function: d (n / 2 registers) (+)= A (4 registers) x B (descriptor); scale 0 overwrites d."""
     k = n // 2
     held = ",".join(f"%{i}" for i in range(k))
     outs = ",".join(f'"+r"(d[{i}])' for i in range(k))

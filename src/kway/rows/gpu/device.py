@@ -1,13 +1,13 @@
-"""Device: where arrays live, which of "cpu" | "cuda" | "auto" that is, arrays there and back, and its memory.
+"""The device that arrays live on: "cpu", "cuda" or "auto", copies to it and back, and its memory.
 
-resolve("cpu")                   None: numpy and numba, torch is never loaded
+resolve("cpu")                   None: numpy and numba compute, and torch is not loaded
 resolve("cuda")                  the Device, or an error that says what to install
-resolve("auto", pays=True)       the Device where there is one and the work is large enough for it, else None
-device.put(x)                    a numpy array or a torch tensor -> a tensor there; no copy where it is there already
-device.fetch(t)                  a tensor -> a numpy array
-with device.room("the rows", b)  out of memory inside becomes a BudgetError with the figures
+resolve("auto", pays=True)       the Device if there is a GPU and the work is large enough, else None
+device.put(x)                    copy a numpy array or a tensor to the device; no copy if it is already there
+device.fetch(t)                  copy a tensor into a numpy array
+with device.room("the rows", b)  turn running out of memory into a BudgetError with the figures
 
-`Device("cpu")` is torch on the processor: the same code without a GPU, which is how it is tested.
+`Device("cpu")` runs the same code through torch on the CPU, for tests.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import BudgetError, InputError
+from kway.memory import rows_per_block
 from kway.parameters import DEVICE
+from kway.threads import spans
 
 Tensor = Any  # torch.Tensor; torch is not a dependency
 _INSTALL = "pip install 'kway[gpu]'"
-MOST_LISTED = 1024  # neighbors that a device lists per query; the CPU lists more (G1)
+MAX_NEIGHBORS = 2048  # neighbors that a device lists per query; the CPU computes longer lists (G1)
+GPU_BLOCK_BYTES = 2**29  # bytes of a block of scores, keys or copied rows: launches cost nothing beside it (G1, G2, G3)
 
 
 class ChosenDevice(NamedTuple):
-    """The device, None for numpy on the processor, and in one sentence why."""
+    """The device, None for numpy on the CPU, and the reason in one sentence."""
 
     device: Device | None
     why: str
@@ -41,7 +44,7 @@ class ChosenDevice(NamedTuple):
 
 @dataclass(frozen=True)
 class Device:
-    """A device that torch knows: "cuda", "cuda:1", or "cpu"."""
+    """A device of torch: "cuda", "cuda:1" or "cpu"."""
 
     name: str = "cuda"
 
@@ -52,56 +55,66 @@ class Device:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether kernels of Triton and CUDA run there."""
+        """Whether Triton and CUDA kernels run on the device."""
         return self.name.startswith("cuda")
 
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that one program of a kernel may use."""
+        return int(self.torch.cuda.get_device_properties(self.name).shared_memory_per_block_optin)
+
+    @property
+    def multiplies_int8(self) -> bool:
+        """Whether Triton compiles int8 products for the GPU: compute capability 8.0 or newer."""
+        return self.is_gpu and self.torch.cuda.get_device_capability(self.name) >= (8, 0)
+
     def put(self, array: Any, dtype: Any = None) -> Tensor:
-        """A tensor on the device, of a numpy array or a tensor anywhere."""
+        """Return a tensor on the device with the values of a numpy array or of a tensor on any device."""
         torch = self.torch
         if isinstance(array, torch.Tensor):
             return array.to(self.name, dtype)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of read-only arrays, such as memory maps: they are only read
+            warnings.simplefilter("ignore", UserWarning)  # about read-only arrays; nothing writes to them
             return torch.from_numpy(np.ascontiguousarray(array)).to(self.name, dtype)
 
     def fetch(self, tensor: Tensor) -> NDArray:
-        """A numpy array of a tensor."""
-        found: NDArray = tensor.detach().cpu().numpy()
-        return found
+        """Copy a tensor into a numpy array."""
+        values: NDArray = tensor.detach().cpu().numpy()
+        return values
 
     def empty(self, shape: Any, dtype: str = "float32") -> Tensor:
-        """A tensor of anything."""
+        """Return a tensor without initial values."""
         return self.torch.empty(shape, dtype=getattr(self.torch, dtype), device=self.name)
 
     def zeros(self, shape: Any, dtype: str = "float32") -> Tensor:
-        """A tensor of zeros."""
+        """Return a tensor of zeros."""
         return self.torch.zeros(shape, dtype=getattr(self.torch, dtype), device=self.name)
 
     def free_bytes(self) -> int:
-        """Int8Queries that can still be taken, what torch keeps for itself included."""
+        """Return the bytes that can be allocated, including those that torch keeps in its cache."""
         if not self.is_gpu:
             return sys.maxsize
         cuda = self.torch.cuda
-        kept = cuda.memory_reserved(self.name) - cuda.memory_allocated(self.name)
-        return int(cuda.mem_get_info(self.name)[0] + kept)
+        cached = cuda.memory_reserved(self.name) - cuda.memory_allocated(self.name)
+        return int(cuda.mem_get_info(self.name)[0] + cached)
 
     def wait(self) -> None:
-        """Until all work there is done."""
+        """Wait until the device has finished all work."""
         if self.is_gpu:
             self.torch.cuda.synchronize(self.name)
 
     @contextmanager
     def room(self, what: str, needed: int = 0) -> Iterator[None]:
-        """Refuse before the work what cannot fit, and name the figures where memory runs out all the same."""
+        """Raise BudgetError if `needed` bytes are not free, or if memory runs out inside the block."""
         if needed > self.free_bytes():
-            raise BudgetError(self._short(what, needed))
+            raise BudgetError(self._describe_shortage(what, needed))
         try:
             yield
         except self.torch.OutOfMemoryError as error:
             self.torch.cuda.empty_cache()
-            raise BudgetError(self._short(what, needed)) from error
+            raise BudgetError(self._describe_shortage(what, needed)) from error
 
-    def _short(self, what: str, needed: int) -> str:
+    def _describe_shortage(self, what: str, needed: int) -> str:
         size = f"needs {needed / 2**30:.1f} GiB" if needed else "ran out of memory"
         return (
             f"{what} {size} on {self.name}, which has {self.free_bytes() / 2**30:.1f} GiB free; "
@@ -110,16 +123,19 @@ class Device:
 
     @contextmanager
     def full_precision(self) -> Iterator[None]:
-        """Products of float32 as float32: TensorFloat-32, which a caller may have allowed, would break the bounds."""
-        _FULL.enter(self.torch)
+        """Multiply float32 in full precision; TensorFloat-32, which the caller may have enabled, breaks the bounds."""
+        _PRECISION.enter(self.torch)
         try:
             yield
         finally:
-            _FULL.leave(self.torch)
+            _PRECISION.leave(self.torch)
 
 
 class _FullPrecision:
-    """torch's word for the precision of products is one for all threads: the first in changes it, the last out back."""
+    """Counts the threads that need full precision, because torch has one setting per process.
+
+    The first thread changes the setting, and the last one restores it.
+    """
 
     def __init__(self) -> None:
         self._lock, self._inside, self._before = Lock(), 0, ""
@@ -138,11 +154,11 @@ class _FullPrecision:
                 torch.set_float32_matmul_precision(self._before)
 
 
-_FULL = _FullPrecision()
+_PRECISION = _FullPrecision()
 
 
 def resolve(device: str, pays: bool = True) -> ChosenDevice:
-    """Which device a word means; "auto" takes a GPU where there is one and it pays."""
+    """Return the device of a `device=` argument; "auto" means a GPU if there is one and the work is large enough."""
     DEVICE.check("device", device)
     if device == "cpu":
         return ChosenDevice(None, "")
@@ -150,19 +166,19 @@ def resolve(device: str, pays: bool = True) -> ChosenDevice:
         _refuse_absent()
         return ChosenDevice(Device("cuda"), "device='cuda'")
     if not pays:
-        return ChosenDevice(None, "on the CPU: too small to pay for the way to a GPU and back")
+        return ChosenDevice(None, "on the CPU: the work is too small for a GPU to be faster")
     if not has_gpu():
         return ChosenDevice(None, "on the CPU: there is no GPU")
-    return ChosenDevice(Device("cuda"), "on the GPU: there is one, and the work is large enough for it")
+    return ChosenDevice(Device("cuda"), "on the GPU: the work is large enough")
 
 
 def has_gpu() -> bool:
-    """Whether torch is installed and sees a GPU."""
+    """Return whether torch is installed and finds a GPU."""
     return find_spec("torch") is not None and bool(load_torch().cuda.is_available())
 
 
 def load_torch() -> Any:
-    """The torch module, loaded now; an error that says what to install where it is not there."""
+    """Import and return torch; raise InputError with the install command if it is missing."""
     try:
         import torch
     except ImportError as error:
@@ -173,40 +189,50 @@ def load_torch() -> Any:
 
 
 def is_tensor(array: Any) -> bool:
-    """Whether this is a torch tensor; torch is not loaded to find out."""
+    """Return whether this is a torch tensor, without loading torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
 
 def on_host(array: Any) -> Any:
-    """A numpy array of a tensor, wherever that is; anything else as it is."""
+    """Copy a tensor into a numpy array; return anything else unchanged."""
     return array.detach().cpu().numpy() if is_tensor(array) else array
 
 
 def as_tensor(device: Device, values: NDArray) -> Any:
-    """A tensor on the device, except of what torch does not know, such as text."""
+    """Copy an array to the device, unless torch has no such dtype (text, for example)."""
     known = values.dtype.kind in "if" or values.dtype in (np.dtype(np.bool_), np.dtype(np.uint8))
     return device.put(values) if known else values
 
 
 def as_given(X: Any, answer: Any) -> Any:
-    """An answer about X: a tensor where X is if X is one and the answer is numbers, else an array."""
+    """Return an answer in the form of X: a numeric answer to a tensor is a tensor on its device, else an array."""
     if not is_tensor(X):
         return on_host(answer)
     return answer if is_tensor(answer) else as_tensor(Device(str(X.device)), answer)
 
 
 def take_labels(classes: NDArray, codes: Any) -> Any:
-    """Labels of codes, an array or a tensor; a tensor if codes are one and labels are numbers."""
+    """Return the labels of codes; a tensor if the codes are a tensor and the labels are numbers."""
     if not is_tensor(codes):
         return classes[codes]
     device = Device(str(codes.device))
-    held = as_tensor(device, classes)
-    return held[codes] if is_tensor(held) else classes[device.fetch(codes)]
+    labels = as_tensor(device, classes)
+    return labels[codes] if is_tensor(labels) else classes[device.fetch(codes)]
 
 
 def _refuse_absent() -> None:
     torch = load_torch()
     if not torch.cuda.is_available():
-        built = "this PyTorch is built without CUDA" if torch.version.cuda is None else "the driver shows none"
-        raise InputError(f"device='cuda' needs a GPU, and PyTorch sees none ({built}); use device='cpu' or 'auto'")
+        built = "this PyTorch is built without CUDA" if torch.version.cuda is None else "the driver reports none"
+        raise InputError(f"device='cuda' needs a GPU, and PyTorch finds none ({built}); use device='cpu' or 'auto'")
+
+
+def rows_that_fit(row_bytes: float) -> int:
+    """Return how many rows of so many bytes are processed at a time; at least one."""
+    return rows_per_block(row_bytes, GPU_BLOCK_BYTES)
+
+
+def row_blocks(n: int, row_bytes: float) -> list[slice]:
+    """Return slices that cover n rows of so many bytes each, a block at a time."""
+    return spans(n, rows_that_fit(row_bytes))

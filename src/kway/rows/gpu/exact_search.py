@@ -1,23 +1,22 @@
-"""Exact search on a device: the k nearest rows (n, d) of each query, by (float64 distance, then lower position).
+"""Exact search on a device: the k nearest rows (n, d) of each query by float64 distance, then by lower position.
 
-    name        d(q, x)                   sides               key of a row           distance of a score q.x - o
-    euclidean   ||q - x||                 about a center      o - q.x, o = |x|^2/2   sqrt(|q|^2 - 2 score)
+    metric      d(q, x)                   operands q, x       key of a row           distance of a score q.x - o
+    euclidean   ||q - x||                 less the mean       o - q.x, o = |x|^2/2   sqrt(|q|^2 - 2 score)
     cosine      1 - q.x / (|q| |x|)       of length one       -q.x, o = 0            1 - score
-    dot         -q.x                      as they are         -q.x, o = 0            -score
+    dot         -q.x                      as given            -q.x, o = 0            -score
 
-keys        products of float32 in blocks of queries and rows, the k + m smallest of each query kept
-measured    these k + m again in float64
-proof       the largest key kept lies above the threshold of the k-th distance, rounding included: no other is nearer
-else        again with more kept, in the end every row in float64
+1. Compute keys by float32 products in blocks of queries and rows, and keep the k + m smallest keys of each query.
+2. Measure these rows again in float64.
+3. If the largest key kept is above the key of the k-th distance plus a bound of the rounding error, no other row can be
+   nearer, and the answer is proven. Otherwise keep more rows, and in the end measure every row in float64.
 
-If there are enough rows, they are filtered by bytes first (int8_search.py); what that cannot settle comes here. The
-arithmetic of thresholds is that of kway.kernels.topk, for tensors.
+With many rows, an int8 filter goes first (int8_search.py). The thresholds are those of kway.kernels.topk.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -25,98 +24,103 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.kernels.float32 import FLOAT32_SAFE, PRODUCT_UNDERFLOW
-from kway.rows.gpu.device import Device, Tensor, load_torch
+from kway.rows.gpu.device import MAX_NEIGHBORS, Device, Tensor, load_torch, row_blocks, rows_that_fit
+from kway.threads import spans
+
+EXTRA_KEPT = 22  # rows kept beyond k: enough for the proof of nearly every query, and 32 in all for k = 10 (G1)
+MORE_KEPT = 8  # times as many rows are kept if the proof failed (G1)
+BLOCK_QUERIES = 4096  # queries that are searched together (G1)
+GROUP = 64  # numbers, classes or queries of a group: the smallest k are in the k groups of the smallest minima (G1, G3)
 
 
 @dataclass(frozen=True)
 class DeviceMetric(ABC):
-    """One distance; instances are all alike."""
+    """A metric whose keys are products."""
 
     name: ClassVar[str]
-    centred: ClassVar[bool] = False
+    centered: ClassVar[bool] = False
 
-    def side(self, rows: Tensor, centre: Tensor | None) -> Tensor:
-        """Rows or queries (n, d) float64 as they enter the products."""
-        return rows if centre is None else rows - centre
+    def operand(self, rows: Tensor, center: Tensor | None) -> Tensor:
+        """Return rows or queries (n, d) float64 as they enter the products."""
+        return rows if center is None else rows - center
 
     def scales(self, lengths: Tensor) -> Tensor:
-        """What brings products of the rows themselves, of these lengths (n,), to those of their sides."""
+        """Return the factors (n,) from products of the given rows to products of their operands."""
         return load_torch().ones_like(lengths)
 
-    def holds(self, lengths: Tensor, safe: tuple[float, float]) -> bool:
-        """Whether products of rows of these lengths are safe in float32."""
+    def is_safe(self, lengths: Tensor, safe: tuple[float, float]) -> bool:
+        """Return whether float32 holds products of rows of these lengths."""
         return True
 
     def offsets(self, squares: Tensor) -> Tensor:
-        """o (n,) of rows whose sides have these squared norms (n,)."""
+        """Return o (n,) of rows whose operands have these squared norms (n,)."""
         return load_torch().zeros_like(squares)
 
     @abstractmethod
     def threshold(self, worst: Tensor, norm: Tensor, reach: float, slack: float) -> Tensor:
-        """The largest key (q,) of a row at distance <= worst (q,), for queries of these norms (q,), float64."""
+        """Return the largest key (q,) of a row at distance <= worst (q,), for queries of these norms (q,), float64."""
 
     @abstractmethod
     def score(self, worst: Tensor, norm: Tensor) -> Tensor:
-        """The score q.x - o (q,) of a row at this distance (q,), float64."""
+        """Return the score q.x - o (q,) of a row at this distance (q,), float64."""
 
     @abstractmethod
     def measure(self, queries: Tensor, rows: Tensor) -> Tensor:
-        """d (m, c) float64 of queries (m, d) and rows (m or 1, c, d), both float64."""
+        """Return the distances (m, c) of queries (m, d) and rows (m or 1, c, d), all float64."""
 
 
 class EuclideanMetric(DeviceMetric):
     """||q - x||."""
 
     name = "euclidean"
-    centred = True
+    centered = True
 
     def offsets(self, squares: Tensor) -> Tensor:
-        """|x|^2 / 2."""
+        """Return |x|^2 / 2."""
         return 0.5 * squares
 
     def threshold(self, worst: Tensor, norm: Tensor, reach: float, slack: float) -> Tensor:
-        """(d^2 - |q|^2) / 2; a row longer than norm + worst is too far anyway, so the slack need not cover it."""
+        """Return (d^2 - |q|^2) / 2 plus slack; rows longer than norm + worst cannot be near, so it ignores them."""
         longest = norm + (norm + worst).clamp(max=reach)
         return 0.5 * (worst - norm) * (worst + norm) + slack * longest * longest + PRODUCT_UNDERFLOW
 
     def score(self, worst: Tensor, norm: Tensor) -> Tensor:
-        """(|q|^2 - d^2) / 2."""
+        """Return (|q|^2 - d^2) / 2."""
         return 0.5 * (norm - worst) * (norm + worst)
 
     def measure(self, queries: Tensor, rows: Tensor) -> Tensor:
-        """By differences: products cancel."""
+        """Sum squared differences, because products cancel."""
         return (rows - queries[:, None]).square_().sum(2).sqrt_()
 
 
 class CosineMetric(DeviceMetric):
-    """1 - q.x / (|q| |x|), 1 where either is zero."""
+    """1 - q.x / (|q| |x|), 1 if either is zero."""
 
     name = "cosine"
 
-    def side(self, rows: Tensor, centre: Tensor | None) -> Tensor:
-        """Of length one; zero rows stay zero."""
-        norms = rows.square().sum(1, keepdim=True).sqrt_()
-        return rows / norms.where(norms > 0, 1.0)
+    def operand(self, rows: Tensor, center: Tensor | None) -> Tensor:
+        """Return the rows divided by their lengths; zero rows stay zero."""
+        return unit_rows(rows)
 
     def scales(self, lengths: Tensor) -> Tensor:
-        """1 / |x|, 0 of zero rows."""
+        """Return 1 / |x|, and 0 for zero rows."""
         return (lengths > 0).double() / lengths.where(lengths > 0, 1.0)
 
-    def holds(self, lengths: Tensor, safe: tuple[float, float]) -> bool:
-        """A scale would make a lost product large again."""
-        held = lengths[lengths > 0]
-        return not len(held) or bool((held.min() > safe[0]) & (held.max() < safe[1]))
+    def is_safe(self, lengths: Tensor, safe: tuple[float, float]) -> bool:
+        """Return whether no product is lost that its scale would make large again."""
+        nonzero = lengths[lengths > 0]
+        return not len(nonzero) or bool((nonzero.min() > safe[0]) & (nonzero.max() < safe[1]))
 
     def threshold(self, worst: Tensor, norm: Tensor, reach: float, slack: float) -> Tensor:
-        """d - 1."""
+        """Return d - 1 plus slack."""
         return worst - 1.0 + slack
 
     def score(self, worst: Tensor, norm: Tensor) -> Tensor:
-        """1 - d."""
+        """Return 1 - d."""
         return 1.0 - worst
 
     def measure(self, queries: Tensor, rows: Tensor) -> Tensor:
-        """As the CPU's kernel: the root of a product, so that identical rows are exactly 0 apart."""
+        """Take the root of a product, as the CPU's kernel does, so that equal rows have distance 0."""
         q = queries[:, None]
         products, both = (rows * q).sum(2), q.square().sum(2) * rows.square().sum(2)
         apart = (1.0 - products / both.where(both > 0, 1.0).sqrt_()).clamp_(0.0, 2.0)
@@ -129,169 +133,146 @@ class DotMetric(DeviceMetric):
     name = "dot"
 
     def threshold(self, worst: Tensor, norm: Tensor, reach: float, slack: float) -> Tensor:
-        """d."""
+        """Return d plus slack."""
         return worst + slack * reach * norm + PRODUCT_UNDERFLOW
 
     def score(self, worst: Tensor, norm: Tensor) -> Tensor:
-        """-d."""
+        """Return -d."""
         return -worst
 
     def measure(self, queries: Tensor, rows: Tensor) -> Tensor:
-        """One sum of products."""
+        """Sum the products."""
         return -(rows * queries[:, None]).sum(2)
 
 
 METRICS: dict[str, DeviceMetric] = {kind.name: kind for kind in (EuclideanMetric(), CosineMetric(), DotMetric())}
 
 
-KEPT_BEYOND = 22  # kept beyond k for the proof (G1)
-LISTED = 2**26  # rows kept of all queries, or of all pairs of a query and a cell (G3)
-MORE = 8  # times as many are kept if the proof failed
-_MOST = 2048  # kept at most; beyond, every row is measured
-BLOCK_QUERIES = 4096  # that are searched together (G1)
-BLOCK_BYTES = 2**29  # bytes of keys, or of rows in float64, that are worked on together (G1, G3)
-_GROUP = 32  # keys whose smallest is looked at first (G1)
-_ROWS = 2**16  # of a block: its best few are picked from so many keys (G1)
-
-
 class NearestRows(NamedTuple):
-    """Positions (q, k) int64 and distances (q, k) float64 of the nearest, nearest first."""
+    """Positions (q, k) int64 and distances (q, k) float64 of the nearest rows, nearest first."""
 
     ids: Tensor
     distances: Tensor
 
 
-SearchFunction = Callable[[Tensor, int], NearestRows]  # (queries, k) -> by (float64 distance, position)
+SearchFunction = Callable[[Tensor, int], NearestRows]  # (queries, k) -> rows by (float64 distance, position)
 
 
 @dataclass(frozen=True)
 class ExactRows:
-    """Rows (n, d) on a device, with what the keys need of each."""
+    """Rows (n, d) on a device, with one scale and one offset per row for the keys."""
 
     device: Device
-    product: DeviceMetric
+    metric: DeviceMetric
     rows: Tensor  # (n, d) float32 or float64, as given
-    scale: Tensor  # (n,) 1, or 1 / |x| where sides have length one
+    scale: Tensor  # (n,) 1, or 1 / |x| if operands have length one
     offset: Tensor  # (n,) o
-    centre: Tensor | None  # (d,) float64
-    reach: float  # the largest norm of a side
-    slack: float
+    center: Tensor | None  # (d,) float64
+    reach: float  # the largest norm of an operand
+    slack: float  # the relative rounding error of a key
 
     @staticmethod
-    def of(device: Device, rows: Tensor, product: DeviceMetric) -> ExactRows:
-        """Rows that are on the device already."""
+    def build(device: Device, rows: Tensor, metric: DeviceMetric) -> ExactRows:
+        """Return the search over rows that are on the device."""
         torch, (n, d) = device.torch, rows.shape
-        centre = _mean(rows) if product.centred else None
-        squares = device.empty(n, "float64")
-        lengths = device.empty(n, "float64")
-        for part in parts_of(n, BLOCK_BYTES // (8 * d)):
+        center = _mean(rows) if metric.centered else None
+        squares, lengths = device.empty(n, "float64"), device.empty(n, "float64")
+        for part in row_blocks(n, 8 * d):
             exact = rows[part].double()
             lengths[part] = exact.square().sum(1).sqrt_()
-            squares[part] = product.side(exact, centre).square().sum(1)  # not in place: it may be the rows
+            squares[part] = metric.operand(exact, center).square().sum(1)  # not in place: it may be the rows
         reach = float(squares.max().sqrt())
-        safe = FLOAT32_SAFE[0] < reach < FLOAT32_SAFE[1] and product.holds(lengths, FLOAT32_SAFE)
-        kind = torch.float32 if safe else torch.float64
-        roundoff = (d + 32) * (2.0**-24 if kind == torch.float32 else 2.0**-53)
+        safe = FLOAT32_SAFE[0] < reach < FLOAT32_SAFE[1] and metric.is_safe(lengths, FLOAT32_SAFE)
+        dtype = torch.float32 if safe else torch.float64
+        roundoff = (d + 32) * torch.finfo(dtype).eps / 2
         slack = roundoff / (1.0 - roundoff) if roundoff < 0.5 else 1.0
-        return ExactRows(
-            device,
-            product,
-            rows,
-            product.scales(lengths).to(kind),
-            product.offsets(squares).to(kind),
-            centre,
-            reach,
-            slack,
-        )
+        scale, offset = metric.scales(lengths).to(dtype), metric.offsets(squares).to(dtype)
+        return ExactRows(device, metric, rows, scale, offset, center, reach, slack)
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
 
     @property
     def nbytes(self) -> int:
-        """Int8Queries on the device."""
-        held = (self.rows, self.scale, self.offset)
-        return sum(int(t.numel() * t.element_size()) for t in held)
+        """Bytes on the device."""
+        return sum(int(t.numel() * t.element_size()) for t in (self.rows, self.scale, self.offset))
 
     def nearest(self, queries: Tensor, k: int) -> NearestRows:
-        """The k <= n nearest of queries (q, d)."""
-        ids, distances = self.device.empty((len(queries), k), "int64"), self.device.empty((len(queries), k), "float64")
-        left = self.device.torch.arange(len(queries), device=self.device.name)
-        keep = min(len(self), k + KEPT_BEYOND)
+        """Return the k <= n nearest rows of queries (q, d)."""
+        torch, shape = self.device.torch, (len(queries), k)
+        ids, distances = self.device.empty(shape, "int64"), self.device.empty(shape, "float64")
+        left = torch.arange(len(queries), device=self.device.name)
+        keep = min(len(self), k + EXTRA_KEPT)
         with self.device.full_precision():
-            while len(left) and keep <= max(_MOST, k + KEPT_BEYOND):
-                undecided = []
+            while len(left) and keep <= max(MAX_NEIGHBORS, k + EXTRA_KEPT):
+                unproven = []
                 for some in left.split(BLOCK_QUERIES):
-                    found, proven = self._filtered(queries[some].double(), k, keep)
+                    found, proven = self._filter(queries[some].double(), k, keep)
                     ids[some], distances[some] = found
-                    undecided.append(some[~proven])
-                left, keep = self.device.torch.cat(undecided), min(len(self), MORE * keep)
-        for one in left.split(16) if len(left) else ():
-            ids[one], distances[one] = self.brute(queries[one].double(), k)
+                    unproven.append(some[~proven])
+                left, keep = torch.cat(unproven), min(len(self), MORE_KEPT * keep)
+        for some in left.split(16) if len(left) else ():
+            ids[some], distances[some] = self.brute(queries[some].double(), k)
         return NearestRows(ids, distances)
 
-    def _filtered(self, queries: Tensor, k: int, keep: int) -> tuple[NearestRows, Tensor]:
-        """The k nearest among those of the smallest keys, and whether (q,) that is proven to be all."""
-        sides = self.asked(queries)
-        norms = sides.square().sum(1).sqrt_()
-        kind = self.scale.dtype
+    def _filter(self, queries: Tensor, k: int, keep: int) -> tuple[NearestRows, Tensor]:
+        """Return the k nearest of the rows of the smallest keys, and whether (q,) no other row can be nearer."""
+        operands = self.query_operands(queries)
+        norms = operands.square().sum(1).sqrt_()
+        dtype = self.scale.dtype
         if float(norms.max()) >= FLOAT32_SAFE[1]:
-            kind = self.device.torch.float64  # a query far out would overflow
-        ids, keys = self._least(sides.to(kind), keep)
+            dtype = self.device.torch.float64  # products with a very long query would overflow
+        ids, keys = self._smallest(operands.to(dtype), keep)
         ids = ids.sort(1).values
-        found = sort_nearest(self.measured(queries, ids), ids, k)
+        found = sort_nearest(self.measure(queries, ids), ids, k)
         if keep == len(self):
             return found, self.device.torch.ones_like(norms, dtype=self.device.torch.bool)
-        return found, keys.double().amax(1) > self.limit(found.distances[:, -1], norms)
+        return found, keys.double().amax(1) > self.key_limit(found.distances[:, -1], norms)
 
-    def _least(self, sides: Tensor, keep: int) -> NearestRows:
-        """Positions and keys (q, keep) of the smallest keys."""
-        torch, q = self.device.torch, len(sides)
+    def _smallest(self, operands: Tensor, keep: int) -> NearestRows:
+        """Return positions and keys (q, keep) of the smallest keys."""
+        torch, (q, d), dtype = self.device.torch, operands.shape, operands.dtype
         best: NearestRows | None = None
-        step = max(keep, min(_ROWS, BLOCK_BYTES // (q * sides.element_size())))
-        for part in parts_of(len(self), step):
-            products = sides @ self.sides(part, sides.dtype).T  # (q, c)
-            keys = torch.addcmul(
-                self.offset[part].to(sides.dtype), products, self.scale[part].to(sides.dtype), value=-1
-            )
+        for part in spans(
+            len(self), max(keep, rows_that_fit(max(operands.element_size() * q, 8 * d)) // GROUP * GROUP)
+        ):
+            products = operands @ self.row_operands(part, dtype).T  # (q, c)
+            keys = torch.addcmul(self.offset[part].to(dtype), products, self.scale[part].to(dtype), value=-1)
             best = merge_smallest(best, smallest_keys(keys, keep), part.start, keep)
         assert best is not None
         return best
 
-    def asked(self, queries: Tensor) -> Tensor:
-        """Queries (q, d) float64 as they enter the products."""
-        return self.product.side(queries, self.centre)
+    def query_operands(self, queries: Tensor) -> Tensor:
+        """Return queries (q, d) float64 as they enter the products."""
+        return self.metric.operand(queries, self.center)
 
-    def sides(self, at: Tensor | slice, kind: object) -> Tensor:
-        """Rows of a part, or at places of any shape, as they enter the products, but for their scale."""
+    def row_operands(self, at: Tensor | slice, dtype: object) -> Tensor:
+        """Return rows at a slice or at positions of any shape as they enter the products, without their scale."""
         rows = self.rows[at]
-        return rows.to(kind) if self.centre is None else (rows.double() - self.centre).to(kind)
+        return rows.to(dtype) if self.center is None else (rows.double() - self.center).to(dtype)
 
-    def limit(self, worst: Tensor, norms: Tensor) -> Tensor:
-        """The largest key (q,) of a row at distance <= worst (q,), for queries of these norms (q,)."""
-        return self.product.threshold(worst * (1 + 1e-12), norms, self.reach, self.slack)
+    def key_limit(self, worst: Tensor, norms: Tensor) -> Tensor:
+        """Return the largest key (q,) of a row at distance <= worst (q,), for queries of these norms (q,)."""
+        return self.metric.threshold(worst * (1 + 1e-12), norms, self.reach, self.slack)
 
-    def measured(self, queries: Tensor, ids: Tensor) -> Tensor:
-        """Distances (q, c) float64 of queries (q, d) float64 to the rows at ids (q, c)."""
-        return measured(self.product, self.rows, queries, ids)
+    def measure(self, queries: Tensor, ids: Tensor) -> Tensor:
+        """Return the distances (q, c) of queries (q, d) to the rows at ids (q, c), float64."""
+        return measure_rows(self.metric, self.rows, queries, ids)
 
     def brute(self, queries: Tensor, k: int, rounded: bool = False) -> NearestRows:
-        """The k nearest of a few queries, every row measured; `rounded`: by the distance in float32, then position."""
-        torch = self.device.torch
-        best = NearestRows(
-            self.device.empty((len(queries), 0), "int64"), self.device.empty((len(queries), 0), "float64")
-        )
-        step = max(k, BLOCK_BYTES // (8 * len(queries) * self.rows.shape[1]))
-        for part in parts_of(len(self), step):
-            away = self.product.measure(queries, self.rows[part].double()[None])  # (q, c)
-            away = in_float32(away) if rounded else away
-            here = torch.arange(part.start, part.stop, device=self.device.name).expand_as(away)
-            best = sort_nearest(torch.cat([best.distances, away], 1), torch.cat([best.ids, here], 1), k)
+        """Measure every row for a few queries; if `rounded`, sort by the distance in float32, then by position."""
+        torch, none = self.device.torch, (len(queries), 0)
+        best = NearestRows(self.device.empty(none, "int64"), self.device.empty(none, "float64"))
+        for part in spans(len(self), max(k, rows_that_fit(8 * len(queries) * self.rows.shape[1]))):
+            away = self.metric.measure(queries, self.rows[part].double()[None])  # (q, c)
+            away = round_to_float32(away) if rounded else away
+            ids = torch.arange(part.start, part.stop, device=self.device.name).expand_as(away)
+            best = sort_nearest(torch.cat([best.distances, away], 1), torch.cat([best.ids, ids], 1), k)
         return best
 
 
 class ListSearch(NamedTuple):
-    """How a search over n rows is asked: for `spare` more than k; `brute`, where it has one, when ties go on."""
+    """A search over n rows: `spare` rows beyond k are requested; `brute`, if given, ends long ties."""
 
     n: int
     nearest: SearchFunction
@@ -299,69 +280,69 @@ class ListSearch(NamedTuple):
     spare: int = 1
 
 
-def resolve_ties(asking: ListSearch, queries: Tensor, k: int) -> NearestRows:
-    """The k nearest by (distance in float32, position), of a search by float64 distances; k + spare <= n.
+def resolve_ties(search: ListSearch, queries: Tensor, k: int) -> NearestRows:
+    """Return the k nearest by (distance in float32, position), from a search by float64 distances; k + spare <= n.
 
-    Where a tie crosses the end of the list, rows of lower position may lie beyond it: more are asked for, in the end
-    every row is measured. A list without a spare one crosses wherever it holds a tie. Queries of float64 are answered
-    in it, and nothing is rounded.
+    If a tie reaches the end of a list, rows of lower position may follow: more rows are requested, and in the end every
+    row is measured. A list without a spare row counts as cut if it contains any tie. Answers to float64 queries are not
+    rounded.
     """
     if queries.dtype == load_torch().float64:
-        return asking.nearest(queries, k)
-    ask, most = k + asking.spare, asking.n if asking.brute is None else min(_MOST, asking.n)
-    found = _rounded(asking.nearest(queries, ask))
+        return search.nearest(queries, k)
+    count, most = k + search.spare, search.n if search.brute is None else min(MAX_NEIGHBORS, search.n)
+    found = _sort_rounded(search.nearest(queries, count))
     ids, distances = found.ids[:, :k].clone(), found.distances[:, :k].clone()
     tied = (found.distances[:, 1:] == found.distances[:, :-1]).any(1)
     left = (tied & (found.distances[:, -1] == found.distances[:, k - 1])).nonzero()[:, 0]
-    while len(left) and ask < most:
-        ask = min(2 * ask + 8, asking.n)
-        more = _rounded(asking.nearest(queries[left], ask))
+    while len(left) and count < most:
+        count = min(2 * count + 8, search.n)
+        more = _sort_rounded(search.nearest(queries[left], count))
         ids[left], distances[left] = more.ids[:, :k], more.distances[:, :k]
         left = left[more.distances[:, -1] == more.distances[:, k - 1]]
-    if asking.brute is not None and len(left) and ask < asking.n:
+    if search.brute is not None and len(left) and count < search.n:
         for some in left.split(16):
-            ids[some], distances[some] = asking.brute(queries[some], k)
+            ids[some], distances[some] = search.brute(queries[some], k)
     return NearestRows(ids, distances)
 
 
-def _rounded(found: NearestRows) -> NearestRows:
-    """All of a list by (distance in float32, position)."""
+def _sort_rounded(found: NearestRows) -> NearestRows:
+    """Sort whole lists by (distance in float32, position)."""
     order = found.ids.argsort(1)
-    return sort_nearest(in_float32(found.distances.gather(1, order)), found.ids.gather(1, order), found.ids.shape[1])
+    distances = round_to_float32(found.distances.gather(1, order))
+    return sort_nearest(distances, found.ids.gather(1, order), found.ids.shape[1])
 
 
-def in_float32(distances: Tensor) -> Tensor:
-    """Distances as float32 gives them, in float64."""
-    most = 3.4028234663852886e38
+def round_to_float32(distances: Tensor) -> Tensor:
+    """Round distances to float32 and return them in float64."""
+    most = float(np.finfo(np.float32).max)
     return distances.clamp(-most, most).float().double()
 
 
-def measured(product: DeviceMetric, rows: Tensor, queries: Tensor, ids: Tensor) -> Tensor:
-    """Distances (q, c) float64 of queries (q, d) float64 to the rows at ids (q, c)."""
-    step = max(1, BLOCK_BYTES // (8 * ids.shape[1] * rows.shape[1]))
-    found = [product.measure(queries[part], rows[ids[part]].double()) for part in parts_of(len(queries), step)]
-    return load_torch().cat(found)
+def measure_rows(metric: DeviceMetric, rows: Tensor, queries: Tensor, ids: Tensor) -> Tensor:
+    """Return the distances (q, c) float64 of queries (q, d) float64 to the rows at ids (q, c)."""
+    parts = row_blocks(len(queries), 8 * ids.shape[1] * rows.shape[1])
+    return load_torch().cat([metric.measure(queries[part], rows[ids[part]].double()) for part in parts])
 
 
 def smallest_keys(keys: Tensor, keep: int) -> NearestRows:
-    """Columns and values (q, keep), in any order, of the smallest of keys (q, c); all where there are fewer.
+    """Return columns and values (q, keep) of the smallest keys (q, c), in any order; all keys if there are fewer.
 
-    They lie in the groups of the smallest minima: one pass finds these, and few are left to pick from.
+    They lie in the groups of the smallest minima: one pass finds these groups, and only their keys are sorted.
     """
     q, c = keys.shape
     keep = min(keep, c)
-    if c % _GROUP or c < 4 * _GROUP * keep:
+    if c % GROUP or c < 4 * GROUP * keep:
         at = keys.topk(keep, 1, largest=False, sorted=False)
         return NearestRows(at.indices, at.values)
-    grouped = keys.view(q, -1, _GROUP)
+    grouped = keys.view(q, -1, GROUP)
     groups = grouped.amin(2).topk(keep, 1, largest=False, sorted=False).indices  # (q, keep)
-    some = grouped.gather(1, groups[:, :, None].expand(-1, -1, _GROUP)).flatten(1)
+    some = grouped.gather(1, groups[:, :, None].expand(-1, -1, GROUP)).flatten(1)
     at = some.topk(keep, 1, largest=False, sorted=False)
-    return NearestRows(groups.gather(1, at.indices // _GROUP) * _GROUP + at.indices % _GROUP, at.values)
+    return NearestRows(groups.gather(1, at.indices // GROUP) * GROUP + at.indices % GROUP, at.values)
 
 
 def merge_smallest(best: NearestRows | None, more: NearestRows, first: int, keep: int) -> NearestRows:
-    """The smallest so far and those of a block whose columns are called first, first + 1, ..."""
+    """Return the smallest keys so far and of a block whose first column has position `first`."""
     if best is None:
         return NearestRows(more.ids + first, more.distances)
     torch = load_torch()
@@ -371,38 +352,32 @@ def merge_smallest(best: NearestRows | None, more: NearestRows, first: int, keep
 
 
 def sort_nearest(distances: Tensor, ids: Tensor, k: int) -> NearestRows:
-    """The first k by (distance, position) of lists whose equal distances stand in the order of positions."""
+    """Return the first k by (distance, position) of lists whose ids ascend among equal distances."""
     order = distances.sort(dim=1, stable=True).indices[:, :k]
     return NearestRows(ids.gather(1, order), distances.gather(1, order))
 
 
 def _mean(rows: Tensor) -> Tensor:
-    """The mean (d,): rows far from the origin and close together would lose float32's digits."""
+    """Return the mean row (d,); without it, rows far from the origin would lose digits in float32."""
     torch = load_torch()
     total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
-    for part in parts_of(len(rows), BLOCK_BYTES // (8 * rows.shape[1])):
+    for part in row_blocks(len(rows), 8 * rows.shape[1]):
         total += rows[part].double().sum(0)
     return total / len(rows)
 
 
-def parts_of(n: int, step: int) -> Iterator[slice]:
-    """0..n in parts of so many, at least one."""
-    step = max(1, int(step))
-    return (slice(a, min(n, a + step)) for a in range(0, n, step))
-
-
 def unit_rows(rows: Tensor) -> Tensor:
-    """Rows (n, d) float64 of length one; zero rows stay zero."""
-    norms = rows.square().sum(1, keepdim=True).sqrt()
+    """Return rows (n, d) float64 divided by their lengths; zero rows stay zero."""
+    norms = rows.square().sum(1, keepdim=True).sqrt_()
     return rows / norms.where(norms > 0, 1.0)
 
 
 def place_rows(rows: Tensor, by_angle: bool) -> Tensor:
-    """Rows (m, d) float64 in the space of a distance: of length one if it is by angle."""
+    """Return rows (m, d) in float64, of length one if the metric is an angle."""
     return unit_rows(rows.double()) if by_angle else rows.double()
 
 
 def by_distance(ids: NDArray[np.int64], distances: NDArray[np.float64]) -> NearestRows:
-    """Lists (q, k) by (distance, position)."""
+    """Sort lists (q, k) on the host by (distance, position)."""
     order = np.lexsort((ids, distances), axis=1)
     return NearestRows(np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1))

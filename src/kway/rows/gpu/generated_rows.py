@@ -1,9 +1,9 @@
-"""Rows from a counter: row c of 512 features is a hash of (c, feature), so that a billion of them are never stored.
+"""Rows that are computed from their number: row c of 512 features is a hash of (c, feature), so none is stored.
 
 counter_rows(classes)             (m, 512) float32, on the host
 CounterRows("cuda").rows(classes) the same on a device
-CounterRows("cuda").codes(n)      SignCodes of the first n, each made and forgotten in the GPU's registers
-CounterRows("cuda").queries(...)  turned rows with noise, at a cosine to their own
+CounterRows("cuda").codes(n)      SignCodes of the first n rows, computed in the GPU's registers
+CounterRows("cuda").queries(...)  rotated rows with noise, at a given cosine to the originals
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from kway.rows.gpu.device import Device, Tensor
 from kway.rows.gpu.sign_codes import BITS
+from kway.rows.gpu.tile_plans import TILE, TILE_CLASSES, TILE_DEPTH
 
 if TYPE_CHECKING:
     from kway.rows.gpu.sign_codes import SignCodes
 
-WIDTH = BITS  # of a row, as many as its code has bits
-BLOCKS = (128, 256, 64)  # classes, bits and features of a program that makes codes (examples/billion_classes.py)
+WIDTH = BITS  # features of a row: one per bit of its code
 
 
 def counter_rows(classes: NDArray) -> NDArray[np.float32]:
@@ -68,7 +68,7 @@ class CounterRows:
         """Codes of the first n rows."""
         from kway.rows.gpu.sign_codes import SignCodes, device_sign_words
 
-        bm, bn, bk = BLOCKS
+        bm, bn, bk = TILE, TILE_CLASSES, TILE_DEPTH
         whole = -(-n // bm) * bm
         with self.device.room(f"{n:,} codes", 64 * whole):
             words = self.device.empty((whole, WIDTH // 32), "int32")
@@ -80,7 +80,7 @@ class CounterRows:
             for first in range(0, whole, 2**14):
                 some = self.device.torch.arange(first, min(whole, first + 2**14))
                 words[some] = device_sign_words(self.rows(some) @ self.turn.float())
-        return SignCodes.of(self.device, words, n)
+        return SignCodes.build(self.device, words, n)
 
     def queries(self, classes: Tensor, cosine: float, seed: int = 0) -> Tensor:
         """Queries (m, 512) in the codes' space, at this cosine to the rows of their classes."""

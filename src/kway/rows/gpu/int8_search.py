@@ -1,37 +1,46 @@
-"""Exact search through bytes with a measured error: what a product of bytes proves about a score q.x - o.
+"""Exact search behind a filter of int8 products, whose error is known.
 
-x = s x^ + e_x, q = t q^ + e_q, both as sides (exact.py) rotated at random, x^ and q^ in -127..127, s one number per
-tile of 128 rows. Then q.x = s t q^.x^ + e_q.(s x^) + q.e_x, and by Cauchy-Schwarz, with maxima over the tile,
+x = s x^ + e_x and q = t q^ + e_q are operands (exact_search.py) rotated at random. x^ and q^ are in -127..127, and s is
+one number per tile of 128 rows. Then q.x = s t q^.x^ + e_q.(s x^) + q.e_x, and by Cauchy-Schwarz, with maxima over the
+tile,
 
     |q.x - s t q^.x^| <= |q| max|e_x| + |e_q| max|s x^|
 
-so one integer per query and tile says which products may belong to a neighbor. Sides and errors are float64; EPS covers
-the float32 arithmetic of that integer. Rows are sorted by norm, which makes o nearly one number per tile, and tiles
-shuffled, so that any range of them is a sample.
+One integer per query and tile therefore decides which products may belong to a neighbor. Operands and errors are
+float64; EPS covers the float32 arithmetic of that integer. Rows are sorted by norm, so that o is nearly constant within
+a tile, and tiles are shuffled, so that any range of them is a sample.
 
-A search scans a sample of the tiles for a first threshold, then all tiles in rounds; survivors are measured in float64
-and renew the thresholds. Queries whose lists overflow are searched by exact.py.
+A search scans a sample of the tiles for a first threshold, then all tiles in rounds. Survivors are measured in float64
+and tighten the thresholds. Queries whose lists overflow are searched by exact_search.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 from kway.kernels.float32 import FLOAT32_SAFE
-from kway.rows.gpu.device import Device, Tensor
-from kway.rows.gpu.exact_search import BLOCK_BYTES, METRICS, DeviceMetric, ExactRows, NearestRows
+from kway.rows.gpu.device import Device, Tensor, row_blocks, rows_that_fit
+from kway.rows.gpu.exact_search import METRICS, DeviceMetric, ExactRows, NearestRows
+from kway.rows.gpu.tile_plans import TILE, Int8Plan, plan_int8
 
-INT8_TILE = 128  # rows: one scale and one test for all of them
-EPS = 4e-6  # of each term: eight roundings of 2^-24 each, and more
-FINEST = float(np.finfo(np.float32).eps)  # of the largest norm: a finer scale could overflow the integer's arithmetic
+FLOAT32_EPS = float(np.finfo(np.float32).eps)  # also the finest scale, relative to the largest norm
+EPS = 32 * FLOAT32_EPS  # relative error of each term: eight roundings, with a margin of eight
+LIST_SIZE = 4096  # survivors listed per query (G1)
+SHORT_LIST = 512  # survivors of a list that the faster selection handles; nearly all lists are short (G1)
+SAMPLE_SHARE, ROUNDS = 0.01, 4  # share of the tiles in the sample, and rounds that scan all tiles (G3)
+MAX_INT8_NEIGHBORS = 64  # the largest k that lists of survivors hold (G1)
+MIN_INT8_ROWS = 2**17  # rows from which the filter is faster than float32 products (G1)
+_SHARES = np.geomspace(SAMPLE_SHARE, 1.0, ROUNDS + 1)
+_KINDS = {name: kind for kind, name in enumerate(METRICS)}  # the kernels' numbers of the metrics
 
 
 @dataclass(frozen=True)
 class Int8Queries:
-    """Queries as bytes (nqp, DP) and their constants (nqp, 4); norms and steps t (q,) float64."""
+    """Queries as int8 (nqp, DP) with constants (nqp, 4); norms (q,) and steps t (q,) are float64."""
 
     values: Tensor
     constants: Tensor
@@ -41,148 +50,130 @@ class Int8Queries:
 
 @dataclass(frozen=True)
 class Int8Tiles:
-    """All rows as bytes."""
+    """All rows as int8, in tiles of 128 rows."""
 
     device: Device
-    product: DeviceMetric
-    centre: Tensor | None  # (d,) float64
-    turn: Tensor  # (d, DP) float64, orthonormal rows
-    order: Tensor  # (nt * 128,) int32: the row at each place, -1 pads
+    metric: DeviceMetric
+    center: Tensor | None  # (d,) float64
+    rotation: Tensor  # (d, DP) float64, orthonormal rows
+    order: Tensor  # (nt * 128,) int32: the row at each place, -1 for padding
     values: Tensor  # (nt, 128, DP) int8
     upper: Tensor  # (nt, 4) float32
     lower: Tensor  # (nt, 4) float32
-    finest: float
+    finest: float  # the smallest scale; a smaller one could overflow the integer arithmetic
 
     @staticmethod
-    def of(rows: ExactRows) -> Int8Tiles:
-        """Int8Queries of rows that are on the device."""
+    def build(rows: ExactRows) -> Int8Tiles:
+        """Quantize rows that are on the device."""
         device, torch = rows.device, rows.device.torch
         n, d = rows.rows.shape
-        wide = padded_rows(d)
+        wide = padded_width(d)
         source = torch.Generator(device=device.name).manual_seed(0)
         kind = {"generator": source, "device": device.name, "dtype": torch.float64}
-        turn = torch.linalg.qr(torch.randn((wide, wide), **kind))[0][:d].contiguous()
-        order = torch.nn.functional.pad(rows.offset.argsort().int(), (0, -n % INT8_TILE), value=-1).view(-1, INT8_TILE)
-        shuffled = torch.randperm(len(order), generator=source, device=device.name)
-        order = order[shuffled]
-        nt = len(order)
-        made = Int8Tiles(
-            device, rows.product, rows.centre, turn, order.reshape(-1), device.empty((nt, INT8_TILE, wide), "int8"),
-            device.empty((nt, 4)), device.empty((nt, 4)), FINEST * rows.reach,
+        rotation = torch.linalg.qr(torch.randn((wide, wide), **kind))[0][:d].contiguous()
+        order = torch.nn.functional.pad(rows.offset.argsort().int(), (0, -n % TILE), value=-1).view(-1, TILE)
+        order = order[torch.randperm(len(order), generator=source, device=device.name)]
+        nt, finest = len(order), max(FLOAT32_EPS * rows.reach, 1e-30)
+        values, upper, lower = device.empty((nt, TILE, wide), "int8"), device.empty((nt, 4)), device.empty((nt, 4))
+        tiles = Int8Tiles(
+            device, rows.metric, rows.center, rotation, order.reshape(-1), values, upper, lower, finest
         )  # fmt: skip
-        step = max(1, BLOCK_BYTES // (8 * INT8_TILE * wide))
-        for first in range(0, nt, step):
-            made._fill(rows.rows, order[first : first + step], slice(first, first + step))
-        return made
+        for part in row_blocks(nt, 8 * TILE * wide):
+            tiles._fill(rows.rows, order[part], part)
+        return tiles
 
     @property
     def nbytes(self) -> int:
-        """Int8Queries on the device."""
+        """Bytes on the device."""
         return sum(int(t.numel() * t.element_size()) for t in (self.values, self.upper, self.lower, self.order))
 
     def _fill(self, rows: Tensor, places: Tensor, part: slice) -> None:
-        """Int8Queries and constants of some tiles (m, 128); a padded place repeats the tile's first row."""
+        """Quantize the rows of some tiles (m, 128); padding repeats the first row of its tile."""
         torch = self.device.torch
-        held = rows[places.where(places >= 0, places[:, :1]).reshape(-1).long()].double()
-        sides = self.product.side(held, self.centre)
-        offsets = self.product.offsets(sides.square().sum(1)).view(places.shape)
-        x = (sides @ self.turn).view(*places.shape, -1)  # (m, 128, DP)
-        s = (x.abs().amax((1, 2)) / 127).clamp(min=max(self.finest, 1e-30))
+        exact = rows[places.where(places >= 0, places[:, :1]).reshape(-1).long()].double()
+        operands = self.metric.operand(exact, self.center)
+        offsets = self.metric.offsets(operands.square().sum(1)).view(places.shape)
+        x = (operands @ self.rotation).view(*places.shape, -1)  # (m, 128, DP)
+        s = (x.abs().amax((1, 2)) / 127).clamp(min=self.finest)
         step = s[:, None, None]
         rounded = (x / step).round_().clamp_(-127, 127)
         self.values[part] = rounded.to(torch.int8)
         x -= rounded * step
         longest = (rounded * step).square_().sum(2).amax(1).sqrt_()
-        lost = x.square_().sum(2).amax(1).sqrt_() + EPS * longest
+        error = x.square_().sum(2).amax(1).sqrt_() + EPS * longest
         low, high = offsets.amin(1), offsets.amax(1)
-        upper = torch.stack([torch.ones_like(s), EPS * high - low, lost, (1 + EPS) * longest], 1)
+        upper = torch.stack([torch.ones_like(s), EPS * high - low, error, (1 + EPS) * longest], 1)
         self.upper[part] = (upper / s[:, None]).float()
-        self.lower[part] = torch.stack([s, (1 + EPS) * high, lost, (1 + EPS) * longest], 1).float()
+        self.lower[part] = torch.stack([s, (1 + EPS) * high, error, (1 + EPS) * longest], 1).float()
 
-    def queries(self, queries: Tensor, padded_to: int) -> Int8Queries:
-        """Int8Queries of queries (q, d), padded by some that nothing is near to."""
+    def quantize(self, queries: Tensor, padded_to: int) -> Int8Queries:
+        """Quantize queries (q, d); padding queries have no neighbors."""
         torch, q = self.device.torch, len(queries)
-        x = self.product.side(queries.double(), self.centre) @ self.turn
-        t = (x.abs().amax(1) / 127).clamp(min=max(self.finest, 1e-30))
+        x = self.metric.operand(queries.double(), self.center) @ self.rotation
+        t = (x.abs().amax(1) / 127).clamp(min=self.finest)
         rounded = (x / t[:, None]).round_().clamp_(-127, 127)
         values = self.device.zeros((padded_to, x.shape[1]), "int8")
         values[:q] = rounded.to(torch.int8)
         norms = x.square().sum(1).sqrt_()
-        lost = (x - rounded * t[:, None]).square_().sum(1).sqrt_()
+        error = (x - rounded * t[:, None]).square_().sum(1).sqrt_()
+        terms = torch.stack([torch.ones_like(t), (1 + EPS) * norms, error + EPS * norms], 1)
         constants = self.device.zeros((padded_to, 4))
-        constants[:q, 1:] = (
-            torch.stack([torch.ones_like(t), (1 + EPS) * norms, lost + EPS * norms], 1) / t[:, None]
-        ).float()
+        constants[:q, 1:] = (terms / t[:, None]).float()
         constants[q:, 0], constants[q:, 1] = float("inf"), 1.0
         return Int8Queries(values, constants, norms, t)
 
-    def thresholds(self, worst: Tensor, asked: Int8Queries) -> Tensor:
-        """thr / t (q,) of the score at these distances (q,), a little lower; -inf where nobody was that near."""
-        score = self.product.score(worst, asked.norms) - 1e-12 * (asked.norms.square() + worst.square())
-        return self.lowered(score, asked).where(worst < 1e299, -float("inf"))
+    def thresholds(self, worst: Tensor, queries: Int8Queries) -> Tensor:
+        """Return a lower bound of score / t (q,) at these distances (q,); -inf if fewer than k rows were found."""
+        score = self.metric.score(worst, queries.norms) - 1e-12 * (queries.norms.square() + worst.square())
+        return self.lower_scores(score, queries).where(worst < 1e299, -float("inf"))
 
-    def lowered(self, score: Tensor, asked: Int8Queries) -> Tensor:
-        """thr / t (q,) of scores (q,): lower by its rounding, which the terms of tiles and queries do not cover."""
-        return ((score - EPS * score.abs()) / asked.steps).float()
-
-
-def padded_rows(d: int) -> int:
-    """Columns of bytes: what the matrix unit takes at once, or a multiple of it."""
-    return 32 if d <= 32 else 64 if d <= 64 else -(-d // 128) * 128
+    def lower_scores(self, score: Tensor, queries: Int8Queries) -> Tensor:
+        """Return score / t (q,), lowered by its rounding error, which the tiles' terms do not cover."""
+        return ((score - EPS * score.abs()) / queries.steps).float()
 
 
-CAP = 4096  # survivors listed per query (G1)
-SHORT_LIST = 512  # those of a list that is chosen from quickly; nearly all are (G1)
-SAMPLED, ROUNDS = 0.01, 4  # share of the tiles that is the sample; rounds up to all of them (G3)
-_SHARES = np.geomspace(SAMPLED, 1.0, ROUNDS + 1)
-_ROOM = 8192  # tiles whose flagged queries are gathered at once (G1)
-_BLOCK = 128  # queries of a program (G1)
-_MOST = 64  # neighbors that lists are kept for (G1)
-LEAST_FOR_INT8 = 2**17  # rows from which on bytes pay (G1)
-_KINDS = {name: kind for kind, name in enumerate(METRICS)}  # as the kernels know them
+def padded_width(d: int) -> int:
+    """Return the columns of int8 rows: what a matrix product takes at once, or a multiple of it."""
+    return 32 if d <= 32 else 64 if d <= 64 else -(-d // TILE) * TILE
 
 
 @dataclass(frozen=True)
 class Int8Search:
-    """Rows as bytes, and as they are."""
+    """Rows in full and as int8, and the launch parameters of the kernels."""
 
     rows: ExactRows
     tiles: Int8Tiles
+    plan: Int8Plan
 
     @staticmethod
-    def over(rows: ExactRows) -> Int8Search:
-        """Int8Queries of the rows."""
-        return Int8Search(rows, Int8Tiles.of(rows))
+    def build(rows: ExactRows, plan: Int8Plan) -> Int8Search:
+        """Quantize the rows."""
+        return Int8Search(rows, Int8Tiles.build(rows), plan)
 
-    @property
-    def device(self) -> Device:
-        """Where the rows are."""
-        return self.rows.device
-
-    def takes(self, queries: Tensor, k: int) -> bool:
-        """Whether bytes can answer: few enough neighbours, numbers that float32 holds."""
+    def can_answer(self, queries: Tensor, k: int) -> bool:
+        """Return whether k is small enough and float32 holds the numbers."""
         largest = float(queries.abs().max())
         return (
-            k <= min(_MOST, len(self.rows) // (8 * INT8_TILE))
+            k <= min(MAX_INT8_NEIGHBORS, len(self.rows) // (8 * TILE))
             and largest < FLOAT32_SAFE[1]
             and FLOAT32_SAFE[0] < self.rows.reach < FLOAT32_SAFE[1]
         )
 
     def nearest(self, queries: Tensor, k: int) -> NearestRows:
-        """The k nearest of queries (q, d), by (float64 distance, position)."""
+        """Return the k nearest rows of queries (q, d) by (float64 distance, position)."""
         widest = max(_SHARES[i + 1] - _SHARES[i] for i in range(1, len(_SHARES) - 1))
-        batch = int(BLOCK_BYTES / (widest * len(self.tiles.values))) // _BLOCK * _BLOCK
-        parts = [self._batch(part, k) for part in queries.split(min(16384, max(_BLOCK, batch)))]
-        return NearestRows(*(self.device.torch.cat(values) for values in zip(*parts)))
+        batch = rows_that_fit(widest * len(self.tiles.values)) // TILE * TILE
+        parts = [self._search_batch(part, k) for part in queries.split(min(16384, max(TILE, batch)))]
+        return NearestRows(*(self.rows.device.torch.cat(values) for values in zip(*parts)))
 
-    def _batch(self, queries: Tensor, k: int) -> NearestRows:
-        first = _Round(self, queries, k)
+    def _search_batch(self, queries: Tensor, k: int) -> NearestRows:
+        first = _Batch(self, queries, k)
         first.sample()
         first.run()
         found, bad = first.found(), first.overflowed()
         if len(bad):
-            second = _Round(self, queries[bad], k)
-            second.asked.constants[: len(bad), 0] = first.asked.constants[bad, 0]
+            second = _Batch(self, queries[bad], k)
+            second.int8.constants[: len(bad), 0] = first.int8.constants[bad, 0]
             second.run()
             found.ids[bad], found.distances[bad] = second.found()
             bad = bad[second.overflowed()]
@@ -191,119 +182,120 @@ class Int8Search:
         return found
 
 
-class _Round:
-    """A batch of queries as bytes, their lists of survivors, the k nearest so far."""
+class _Batch:
+    """A batch of queries, their lists of survivors, and the k nearest rows so far."""
 
     def __init__(self, search: Int8Search, queries: Tensor, k: int) -> None:
-        self.rows, self.tiles, self.k = search.rows, search.tiles, k
-        device, self.q = search.device, len(queries)
-        self.queries, self.padded = queries.contiguous(), -(-self.q // _BLOCK) * _BLOCK
-        self.asked: Int8Queries = self.tiles.queries(queries, self.padded)
+        from kway.rows.gpu import search_kernels
+
+        self.kernels: Any = search_kernels
+        self.rows, self.tiles, self.plan, self.k = search.rows, search.tiles, search.plan, k
+        device, self.q = search.rows.device, len(queries)
+        self.queries, self.padded = queries.contiguous(), -(-self.q // TILE) * TILE
+        self.int8 = self.tiles.quantize(queries, self.padded)
         self.counts = device.zeros(self.padded, "int32")
-        self.lists = device.empty((self.padded, CAP), "int32")
-        self.away = device.empty((self.q, CAP), "float64")
+        self.lists = device.empty((self.padded, LIST_SIZE), "int32")
+        self.away = device.empty((self.q, LIST_SIZE), "float64")
         self.best = device.empty((self.q, k), "float64")
         self.ids = device.empty((self.q, k), "int32")
         self.over = device.zeros(self.q, "int32")
-        nt = len(self.tiles.values)
-        self.ends = [min(nt, max(4 * k, round(nt * share))) for share in _SHARES]
+        self.ends = [min(self.n_tiles, max(4 * k, round(self.n_tiles * share))) for share in _SHARES]
+
+    @property
+    def n_tiles(self) -> int:
+        """Number of tiles."""
+        return len(self.tiles.values)
 
     def found(self) -> NearestRows:
-        """The k nearest."""
+        """Return the k nearest rows."""
         return NearestRows(self.ids.long(), self.best)
 
     def overflowed(self) -> Tensor:
-        """Queries whose lists lost rows."""
+        """Return the queries whose lists lost rows."""
         return self.over.nonzero()[:, 0]
 
     def sample(self) -> None:
-        """First thresholds: the k-th best of the sampled tiles' best, each another row, never overstated."""
+        """Set first thresholds: the k-th best of the sampled tiles' best scores, which belong to different rows."""
         bounds = self.tiles.device.empty((self.ends[0], self.padded))
         self._scan(0, self.ends[0], bounds, tiles_each=32, sample=True)
         kth = bounds.T.contiguous().topk(self.k, 1).values[: self.q, -1].double()
-        self.asked.constants[: self.q, 0] = self.tiles.lowered(kth, self.asked)
+        self.int8.constants[: self.q, 0] = self.tiles.lower_scores(kth, self.int8)
 
     def run(self) -> None:
-        """All rounds."""
-        nt, device = len(self.tiles.values), self.tiles.device
-        spans = list(zip([0, *self.ends[1:]], self.ends[1:]))
-        flags = device.empty((max(b - a for a, b in spans), self.padded), "uint8")
-        room = device.empty((min(_ROOM, nt), self.padded), "int32")
-        for a, b in spans:
-            if a < b:
-                self._scan(a, b, flags, tiles_each=128 if b == nt else 32)
-                self._expand(a, b, flags, room)
-                self._choose()
+        """Scan all tiles in rounds."""
+        device = self.tiles.device
+        rounds = [(a, b) for a, b in zip([0, *self.ends[1:]], self.ends[1:]) if a < b]
+        flags = device.empty((max(b - a for a, b in rounds), self.padded), "uint8")
+        room = device.empty((min(self.n_tiles, rows_that_fit(4 * self.padded)), self.padded), "int32")
+        for a, b in rounds:
+            self._scan(a, b, flags, tiles_each=128 if b == self.n_tiles else 32)
+            self._expand(a, b, flags, room)
+            self._choose()
 
     def _scan(self, a: int, b: int, out: Tensor, tiles_each: int, sample: bool = False) -> None:
+        """Mark which tiles from a to b may contain a neighbor of each query."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
-        from kway.rows.gpu import search_kernels as kernels
-
-        wide = self.tiles.values.shape[2]
-        chunk, blocks = min(128, wide), self.padded // _BLOCK
-        rows = TensorDescriptor.from_tensor(self.tiles.values.view(-1, wide), [INT8_TILE, chunk])
-        kernels.scan[(blocks * -(-(b - a) // tiles_each),)](
-            self.asked.values, self.asked.constants, rows, self.tiles.upper, self.tiles.lower, out, blocks,
-            self.padded, a, b, wide, chunk, _BLOCK, tiles_each, sample, 3, num_warps=4, num_stages=3,
+        wide, blocks, plan = self.tiles.values.shape[2], self.padded // TILE, self.plan
+        rows = TensorDescriptor.from_tensor(self.tiles.values.view(-1, wide), [TILE, plan.chunk])
+        self.kernels.scan[(blocks * -(-(b - a) // tiles_each),)](
+            self.int8.values, self.int8.constants, rows, self.tiles.upper, self.tiles.lower, out, blocks,
+            self.padded, a, b, wide, plan.chunk, TILE, tiles_each, sample, plan.scan_stages, plan.unroll, num_warps=4,
+            num_stages=plan.scan_stages,
         )  # fmt: skip
 
     def _expand(self, a: int, b: int, flags: Tensor, room: Tensor) -> None:
-        from kway.rows.gpu import search_kernels as kernels
-
-        wide, together = self.tiles.values.shape[2], 2048
+        """Append the rows of marked tiles that may be neighbors to the queries' lists."""
+        wide, together, tiles = self.tiles.values.shape[2], 2048, self.tiles
         for first in range(a, b, len(room)):
             grid = (min(b - first, len(room)), -(-self.padded // together))
-            kernels.expand[grid](
-                flags[first - a :], self.asked.values, self.asked.constants, self.tiles.values, self.tiles.upper,
-                self.counts, self.lists, room, self.padded, first, wide, min(128, wide), CAP, together, 16, num_warps=4,
+            self.kernels.expand[grid](
+                flags[first - a :], self.int8.values, self.int8.constants, tiles.values, tiles.upper,
+                self.counts, self.lists, room, self.padded, first, wide, self.plan.chunk, LIST_SIZE, together, 16,
+                num_warps=4, num_stages=self.plan.expand_stages,
             )  # fmt: skip
 
     def _choose(self) -> None:
-        """Survivors in float64, the k nearest of each query, the next thresholds; one once proven stays."""
-        from kway.rows.gpu import search_kernels as kernels
-
-        d, kind = self.rows.rows.shape[1], _KINDS[self.rows.product.name]
-        kernels.measure_near[(self.q,)](
-            self.rows.rows, self.queries, self.tiles.order, self.counts, self.lists, self.away, d, kind, CAP, 32, 128,
-            num_warps=4, enable_fp_fusion=False,
+        """Measure the survivors in float64, keep the k nearest per query, and raise the thresholds."""
+        d, kind = self.rows.rows.shape[1], _KINDS[self.rows.metric.name]
+        self.kernels.measure_near[(self.q,)](
+            self.rows.rows, self.queries, self.tiles.order, self.counts, self.lists, self.away, d, kind, LIST_SIZE, 32,
+            128, num_warps=4, enable_fp_fusion=False,
         )  # fmt: skip
-        for low, size in ((-1, SHORT_LIST), (SHORT_LIST, CAP)):
-            kernels.select[(self.q,)](
-                self.tiles.order, self.counts, self.lists, self.away, self.best, self.ids, self.over, self.k, CAP, low,
-                size, num_warps=4,
+        for low, size in ((-1, SHORT_LIST), (SHORT_LIST, LIST_SIZE)):
+            self.kernels.select[(self.q,)](
+                self.tiles.order, self.counts, self.lists, self.away, self.best, self.ids, self.over, self.k, LIST_SIZE,
+                low, size, num_warps=4,
             )  # fmt: skip
-        held = self.asked.constants[: self.q, 0]
-        torch = self.tiles.device.torch
-        self.asked.constants[: self.q, 0] = torch.maximum(held, self.tiles.thresholds(self.best[:, -1], self.asked))
+        thresholds = self.int8.constants[: self.q, 0]
+        renewed = self.tiles.thresholds(self.best[:, -1], self.int8)
+        self.int8.constants[: self.q, 0] = self.tiles.device.torch.maximum(thresholds, renewed)
 
 
 @dataclass(frozen=True)
 class ExactSearch:
-    """Rows on a device, and as bytes where that pays."""
+    """Exact search over rows on a device, behind the int8 filter if there is one."""
 
     rows: ExactRows
-    coded: Int8Search | None
+    filter: Int8Search | None
 
     @property
     def device(self) -> Device:
-        """Where the rows are."""
+        """The device of the rows."""
         return self.rows.device
 
     def nearest(self, queries: Tensor, k: int) -> NearestRows:
-        """The k nearest of queries (q, d), by (float64 distance, position)."""
-        if self.coded is not None and self.coded.takes(queries, k):
-            return self.coded.nearest(queries, k)
+        """Return the k nearest rows of queries (q, d) by (float64 distance, position)."""
+        if self.filter is not None and self.filter.can_answer(queries, k):
+            return self.filter.nearest(queries, k)
         return self.rows.nearest(queries, k)
 
 
 def build_exact_search(device: Device, rows: Tensor, name: str) -> ExactSearch:
-    """The search over rows (n, d) on the device, a tensor or read like one, under the distance of this name."""
-    kept = ExactRows.of(device, rows, METRICS[name])
-    pays = (
-        isinstance(rows, device.torch.Tensor)
-        and device.is_gpu
-        and len(kept) >= LEAST_FOR_INT8
-        and find_spec("triton") is not None
-    )
-    return ExactSearch(kept, Int8Search.over(kept) if pays else None)
+    """Return the search over rows (n, d), a tensor on the device or codes that decode like one, under a metric."""
+    exact = ExactRows.build(device, rows, METRICS[name])
+    large = isinstance(rows, device.torch.Tensor) and len(exact) >= MIN_INT8_ROWS
+    if not (large and device.multiplies_int8 and find_spec("triton") is not None):
+        return ExactSearch(exact, None)
+    plan = plan_int8(padded_width(rows.shape[1]), device.shared_bytes)
+    return ExactSearch(exact, None if plan is None else Int8Search.build(exact, plan))

@@ -1,7 +1,7 @@
-"""The losses on a device: scores (m, R), targets -> value (m,) float64, slopes (m, R), as kernels/linear/losses.py.
+"""Values and gradients of the losses on a device, for blocks of rows with their targets.
 
-The formulas are those of the kernels, written for whole blocks, by the same numbers; a battery over every registered
-loss holds the two against each other. Slopes may overwrite the scores.
+The formulas are those of kernels/linear/losses.py, written for whole blocks: scores (m, R) and targets in, values (m,)
+float64 and slopes (m, R) out. A test compares the two for every registered loss. Slopes may overwrite the scores.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kway.kernels.linear import loss_numbers as kinds
-from kway.rows.gpu.device import Device
+from kway.rows.gpu.device import Device, row_blocks
 from kway.rows.passes import RowLosses
-from kway.threads import spans
 
 
 class BlockTargets(NamedTuple):
-    """Targets of a block: codes (m,), and distributions (m, R) where they are soft."""
+    """Targets of a block: codes (m,), and distributions (m, R) if they are soft."""
 
     codes: Tensor
     soft: Tensor | None = None
@@ -42,7 +41,7 @@ class Phi(NamedTuple):
 
 
 def slopes(kind: int, scores: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
-    """Any registered loss by its number."""
+    """Return values and slopes of a registered loss, by its number."""
     if kind in _COLUMNS:
         return _column_rows(_COLUMNS[kind], scores, targets, margin, width)
     return _JOINT[kind](scores, targets, margin, width)
@@ -79,7 +78,7 @@ def _hinge(t: Tensor, margin: float, width: float) -> Phi:
 
 def _perceptron(t: Tensor, margin: float, width: float) -> Phi:
     value, slope = _hinge(t, margin, width)
-    if width == 0:  # at t = 0 the row is not separated yet: it moves, or from W = 0 it never would
+    if width == 0:  # a row at t = 0 is not separated; without a slope, W = 0 would never change
         slope = torch.where(t == 0, -1, slope)
     return Phi(value, slope)
 
@@ -99,7 +98,7 @@ def _sigmoid_absolute(t: Tensor, margin: float, width: float) -> Phi:
 
 
 def _gaps(gap: Tensor, width: float) -> Phi:
-    """max(0, gap), its kink rounded over `width` (0: not at all), and the slope."""
+    """Return max(0, gap), with its kink rounded over `width` (0: not rounded), and the slope."""
     if width == 0:
         return Phi(gap.clamp(min=0), (gap > 0).to(gap.dtype))
     inside = gap.clamp(0, width)
@@ -110,7 +109,7 @@ def _gaps(gap: Tensor, width: float) -> Phi:
 
 
 def _softmax(f: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
-    """-sum_k Y_k log p_k and p - Y; the others' mass apart, so that 1 - p of a nearly certain row keeps its digits."""
+    """Return -sum_k Y_k log p_k and p - Y; the other classes are summed apart, so that 1 - p keeps its digits."""
     codes, soft = targets
     f.sub_(f.amax(1, keepdim=True))
     along = f.gather(1, codes[:, None]).squeeze(1).double() if soft is None else (soft * f).sum(1, dtype=torch.float64)
@@ -140,7 +139,7 @@ def _softmax_absolute(f: Tensor, targets: BlockTargets, margin: float, width: fl
 
 
 def _through_softmax(p: Tensor, slope: Tensor) -> Tensor:
-    """Slopes in p turned into slopes in the scores: p (u - p.u)."""
+    """Turn slopes in p into slopes in the scores: p (u - p.u)."""
     return p * (slope - (p * slope).sum(1, keepdim=True))
 
 
@@ -153,7 +152,7 @@ def _multi_hinge(f: Tensor, targets: BlockTargets, margin: float, width: float) 
     own = targets.codes[:, None]
     gap = (margin + f) - f.gather(1, own)
     value, slope = _gaps(gap, width)
-    if margin == 0 and width == 0:  # the perceptron moves on a tie
+    if margin == 0 and width == 0:  # the perceptron also learns from ties
         slope = torch.where(gap == 0, 1, slope)
     value.scatter_(1, own, 0)
     slope.scatter_(1, own, 0)
@@ -184,33 +183,30 @@ _JOINT: dict[int, Callable[[Tensor, BlockTargets, float, float], Slopes]] = {
 }
 
 
-DEVICE_BLOCK = 1 << 29  # bytes of a block's scores: large enough that a launch costs nothing beside it (G2)
-
-
 class Weights(NamedTuple):
-    """theta apart: W (R, d) and b (R,), each contiguous."""
+    """The parts of theta: W (R, d) and b (R,), each contiguous."""
 
     W: Tensor
     b: Tensor
 
     @staticmethod
-    def of(theta: Tensor) -> Weights:
-        """From theta (R, d + 1)."""
+    def split(theta: Tensor) -> Weights:
+        """Split theta (R, d + 1)."""
         return Weights(theta[:, :-1].contiguous(), theta[:, -1].contiguous())
 
     def zeros(self) -> Weights:
-        """As many zeros."""
+        """Return zeros of the same shapes."""
         return Weights(torch.zeros_like(self.W), torch.zeros_like(self.b))
 
-    def together(self) -> NDArray:
-        """(R, d + 1), on the host."""
-        found: NDArray = torch.cat((self.W, self.b[:, None]), dim=1).cpu().numpy()
-        return found
+    def joined(self) -> NDArray:
+        """Return theta (R, d + 1), on the host."""
+        theta: NDArray = torch.cat((self.W, self.b[:, None]), dim=1).cpu().numpy()
+        return theta
 
 
 @dataclass(frozen=True)
 class LabeledRows:
-    """X (n, d), codes (n,), soft targets (n, R) or None and weights (n,) or None on one device."""
+    """X (n, d), codes (n,), soft targets (n, R) or None, and weights (n,) or None, on one device."""
 
     device: Device
     X: Tensor
@@ -219,41 +215,41 @@ class LabeledRows:
     weight: Tensor | None
 
     def targets(self, rows: slice | NDArray) -> BlockTargets:
-        """Targets of some rows."""
+        """Return the targets of some rows."""
         some = rows if isinstance(rows, slice) else self.device.put(rows)
         return BlockTargets(self.codes[some], None if self.soft is None else self.soft[some])
 
     def scores(self, weights: Weights, rows: slice) -> Tensor:
-        """f of some rows (m, R)."""
+        """Return the scores (m, R) of some rows."""
         return torch.addmm(weights.b, self.X[rows].to(weights.W.dtype), weights.W.T)
 
     def add_product(self, into: Weights, slope: Tensor, rows: slice) -> None:
-        """into += slope' [X 1]."""
+        """Add slope' [X 1] of some rows to `into`."""
         into.W.addmm_(slope.T, self.X[rows].to(slope.dtype))
         into.b.add_(slope.sum(0))
 
     def blocks(self, n_scores: int, itemsize: int) -> list[slice]:
-        """The rows in blocks whose scores stay small."""
+        """Return blocks of rows whose scores fit in a block."""
         return score_blocks(len(self.X), n_scores, itemsize)
 
 
 def score_blocks(n: int, n_scores: int, itemsize: int) -> list[slice]:
-    """n rows in blocks whose scores take at most DEVICE_BLOCK bytes."""
-    return spans(n, max(256, DEVICE_BLOCK // (n_scores * itemsize)))
+    """Return blocks of n rows whose scores take at most GPU_BLOCK_BYTES."""
+    return row_blocks(n, n_scores * itemsize)
 
 
-BlockSlopes = Callable[[Tensor, Any], Slopes]  # scores (m, R) of some rows -> their values and slopes
+BlockSlopes = Callable[[Tensor, Any], Slopes]  # (scores (m, R), rows) -> values and slopes
 
 
-def block_slopes(held: LabeledRows, losses: RowLosses) -> BlockSlopes:
-    """Values and slopes of blocks on the device; those of a loss without a kernel are computed on the host."""
+def block_slopes(labeled: LabeledRows, losses: RowLosses) -> BlockSlopes:
+    """Return a function that computes values and slopes; a loss without a kernel is computed on the host."""
     loss = losses.loss
 
     def compiled(scores: Tensor, rows: slice | NDArray) -> Slopes:
-        return slopes(loss.kernel, scores, held.targets(rows), loss.margin, loss.width)
+        return slopes(loss.kernel, scores, labeled.targets(rows), loss.margin, loss.width)
 
     def in_python(scores: Tensor, rows: slice | NDArray) -> Slopes:
         value, slope = loss.value_gradient(scores.cpu().numpy(), losses.targets.of(rows))
-        return Slopes(held.device.put(value), held.device.put(slope))
+        return Slopes(labeled.device.put(value), labeled.device.put(slope))
 
     return compiled if loss.compiled else in_python

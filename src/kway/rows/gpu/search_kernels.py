@@ -1,4 +1,4 @@
-"""Triton kernels of search: the scan of bytes (int8_search.py), lists of codes (sign_codes.py), rows from a counter.
+"""Triton kernels of search: int8 products (int8_search.py), lists of codes (sign_codes.py), generated rows.
 
 Q      (nqp, DP) int8   queries          qc (nqp, 4) float32   thr/t, 1/t, |q|/t, |e_q|/t
 tiles  (nt, 128, DP)    rows             tc (nt, 4) float32    1/s, o/s, |e_x|/s, |s x^|/s: upper bounds
@@ -11,12 +11,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-_FAR = tl.constexpr(1e300)  # of a list's empty places and of padding
+_PADDING = tl.constexpr(1e300)  # distance of padding
 
 
 @triton.jit
 def limit(c0, c1, c2, c3, f):
-    """The integer product at or under which no row of the tile at f can be a neighbour of these queries."""
+    """Return the integer product up to which no row of the tile at f can be a neighbor of these queries."""
     most = c0 * tl.load(f) - c1 * tl.load(f + 1) - c2 * tl.load(f + 2) - c3 * tl.load(f + 3)
     return tl.minimum(tl.floor(tl.maximum(most, -2e9)) - 1, 2e9).to(tl.int32)
 
@@ -25,12 +25,13 @@ def limit(c0, c1, c2, c3, f):
 def scan(
     Q, qc, rows, tc, ts, out, nqt, nqp, t0, t1,
     DP: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, TILES: tl.constexpr, SAMPLE: tl.constexpr,
-    STAGES: tl.constexpr,
+    STAGES: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """A program: BM queries against TILES tiles of 128 rows.
+    """Multiply BM queries with TILES tiles of 128 rows, per program.
 
-    Out: a byte a (tile, query), 1 where the tile may hold a neighbour: a branch in the loop would cost twice the scan.
-    SAMPLE: instead the tile's best score, never overstated.
+    Write one byte per tile and query: 1 if the tile may contain a neighbor. A branch in the loop would double the time.
+    SAMPLE: write a lower bound of the tile's best score instead. UNROLL: all chunks of BK columns are in flight at the
+    same time, which needs shared memory in proportion to DP (tile_plans.py); else one chunk per pipeline stage.
     """
     pid = tl.program_id(0)
     om, ok = pid % nqt * BM + tl.arange(0, BM), tl.arange(0, BK)
@@ -38,11 +39,17 @@ def scan(
     q = tl.load(Q + om[:, None] * DP + ok[None, :])
     c0, c1 = tl.load(qc + om * 4), tl.load(qc + om * 4 + 1)
     c2, c3 = tl.load(qc + om * 4 + 2), tl.load(qc + om * 4 + 3)
-    for t in tl.range(first, tl.minimum(first + TILES, t1), num_stages=STAGES):
-        products = tl.dot(q, rows.load([t * 128, 0]).T, out_dtype=tl.int32)
-        for c in tl.static_range(BK, DP, BK):
-            more = tl.load(Q + om[:, None] * DP + c + ok[None, :])
-            products = tl.dot(more, rows.load([t * 128, c]).T, products, out_dtype=tl.int32)
+    for t in tl.range(first, tl.minimum(first + TILES, t1), num_stages=STAGES, flatten=not UNROLL):
+        if UNROLL:
+            products = tl.dot(q, rows.load([t * 128, 0]).T, out_dtype=tl.int32)
+            for c in tl.static_range(BK, DP, BK):
+                more = tl.load(Q + om[:, None] * DP + c + ok[None, :])
+                products = tl.dot(more, rows.load([t * 128, c]).T, products, out_dtype=tl.int32)
+        else:
+            products = tl.zeros((BM, 128), tl.int32)
+            for c in tl.range(0, DP, BK, num_stages=STAGES):
+                more = tl.load(Q + om[:, None] * DP + c + ok[None, :])
+                products = tl.dot(more, rows.load([t * 128, c]).T, products, out_dtype=tl.int32)
         best = tl.max(products, 1)
         at = out + (t - t0).to(tl.int64) * nqp + om
         if SAMPLE:
@@ -58,7 +65,7 @@ def expand(
     flags, Q, qc, X, tc, cnt, ids, room, nqp, t0,
     DP: tl.constexpr, BK: tl.constexpr, CAP: tl.constexpr, BQ: tl.constexpr, BH: tl.constexpr,
 ):  # fmt: skip
-    """A program a (tile, BQ queries): flagged queries gathered into room, their products again, survivors appended.
+    """Gather the marked queries, multiply them again, and append survivors to their lists, per tile and BQ queries.
 
     Tiles of small norm are flagged by thousands of queries, so queries are split as well to balance the programs.
     """
@@ -92,9 +99,9 @@ def expand(
 def measure_near(
     X, Q, perm, cnt, ids, dist, D, KIND: tl.constexpr, CAP: tl.constexpr, BL: tl.constexpr, BD: tl.constexpr
 ):
-    """Distances of the survivors in float64, a query a program; KIND 0: euclidean, 1: cosine, 2: dot.
+    """Measure the survivors in float64, one query per program; KIND 0: euclidean, 1: cosine, 2: dot.
 
-    Launched without fused multiply-add: copies of a row must be equally far wherever they stand in the list.
+    Launched without fused multiply-add, so that copies of a row have equal distances at any place of the list.
     """
     q = tl.program_id(0).to(tl.int64)
     n = tl.minimum(tl.load(cnt + q), CAP)
@@ -122,14 +129,14 @@ def measure_near(
             away = tl.where(both > 0, tl.minimum(tl.maximum(apart, 0.0), 2.0), 1.0)
         else:
             away = -one
-        tl.store(dist + q * CAP + k, tl.where(r < 0, _FAR, away), mask=k < n)
+        tl.store(dist + q * CAP + k, tl.where(r < 0, _PADDING, away), mask=k < n)
 
 
 @triton.jit
 def select(
     perm, cnt, ids, dist, bd, bi, over, K: tl.constexpr, CAP: tl.constexpr, LOW: tl.constexpr, SIZE: tl.constexpr
 ):
-    """The K nearest (distance, then position) of a list to its front, its counter to K; lists of LOW to SIZE only."""
+    """Move the K nearest (distance, then position) of a list to its front, for lists of LOW to SIZE entries."""
     q = tl.program_id(0).to(tl.int64)
     n = tl.load(cnt + q)
     if (n > LOW) & ((n <= SIZE) | (SIZE == CAP)):
@@ -137,7 +144,7 @@ def select(
         ok = j < n
         tl.store(over + q, 1, mask=n > CAP)
         p = tl.load(ids + q * CAP + j, mask=ok, other=0)
-        d = tl.load(dist + q * CAP + j, mask=ok, other=_FAR)
+        d = tl.load(dist + q * CAP + j, mask=ok, other=_PADDING)
         r = tl.where(ok, tl.load(perm + p), 2147483647)
         for k in range(K):
             m = tl.min(d, 0)
@@ -146,13 +153,13 @@ def select(
             tl.store(bd + q * K + k, m)
             tl.store(bi + q * K + k, i)
             tl.store(ids + q * CAP + k, tl.max(tl.where(hit, p, -1), 0))
-            d = tl.where(hit, 2 * _FAR, d)
+            d = tl.where(hit, 2 * _PADDING, d)
         tl.store(cnt + q, tl.minimum(n, K))
 
 
 @triton.jit
 def measure_codes(codes, words, queries, ids, cnt, agree, products, rows, CAP: tl.constexpr, BL: tl.constexpr):
-    """Agreeing bits (q, CAP) int32 and sums of q_j (+-1) (q, CAP) of the codes listed, but for padding."""
+    """Compute the agreeing bits (q, CAP) int32 and sums of q_j (+-1) (q, CAP) of listed codes, except for padding."""
     b = tl.program_id(0).to(tl.int64)
     first = tl.program_id(1) * BL
     n = tl.minimum(tl.load(cnt + b), CAP)
@@ -173,7 +180,7 @@ def measure_codes(codes, words, queries, ids, cnt, agree, products, rows, CAP: t
 
 @triton.jit
 def unpack_planes(words, out, n, W: tl.constexpr, B: tl.constexpr, BL: tl.constexpr):
-    """out (n, 32 W) = sum over planes b of 2^(B - 1 - b) (+-1) of words (n, B W) int32; BL rows of a word each."""
+    """Set out (n, 32 W) to the sum over planes b of 2^(B - 1 - b) (+-1) of words (n, B W) int32, BL rows each."""
     w, j = tl.program_id(1), tl.arange(0, 32)
     r = tl.program_id(0).to(tl.int64) * BL + tl.arange(0, BL)
     total = tl.zeros((BL, 32), tl.int32)
@@ -186,7 +193,7 @@ def unpack_planes(words, out, n, W: tl.constexpr, B: tl.constexpr, BL: tl.conste
 
 @triton.jit
 def mix(h):
-    """A hash of 32 bits in which every bit of the input counts."""
+    """Return a 32-bit hash in which every input bit counts."""
     h ^= h >> 16
     h *= 0x7FEB352D
     h ^= h >> 15
@@ -197,14 +204,14 @@ def mix(h):
 
 @triton.jit
 def entry(c, j):
-    """Entry (class c, feature j): 256 values from -127.5 to 127.5, which bfloat16 holds exactly."""
+    """Return entry (class c, feature j): one of 256 values from -127.5 to 127.5, exact in bfloat16."""
     seed = mix(c.to(tl.uint32) + 12345)
     return (mix(seed ^ (j.to(tl.uint32) * 0x9E3779B1)) >> 24).to(tl.float32) - 127.5
 
 
 @triton.jit
 def fill_rows(out, classes):
-    """out (m, 512) float32 = rows of classes (m,)."""
+    """Set out (m, 512) float32 to the rows of classes (m,)."""
     j = tl.arange(0, 512)
     c = tl.load(classes + tl.program_id(0))
     tl.store(out + tl.program_id(0) * 512 + j, entry(c, j))
@@ -212,7 +219,7 @@ def fill_rows(out, classes):
 
 @triton.jit
 def fill_codes(codes, turn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """codes (n, 16) int32 = signs of rows @ turn (512, 512) bfloat16, 32 to a word; n a multiple of BM."""
+    """Set codes (n, 16) int32 to the signs of rows @ turn (512, 512) bfloat16; n is a multiple of BM."""
     pm, pn = tl.program_id(0) // (512 // BN), tl.program_id(0) % (512 // BN)
     c, on = pm * BM + tl.arange(0, BM), pn * BN + tl.arange(0, BN)
     acc = tl.zeros((BM, BN), tl.float32)

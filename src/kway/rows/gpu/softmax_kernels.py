@@ -1,10 +1,10 @@
-"""Triton kernels of a softmax step: exponentials of scores straight from the float32 accumulators of their product.
+"""Triton kernels of a softmax step: exponentials of scores, computed from the float32 accumulators of their product.
 
     e = exp(X W' - r)   (B, C) in bfloat16, with row sums in float32; X (B, d) and W (C, d) in bfloat16
 
-One persistent program a multiprocessor walks over tiles of 128 rows x 256 classes. Measured on an H200 with B = 8192,
-d = 1024, a million classes: 27 to 30 ms, where a library's product alone takes 25.5 and a pass over its scores 9.7;
-scores rounded to bfloat16 before the exponential also lose 1e-2 where they spread over 6.
+One persistent program per multiprocessor processes tiles of 128 rows x 256 classes. This takes about as long as the
+product alone (G2), while a separate pass over the scores would add a third, and scores rounded to bfloat16 before the
+exponential would lose accuracy.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-ROWS, CLASSES, DEPTH = 128, 256, 64  # of a tile
-WARPS, STAGES, GROUP = 8, 4, 8  # GROUP: neighbouring tiles share their classes in the cache
+from kway.rows.gpu.tile_plans import MAX_STAGES, TILE, TILE_CLASSES, TILE_DEPTH
+
+WARPS = TILES_TOGETHER = 8  # warps of a program; neighboring tiles whose classes stay in the cache (G2)
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
@@ -29,7 +30,7 @@ def _exp_tiles(
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PROGRAMS: tl.constexpr, GROUP: tl.constexpr,
     STORE: tl.constexpr, SUM: tl.constexpr, LESS: tl.constexpr,
 ):  # fmt: skip
-    """STORE: e is kept; SUM: row sums are added to `sums`; LESS: `sums` is taken from e at the row's own class."""
+    """STORE: write e; SUM: add row sums to `sums`; LESS: subtract `sums` from e at the row's own class."""
     down = tl.cdiv(B, BM)
     across = tl.cdiv(width, BN)
     for tile in tl.range(tl.program_id(0), down * across, PROGRAMS, flatten=True):
@@ -50,15 +51,15 @@ def _exp_tiles(
             own = tl.load(codes + i, mask=i < B, other=-1) - first
             mass = tl.load(sums + i, mask=i < B, other=0.0)
             found = tl.where(c[None, :] == own[:, None], found - mass[:, None], found)
-        if STORE:  # in halves: a whole tile would not leave shared memory for four stages
+        if STORE:  # in halves, so that shared memory remains for four stages
             left, right = tl.split(tl.permute(tl.reshape(found, (BM, 2, BN // 2)), (0, 2, 1)))
             e.store([row * BM, column * BN], left.to(e.dtype))
             e.store([row * BM, column * BN + BN // 2], right.to(e.dtype))
 
 
 @triton.jit
-def _adagrad_rows(W, G, squares, rate, scale, ridge, d, penalised, BD: tl.constexpr):
-    """squares += mean(g^2) of a row; w = (w - t g) / (1 + t ridge), t = rate / sqrt(squares), g = scale G."""
+def _adagrad_rows(W, G, squares, rate, scale, ridge, d, penalized, BD: tl.constexpr):
+    """Per row: squares += mean(g^2), w = (w - t g) / (1 + t ridge), t = rate / sqrt(squares), g = scale G."""
     row = tl.program_id(0).to(tl.int64)
     j = tl.arange(0, BD)
     g = tl.load(G + row * d + j, mask=j < d, other=0.0).to(tl.float32) * scale
@@ -66,30 +67,30 @@ def _adagrad_rows(W, G, squares, rate, scale, ridge, d, penalised, BD: tl.conste
     tl.store(squares + row, total)
     step = rate / (tl.sqrt(total) + 1e-30)
     w = tl.load(W + row * d + j, mask=j < d, other=0.0).to(tl.float32) - step * g
-    w = tl.where(j < penalised, w / (1 + step * ridge), w)
+    w = tl.where(j < penalized, w / (1 + step * ridge), w)
     tl.store(W + row * d + j, w.to(W.dtype.element_ty), mask=j < d)
 
 
 def exp_tiles(
     X: Tensor, W: Tensor, into: Tensor, reference: Tensor, sums: Tensor, codes: Tensor, first: int = 0, *,
-    store: bool = True, add: bool = True, less: bool = False,
+    store: bool = True, add: bool = True, less: bool = False, stages: int = MAX_STAGES,
 ) -> None:  # fmt: skip
-    """exp(X W' - reference) of a chunk of classes, the first of which has code `first`."""
+    """Compute exp(X W' - reference) of a chunk of classes, whose first has code `first`."""
     programs = _multiprocessors(X.device)
-    x, w = TensorDescriptor.from_tensor(X, [ROWS, DEPTH]), TensorDescriptor.from_tensor(W, [CLASSES, DEPTH])
-    e = TensorDescriptor.from_tensor(into, [ROWS, CLASSES // 2])
+    x, w = (TensorDescriptor.from_tensor(t, [rows, TILE_DEPTH]) for t, rows in ((X, TILE), (W, TILE_CLASSES)))
+    e = TensorDescriptor.from_tensor(into, [TILE, TILE_CLASSES // 2])
     _exp_tiles[(programs,)](
-        x, w, e, reference, sums, codes, first, len(X), len(W), X.shape[1], ROWS, CLASSES, DEPTH, programs, GROUP,
-        store, add, less, num_warps=WARPS, num_stages=STAGES,
+        x, w, e, reference, sums, codes, first, len(X), len(W), X.shape[1], TILE, TILE_CLASSES, TILE_DEPTH, programs,
+        TILES_TOGETHER, store, add, less, num_warps=WARPS, num_stages=stages,
     )  # fmt: skip
 
 
 def adagrad_rows(
-    W: Tensor, G: Tensor, squares: Tensor, rate: float, scale: float, ridge: float, penalised: int
+    W: Tensor, G: Tensor, squares: Tensor, rate: float, scale: float, ridge: float, penalized: int
 ) -> None:
-    """Row-wise Adagrad in place; only the first `penalised` columns are shrunk."""
+    """Take a row-wise Adagrad step in place; only the first `penalized` columns shrink."""
     d = W.shape[1]
-    _adagrad_rows[(len(W),)](W, G, squares, rate, scale, ridge, d, penalised, triton.next_power_of_2(d), num_warps=4)
+    _adagrad_rows[(len(W),)](W, G, squares, rate, scale, ridge, d, penalized, triton.next_power_of_2(d), num_warps=4)
 
 
 @cache

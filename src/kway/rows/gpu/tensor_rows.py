@@ -1,38 +1,35 @@
-"""TensorRows: rows (n, d) on a device, which the host holds by their shape, cuts and multiplies, and never copies.
+"""TensorRows: rows (n, d) in a tensor on a device, which the host slices and multiplies without copying them.
 
-    X.shape, X.dtype, len(X)     as of an array
-    X[some]                      TensorRows again, cut there
-    X @ v, X.T @ v               products with an array, in full precision: what comes of them is fetched
-    gram, squares, keys, ...     sums over all rows, made there
-    np.asarray(X)                a copy, for those who want a few rows, or a file
+    X.shape, X.dtype, len(X)     as for an array
+    X[some]                      TensorRows again, sliced on the device
+    X @ v, X.T @ v               products with an array in full precision; the result is copied to the host
+    gram, squares, keys, ...     sums over all rows, computed on the device
+    np.asarray(X)                a copy on the host
 
-The host's code asks `isinstance(X, TensorRows)` only where it would have read every row.
+Code for arrays checks `isinstance(X, TensorRows)` only if it would otherwise read every row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.rows.gpu.device import Device, Tensor
-
-_VALUES = 1 << 26  # of a block that is worked on in float64: 512 MB
+from kway.rows.gpu.device import Device, Tensor, row_blocks
 
 
 @dataclass(frozen=True, eq=False)
 class TensorRows:
-    """A tensor of float32 or float64 that stays where it is."""
+    """Rows in a tensor of float32 or float64 that stays on its device."""
 
     tensor: Tensor
-    copied: bool = False  # from an array of the host, which may have the rows back
+    copied: bool = False  # from an array on the host, so that rows may be copied back
 
     @property
     def device(self) -> Device:
-        """Where."""
+        """The device of the tensor."""
         return Device(str(self.tensor.device))
 
     @property
@@ -47,17 +44,17 @@ class TensorRows:
 
     @property
     def dtype(self) -> np.dtype:
-        """As numpy's."""
+        """The dtype, as numpy's."""
         return np.dtype(str(self.tensor.dtype).removeprefix("torch."))
 
     @property
     def nbytes(self) -> int:
-        """On the device."""
+        """Bytes on the device."""
         return int(self.tensor.numel() * self.tensor.element_size())
 
     @property
     def T(self) -> TensorRows:
-        """Its columns as rows; nothing is moved."""
+        """The transposed view."""
         return TensorRows(self.tensor.T)
 
     def __len__(self) -> int:
@@ -77,7 +74,7 @@ class TensorRows:
     # ---- sums over the rows
 
     def gram(self, root: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
-        """Z' Z (D, D) of Z = diag(root) [X 1]."""
+        """Return Z' Z (D, D) of Z = diag(root) [X 1]."""
         torch, kind, total = self.device.torch, getattr(self.device.torch, dtype.name), None
         with self.device.full_precision():
             for part in self.parts():
@@ -88,7 +85,7 @@ class TensorRows:
         return self.device.fetch(total)
 
     def squares(self, h: NDArray | None) -> NDArray:
-        """sum_i h_ki x_ij^2, (R, d); without h (R, n) the plain sums (1, d)."""
+        """Return sum_i h_ki x_ij^2 (R, d), or without h (R, n) the plain sums (1, d)."""
         total = None
         with self.device.full_precision():
             for part in self.parts():
@@ -98,42 +95,42 @@ class TensorRows:
         return self.device.fetch(total)
 
     def peak(self) -> float:
-        """The largest absolute value."""
+        """Return the largest absolute value."""
         low, high = self.tensor.aminmax()
         return max(-float(low), float(high))
 
     def row_peaks(self) -> Tensor:
-        """The largest absolute value (n,) of each row, there."""
+        """Return the largest absolute value (n,) of each row, on the device."""
         low, high = self.tensor.aminmax(dim=1)
         return self.device.torch.maximum(-low, high)
 
     def row_squares(self) -> NDArray:
-        """|x_i|^2 (n,)."""
+        """Return |x_i|^2 (n,)."""
         return self.device.fetch(self.device.torch.cat([self.tensor[part].square().sum(1) for part in self.parts()]))
 
     def mean(self, axis: int = 0, dtype: Any = None) -> NDArray:
-        """Of the rows (d,), added up in float64; in the type of the rows, or another."""
+        """Return the mean row (d,), summed in float64, in the dtype of the rows or another."""
         total = sum(self.tensor[part].double().sum(axis) for part in self.parts())
         return self.device.fetch(total / len(self)).astype(dtype or self.dtype)
 
     def mean_square(self) -> float:
-        """Of all numbers."""
+        """Return the mean square of all values."""
         total = sum(float(self.tensor[part].double().square().sum()) for part in self.parts())
         return total / max(1, self.tensor.numel())
 
     def keys(self, direction: NDArray) -> NDArray:
-        """x_i . direction (n,) float64; equal rows have equal keys, as every row is added up alike."""
+        """Return x_i . direction (n,) float64; equal rows have equal keys, because each is summed in the same order."""
         along = self.device.put(direction)
         parts = [(self.tensor[part].double() * along).sum(1) for part in self.parts()]
         return self.device.fetch(self.device.torch.cat(parts))
 
     def equal(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether rows a are rows b, one by one."""
-        here, there = map(self.device.put, (a, b))
-        return self.device.fetch((self.tensor[here] == self.tensor[there]).all(1))
+        """Return whether row a_i equals row b_i, for each i."""
+        first, second = map(self.device.put, (a, b))
+        return self.device.fetch((self.tensor[first] == self.tensor[second]).all(1))
 
     def units(self) -> NDArray[np.float64]:
-        """The root mean square (d,) of each column's entries other than zero; 1 where all are zero."""
+        """Return the root mean square (d,) of the nonzero entries of each column; 1 if all are zero."""
         low, high = self.tensor.aminmax(dim=0)
         top = self.device.torch.maximum(-low, high).double()
         top[top == 0] = 1
@@ -142,35 +139,35 @@ class TensorRows:
         return self.device.fetch((top * (squares / counts.clamp(min=1)).sqrt()).where(counts > 0, 1.0))
 
     def divided(self, units: NDArray) -> TensorRows:
-        """Each column in units of its own."""
+        """Return the rows with each column divided by its unit."""
         return TensorRows((self.tensor / self.device.put(units)).to(self.tensor.dtype))
 
     def less(self, mean: NDArray) -> TensorRows:
-        """Each row less this one."""
+        """Return each row less the mean row."""
         return TensorRows(self.tensor - self._put(mean))
 
     def shifted(self, center: NDArray[np.float64]) -> TensorRows:
-        """Each row less the center, subtracted in float64."""
+        """Return each row less the center, subtracted in float64."""
         return TensorRows((self.tensor.double() - self.device.put(center)).to(self.tensor.dtype))
 
     def unit(self) -> TensorRows:
-        """Each row divided by its length; rows of zeros stay zeros."""
-        exact = self.tensor.double()
-        lengths = exact.square().sum(1, keepdim=True).sqrt()
-        return TensorRows((exact / lengths.where(lengths > 0, 1.0)).to(self.tensor.dtype))
+        """Return each row divided by its length; zero rows stay zero."""
+        from kway.rows.gpu.exact_search import unit_rows
 
-    # ---- class rows: kway.base.class_rows calls these
+        return TensorRows(unit_rows(self.tensor.double()).to(self.tensor.dtype))
+
+    # ---- scores of classes, for kway.base.class_rows
 
     def class_scores(self, W: NDArray, b: NDArray) -> Tensor:
-        """Scores (n, R) of all classes."""
+        """Return the scores (n, R) of all classes."""
         return self._classes(W, b).scores(self.tensor)
 
     def class_shares(self, W: NDArray, b: NDArray, shares: Any) -> Tensor:
-        """Probabilities (n, K) of all classes."""
+        """Return the probabilities (n, K) of all classes."""
         return self._classes(W, b).shares(self.tensor, shares)
 
     def best_classes(self, W: NDArray, b: NDArray, k: int, shares: Any) -> tuple[Tensor, Tensor]:
-        """Codes (n, k) of the best classes, and their scores or probabilities (n, k)."""
+        """Return the codes (n, k) of the best classes, and their scores or probabilities (n, k)."""
         return self._classes(W, b).best_answers(self.tensor, k, shares)
 
     def _classes(self, W: NDArray, b: NDArray) -> Any:
@@ -181,7 +178,6 @@ class TensorRows:
     def _put(self, array: NDArray) -> Tensor:
         return self.device.put(array, self.tensor.dtype)
 
-    def parts(self) -> Iterator[slice]:
-        """Blocks of rows that are worked on in float64."""
-        step = max(1, _VALUES // max(1, self.tensor.shape[1]))
-        return (slice(at, min(len(self), at + step)) for at in range(0, max(1, len(self)), step))
+    def parts(self) -> list[slice]:
+        """Return blocks of rows that fit in memory as float64; one empty block without rows."""
+        return row_blocks(len(self), 8 * self.tensor.shape[1]) or [slice(0, 0)]

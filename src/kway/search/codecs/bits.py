@@ -290,10 +290,10 @@ class BitRows(Codes):
     def on_device(self, device: Device) -> Any:
         """The codes on a device, in whole tiles."""
         from kway.rows.gpu.bit_codes import EncodedBits
-        from kway.rows.gpu.sign_codes import TILE
+        from kway.rows.gpu.sign_codes import CODE_TILE
 
         n = len(self)
-        room = device.zeros((-(-n // TILE) * TILE, 2 * self.frame.bits * self.frame.wide // 64), "int32")
+        room = device.zeros((-(-n // CODE_TILE) * CODE_TILE, 2 * self.frame.bits * self.frame.wide // 64), "int32")
         for part in spans(n, COPIED_ROWS):
             ordered = np.concatenate([self.head[:, part].T, self.rest[part]], axis=1)
             room[part] = device.put(ordered.view(np.int32))

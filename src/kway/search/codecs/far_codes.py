@@ -134,7 +134,7 @@ class FarBytes(ByteRows):
     @cached_property
     def centre(self) -> NDArray[np.float32]:
         """(d,)."""
-        return _here(self.there.centre)
+        return _here(self.there.center)
 
 
 def _here(tensor: Any) -> NDArray:
@@ -166,7 +166,7 @@ def far_bytes(far: TensorRows) -> FarBytes:
 
     device, (n, d) = far.device, far.shape
     with device.room(f"codes of {n:,} rows x {d} columns", n * (d + 4)):
-        return FarBytes(EncodedBytes.of(device, far.tensor, device.put(far.mean()).float()))
+        return FarBytes(EncodedBytes.encode(device, far.tensor, device.put(far.mean()).float()))
 
 
 def placed_mean(far: TensorRows, distance: Distance) -> NDArray[np.float64]:
