@@ -33,13 +33,13 @@ def same(index, oracle, queries, k):
     np.testing.assert_array_equal(found.distances, expected.distances)
 
 
-@pytest.mark.parametrize("where", ["there", "on the host"])
+@pytest.mark.parametrize("where", ["on the GPU", "on the CPU"])
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("bits", [1, 2, 4])
 def test_where_nobody_is_lost_answers_are_those_of_the_cpu(by_device, monkeypatch, bits, metric, where):
     from kway.rows.gpu import flat_search
 
-    if where == "on the host":
+    if where == "on the CPU":
         monkeypatch.setattr(flat_search, "GPU_BLOCK_BYTES", 2**61)
     store = Bits(bits, miss=SURE)
     rows, queries = clustered(3000, 100)
@@ -151,7 +151,7 @@ class _ByProducts:
     def __init__(self, codes, queries, keep):
         torch = codes.device.torch
         self.q = len(queries)
-        self.ids = codes.multiplied(queries, keep)
+        self.ids = codes.best_matches(queries, keep)
         own = module._signs(codes.words[self.ids.reshape(-1)]).float().view(*self.ids.shape, -1)
         self.found = module.ListedCodes(
             ((own * module._sign(queries)[:, None]).sum(2) / 2 + 256).int(), (own * queries[:, None]).sum(2)

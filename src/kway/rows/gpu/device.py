@@ -166,7 +166,7 @@ def resolve(device: str, pays: bool = True) -> ChosenDevice:
         _refuse_absent()
         return ChosenDevice(Device("cuda"), "device='cuda'")
     if not pays:
-        return ChosenDevice(None, "on the CPU: the work is too small for a GPU to be faster")
+        return ChosenDevice(None, "on the CPU: too small for a GPU to be faster")
     if not has_gpu():
         return ChosenDevice(None, "on the CPU: there is no GPU")
     return ChosenDevice(Device("cuda"), "on the GPU: the work is large enough")
