@@ -66,3 +66,10 @@ def test_compiled_kernels_need_no_more_than_the_limit(gpu, width):
     arguments = names | {"room": "*i32", "nqp": "i32", "t0": "i32"}
     constants = {"DP": width, "BK": plan.chunk, "CAP": 4096, "BQ": 2048, "BH": 16}
     assert shared(kernels.expand, arguments, constants, plan.expand_stages) <= LIMITS[gpu]
+
+
+def test_the_drawn_shapes_are_right_on_the_cpu(tmp_path):
+    pytest.importorskip("torch")
+    from tests.gpu.device_shapes import main
+
+    assert main(["--seconds", "2", "--device", "cpu", "--largest", "400", "--out", str(tmp_path / "out.json")]) == 0
