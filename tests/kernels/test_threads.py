@@ -133,7 +133,7 @@ def test_workers(n_jobs, expected):
 
 
 def test_zero_workers_are_refused():
-    with pytest.raises(ValueError, match="n_jobs == 0"):
+    with pytest.raises(ValueError, match="n_jobs must not be 0"):
         workers(0)
 
 

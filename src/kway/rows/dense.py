@@ -263,9 +263,8 @@ class DenseRows(BlockRows):
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
         """The sums of the weighted losses and of their gradients."""
-        if self.reads_once(losses, len(theta)):
-            return self.by_shares(lambda share: self.fused_share(theta, losses, share))
-        return super().value_gradient(theta, losses)
+        share_sums = self.fused_share if self.reads_once(losses, len(theta)) else self.blas_share
+        return self.by_shares(lambda share: share_sums(theta, losses, share))
 
     def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
         """Whether the fused kernel is used: it wins if a row is long and has few scores."""

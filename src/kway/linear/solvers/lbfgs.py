@@ -181,7 +181,7 @@ class Descent:
             step = self._step(iteration, point)
             if step.excess <= self._enough(point) and not self.schedule.exact:
                 return self._end(point)
-            new = self._search(iteration, point, step)
+            new = search_along(self.objective, point, step) or self._search_again(iteration, point, step)
             if new is None:
                 return self._stuck(point, step)
             self.pairs.add(point, new)
@@ -195,13 +195,12 @@ class Descent:
                 break
         return self._end(point)
 
-    def _search(self, iteration: int, point: Point, step: NewtonStep) -> Point | None:
-        """Return the point that a step leads to; if old curvature led astray, without the pairs."""
-        new = search_along(self.objective, point, step)
-        if new is None and len(self.pairs) and step.slope / 2 > loss_rounding(point) * abs(point.value):
-            self.pairs.clear()
-            new = search_along(self.objective, point, self._step(iteration, point))
-        return new
+    def _search_again(self, iteration: int, point: Point, step: NewtonStep) -> Point | None:
+        """Return the point of a step without the pairs, whose old curvature may have led astray."""
+        if not len(self.pairs) or step.slope / 2 <= loss_rounding(point) * abs(point.value):
+            return None
+        self.pairs.clear()
+        return search_along(self.objective, point, self._step(iteration, point))
 
     def _is_done(self, step: NewtonStep, old: Point, new: Point) -> bool:
         """Return whether the step has led to within tol: what it gained is gone from the bound.
