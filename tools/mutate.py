@@ -47,7 +47,7 @@ class Subject(NamedTuple):
 
 SUBJECTS = {
     "links": Subject(
-        ("kway.probabilities", "kway.linear.losses.hinge", "kway.linear.losses.smooth"),
+        ("kway.probabilities", "kway.linear.losses"),
         ("tests/contracts/test_losses.py",),
     ),
     "losses": Subject(("kway.kernels.linear.losses",), ("tests/contracts/test_losses.py",)),

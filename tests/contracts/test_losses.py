@@ -8,8 +8,7 @@ from scipy.special import expit, logsumexp
 from scipy.special import softmax as scipy_softmax
 
 from kway.kernels.linear import losses
-from kway.linear.losses import LOSSES, Targets, sigmoid, softmax
-from kway.linear.losses.hinge import centred_kink, rounded_curvature, rounded_slope
+from kway.linear.losses import LOSSES, Targets, centred_kink, sigmoid, softmax
 
 FORMS = [
     pytest.param(form, scores, id=f"{form.name}-{scores}")
@@ -310,9 +309,10 @@ def test_links_are_scipys_on_either_side_of_zero_and_along_the_last_axis():
 
 def test_a_rounded_kink_bends_inside_its_width_alone():
     gaps = np.array([-1.0, 0.0, 0.1, 0.2, 0.4, 3.0])
-    np.testing.assert_allclose(rounded_slope(gaps, 0.4), [0, 0, 0.25, 0.5, 1, 1])
-    np.testing.assert_allclose(rounded_curvature(gaps, 0.4), [0, 0, 2.5, 2.5, 0, 0])
     smooth = LOSSES["hinge"].columns.smoothed(0.4)
+    scores, targets = 1 - gaps[:, None], Targets(np.ones(6, np.int64))
+    np.testing.assert_allclose(smooth.value_gradient(scores, targets)[1][:, 0], [0, 0, -0.25, -0.5, -1, -1])
+    np.testing.assert_allclose(smooth.curvatures(scores, targets)[:, 0], [0, 0, 2.5, 2.5, 0, 0])
     assert smooth.curvature == 2.5  # the most that its slope changes
     assert (smooth.width, smooth.smooth) == (0.4, True)
 

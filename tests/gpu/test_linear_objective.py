@@ -11,8 +11,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 
-from kway.linear.losses import LOSSES, Hinge, Loss, Targets  # noqa: E402
-from kway.linear.losses.hinge import centred_kink  # noqa: E402
+from kway.linear.losses import (  # noqa: E402
+    LOSSES,
+    Hinge,
+    Loss,
+    Targets,
+    centred_kink,
+)
 from kway.linear.objective import Objective  # noqa: E402
 from kway.linear.penalties import Penalty  # noqa: E402
 from kway.linear.solvers.base import Control  # noqa: E402

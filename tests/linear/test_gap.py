@@ -8,8 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from kway import SVMClassifier
-from kway.linear.losses import LOSSES, Targets
-from kway.linear.losses.hinge import centred_kink
+from kway.linear.losses import LOSSES, Targets, centred_kink
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers import lbfgs

@@ -50,7 +50,7 @@ def test_more_columns_than_rows_are_checked_in_the_span_of_the_rows():
 
 
 def test_what_is_too_large_to_check_is_said(monkeypatch):
-    monkeypatch.setattr(choose, "is_small", lambda objective: False)
+    monkeypatch.setattr(choose, "is_small", lambda objective, most=None: False)
     _, (told,) = said(SoftmaxClassifier(solver="sgd", alpha=0.05, random_state=0))
     assert "was not checked" in told
 

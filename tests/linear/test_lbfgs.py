@@ -14,7 +14,7 @@ from kway import datasets
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers import lbfgs, newton_step
+from kway.linear.solvers import base, lbfgs
 from kway.linear.solvers.base import Control, check_needs
 from kway.linear.solvers.choose import prepare
 from kway.linear.solvers.lbfgs import LBFGS
@@ -136,8 +136,8 @@ def nasty():
 @pytest.mark.parametrize(("name", "X", "codes", "alpha"), list(nasty()), ids=[case[0] for case in nasty()])
 def test_default_tolerance_is_kept_on_nasty_data(name, X, codes, alpha, monkeypatch):
     best = newton_optimum(problem(X, codes, alpha=alpha))
-    for work in (newton_step.MOST_WORK, 0):  # by whole Hessians if it is small, and as large problems are solved
-        monkeypatch.setattr(newton_step, "MOST_WORK", work)
+    for work in (base.QUICK_WORK, 0):  # by whole Hessians if it is small, and as large problems are solved
+        monkeypatch.setattr(base, "QUICK_WORK", work)
         for dtype in (np.float32, np.float64):
             objective = problem(X, codes, alpha=alpha, dtype=dtype)
             task = prepare(objective, "lbfgs")

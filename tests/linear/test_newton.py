@@ -12,17 +12,15 @@ from sklearn.datasets import load_iris, load_wine, make_blobs
 from kway import LogisticClassifier, PerceptronClassifier, SoftmaxClassifier, SVMClassifier
 from kway.linear.classifier import LinearClassifier
 from kway.linear.equivalent import CholeskyBasis, row_span
-from kway.linear.losses import LOSSES, Targets
-from kway.linear.losses.hinge import centred_kink
+from kway.linear.losses import LOSSES, Targets, centred_kink
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers import newton_step
-from kway.linear.solvers.base import Control, Point, Solution
-from kway.linear.solvers.certificates import decrement
+from kway.linear.solvers import base
+from kway.linear.solvers.base import MOST_WORK, Control, Point, Solution, is_small
+from kway.linear.solvers.certificates import decrement, newton_step
 from kway.linear.solvers.choose import Task, prepare
-from kway.linear.solvers.interior_point import is_small_lasso, solve_lasso
+from kway.linear.solvers.interior_point import solve_lasso
 from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
-from kway.linear.solvers.newton_step import is_small
 from kway.linear.solvers.preconditioners import factor_at, quick_moments
 from kway.linear.solvers.proximal import ProximalRun
 from kway.linear.solvers.smoothing import cost_of_rounding, solve_smoothed
@@ -56,7 +54,7 @@ def test_a_step_solves_the_hessian_of_finite_differences(loss, form, weighted):
     objective = standard_columns(problem(loss, form, weighted=weighted)).objective
     theta, h = np.random.default_rng(1).normal(size=(3, 4)), 1e-4
     point = Point.centred_at(objective, theta)
-    step = newton_step.newton_step(objective, point.theta, point.gradient).direction
+    step = newton_step(objective, point.theta, point.gradient).direction
     up, down = (objective.value_gradient(point.theta + sign * h * step)[1] for sign in (1, -1))
     np.testing.assert_allclose((up - down) / (2 * h), point.gradient, rtol=1e-5, atol=1e-7)
 
@@ -174,7 +172,7 @@ def test_a_decrement_bounds_the_excess(loss):
 
 def test_rows_that_hardly_bend_do_not_hide_those_that_do(monkeypatch):
     """A Hessian of drawn rows, each of which stands for 1 / chance: seed 753 ended 1.5 tol above its optimum."""
-    monkeypatch.setattr(newton_step, "MOST_WORK", 0)
+    monkeypatch.setattr(base, "QUICK_WORK", 0)
     rng = np.random.default_rng(0)
     for seed in range(8):
         given = problem(n=6000, d=4, penalty=Penalty(1e-4), seed=seed)
@@ -182,7 +180,7 @@ def test_rows_that_hardly_bend_do_not_hide_those_that_do(monkeypatch):
         theta = objective.centred(4 * rng.normal(size=(3, 5)))
         point = Point.at(objective, theta)
         found = decrement(objective, point, factor_at(objective, theta))
-        exact = newton_step.newton_step(objective, theta, point.gradient)
+        exact = newton_step(objective, theta, point.gradient)
         assert found.slope == pytest.approx(exact.slope, rel=0.3)
 
 
@@ -312,9 +310,8 @@ def test_what_is_small():
     assert not is_small(problem("perceptron"))
     assert not is_small(problem("softmax-squared"))
     assert not is_small(replace(problem(n=2000), rows=np.zeros((2000, 3000), np.float32)))
-    assert is_small_lasso(problem("softmax", penalty=Penalty(lasso=0.1)))
-    assert not is_small_lasso(problem("perceptron"))
-    assert not is_small_lasso(problem())
+    assert not is_small(problem(n=2000, d=40, R=10))
+    assert is_small(problem(n=2000, d=40, R=10), MOST_WORK)
     with pytest.raises(ValueError, match="solver must be"):
         LinearClassifier("softmax", solver="newton").fit([[0.0], [1.0], [2.0]], [0, 1, 2])
 

@@ -12,7 +12,7 @@ from kway.linear.penalties import Penalty
 from kway.linear.solvers import lbfgs
 from kway.linear.solvers import preconditioners as precondition
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.newton_step import newton_step
+from kway.linear.solvers.certificates import newton_step
 from kway.linear.solvers.preconditioners import Diagonal, moments, quick_moments, safe_inverse, sample_rows
 
 RIDGE = 0.05

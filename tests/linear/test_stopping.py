@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kway import LinearClassifier
-from kway.linear.losses import LOSSES, Targets
-from kway.linear.losses.hinge import gaps
+from kway.linear.losses import LOSSES, Targets, gaps
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control

@@ -9,7 +9,6 @@ A share of the rows goes to each worker, and a block of them at a time through t
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -102,17 +101,18 @@ class BlockRows:
         return sum(pmap(lambda rows: losses.values(self.scores(theta, rows), rows), blocks))
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
-        """The sums of the weighted losses and of their gradients."""
-        return self.by_shares(lambda share: self.blas_share(theta, losses, share))
-
-    def by_shares(self, sums_of: Callable[[slice], Sums]) -> Sums:
-        """The sums over all rows, one share per worker."""
-        parts = pmap(sums_of, shares(self.n, least=LEAST_SHARE))
+        """Return the sums of the weighted losses and of their gradients, one share of the rows per worker."""
+        theta = self.laid_out(theta)
+        parts = pmap(lambda share: self.share_sums(theta, losses, share), shares(self.n, least=LEAST_SHARE))
         total, gradient = parts[0]
         for value, more in parts[1:]:
             total += value
             gradient += more
         return Sums(total, gradient)
+
+    def share_sums(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
+        """Return the sums over a share of the rows."""
+        return self.blas_share(theta, losses, share)
 
     def blas_share(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
         """The sums over a share of the rows, by two matrix products per block."""
@@ -261,10 +261,10 @@ class DenseRows(BlockRows):
         """X is in memory, and equal rows can be found."""
         return frozenset({IN_MEMORY, QUICK, DISTINCT})
 
-    def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
-        """The sums of the weighted losses and of their gradients."""
-        share_sums = self.fused_share if self.reads_once(losses, len(theta)) else self.blas_share
-        return self.by_shares(lambda share: share_sums(theta, losses, share))
+    def share_sums(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
+        """Return the sums over a share of the rows."""
+        fused = self.reads_once(losses, len(theta))
+        return (self.fused_share if fused else self.blas_share)(theta, losses, share)
 
     def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
         """Whether the fused kernel is used: it wins if a row is long and has few scores."""

@@ -192,10 +192,10 @@ class MappedCSR(SparseRows):
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
         """Return the sums of the weighted losses and of their gradients."""
-        theta = self.laid_out(theta)
-        return self.by_shares(lambda share: self._share(theta, losses, share))
+        return BlockRows.value_gradient(self, theta, losses)
 
-    def _share(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
+    def share_sums(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
+        """Return the sums over a share of the rows."""
         total, gradient = 0.0, np.zeros_like(theta)
         for run in runs(self.X, len(theta), share, 1, self.X.rows_in(BLOCK_BYTES // 2)):
             slopes = self.scores(theta, run.rows)

@@ -1,11 +1,11 @@
 """Solvers: an Objective and a start in, a Solution out.
 
-base.py              Solver, Control, Point, Solution, and the one check of what works with what
+base.py              Solver, Control, Point, Solution, the check of what works with what
 choose.py            SOLVERS by name, "auto", the columns that suit a solver, and whether its solution may be trusted
 certificates.py      when a fit may end: what tol means, the Newton decrement and the duality gap
 least_squares.py     the squared loss in closed form
 lbfgs.py             the default: preconditioned L-BFGS, Newton's method if the problem is small
-preconditioners.py   its approximate inverses of the Hessian; newton_step.py the dense one
+preconditioners.py   its approximate inverses of the Hessian; dense_hessian.py the exact one of small problems
 standard_columns.py  centered and scaled columns of small problems
 proximal.py          L1 and elastic net: proximal Newton with momentum, on the models of local_models.py
 interior_point.py    small problems with kinks (hinges, L1): a primal-dual interior point method with a proof

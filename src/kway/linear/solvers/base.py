@@ -17,8 +17,12 @@ from kway.errors import CombinationError
 from kway.linear.losses import Loss
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
+from kway.memory import BLOCK_BYTES
 from kway.rows.passes import IN_MEMORY
 
+QUICK_WORK = 2e7  # products of a dense step, about a millisecond, that pays from the start (T4e)
+MOST_WORK = 1e9  # the same, some tenths of a second, that pays if other methods are slow (T4d, the drawn problems)
+SLOW = 100  # iterations after which another method counts as slow (tests/linear/test_crowded.py)
 ARMIJO = 1e-4  # share of the predicted fall that a step must bring (Nocedal and Wright, 3.1)
 
 
@@ -152,3 +156,30 @@ def check_needs(solver: Solver, loss: Loss, penalty: Penalty, rows: frozenset[st
             + " and ".join(f"{NEEDS[need]} [{need}]" for need in missing)
             + "; use solver='auto', which picks one that works"
         )
+
+
+# ---------------------------------------------------------------- problems that are small enough for a dense Hessian
+
+
+def is_small(objective: Objective, most: float | None = None) -> bool:
+    """Return whether the whole Hessian is known and a step with it takes at most so many products (QUICK_WORK)."""
+    o = objective
+    if not (o.in_memory and has_hessian(o)) or 8 * o.n * (o.d + 1) > BLOCK_BYTES:
+        return False
+    return step_work(o) <= (QUICK_WORK if most is None else most)
+
+
+def step_work(objective: Objective) -> float:
+    """Return the products of a step with the whole Hessian: forming it from the rows, and factoring it."""
+    o, loss, D = objective, objective.loss, objective.d + 1
+    if not loss.couples:
+        alike = loss.aims is not None and o.penalty.smooth
+        return (1 if alike else o.n_scores) * (float(o.n) * D * D + D**3 / 3)
+    size = float(o.n_scores) * D
+    return (o.n * size * size if loss.cross_entropy else 2.0 * o.n * size * D) + size**3 / 3
+
+
+def has_hessian(objective: Objective) -> bool:
+    """Return whether the loss is smooth and convex, and the Hessian in the scores of a row is known."""
+    loss = objective.loss
+    return loss.smooth and loss.convex and (loss.cross_entropy or loss.rounded or not loss.couples)

@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal
 
-from kway.linear.objective import Objective
-from kway.linear.solvers.base import Point
-from kway.linear.solvers.newton_step import NewtonStep, curvature_kept, has_hessian, is_small, newton_step
+from kway.linear.objective import Objective, ObjectiveHessian
+from kway.linear.solvers.base import Point, has_hessian, is_small
+from kway.linear.solvers.dense_hessian import DenseHessian
+from kway.memory import BLOCK_BYTES, CACHE_BYTES, rows_per_block
 from kway.rows.matrices import row_squares
 from kway.rows.passes import QUICK
 from kway.threads import pmap, spans
@@ -36,14 +37,11 @@ WIDE_GAP = "raise max_iter or alpha, or scale the features to a common range"
 HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
 
 LEAST_FALL = 1e-6  # share of the objective at zero below which tol asks for no more: rounding would be all that is left
-_TINY = 1e-300  # an objective of 0 has no relative excess
-_MOST_CURVATURES = 1 << 26  # numbers (n, R) that products with the Hessian keep: 256 MB of float32
+_TINY = float(np.finfo(np.float64).tiny)
 _MOST_PRODUCTS = 40  # of a decrement: after so many a step of the descent costs less (T4b)
 # The smallest eigenvalue that conjugate gradients have seen is too large, by far less than this (the drawn problems)
 _CAUTION = 10.0
 _MOST_INTERCEPTS = 64  # to be solved for, each pass over scores (n, R)
-_BLOCK_ROWS = 4096  # of scores held at a time
-_BLOCK_SCORES = 1 << 20  # of rows at zero, whose losses are much alike: 8 MB
 
 Precondition = Callable[[NDArray], NDArray]
 
@@ -59,7 +57,7 @@ def tol_scale(value: float, least: float = 0.0) -> float:
 def least_of(objective: Objective) -> float:
     """Return a millionth of the objective at zero, from some rows: tol is relative to no less."""
     o = objective
-    rows = slice(0, min(o.n, max(1, _BLOCK_SCORES // o.n_scores)))
+    rows = slice(0, min(o.n, rows_per_block(8 * o.n_scores, CACHE_BYTES)))
     losses, _ = o.loss.value_gradient(np.zeros((rows.stop, o.n_scores)), o.block_targets(rows))
     return LEAST_FALL * float(losses.mean()) if len(losses) else 0.0
 
@@ -91,6 +89,46 @@ def has_decrement(objective: Objective) -> bool:
     return known and QUICK in objective.rows.offers
 
 
+class NewtonStep(NamedTuple):
+    """The Newton step as an ascent direction (R, d + 1), its slope D, and a bound of the excess over the minimum."""
+
+    direction: NDArray
+    slope: float
+    excess: float
+
+
+def newton_step(objective: Objective, theta: NDArray, gradient: NDArray) -> NewtonStep:
+    """Return the step of a small problem at theta, by its whole Hessian; gradient has shape (R, d + 1)."""
+    hessian = DenseHessian.at(objective, theta)
+    D, direction = hessian.Z.shape[1], np.zeros_like(gradient)
+    direction[:, :D] = hessian.solve(gradient[:, :D].astype(np.float64))
+    slope = max(0.0, _dot(gradient, direction))
+    return NewtonStep(direction, slope, slope / 2 / curvature_kept(objective, theta, direction))
+
+
+def curvature_kept(objective: Objective, theta: NDArray, direction: NDArray) -> float:
+    """Return the share of the curvature along a step that is certain to be left at its end; 1 for no step.
+
+    Rows on the nodes of a cluster are represented by their sample.
+    """
+    objective = replace(objective, rows=objective.rows.sample())
+    c = 1.0 if objective.loss.hessian_change is None else objective.loss.hessian_change  # a guess: softmax's
+
+    def part(rows: slice) -> NDArray:
+        scores, targets = objective.scores(theta, rows).astype(np.float64), objective.block_targets(rows)
+        moved = objective.scores(direction, rows).astype(np.float64)
+        farthest = np.abs(moved).max(axis=1)  # (m,)
+        unit = moved / np.maximum(farthest, _TINY)[:, None]
+        along = np.einsum("ik,ik->i", objective.loss.bent(scores, targets, unit), unit) * np.square(farthest)
+        along = np.maximum(along, 0) * (1.0 if objective.weight is None else objective.weight[rows])
+        with np.errstate(under="ignore"):
+            return np.array([along.sum(), along @ np.exp(-c * farthest)])
+
+    size = rows_per_block(8 * objective.n_scores, CACHE_BYTES)
+    total, left = np.sum(pmap(part, spans(objective.n, size)), axis=0)
+    return float(max(left, _TINY) / total) if total > 0 else 1.0
+
+
 def decrement(objective: Objective, point: Point, precondition: Precondition, enough: float = 0.0) -> NewtonStep:
     """Return the Newton step at a point with a bound of the excess there.
 
@@ -111,7 +149,8 @@ def decrement(objective: Objective, point: Point, precondition: Precondition, en
     if is_small(objective):
         return newton_step(objective, point.theta, gradient)
     rows = _heaviest_rows(objective, point.theta)
-    return _conjugate_gradients(rows, point.theta, gradient, precondition, enough)
+    products = rows.hessian_at(point.theta)
+    return _conjugate_gradients(rows, products, point.theta, gradient, precondition, enough)
 
 
 def least_subgradient(objective: Objective, point: Point) -> NDArray:
@@ -145,7 +184,7 @@ def _heaviest_rows(objective: Objective, theta: NDArray) -> Objective:
     size = 8 * objective.d + 1000
     if objective.rows.sample() is not objective.rows:  # the nodes of a cluster have them, none can be taken
         return objective
-    if objective.n <= 2 * size and objective.n * objective.n_scores <= _MOST_CURVATURES:
+    if objective.n <= 2 * size and 8 * objective.n * objective.n_scores <= BLOCK_BYTES:
         return objective
     mass = objective.curvatures(theta).sum(axis=0, dtype=np.float64)  # (n,), sample weights included
     chance = np.minimum(1.0, size * mass / max(float(mass.sum()), _TINY))
@@ -159,21 +198,25 @@ def _heaviest_rows(objective: Objective, theta: NDArray) -> Objective:
 
 @np.errstate(over="ignore", invalid="ignore")  # a direction without curvature: steps grow until the bound is infinite
 def _conjugate_gradients(
-    objective: Objective, theta: NDArray, gradient: NDArray, precondition: Precondition, enough: float
+    objective: Objective,
+    hessian: ObjectiveHessian,
+    theta: NDArray,
+    gradient: NDArray,
+    precondition: Precondition,
+    enough: float,
 ) -> NewtonStep:
     """Return the step from products H v, each about as dear as a gradient.
 
     What is missing from D after some of them is r' H^-1 r, r the residual: at most r' M r over the smallest eigenvalue
     of the preconditioned Hessian M H, which the coefficients of the method estimate (Lanczos).
     """
-    products = objective.hessian_at(theta)
     x, r = np.zeros_like(gradient), gradient.copy()
     p = z = precondition(r)
     rz, D, missing = _dot(r, z), 0.0, 0.0
     lengths: list[float] = []
     ratios: list[float] = []
     while len(lengths) < _MOST_PRODUCTS and rz > 0:
-        Hp = products.product(p)
+        Hp = hessian.product(p)
         curvature = _dot(p, Hp)
         if not (0 < curvature < np.inf and rz < np.inf):
             return NewtonStep(x, D, np.inf)
@@ -246,7 +289,7 @@ class Gap(NamedTuple):
 def has_gap(objective: Objective) -> bool:
     """Return whether `gap_of_hinge` can be had: a rounded hinge with a ridge, rows in memory, few intercepts."""
     o = objective
-    fits = o.n * o.n_scores <= _MOST_CURVATURES and (o.n_scores <= _MOST_INTERCEPTS or not o.fit_intercept)
+    fits = 8 * o.n * o.n_scores <= BLOCK_BYTES and (o.n_scores <= _MOST_INTERCEPTS or not o.fit_intercept)
     return bool(o.in_memory and fits and o.loss.rounded and o.loss.convex and o.penalty.ridge and not o.penalty.lasso)
 
 
@@ -280,11 +323,15 @@ def gap_of_hinge(objective: Objective, point: Point) -> Gap:
     return Gap(new, gap_of_weights(objective, new) + float(np.abs(left).sum()) * _farthest_intercept(objective, new))
 
 
+def _blocks(objective: Objective) -> list[slice]:
+    return spans(objective.n, rows_per_block(8 * max(objective.d, objective.n_scores), CACHE_BYTES))
+
+
 def _scores_without_intercepts(objective: Objective, theta: NDArray) -> NDArray[np.float64]:
     """Return X W' (n, R)."""
     bare = theta.copy()
     bare[:, -1] = 0
-    parts = pmap(lambda rows: objective.scores(bare, rows), spans(objective.n, _BLOCK_ROWS))
+    parts = pmap(lambda rows: objective.scores(bare, rows), _blocks(objective))
     return np.concatenate(parts).astype(np.float64)
 
 
@@ -298,7 +345,7 @@ def _slopes(objective: Objective, scores: NDArray, intercepts: NDArray) -> tuple
         weight = objective.weight[rows].astype(np.float64)
         return float(value @ weight), slopes * weight[:, None]
 
-    parts = pmap(part, spans(objective.n, _BLOCK_ROWS))
+    parts = pmap(part, _blocks(objective))
     return sum(value for value, _ in parts) / objective.n, np.concatenate([slopes for _, slopes in parts])
 
 
@@ -320,7 +367,7 @@ def _transposed_product(objective: Objective, slopes: NDArray) -> NDArray:
         X = objective.X[rows]
         return np.asarray(slopes[rows].astype(X.dtype).T @ X)
 
-    return np.asarray(np.sum(pmap(part, spans(objective.n, _BLOCK_ROWS)), axis=0, dtype=np.float64))
+    return np.asarray(np.sum(pmap(part, _blocks(objective)), axis=0, dtype=np.float64))
 
 
 def _farthest_intercept(objective: Objective, point: Point) -> float:
@@ -333,7 +380,7 @@ def _farthest_intercept(objective: Objective, point: Point) -> float:
     def largest(rows: slice) -> float:
         return float(row_squares(objective.X[rows], objective.X.dtype).max(initial=0.0))
 
-    norm = np.sqrt(max(pmap(largest, spans(objective.n, _BLOCK_ROWS))))
+    norm = np.sqrt(max(pmap(largest, _blocks(objective))))
     weights = np.sqrt(2 * max(point.value, 0.0) / objective.penalty.ridges(objective.d).min())
     loss = objective.loss
     return 2 * float(np.abs(point.theta[:, -1]).max() + loss.margin + loss.width + norm * weights)

@@ -25,14 +25,13 @@ from kway.linear.equivalent import row_span, scale_columns
 from kway.linear.losses import Loss
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.base import Control, Solution, Solver, check_needs, offers
+from kway.linear.solvers.base import MOST_WORK, Control, Solution, Solver, check_needs, is_small, offers
 from kway.linear.solvers.certificates import least_of, tol_scale
 from kway.linear.solvers.dual import Dual
 from kway.linear.solvers.gradient_descent import GradientDescent
-from kway.linear.solvers.interior_point import is_small_lasso, is_small_with_kinks
+from kway.linear.solvers.interior_point import is_small_with_kinks
 from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
 from kway.linear.solvers.least_squares import LeastSquares
-from kway.linear.solvers.newton_step import is_small
 from kway.linear.solvers.proximal import Proximal
 from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
@@ -235,7 +234,7 @@ class Task:
         if found.miss == np.inf or control.validate is not None or not given.in_memory:
             return found
         task = prepare(given, "lbfgs" if given.penalty.smooth else "proximal")
-        if not (is_small(task.objective) or is_small_lasso(task.objective) or is_small_with_kinks(task.objective)):
+        if not (_is_dense(task.objective) or is_small_with_kinks(task.objective)):
             return replace(found, converged=False, miss=np.inf, advice=_UNCHECKED)
         end = task.solve(task.objective.zeros(), Control(tol=min(control.tol, 1e-3) / 4))
         least, value = least_of(given), given.value(end.theta.astype(np.float64))
@@ -280,13 +279,18 @@ def prepare(objective: Objective, asked: Any) -> Task:
         frames += [span] if span is not None else []
         problem = span.objective if span is not None else objective
         by_passes = isinstance(solver, LBFGS | Proximal | GradientDescent)  # the others read the ridge as one number
-        if by_passes and (is_small(problem) or is_small_lasso(problem)):
+        if by_passes and _is_dense(problem):
             frames.append(standard_columns(problem))
     return Task(objective, solver, tuple(frames))
 
 
 def _with_ridge(objective: Objective, ridge: float) -> Objective:
     return replace(objective, penalty=replace(objective.penalty, ridge=ridge))
+
+
+def _is_dense(objective: Objective) -> bool:
+    """Return whether steps with the whole Hessian are cheap enough; with an L1 part other methods are often slow."""
+    return is_small(objective, MOST_WORK if objective.penalty.lasso else None)
 
 
 def cold_start(objective: Objective, rng: np.random.Generator) -> NDArray:

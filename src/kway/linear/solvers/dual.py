@@ -31,10 +31,9 @@ from kway.errors import NotSeparableError
 from kway.kernels.jit import frozen
 from kway.kernels.linear.dual import ascend
 from kway.linear.objective import Objective
-from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.base import MOST_WORK, QUICK_WORK, Control, Solution
 from kway.linear.solvers.certificates import WIDE_GAP, tol_scale
 from kway.linear.solvers.interior_point import (
-    MOST_WORK,
     is_small_with_kinks,
     solve_hard,
     solve_small,
@@ -50,7 +49,6 @@ Floats = NDArray[np.float64]
 
 _ROUND = 10  # sweeps between two looks at the gap, each about as dear as a sweep (T4d)
 SLOW_SWEEPS = 20  # after which interior points solve for the rows near the margins, if affordable (T4d: letter)
-QUICK_WORK = 2e7  # products of an interior point step up to which they come first: a hundredth of a second
 WIDEST_GROUP = 64  # classes of a group: their dual variables are an (n, 64) array (T4d, texts of 150 classes)
 # of the bias, over the mean square of a row: 1 takes three times as many sweeps on texts, 0.001 as many (T4d)
 STIFFNESS = 0.03

@@ -25,10 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
-from kway.linear.solvers.base import ARMIJO, Control, Point, Solution
-from kway.linear.solvers.certificates import LEAST_FALL, duality_gap, least_subgradient, tol_scale
-from kway.linear.solvers.newton_step import DenseHessian, inverse, is_small, newton_step
+from kway.linear.solvers.base import ARMIJO, MOST_WORK, Control, Point, Solution
+from kway.linear.solvers.certificates import LEAST_FALL, duality_gap, least_subgradient, newton_step, tol_scale
+from kway.linear.solvers.dense_hessian import DenseHessian, inverse
 from kway.linear.solvers.standard_columns import Units, standard_columns, standardize
+from kway.memory import BLOCK_BYTES
 from kway.rows.matrices import rooted_rows
 from kway.rows.passes import FETCHED
 from kway.threads import pmap, single_blas
@@ -36,8 +37,6 @@ from kway.threads import pmap, single_blas
 Floats = NDArray[np.float64]
 Solve = Callable[[Floats], Floats]
 
-MOST_WORK = 1e9  # products of a step of all classes: some tenths of a second; the drawn problems and T4d decide it
-_MOST_NUMBERS = 1 << 24  # in Z, and in a matrix: 128 MB
 _ROUNDING = 1e-9  # of slopes that add up to 1 in columns of unit size: less is rounding
 _MOST_STEPS = 150  # most drawn problems take 8 to 30, some of many classes 80; more than that end in rounding
 _SPENT = 1e-9  # of what the gap may be: if the products are less, rounding is all that the bound lacks
@@ -358,7 +357,7 @@ def is_small_with_kinks(objective: Objective, most: float = MOST_WORK) -> bool:
     knows = loss.has_margin and not loss.rounded and o.penalty.ridge + o.penalty.lasso > 0
     at_hand = o.in_memory or FETCHED in o.rows.offers
     size = R * D if loss.joint else D
-    if not knows or not at_hand or o.n * D > _MOST_NUMBERS or size * size > _MOST_NUMBERS:
+    if not knows or not at_hand or 8 * max(o.n * D, size * size) > 2 * BLOCK_BYTES:
         return False
     work = 2.0 * o.n * size * D + size**3 / 3 if loss.joint else R * (float(o.n) * D * D + D**3 / 3)
     return work <= most
@@ -442,11 +441,6 @@ def solve_hard(X: Floats, y: Floats, bias: bool, tol: float) -> HardMargin:
 
 
 # ---------------------------------------------------------------- smooth losses with an L1 part
-
-
-def is_small_lasso(objective: Objective, most: float = MOST_WORK) -> bool:
-    """Return whether `solve_lasso` applies, and a step of it costs at most so many products."""
-    return objective.penalty.lasso > 0 and is_small(objective, most)
 
 
 def solve_lasso(objective: Objective, theta: NDArray, control: Control) -> Solution:

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
 from kway.linear.solvers import certificates
-from kway.linear.solvers.base import ARMIJO, Carry, Control, Point, Solution
-from kway.linear.solvers.certificates import HIDDEN, SEPARABLE, tol_scale
-from kway.linear.solvers.newton_step import NewtonStep, is_small, newton_step
+from kway.linear.solvers.base import ARMIJO, Carry, Control, Point, Solution, is_small
+from kway.linear.solvers.certificates import HIDDEN, SEPARABLE, NewtonStep, newton_step, tol_scale
 from kway.linear.solvers.preconditioners import Factor, Moments, Schedule, quick_moments, sample_rows
 from kway.linear.solvers.smoothing import solve_smoothed
 from kway.threads import pmap, shares, single_blas
@@ -62,7 +61,7 @@ class LBFGS:
             if objective.loss.smooth:
                 if control.carry is not None and not is_small(objective):
                     return self._solve_next(objective, theta, control, control.carry)
-                return solve_smooth(objective, theta, control, prove=True)
+                return Descent(objective, control, Pairs(), prove=True).run(theta)
             return solve_smoothed(objective, theta, control, solve_smooth)
 
     def _solve_next(self, objective: Objective, theta: NDArray, control: Control, carry: Carry) -> Solution:
@@ -95,13 +94,7 @@ def solve_smooth(
     prove : bool
         Go on until a bound, not an estimate, is under tol.
     """
-    theta = objective.laid_out(theta)
-    if is_small(objective):
-        start = Start(theta, Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient))
-    else:
-        start = start_from(objective, theta, known)
-    descent = Descent(objective, control, start.schedule, Pairs() if pairs is None else pairs, prove)
-    return descent.run(Point.centred_at(objective, start.theta))
+    return Descent(objective, control, Pairs() if pairs is None else pairs, prove).run(theta, known)
 
 
 # ---------------------------------------------------------------- where it starts
@@ -115,7 +108,10 @@ class Start(NamedTuple):
 
 
 def start_from(objective: Objective, theta: NDArray, known: Moments | None) -> Start:
-    """Return a start from theta, by way of a sample if theta says little."""
+    """Return a start from theta, through a sample of the rows if theta is no good start."""
+    theta = objective.laid_out(theta)
+    if is_small(objective):
+        return Start(theta, Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient))
     sample = sample_rows(objective)
     found = known.under(objective) if known else quick_moments(objective, sample)
     warm = bool(theta.any())
@@ -156,21 +152,21 @@ class Descent:
 
     objective: Objective
     control: Control
-    schedule: Schedule
     pairs: Pairs
     prove: bool
+    schedule: Schedule = field(init=False)
     history: list[float] = field(default_factory=list)
     excess: float = np.inf  # bound, or estimate, of F above its minimum
     proved: bool = False
     first_near: int = 0  # iteration at which a proof seemed near
     open_gap: float = np.inf  # of the weights of a hinge, where the whole gap was too wide
 
-    def __post_init__(self) -> None:
+    def run(self, theta: NDArray, known: Moments | None = None) -> Solution:
+        """Step from theta until the excess is under tol, nothing is gained any more, or max_iter."""
+        theta, self.schedule = start_from(self.objective, theta, known)
         self.has_gap = self.prove and not self.schedule.exact and certificates.has_gap(self.objective)
         self.has_decrement = self.prove and certificates.has_decrement(self.objective)
-
-    def run(self, point: Point) -> Solution:
-        """Step until the excess is under tol, nothing is gained any more, or max_iter."""
+        point = Point.centred_at(self.objective, theta)
         self.history.append(point.value)
         for iteration in range(1, max(1, self.control.max_iter) + 1):
             if certificates.separated(self.objective, point.value):
@@ -181,7 +177,10 @@ class Descent:
             step = self._step(iteration, point)
             if step.excess <= self._enough(point) and not self.schedule.exact:
                 return self._end(point)
-            new = search_along(self.objective, point, step) or self._search_again(iteration, point, step)
+            new = search_along(self.objective, point, step)
+            if new is None and len(self.pairs) and step.slope / 2 > loss_rounding(point) * abs(point.value):
+                self.pairs.clear()  # old curvature led astray
+                new = search_along(self.objective, point, self._step(iteration, point))
             if new is None:
                 return self._stuck(point, step)
             self.pairs.add(point, new)
@@ -194,13 +193,6 @@ class Descent:
             if done:
                 break
         return self._end(point)
-
-    def _search_again(self, iteration: int, point: Point, step: NewtonStep) -> Point | None:
-        """Return the point of a step without the pairs, whose old curvature may have led astray."""
-        if not len(self.pairs) or step.slope / 2 <= loss_rounding(point) * abs(point.value):
-            return None
-        self.pairs.clear()
-        return search_along(self.objective, point, self._step(iteration, point))
 
     def _is_done(self, step: NewtonStep, old: Point, new: Point) -> bool:
         """Return whether the step has led to within tol: what it gained is gone from the bound.

@@ -4,7 +4,7 @@
                 If classes have fewer rows than there are columns, + u_k u_k' for each score k: the rows of class k
                 bend score k most, and most of all along their mean
     per class   X' diag(h_k) X / n + ridge I for each score k, h_k the loss's curvature at theta
-    whole       the Hessian itself if the problem is small (newton_step.py): L-BFGS then is Newton's method
+    whole       the Hessian itself if the problem is small (dense_hessian.py): L-BFGS then is Newton's method
 
 X stands for [X 1] if there is a bias. If d x d is too much, shared and per class are the diagonals of these matrices. A
 Gram matrix may come from a sample of the rows; the mean square of each feature is then that of all rows (a rare feature
@@ -22,8 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
-from kway.linear.solvers.base import Point
-from kway.linear.solvers.newton_step import MOST_SLOW_WORK, SLOW, is_small, step_work
+from kway.linear.solvers.base import MOST_WORK, SLOW, Point, is_small, step_work
 from kway.rows.matrices import add_gram, invert, multiply, rooted_rows
 from kway.rows.passes import CLASS_FACTOR, SteppingRows
 from kway.threads import pmap, shares, spans
@@ -394,8 +393,8 @@ class Schedule:
     def turn_exact(self, iteration: int) -> None:
         """Use the whole Hessian from now on if the iterations so far have cost as much as one step of it."""
         o = self.objective
-        gradients = step_work(o, o.d + 1) / (2.0 * o.n * (o.d + 1) * o.n_scores)
-        self.exact = self.exact or (iteration > max(SLOW, gradients) and is_small(o, MOST_SLOW_WORK))
+        gradients = step_work(o) / (2.0 * o.n * (o.d + 1) * o.n_scores)
+        self.exact = self.exact or (iteration > max(SLOW, gradients) and is_small(o, MOST_WORK))
 
     def at(self, iteration: int, point: Point) -> Factor:
         """Return the factor for a point of a problem that is not small."""

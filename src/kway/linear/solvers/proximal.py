@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from kway.linear.equivalent import merge_equal_rows
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.base import Control, Point, Solution
+from kway.linear.solvers.base import MOST_WORK, SLOW, Control, Point, Solution, is_small
 from kway.linear.solvers.certificates import decrement, duality_gap, has_decrement, recent_gain, tol_scale
-from kway.linear.solvers.interior_point import is_small_lasso, is_small_with_kinks, solve_lasso, solve_small
+from kway.linear.solvers.interior_point import is_small_with_kinks, solve_lasso, solve_small
 from kway.linear.solvers.local_models import LocalModel, LocalModels, ModelMinimum
-from kway.linear.solvers.newton_step import MOST_WORK, SLOW
 from kway.rows.passes import wrap_rows
 from kway.threads import single_blas
 
@@ -54,11 +53,11 @@ class Proximal:
                 return solve_small(objective, control)
             if not np.any(theta[:, :-1]):
                 theta = bias_alone(objective, theta, control)
-            if is_small_lasso(objective, MOST_WORK):
+            if objective.penalty.lasso and is_small(objective):
                 return solve_lasso(objective, theta, control)
             if not objective.loss.smooth:
                 return _through_smoothed(objective, theta, control)
-            if is_small_lasso(objective):
+            if objective.penalty.lasso and is_small(objective, MOST_WORK):
                 return _steps_then_interior_points(objective, theta, control)
             return ProximalRun(objective, control).go(theta)
 

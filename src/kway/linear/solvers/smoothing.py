@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.linear.losses.hinge import centred_kink
+from kway.linear.losses import centred_kink
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.certificates import tol_scale

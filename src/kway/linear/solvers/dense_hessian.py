@@ -1,4 +1,4 @@
-"""The dense Newton step of a small problem: the whole Hessian, its Cholesky factor, and the decrement.
+"""The whole Hessian of a small problem as one dense matrix, and its Cholesky factor.
 
     H = mean_i w_i B_i (x) z_i z_i' + diag(ridges),   z = [x 1],   B_i (R, R) the Hessian of row i's loss in its scores
 
@@ -7,21 +7,12 @@ By how a loss couples the scores of a row, B_i is
     diagonal          each score by itself (binary, one-vs-all, squared): R matrices (D, D)
     diag(p) - p p'    softmax: one matrix (R D, R D)
     pairs             joint hinge, curvature h_c of the pair (class y, c): h_c (e_c - e_y)(e_c - e_y)'
-
-The Newton decrement D = g' H^-1 g says how far a point is above the minimum if the logarithm of the curvature of a
-row changes by at most c per unit of score (`Loss.hessian_change`). Along the Newton step the scores of row i change by
-r_i at most, so that its curvature h_i may shrink to exp(-c r_i) h_i:
-
-    F(theta) - F* <= D / 2 / kept,   kept = sum_i exp(-c r_i) h_i / sum_i h_i
-
-Boyd and Vandenberghe, Convex Optimization, 9.5; Bach (2010), Self-concordant analysis for logistic regression.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg as la
@@ -29,82 +20,13 @@ from numpy.typing import NDArray
 
 from kway.linear.losses import Loss, softmax
 from kway.linear.objective import Objective
+from kway.memory import rows_per_block
 from kway.rows.matrices import add_gram, rooted_rows
-from kway.threads import pmap, shares, spans, spans_of
+from kway.threads import pmap, shares, spans_of
 
 Floats = NDArray[np.float64]
 
-MOST_WORK = 2e7  # products of a step, about a millisecond: iterations of L-BFGS cost as much and are more (T4e)
-MOST_SLOW_WORK = 1e9  # the same, some tens of milliseconds, if other methods take very many steps (kinks, few rows)
-SLOW = 100  # iterations of another method after which the dense step is tried (tests/linear/test_crowded.py)
-MOST_ROW_VALUES = 1 << 20  # of [X 1] as float64, 8 MB: larger problems have other means (T4: 47 million)
-_BLOCK = 1 << 20  # numbers of the rows [p_1 z ... p_R z] made at a time
-_LIFT = 1e-14  # of a unit diagonal, first try; ten times more until the factor exists
-_LARGEST_EXPONENT = 40.0  # exp of more is no bound of anything
-_TINY = 1e-300
-
-
-class NewtonStep(NamedTuple):
-    """The Newton step as an ascent direction (R, d + 1), its slope D, and a bound of the excess over the minimum."""
-
-    direction: NDArray
-    slope: float
-    excess: float
-
-
-def is_small(objective: Objective, most: float | None = None) -> bool:
-    """Whether the whole Hessian is known and a step takes at most so many products (MOST_WORK)."""
-    o = objective
-    if not (o.in_memory and has_hessian(o)) or o.n * (o.d + 1) > MOST_ROW_VALUES:
-        return False
-    return step_work(o, o.d + 1) <= (MOST_WORK if most is None else most)
-
-
-def step_work(objective: Objective, D: int) -> float:
-    """Return the products of one step on D columns."""
-    o, loss = objective, objective.loss
-    if not loss.couples:
-        alike = loss.aims is not None and o.penalty.smooth
-        return (1 if alike else o.n_scores) * (float(o.n) * D * D + D**3 / 3)
-    size = float(o.n_scores) * D
-    return (o.n * size * size if loss.cross_entropy else 2.0 * o.n * size * D) + size**3 / 3
-
-
-def has_hessian(objective: Objective) -> bool:
-    """Whether the loss is smooth and convex, and the Hessian in a row's scores is one of the three above."""
-    loss = objective.loss
-    return loss.smooth and loss.convex and (loss.cross_entropy or loss.rounded or not loss.couples)
-
-
-def newton_step(objective: Objective, theta: NDArray, gradient: NDArray) -> NewtonStep:
-    """Return the step at theta, whose gradient (R, d + 1) is known."""
-    hessian = DenseHessian.at(objective, theta)
-    D, direction = hessian.Z.shape[1], np.zeros_like(gradient)
-    step = hessian.solve(gradient[:, :D].astype(np.float64))
-    direction[:, :D] = step
-    slope = max(0.0, float(np.vdot(gradient, direction)))
-    return NewtonStep(direction, slope, slope / 2 / curvature_kept(objective, theta, direction))
-
-
-def curvature_kept(objective: Objective, theta: NDArray, direction: NDArray) -> float:
-    """Return the share of the curvature along a step that is sure to be left at its end; of no step 1.
-
-    Of rows on the nodes of a cluster it is that of their sample.
-    """
-    objective = replace(objective, rows=objective.rows.sample())
-    c = 1.0 if objective.loss.hessian_change is None else objective.loss.hessian_change  # a guess of softmax's
-
-    def part(rows: slice) -> NDArray:
-        scores, targets = objective.scores(theta, rows).astype(np.float64), objective.block_targets(rows)
-        moved = objective.scores(direction, rows).astype(np.float64)
-        farthest = np.abs(moved).max(axis=1)  # (m,)
-        unit = moved / np.maximum(farthest, _TINY)[:, None]
-        along = np.einsum("ik,ik->i", objective.loss.bent(scores, targets, unit), unit) * np.square(farthest)
-        along = np.maximum(along, 0) * (1.0 if objective.weight is None else objective.weight[rows])
-        return np.array([along.sum(), along @ np.exp(-np.minimum(c * farthest, _LARGEST_EXPONENT))])
-
-    all_of_it, left = np.sum(pmap(part, spans(objective.n, max(64, _BLOCK // objective.n_scores))), axis=0)
-    return float(max(left, _TINY) / all_of_it) if all_of_it > 0 else 1.0
+_LIFT = 1e-14  # first number added to a unit diagonal; ten times more until the factor exists (rounding of float64)
 
 
 @dataclass(frozen=True)
@@ -160,7 +82,7 @@ class DenseHessian:
     def whole(self) -> Floats:
         """Return H (R D, R D) in Fortran's order, the upper triangle at least."""
         part = self._softmax_part if self.loss.cross_entropy else self._pairs_part
-        height = max(1, _BLOCK // self.diagonal.size)
+        height = rows_per_block(8 * self.diagonal.size)
         parts = pmap(lambda share: part(share, height), shares(len(self.Z), least=512))
         H = np.asfortranarray(sum(parts[1:], parts[0]))
         H[np.diag_indices(len(H))] += self.diagonal.ravel()
@@ -170,7 +92,7 @@ class DenseHessian:
         """sum_i w_i (diag(p_i) - p_i p_i') (x) z_i z_i' of some rows."""
         R, D = self.diagonal.shape
         H = np.zeros((R * D, R * D), order="F")
-        root = 1 / np.sqrt(np.maximum(self.weight, 1e-300))
+        root = 1 / np.sqrt(np.maximum(self.weight, np.finfo(np.float64).tiny))
         for rows in spans_of(share, height):
             z, h = self.Z[rows], self.curvatures[rows]
             stacked = (h[:, :, None] * (root[rows, None] * z)[:, None, :]).reshape(len(z), R * D)

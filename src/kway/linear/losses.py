@@ -1,0 +1,328 @@
+"""Losses of linear models: scores (m, R) and targets in, values (m,) and slopes (m, R) out. A loss never sees X.
+
+Each loss has two forms. In its *columns* form each class is a binary problem with margin t = +-f (two classes, and
+one-vs-all). In its *joint* form all classes compete in one problem:
+
+    name               columns: phi(t)              joint, scores f, class y
+    softmax, logistic  log(1 + exp(-t))             log sum_c exp(f_c) - f_y
+    hinge              max(0, 1 - t)                sum_{c != y} max(0, 1 + f_c - f_y)   (Weston-Watkins)
+    rounded-hinge      (1 - t)^2 / 4, -t: |t| < 1   the same of 1 + f_c - f_y  (a quarter of Zhang's modified Huber)
+    perceptron         max(0, -t)                   sum_{c != y} max(0, f_c - f_y)
+    squared            (1 - t)^2                    ||Y - f||^2
+    softmax-squared    2 sigma(-t)^2                ||Y - p||_2^2,  p = softmax(f)
+    softmax-absolute   2 sigma(-t)                  ||Y - p||_1
+
+`LOSSES` has both forms of every loss by its name. The formulas that run over rows are kernels
+(kway.kernels.linear.losses). Solvers ask a loss for facts and never which loss it is. A fact that is not declared is
+not relied on: a loss written in Python that declares `smooth` alone is minimized correctly, but more slowly.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.kernels.linear import loss_numbers as kernels
+from kway.probabilities import sigmoid as sigmoid
+from kway.probabilities import softmax as softmax
+from kway.rows.passes import Targets as Targets
+
+_NO_SOFT = np.empty((0, 0), np.float32)
+_STEP = float(np.cbrt(np.finfo(np.float64).eps))  # of central differences: truncation and rounding are then equal
+KINK = 4.0  # a rounded hinge bends over its width only: a step that changes gaps by a quarter of it may leave that
+
+
+class Aims(NamedTuple):
+    """The target score of ||target - f||^2 for a row's own class, and for every other class."""
+
+    own: float
+    other: float
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One form of a loss. A subclass overrides `value_gradient`, or `kernel` names the kernel that computes it.
+
+    Parameters
+    ----------
+    name : str
+        Name in messages.
+    joint : bool
+        All classes are in one problem; otherwise each column of scores is a problem of its own.
+    smooth : bool
+        The slope is continuous.
+    kernel : int
+        Number in kway.kernels.linear.loss_numbers; -1 if a subclass computes the loss.
+    convex : bool
+        Convex in the scores, and never negative.
+    shift_free : bool
+        A shift common to all scores changes no value.
+    couples : bool
+        The slope of a class depends on the scores of other classes.
+    label_free_curvature : bool
+        Second derivatives depend on the scores alone, not on the label.
+    bend : float, optional
+        Largest second derivative along any direction of the scores; estimated from the slopes if None. For a hinge it
+        is the size of its slopes, which sets the scale of steps just as well.
+    curvature : float, optional
+        Second derivative by one score at zero; computed from `curvatures` if None.
+    p_curvatures : bool
+        `curvatures` are p (1 - p), p the softmax (joint) or sigmoid of the scores.
+    hessian_change : float, optional
+        Largest change of the logarithm of the Hessian per change of 1 in a score, or in the difference of two scores
+        if classes couple. If None, the Newton decrement proves nothing.
+    hinge : bool
+        max(0, margin - t) summed over columns or pairs, its kink rounded over `width`.
+    margin, width : float
+        Of a hinge.
+    aims : Aims, optional
+        The targets of ||target - f||^2.
+    cross_entropy : bool
+        -log of a softmax probability, whose Hessian is diag(p) - p p'.
+    probabilities : bool
+        Softmax (joint) or sigmoid of its scores are probabilities.
+    soft_targets : bool
+        Targets may be distributions.
+    minimised_by_zero : bool
+        No score beats a score of zero, so only mistakes teach (perceptron).
+    mistake : float, optional
+        Least value of a row whose class does not lead; None if unknown.
+    numbers : bool
+        One score, fitted to the number 0..K-1 of the class.
+    """
+
+    name: str
+    joint: bool
+    smooth: bool
+    kernel: int = -1
+    convex: bool = False
+    shift_free: bool = False
+    couples: bool = True
+    label_free_curvature: bool = False
+    bend: float | None = None
+    curvature: float | None = None
+    p_curvatures: bool = False
+    hessian_change: float | None = None
+    hinge: bool = False
+    margin: float = 1.0
+    width: float = 0.0
+    aims: Aims | None = None
+    cross_entropy: bool = False
+    probabilities: bool = False
+    soft_targets: bool = False
+    minimised_by_zero: bool = False
+    mistake: float | None = None
+    numbers: bool = False
+
+    @property
+    def compiled(self) -> bool:
+        """Whether a kernel computes it."""
+        return self.kernel >= 0
+
+    @property
+    def rounded(self) -> bool:
+        """Whether it is a hinge with a rounded kink."""
+        return self.width > 0
+
+    @property
+    def has_margin(self) -> bool:
+        """Whether it is a hinge with a margin, so that its solution has support vectors (unlike the perceptron's)."""
+        return self.hinge and not self.minimised_by_zero
+
+    def value_gradient(
+        self, scores: NDArray, targets: Targets, gradient: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """Return values (m,) in float64 and slopes (m, R), written to `gradient`, which may be the scores' array."""
+        from kway.kernels.linear.losses import each_loss  # loads numba, which no prediction needs
+
+        value = np.empty(len(scores))
+        gradient = np.empty_like(scores) if gradient is None else gradient
+        soft = _NO_SOFT.astype(scores.dtype) if targets.soft is None else targets.soft
+        each_loss(
+            self.kernel, scores, targets.codes, soft, targets.soft is None, self.margin, self.width, value, gradient
+        )
+        return value, gradient
+
+    def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
+        """Return the diagonal of the Hessian in the scores (m, R), >= 0, by differences of the slopes.
+
+        A subclass that knows the formula is faster. Preconditioners weigh rows by these numbers.
+        """
+        found = np.empty_like(scores)
+        for c in range(scores.shape[1]):
+            along = np.zeros_like(scores, np.float64)
+            along[:, c] = 1
+            found[:, c] = np.maximum(self.bent(scores, targets, along)[:, c], 0)
+        return found
+
+    def bent(self, scores: NDArray, targets: Targets, along: NDArray) -> NDArray:
+        """Return each row's Hessian in the scores times a direction (m, R), by central differences in float64."""
+        exact, step = scores.astype(np.float64), _STEP * along
+        soft = targets._replace(soft=None if targets.soft is None else targets.soft.astype(np.float64))
+        up, down = (self.value_gradient(exact + side * step, soft)[1] for side in (1, -1))
+        return (up - down) / (2 * _STEP)
+
+    def curvature_at_zero(self, n_scores: int) -> float:
+        """Return the second derivative by one score if all scores are zero, the mean over classes.
+
+        If a shift is free, along scores of mean zero: the others then move by -1 / (R - 1), and softmax's
+        (R - 1) / R^2 becomes 1 / R.
+        """
+        if self.curvature is not None:
+            return self.curvature
+        codes = np.arange(2 if self.label_free_curvature else max(2, n_scores))  # K x K would be too many
+        diagonal = self.curvatures(np.zeros((len(codes), n_scores)), Targets(codes))
+        return float(diagonal.mean()) * (n_scores / (n_scores - 1) if self.shift_free else 1.0)
+
+    def smoothed(self, width: float) -> Loss:
+        """Return the loss with its kinks rounded over `width`: itself if it has none."""
+        return self
+
+    def lift(self, width: float, n_scores: int) -> float:
+        """Return the most by which the loss of a row exceeds its smoothed form."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Probabilities(Loss):
+    """A loss of p = softmax(f) (joint) or p = sigmoid(f)."""
+
+    def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
+        """Return p (1 - p), which also stands for losses that are not convex: theirs turns negative."""
+        p = softmax(scores) if self.joint else sigmoid(scores)
+        return p * (1 - p)
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """||target - f||^2."""
+
+    def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
+        """Return 2 everywhere."""
+        return np.full_like(scores, 2)
+
+
+# ---------------------------------------------------------------- hinges
+
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    """max(0, g) of gaps g to the margin, summed over columns, or over the other classes in the joint form.
+
+        columns  g_c = margin - t_c, t = +-f       joint  g_c = margin + f_c - f_y for c != y   (Weston-Watkins)
+        rounded  phi(g) = 0, g^2 / 2w, g - w/2     slope  clip(g / w, 0, 1)    for g <= 0, in between, g >= w
+
+    The rounded form is smooth, convex, and below by at most w / 2.
+    """
+
+    def smoothed(self, width: float) -> Hinge:
+        """Return the loss with its kinks rounded over gaps from 0 to `width`."""
+        return replace(self, width=width, smooth=True, curvature=1.0 / width, hessian_change=KINK / width)
+
+    def lift(self, width: float, n_scores: int) -> float:
+        """Return the most by which the loss of a row exceeds its smoothed form."""
+        return width / 2 * (n_scores - 1 if self.joint else n_scores)
+
+    def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
+        """Return the diagonal of the Hessian (m, R): 1 / width for each gap inside its kink."""
+        if not self.rounded:
+            return np.ones_like(scores)
+        rows, gap = np.arange(len(scores)), gaps(self, scores, targets.codes)
+        inside = ((gap > 0) & (gap < self.width)).astype(gap.dtype) / gap.dtype.type(self.width)
+        if self.joint:
+            inside[rows, targets.codes] = 0
+            inside[rows, targets.codes] = inside.sum(axis=1)
+        return inside
+
+
+@dataclass(frozen=True)
+class RoundedHinge(Hinge):
+    """A hinge whose kink stays rounded: a smooth loss to every solver, without support vectors."""
+
+    def smoothed(self, width: float) -> RoundedHinge:
+        """Return the loss itself."""
+        return self
+
+    def lift(self, width: float, n_scores: int) -> float:
+        """Return 0."""
+        return 0.0
+
+
+def gaps(loss: Loss, scores: NDArray, codes: NDArray[np.int64]) -> NDArray:
+    """Return by how much each score misses the margin (m, R); the own class of a joint row has no meaning."""
+    if loss.joint:
+        return loss.margin + scores - scores[np.arange(len(scores)), codes][:, None]
+    own = codes[:, None] == (1 if scores.shape[1] == 1 else np.arange(scores.shape[1]))
+    return loss.margin - np.where(own, scores, -scores)
+
+
+def centred_kink(loss: Loss, width: float) -> Loss:
+    """Return the hinge rounded over gaps from -width / 2 to width / 2: above by at most width / 8."""
+    return replace(loss, margin=loss.margin + width / 2).smoothed(width)
+
+
+# ---------------------------------------------------------------- all losses by name
+
+
+class Forms(NamedTuple):
+    """The two forms of a loss: for binary problems and one-vs-all, and for all classes at once."""
+
+    columns: Loss
+    joint: Loss
+
+
+_COLUMNS: dict[str, Any] = {"joint": False, "couples": False}
+_JOINT: dict[str, Any] = {"joint": True, "shift_free": True}
+
+_probabilities = partial(
+    Probabilities, smooth=True, probabilities=True, soft_targets=True, label_free_curvature=True, p_curvatures=True
+)
+_log_loss = partial(_probabilities, convex=True, hessian_change=1.0, mistake=math.log(2))
+_hinge = partial(Hinge, smooth=False, convex=True, hinge=True, bend=1.0)
+_perceptron = partial(_hinge, margin=0.0, minimised_by_zero=True)
+# Over gaps from 0 to 2, t from 1 to -1, the curvature is the same for both labels. Widths of 0.5, 1 and 2 are equally
+# accurate on held-out rows of Banking77.
+_rounded_hinge = partial(RoundedHinge, smooth=True, convex=True, width=2.0, hessian_change=KINK / 2.0)
+_squared = partial(
+    Squared, smooth=True, convex=True, soft_targets=True, label_free_curvature=True, bend=2.0, couples=False,
+    hessian_change=0.0,
+)  # fmt: skip
+
+_LOGISTIC = _log_loss("logistic", kernel=kernels.LOGISTIC, bend=0.25, **_COLUMNS)
+_SOFTMAX = _log_loss("softmax", kernel=kernels.SOFTMAX, bend=0.5, cross_entropy=True, **_JOINT)
+
+LOSSES: dict[str, Forms] = {
+    "softmax": Forms(_LOGISTIC, _SOFTMAX),
+    "logistic": Forms(_LOGISTIC, _SOFTMAX),
+    "hinge": Forms(
+        _hinge("hinge", kernel=kernels.HINGE, **_COLUMNS),
+        _hinge("joint hinge", kernel=kernels.MULTI_HINGE, **_JOINT),
+    ),
+    "rounded-hinge": Forms(
+        _rounded_hinge("rounded hinge", kernel=kernels.HINGE, bend=0.5, label_free_curvature=True, **_COLUMNS),
+        _rounded_hinge("joint rounded hinge", kernel=kernels.MULTI_HINGE, **_JOINT),
+    ),
+    "perceptron": Forms(
+        _perceptron("perceptron", kernel=kernels.PERCEPTRON, **_COLUMNS),
+        _perceptron("joint perceptron", kernel=kernels.MULTI_HINGE, **_JOINT),
+    ),
+    "squared": Forms(
+        _squared("squared", False, kernel=kernels.SQUARED, aims=Aims(own=1.0, other=-1.0)),
+        _squared("squared one-hot", True, kernel=kernels.ONE_HOT, aims=Aims(own=1.0, other=0.0)),
+    ),
+    "softmax-squared": Forms(
+        _probabilities("sigmoid-squared", kernel=kernels.SIGMOID_SQUARED, bend=1.0, **_COLUMNS),
+        _probabilities("softmax-squared", kernel=kernels.SOFTMAX_SQUARED, bend=1.0, **_JOINT),
+    ),
+    "softmax-absolute": Forms(
+        _probabilities("sigmoid-absolute", kernel=kernels.SIGMOID_ABSOLUTE, bend=1.0, **_COLUMNS),
+        _probabilities("softmax-absolute", kernel=kernels.SOFTMAX_ABSOLUTE, bend=1.0, **_JOINT),
+    ),
+}
+
+CLASS_NUMBER = replace(LOSSES["squared"].joint, name="squared class number", numbers=True)  # ||number - f||^2
