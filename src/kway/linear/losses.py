@@ -175,6 +175,9 @@ class Loss:
         """
         if self.curvature is not None:
             return self.curvature
+        if self.p_curvatures:
+            p = 1 / n_scores if self.joint else 0.5
+            return p * (1 - p) * (n_scores / (n_scores - 1) if self.shift_free else 1.0)
         codes = np.arange(2 if self.label_free_curvature else max(2, n_scores))  # K x K would be too many
         diagonal = self.curvatures(np.zeros((len(codes), n_scores)), Targets(codes))
         return float(diagonal.mean()) * (n_scores / (n_scores - 1) if self.shift_free else 1.0)

@@ -91,8 +91,6 @@ def fastest_solver(objective: Objective) -> Solver:
     if not objective.in_memory:
         return _fastest_by_passes(objective)
     offered = offers(objective.loss, objective.penalty)
-    if _samples_classes(objective):
-        return SOLVERS["sampled"]
     if SOLVERS["dual"].needs <= offered and _suits_dual(objective):
         return SOLVERS["dual"]
     return _first_of(("least-squares", "lbfgs", "proximal", "sgd"), offered)
@@ -109,22 +107,13 @@ def _suits_dual(objective: Objective) -> bool:
 
 
 def _fastest_by_passes(objective: Objective) -> Solver:
-    """Return a method of passes over all rows; if these take too long, batches, or sampled classes."""
+    """Return the first solver that needs nothing but passes over the rows."""
     offered = offers(objective.loss, objective.penalty, objective.rows.offers)
     if "penalty.soft" not in offered:
         raise CombinationError(
             "the hard margin (a hinge with alpha=0) is found on the CPU alone: use device='cpu', or alpha > 0"
         )
-    if _samples_classes(objective):
-        size = guard.size_of(objective.X, objective.n_scores)
-        return SOLVERS["sampled"] if guard.exceeds_gpu_steps(size) else SGD(adagrad=True)
     return _first_of(("lbfgs", "proximal", "sgd"), offered)
-
-
-def _samples_classes(objective: Objective) -> bool:
-    one_label_each = objective.targets.soft is None
-    size = guard.size_of(objective.X, objective.n_scores)
-    return one_label_each and samples(objective.loss, objective.penalty, size)
 
 
 def _first_of(names: tuple[str, ...], offered: set[str]) -> Solver:
