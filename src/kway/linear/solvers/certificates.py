@@ -41,6 +41,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 _MOST_PRODUCTS = 40  # of a decrement: after so many a step of the descent costs less (T4b)
 # The smallest eigenvalue that conjugate gradients have seen is too large, by far less than this (the drawn problems)
 _CAUTION = 10.0
+_ROUNDS = 4  # in which zeros join the free weights of an L1 problem (T4c)
 _MOST_INTERCEPTS = 64  # to be solved for, each pass over scores (n, R)
 
 Precondition = Callable[[NDArray], NDArray]
@@ -143,14 +144,48 @@ def decrement(objective: Objective, point: Point, precondition: Precondition, en
     enough : float
         A bound of no more ends the search for a better one.
     """
-    gradient = least_subgradient(objective, point)
-    if not np.isfinite(gradient).all():
-        return NewtonStep(np.zeros_like(gradient), 0.0, np.inf)
+    gradient = objective.centred(point.gradient) if objective.loss.shift_free else point.gradient
     if is_small(objective):
         return newton_step(objective, point.theta, gradient)
     rows = _heaviest_rows(objective, point.theta)
-    products = rows.hessian_at(point.theta)
-    return _conjugate_gradients(rows, products, point.theta, gradient, precondition, enough)
+    hessian = rows.hessian_at(point.theta)
+    return _conjugate_gradients(rows, hessian, point.theta, gradient, precondition, enough)[0]
+
+
+def lasso_decrement(
+    objective: Objective, point: Point, precondition: Callable[[NDArray[np.bool_]], Precondition], enough: float
+) -> float:
+    """Return a bound of the excess at a point of a problem with an L1 part.
+
+    F(u) = f(u) + lasso |u|_1 >= f(u) + v.u = G(u) for any v within +-lasso, and G(w) = F(w) if v = lasso sign(w) for
+    weights that are not zero. Those are `free`. The Newton step x of G among them leaves the zeros unchanged if
+    f'(w) + v = H x for the zeros, too. A zero whose v would be beyond lasso joins the free weights.
+
+    Parameters
+    ----------
+    objective, point, enough
+        As `decrement` takes them.
+    precondition : callable
+        Maps free (R, d + 1) to an approximate inverse of the Hessian among the free weights, 0 for the others.
+    """
+    o, theta, g = objective, point.theta, point.gradient.astype(np.float64)
+    lasso = np.append(o.penalty.lassos(o.d), 0.0)
+    slack = 0.1 * enough / tol_scale(point.total)  # v may be relatively so much beyond lasso; it costs a tenth of tol
+    free = (theta != 0) | (np.abs(g) > (1 + slack) * lasso)
+    free[:, -1] = o.fit_intercept
+    side = np.where(theta != 0, np.sign(theta), -np.sign(g))
+    rows = _heaviest_rows(o, theta)
+    hessian = rows.hessian_at(theta)
+    for _ in range(_ROUNDS):
+        slopes = np.where(free, g + lasso * side, 0).astype(theta.dtype)
+        step, residual = _conjugate_gradients(rows, hessian, theta, slopes, precondition(free), enough)
+        v = -residual - g  # of the zeros
+        steep = ~free & (np.abs(v) > (1 + slack) * lasso)
+        steep[:, -1] = False
+        if not steep.any() or step.excess > enough:
+            return step.excess + slack * point.total
+        side, free = np.where(steep, np.sign(v), side), free | steep
+    return np.inf
 
 
 def least_subgradient(objective: Objective, point: Point) -> NDArray:
@@ -161,8 +196,6 @@ def least_subgradient(objective: Objective, point: Point) -> NDArray:
     sees a shift of all scores' weights of a column, and G has a minimum only if the v of that column add up to zero.
     """
     o, g = objective, point.gradient
-    if not o.penalty.lasso:
-        return o.centred(g) if o.loss.shift_free else g
     lassos, W = o.penalty.lassos(o.d), point.theta[:, :-1]
     v = np.where(W != 0, lassos * np.sign(W), np.clip(-g[:, :-1].astype(np.float64), -lassos, lassos))
     if o.loss.shift_free and not o.penalty.ridge:
@@ -204,8 +237,8 @@ def _conjugate_gradients(
     gradient: NDArray,
     precondition: Precondition,
     enough: float,
-) -> NewtonStep:
-    """Return the step from products H v, each about as dear as a gradient.
+) -> tuple[NewtonStep, NDArray]:
+    """Return the step from products H v, each about as expensive as a gradient, and the residual r = g - H x.
 
     What is missing from D after some of them is r' H^-1 r, r the residual: at most r' M r over the smallest eigenvalue
     of the preconditioned Hessian M H, which the coefficients of the method estimate (Lanczos).
@@ -219,14 +252,14 @@ def _conjugate_gradients(
         Hp = hessian.product(p)
         curvature = _dot(p, Hp)
         if not (0 < curvature < np.inf and rz < np.inf):
-            return NewtonStep(x, D, np.inf)
+            return NewtonStep(x, D, np.inf), r
         t = rz / curvature
         x += x.dtype.type(t) * p
         r -= r.dtype.type(t) * Hp
         z = precondition(r)
         rz, old, D = _dot(r, z), rz, D + t * rz
         if not rz >= 0:  # rounding, of which a bound knows nothing
-            return NewtonStep(x, D, np.inf)
+            return NewtonStep(x, D, np.inf), r
         lengths.append(t)
         ratios.append(rz / old)
         missing = _CAUTION / _smallest_eigenvalue(lengths, ratios) * rz
@@ -234,7 +267,7 @@ def _conjugate_gradients(
         if len(lengths) > 2 and (missing <= D / 4 or missing <= enough / 4):
             break
         p = z + p.dtype.type(ratios[-1]) * p
-    return NewtonStep(x, D, (D + missing) / 2 / curvature_kept(objective, theta, x))
+    return NewtonStep(x, D, (D + missing) / 2 / curvature_kept(objective, theta, x)), r
 
 
 def _smallest_eigenvalue(lengths: list[float], ratios: list[float]) -> float:

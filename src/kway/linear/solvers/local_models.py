@@ -27,9 +27,7 @@ from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Point
 from kway.linear.solvers.power_method import largest_eigenvalue
 from kway.linear.solvers.preconditioners import (
-    Diagonal,
     Factor,
-    PerClass,
     mirrored,
     quick_moments,
     safe_inverse,
@@ -67,8 +65,8 @@ class LocalModel(Protocol):
         """Minimise the model around theta."""
         ...
 
-    def inverse(self, penalty: Penalty) -> Factor:
-        """Return an inverse of the model's matrix and the ridge."""
+    def inverse(self, penalty: Penalty, free: NDArray[np.bool_]) -> Factor:
+        """Return an inverse of the model's matrix and the ridge among the free weights (R, d + 1)."""
         ...
 
 
@@ -98,11 +96,25 @@ class GramModel:
             new[k, :D] = u
         return ModelMinimum(new, scale * sum(promised for _, promised in found))
 
-    def inverse(self, penalty: Penalty) -> Factor:
-        """Return one inverse per score."""
+    def inverse(self, penalty: Penalty, free: NDArray[np.bool_]) -> Factor:
+        """Return one inverse per score, among its free weights."""
         D = len(self.blocks[0])
         ridges = _with_bias(penalty.ridges(D - 1 if self.bias else D), D)
-        return PerClass(pmap(lambda M: safe_inverse(np.array(M, order="F"), ridges), self.blocks))
+        places = [np.flatnonzero(row[:D]) for row in free]
+
+        def one(k: int) -> NDArray:
+            at = places[k]
+            return mirrored(safe_inverse(np.asfortranarray(self.blocks[k][np.ix_(at, at)]), ridges[at]))
+
+        inverses = pmap(one, range(len(places)))
+
+        def apply(gradient: NDArray) -> NDArray:
+            out = np.zeros_like(gradient)
+            for k, at in enumerate(places):
+                out[k, at] = inverses[k] @ gradient[k, at]
+            return out
+
+        return apply
 
 
 @dataclass(frozen=True)
@@ -119,10 +131,11 @@ class DiagonalModel:
         new, falls = thresholded(theta, gradient, h, _with_bias(penalty.lassos(d), D).astype(theta.dtype))
         return ModelMinimum(new, float(falls.sum()))
 
-    def inverse(self, penalty: Penalty) -> Factor:
+    def inverse(self, penalty: Penalty, free: NDArray[np.bool_]) -> Factor:
         """Return one number per weight."""
         D = self.diagonal.shape[1]
-        return Diagonal((self.diagonal + _with_bias(penalty.ridges(D - 1), D)).astype(self.diagonal.dtype))
+        curvature = (self.diagonal + _with_bias(penalty.ridges(D - 1), D)).astype(self.diagonal.dtype)
+        return lambda gradient: np.where(free, gradient / curvature, 0)
 
 
 def _with_bias(columns: NDArray, D: int) -> NDArray:
