@@ -27,17 +27,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kway.rows.gpu import exact_search
 from kway.rows.gpu.device import Device, Tensor, load_torch, row_blocks, rows_that_fit
-from kway.rows.gpu.exact_search import (
-    BLOCK_QUERIES,
-    GROUP,
-    MORE_KEPT,
-    NearestRows,
-    merge_smallest,
-    place_rows,
-    smallest_keys,
-    sort_nearest,
-)
+from kway.rows.gpu.exact_search import GROUP, NearestRows
 from kway.rows.gpu.sign_codes import BITS, BLOCK_CODES, CODE_TILE, SignFilter
 from kway.threads import spans
 
@@ -184,33 +176,22 @@ class BitCodes:
     def __len__(self) -> int:
         return int(self.words.shape[0])
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the device."""
-        kept = (self.words, self.factor) if self.half is None else (self.words, self.factor, self.half)
-        return sum(int(t.numel() * t.element_size()) for t in kept)
-
     def nearest(self, queries: CodeQueries, k: int, measure: MeasureSome) -> NearestRows:
         """Return the k <= n nearest by (measured distance, position)."""
-        torch, q = self.device.torch, len(queries.rotated)
-        ids, distances = self.device.empty((q, k), "int64"), self.device.empty((q, k), "float64")
-        left, keep = torch.arange(q, device=self.device.name), min(len(self), k + EXTRA_CODES)
-        with self.device.full_precision():
-            if self.filter is not None:
-                undecided = []
-                for some in left.split(BLOCK_QUERIES):
-                    found, proven = self._search_lists(self.filter, queries.take(some), k, partial(measure, some))
-                    ids[some], distances[some] = found
-                    undecided.append(some[~proven])
-                left = torch.cat(undecided)
-            while len(left):
-                undecided = []
-                for some in left.split(min(BLOCK_QUERIES, rows_that_fit(8 * keep))):
-                    found, proven = self._filtered(queries.take(some), k, keep, partial(measure, some))
-                    ids[some], distances[some] = found
-                    undecided.append(some[~proven])
-                left, keep = torch.cat(undecided), min(len(self), MORE_KEPT * keep)
-        return NearestRows(ids, distances)
+        answers = exact_search.Answers(self.device, len(queries.rotated), k)
+        signs, keep = self.filter, min(len(self), k + EXTRA_CODES)
+        if signs is not None:
+            answers.search(
+                exact_search.BLOCK_QUERIES,
+                lambda some: self._search_lists(signs, queries.take(some), k, partial(measure, some)),
+            )
+        while len(answers.left):
+            answers.search(
+                min(exact_search.BLOCK_QUERIES, rows_that_fit(8 * keep)),
+                lambda some, keep=keep: self._filtered(queries.take(some), k, keep, partial(measure, some)),
+            )
+            keep = min(len(self), exact_search.MORE_KEPT * keep)
+        return answers.found
 
     def _search_lists(
         self, signs: SignFilter, queries: CodeQueries, k: int, measure: Callable[[Tensor], Tensor]
@@ -221,10 +202,10 @@ class BitCodes:
         lows = -self.factor[listed.ids] * (listed.products + self.bar * norms + slack)
         if self.half is not None:
             lows += self.half[listed.ids] * (1 - 2.0**-20)
-        at = smallest_keys(lows.where(listed.real, float("inf")), k + EXTRA_CODES)
+        at = exact_search.smallest_keys(lows.where(listed.real, float("inf")), k + EXTRA_CODES)
         ids, order = listed.ids.gather(1, at.ids).sort(1)
         real = at.distances.isfinite().gather(1, order)
-        found = sort_nearest(measure(ids).where(real, float("inf")), ids, k)
+        found = exact_search.sort_nearest(measure(ids).where(real, float("inf")), ids, k)
         keys = self._keys(found.distances[:, -1], queries.base)
         every = lows.shape[1] == real.shape[1]  # of the rows listed
         beyond = every | ~real.all(1) | (at.distances.double().amax(1) > keys)
@@ -236,7 +217,7 @@ class BitCodes:
         """Return the k nearest of the rows kept, and whether (q,) no other row is in doubt."""
         ids, lows = self._smallest(queries, keep)
         ids = ids.sort(1).values
-        found = sort_nearest(measure(ids), ids, k)
+        found = exact_search.sort_nearest(measure(ids), ids, k)
         if keep == len(self):
             return found, self.device.torch.ones_like(queries.norms, dtype=self.device.torch.bool)
         return found, lows.double().amax(1) > self._keys(found.distances[:, -1], queries.base)
@@ -259,7 +240,7 @@ class BitCodes:
             lows.mul_(self.factor[part])
             if self.half is not None:
                 lows.add_(self.half[part] * (1 - 2.0**-20))  # float32 rounds the sum
-            best = merge_smallest(best, smallest_keys(lows, keep), part.start, keep)
+            best = exact_search.merge_smallest(best, exact_search.smallest_keys(lows, keep), part.start, keep)
         assert best is not None
         return best
 
@@ -343,7 +324,7 @@ class CellCodes:
 
     def query_operands(self, queries: Tensor) -> Tensor:
         """Return q' (q, D) of queries (q, d) float64."""
-        return (place_rows(queries, self.by_angle) - self.mean) @ self.rotation
+        return (exact_search.place_rows(queries, self.by_angle) - self.mean) @ self.rotation
 
     def row_operands(self, at: Tensor, dtype: object) -> Tensor:
         """Return x' (..., D) of the rows at places (...)."""

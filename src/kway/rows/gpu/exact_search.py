@@ -155,6 +155,24 @@ class NearestRows(NamedTuple):
     distances: Tensor
 
 
+class Answers:
+    """The answers (q, k) so far, and the queries `left`, whose answer is not proven."""
+
+    def __init__(self, device: Device, q: int, k: int) -> None:
+        self.device, self.left = device, device.torch.arange(q, device=device.name)
+        self.found = NearestRows(device.empty((q, k), "int64"), device.empty((q, k), "float64"))
+
+    def search(self, batch: int, attempt: Callable[..., tuple[NearestRows, Tensor]]) -> None:
+        """Search the queries left in batches; attempt(some) returns answers and whether (m,) they are proven."""
+        unproven = []
+        with self.device.full_precision():
+            for some in self.left.split(batch):
+                found, proven = attempt(some)
+                self.found.ids[some], self.found.distances[some] = found
+                unproven.append(some[~proven])
+        self.left = self.device.torch.cat(unproven)
+
+
 SearchFunction = Callable[[Tensor, int], NearestRows]  # (queries, k) -> rows by (float64 distance, position)
 
 
@@ -192,28 +210,15 @@ class ExactRows:
     def __len__(self) -> int:
         return int(self.rows.shape[0])
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the device."""
-        return sum(int(t.numel() * t.element_size()) for t in (self.rows, self.scale, self.offset))
-
     def nearest(self, queries: Tensor, k: int) -> NearestRows:
         """Return the k <= n nearest rows of queries (q, d)."""
-        torch, shape = self.device.torch, (len(queries), k)
-        ids, distances = self.device.empty(shape, "int64"), self.device.empty(shape, "float64")
-        left = torch.arange(len(queries), device=self.device.name)
-        keep = min(len(self), k + EXTRA_KEPT)
-        with self.device.full_precision():
-            while len(left) and keep <= max(MAX_NEIGHBORS, k + EXTRA_KEPT):
-                unproven = []
-                for some in left.split(BLOCK_QUERIES):
-                    found, proven = self._filter(queries[some].double(), k, keep)
-                    ids[some], distances[some] = found
-                    unproven.append(some[~proven])
-                left, keep = torch.cat(unproven), min(len(self), MORE_KEPT * keep)
-        for some in left.split(16) if len(left) else ():
-            ids[some], distances[some] = self.brute(queries[some].double(), k)
-        return NearestRows(ids, distances)
+        answers, keep = Answers(self.device, len(queries), k), min(len(self), k + EXTRA_KEPT)
+        while len(answers.left) and keep <= max(MAX_NEIGHBORS, k + EXTRA_KEPT):
+            answers.search(BLOCK_QUERIES, lambda some, keep=keep: self._filter(queries[some].double(), k, keep))
+            keep = min(len(self), MORE_KEPT * keep)
+        for some in answers.left.split(16) if len(answers.left) else ():
+            answers.found.ids[some], answers.found.distances[some] = self.brute(queries[some].double(), k)
+        return answers.found
 
     def _filter(self, queries: Tensor, k: int, keep: int) -> tuple[NearestRows, Tensor]:
         """Return the k nearest of the rows of the smallest keys, and whether (q,) no other row can be nearer."""

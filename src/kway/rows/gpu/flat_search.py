@@ -14,55 +14,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from kway.kernels.jit import frozen
+from kway.rows.gpu import exact_search
 from kway.rows.gpu.bit_codes import BitCodes, CodeQueries, EncodedBits
 from kway.rows.gpu.device import GPU_BLOCK_BYTES, MAX_NEIGHBORS, Device, Tensor
-from kway.rows.gpu.exact_search import (
-    METRICS,
-    ListSearch,
-    NearestRows,
-    by_distance,
-    measure_rows,
-    place_rows,
-    resolve_ties,
-)
+from kway.rows.gpu.exact_search import NearestRows
 from kway.rows.gpu.int8_search import build_exact_search
 from kway.rows.gpu.sign_codes import SignCodes, SignFilter
-
-
-class HostScan(Protocol):
-    """The CPU's scan (kway.search.block_scan.Scan), whose rows a device searches."""
-
-    kept: Any
-    distance: Any
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the host."""
-
-    def nearest(self, queries: Any, k: int) -> Any:
-        """Return the k nearest rows, found by the CPU."""
-
-    def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the distances (q, c) of the rows at ids (q, c), by the CPU's kernels."""
 
 
 @dataclass
 class DeviceSearch:
     """Exact search over rows on a device; the CPU's scan measures the rows found again."""
 
-    scan: HostScan
+    scan: Any  # the CPU's scan of the same rows, kway.search.block_scan.Scan
     search: Any  # ExactSearch
     touched: float = float("nan")
 
     @staticmethod
-    def over(scan: HostScan, device: Device) -> DeviceSearch:
+    def over(scan: Any, device: Device) -> DeviceSearch:
         """Copy the rows to the device, unless they are on it, and return the search."""
         kept = scan.kept
         n, d = kept.shape
@@ -72,7 +47,7 @@ class DeviceSearch:
     @property
     def nbytes(self) -> int:
         """Bytes on the host."""
-        return self.scan.nbytes
+        return int(self.scan.nbytes)
 
     @property
     def device(self) -> Device:
@@ -99,13 +74,13 @@ class DeviceSearch:
         with device.room(f"a search of {len(dense):,} queries"):
             ids = device.fetch(self.search.nearest(device.put(dense), k).ids)
         self.touched = float(k)
-        return by_distance(ids, self.scan.measure(frozen(dense.astype(np.float64)), ids))
+        return exact_search.by_distance(ids, self.scan.measure(frozen(dense.astype(np.float64)), ids))
 
     def answer(self, queries: Any, k: int) -> Any:
         """Return the k nearest rows of queries in a tensor, as tensors."""
         rows = self.search.rows
         brute = lambda some, k: rows.brute(some.double(), k, rounded=True)  # noqa: E731
-        return resolve_ties(ListSearch(len(rows), self.search.nearest, brute), queries, k)
+        return exact_search.resolve_ties(exact_search.ListSearch(len(rows), self.search.nearest, brute), queries, k)
 
 
 @dataclass
@@ -147,7 +122,7 @@ class DeviceBits:
     @property
     def nbytes(self) -> int:
         """Bytes on the host."""
-        return self.scan.nbytes
+        return int(self.scan.nbytes)
 
     def nearest(self, queries: Any, k: int) -> NearestRows:
         """Return the k nearest with the CPU's distances; the CPU computes very long lists."""
@@ -168,7 +143,9 @@ class DeviceBits:
             rotated = CodeQueries(*(device.put(values) for values in (asked.turned, asked.norms, asked.base)))
             found = self.codes.nearest(rotated, k, measure)
             ids, distances = device.fetch(found.ids), device.fetch(found.distances)
-        return by_distance(ids, self.scan.measure(exact, frozen(ids)) if self.rows is not None else distances)
+        return exact_search.by_distance(
+            ids, self.scan.measure(exact, frozen(ids)) if self.rows is not None else distances
+        )
 
     def answer(self, queries: Tensor, k: int) -> Any:
         """Return the k nearest of queries (q, d) on the device by (distance in float32, position), as tensors."""
@@ -183,7 +160,7 @@ class DeviceBits:
 
             return self.codes.nearest(rotated, k, measure)
 
-        return resolve_ties(ListSearch(len(self.codes), nearest, spare=0), queries, k)
+        return exact_search.resolve_ties(exact_search.ListSearch(len(self.codes), nearest, spare=0), queries, k)
 
     @property
     def answers_tensors(self) -> bool:
@@ -200,7 +177,7 @@ class DeviceBits:
         """Return queries (q, d) float64 on the device as the search of codes expects them."""
         frame, distance = self.scan.codes.frame, self.scan.distance
         centre = self.device.put(frame.centre.astype(np.float64))
-        placed = place_rows(queries, distance.by_angle)
+        placed = exact_search.place_rows(queries, distance.by_angle)
         rotated = (placed - centre if distance.shifts else placed) @ self._rotation
         norms = rotated.square().sum(1).sqrt()
         base = norms.square() if distance.shifts else (0.0 if distance.signed else 1.0) - placed @ centre
@@ -208,7 +185,7 @@ class DeviceBits:
 
     def _measured(self, queries: Tensor, ids: Tensor) -> Tensor:
         assert self.rows is not None
-        return measure_rows(METRICS[self.scan.distance.name], self.rows, queries, ids)
+        return exact_search.measure_rows(exact_search.METRICS[self.scan.distance.name], self.rows, queries, ids)
 
 
 def _sign_filter(scan: Any, device: Device, encoded: EncodedBits) -> Any:

@@ -82,11 +82,6 @@ class Int8Tiles:
             tiles._fill(rows.rows, order[part], part)
         return tiles
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the device."""
-        return sum(int(t.numel() * t.element_size()) for t in (self.values, self.upper, self.lower, self.order))
-
     def _fill(self, rows: Tensor, places: Tensor, part: slice) -> None:
         """Quantize the rows of some tiles (m, 128); padding repeats the first row of its tile."""
         torch = self.device.torch

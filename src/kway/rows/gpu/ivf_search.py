@@ -28,22 +28,10 @@ from numpy.typing import NDArray
 
 from kway.kernels.float32 import FLOAT32_SAFE
 from kway.kernels.jit import frozen
+from kway.rows.gpu import exact_search
 from kway.rows.gpu.bit_codes import BitCodes, CellCodes, EncodedBits
 from kway.rows.gpu.device import MAX_NEIGHBORS, Device, Tensor, row_blocks, rows_that_fit
-from kway.rows.gpu.exact_search import (
-    EXTRA_KEPT,
-    GROUP,
-    METRICS,
-    MORE_KEPT,
-    ExactRows,
-    ListSearch,
-    NearestRows,
-    by_distance,
-    place_rows,
-    resolve_ties,
-    smallest_keys,
-    sort_nearest,
-)
+from kway.rows.gpu.exact_search import NearestRows
 from kway.rows.gpu.tensor_rows import TensorRows
 
 
@@ -152,13 +140,13 @@ class CellFinder:
 class CellRows:
     """Full rows or codes, sorted by cell."""
 
-    rows: ExactRows | CellCodes
+    rows: exact_search.ExactRows | CellCodes
     names: Tensor  # (n,) int64
     offsets: Tensor  # (c + 1,) int64
     operands: Tensor | None  # (n, d) the rows in products, without their scale; None: computed when they are read
 
     @staticmethod
-    def build(rows: ExactRows, names: Tensor, offsets: Tensor) -> CellRows:
+    def build(rows: exact_search.ExactRows, names: Tensor, offsets: Tensor) -> CellRows:
         """Return full rows in this order; their operands are the rows themselves if there is no center."""
         if rows.center is None and rows.rows.dtype == rows.scale.dtype:
             return CellRows(rows, names, offsets, rows.rows)
@@ -172,18 +160,12 @@ class CellRows:
 
         queries (q, d) are float64, and cells (q, p) are the cells that they probe.
         """
-        device, torch = self.rows.device, self.rows.device.torch
-        ids, distances = device.empty((len(queries), k), "int64"), device.empty((len(queries), k), "float64")
-        left, keep = torch.arange(len(queries), device=device.name), k + EXTRA_KEPT
-        with device.full_precision():
-            while len(left):
-                undecided = []
-                for some in left.split(rows_that_fit(8 * keep * cells.shape[1])):
-                    found, proven = self._filtered(queries[some], cells[some], k, keep)
-                    ids[some], distances[some] = found
-                    undecided.append(some[~proven])
-                left, keep = torch.cat(undecided), MORE_KEPT * keep
-        return NearestRows(ids, distances)
+        answers, keep = exact_search.Answers(self.rows.device, len(queries), k), k + exact_search.EXTRA_KEPT
+        while len(answers.left):
+            batch = rows_that_fit(8 * keep * cells.shape[1])
+            answers.search(batch, lambda some, keep=keep: self._filtered(queries[some], cells[some], k, keep))
+            keep *= exact_search.MORE_KEPT
+        return answers.found
 
     def _filtered(self, queries: Tensor, cells: Tensor, k: int, keep: int) -> tuple[NearestRows, Tensor]:
         """Return the k nearest of the rows of the smallest keys, and whether (q,) no other row can be nearer."""
@@ -196,7 +178,7 @@ class CellRows:
         order = self.names[places].where(real, len(self.names)).argsort(1)  # equal distances go by position
         places, real, keys = places.gather(1, order), real.gather(1, order), keys.gather(1, order)
         away = rows.measure(queries, places).where(real, float("inf"))
-        found = sort_nearest(away, places.where(real, -1), k)
+        found = exact_search.sort_nearest(away, places.where(real, -1), k)
         limit = rows.key_limit(found.distances[:, -1], norms)
         return found, ~real.all(1) | (keys.double().amax(1) > limit)  # with few rows in the cells, all are kept
 
@@ -217,7 +199,7 @@ class CellRows:
             some = slice(first, first + room)
             self._multiply(operands, tasks.cells[some], tasks.pairs[some], largest, p, NearestRows(places, keys))
             first += room
-        at = smallest_keys(keys.view(q, -1), keep)
+        at = exact_search.smallest_keys(keys.view(q, -1), keep)
         return NearestRows(places.view(q, -1).gather(1, at.ids), at.distances)
 
     def _multiply(self, operands: Tensor, cells: Tensor, pairs: Tensor, largest: int, p: int, out: NearestRows) -> None:
@@ -243,7 +225,7 @@ class CellRows:
         flat, n_cells = cells.reshape(-1), len(self.offsets) - 1
         order = flat.argsort(stable=True)
         counts = torch.bincount(flat, minlength=n_cells)
-        group = int(min(GROUP, max(1, len(flat) // n_cells)))
+        group = int(min(exact_search.GROUP, max(1, len(flat) // n_cells)))
         tasks = (counts + group - 1) // group  # per cell
         first, start = tasks.cumsum(0) - tasks, counts.cumsum(0) - counts
         own = flat[order]
@@ -260,7 +242,7 @@ def assign_rows(finder: CellFinder, rows: Tensor, by_angle: bool) -> Tensor:
     device = Device(str(rows.device))
     centers, found = finder.landmarks.float(), device.empty(len(rows), "int64")
     for part in row_blocks(len(rows), max(8 * rows.shape[1], 4 * len(centers))):
-        lead = finder.project(place_rows(rows[part], by_angle)).float()
+        lead = finder.project(exact_search.place_rows(rows[part], by_angle)).float()
         found[part] = nearest_centers(device, lead, centers).centers
     return found
 
@@ -305,7 +287,7 @@ class DeviceCells:
             if isinstance(rows, EncodedBits):
                 cells = CellRows(_cell_codes(table.best, rows, offsets, ground, device), names, offsets, None)
             else:
-                exact = ExactRows.build(device, rows, METRICS[ground.distance.name])
+                exact = exact_search.ExactRows.build(device, rows, exact_search.METRICS[ground.distance.name])
                 build = CellRows.build if table.has_full else partial(CellRows, operands=None)
                 cells = build(exact, names, offsets)
         return DeviceCells(table, cell_finder(ground, device), cells, ground.distance)
@@ -333,7 +315,7 @@ class DeviceCells:
             places, doubt, names = map(device.fetch, (found, open_queries, self.cells.names[found]))
         distances = self.table.measure(self.distance, exact, places)
         missing = places < 0
-        nearest = by_distance(np.where(missing, -1, names), np.where(missing, np.inf, distances))
+        nearest = exact_search.by_distance(np.where(missing, -1, names), np.where(missing, np.inf, distances))
         unsure = np.flatnonzero(doubt)
         if len(unsure) and host is not None:
             nearest.ids[unsure], nearest.distances[unsure] = host(queries[unsure], k)
@@ -341,7 +323,7 @@ class DeviceCells:
 
     def _search(self, queries: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor]:
         """Return places (q, k), padded with -1, and doubt (q,); queries with too few rows probe four times as many."""
-        cells, doubt = self.finder.probe(place_rows(queries, self.distance.by_angle), probes)
+        cells, doubt = self.finder.probe(exact_search.place_rows(queries, self.distance.by_angle), probes)
         places = self.cells.nearest(queries, cells, k).ids
         short = (places[:, -1] < 0).nonzero()[:, 0]
         if len(short) and probes < len(self.finder.landmarks):
@@ -351,7 +333,7 @@ class DeviceCells:
 
     def rows_probed(self, queries: Tensor, probes: int) -> float:
         """Return the mean number of rows in the cells that a query probes."""
-        cells = self.finder.probe(place_rows(queries, self.distance.by_angle), probes).cells
+        cells = self.finder.probe(exact_search.place_rows(queries, self.distance.by_angle), probes).cells
         return float(self.cells.offsets.diff()[cells].sum(1).double().mean())
 
     def answer(self, queries: Tensor, k: int, probes: int, host: OnHost | None) -> Any:
@@ -368,7 +350,7 @@ class DeviceCells:
                 ids[unsure], away[unsure] = map(device.put, host(device.fetch(some[unsure]), k))
             return NearestRows(ids, away)
 
-        return resolve_ties(ListSearch(len(rows), nearest, spare=int(self.full)), queries, k)
+        return exact_search.resolve_ties(exact_search.ListSearch(len(rows), nearest, spare=int(self.full)), queries, k)
 
 
 def _cell_codes(codes: Any, encoded: EncodedBits, offsets: Tensor, ground: Any, device: Device) -> CellCodes:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,14 +40,6 @@ class Batch(NamedTuple):
     X: Tensor
     codes: Tensor
     weight: Tensor | None = None
-
-
-class UpdateRule(Protocol):
-    """How a gradient changes a chunk of weights."""
-
-    def update(self, W: Tensor, first: int, E: Tensor, X: Tensor, rate: float, ridge: float, free: int) -> None:
-        """Subtract the step of E' X from W (c, D), classes from `first` on; the last `free` columns have no penalty."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -85,6 +77,7 @@ class RowAdagrad:
         W.copy_(w)
 
 
+UpdateRule = Descent | RowAdagrad
 Exponentials = Callable[..., None]
 
 
