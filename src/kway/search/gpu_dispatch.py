@@ -1,6 +1,6 @@
 """Indexes on a device: what can be searched there, which rows stay there, and answers to tensors.
 
-The searches themselves are those of rows/gpu: flat_search.py and cell_search.py. FarTable is to rows that are a tensor
+The searches themselves are those of rows/gpu: flat_search.py and ivf_search.py. FarTable is to rows that are a tensor
 what CellTable and BitCells are to rows in memory: in the order of cells, full or as codes alone. If full rows are kept,
 a device searches these, and no codes are made until the table is read.
 """

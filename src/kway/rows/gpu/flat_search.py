@@ -176,11 +176,11 @@ class DeviceBits:
     def _rotate(self, queries: Tensor) -> Any:
         """Return queries (q, d) float64 on the device as the search of codes expects them."""
         frame, distance = self.scan.codes.frame, self.scan.distance
-        centre = self.device.put(frame.centre.astype(np.float64))
+        center = self.device.put(frame.centre.astype(np.float64))
         placed = exact_search.place_rows(queries, distance.by_angle)
-        rotated = (placed - centre if distance.shifts else placed) @ self._rotation
+        rotated = (placed - center if distance.shifts else placed) @ self._rotation
         norms = rotated.square().sum(1).sqrt()
-        base = norms.square() if distance.shifts else (0.0 if distance.signed else 1.0) - placed @ centre
+        base = norms.square() if distance.shifts else (0.0 if distance.signed else 1.0) - placed @ center
         return CodeQueries(rotated.float(), norms, base)
 
     def _measured(self, queries: Tensor, ids: Tensor) -> Tensor:

@@ -4,7 +4,7 @@
 2. float     of these, take the k codes with the largest sum of q_j (+-1), in which the query is not rounded
 
 On a Hopper GPU, the binary matrix unit multiplies the codes (cuda_kernels.py). A sample gives first thresholds that
-`keep` codes reach, and they are raised on the way; about a thousand of a billion codes are listed. On other devices,
+`keep` codes reach, and each pass raises them; about a thousand of a billion codes are listed. On other devices,
 and for queries whose list overflowed (very many equal codes), signs are multiplied as numbers.
 
 SignFilter is the first filter of a search over such codes. A row as near as the k-th found has a cosine to the query of
@@ -135,7 +135,7 @@ class CodeLists:
         return found
 
     def fill(self) -> None:
-        """List the codes, and raise the thresholds on the way."""
+        """List the codes in passes, and raise the thresholds after each."""
         self._sample()
         n, first, last = len(self.codes.words), 0, BLOCK_CODES
         while first < n:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 TILE = 128  # rows, queries and bytes of a row that one step of the int8 kernels reads (G1)
 TILE_CLASSES, TILE_DEPTH = 256, 64  # columns and depth of a tile of a bfloat16 product (G2)
 MAX_STAGES = 4  # pipeline stages from which on more do not help (G2)
-SPARE_BYTES = 1024  # barriers and reductions beside the tiles; tests/gpu/test_tile_plans.py compiles the kernels
+SPARE_BYTES = 1024  # barriers and reductions, in addition to tiles; tests/gpu/test_tile_plans.py compiles the kernels
 
 
 class Int8Plan(NamedTuple):
