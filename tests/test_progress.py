@@ -140,7 +140,7 @@ def test_the_whole_job_shows_every_stage_and_never_goes_back():
     with watched(told.append):
         kway.fit(*load_iris(return_X_y=True), models=["centroid", "softmax"], also=())
     seen = " ".join(news.what for news in told)
-    for what in ("centroid: fold 1", "all training rows", "calibrating", "testing", "looking for reasons"):
+    for what in ("centroid: fold 1", "all training rows", "calibrating", "testing", "explaining"):
         assert what in seen
     shares = [news.done / news.of for news in told]
     assert shares == sorted(shares)

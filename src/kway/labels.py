@@ -1,4 +1,4 @@
-"""Labels: any one kind of value -> classes (K,) in order, codes (n,) int64 with y = classes[codes].
+"""Labels: values of one type -> sorted classes (K,) and codes (n,) int64 with y = classes[codes].
 
 Soft targets: rows (n, K) that are distributions; classes are then 0..K-1 and codes the argmax.
 """
@@ -16,9 +16,9 @@ from kway.errors import InputError
 from kway.rows.gpu.device import on_host
 from kway.suggest import listing
 
-_GAPS = ("NoneType", "NAType", "NaTType")  # None and those of pandas, which need not be there
-_MOST_WHOLE = 2.0**63  # floats from here on are no whole numbers to scikit-learn's metrics
-_SUM_SLACK = 1e-3  # rows of float16 distributions miss 1 by about this much
+_GAPS = ("NoneType", "NAType", "NaTType")  # None, and the missing values of pandas, which need not be installed
+_MAX_WHOLE = float(np.iinfo(np.int64).max)  # scikit-learn's metrics do not take larger floats as whole numbers
+_SUM_ERROR = np.finfo(np.float16).eps  # rows of float16 distributions may differ from 1 by this much
 
 
 class Labels(NamedTuple):
@@ -35,7 +35,7 @@ class Labels(NamedTuple):
 
 
 def encode(y: Any) -> Labels:
-    """Labels of one kind (numbers, bools, strings, ...) -> Labels.
+    """Encode labels of one type (numbers, booleans, strings, ...).
 
     >>> encode(["b", "a", "b"]).codes
     array([1, 0, 1])
@@ -47,13 +47,13 @@ def encode(y: Any) -> Labels:
 
 
 def encode_tensor(y: Any) -> Labels:
-    """Labels of a tensor (n,), told apart where it is: classes and codes come back."""
+    """Encode the labels of a tensor (n,) on its device; only classes and codes are copied to the host."""
     classes, codes = y.detach().unique(return_inverse=True)
     return Labels(encode(on_host(classes)).classes, on_host(codes))
 
 
 def encode_as(y: Any, classes: NDArray) -> NDArray[np.int64]:
-    """Codes of y among known classes; an unseen label is an error that names it."""
+    """Return the codes of y among known classes; raise InputError for an unseen label."""
     y = column(y)
     if _is_text(y) != _is_text(classes) or not len(classes):
         unseen = np.ones(len(y), bool)  # text and numbers have no common order
@@ -71,32 +71,32 @@ def encode_as(y: Any, classes: NDArray) -> NDArray[np.int64]:
 
 
 def encode_soft(y: Any) -> Labels:
-    """(n, K) distributions -> Labels with classes 0..K-1 and codes their argmax."""
+    """Encode distributions (n, K): classes 0..K-1, and codes that are their argmax."""
     soft = np.asarray(y)
     if soft.dtype.kind not in "fiub" or not np.isfinite(soft).all():
         raise InputError(f"soft targets must be finite numbers of shape (n, K), got dtype {soft.dtype}")
     soft = soft.astype(np.float64)
     worst = np.abs(soft.sum(axis=1) - 1).max(initial=0.0)
-    if soft.min(initial=0.0) < 0 or worst > _SUM_SLACK:
+    if soft.min(initial=0.0) < 0 or worst > _SUM_ERROR:
         raise InputError(
             f"soft targets of shape {soft.shape} must be rows that are >= 0 and sum to 1 (worst sum is off by "
-            f"{worst:.3g}, smallest entry {soft.min(initial=0.0):.3g}); normalise them, or pass one label a row"
+            f"{worst:.3g}, smallest entry {soft.min(initial=0.0):.3g}); normalize them, or pass one label per row"
         )
     return Labels(np.arange(soft.shape[1]), soft.argmax(axis=1).astype(np.int64), soft)
 
 
 def column(y: Any, warn: bool = False) -> NDArray:
-    """(n,) labels of one kind and without gaps, as text or numbers."""
+    """Return labels (n,) of one type, text or numbers, without missing values."""
     refuse_masked(y, "y")
     if isinstance(y, (list, tuple)):
         _refuse_mixed(y)  # before numpy turns ["a", 1] into text
     try:
-        # first numpy's own, as scikit-learn would make floats of pandas' Int64, which round from 2^53 on
+        # numpy first, because scikit-learn would convert pandas' Int64 to floats, which are rounded above 2^53
         y = np.asarray(y.tolist(), dtype=str) if _is_string_dtype(y) else np.asarray(y)
-        if y.ndim != 1 or y.dtype.kind not in "biufU":  # there is nothing to find in others, and it loads narwhals
+        if y.ndim != 1 or y.dtype.kind not in "biufU":  # others need no check, and this one loads narwhals
             y = column_or_1d(y, warn=warn)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{str(error).rstrip('.')}; pass one label a row, as a list or a 1-D array") from error
+        raise InputError(f"{str(error).rstrip('.')}; pass one label per row, as a list or a 1-D array") from error
     if y.dtype == object:
         _refuse_mixed(y)
         plain = np.asarray(y.tolist())
@@ -109,7 +109,7 @@ def column(y: Any, warn: bool = False) -> NDArray:
 
 
 def joined(parts: Sequence[NDArray]) -> NDArray:
-    """Labels (n,) of several parts, each as `column` gives it; numpy would make text of numbers beside text."""
+    """Concatenate labels; raise InputError for text and numbers, which numpy would convert to text."""
     some = [part for part in parts if len(part)] or parts[:1]
     if len({_is_text(part) for part in some}) > 1:
         raise InputError("y mixes text and numbers, which have no common order; convert the labels to one type")
@@ -117,12 +117,11 @@ def joined(parts: Sequence[NDArray]) -> NDArray:
 
 
 def refuse_one_class(labels: Labels, who: str) -> None:
-    """Raise InputError unless there are two classes to tell apart."""
+    """Raise InputError unless there are at least two classes."""
     if labels.n_classes < 2:
         only = labels.classes.tolist()[0] if labels.n_classes else None
         raise InputError(
-            f"{who} needs samples of at least 2 classes, but the data contains one class: {only!r}; "
-            "a constant needs no classifier, so check the labels"
+            f"{who} needs samples of at least 2 classes, but the data contains one class: {only!r}; check the labels"
         )
 
 
@@ -135,21 +134,21 @@ def check_width(rows: Any, width: int | None) -> int:
 
 
 def refuse_masked(X: Any, name: str) -> None:
-    """numpy would drop the mask without a word and use what lies under it."""
+    """Raise InputError for masked values: numpy would silently use what is under the mask."""
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         hidden = int(np.ma.getmaskarray(X).sum())
         raise InputError(f"{name} is a masked array with {hidden} values masked; fill or drop them (X.filled(...))")
 
 
 def _refuse_unordered(y: NDArray) -> None:
-    """Labels that name no classes: fractions, bytes, objects.
+    """Raise InputError for labels that are not classes: fractions, bytes, objects.
 
-    scikit-learn's own check also warns of a class a row, which prototypes are; to silence it would be to silence all
-    threads.
+    scikit-learn's own check also warns if every row has its own class, which is fine here, and a warning can only be
+    silenced for all threads.
     """
     kind = ""
-    if y.dtype.kind == "f" and ((y != np.floor(y)).any() or float(np.abs(y).max(initial=0)) >= _MOST_WHOLE):
-        kind = "continuous, as of a regression target"
+    if y.dtype.kind == "f" and ((y != np.floor(y)).any() or float(np.abs(y).max(initial=0)) >= _MAX_WHOLE):
+        kind = "continuous, as in regression"
     elif y.dtype.kind in "ScV":
         kind = {"S": "bytes", "c": "complex numbers"}.get(y.dtype.kind, "records")
     elif y.dtype == object and not all(isinstance(v, str) for v in y):
@@ -159,7 +158,7 @@ def _refuse_unordered(y: NDArray) -> None:
 
 
 def _is_string_dtype(y: Any) -> bool:
-    return isinstance(y, np.ndarray) and y.dtype.kind == "T"  # numpy's variable-width text, unknown to scikit-learn
+    return isinstance(y, np.ndarray) and y.dtype.kind == "T"  # variable-width text of numpy, unknown to scikit-learn
 
 
 def _is_text(y: NDArray) -> bool:
@@ -172,7 +171,7 @@ def _refuse_mixed(y: Any) -> None:
         raise InputError("Input y contains NaN or None; drop these rows or give them a label")
     text = {kind for kind in kinds if issubclass(kind, str)}
     if text and any(isinstance(v, str) and v.endswith("\0") for v in y):
-        raise InputError("y holds text that ends with a NUL, which numpy's text drops; strip it")
+        raise InputError("y has text that ends with a NUL, which numpy drops; strip it")
     if text and text != kinds:
         names = " and ".join(sorted(kind.__name__ for kind in kinds))
         raise InputError(f"y mixes {names}, which have no common order; convert the labels to one type")

@@ -22,8 +22,6 @@ from typing import NamedTuple, TypeVar
 
 Thing = TypeVar("Thing")
 
-_WORTH_A_BAR = 50  # items from which `track` draws a bar
-
 
 class News(NamedTuple):
     """What runs now, how many steps of all are done, and lines of cells to show below, such as the scores so far."""
@@ -44,8 +42,8 @@ class _Watched(NamedTuple):
 
     watcher: Watcher
     now: News
-    low: float = 0.0  # share of the whole at which the stages inside begin
-    high: float = 1.0
+    low: float  # share of the whole at which the stages inside begin
+    high: float  # and end
 
     def tell(self, news: News) -> None:
         """Report to the watcher, scaled to the current portion of the whole."""
@@ -61,7 +59,7 @@ _watched: ContextVar[_Watched | None] = ContextVar("progress", default=None)
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
     """Inside, progress is reported to this function only: two views on one terminal would overwrite each other."""
-    before = _watched.set(_Watched(watcher, News("", 0.0)))
+    before = _watched.set(_Watched(watcher, News("", 0.0), 0.0, 1.0))
     try:
         yield
     finally:
@@ -116,7 +114,7 @@ def note(text: str) -> None:
         told.watcher(told.now._replace(what=text, stays=True))
 
 
-def track(things: Iterable[Thing], what: str, of: int, worth: int = _WORTH_A_BAR) -> Iterator[Thing]:
+def track(things: Iterable[Thing], what: str, of: int, worth: int = 50) -> Iterator[Thing]:
     """Yield the things and count them for the watcher, or on a bar if there are at least `worth`."""
     if _watched.get() is None and (of < worth or not sys.stderr.isatty()):
         yield from things

@@ -1,4 +1,4 @@
-"""Tables for people: lines of cells as text, or as HTML for notebooks.
+"""Printed tables: lines of cells as text, or as HTML for notebooks.
 
 model     accuracy       folds
 softmax   0.912 ± 0.010  5
@@ -11,9 +11,6 @@ from html import escape
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-_SHOWN = 10  # rows of an answer that are printed
-_WIDEST = 40  # letters of a cell
-
 
 class Table(NamedTuple):
     """A title, names of columns, and lines of cells; `more` says what is not shown."""
@@ -23,8 +20,8 @@ class Table(NamedTuple):
     lines: Sequence[Sequence[str]]
     more: str = ""
 
-    def text(self) -> str:
-        """In columns of equal width.
+    def text(self, widest: int = 40) -> str:
+        """Return the table in columns of equal width; cells have at most `widest` characters.
 
         >>> print(Table("two", ("a", "b"), [("1", "x"), ("22", "y")]).text())
         two
@@ -34,13 +31,13 @@ class Table(NamedTuple):
         """
         if not self.columns:
             return self.title
-        cells = [[one_line(cell, _WIDEST) for cell in line] for line in (self.columns, *self.lines)]
+        cells = [[one_line(cell, widest) for cell in line] for line in (self.columns, *self.lines)]
         widths = [max(map(len, column)) for column in zip(*cells)]
         rows = ["  " + "  ".join(c.ljust(w) for c, w in zip(line, widths)).rstrip() for line in cells]
         return "\n".join([self.title, *rows, *([f"  {self.more}"] if self.more else [])])
 
     def narrowed(self, width: int) -> Table:
-        """With as many of the columns, two at least, as a line of so many letters holds, and the title in such lines.
+        """Return the table with as many columns, at least two, as fit into `width` characters.
 
         >>> Table("three", ("a", "b", "c"), [("1", "x" * 9, "y" * 9)]).narrowed(18).columns
         ('a', 'b')
@@ -53,7 +50,7 @@ class Table(NamedTuple):
         return narrow
 
     def html(self) -> str:
-        """The same as a table of a notebook."""
+        """Return the table as HTML, for notebooks."""
         head = "".join(f"<th>{escape(c)}</th>" for c in self.columns)
         body = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in line)}</tr>" for line in self.lines)
         more = f"<p>{escape(self.more)}</p>" if self.more else ""
@@ -81,15 +78,17 @@ class Printed:
         return self._table().html()
 
 
-def first_rows(title: str, n: int, columns: Sequence[str], line: Callable[[int], Iterable[Any]]) -> Table:
-    """The first rows of an answer about n rows; `line(i)` gives the cells of row i after its number."""
-    shown = min(n, _SHOWN)
+def first_rows(
+    title: str, n: int, columns: Sequence[str], line: Callable[[int], Iterable[Any]], most: int = 10
+) -> Table:
+    """Return a table of the first rows of a result of n rows; `line(i)` returns the cells of row i after its number."""
+    shown = min(n, most)
     lines = [(str(i), *map(str, line(i))) for i in range(shown)]
     return Table(title, ("row", *columns), lines, f"… {n - shown:,} more rows" if n > shown else "")
 
 
 def short_number(value: Any) -> str:
-    """A number in few letters.
+    """Return a number in few characters.
 
     >>> short_number(0.123456), short_number(12345678.0)
     ('0.1235', '1.235e+07')
@@ -98,10 +97,10 @@ def short_number(value: Any) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """A text of at most so many letters."""
+    """Return a text of at most `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def one_line(text: object, most: int) -> str:
-    """The words of a text in one line of at most so many letters."""
+    """Return a text in one line of at most `most` characters."""
     return clipped(" ".join(str(text).split()), most)

@@ -1,13 +1,13 @@
-"""The only place that checks input. After it every array is finite, 2-D, of a known dtype and order.
+"""Validation of input, the only place where it happens. Validated arrays are finite, 2-D, of a known dtype and order.
 
     X   numpy, torch, lists, pandas or polars frames, scipy sparse, memory maps -> (n, d) C-contiguous array or CSR;
         a tensor for a `device` -> TensorRows there, checked there
     y   (n,) labels of any one kind, or (n, K) soft targets              -> Labels(classes (K,), codes (n,))
     w   None or (n,)                                                     -> (n,) weights, or None
 
-The input's float dtype is kept; float16 and integers become float32 (float64 where an integer would be rounded).
-Queries that are answered block by block are converted block by block too (`blocks=True`, kway.rows.blocks).
-Every call passes once: rows handed on to an index, or by one classifier to another inside it, are `checked`.
+The float dtype of the input is kept; float16 and integers become float32 (float64 if an integer would be rounded).
+Queries that are predicted block by block are also converted block by block (`blocks=True`, kway.rows.blocks).
+Rows are validated once per call: rows that go on to an index, or from a classifier to its inner one, are `checked`.
 scikit-learn's `validate_data` does the checking, so its messages are the ones that users and its checks know.
 """
 
@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from kway.errors import InputError, KindError
 from kway.labels import Labels, encode, encode_soft, encode_tensor, refuse_masked
+from kway.memory import BLOCK_BYTES, CACHE_BYTES, rows_per_block
 from kway.rows.blocks import FEW_VALUES, ConvertedRows, ValidatedRows, row_blocks
 from kway.rows.gpu.device import Device, is_tensor, on_host
 from kway.rows.gpu.tensor_rows import TensorRows
@@ -35,21 +36,20 @@ from kway.threads import pmap, shares, spans_of
 Rows = Any  # (n, d): NDArray[float32 | float64], scipy CSR of the same, or TensorRows
 
 _FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
-_EXACT_IN_FLOAT32 = 2**24
-_CACHED = 1 << 17  # values that are still in the L2 cache when they are read again
-_SHARE = 16  # times that, from where a second thread is worth its call
+_EXACT_IN_FLOAT32 = 2 ** (np.finfo(np.float32).nmant + 1)  # integers below this are exact in float32
 _NOT_NUMBERS = ("could not convert", "arrays of bytes/strings", "not supported between")
 _RAGGED = ("inhomogeneous", "setting an array element with a sequence")
-MOST_SQUARED = {"float32": 1e15, "float64": 1e120}  # squares of these, a billion of them with weights, stay finite
+# largest value per float type: the squares of a billion of them, with weights, stay finite
+MOST_SQUARED = {kind: float(np.finfo(kind).max) ** 0.39 for kind in ("float32", "float64")}
 
 
 def checked(rows: Rows) -> Any:
-    """Rows that have passed here, for an index or a classifier inside another: they take them as they are."""
+    """Mark rows as validated, so that an index or an inner classifier does not validate them again."""
     return ValidatedRows(rows)
 
 
 def is_sparse(X: Any) -> bool:
-    """Whether rows, `checked` or not, are sparse."""
+    """Return whether rows, `checked` or not, are sparse."""
     return sp.issparse(X.rows if isinstance(X, ValidatedRows) else X)
 
 
@@ -63,17 +63,17 @@ def rows(
     finite: bool = False,
     device: Device | None = None,
 ) -> Rows:
-    """Checked (n, d) rows; `reset` in fit, which learns the number and names of features.
+    """Return validated rows (n, d); `reset` in fit, which stores the number and names of features.
 
     With `blocks` the caller reads them by slices, and an array that needs a copy is returned as `ConvertedRows`. Rows
-    known to be `finite` are not read to see it. With a `device` a tensor stays there, or goes there, and comes back as
-    `TensorRows`. What is `checked` passes as it is.
+    known to be `finite` are not read to check it. With a `device` a tensor is moved there and returned as
+    `TensorRows`. `checked` rows are returned as they are.
     """
     if isinstance(X, ValidatedRows):
         return X.rows
     ready = _ready(X) and not hasattr(estimator, "feature_names_in_") and (finite or _finite(X))
     if ready and not reset and X.shape[1] == getattr(estimator, "n_features_in_", None):
-        return X  # as a rule: validate_data takes longer than a product
+        return X  # the usual case: validate_data takes longer than a product
     if device is not None and is_tensor(X) and _sound(X):
         return _far(estimator, X, device, reset)
     X = on_host(X)
@@ -94,12 +94,12 @@ def rows(
 
 
 def _ready(X: Any) -> bool:
-    """Whether X is some rows of floats as they are worked with; whether these are finite is not asked."""
+    """Return whether X is a C-contiguous array of floats, finite or not."""
     return type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype in _FLOAT_TYPES and X.flags.c_contiguous
 
 
 def tensor_rows(estimator: Any, X: Any) -> TensorRows:
-    """Rows of a fitted estimator that are a torch tensor, checked on its device: float32 unless they are float64."""
+    """Validate a torch tensor for a fitted estimator, on its device; the result is float32 unless X is float64."""
     who, n_features = type(estimator).__name__, estimator.n_features_in_
     if X.ndim != 2 or X.is_complex():
         raise InputError(f"X must be numbers of shape (rows, features), got a tensor of shape {tuple(X.shape)}")
@@ -117,15 +117,15 @@ def tensor_rows(estimator: Any, X: Any) -> TensorRows:
 
 
 def _sound(X: Any) -> bool:
-    """Whether a tensor is rows of finite numbers; what is not is refused in the words that arrays are."""
+    """Return whether a tensor is rows of finite numbers; others become arrays, whose errors are then raised."""
     if X.ndim != 2 or not X.numel() or X.is_complex() or X.layout != X.new_empty(0).layout:
         return False
     return not X.is_floating_point() or all(bool(end.isfinite()) for end in X.aminmax())  # NaN is both ends
 
 
 def _far(estimator: Any, X: Any, device: Device, reset: bool) -> TensorRows:
-    """A tensor on the device, of a float type that is worked with; nothing of it is copied to the host."""
-    alike = np.broadcast_to(np.float32(0), tuple(X.shape))  # its shape says how many features there are
+    """Move a tensor to the device, as float32 or float64; nothing is copied to the host."""
+    alike = np.broadcast_to(np.float32(0), tuple(X.shape))  # validated for its shape
     try:
         validate_data(estimator, alike, reset=reset, skip_check_array=True)
     except ValueError as error:
@@ -139,14 +139,14 @@ def _far(estimator: Any, X: Any, device: Device, reset: bool) -> TensorRows:
 
 
 def _needs_copy(X: Any) -> bool:
-    """Whether X is an array of numbers that would have to be copied to be floats in C order."""
+    """Return whether X is an array of numbers that must be copied to become floats in C order."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub":
         return False
     return not (X.dtype in _FLOAT_TYPES and X.flags.c_contiguous)
 
 
 def _stored(estimator: Any, X: NDArray, reset: bool) -> ConvertedRows:
-    """The array itself, checked a block at a time: a test for NaN makes arrays as large as what it is given."""
+    """Validate an array block by block, because a test for NaN allocates as much as its input."""
     validate_data(estimator, X, reset=reset, dtype=None, ensure_all_finite=False)
     if X.dtype.kind == "f":
         for part in row_blocks(X):
@@ -165,14 +165,14 @@ def rows_and_labels(
     squared: bool = False,
     device: Device | None = None,
 ) -> tuple[Rows, Labels]:
-    """Checked rows with their labels; `soft` allows (n, K) targets, `squared` refuses what squares overflow.
+    """Return validated rows and labels; `soft` allows targets (n, K), `squared` refuses values whose squares overflow.
 
-    With a `device` a tensor X stays, or goes, there.
+    With a `device` a tensor X is moved there.
     """
     if y is None:
         raise InputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None; "
-            "pass one label a row: requires y"
+            "pass one label per row: requires y"
         )
     within = squared and _ready(X) and _within_squares(X)
     X = rows(estimator, X, reset=reset, sparse=sparse, finite=within, device=device)
@@ -182,7 +182,7 @@ def rows_and_labels(
 
 
 def labels_of(y: Any, n: int, soft: bool = False) -> Labels:
-    """The labels of n rows."""
+    """Return the labels of n rows."""
     if is_tensor(y) and y.ndim == 1:
         labels = encode_tensor(y)
     else:
@@ -191,19 +191,19 @@ def labels_of(y: Any, n: int, soft: bool = False) -> Labels:
     if len(labels.codes) != n:
         raise InputError(
             f"Found input variables with inconsistent numbers of samples: X has {n} rows, "
-            f"y has {len(labels.codes)}; pass one label a row"
+            f"y has {len(labels.codes)}; pass one label per row"
         )
     return labels
 
 
 def check_blocks(X: Any) -> None:
-    """Refuse rows in files (kway.rows.files) that are no numbers, or whose squares overflow; a block at a time."""
+    """Raise InputError if rows in files (kway.rows.files) are not finite, or their squares overflow; block by block."""
     for block in row_blocks(X):
         _refuse_overflow(plain_rows(X[block], sparse=True))
 
 
 def _refuse_overflow(X: Rows) -> None:
-    """Refuse values whose squares, added up, leave the float type that a solver works in."""
+    """Raise InputError if sums of squares would overflow the float type of a solver."""
     most = MOST_SQUARED[X.dtype.name]
     if isinstance(X, TensorRows):
         fine, largest = X.peak() <= most, f"{X.peak():.3g}"
@@ -212,22 +212,22 @@ def _refuse_overflow(X: Rows) -> None:
         largest = "" if fine else largest_value(X)
     if not fine:
         raise InputError(
-            f"X holds {largest}, beyond {most:.0e}, from where squares leave {X.dtype}; scale the column "
+            f"X holds {largest}, more than {most:.0e}, whose squares overflow {X.dtype}; scale the column "
             "(StandardScaler), or drop the row"
         )
 
 
 def _within_squares(values: NDArray) -> bool:
-    """Whether all values are numbers whose squares, added up, stay in their float type."""
+    """Return whether all values are finite and sums of their squares stay in their float type."""
     low, high = _ends(values) if values.size else (0.0, 0.0)
     most = MOST_SQUARED[values.dtype.name]
     return -most <= low and high <= most  # NaN is neither
 
 
 def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
-    """Checked rows for functions that are not estimators (pairwise, indexes); one row may be 1-D; CSR if `sparse`.
+    """Return validated rows for functions that are not estimators; one row may be 1-D; CSR is kept if `sparse`.
 
-    What is `checked` passes as it is.
+    `checked` rows are returned as they are.
     """
     if isinstance(X, ValidatedRows):
         if isinstance(X.rows, TensorRows):
@@ -274,7 +274,7 @@ def _plain_csr(X: Any, name: str) -> Rows:
 
 
 def _canonical(csr: Any) -> Any:
-    """CSR whose columns are in order and appear once a row, as kernels expect it."""
+    """Return CSR with sorted columns and no duplicates, as kernels expect it."""
     if not csr.has_canonical_format:
         csr = csr.copy()  # the caller's matrix stays as it is
         csr.sum_duplicates()
@@ -282,7 +282,7 @@ def _canonical(csr: Any) -> Any:
 
 
 def weights(sample_weight: ArrayLike | None, X: Rows) -> NDArray | None:
-    """Checked sample weights (n,), or None where all count the same."""
+    """Return validated sample weights (n,), or None if there are none."""
     if sample_weight is None:
         return None
     try:
@@ -310,13 +310,13 @@ def _floats(X: Rows) -> Rows:
 
 
 def _float_type(X: Rows) -> np.dtype:
-    """The float dtype that X is worked with in."""
+    """Return the float dtype to which X is converted."""
     narrow = X.dtype.itemsize <= 4 if X.dtype.kind == "f" else _fits_float32(X)
     return np.dtype(np.float32 if narrow else np.float64)
 
 
 def _finite(array: NDArray) -> bool:
-    """Whether all values are finite: the squares of a few add up to a number; of many, both ends are finite."""
+    """Return whether all values are finite: by a sum of squares if they are few, else by minimum and maximum."""
     if array.size <= FEW_VALUES and math.isfinite(np.vdot(array, array)):
         return True
     low, high = _ends(array)  # NaN would be either end
@@ -324,17 +324,17 @@ def _finite(array: NDArray) -> bool:
 
 
 def _ends(values: NDArray) -> tuple[float, float]:
-    """Least and largest value, NaN if one is; memory is read once for both."""
-    if values.size <= _CACHED:
+    """Return the minimum and maximum, NaN if a value is NaN; memory is read once for both."""
+    if values.nbytes <= CACHE_BYTES:
         return float(values.min()), float(values.max())
-    step = max(1, _CACHED // max(1, values[0].size))
+    step = rows_per_block(values[0].nbytes, CACHE_BYTES // 4)  # still in the cache when it is read again
 
     def part(share: slice) -> NDArray[np.float64]:
         ends = [(values[few].min(), values[few].max()) for few in spans_of(share, step)]
         low, high = np.array(ends, np.float64).T
         return np.array([low.min(), high.max()])
 
-    low, high = np.array(pmap(part, shares(len(values), least=_SHARE * step))).T
+    low, high = np.array(pmap(part, shares(len(values), least=rows_per_block(values[0].nbytes, BLOCK_BYTES // 8)))).T
     return float(low.min()), float(high.max())
 
 
@@ -351,11 +351,11 @@ def _is_soft(y: Any) -> bool:
     return len(shape) == 2 and shape[1] > 1
 
 
-# ---- what is wrong with an input: the messages of scikit-learn and numpy, with the place and what to do
+# ---- error messages: those of scikit-learn and numpy, with the place of the value and what to do
 
 
 def explained(error: Exception, X: Any) -> InputError:
-    """The same error as one that says what, got, do."""
+    """Return the error as an InputError that says what is wrong, what was received and what to do."""
     text = str(error)
     first = text.splitlines()[0] if text else repr(error)
     if isinstance(error, np.exceptions.DTypePromotionError) or "ufunc" in text:
@@ -378,7 +378,7 @@ def explained(error: Exception, X: Any) -> InputError:
 
 
 def first_bad(X: Any) -> str:
-    """Where the first value that is not finite stands, where that can be told."""
+    """Return the place of the first value that is not finite, if X can be searched."""
     try:
         values = X if isinstance(X, np.ndarray) and X.dtype.kind == "f" else np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
@@ -397,7 +397,7 @@ def first_bad(X: Any) -> str:
 
 
 def largest_value(rows: Any) -> str:
-    """The value farthest from 0 of rows (n, d), dense or CSR, and where it stands."""
+    """Return the largest absolute value of rows (n, d), dense or CSR, and its place."""
     values = rows.data if sp.issparse(rows) else rows
     at = int(np.argmax(np.abs(values)))
     if sp.issparse(rows):
@@ -408,7 +408,7 @@ def largest_value(rows: Any) -> str:
 
 
 def odd_columns(X: Any, before: str = " (", after: str = ")") -> str:
-    """Names of a frame's columns that are neither numbers nor true/false, with words about them; else nothing."""
+    """Return the names of the columns of a frame that are not numbers or booleans, between two texts; else nothing."""
     kinds = {str(c): str(X[c].dtype) for c in getattr(X, "columns", [])}
     odd = [c for c, kind in kinds.items() if not re.match("u?int|float|bool|decimal", kind, re.IGNORECASE)]
     return f"{before}columns {listing(odd, 5)}{after}" if odd else ""

@@ -13,7 +13,7 @@ from kway.auto.race.families import NeighborsFamily, PlainFamily
 from kway.auto.race.scoring import FoldedRows, Scan
 from kway.auto.refit import SampleToAll, fit_leaderboard
 from kway.labels import encode
-from kway.planning.guard import size_of
+from kway.planning.costs import size_of
 from kway.progress import stage, watched
 
 STEP = 0.02  # seconds of a fit of Slow

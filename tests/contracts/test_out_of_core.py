@@ -266,7 +266,7 @@ def test_neighbours_among_blocks(index, rows, tmp_path):
     for given in (kway.NeighborsClassifier(), kway.CentroidClassifier()):
         with pytest.raises(InputError, match="block"):
             given.fit_blocks([])
-    with pytest.raises(InputError, match="a label a row"):
+    with pytest.raises(InputError, match="one label per row"):
         kway.NeighborsClassifier().fit_blocks([(X, names[:5])])
     with pytest.raises(CombinationError, match="codes alone"):
         kway.NeighborsClassifier(index="kdtree").fit_blocks(blocks)

@@ -51,7 +51,7 @@ def test_rows_that_are_no_distributions_are_refused(Y, word):
 
 
 def test_hinge_takes_no_soft_targets():
-    with pytest.raises(ValueError, match=r"1d array|one label a row"):
+    with pytest.raises(ValueError, match=r"1d array|one label per row"):
         SVMClassifier().fit([[0.0], [1.0]], np.array([[0.5, 0.5], [1.0, 0.0]]))
 
 

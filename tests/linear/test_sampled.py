@@ -17,7 +17,7 @@ from kway.linear.penalties import Penalty
 from kway.linear.solvers import sampled
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.sampled import Sampled, draw_classes, exact
-from kway.planning import Rates, guard
+from kway.planning import Rates, costs
 from kway.planning.costs import Size
 
 
@@ -206,11 +206,11 @@ def test_a_fit_never_holds_rows_times_classes():
 
 
 def test_auto_samples_above_a_size_and_says_so(monkeypatch, capsys):
-    assert not guard.exceeds_softmax(Size(60_000, 784, 10))
-    assert guard.exceeds_softmax(Size(2_000_000, 512, 100_000))  # a day
+    assert not costs.exceeds_softmax(Size(60_000, 784, 10))
+    assert costs.exceeds_softmax(Size(2_000_000, 512, 100_000))  # a day
     rows = kway.datasets.many_classes(50, 8, 4, 10, 0.1, seed=0)
     assert kway.SoftmaxClassifier().fit(rows.x_train, rows.y_train).solver_ != "sampled"
-    monkeypatch.setattr(guard, "MAX_FIT_SECONDS", 0.0)
+    monkeypatch.setattr(costs, "MAX_FIT_SECONDS", 0.0)
     assert kway.SoftmaxClassifier().fit(rows.x_train, rows.y_train).solver_ == "sampled"
     assert "50 classes are too many" in capsys.readouterr().err
     assert kway.SoftmaxClassifier("l1").fit(rows.x_train, rows.y_train).solver_ != "sampled"

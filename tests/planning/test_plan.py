@@ -10,7 +10,7 @@ import pytest
 import kway
 from kway import units
 from kway.errors import BudgetError, InputError
-from kway.planning import Rates, costs, guard
+from kway.planning import Rates, costs
 from kway.planning.costs import COSTS, Size, gpu_softmax, judge_gpu
 from kway.planning.plan import ADVICE, COLUMNS
 
@@ -188,11 +188,11 @@ def test_small_fits_do_not_read_the_memory(monkeypatch):
     monkeypatch.delenv("KWAY_MEMORY", raising=False)
     monkeypatch.setattr("kway.memory.available_bytes", lambda: pytest.fail("memory was read"))
     for formula in (costs.softmax, costs.flat):
-        guard.check_fit("x", formula, Size(10_000, 100, 10))
+        costs.check_fit("x", formula, Size(10_000, 100, 10))
 
 
 def test_a_fit_prints_no_estimate_of_its_time(capsys):
-    guard.check_fit("SoftmaxClassifier", costs.softmax, Size(10**5, 1000, 1000))
+    costs.check_fit("SoftmaxClassifier", costs.softmax, Size(10**5, 1000, 1000))
     assert capsys.readouterr() == ("", "")
 
 

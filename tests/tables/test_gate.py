@@ -145,7 +145,7 @@ def test_rows_and_labels_go_together():
     X, labels = validation.rows_and_labels(Model(), A, list("abba"))
     assert X.shape == (4, 3)
     assert labels.classes.tolist() == ["a", "b"]
-    with pytest.raises(InputError, match="X has 4 rows, y has 2; pass one label a row"):
+    with pytest.raises(InputError, match="X has 4 rows, y has 2; pass one label per row"):
         validation.rows_and_labels(Model(), A, [1, 2])
     with pytest.raises(InputError, match="requires y"):
         validation.rows_and_labels(Model(), A, None)

@@ -62,7 +62,7 @@ def test_kinds_of_label(y, classes):
         (pd.Series(["a", None], dtype="string"), "NaN or None"),
         (np.array(["2020-01-01", "NaT"], "M8[D]"), r"NaN or infinity \(1 rows\)"),
         (np.ma.masked_equal([1, 2], 2), "masked array with 1 values masked"),
-        (sp.csr_matrix(np.eye(2)), "one label a row"),
+        (sp.csr_matrix(np.eye(2)), "one label per row"),
         ([0.0, 1e300], "continuous.*pass whole numbers or text"),
         (["a", "a\0"], "ends with a NUL"),
         (["a", 1], "mixes int and str"),
@@ -71,9 +71,9 @@ def test_kinds_of_label(y, classes):
         (np.array([b"a", b"b"]), "bytes.*pass whole numbers or text"),
         ([1j, 2j], "(?i)complex"),
         (np.array([{1}, {2}], object), "objects such as set; pass whole numbers or text"),
-        ([[1], [2, 3]], "one label a row"),
-        (np.eye(3), "one label a row"),
-        (5, "one label a row"),
+        ([[1], [2, 3]], "one label per row"),
+        (np.eye(3), "one label per row"),
+        (5, "one label per row"),
     ],
 )
 def test_bad_labels(y, message):

@@ -28,7 +28,7 @@ from kway.auto.race.rounds import TOO_LATE
 from kway.auto.race.scoring import FoldedRows, HeldOutProbabilities, LeaderboardRow, pick_measure
 from kway.auto.refit import SampleToAll
 from kway.auto.train_test import TrainTest, labels_at
-from kway.planning import guard
+from kway.planning import costs
 from kway.planning.costs import Size, pass_seconds
 from kway.planning.rates import Rates
 from kway.rows.blocks import take_rows
@@ -77,7 +77,7 @@ class DataComparison:
     @property
     def sizes(self) -> SampleToAll:
         """The sizes of all training rows and of the sample."""
-        size = guard.size_of(self.views[0].X, self.data.labels.n_classes)
+        size = costs.size_of(self.views[0].X, self.data.labels.n_classes)
         if self.sample is None:
             return SampleToAll(size)
         return SampleToAll(size, replace(size, n=len(self.sample), K=len(self.comparison.classes)))

@@ -18,20 +18,20 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import InputError
+from kway.memory import CACHE_BYTES
 from kway.probabilities import Shares
 from kway.rows.blocks import ConvertedRows, row_blocks
 from kway.search.results import TopK
 from kway.threads import pmap, single_blas, spans, workers
 from kway.validation import Rows, largest_value
 
-CLASS_BLOCK = 1 << 19  # scores that a thread computes at a time: 2 MB in float32, about the L2 cache (T1)
-_WIDE = 1 << 12  # classes scored at a time if there are more
-SPARSE_ROWS = 4096  # a sparse product copies the class rows, so it must serve many rows of X
-_ONE_BY_ONE = 16  # the k largest columns are found one after the other up to this k: faster than a partition
+CLASS_BLOCK = CACHE_BYTES // 4  # scores that a thread computes at a time, as float32
+WIDE = 4096  # classes of a block of dense rows; rows of a block of CSR, whose product copies the class rows (T1, T12)
+_MAX_SCANS = 16  # the k largest columns are found one by one up to this k, which is faster than a partition (T12)
 
 
 def class_scores(X: Rows, W: NDArray, b: NDArray) -> Any:
-    """Scores (n, R); the caller has checked that they fit in memory."""
+    """Return scores (n, R); the caller has checked that they fit in memory."""
     if hasattr(X, "class_scores"):
         return X.class_scores(W, b)
     out = np.empty((X.shape[0], len(b)), np.result_type(X.dtype, W.dtype))
@@ -44,12 +44,12 @@ def class_scores(X: Rows, W: NDArray, b: NDArray) -> Any:
 
 
 def class_shares(X: Rows, W: NDArray, b: NDArray, shares: Shares) -> Any:
-    """Probabilities (n, K); the caller has checked that they fit in memory."""
+    """Return probabilities (n, K); the caller has checked that they fit in memory."""
     return X.class_shares(W, b, shares) if hasattr(X, "class_shares") else probabilities(class_scores(X, W, b), shares)
 
 
 def probabilities(f: NDArray, shares: Shares) -> NDArray:
-    """(m, K) of scores (m, R), whose largest is the class of the largest score."""
+    """Return probabilities (m, K) of scores (m, R); the class of the largest score has the largest probability."""
     if f.shape[1] == 1:
         return lift_winners(shares.sigmoids(np.hstack([-f, f])), (f[:, 0] > 0).astype(np.int64))
     p = np.exp(shares.log_weights(f, f.max(axis=1, keepdims=True))) if shares.joint else shares.sigmoids(f)
@@ -59,12 +59,12 @@ def probabilities(f: NDArray, shares: Shares) -> NDArray:
 
 
 def best_classes(X: Rows, W: NDArray, b: NDArray, k: int, shares: Shares | None = None) -> TopK:
-    """The k best of K classes with their scores or, with `shares`, their probabilities; equal scores by lower code."""
+    """Return the k best classes with their scores or, with `shares`, probabilities; ties go to the lower code."""
     if hasattr(X, "best_classes"):
         return TopK(*X.best_classes(W, b, k, shares))
     if len(b) == 1:
         return _best_of_two(class_scores(X, W, b)[:, 0], k, shares)
-    wide = min(len(b), CLASS_BLOCK // SPARSE_ROWS if sp.issparse(X) else _WIDE)
+    wide = min(len(b), CLASS_BLOCK // WIDE if sp.issparse(X) else WIDE)
     codes = np.empty((X.shape[0], k), np.int64)
     found = np.empty((X.shape[0], k), np.result_type(X.dtype, W.dtype))
 
@@ -81,14 +81,14 @@ def best_classes(X: Rows, W: NDArray, b: NDArray, k: int, shares: Shares | None 
 
 
 class _Best(NamedTuple):
-    """After some classes: the k best of each row, and the sum of all weights relative to that of the best."""
+    """The k best of the classes so far, and the sum of all weights relative to the best."""
 
     codes: NDArray[np.int64]  # (m, k)
     scores: NDArray  # (m, k)
     total: NDArray | None  # (m,)
 
     def merged(self, f: NDArray, first: int, k: int, shares: Shares | None) -> _Best:
-        """With the scores (m, c) of classes first, first + 1, ..."""
+        """Return the best after the scores (m, c) of classes first, first + 1, ... were added."""
         codes, scores = self.codes, self.scores
         full = scores.shape[1] == k
         hot = np.flatnonzero(f.max(axis=1) > scores[:, -1]) if full else np.arange(len(f))  # few after some blocks
@@ -111,14 +111,14 @@ class _Best(NamedTuple):
         return _Best(codes, scores, self.total * before + np.exp(shares.log_weights(f, peak)).sum(axis=1))
 
     def answers(self, shares: Shares | None) -> NDArray:
-        """Scores or probabilities (m, k)."""
+        """Return scores or probabilities (m, k)."""
         if shares is None or self.total is None:
             return self.scores
         return np.asarray(np.exp(shares.log_weights(self.scores, self.scores[:, :1])) / self.total[:, None])
 
 
 def _first_best(f: NDArray, k: int, shares: Shares | None) -> _Best:
-    """The k best of the first classes, by their scores (m, c)."""
+    """Return the k best of the first block of classes, from their scores (m, c)."""
     codes = best_columns(f, min(k, f.shape[1]))
     scores = f[np.arange(len(f))[:, None], codes]
     total = None if shares is None else np.exp(shares.log_weights(f, scores[:, :1])).sum(axis=1)
@@ -126,7 +126,7 @@ def _first_best(f: NDArray, k: int, shares: Shares | None) -> _Best:
 
 
 def _best_of_two(f: NDArray, k: int, shares: Shares | None) -> TopK:
-    """The best of two classes whose scores are -f and f, from f (n,)."""
+    """Return the best of two classes with scores -f and f, from f (n,)."""
     first = (f > 0).astype(np.int64)
     codes = np.stack([first, 1 - first], axis=1)[:, :k]
     scores = np.stack([np.abs(f), -np.abs(f)], axis=1)[:, :k]
@@ -134,20 +134,20 @@ def _best_of_two(f: NDArray, k: int, shares: Shares | None) -> TopK:
 
 
 def _score(x: Rows, W: NDArray, b: NDArray, first: int, out: NDArray | None = None) -> NDArray:
-    """Scores (m, c) of a block of rows, the first of which is row `first` of the caller."""
+    """Return scores (m, c) of a block of rows, which begins at row `first` of the caller."""
     with np.errstate(over="ignore", invalid="ignore"):
         f = np.add(np.asarray(x @ W.T), b, out=out)
     if not np.isfinite(f).all():
         row = int(np.flatnonzero(~np.isfinite(f).all(axis=1))[0])
         raise InputError(
-            f"the scores of row {first + row} leave {f.dtype}: its largest value is "
+            f"the scores of row {first + row} overflow {f.dtype}: its largest value is "
             f"{largest_value(x[row : row + 1])}; scale the column as in fit, or drop the row"
         )
     return f
 
 
 def _each_block(work: Any, X: Rows, W: NDArray, width: int) -> None:
-    """Run work(rows) on blocks of rows that have `width` scores each; a small product needs no other thread."""
+    """Run work(rows) on blocks of rows with `width` scores each; a small product runs in this thread."""
     n = X.shape[0]
     if n * max(width, X.shape[1]) <= CLASS_BLOCK and not sp.issparse(X):
         with _one_blas_thread(n * W.size):
@@ -161,12 +161,12 @@ def _each_block(work: Any, X: Rows, W: NDArray, width: int) -> None:
 
 
 def _one_blas_thread(multiplications: int) -> AbstractContextManager[None]:
-    """Products of this many multiplications on one thread of BLAS, which uses no more for small ones anyway."""
+    """Limit BLAS to one thread for a product of this size; small products use one thread anyway."""
     return nullcontext() if multiplications < 1 << 18 else single_blas()
 
 
 def best_columns(table: NDArray, k: int) -> NDArray[np.int64]:
-    """The k largest of each row (m, k), largest first, equals by the lower column, without sorting whole rows.
+    """Return the columns (m, k) of the k largest values per row, largest first; ties go to the lower column.
 
     >>> best_columns(np.array([[1.0, 3.0, 2.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0]]), 2)
     array([[1, 3]])
@@ -174,7 +174,7 @@ def best_columns(table: NDArray, k: int) -> NDArray[np.int64]:
     width = table.shape[1]
     if k == 1:
         return table.argmax(axis=1)[:, None]
-    if k <= _ONE_BY_ONE and width > k:
+    if k <= _MAX_SCANS and width > k:
         left, rows = table.copy(), np.arange(len(table))
         columns = np.empty((len(table), k), np.int64)
         for j in range(k):
@@ -193,9 +193,9 @@ def best_columns(table: NDArray, k: int) -> NDArray[np.int64]:
 
 
 def lift_winners(table: NDArray, winners: NDArray[np.int64]) -> NDArray:
-    """The table (m, c), in place, with the winner (m,) of each row as its argmax.
+    """Make the winner (m,) of each row its argmax in the table (m, c), in place.
 
-    If rounding, or a rule for ties, left another column as large, the winner is put one step of rounding above.
+    If rounding or a tie left another column as large, the winner is set to the next larger float.
 
     >>> lift_winners(np.array([[0.5, 0.5]]), np.array([1])).argmax(axis=1)
     array([1])

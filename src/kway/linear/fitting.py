@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kway.rows.gpu.device import Device
 
 HELD_OUT = 0.1  # share of the rows that early stopping keeps for validation (documented in LinearClassifier)
-FLOAT32_TOL = 1e-6  # tol below which sums of float32 losses are too coarse, so that rows become float64 (T1)
+FLOAT32_TOL = 8 * np.finfo(np.float32).eps  # tol, about 1e-6, below which sums of float32 losses are too coarse
 PATIENCE = 5  # evaluations without a lower validation loss after which early stopping ends (tests/linear/test_stopping)
 
 

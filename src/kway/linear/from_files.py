@@ -34,7 +34,7 @@ from kway.linear.solvers.choose import SOLVERS, choose_solver
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.sampled import Sampled
 from kway.memory import has_room
-from kway.planning import costs, guard
+from kway.planning import costs
 from kway.planning.costs import Size
 from kway.rows.blocks import LabeledRows, labeled_blocks
 from kway.rows.cluster.folder import ClassTable, folder_rows, read_arrays, read_columns
@@ -147,7 +147,7 @@ def _plan_files(model: LinearClassifier, X: Any, n_classes: int) -> FitPlan:
 
     Sampled softmax makes every batch dense, so that "auto" does not choose it for sparse rows.
     """
-    size = guard.size_of(X, n_classes)
+    size = costs.size_of(X, n_classes)
     loss, penalty, solver = model._form(n_classes), model_penalty(model), model.solver
     by_passes = solver in ("auto", "lbfgs") and offers(loss, penalty) >= LBFGS.needs
     if model.early_stopping or not (is_sampled(solver) or by_passes):
@@ -160,7 +160,7 @@ def _plan_files(model: LinearClassifier, X: Any, n_classes: int) -> FitPlan:
         too_many = solver == "auto" and not sp.issparse(X) and prefers_sampling(model, size, hard=True)
         solver = "sampled" if too_many else "lbfgs"
     formula = sampled_formula(model, size) if is_sampled(solver) else costs.softmax
-    guard.check_fit(type(model).__name__, formula, size)
+    costs.check_fit(type(model).__name__, formula, size)
     return FitPlan(size, loss, penalty, ChosenDevice(None, ""), solver, formula)
 
 

@@ -93,13 +93,13 @@ class NaiveBayesClassifier(LinearClassifier):
         NaiveBayesClassifier
             The fitted classifier.
         """
-        from kway.planning import costs, guard  # no prediction needs the plan
+        from kway.planning import costs  # no prediction needs the plan
 
         self._check_parameters()
         self._forget()
         X, labels = validation.rows_and_labels(self, X, y)
         refuse_one_class(labels, type(self).__name__)
-        guard.check_fit(type(self).__name__, costs.centroids, guard.size_of(X, labels.n_classes))
+        costs.check_fit(type(self).__name__, costs.centroids, costs.size_of(X, labels.n_classes))
         return self._set_weights(
             labels.classes, _complements(X, labels, validation.weights(sample_weight, X), self.smoothing), X
         )

@@ -32,7 +32,7 @@ from kway.linear.solvers.choose import Task, prepare
 from kway.linear.solvers.dual import Dual
 from kway.measures import class_scores, log_losses
 from kway.memory import rows_per_block
-from kway.planning import costs, guard
+from kway.planning import costs
 from kway.probabilities import Shares
 from kway.threads import single_blas, spans
 from kway.validation import Rows
@@ -121,7 +121,7 @@ def alpha_path(
     chosen = tuple(range(int(folds.max()) + 1)) if which is None else tuple(which)
     n_classes = int(codes.max()) + 1
     whole = Objective(X, Targets(codes), 1 if n_classes == 2 else n_classes, loss, Penalty(), True, weight)
-    size = guard.size_of(X, n_classes)
+    size = costs.size_of(X, n_classes)
     placed = place_rows(whole, FitPlan(size, loss, Penalty(), choose_device(device, size), "auto", costs.gpu_softmax))
     whole = placed.objective
     with single_blas(), placed.report_memory():

@@ -31,7 +31,7 @@ from kway.linear.solvers.choose import samples
 from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.memory import BLOCK_BYTES, has_room
-from kway.planning import costs, guard
+from kway.planning import costs
 from kway.planning.costs import Formula, Size
 from kway.planning.rates import Rates
 from kway.progress import note
@@ -66,21 +66,21 @@ class FitPlan(NamedTuple):
 
 def plan_fit(model: LinearClassifier, X: Any, labels: Labels, solver: Any) -> FitPlan:
     """Return the plan for validated rows; raise BudgetError if the fit needs more memory than there is."""
-    size = guard.size_of(X, labels.n_classes)
+    size = costs.size_of(X, labels.n_classes)
     loss = model._form(size.K)
     if loss.numbers:
         plan = FitPlan(size, loss, model_penalty(model), ChosenDevice(None, ""), "least-squares", costs.softmax)
         size = replace(size, K=2)  # one score
     else:
         plan = _plan_device_and_solver(model, X, size, solver, labels.soft is None)
-    guard.check_fit(type(model).__name__, plan.formula, size)
+    costs.check_fit(type(model).__name__, plan.formula, size)
     return plan
 
 
 def _plan_device_and_solver(model: LinearClassifier, X: Any, size: Size, solver: Any, hard: bool) -> FitPlan:
     loss, penalty = model._form(size.K), model_penalty(model)
     named, chosen = is_sampled(solver), solver == "auto" and prefers_sampling(model, size, hard)
-    sampled = named or (chosen and guard.exceeds_gpu_steps(size))
+    sampled = named or (chosen and costs.exceeds_gpu_steps(size))
     formula: Formula = costs.gpu_sampled if sampled else costs.gpu_softmax
     device = choose_device(model.device, size, formula, X)
     if device.device is not None:
@@ -183,7 +183,7 @@ def place_rows(objective: Objective, plan: FitPlan) -> PlacedObjective:
     chosen = plan.device
     if chosen.device is not None:
         what, free = f"the {objective.loss.name} loss", chosen.device.free_bytes()
-        planned = guard.check_gpu_fit(what, plan.formula, plan.size, free, chosen.device.name)
+        planned = costs.check_gpu_fit(what, plan.formula, plan.size, free, chosen.device.name)
         rows = wrap_rows(objective.X, chosen.device)
         return PlacedObjective(replace(objective, rows=rows), chosen.why, planned, chosen.device)
     home, X = current(), objective.X

@@ -109,7 +109,7 @@ class CentroidClassifier(Classifier):
     @on_own_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> CentroidClassifier:
         """Take more rows into the means; new classes may come at any time."""
-        from kway.planning import costs, guard  # no prediction needs the plan
+        from kway.planning import costs  # no prediction needs the plan
 
         if not isinstance(self.metric, str) or self.metric not in CLOUDS:
             raise CombinationError(
@@ -126,7 +126,7 @@ class CentroidClassifier(Classifier):
         if first and classes is not None:
             known = named_classes(classes)
         merged = merge_classes(known, labels, fixed=classes is not None)
-        guard.check_fit(type(self).__name__, costs.centroids, guard.size_of(like, len(merged.classes)))
+        costs.check_fit(type(self).__name__, costs.centroids, costs.size_of(like, len(merged.classes)))
         span = self._cloud.unit_of(X) if first else self._range
         taken = X if isinstance(X, TensorRows) else span.more_rows(X)  # X unless it needs another unit; may raise
         batches = self._batches(chosen.device, X, taken, merged.codes, np.ones(X.shape[0]) if w is None else w)

@@ -207,12 +207,12 @@ class NeighborsClassifier(VotingClassifier):
             self._build()
 
     def _build(self) -> None:
-        from kway.planning import guard  # no prediction needs the plan
+        from kway.planning import costs  # no prediction needs the plan
 
         rows, ids = self._training.voting_rows(getattr(self, "index_", None))
         if not isinstance(rows, TensorRows):  # what these need is asked of their device
-            size = guard.size_of(rows, len(self.classes_), self.n_neighbors)
-            guard.check_fit(type(self).__name__, self._way(), size)
+            size = costs.size_of(rows, len(self.classes_), self.n_neighbors)
+            costs.check_fit(type(self).__name__, self._way(), size)
         metric, sparse = pick_metric(self.metric), sp.issparse(rows)
         choice = pick_index(self.index, rows.shape[0], rows.shape[1], metric, sparse, self.device)
         self.index_ = choice.recipe.build(checked(rows), self.metric, ids)

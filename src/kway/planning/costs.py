@@ -22,25 +22,26 @@ from math import ceil, sqrt
 from numbers import Real
 from typing import Any, NamedTuple
 
-from kway.errors import InputError
+import numpy as np
+import scipy.sparse as sp
+
+from kway.errors import BudgetError, InputError
+from kway.memory import available_bytes, has_room
 from kway.planning.rates import Rates
 from kway.units import ByteUnit, format_bytes, format_count, format_rough_time
 
-LABEL_BYTES = 8  # bytes of a label, and of the code that replaces it
+LABEL_BYTES = np.dtype(np.int64).itemsize  # bytes of a label, and of the code that replaces it
 GIB, MIB = ByteUnit.GiB, ByteUnit.MiB
 
 # Work other than float32 matrix products, in operations or bytes that take as long. Row "plan" decides.
-EXPONENTIAL = 275  # operations per exponential
-SPARSE_PRODUCT = 220  # operations per stored value and score of a product with CSR rows
-NEW_BYTE = 10  # bytes moved per byte of memory that is touched for the first time
+EXPONENTIAL = SPARSE_PRODUCT = 250  # operations per exponential, and per stored value and score of CSR rows
+UNCACHED = 10  # bytes moved per byte of memory that is new, and per value of a row in a probed cell
 LABELED_ROW = 15_000  # bytes moved to check a row and encode its label, about a microsecond
 INDEXED_VALUE = 400  # bytes moved per value of a row when an index with bounds, or cells, is built
 SCANNED_ROW = 33  # bytes moved per row that an exact search with bounds passes over
-PROBED_VALUE = 10  # bytes moved per value of a row in a probed cell
 
 # What a fit needs. Rows "plan" and T4 decide.
 PASSES = 40  # passes of a softmax fit until tol = 1e-3, line searches included: 15 to 80 were measured
-PASSES_PER_CLASS_FIT = 90  # passes of one-vs-all, whose classes are rarer than their rest
 PASS_SECONDS = 1e-3  # seconds per pass that do not depend on the size
 MAX_FACTOR_BYTES = GIB  # bytes of one factor per class; the solver makes a shared factor only above it
 MAX_FACTOR_FEATURES = 4000  # features above which a factor is diagonal (1,000 for CSR rows)
@@ -49,9 +50,8 @@ PROBED_CELLS = 24  # cells of Landmarks that a query looks into before tuning (r
 
 # A GPU that has not been measured, and shares of its rate. Rows G1 and G2 decide.
 TYPICAL_GPU = 4e14  # operations per second in bfloat16
-GPU_FLOAT32 = 1 / 16  # rate of float32 products relative to bfloat16
 GPU_SEND = 3e9  # bytes per second to the GPU
-GPU_EFFICIENCY = 0.5  # share of the product's rate that a whole step reaches
+GPU_EFFICIENCY = 0.5  # share of the product's rate that a whole step reaches in bfloat16; a 16th of it in float32
 GPU_START_SECONDS = 5.0  # seconds on the CPU above which it pays to load torch and send the rows
 
 
@@ -169,7 +169,7 @@ def softmax(size: Size, rates: Rates) -> Cost:
 
 def one_vs_all(size: Size, rates: Rates) -> Cost:
     """Return the cost of one binary problem per class."""
-    operations, seconds = _passes_cost(size, rates, PASSES_PER_CLASS_FIT)
+    operations, seconds = _passes_cost(size, rates, 2 * PASSES)  # a class is rarer than the rest
     call = "LogisticClassifier(), SVMClassifier(multiclass='one-vs-all')"
     held, why = lbfgs_bytes(size, rates.cores), "gives up scores that are made to be compared"
     return _linear_cost(size, rates, "one-vs-all", call, held, operations, seconds, why)
@@ -315,7 +315,7 @@ def _linear_cost(
     model = size.parameters * size.itemsize + LABEL_BYTES * size.K
     answer = size.scores * (2.0 * size.d * size.density + EXPONENTIAL) / rates.product
     answer += (LABELED_ROW + 40.0 * size.d * size.density) / rates.memory
-    whole = seconds + NEW_BYTE * (held - size.rows_bytes) / rates.memory
+    whole = seconds + UNCACHED * (held - size.rows_bytes) / rates.memory
     return Cost(name, call, size.parameters, int(held), model, model, operations, whole, answer, gives_up)
 
 
@@ -349,8 +349,8 @@ def landmarks(size: Size, rates: Rates) -> Cost:
     cells, short, values = 2 * sqrt(size.n), min(size.d, 48), size.n * size.d  # 48: columns of a row's projection
     index = size.n * (short * 4 + 16) + cells * size.d * 4
     answer = 4.0 * cells * short / rates.product
-    answer += PROBED_VALUE * PROBED_CELLS * size.n / cells * size.d / rates.memory
-    tuned = min(4000, size.n / 10) * values * PROBED_VALUE / 3  # training rows that are searched in all cells
+    answer += UNCACHED * PROBED_CELLS * size.n / cells * size.d / rates.memory
+    tuned = min(4000, size.n / 10) * values * UNCACHED / 3  # training rows that are searched in all cells
     seconds = (values * INDEXED_VALUE * 1.5 + tuned) / rates.memory
     stored = StoredRows(size.rows_bytes, index, size.rows_bytes + size.n * 450 + 60 * MIB)
     call, why = (
@@ -429,7 +429,7 @@ def _rows_cost(
     labels = LABEL_BYTES * (size.n + 2 * size.K)
     held = size.data_bytes + stored.lookup + stored.build + LABEL_BYTES * 2 * size.K
     model, disk = int(stored.rows + stored.lookup + labels), int(stored.rows + labels)
-    whole = seconds + NEW_BYTE * (held - size.rows_bytes) / rates.memory
+    whole = seconds + UNCACHED * (held - size.rows_bytes) / rates.memory
     return Cost(name, call, size.n * size.d, int(held), model, disk, 2.0 * size.values, whole, answer, gives_up)
 
 
@@ -528,10 +528,70 @@ def _gpu_rows_bytes(size: Size) -> int:
 
 def _gpu_rate(rates: Rates) -> float:
     """Return the operations per second that float32 steps reach."""
-    return GPU_EFFICIENCY * GPU_FLOAT32 * (rates.gpu or TYPICAL_GPU)
+    return GPU_EFFICIENCY / 16 * (rates.gpu or TYPICAL_GPU)
 
 
 COSTS: tuple[Formula, ...] = (
     softmax, one_vs_all, sampled_softmax, centroids, flat, landmarks, int8, bits, bit_cells
 )  # fmt: skip
 GPU_COSTS: tuple[Formula, ...] = (gpu_softmax, gpu_sampled, gpu_flat)
+
+
+# ---- what a fit checks before it starts, at the default rates, so that the same rows get the same solver everywhere
+
+DEFAULT_RATES = Rates()
+MAX_FIT_SECONDS = 3600.0  # an approach that takes longer is advised only if none is faster; softmax then samples (C2)
+
+
+def size_of(X: Any, n_classes: int, n_neighbors: int = 5) -> Size:
+    """Return the Size of checked rows (n, d)."""
+    n, d = X.shape
+    density = min(X.nnz / max(1, n * d), 1 - 1e-9) if sp.issparse(X) else 1.0
+    return Size(n, d, max(2, n_classes), n_neighbors, density, X.dtype.itemsize)
+
+
+def check_fit(name: str, formula: Formula, size: Size) -> Cost:
+    """Return the cost at the default rates, or raise BudgetError if it needs more memory than there is.
+
+    The rows are in memory already and do not count.
+    """
+    cost = formula(size, DEFAULT_RATES)
+    need = cost.fit_bytes - size.rows_bytes
+    if has_room(need, share=1.0):
+        return cost
+    from kway.planning.plan import make_plan  # only for the message
+
+    free = available_bytes()
+    advised = make_plan(size, DEFAULT_RATES, free + size.rows_bytes).advised
+    advice = "no approach fits"
+    if advised is not None:
+        advice = f"{advised.name} fits ({advised.call}: {advised.summarize()})"
+    raise BudgetError(
+        f"{name} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes needs {format_bytes(need)} beside "
+        f"its rows ({format_count(cost.parameters)} parameters), there is {format_bytes(free)}; {advice}; "
+        f"kway.plan({size.n}, {size.d}, {size.K}) lists the approaches, $KWAY_MEMORY sets how much may be used"
+    )
+
+
+def check_gpu_fit(name: str, formula: Formula, size: Size, free: int, device: str) -> int:
+    """Return the bytes of a fit on a GPU, or raise BudgetError if fewer are free."""
+    cost = formula(size, DEFAULT_RATES)
+    if cost.device_bytes <= free:
+        return cost.device_bytes
+    raise BudgetError(
+        f"{name} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes ({format_count(cost.parameters)} "
+        f"parameters) needs {format_bytes(cost.device_bytes)} on {device}, which has {format_bytes(free)} free; use "
+        f"device='cpu', or fewer rows; kway.plan({size.n}, {size.d}, {size.K}) lists the approaches"
+    )
+
+
+def exceeds_softmax(size: Size) -> bool:
+    """Return whether a softmax over all classes would take hours, or more memory beside the rows than there is."""
+    cost = softmax(size, DEFAULT_RATES)
+    need = cost.fit_bytes - size.rows_bytes
+    return cost.fit_seconds > MAX_FIT_SECONDS or not has_room(need, share=1.0)
+
+
+def exceeds_gpu_steps(size: Size) -> bool:
+    """Return whether epochs of steps over all classes would take hours on a typical GPU."""
+    return gpu_step_seconds(size, DEFAULT_RATES) > MAX_FIT_SECONDS

@@ -15,13 +15,12 @@ import numpy as np
 
 from kway.errors import InputError
 from kway.memory import available_bytes
-from kway.planning.costs import COSTS, GPU_COSTS, Cost, Size, check_size, sharded
+from kway.planning.costs import COSTS, GPU_COSTS, MAX_FIT_SECONDS, Cost, Size, check_size, sharded
 from kway.planning.rates import Rates, check_rates
 from kway.units import format_bytes, format_count, format_rough_time, parse_bytes
 
 ADVICE = ("softmax", "softmax, GPU", "kNN flat", "kNN flat, GPU", "kNN landmarks", "sampled softmax",
           "sampled softmax, GPU", "centroids", "kNN bytes", "kNN bits", "kNN bit cells")  # fmt: skip
-MAX_FIT_SECONDS = 3600.0  # an approach that takes longer is advised only if none is faster; softmax then samples (C2)
 MAX_PREDICT_SECONDS = 0.1  # likewise for one prediction
 COLUMNS = ("approach", "params", "memory", "disk", "to fit", "predict", "fits")
 

@@ -28,7 +28,7 @@ from kway.labels import Labels
 from kway.linear.fitting import weighted_rows
 from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
-from kway.planning import costs, guard
+from kway.planning import costs
 from kway.planning.costs import SPARSE_PRODUCT, Size
 from kway.planning.rates import Rates
 
@@ -145,7 +145,7 @@ class LinearFamily:
     def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
         """Score every alpha, strong to weak, with warm starts."""
         begun = time.perf_counter()
-        guard.check_fit(self.estimator, costs.softmax, data.size())
+        costs.check_fit(self.estimator, costs.softmax, data.size())
         alphas = self.alphas or tuple(float(f"{share * mean_square(data.X):.2g}") for share in self._shares(data))
         scores = FoldScores.empty(len(which), len(alphas))
         seconds = self._run(data, which, clock, alphas, scores)

@@ -23,7 +23,7 @@ from kway.auto.race.scoring import ACCURACY, TABLE_COLUMNS, FoldedRows, FoldScor
 from kway.errors import InputError
 from kway.memory import has_room
 from kway.neighbors.tuning import Electors, OutsideSearch, score_every_k
-from kway.planning import guard
+from kway.planning import costs
 from kway.planning.costs import Size, flat
 from kway.planning.rates import Rates
 from kway.search.auto import choose
@@ -99,7 +99,7 @@ class NeighborsFamily:
         """Return the index of all rows, kept for the next scan if memory has room."""
         if self.name in data.cache:
             return data.cache[self.name]
-        guard.check_fit("NeighborsClassifier", flat, data.size())
+        costs.check_fit("NeighborsClassifier", flat, data.size())
         search = OutsideSearch(data.X, folds, k_max, self.metric)
         if has_room(3 * flat(data.size(), Rates()).model_bytes):  # three metrics keep an index each
             data.cache[self.name] = search

@@ -23,8 +23,7 @@ from kway.errors import InputError
 from kway.measures import class_scores, log_loss, own_probability
 from kway.memory import rows_per_block
 from kway.neighbors.tuning import Electors, vote_shares
-from kway.planning.costs import Size, flat, pass_seconds
-from kway.planning.guard import size_of
+from kway.planning.costs import Size, flat, pass_seconds, size_of
 from kway.planning.rates import Rates
 from kway.search.results import Neighbors
 from kway.suggest import nearest

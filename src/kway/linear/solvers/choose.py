@@ -36,7 +36,7 @@ from kway.linear.solvers.proximal import Proximal
 from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.standard_columns import standard_columns
-from kway.planning import guard
+from kway.planning import costs
 from kway.planning.costs import Size
 from kway.rows.passes import IN_MEMORY, QUICK
 
@@ -79,7 +79,7 @@ def choose_solver(asked: Any, objective: Objective) -> Solver:
 
 def samples(loss: Loss, penalty: Penalty, size: Size) -> bool:
     """Return whether "auto" samples classes: the loss allows it, and the plan says that all take too long."""
-    return SOLVERS["sampled"].needs <= offers(loss, penalty) and guard.exceeds_softmax(size)
+    return SOLVERS["sampled"].needs <= offers(loss, penalty) and costs.exceeds_softmax(size)
 
 
 def fastest_solver(objective: Objective) -> Solver:

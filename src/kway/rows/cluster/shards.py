@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 from kway.errors import ClusterError, KwayError
 from kway.rows.cluster.session import Cluster, current, format_nodes, import_ray, working_nodes
 
-_LARGE = 1 << 16  # bytes from which an argument is shared by all who are asked, not sent with each question
-_TICK = 0.05  # seconds between looks at who is late
+_TICK = 0.05  # seconds between two checks for late answers (tests/cluster)
 
 
 class Shards(ABC):
@@ -122,7 +121,7 @@ class RayShards(Shards):
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
         """All at once; large arguments travel once to each node."""
-        shared = [self._ray.put(value) if getattr(value, "nbytes", 0) > _LARGE else value for value in arguments]
+        shared = [self._ray.put(value) if isinstance(value, np.ndarray) else value for value in arguments]
         asking = _Question(self, method, shared)
         while asking.open:
             asking.collect()
