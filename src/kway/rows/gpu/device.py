@@ -34,7 +34,7 @@ _INSTALL = "pip install 'kway[gpu]'"
 MAX_NEIGHBORS = 2048  # neighbors that a device lists per query; the CPU computes longer lists (G1)
 GPU_BLOCK_BYTES = (
     2**29
-)  # bytes of a block of scores, keys or copied rows: a launch costs little against it (G1, G2, G3)
+)  # bytes of a block of scores, keys or copied rows: launches cost little against it (G1, G2)
 
 
 class ChosenDevice(NamedTuple):
