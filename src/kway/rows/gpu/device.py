@@ -32,9 +32,7 @@ from kway.threads import spans
 Tensor = Any  # torch.Tensor; torch is not a dependency
 _INSTALL = "pip install 'kway[gpu]'"
 MAX_NEIGHBORS = 2048  # neighbors that a device lists per query; the CPU computes longer lists (G1)
-GPU_BLOCK_BYTES = (
-    2**29
-)  # bytes of a block of scores, keys or copied rows: launches cost little against it (G1, G2)
+GPU_BLOCK_BYTES = 2**29  # bytes of a block of scores, keys or copied rows: launches cost little against it (G1, G2)
 
 
 class ChosenDevice(NamedTuple):
