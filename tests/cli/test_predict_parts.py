@@ -61,7 +61,7 @@ def test_a_worker_that_outlives_its_run_writes_nothing_among_other_answers(job, 
     out, big = tmp_path / "out", tmp_path / "big"
     predict_parts(job, big, out, False)
     left = PartPredictor(job, under_test._state(str(out / NOTES)))  # of a run that was killed
-    item = under_test._Item(row_parts(big, job.reading)[0], str(out / "part-000000.parquet"))
+    item = (row_parts(big, job.reading)[0], str(out / "part-000000.parquet"))
     assert left(item) == {"rows": 50}
     other = PartsTask(job.model, job.reading, topk=2)
     predict_parts(other, big, out, True)

@@ -143,24 +143,16 @@ def _check_outputs(
     out: Path, report: Path, figures: Path | None, inputs: dict[str, str | Path | None], force: bool
 ) -> None:
     """Raise, before any work, if an output would replace an input or a file that kway did not write."""
-    from kway.tables.outputs import (
-        Output,
-        check_output_folder,
-        check_places,
-        figure_outputs,
-        is_model,
-        is_report,
-        refuse_as_folder,
-    )
+    from kway.tables import outputs as o
 
-    outputs = [Output("--out", out, "model", is_model), Output("--report", report, "report", is_report)]
+    outputs = [o.Output("--out", out, "model", o.is_model), o.Output("--report", report, "report", o.is_report)]
     if figures is not None:
         from kway.report.pictures import PICTURES
 
-        refuse_as_folder("--figures", figures, outputs)
-        check_output_folder("--figures", figures)
-        outputs += figure_outputs("--figures", figures, list(PICTURES))
-    check_places(outputs, inputs, force)
+        o.refuse_as_folder("--figures", figures, outputs)
+        o.check_output_folder("--figures", figures)
+        outputs += o.figure_outputs("--figures", figures, list(PICTURES))
+    o.check_places(outputs, inputs, force)
 
 
 def write_outputs(

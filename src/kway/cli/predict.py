@@ -235,13 +235,6 @@ class PartsWritten(NamedTuple):
     kept: int
 
 
-class _Item(NamedTuple):
-    """A part of DATA and the file for its predictions."""
-
-    part: RowPart
-    out: str
-
-
 def predict_parts(task: PartsTask, data: Path, out: Path, force: bool) -> PartsWritten:
     """Predict every part that does not exist yet, over the current cluster."""
     from kway.tables.outputs import lock_path
@@ -268,7 +261,7 @@ def _write_parts(task: PartsTask, parts: Sequence[RowPart], out: Path) -> PartsW
     from kway.rows.cluster.work import stream
 
     files = [out / f"part-{number:06d}.parquet" for number in range(len(parts))]
-    left = [_Item(part, str(file)) for part, file in zip(parts, files) if not file.exists()]
+    left = [(part, str(file)) for part, file in zip(parts, files) if not file.exists()]
     done = stream(partial(PartPredictor, task, _state(str(out / NOTES))), left)
     rows = sum(int(result["rows"]) for result in progress.track(done, "predicting", len(left), worth=2))
     return PartsWritten(rows, len(parts), len(parts) - len(left))
@@ -361,18 +354,18 @@ class PartPredictor:
         self.task, self.notes_state = task, notes_state
         self.reader = ModelReader(task.model, task.reading, needs_labels=False, embed=task.embed)
 
-    def __call__(self, item: _Item) -> dict[str, Any]:
+    def __call__(self, item: tuple[RowPart, str]) -> dict[str, Any]:
         """Write one part and return its number of rows; a part without rows gets no file."""
         from kway.tables.row_stream import part_stream
         from kway.tables.sources.writing import write_blocks
 
-        reader, task = self.reader, self.task
-        read = map(reader.prepare, part_stream(item.part, reader.reading, reader.requirements))
+        (part, file), reader, task = item, self.reader, self.task
+        read = map(reader.prepare, part_stream(part, reader.reading, reader.requirements))
         blocks = (block for rows in read for block in predict_blocks(reader.model, rows, task.topk, task.proba))
         first = next(blocks, None)
         if first is None:
             return {"rows": 0}
-        out = Path(item.out)
+        out = Path(file)
         return {"rows": write_blocks(self._checked(chain([first], blocks), out.with_name(NOTES)), out, "parquet")}
 
     def _checked(self, blocks: Iterator[Any], notes: Path) -> Iterator[Any]:

@@ -23,29 +23,27 @@ def kernels_are_compiled() -> bool:
     return stats.cache_path is not None and any(Path(stats.cache_path).glob("*.nbi"))
 
 
-def announce_compilation(seconds: int = 8) -> None:
-    """Print a note if this run has to compile kernels; `seconds` is the time of T8."""
+def announce_compilation(seconds: int = 20) -> None:
+    """Print a note if this run has to compile kernels, which takes about so many seconds."""
     if not kernels_are_compiled():
-        progress.note(f"Compiling kernels, once per machine: about {seconds} s.")
+        progress.note(f"Compiling kernels, once per machine: about {seconds} s (`kway warmup` does it beforehand).")
 
 
 def warmup(json: JsonOption = False) -> None:
-    """Compile kway's kernels, so that the first fit does not wait for it. Needed once per machine.
+    """Compile the kernels, so that later commands start without a delay. Needed once per machine and version.
 
     Example: kway warmup
     """
-    from kway.auto.job import run_job
-    from kway.auto.options import FitOptions
-    from kway.auto.train_test import read_train_test
+    import kway
 
     started = time.perf_counter()
-    with live_view("compiling"):
-        for number, (name, metric) in enumerate(problems := [("iris", "accuracy"), ("digits8x8", "log-loss")]):
-            with progress.stage(f"compiling for {name}", number, len(problems)):
-                found = run_job(read_train_test(name), FitOptions(metric=metric))
-                found.model.predict_proba(found.data.test_rows)
+    problems = {"iris": "all", "digits": "softmax,neighbors,neighbors-manhattan"}
+    with live_view("compiling kernels"):
+        for number, (data, models) in enumerate(problems.items()):
+            with progress.portion(number / len(problems), (number + 1) / len(problems)):
+                kway.fit(data, models=models, folds=2, also="none")
     seconds = time.perf_counter() - started
     if json:
         emit_json({"seconds": seconds})
     else:
-        say(f"Compiled the kernels in {seconds:.1f} s. Next: kway fit DATA")
+        say(f"The kernels are compiled ({seconds:.1f} s). Next: kway fit DATA")

@@ -70,7 +70,7 @@ def confusion_matrix(
     return _large(table, names, title, clustered)
 
 
-def confusion_of(true: NDArray, predicted: NDArray, labels: list[str], title: str) -> Figure:
+def confusion_of(true: NDArray, predicted: NDArray, labels: NDArray, title: str) -> Figure:
     """Draw the confusion matrix of rows with these class codes (n,); the counts are sparse, as K^2 may be large."""
     from scipy.sparse import csr_array
 

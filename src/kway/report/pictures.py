@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -100,10 +100,6 @@ def _write_files(name: str, figure: Figure, document: bytes, folder: Path) -> OS
     return None
 
 
-def _names(classes: Any) -> list[str]:
-    return [str(label) for label in np.asarray(classes).tolist()]
-
-
 @picture("leaderboard", "Leaderboard")
 def _leaderboard(found: JobResult) -> Drawn:
     lines = found.leaderboard
@@ -123,7 +119,7 @@ def _leaderboard(found: JobResult) -> Drawn:
 
 @picture("neighbors", "Choosing k")
 def _neighbors_curve(found: JobResult) -> Drawn | None:
-    line = _first(found, NeighborsFamily)
+    line = _most_folds(found, NeighborsFamily)
     if line is None:
         return None
     setting, scan = line.setting, found.comparison.scans[line.model]
@@ -181,7 +177,7 @@ def _drawn_folds(accuracy: NDArray) -> tuple[NDArray, NDArray]:
 def _confusion(found: JobResult) -> Drawn:
     classes = np.asarray(found.model.classes_)
     true, predicted = encode_as(found.data.test_y, classes), encode_as(found.evaluation.predicted, classes)
-    figure = confusion.confusion_of(true, predicted, _names(classes), title="Test rows")
+    figure = confusion.confusion_of(true, predicted, classes, title="Test rows")
     return Drawn(figure, "One row per true class, one column per predicted class; blue is correct, orange is wrong.")
 
 
@@ -277,7 +273,7 @@ def _templates(found: JobResult) -> Drawn | None:
     shape, line = picture_shape(found), _winner(found, LinearFamily)
     if shape is None or line is None or line.fitted is None or line.fitted.coef_.shape[1] != math.prod(shape):
         return None  # the weights are not those of pixels
-    figure = model_views.weight_templates(line.fitted.coef_, shape, _names(found.model.classes_))
+    figure = model_views.weight_templates(line.fitted.coef_, shape, found.model.classes_)
     meaning = "orange pixels speak for a class, blue ones against it"
     if len(shape) == 3:
         meaning = "colors that speak for a class; gray is neutral"
@@ -304,12 +300,6 @@ def _history(found: JobResult) -> Drawn | None:
         return None
     figure = charts.history(curves={line.model: history}, title="")
     return Drawn(figure, f"The objective of {line.model} per iteration of its solver, on all training rows.")
-
-
-def _first(found: JobResult, kind: type) -> LeaderboardRow | None:
-    """Return the best family of a kind."""
-    families = found.comparison.families
-    return next((line for line in found.leaderboard if isinstance(families[line.model], kind)), None)
 
 
 def _winner(found: JobResult, kind: type) -> LeaderboardRow | None:
