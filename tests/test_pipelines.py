@@ -96,7 +96,7 @@ def test_a_function_is_asked_for_again(table, tmp_path):
     model = FeaturedClassifier(kway.SoftmaxClassifier(), Features(embed=letters)).fit(X[["text"]], y)
     model.save(tmp_path / "m.kway")
     loaded = kway.load(tmp_path / "m.kway")
-    with pytest.raises(InputError, match="letters, which a model file cannot hold"):
+    with pytest.raises(InputError, match="letters, which is not part of a model file"):
         loaded.predict(X)
     loaded.features_.use_embed(letters)
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))

@@ -156,7 +156,7 @@ def test_other_steps_are_refused_by_name(step, message, tmp_path):
 
 
 def test_a_pipeline_must_end_in_a_fitted_classifier_of_kways(tmp_path):
-    with pytest.raises(ModelFileError, match="LogisticRegression is not one of kway's"):
+    with pytest.raises(ModelFileError, match="LogisticRegression is not a classifier of kway"):
         kway.save(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y), tmp_path / "p.kway")
     with pytest.raises(ModelFileError, match="fit it first"):
         kway.save(make_pipeline(StandardScaler(), kway.SoftmaxClassifier()), tmp_path / "p.kway")

@@ -72,7 +72,7 @@ ARRAYS = {  # what, how the model is made, array, change, what the error names
     "no landmarks": (lambda: near(Landmarks(5, 2)), "index.landmarks", lambda a: a[:0], "empty|expected 0 to"),
     "fewer directions": (lambda: near(LSH(2, 3, 1)), "index.directions", lambda a: a[:, :4], "B = "),
     "other tables": (lambda: near(LSH(2, 3, 1)), "index.factor", lambda a: a[:1], "1 hash tables"),
-    "one width of none": (lambda: near(LSH(2, 3, 1)), "index.width", put(0.0), "0 beside other widths"),
+    "one width of none": (lambda: near(LSH(2, 3, 1)), "index.width", put(0.0), "contains 0 and other widths"),
     "a tree of no rows": (lambda: near(KDTree()), "index.rows", None, "'index.rows' missing"),
     "unknown arrays": (near, "more", lambda _: np.arange(3), "'more' unknown"),
     "exemplars without offsets": (kway.ExemplarClassifier, "offsets", lambda a: a[:1], "'offsets'.*n = 1"),
@@ -121,7 +121,7 @@ def test_sparse_rows_that_do_not_fit(altered, case):
 
 def test_sparse_rows_under_a_metric_that_takes_none(altered):
     path = altered(near().fit(sparse(), Y), manifest=lambda kept: in_params("metric", "manhattan")(kept))
-    with pytest.raises(ModelFileError, match="keeps sparse rows"):
+    with pytest.raises(ModelFileError, match="has sparse rows"):
         kway.load(path)
 
 
@@ -254,7 +254,7 @@ def test_only_labels_and_names_are_text(altered):
         manifest["kinds"]["codes"] = "object"
         return manifest
 
-    with pytest.raises(ModelFileError, match="only labels and names"):
+    with pytest.raises(ModelFileError, match="only labels and column names"):
         kway.load(altered(near().fit(X, Y), manifest=change))
 
 

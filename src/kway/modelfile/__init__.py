@@ -1,16 +1,16 @@
-"""Model files: one file, no code in it, memory-mapped on load.
+"""Model files: one file without code, memory-mapped on load.
 
 save(estimator, path)     parameters, labels and fitted arrays -> a safetensors file with a JSON manifest
-load(path)                the estimator; its arrays are read-only views of the file, and what a schema says they are
-info(path)                what the file holds, without building anything
-verify(path)              reads every byte and compares with the digest written at save
+load(path)                the estimator; its arrays are read-only views of the file, checked by a schema
+info(path)                the content of a file, without building the estimator
+verify(path)              reads every byte and compares it with the digest written by save
 
-container.py         the file: header, digests, tensors, text
+container.py         the file format: header, digests, tensors, text
 values.py            parameters <-> JSON
-schema.py            what a declaration is, and its check
-schemas/             what every class stores, declared
-plain_steps.py       transformers of a Pipeline that a file can hold
-embedding_models.py  embedding models that a file may name
+schema.py            schemas, their checks, and limits against hostile files
+schemas/             the schema of every class
+plain_steps.py       transformers of a Pipeline that a file can contain
+embedding_models.py  embedding models that a file may use
 """
 
 from __future__ import annotations
@@ -28,20 +28,44 @@ import kway
 from kway.errors import ModelFileError
 from kway.modelfile import container, schemas
 from kway.modelfile.container import TensorInfo, model_path, pack_arrays, unpack_arrays, verify
-from kway.modelfile.embedding_models import Allowed, allow_embedding
-from kway.modelfile.schema import short_repr
+from kway.modelfile.embedding_models import AllowedModels, allow_embedding
+from kway.modelfile.schema import DAMAGED, short_repr
 from kway.modelfile.values import Packed, decode_params, decode_value, encode_params, encode_value, estimator_class
 from kway.tables.outputs import is_model, python_output, refuse_foreign
 
 __all__ = ["ModelInfo", "info", "load", "pack", "save", "unpack", "verify"]
 
-_PIPELINED = "PipelinedClassifier"  # what a Pipeline is in a model file
-_LABELS, _FEATURES = "classes_", "feature_names_in_"  # arrays that every estimator has, kept by the store itself
+_PIPELINED = "PipelinedClassifier"  # the class that stores a Pipeline
+_LABELS, _FEATURES = "classes_", "feature_names_in_"  # arrays of every estimator
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What a model file holds."""
+    """The content of a model file.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    class_name : str
+        Class of the estimator.
+    params : dict
+        Its parameters.
+    facts : dict
+        What it learned, apart from arrays.
+    notes : dict
+        The notes given to `save`.
+    n_classes, n_features : int or None
+        Number of classes and of input columns.
+    format_version : int
+        Version of the file format.
+    kway_version : str
+        Version of kway that wrote the file.
+    n_bytes : int
+        Size of the file.
+    tensors : tuple of TensorInfo
+        Name, dtype, shape and place of each array.
+    """
 
     path: str
     class_name: str
@@ -57,12 +81,37 @@ class ModelInfo:
 
 
 def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = None, *, force: bool = False) -> None:
-    """Write a fitted classifier, or a Pipeline of plain steps (kway.modelfile.plain_steps) that ends in one.
+    """Write a fitted classifier, or a Pipeline that ends in one, to a file without code.
 
-    `notes` are plain facts about it for people (`info` shows them, `load` ignores them).
+    The file appears only when it is complete. Until then, an existing model at `path` stays.
 
-    The file appears only when it is complete; a model that was at `path` stays until then. A file that is no model of
-    kway's is replaced only with `force`.
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted classifier of kway, or a scikit-learn Pipeline of scalers, PCA, TruncatedSVD or Features before one.
+    path : str or Path
+        The file to write.
+    notes : dict, optional
+        Plain values that `kway info` shows and `load` ignores.
+    force : bool, default=False
+        Whether to replace a file that is not a model of kway.
+
+    Raises
+    ------
+    ModelFileError
+        If the estimator is not fitted, or contains something that a file without code cannot store.
+    UsageError
+        If `path` is a file that kway did not write, and `force` is False.
+
+    Examples
+    --------
+    >>> import kway, os, tempfile
+    >>> data = kway.datasets.load("iris")
+    >>> model = kway.SoftmaxClassifier().fit(data.x_train, data.y_train)
+    >>> path = os.path.join(tempfile.mkdtemp(), "iris.kway")
+    >>> kway.save(model, path)
+    >>> bool((kway.load(path).predict(data.x_test) == model.predict(data.x_test)).all())
+    True
     """
     refuse_foreign(python_output(model_path(path), "model", is_model), force)
     manifest, arrays = pack(estimator)
@@ -75,13 +124,40 @@ def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = Non
     container.write(path, manifest, tensors)
 
 
-def load(path: str | Path, *, verify: bool = False, mmap: bool = True, embed: Allowed = None) -> Any:
-    """The estimator in a model file.
+def load(path: str | Path, *, verify: bool = False, mmap: bool = True, embed: AllowedModels = None) -> Any:
+    """Load the estimator of a model file.
 
-    `verify` reads every byte and compares the digest first. `mmap=False` reads the arrays into memory instead of
-    mapping them: slower, but nobody who cuts the file short can then end this process. `embed` names the embedding
-    models that the file may use: a name or folder, several, or the function that embeds; a file that names another is
-    refused, since a model file must not choose what is fetched and run.
+    Parameters
+    ----------
+    path : str or Path
+        The model file.
+    verify : bool, default=False
+        Whether to read every byte and compare it with the digest first.
+    mmap : bool, default=True
+        Whether to map the arrays instead of reading them into memory. Reading is slower, but the process then survives
+        if the file is truncated later.
+    embed : str, Path, collection of these or callable, optional
+        Embedding models that the file may use: names or folders, or the function that embeds. A file that names another
+        model raises an error, because a file must not choose which code is downloaded and run.
+
+    Returns
+    -------
+    estimator
+        The fitted classifier or Pipeline.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not a model file, is damaged, or is of a newer format.
+
+    Examples
+    --------
+    >>> import kway, os, tempfile
+    >>> data = kway.datasets.load("iris")
+    >>> path = os.path.join(tempfile.mkdtemp(), "iris.kway")
+    >>> kway.save(kway.CentroidClassifier().fit(data.x_train, data.y_train), path)
+    >>> kway.load(path, verify=True)
+    CentroidClassifier()
     """
     opened = container.read(path, mmap=mmap, verify=verify)
     arrays = unpack_arrays(opened.tensors, opened.manifest.get("kinds"))
@@ -89,7 +165,18 @@ def load(path: str | Path, *, verify: bool = False, mmap: bool = True, embed: Al
 
 
 def info(path: str | Path) -> ModelInfo:
-    """Class, parameters, labels, versions and the table of tensors; arrays are not read."""
+    """Return the content of a model file without reading its arrays.
+
+    Parameters
+    ----------
+    path : str or Path
+        The model file.
+
+    Returns
+    -------
+    ModelInfo
+        Class, parameters, versions and the table of tensors.
+    """
     opened = container.read(path)
     manifest, table = opened.manifest, opened.table
     sizes = {t.name: t.shape for t in table}
@@ -114,23 +201,25 @@ def info(path: str | Path) -> ModelInfo:
 def _n_features(manifest: Mapping[str, Any]) -> int | None:
     found = manifest.get("n_features")
     if found is not None and type(found) is not int:
-        raise ModelFileError(f"n_features in the model file is {short_repr(found)}, expected a whole number")
+        raise ModelFileError(f"n_features in the model file is {short_repr(found)}, expected a whole number; {DAMAGED}")
     return found
 
 
 def pack(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
-    """A fitted estimator as JSON and arrays; an estimator around another packs that one into its own with this."""
+    """Return a fitted estimator as JSON and arrays; estimators use it for the estimators that they contain."""
     estimator = _storable(estimator)
     name = type(estimator).__name__
     known: Any = estimator_class(name)
     if known is not type(estimator):
-        raise ModelFileError(f"{name} is not one of kway's classifiers, so it cannot be written to a model file")
+        raise ModelFileError(
+            f"{name} is not a classifier of kway, so it cannot be written to a model file; pickle it instead"
+        )
     if not hasattr(estimator, _LABELS):
-        raise ModelFileError(f"this {name} is not fitted, so there is nothing to save; call fit first")
+        raise ModelFileError(f"this {name} is not fitted; call fit first")
     facts, arrays = estimator._fitted()
     clash = {_LABELS, _FEATURES} & set(arrays)
     if clash:
-        raise ModelFileError(f"{name} packs {sorted(clash)}, which the store keeps itself")
+        raise ModelFileError(f"{name} packs {sorted(clash)}, names that every model file uses; rename these arrays")
     n_features = encode_value(getattr(estimator, "n_features_in_", None), "n_features_in_")
     params, learned = encode_params(estimator), encode_value(facts, "facts")
     manifest = Packed({"class": name, "params": params, "facts": learned, "n_features": n_features})
@@ -139,7 +228,7 @@ def pack(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
 
 
 def unpack(manifest: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> Any:
-    """Reverse of `pack`; what is not as the class's schema declares is a ModelFileError."""
+    """Reverse `pack`; raise ModelFileError for content that does not match the schema of the class."""
     name, own = str(manifest.get("class")), dict(arrays)
     estimator = decode_params(name, _dict(manifest, "params"))
     facts, n_features = decode_value(_dict(manifest, "facts")), manifest.get("n_features")
@@ -159,15 +248,15 @@ def unpack(manifest: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> Any:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(
-            f"the model file does not hold what a {name} needs: {error!r}; save the model again"
+            f"the model file does not contain what a {name} needs: {error!r}; save the model again"
         ) from error
     schemas.check_after(name, estimator)
     return estimator.pipeline() if name == _PIPELINED else estimator
 
 
 def _storable(estimator: Any) -> Any:
-    """A Pipeline of scikit-learn's as the class that holds it in a model file; anything else as it is."""
-    pipelines = sys.modules.get("sklearn.pipeline")  # no pipeline was made where it is not loaded
+    """Return a scikit-learn Pipeline as the class that stores it; any other estimator as it is."""
+    pipelines = sys.modules.get("sklearn.pipeline")  # without this module there is no Pipeline
     known: Any = None if pipelines is None else pipelines.Pipeline
     if known is None or type(estimator) is not known:
         return estimator

@@ -1,19 +1,19 @@
-"""The file: safetensors, with kway's manifest in its metadata.
+"""The file format: safetensors, with the manifest of kway in its metadata.
 
     8 bytes     length h of the header, little-endian
     h bytes     JSON {"__metadata__": {"format": "kway", "manifest": JSON}, name: {dtype, shape, data_offsets}, ...}
                 padded with spaces so that the payload starts at a multiple of 64
     the rest    the tensors, one after another, widest numbers first so that each is aligned
 
-The manifest carries two digests (SHA-256): one of the header, checked on every read, and one of the payload, checked by
-`verify` since that reads every byte. The header has one spelling only (keys sorted, no spaces), so any altered byte is
-found. The safetensors library reads these files too; kway reads them itself because the library copies every
+The manifest contains two SHA-256 digests. That of the header is checked on every read. That of the payload is checked
+by `verify`, which reads every byte. The header has only one valid spelling (keys sorted, no spaces), so any altered
+byte is found. The safetensors library can read these files, too. kway reads them itself because the library copies every
 tensor and accepts an altered header.
 
-Text is not a tensor type: it becomes UTF-8 bytes (N,) uint8 and offsets (n + 1,) int64. `kinds` names the arrays that
-are text ("text" for numpy's fixed width, "object text") or an object array of numbers ("object").
+Text is not a tensor type. It is stored as UTF-8 bytes (N,) uint8 and offsets (n + 1,) int64. `kinds` names the arrays
+that are text ("text" for the fixed width of numpy, "object text") or an object array of numbers ("object").
 
-Only plain files are opened, so that a pipe cannot make a reader wait for ever. Links are followed.
+Only regular files are opened, because reading a pipe could wait forever. Links are followed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -34,25 +35,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
+from kway.memory import expands_too_much, rows_per_block
+from kway.modelfile.schema import LARGEST, MOST_DEPTH, MOST_HEADER_BYTES
 from kway.tables.outputs import describe_kind, replacing, resolve_output
 
-FORMAT, FORMAT_VERSION = "kway", 1
 
+class FileFormat(IntEnum):
+    """Numbers of the file format."""
+
+    VERSION = 1
+    ALIGNMENT = 64  # bytes: the payload starts at a multiple of it
+
+
+FORMAT, FORMAT_VERSION = "kway", FileFormat.VERSION
 _DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
 }  # fmt: skip
 _CODES = {np.dtype(v): k for k, v in _DTYPES.items()}
-_MOST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
-_MOST_DEPTH = 400  # of JSON; 0.1.0 wrote a classifier inside three others 220 deep
-_ALIGN = 64
-_BLOCK = 1 << 24  # bytes written or hashed at a time
-_UNKNOWN = "0" * 64  # stands for a digest until it is known, and has its length
+_UNKNOWN = "0" * 64  # placeholder of a digest, of the same length
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """One row of the header's table."""
+    """A tensor in the table of the header."""
 
     name: str
     dtype: str
@@ -62,8 +68,8 @@ class TensorInfo:
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A checked file: manifest, table and read-only views of the tensors."""
+class OpenedFile:
+    """A checked file: its manifest, its table and read-only views of the tensors."""
 
     manifest: dict[str, Any]
     table: tuple[TensorInfo, ...]
@@ -72,13 +78,13 @@ class Opened:
 
 
 def write(path: str | Path, manifest: Mapping[str, Any], tensors: Mapping[str, NDArray]) -> None:
-    """Stream the tensors to a file that appears when complete; arrays are copied a block at a time only."""
+    """Write tensors to a file, which appears when it is complete; arrays are copied block by block."""
     place = model_place(path)
     ordered = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     table = _table({name: tensors[name] for name in ordered})
     full = {**manifest, "format": FORMAT, "format_version": FORMAT_VERSION}
     with replacing(place) as draft, draft.open("wb") as out:
-        start = _header(full, table, _UNKNOWN)  # keeps the place: the digest has a fixed length
+        start = _header(full, table, _UNKNOWN)  # a placeholder: the digest has a fixed length
         out.write(start)
         digest = _stream(out, [tensors[name] for name in ordered])
         header = _header(full, table, digest)
@@ -88,10 +94,10 @@ def write(path: str | Path, manifest: Mapping[str, Any], tensors: Mapping[str, N
         out.write(header)
 
 
-def read(path: str | Path, *, mmap: bool = True, verify: bool = False) -> Opened:
-    """Check the header and the length of the file, then map the tensors; the payload is not read.
+def read(path: str | Path, *, mmap: bool = True, verify: bool = False) -> OpenedFile:
+    """Check the header and the length of a file, then map the tensors without reading them.
 
-    `mmap=False` reads it into memory instead; `verify` reads it and compares its digest.
+    `mmap=False` reads them into memory instead. `verify` reads them and compares the digest.
     """
     path = model_path(path)
     with open_model(path) as file:
@@ -104,20 +110,31 @@ def read(path: str | Path, *, mmap: bool = True, verify: bool = False) -> Opened
         if verify:
             _check_payload(file, start, manifest, path)
     tensors = {t.name: _view(raw[start + t.start : start + t.end], t, path) for t in table}
-    return Opened(manifest, table, tensors, n_bytes)
+    return OpenedFile(manifest, table, tensors, n_bytes)
 
 
 def verify(path: str | Path) -> None:
-    """Read every byte; ModelFileError unless the payload is the one that was saved."""
+    """Read every byte of a model file and compare it with the digest written by `save`.
+
+    Parameters
+    ----------
+    path : str or Path
+        The model file.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged or was changed.
+    """
     read(path, verify=True)
 
 
 def _in_memory(file: BufferedReader, n_bytes: int, path: Path) -> NDArray[np.uint8]:
-    """Every byte of the file, in memory of our own."""
+    """Read the whole file into memory."""
     raw = np.empty(n_bytes, np.uint8)
     file.seek(0)
     if file.readinto(raw.data) != n_bytes:
-        raise ModelFileError(f"{path} became shorter while it was read; get it again")
+        raise ModelFileError(f"{path} became shorter while it was read; copy it again")
     raw.flags.writeable = False
     return raw
 
@@ -126,7 +143,7 @@ def _check_payload(file: BufferedReader, start: int, manifest: Mapping[str, Any]
     file.seek(start)
     if hashlib.file_digest(file, "sha256").hexdigest() != manifest.get("payload_sha256"):
         raise ModelFileError(
-            f"{path} was altered after it was saved: its content does not match its digest; get it again"
+            f"{path} was altered after it was saved: its content does not match its digest; copy it again"
         )
 
 
@@ -135,18 +152,20 @@ def _table(tensors: Mapping[str, NDArray]) -> tuple[TensorInfo, ...]:
     for name, array in tensors.items():
         code = _CODES.get(array.dtype.newbyteorder("<"))
         if code is None:
-            raise ModelFileError(f"array {name!r} has dtype {array.dtype}, which model files do not hold")
+            raise ModelFileError(
+                f"array {name!r} has dtype {array.dtype}, which model files do not support; convert it to float64"
+            )
         rows.append(TensorInfo(name, code, array.shape, start, start + array.nbytes))
         start += array.nbytes
     return tuple(rows)
 
 
 def _stream(out: BinaryIO, arrays: list[NDArray]) -> str:
-    """Write the arrays' bytes in order; their digest."""
+    """Write the bytes of the arrays in order; return their digest."""
     digest = hashlib.sha256()
     for array in arrays:
-        flat = array.reshape(-1)  # a copy only where the array is not contiguous
-        step = max(1, _BLOCK // array.dtype.itemsize)
+        flat = array.reshape(-1)  # copied only if it is not contiguous
+        step = rows_per_block(array.dtype.itemsize)
         for a in range(0, flat.size, step):
             block = flat[a : a + step].astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
             digest.update(block)
@@ -155,14 +174,15 @@ def _stream(out: BinaryIO, arrays: list[NDArray]) -> str:
 
 
 def _header(manifest: Mapping[str, Any], table: tuple[TensorInfo, ...], payload_digest: str) -> bytes:
-    """The 8 bytes of length and the header, with both digests in place."""
+    """Return the 8 bytes of length and the header with both digests."""
     full = {**manifest, "payload_sha256": payload_digest}
     full["header_sha256"] = _digest(full, table)
     text = _canonical(_document(full, table))
-    text += b" " * (-(8 + len(text)) % _ALIGN)
-    if len(text) > _MOST_HEADER:
+    text += b" " * (-(8 + len(text)) % FileFormat.ALIGNMENT)
+    if len(text) > MOST_HEADER_BYTES:
         raise ModelFileError(
-            f"the parameters take {len(text):,} bytes, above the {_MOST_HEADER:,} that a header may have"
+            f"the parameters take {len(text):,} bytes, and a header may have {MOST_HEADER_BYTES:,}; pass fewer or "
+            "shorter parameters"
         )
     return len(text).to_bytes(8, "little") + text
 
@@ -173,21 +193,21 @@ def _document(manifest: Mapping[str, Any], table: tuple[TensorInfo, ...]) -> dic
 
 
 def _digest(manifest: Mapping[str, Any], table: tuple[TensorInfo, ...]) -> str:
-    """Of the manifest (without this digest) and the table."""
+    """Return the digest of the manifest (without this digest) and the table."""
     content = {k: v for k, v in manifest.items() if k != "header_sha256"}
     return hashlib.sha256(_canonical(_document(content, table))).hexdigest()
 
 
 def _canonical(value: Any) -> bytes:
-    """The one spelling of a JSON value."""
+    """Return the only valid spelling of a JSON value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def _read_header(file: BinaryIO, n_bytes: int, path: Path) -> bytes:
     length = int.from_bytes(file.read(8), "little")
-    if n_bytes < 10 or not 2 <= length <= min(_MOST_HEADER, n_bytes - 8):
+    if n_bytes < 10 or not 2 <= length <= min(MOST_HEADER_BYTES, n_bytes - 8):
         raise ModelFileError(
-            f"{path} is not a kway model file, or was cut short: its first bytes give no header length"
+            f"{path} is not a kway model file, or is incomplete: its first bytes are not the length of a header"
         )
     return file.read(length)
 
@@ -204,17 +224,17 @@ def _parse(header: bytes, path: Path) -> tuple[dict[str, Any], tuple[TensorInfo,
     manifest = _json(metadata["manifest"], path)
     version = manifest.get("format_version")
     if type(version) is not int or version < 1:
-        raise ModelFileError(f"{path} has no format version; it was altered or not written by kway")
+        raise ModelFileError(f"{path} has no format version: it was altered, or not written by kway")
     if version > FORMAT_VERSION:
         raise ModelFileError(
             f"{path} has format {version}, written by kway {manifest.get('kway_version')}; this kway reads formats up "
-            f"to {FORMAT_VERSION}: upgrade kway"
+            f"to {FORMAT_VERSION:d}; upgrade kway"
         )
     table = tuple(sorted((_row(name, value, path) for name, value in document.items()), key=lambda t: (t.start, t.end)))
     text = header.rstrip(b" ")
-    same = text == _canonical(_document(manifest, table)) and len(header) - len(text) < _ALIGN
+    same = text == _canonical(_document(manifest, table)) and len(header) - len(text) < FileFormat.ALIGNMENT
     if not same or manifest.get("header_sha256") != _digest(manifest, table):
-        raise ModelFileError(f"the header of {path} was altered after it was saved; get the file again")
+        raise ModelFileError(f"the header of {path} was altered after it was saved; copy the file again")
     return manifest, table
 
 
@@ -231,12 +251,12 @@ def _json(text: bytes | str, path: Path) -> dict[str, Any]:
 
 
 def _check_values(value: Any) -> None:
-    """Refuse JSON that is nested deeper than any model's, and text that is no Unicode."""
+    """Raise ValueError for JSON that is nested too deeply, and for text that is not Unicode."""
     depth, level = 0, [value]
     while level:
         depth += 1
-        if depth > _MOST_DEPTH:
-            raise ValueError(f"values are nested deeper than {_MOST_DEPTH}")
+        if depth > MOST_DEPTH:
+            raise ValueError(f"values are nested deeper than {MOST_DEPTH} levels")
         below: list[Any] = []
         for entry in level:
             if isinstance(entry, dict):
@@ -252,7 +272,7 @@ def _check_values(value: Any) -> None:
 def _finite_float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text:.40} is not a number that a float holds")
+        raise ValueError(f"{text:.40} is too large for a float")
     return value
 
 
@@ -263,44 +283,45 @@ def _refuse_constant(name: str) -> None:
 def _row(name: str, value: Any, path: Path) -> TensorInfo:
     try:
         shape, (start, end), dtype = tuple(value["shape"]), value["data_offsets"], value["dtype"]
-        whole = all(type(v) is int and 0 <= v < 2**63 for v in (*shape, start, end))
+        whole = all(type(v) is int and 0 <= v <= LARGEST for v in (*shape, start, end))
         fits = whole and dtype in _DTYPES and end - start == math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize
     except (TypeError, KeyError, ValueError):
         fits = False
     if not fits:
         raise ModelFileError(
-            f"the header of {path} describes tensor {name!r} in a way that makes no sense: {value!r:.200}"
+            f"the header of {path} has an invalid description of tensor {name!r}: {value!r:.200}; copy the file again"
         )
     return TensorInfo(name, dtype, shape, start, end)
 
 
 def _check_layout(table: tuple[TensorInfo, ...], payload: int, path: Path) -> None:
-    """Tensors follow each other without a gap and end with the file."""
+    """Raise ModelFileError unless the tensors follow each other without a gap and end with the file."""
     place = 0
     for t in table:
         if t.start != place:
-            raise ModelFileError(f"the header of {path} places tensor {t.name!r} at {t.start}, expected {place}")
+            raise ModelFileError(
+                f"the header of {path} places tensor {t.name!r} at {t.start}, expected {place}; copy the file again"
+            )
         place = t.end
     if payload < place:
-        raise ModelFileError(f"{path} was cut short: {payload:,} of {place:,} bytes of content are there; get it again")
+        raise ModelFileError(f"{path} is incomplete: it has {payload:,} of {place:,} bytes of content; copy it again")
     if payload > place:
-        raise ModelFileError(f"{path} has {payload - place:,} bytes after its content; get it again")
+        raise ModelFileError(f"{path} has {payload - place:,} bytes after its content; copy it again")
 
 
 def _view(raw: NDArray[np.uint8], t: TensorInfo, path: Path) -> NDArray:
     try:
         return np.asarray(raw).view(_DTYPES[t.dtype]).reshape(t.shape)
     except (ValueError, TypeError) as error:
-        raise ModelFileError(f"tensor {t.name!r} of {path} cannot be mapped: {error}") from error
+        raise ModelFileError(f"tensor {t.name!r} of {path} cannot be mapped: {error}; copy the file again") from error
 
 
 _BYTES, _OFFSETS = ".bytes", ".offsets"
-TEXT = ("classes_", "feature_names_in_")  # the arrays that may be text; in a classifier inside another, under a prefix
-_MOST_TEXT = 2**30  # bytes that fixed-width text may take, unless the file itself has a 64th of it
+TEXT = ("classes_", "feature_names_in_")  # arrays that may be text; a nested classifier has them under a prefix
 
 
 def pack_arrays(arrays: Mapping[str, NDArray]) -> tuple[dict[str, NDArray], dict[str, str]]:
-    """Arrays of any storable kind -> tensors and the kinds of those that are not plain numbers."""
+    """Return arrays as tensors, and the kinds of those that are not plain numbers."""
     tensors: dict[str, NDArray] = {}
     kinds: dict[str, str] = {}
     for name, array in arrays.items():
@@ -317,22 +338,26 @@ def pack_arrays(arrays: Mapping[str, NDArray]) -> tuple[dict[str, NDArray], dict
 
 
 def unpack_arrays(tensors: Mapping[str, NDArray], kinds: Any) -> dict[str, NDArray]:
-    """Reverse of `pack_arrays`."""
+    """Reverse `pack_arrays`."""
     if not isinstance(kinds, dict):
-        raise ModelFileError("the manifest of the model file does not say what kind its arrays are")
+        raise ModelFileError("the manifest of the model file has no kinds of its arrays; it was not written by kway")
     arrays = dict(tensors)
     for name, kind in kinds.items():
         if name.rpartition(".")[2] not in TEXT:
-            raise ModelFileError(f"the model file keeps {name!r:.100} as text; only labels and names of columns are")
+            raise ModelFileError(
+                f"the model file has {name!r:.100} as text, but only labels and column names are text; do not trust it"
+            )
         try:
             if kind == "object":
                 arrays[name] = arrays[name].astype(object)
             else:
                 arrays[name] = _from_text(arrays.pop(name + _BYTES), arrays.pop(name + _OFFSETS), kind)
         except KeyError as error:
-            raise ModelFileError(f"array {name!r} is missing from the model file ({error})") from error
+            raise ModelFileError(f"array {name!r} is missing from the model file ({error}); copy it again") from error
         except UnicodeDecodeError as error:
-            raise ModelFileError(f"the text of {name!r} in the model file is damaged: {error}") from error
+            raise ModelFileError(
+                f"the text of {name!r} in the model file is damaged: {error}; copy it again"
+            ) from error
     return arrays
 
 
@@ -348,10 +373,10 @@ def _kind(name: str, array: NDArray) -> str | None:
         if len(types) == 1 and issubclass(next(iter(types)), (bool, int, float, np.number, np.bool_)):
             return "object"
         found = ", ".join(sorted(t.__name__ for t in types))
-        raise ModelFileError(f"{name} holds {found}; model files hold labels that are all text or all numbers")
+        raise ModelFileError(f"{name} contains {found}; labels in a model file must be all text or all numbers")
     raise ModelFileError(
-        f"{name} has dtype {array.dtype} and shape {array.shape}; model files hold numbers, true/false and "
-        "one-dimensional text: convert the labels before fit"
+        f"{name} has dtype {array.dtype} and shape {array.shape}; model files support numbers, true/false and "
+        "one-dimensional text; convert the labels before fit"
     )
 
 
@@ -367,12 +392,12 @@ def _from_text(content: NDArray, offsets: NDArray, kind: Any) -> NDArray:
     ordered = well_formed and len(offsets) and offsets[0] == 0 and offsets[-1] == len(content)
     lengths = np.diff(offsets) if ordered else np.empty(0)
     if kind not in ("text", "object text") or not ordered or not (lengths >= 0).all():
-        raise ModelFileError("text in the model file is damaged: its offsets are not in order; get the file again")
-    size = 4 * len(lengths) * int(lengths.max(initial=0))  # one long text makes all of them wide
-    if kind == "text" and size > max(_MOST_TEXT, 64 * (content.nbytes + offsets.nbytes)):
+        raise ModelFileError("text in the model file is damaged: its offsets are not in order; copy the file again")
+    size = 4 * len(lengths) * int(lengths.max(initial=0))  # numpy stores all texts with the width of the longest
+    if kind == "text" and expands_too_much(content.nbytes + offsets.nbytes, size):
         raise ModelFileError(
-            f"text in the model file would take {size / 2**30:,.0f} GiB: {len(lengths):,} texts as wide as the "
-            f"longest, of {int(lengths.max()):,} bytes; shorten it and save the model again"
+            f"text in the model file would take {size / 2**30:,.0f} GiB: {len(lengths):,} texts with the width of the "
+            f"longest, {int(lengths.max()):,} bytes; shorten it and save the model again"
         )
     whole = content.tobytes()
     pieces = [whole[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(offsets.tolist())]
@@ -381,9 +406,9 @@ def _from_text(content: NDArray, offsets: NDArray, kind: Any) -> NDArray:
 
 @contextmanager
 def open_model(path: Path) -> Iterator[BufferedReader]:
-    """The file, open for reading; ModelFileError where there is none, or something else than a file."""
+    """Open a file for reading; raise ModelFileError if it does not exist or is not a regular file."""
     try:
-        # without waiting: opening a pipe otherwise blocks until somebody writes to it
+        # O_NONBLOCK: opening a pipe would wait for a writer
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise ModelFileError(_why_not(path, error)) from error
@@ -400,15 +425,15 @@ def open_model(path: Path) -> Iterator[BufferedReader]:
 
 
 def model_path(path: str | Path) -> Path:
-    """The path, where it is one."""
+    """Return the path; raise ModelFileError if it is not a str or a Path."""
     try:
         return Path(os.fsdecode(path))
     except TypeError as error:
-        raise ModelFileError(f"a model file is named by its path, a str or a Path; got {path!r}") from error
+        raise ModelFileError(f"the path of a model file must be a str or a Path; got {path!r}") from error
 
 
 def model_place(path: str | Path) -> Path:
-    """Where a save to `path` goes."""
+    """Return the path of a model to be written, with links followed."""
     try:
         return resolve_output(model_path(path))
     except InputError as error:
@@ -418,11 +443,11 @@ def model_place(path: str | Path) -> Path:
 def _refuse_other_kinds(path: Path, mode: int) -> None:
     kind = describe_kind(mode)
     if kind is not None:
-        raise ModelFileError(f"{path} is {kind}; a model is one plain file: give the path of that")
+        raise ModelFileError(f"{path} is {kind}; give the path of a regular file")
 
 
 def _why_not(path: Path, error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError) and path.is_symlink():
-        return f"{path} is a link to {os.readlink(path)}, which is not there (No such file or directory)"
+        return f"{path} is a link to {os.readlink(path)}, which does not exist (No such file or directory)"
     kind = "" if not isinstance(error, OSError) or not path.is_socket() else "it is a socket: "
     return f"{path} cannot be read: {kind}{getattr(error, 'strerror', None) or error}"

@@ -1,9 +1,8 @@
-"""Embedding models: a file may only use those that whoever loads it allows.
+"""Embedding models that a model file may use: only those that the caller of `load` allows.
 
-A saved model names the model that embeds its texts. Fetching and running what a file names would let the file choose
-code, so the caller says which names are fine: kway.load(path, embed="all-MiniLM-L6-v2"). Nothing is opened here but
-what the caller named; whether it is the one of the fit is compared before it is fetched or read
-(tables/features/embedder.py).
+A saved model contains the name of the model that embeds its texts. If kway downloaded and ran any name in a file, the
+file could choose the code. So the caller names the allowed models: kway.load(path, embed="all-MiniLM-L6-v2"). Only they
+are opened, after a comparison with the model of the fit (tables/features/embedder.py).
 """
 
 from __future__ import annotations
@@ -15,67 +14,67 @@ from typing import Any, NamedTuple
 from kway.errors import InputError, ModelFileError
 from kway.modelfile.schema import short_repr
 
-Allowed = str | Path | Collection[str | Path] | Callable[[Any], Any] | None
+AllowedModels = str | Path | Collection[str | Path] | Callable[[Any], Any] | None
 
 
-class _Wish(NamedTuple):
-    """A parameter that names an embedding model, which a new fit would open."""
+class _EmbedParameter(NamedTuple):
+    """A parameter with the name of an embedding model, which a new fit would open."""
 
-    holder: Any
+    owner: Any
     key: str
     name: str
 
 
-def allow_embedding(model: Any, embed: Allowed, path: str | Path) -> Any:
-    """The model, with the embedder that the caller gave; ModelFileError where the file names one not allowed."""
+def allow_embedding(model: Any, embed: AllowedModels, path: str | Path) -> Any:
+    """Return the model with the embedder of the caller; raise ModelFileError if the file names another one."""
     one = embed if callable(embed) or isinstance(embed, str | Path) else None
     embedding = [features for features in _features(model) if getattr(features, "embed_", None) is not None]
     if one is not None and not embedding:
-        raise InputError(f"{path} was trained without embed, so it takes none; leave it out")
+        raise InputError(f"{path} was trained without embed; leave embed out")
     names = _names(embed)
     chosen = [_allowed(features, one, names, path) for features in embedding]
-    for wish in list(_wishes(model)):
-        if not _among(wish.name, names):
+    for parameter in list(_embed_parameters(model)):
+        if not _among(parameter.name, names):
             if not chosen:
-                raise _not_allowed(wish.name, path)
-            wish.holder.set_params(**{wish.key: chosen[0]})  # a folder as it was written then: now the one allowed
+                raise _not_allowed(parameter.name, path)
+            parameter.owner.set_params(**{parameter.key: chosen[0]})
     return model
 
 
 def _allowed(features: Any, one: Any, names: list[str | Path], path: str | Path) -> str | None:
-    """The name under which these features embed from now on, None for a function."""
+    """Return the name of the embedding model that these features use from now on; None for a function."""
     identity = features.embed_
     if identity.kind != "function" and _among(identity.name, names):
         return str(identity.name)
     if one is not None:
-        features.use_embed(one)  # the caller's own: a function, or the new place of a folder
+        features.use_embed(one)  # a function, or the new path of a folder
         return None if callable(one) else str(one)
     if identity.kind != "function":
         raise _not_allowed(identity.name, path)
-    return None  # a function is no part of a file: the first use asks for it
+    return None  # a function is not part of a file; its first use raises an error
 
 
-def _names(embed: Allowed) -> list[str | Path]:
+def _names(embed: AllowedModels) -> list[str | Path]:
     if embed is None or callable(embed):
         return []
     return [embed] if isinstance(embed, str | Path) else list(embed)
 
 
 def _not_allowed(name: str, path: str | Path) -> ModelFileError:
-    said = short_repr(name, 4000)
+    shown = short_repr(name, 4000)
     return ModelFileError(
-        f"{path} embeds its rows with the model {said}, which would be opened, or fetched, and run; if you trust that "
-        f"model, allow it by name: kway.load(path, embed={said}), or --embed on the command line"
+        f"{path} embeds its rows with the model {shown}, which would be downloaded and run; if you trust that model, "
+        f"allow it by name: kway.load(path, embed={shown}), or --embed on the command line"
     )
 
 
 def _among(name: str, names: list[str | Path]) -> bool:
-    """Whether a name, or the folder that it stands for, is one of those allowed."""
+    """Return whether a name or folder is one of those allowed."""
     return any(str(each) == name or Path(each).absolute() == Path(name).absolute() for each in names)
 
 
 def _layers(model: Any) -> Iterator[Any]:
-    """A fitted classifier and those inside it; of a Pipeline its last step."""
+    """Yield a fitted classifier and those inside it; for a Pipeline its last step."""
     while model is not None:
         yield model
         steps = _steps(model)
@@ -83,7 +82,7 @@ def _layers(model: Any) -> Iterator[Any]:
 
 
 def _steps(model: Any) -> list[Any]:
-    """The steps of a Pipeline; none of a classifier."""
+    """Return the steps of a Pipeline; [] for a classifier."""
     return [step for _, step in model.steps] if hasattr(model, "named_steps") else []
 
 
@@ -94,8 +93,8 @@ def _features(model: Any) -> Iterator[Any]:
         yield from (step for step in _steps(layer) if hasattr(step, "use_embed"))
 
 
-def _wishes(model: Any) -> Iterator[_Wish]:
+def _embed_parameters(model: Any) -> Iterator[_EmbedParameter]:
     for holder in (*_layers(model), *_features(model)):
         for key, value in holder.get_params(deep=True).items():
             if key.rpartition("__")[2] == "embed" and value is not None:
-                yield _Wish(holder, key, str(value))
+                yield _EmbedParameter(holder, key, str(value))

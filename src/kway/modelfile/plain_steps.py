@@ -1,7 +1,7 @@
-"""Steps of a scikit-learn Pipeline that a model file can hold: numbers and flags, no code.
+"""Steps of a scikit-learn Pipeline that a model file can contain: transformers whose state is numbers.
 
-PlainStep   its module, arrays that it learned (shapes in "in" and "out" columns), single values that it learned
-pack_step   a fitted transformer -> facts and arrays          unpack_step   the reverse, nothing but what is listed
+PlainStep   the module of a transformer, the arrays it learned (shapes in "in" and "out" columns) and the single values
+pack_step   a fitted transformer -> facts and arrays          unpack_step   the reverse, for listed transformers only
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from kway.errors import ModelFileError
 from kway.modelfile.schema import FLOAT_TYPES, Array, Check, finite, many, maybe, number, positive, whole
 from kway.modelfile.values import encode_value
 
-PASSTHROUGH = "passthrough"  # scikit-learn's word for a step that does nothing
+PASSTHROUGH = "passthrough"  # a step of scikit-learn that does nothing
 _COLUMN = Array(FLOAT_TYPES, ("in",), (finite,))
 _SCALE = Array(FLOAT_TYPES, ("in",), (positive,))
 _PART = Array(FLOAT_TYPES, ("out",), (finite,))
-_SEEN = Array((*FLOAT_TYPES, "int32", "int64"), ("in",), optional=True)  # rows a column, where there are gaps
+_SEEN = Array((*FLOAT_TYPES, "int32", "int64"), ("in",), optional=True)  # rows per column, if values are missing
 _COUNT = maybe(number(0.0))
 
 
 @dataclass(frozen=True)
 class PlainStep:
-    """A transformer of scikit-learn: where it lives and what its `fit` learns; `narrows` where "out" is not "in".
+    """A transformer of scikit-learn: its module and what its `fit` learns; `narrows` if "out" differs from "in".
 
-    `only_with` names the parameter without which an array need not be there; `params` are checks beside the step's own.
+    `only_with` maps an array to the parameter that it requires; `params` are additional checks of parameters.
     """
 
     module: str
@@ -41,7 +41,7 @@ class PlainStep:
     params: Mapping[str, Check] = field(default_factory=dict)
 
     def declared(self, params: Mapping[str, Any]) -> dict[str, Array]:
-        """The arrays of a step with these parameters."""
+        """Return the arrays of a step with these parameters."""
         without = {name for name, flag in self.only_with.items() if params.get(flag) is not True}
         return {name: replace(a, optional=a.optional or name in without) for name, a in self.arrays.items()}
 
@@ -85,49 +85,50 @@ STEPS: dict[str, PlainStep] = {
 
 
 class PackedStep(NamedTuple):
-    """A step as plain facts and as arrays by name."""
+    """A step as facts and arrays."""
 
     facts: dict[str, Any]
     arrays: dict[str, NDArray]
 
 
 def pack_step(name: str, step: Any) -> PackedStep:
-    """A fitted step; one that no model file holds is an error that names it."""
+    """Pack a fitted step; raise ModelFileError if a model file cannot contain it."""
     if step is None or (isinstance(step, str) and step == PASSTHROUGH):
         return PackedStep({"name": name, "kind": PASSTHROUGH, "params": {}, "values": {}}, {})
     kind = type(step).__name__
     if kind not in STEPS or type(step) is not _class(kind):
         raise ModelFileError(
             f"step {name!r} of the pipeline is a {type(step).__module__.split('.')[0]} {kind}, which a model file "
-            f"without code does not hold; it holds {', '.join(STEPS)}, and kway's Features as the first step"
+            f"without code cannot contain; use {', '.join(STEPS)}, or kway.Features as the first step"
         )
     if not hasattr(step, "n_features_in_"):
         raise ModelFileError(f"step {name!r} of the pipeline, a {kind}, is not fitted; call fit first")
     params = step.get_params(deep=False)
     for key, value in params.items():
-        encode_value(value, f"step {name!r}: {kind}({key}=...)")  # an error that names the step
+        encode_value(value, f"step {name!r}: {kind}({key}=...)")  # the error names the step
     learned = {attribute: getattr(step, attribute, None) for attribute in _attributes(STEPS[kind])}
     arrays = {key: value for key, value in learned.items() if isinstance(value, np.ndarray) and value.ndim}
     odd = [key for key, value in arrays.items() if value.dtype.kind == "f" and not np.isfinite(value).all()]
     if odd:
         raise ModelFileError(
-            f"step {name!r} of the pipeline, a {kind}, learned NaN or infinity ({odd[0]}), with which nothing can be "
-            "predicted; look for columns without values, or of huge ones"
+            f"step {name!r} of the pipeline, a {kind}, learned NaN or infinity ({odd[0]}); look for columns that are "
+            "empty or have huge values"
         )
     values = {key: learned[key] for key in STEPS[kind].values if key not in arrays}
     return PackedStep({"name": name, "kind": kind, "params": params, "values": values}, arrays)
 
 
 def unpack_step(facts: Mapping[str, Any], arrays: Mapping[str, NDArray], n_columns: int) -> Any:
-    """Reverse of `pack_step`; the facts and arrays are as the schema says."""
+    """Reverse `pack_step`; the schema has checked the facts and arrays."""
     if facts["kind"] == PASSTHROUGH:
         return PASSTHROUGH
     try:
         step = _class(facts["kind"])(**facts["params"])
-        step._validate_params()  # as its `fit` does: what is wrong would show in `transform`
+        step._validate_params()  # as its `fit` does
     except (TypeError, ValueError) as error:
         raise ModelFileError(
-            f"the parameters of step {facts['name']!r} in the model file do not fit this scikit-learn: {error}"
+            f"the parameters of step {facts['name']!r} in the model file do not fit this scikit-learn: {error}; "
+            "install the version that wrote it"
         ) from error
     for attribute in _attributes(STEPS[facts["kind"]]):
         setattr(step, attribute, arrays.get(attribute, facts["values"].get(attribute)))

@@ -1,14 +1,13 @@
-"""Parameters as JSON, and back, without ever running what a file says.
+"""Parameters as JSON and back. Nothing that a file contains is executed.
 
     None, true, numbers, text                as they are; infinity and NaN as {"$": "float", "value": "inf"}
     list, tuple, dict, small arrays          {"$": "tuple", "items": [...]}, {"$": "dict", "items": [[key, value], ...]}
     parts: Gaussian(2.0), Landmarks(...)     {"$": "part", "module": "kway.search", "name": ..., "values": {...}}
     an unfitted kway classifier              {"$": "estimator", "class": ..., "params": {...}}
-    the manifest of a classifier inside      {"$": "packed", "value": ...}: it is JSON already (0.1.0 wrote it as a dict
-                                             of dicts of ..., which doubled its depth with every classifier around it)
+    the manifest of a nested classifier      {"$": "packed", "value": ...}, because it is JSON already
 
-A part is a frozen dataclass listed in _PARTS by its room and name, so a file outlives a move of its module, and
-nothing that is not listed is ever imported. (0.1.0 wrote the full module, `kway.search.metrics`: its room counts.)
+A part is a frozen dataclass that _PARTS lists by its package and name, so that files stay valid if its module moves.
+Nothing that is not listed is imported.
 """
 
 from __future__ import annotations
@@ -25,8 +24,10 @@ import numpy as np
 
 import kway
 from kway.errors import ModelFileError
+from kway.memory import BLOCK_BYTES
+from kway.modelfile.schema import MOST_ITEMS
 
-_PARTS = {  # room -> name -> module of the room
+_PARTS = {  # package -> name -> module in the package
     "kway.search": {
         "Flat": "flat",
         "Landmarks": "landmarks",
@@ -59,18 +60,16 @@ _INTERNAL = {
     "FeaturedClassifier": "kway.pipelines",
     "Features": "kway.tables.features.features",
     "PipelinedClassifier": "kway.pipelines",
-}  # stored, but not public names
-_MOST_ITEMS = 10_000  # an array parameter longer than this belongs into the fitted state
-_MOST_BYTES = 2**26  # and one larger than this
+}  # classes in files that are not public names
 _ARRAY_DTYPE = re.compile(r"[<>|=]?([fiub][0-9]{1,2}|U[0-9]{1,8})")
 
 
 class Packed(dict[str, Any]):
-    """A manifest: values that are encoded already."""
+    """A manifest whose values are encoded already."""
 
 
 def estimator_class(name: str) -> type | None:
-    """The kway classifier of that name (or one of _INTERNAL), None where there is none."""
+    """Return the kway classifier (or the class of _INTERNAL) of that name; None if there is none."""
     if name in _INTERNAL:
         return getattr(importlib.import_module(_INTERNAL[name]), name)
     if name not in kway.__all__ or not name.endswith("Classifier"):
@@ -80,28 +79,30 @@ def estimator_class(name: str) -> type | None:
 
 
 def encode_params(estimator: Any) -> dict[str, Any]:
-    """Constructor parameters of an estimator, each encoded."""
+    """Return the encoded constructor parameters of an estimator."""
     name = type(estimator).__name__
     params = estimator._stored_params() if hasattr(estimator, "_stored_params") else estimator.get_params(deep=False)
     return {key: encode_value(value, f"{name}({key}=...)") for key, value in params.items()}
 
 
 def decode_params(name: str, params: dict[str, Any]) -> Any:
-    """A new, unfitted estimator of that class with those parameters."""
+    """Return a new, unfitted estimator of that class with these parameters."""
     cls = estimator_class(name)
     if cls is None:
-        raise ModelFileError(f"the model file is of class {name!r}, which this kway {kway.__version__} does not have")
+        raise ModelFileError(
+            f"the model file has class {name!r}, which this kway {kway.__version__} does not have; upgrade kway"
+        )
     values = {key: decode_value(value) for key, value in params.items()}
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:
         raise ModelFileError(
-            f"the parameters in the model file do not fit this kway {kway.__version__}: {error}"
+            f"the parameters in the model file do not fit this kway {kway.__version__}: {error}; upgrade kway"
         ) from error
 
 
 def encode_value(value: Any, where: str) -> Any:
-    """A value as JSON; `where` names it in the error for one that cannot be stored."""
+    """Return a value as JSON; `where` is its name in the error message if it cannot be stored."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -127,17 +128,19 @@ def encode_value(value: Any, where: str) -> Any:
 
 
 def decode_value(value: Any) -> Any:
-    """Reverse of `encode_value`; anything unexpected is a ModelFileError."""
+    """Reverse `encode_value`; raise ModelFileError for unexpected values."""
     if not isinstance(value, dict):
         return value
-    if "$" not in value:  # a plain table of the manifest itself
+    if "$" not in value:  # a table of the manifest
         return {key: decode_value(v) for key, v in value.items()}
     try:
         return _DECODERS[value["$"]](value)
     except ModelFileError:
-        raise  # it says more, and is a ValueError itself
+        raise  # a ValueError, too
     except (KeyError, TypeError, ValueError, AttributeError, ImportError, RecursionError, OverflowError) as error:
-        raise ModelFileError(f"the model file holds what this kway cannot read: {reprlib.repr(value)}") from error
+        raise ModelFileError(
+            f"the model file has a value that this kway cannot read: {reprlib.repr(value)}; upgrade kway"
+        ) from error
 
 
 def _encode_text(value: str, where: str) -> str:
@@ -145,16 +148,16 @@ def _encode_text(value: str, where: str) -> str:
         value.encode()
     except UnicodeEncodeError as error:
         raise ModelFileError(
-            f"{where} is text that is no Unicode ({error.reason}); write it in other letters"
+            f"{where} is text that is not Unicode ({error.reason}); replace these characters"
         ) from error
     return str(value)
 
 
 def _encode_array(array: np.ndarray, where: str) -> dict[str, Any]:
-    if array.dtype.kind not in "fiubU" or array.size > _MOST_ITEMS or array.nbytes > _MOST_BYTES:
+    if array.dtype.kind not in "fiubU" or array.size > MOST_ITEMS or array.nbytes > BLOCK_BYTES:
         raise ModelFileError(
-            f"{where} is an array of dtype {array.dtype} and {array.size:,} items; model files hold arrays of "
-            f"numbers or text as parameters up to {_MOST_ITEMS:,} items: pass a list of numbers"
+            f"{where} is an array of dtype {array.dtype} and {array.size:,} items; array parameters in a model file "
+            f"must be numbers or text with at most {MOST_ITEMS:,} items"
         )
     return {"$": "array", "dtype": array.dtype.str, "items": encode_value(array.tolist(), where)}
 
@@ -165,51 +168,51 @@ def _encode_object(value: Any, where: str) -> dict[str, Any]:
         return {"$": "estimator", "class": cls.__name__, "params": encode_params(value)}
     if dataclasses.is_dataclass(value) and _part(cls.__module__, cls.__name__) is cls:
         fields = {f.name: encode_value(getattr(value, f.name), where) for f in dataclasses.fields(value) if f.init}
-        return {"$": "part", "module": _room(cls.__module__), "name": cls.__name__, "values": fields}
-    advice = "use one of the names kway knows" if callable(value) else "use a number, text, or one of kway's own parts"
+        return {"$": "part", "module": _package(cls.__module__), "name": cls.__name__, "values": fields}
+    advice = "use the name of a built-in function" if callable(value) else "use a number, text, or a part of kway"
     if isinstance(value, (np.random.RandomState, np.random.Generator)):
         advice = "use a whole number as the seed"
     raise ModelFileError(
-        f"{where} is a {cls.__module__}.{cls.__name__}, which cannot be stored in a file without code; {advice}, "
+        f"{where} is a {cls.__module__}.{cls.__name__}, which a file without code cannot contain; {advice}, "
         "or pickle the estimator instead"
     )
 
 
-def _room(module: str) -> str:
+def _package(module: str) -> str:
     return ".".join(module.split(".")[:2])
 
 
 def _part(module: str, name: str) -> type | None:
-    """The part of that name in the room of that module, None where none is listed."""
-    room = _room(module)
-    home = _PARTS.get(room, {}).get(name)
-    return None if home is None else getattr(importlib.import_module(f"{room}.{home}"), name)
+    """Return the part of that name in the package of that module; None if it is not listed."""
+    package = _package(module)
+    home = _PARTS.get(package, {}).get(name)
+    return None if home is None else getattr(importlib.import_module(f"{package}.{home}"), name)
 
 
 def _decode_part(value: dict[str, Any]) -> Any:
     module, name = value["module"], value["name"]
     cls = _part(module, name)
     if cls is None:
-        raise ModelFileError(f"the model file names {module}.{name}, which is not one of kway's parts; do not trust it")
+        raise ModelFileError(f"the model file names {module}.{name}, which is not a part of kway; do not trust it")
     return cls(**{key: decode_value(v) for key, v in value["values"].items()})
 
 
 def _decode_array(value: dict[str, Any]) -> np.ndarray:
-    """The array, whose size is known before it is made: the dtype of a file may say 2 GB a text."""
+    """Return the array; its size is checked first, because a dtype may claim 2 GB per text."""
     if not _ARRAY_DTYPE.fullmatch(value["dtype"]):
         raise ValueError(value["dtype"])
     dtype, items = np.dtype(value["dtype"]), decode_value(value["items"])
     n = _count(items)
-    if n > _MOST_ITEMS or n * dtype.itemsize > _MOST_BYTES:
+    if n > MOST_ITEMS or n * dtype.itemsize > BLOCK_BYTES:
         raise ModelFileError(
-            f"an array parameter in the model file has {n:,} items of {dtype.itemsize:,} bytes; at most "
-            f"{_MOST_ITEMS:,} items and {_MOST_BYTES:,} bytes can be"
+            f"an array parameter in the model file has {n:,} items of {dtype.itemsize:,} bytes, and at most "
+            f"{MOST_ITEMS:,} items and {BLOCK_BYTES:,} bytes are allowed; do not trust it"
         )
     return np.array(items, dtype)
 
 
 def _count(items: Any) -> int:
-    """Leaves of nested lists."""
+    """Count the leaves of nested lists."""
     return sum(map(_count, items)) if isinstance(items, list) else 1
 
 

@@ -1,9 +1,9 @@
-"""What each class stores in a model file; `check` compares a file with it before anything is restored.
+"""The schema of each class in a model file; `check` compares a file with it before the object is restored.
 
 estimators.py   parameters by name; linear models, neighbors, centroids, exemplars
-wrappers.py     classifiers around another one: temperature, prediction sets, "unknown", maps, pipelines
+wrappers.py     classifiers that contain another one: temperature, prediction sets, "unknown", maps, pipelines
 index.py        indexes, their stores and metrics
-features.py     what Features learned from the columns of a table
+features.py     the columns that Features learned
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kway.errors import KwayError, ModelFileError
 from kway.modelfile.schema import (
-    AGAIN,
+    DAMAGED,
     Schema,
     StoredObject,
     check_arrays,
@@ -48,15 +48,15 @@ SCHEMAS: dict[str, Schema] = {
 }
 
 
-def schema_of(name: str) -> Schema:
-    """The declaration of a class."""
+def find_schema(name: str) -> Schema:
+    """Return the schema of a class."""
     if name not in SCHEMAS:
-        raise ModelFileError(f"kway.modelfile.schemas.SCHEMAS does not say what a {name} keeps in a model file; add it")
+        raise ModelFileError(f"kway.modelfile.schemas.SCHEMAS has no schema for {name}; add one")
     return SCHEMAS[name]
 
 
 def check_params(name: str, estimator: Any) -> None:
-    """Refuse parameters that `fit` would refuse, and those whose types would fail later, in `predict`."""
+    """Raise ModelFileError for parameters that `fit` would refuse, or that would fail later in `predict`."""
     _check_types(name, estimator)
     own = getattr(estimator, "_check_parameters", None)
     if own is None:
@@ -64,11 +64,13 @@ def check_params(name: str, estimator: Any) -> None:
     try:
         own()
     except (KwayError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ModelFileError(f"the parameters of the {name} in the model file do not fit: {error}; {AGAIN}") from error
+        raise ModelFileError(
+            f"the parameters of the {name} in the model file do not fit: {error}; {DAMAGED}"
+        ) from error
 
 
 def _check_types(name: str, estimator: Any) -> None:
-    """Parameters of an estimator and of those that are among them: tags and methods ask all the way down."""
+    """Check the parameters of an estimator and of the estimators among them."""
     params = estimator.get_params(deep=False)
     own = SCHEMAS[name].params if name in SCHEMAS else {}
     check_values({**PARAMS, **own}, params, f"the parameter {{}} of the {name}")
@@ -80,8 +82,8 @@ def _check_types(name: str, estimator: Any) -> None:
 def check(
     name: str, estimator: Any, facts: Any, arrays: Mapping[str, NDArray], classes: NDArray, n_features: int | None
 ) -> None:
-    """Refuse what is not as declared, before anything is restored from it."""
-    schema = schema_of(name)
+    """Raise ModelFileError for content that does not match the schema."""
+    schema = find_schema(name)
     check_params(name, estimator)
     check_facts(schema, facts, name)
     sizes = {"K": len(classes)} | ({} if n_features is None else {"d": n_features})
@@ -89,24 +91,24 @@ def check(
 
 
 def check_after(name: str, estimator: Any) -> None:
-    """Refuse a restored object whose parts cannot do what is asked of them."""
-    for rule in schema_of(name).after:
-        said = rule(estimator)
-        if said:
-            raise ModelFileError(f"the {name} of the model file {said}; {AGAIN}")
+    """Raise ModelFileError if the parts of a restored object do not fit together."""
+    for rule in find_schema(name).after:
+        problem = rule(estimator)
+        if problem:
+            raise ModelFileError(f"the {name} of the model file {problem}; {DAMAGED}")
 
 
 def check_common(name: str, classes: Any, names: Any, n_features: Any) -> None:
-    """What the store itself keeps of every class: labels in order, names of columns, their number."""
+    """Check what every class has: labels in order, the names of the columns and their number."""
     if classes.ndim != 1 or not len(classes):
-        raise ModelFileError(f"the labels of the {name} have shape {classes.shape}, expected (K,); {AGAIN}")
+        raise ModelFileError(f"the labels of the {name} have shape {classes.shape}, expected (K,); {DAMAGED}")
     if not bool(np.all(classes[1:] > classes[:-1])):
-        raise ModelFileError(f"the labels of the {name} are not in ascending order, each once; {AGAIN}")
-    said = None if n_features is None else whole(1)(n_features)
-    if said:
-        raise ModelFileError(f"n_features of the {name} is {short_repr(n_features)}, expected {said}; {AGAIN}")
+        raise ModelFileError(f"the labels of the {name} are not in ascending order, each once; {DAMAGED}")
+    expected = None if n_features is None else whole(1)(n_features)
+    if expected:
+        raise ModelFileError(f"n_features of the {name} is {short_repr(n_features)}, expected {expected}; {DAMAGED}")
     if names is not None and (names.dtype.kind not in "UO" or names.shape != (n_features,)):
         raise ModelFileError(
             f"the names of the columns of the {name} have dtype {names.dtype} and shape {names.shape}, expected text "
-            f"of shape ({n_features},); {AGAIN}"
+            f"of shape ({n_features},); {DAMAGED}"
         )

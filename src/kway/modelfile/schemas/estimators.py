@@ -1,6 +1,6 @@
-"""What linear models, neighbors, centroids and exemplars store, and which parameters every class may have.
+"""Schemas of linear models, neighbors, centroids and exemplars, and checks of parameters by name.
 
-PARAMS     parameters by name. Only what is used after loading is checked, in addition to the class's own check
+PARAMS     parameters by name. Only those that are used after loading are checked, in addition to the check of the class
 LINEAR     W (R, d) and b (R,); R is 1 for two classes or `targets="number"`, else K
 NEIGHBORS  n training rows with codes (n,) < K, and an index of the m rows that vote
 """
@@ -12,6 +12,7 @@ from typing import Any
 from kway.modelfile.schema import (
     FLOAT_TYPES,
     LARGEST,
+    MOST_ITEMS,
     Array,
     Check,
     CrossRule,
@@ -50,7 +51,7 @@ def _estimator(value: Any) -> str | None:
 
 
 def _part(value: Any) -> str | None:
-    return None if hasattr(value, "__dataclass_fields__") else "one of kway's parts"
+    return None if hasattr(value, "__dataclass_fields__") else "a part of kway"
 
 
 PARAMS: dict[str, Check] = {
@@ -81,7 +82,7 @@ PARAMS: dict[str, Check] = {
 
 
 def _arrays(stored: StoredObject) -> dict[str, Array]:
-    """`support` and `margin` are there together (hinge loss) or not at all."""
+    """Declare the arrays; `support` and `margin` exist together (hinge loss) or not at all."""
     found = {"coef": Array(FLOAT_TYPES, ("R", "d")), "intercept": Array(FLOAT_TYPES, ("R",))}
     if "support" in stored.arrays or "margin" in stored.arrays:
         found |= {"support": Array(("int64",), ("s*",), (below(LARGEST),)), "margin": Array(FLOAT_TYPES, ("R",))}
@@ -111,8 +112,6 @@ LINEAR = Schema(
 )
 
 
-MOST_VOTERS = 2**20  # more than rows: lists are filled up to n_neighbors, so it is memory
-
 _SHARE = number(0.0, 1.0)
 _AGREEMENT = record(
     {
@@ -140,7 +139,7 @@ def _neighbors_arrays(stored: StoredObject) -> dict[str, Array]:
 
 
 def _every_row_voted_on(stored: StoredObject) -> str | None:
-    """Without ids positions are ids; rows that the index has not as they came are kept beside it."""
+    """Check that every row has a code, and that rows which the index changes are stored next to it."""
     n, m, index = stored.sizes["n"], stored.sizes["m"], stored.facts["index"]
     if "index.ids" not in stored.arrays and n != m:
         return f"has {n:,} codes for the {m:,} rows of its index"
@@ -148,20 +147,20 @@ def _every_row_voted_on(stored: StoredObject) -> str | None:
     coded = store is not None and store["rerank"]
     kept = "rows" in stored.arrays or "rows.indptr" in stored.arrays
     if not kept and (coded or n != m or base_of(index) == "haversine"):
-        return "keeps its rows nowhere as they came"
+        return "does not contain its original rows"
     return None
 
 
 def _bounded_lists(stored: StoredObject) -> str | None:
-    k, most = stored.params["n_neighbors"], max(stored.sizes["m"], MOST_VOTERS)
+    k, most = stored.params["n_neighbors"], max(stored.sizes["m"], MOST_ITEMS)  # lists of n_neighbors are allocated
     return None if k <= most else f"has n_neighbors={k}, above {most:,}"
 
 
 def _takes_its_own_rows(model: Any) -> str | None:
-    """Sparse rows are only there where metric and index, by the parameters, take them."""
+    """Check that the metric and the index accept sparse rows if the file has them."""
     index = model.index_
     fits = not (index.recipe.sparse and hasattr(index.rows, "tocsr")) or model._takes_sparse()
-    return None if fits else "keeps sparse rows under a metric or an index that takes none"
+    return None if fits else "has sparse rows with a metric or an index that does not accept them"
 
 
 NEIGHBORS = Schema(
@@ -174,7 +173,7 @@ NEIGHBORS = Schema(
 
 
 def _centroid_arrays(stored: StoredObject) -> dict[str, Array]:
-    """Means, float64 in files of 0.1, and the index over those of classes with rows."""
+    """Declare the means, and the index over the means of classes with rows."""
     found = {"means": Array(FLOAT_TYPES, ("K", "d")), "weights": Array(("float64",), ("K",), (counts,))}
     if "index" in stored.facts:
         index = index_arrays(stored.facts["index"], stored.under("index."), ids=True)
@@ -187,23 +186,27 @@ def _centroid_sizes(stored: StoredObject) -> dict[str, int]:
 
 
 def _every_class_found(stored: StoredObject) -> str | None:
-    """Without ids positions are codes."""
+    """Check that the index has one row per class; without ids, positions are codes."""
     K, m = stored.sizes["K"], stored.sizes.get("m")
     fits = m is None or (m == K if "index.ids" not in stored.arrays else m <= K)
     return None if fits else f"has {m:,} rows in its index for {K:,} classes"
 
 
 def _index_as_asked(stored: StoredObject) -> str | None:
-    """An index is there only where the parameters ask for one, and under their metric."""
+    """Check that there is an index only if the parameters ask for one, and that it has their metric."""
     if "index" not in stored.facts:
         return None
     if stored.params["index"] is None:
-        return "has an index that nobody asked for"
+        return "has an index although index=None"
     base = base_of(stored.facts["index"])
-    return None if base == stored.params["metric"] else f"has an index under {base!r}, not {stored.params['metric']!r}"
+    return (
+        None
+        if base == stored.params["metric"]
+        else f"has an index with the metric {base!r}, not {stored.params['metric']!r}"
+    )
 
 
-def _where_indexed(rule: CrossRule) -> CrossRule:
+def _if_indexed(rule: CrossRule) -> CrossRule:
     return lambda stored: rule(stored) if "index" in stored.facts else None
 
 
@@ -217,7 +220,7 @@ CENTROID = Schema(
     optional_facts=("unit", "index"),
     arrays=_centroid_arrays,
     sizes=_centroid_sizes,
-    rules=(_index_as_asked, _every_class_found, *map(_where_indexed, index_rules())),
+    rules=(_index_as_asked, _every_class_found, *map(_if_indexed, index_rules())),
     params={"metric": one_of("euclidean", "cosine")},
 )
 

@@ -1,13 +1,13 @@
-"""FeaturedClassifier: features under "features.", the classifier behind them under "inner.".
+"""Schema of FeaturedClassifier: Features under "features.", the classifier under "inner.".
 
-A part of the features is a table with its type and fields; arrays of its own lie under its place: "0.numbers.mean".
+A part of the features is a table of its type and fields. Its arrays are named after its place: "0.numbers.mean".
 
-    NumbersPart  p sources, Numbers          VectorPart    width, Numbers or none (then as they are)
+    NumbersPart  p sources, Numbers          VectorPart    width, Numbers or none (not scaled)
     WordsPart    Levels or Terms                                                       EmbeddedPart  width
     Shapes       form of the images, filters (p, k), offset (k,), mean and spread (m,): makes m columns
     Numbers      fill, mean, spread (p,), flagged (f,) < p: makes p + f columns        SparseScaling  most (p,)
 
-Together they make n_out columns, as many as the classifier inside takes.
+Together they make n_out columns, the input of the inner classifier.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from kway.modelfile.schema import (
+    MOST_ITEMS,
     Array,
     Check,
     Schema,
@@ -67,11 +68,11 @@ def _part(value: Any) -> str | None:
 
 
 def _written(value: Any) -> str | None:
-    """{column: decimal mark, or the format of its dates}."""
+    """Check {column: decimal mark or date format}."""
     if not isinstance(value, dict):
-        return "{column: how it is written}"
+        return "{column: decimal mark or date format}"
     fits = all(isinstance(how, str) and (how in (".", ",") or ("%" in how and len(how) < 40)) for how in value.values())
-    return None if fits and all(isinstance(c, str) for c in value) else "a decimal mark or a format of dates a column"
+    return None if fits and all(isinstance(c, str) for c in value) else "a decimal mark or a date format per column"
 
 
 _RECORD = record(
@@ -107,16 +108,15 @@ _SETTINGS = record(
         "written": maybe(_written),
     }
 )
-_MOST_REASONS = 100  # columns that a file lists
 
 
 def _reasons(value: Any) -> str | None:
-    """What the fit found to matter: columns with the fall of the accuracy, and how it was measured."""
-    said = record({"how": text(1000), "columns": _NAMES, "falls": many(number(-1.0, 1.0))})(value)
-    if said:
-        return said
-    fits = len(value["columns"]) == len(value["falls"]) <= _MOST_REASONS
-    return None if fits else f"at most {_MOST_REASONS} columns with a fall each"
+    """Check the importance of columns: the loss of accuracy without each, and how it was measured."""
+    expected = record({"how": text(1000), "columns": _NAMES, "falls": many(number(-1.0, 1.0))})(value)
+    if expected:
+        return expected
+    fits = len(value["columns"]) == len(value["falls"]) <= MOST_ITEMS
+    return None if fits else f"at most {MOST_ITEMS:,} columns, each with one fall"
 
 
 # ---- arrays of the parts, by type
@@ -158,13 +158,13 @@ def _terms(place: str) -> dict[str, Array]:
 
 
 def _lines(size: str) -> Values:
-    """UTF-8 of as many lines as the size says."""
+    """Require UTF-8 with as many lines as the size."""
 
     def check(array: NDArray, sizes: Mapping[str, int]) -> str | None:
         try:
             found = array.tobytes().decode("utf-8", "surrogatepass").count("\n") + bool(array.size)
         except UnicodeDecodeError:
-            return "is no text"
+            return "is not UTF-8"
         return None if found == sizes[size] else f"has {found:,} lines, expected {sizes[size]:,}"
 
     return check
@@ -187,7 +187,7 @@ def _arrays(stored: StoredObject) -> dict[str, Array]:
 
 
 def _with_arrays(part: Mapping[str, Any], place: str) -> list[tuple[str, str]]:
-    """(place, type) of what in a part has arrays: itself, its numbers or its encoder."""
+    """Return (place, type) of the objects in a part that have arrays: itself, its numbers or its encoder."""
     inside = [(f"{place}.{key}", part[key]) for key in ("numbers", "encoder") if part.get(key)]
     return [(where, each["type"]) for where, each in [(place, part), *inside] if each["type"] in _ARRAYS]
 
@@ -195,53 +195,53 @@ def _with_arrays(part: Mapping[str, Any], place: str) -> list[tuple[str, str]]:
 # ---- widths
 
 
-class _Made(NamedTuple):
-    """Columns that a part makes, and what is wrong with it."""
+class _PartWidth(NamedTuple):
+    """The number of columns of a part, and the problem with it."""
 
     width: int
     wrong: str | None = None
 
 
-def _made(part: Mapping[str, Any], place: str, sizes: Mapping[str, int]) -> _Made:
+def _measure_part(part: Mapping[str, Any], place: str, sizes: Mapping[str, int]) -> _PartWidth:
     kind = part["type"]
     if kind in ("Numbers", "SparseScaling"):
         p = sizes[f"p of {place}"]
         named = not part["names"] or len(part["names"]) == p
-        return _Made(
+        return _PartWidth(
             p + sizes.get(f"f of {place}*", 0), None if named else f"names {len(part['names'])} of {p} columns"
         )
     if kind == "Shapes":
-        return _Made(sizes[f"m of {place}"], _wrong_shapes(part["form"], place, sizes))
+        return _PartWidth(sizes[f"m of {place}"], _wrong_shapes(part["form"], place, sizes))
     if kind in ("NumbersPart", "VectorPart"):
         read = len(part["sources"]) if kind == "NumbersPart" else part["width"]
         if part["numbers"] is None:
-            return _Made(read)
-        inside = _made(part["numbers"], f"{place}.numbers", sizes)
+            return _PartWidth(read)
+        inside = _measure_part(part["numbers"], f"{place}.numbers", sizes)
         p = sizes[f"p of {place}.numbers"]
-        return _Made(inside.width, inside.wrong or (None if p == read else f"reads {read} columns and scales {p}"))
+        return _PartWidth(inside.width, inside.wrong or (None if p == read else f"reads {read} columns and scales {p}"))
     if kind == "EmbeddedPart":
-        return _Made(part["width"])
+        return _PartWidth(part["width"])
     encoder, inside_place = part["encoder"], f"{place}.encoder"
     if encoder["type"] == "Levels":
-        return _Made(len(encoder["kept"]) + encoder["has_others"] + encoder["has_missing"])
-    return _Made(sum(sizes[f"{half}s of {inside_place}*"] for half in ("word", "piece")))
+        return _PartWidth(len(encoder["kept"]) + encoder["has_others"] + encoder["has_missing"])
+    return _PartWidth(sum(sizes[f"{half}s of {inside_place}*"] for half in ("word", "piece")))
 
 
 def _wrong_shapes(form: Any, place: str, sizes: Mapping[str, int]) -> str | None:
-    """Filters are as large as patches of such images, and edges and answers make up the columns."""
+    """Check the sizes of the filters and of the columns against the form of the images."""
     if min(form[:2]) < LEAST_SIDE:
-        return f"looks for shapes in images of {form[0]} x {form[1]} pixels"
+        return f"has shapes of images of {form[0]} x {form[1]} pixels, which are too small"
     made, patch = shape_columns(tuple(form), sizes[f"k of {place}"]), patch_values(tuple(form))
     if sizes[f"m of {place}"] != made:
-        return f"makes {sizes[f'm of {place}']} columns of shapes where such images have {made}"
+        return f"makes {sizes[f'm of {place}']} columns of shapes, but such images have {made}"
     return None if sizes[f"p of {place}"] == patch else f"has filters of {sizes[f'p of {place}']} values, not {patch}"
 
 
 def _widths(stored: StoredObject) -> str | None:
-    """Parts make n_out columns, which the classifier inside takes; a matrix without parts is left alone."""
+    """Check that the parts make n_out columns, and that the inner classifier takes as many."""
     learned = stored.facts["learned"]
     n_out, parts = learned["n_out"], learned["parts"]
-    made = [_made(part, f"features.{i}", stored.sizes) for i, part in enumerate(parts)]
+    made = [_measure_part(part, f"features.{i}", stored.sizes) for i, part in enumerate(parts)]
     wrong = next((each.wrong for each in made if each.wrong), None)
     if wrong:
         return f"has a part of features that {wrong}"
@@ -250,18 +250,18 @@ def _widths(stored: StoredObject) -> str | None:
     if total != n_out and not (embedded and not parts):
         return f"has features that make {total:,} columns and not {n_out:,}"
     inner = stored.facts["inner"]["n_features"]
-    return None if inner == n_out else f"makes {n_out:,} columns, and the classifier inside it takes {inner}"
+    return None if inner == n_out else f"makes {n_out:,} columns, and its inner classifier takes {inner}"
 
 
 def _columns(stored: StoredObject) -> str | None:
-    """A table has names, and its parts read columns that are in use; a matrix has one part at most, of its width."""
+    """Check that the parts of a table read its used columns, and that a matrix has at most one part, of its width."""
     learned, d = stored.facts["learned"], stored.sizes.get("d")
     columns, parts = learned["columns"], learned["parts"]
     if learned["n_in"] != d or (columns is not None and len(columns) != d):
         return f"reads {learned['n_in']} columns, and its features {d}"
     image = stored.facts["settings"]["image"]
     if image is not None and math.prod(image) != d and columns is None:
-        return f"reads pictures of {math.prod(image)} values out of {d}"
+        return f"reads images of {math.prod(image)} values from rows of {d}"
     plain = [part["type"] in ("Numbers", "SparseScaling", "Shapes") for part in parts]
     if columns is None:
         if parts and parts[0]["type"] == "Shapes":
@@ -282,7 +282,7 @@ def _read_by(part: Mapping[str, Any]) -> list[str]:
 
 FEATURED = Schema(
     facts={"inner": inner_manifest, "learned": _LEARNED, "settings": _SETTINGS, "reasons": _reasons},
-    optional_facts=("reasons",),  # models without weights have them
+    optional_facts=("reasons",),  # only for models without weights
     arrays=_arrays,
     sizes=lambda stored: {"columns made": stored.facts["learned"]["n_out"]},
     rules=(same_labels, _widths, _columns),

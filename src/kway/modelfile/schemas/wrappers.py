@@ -1,4 +1,4 @@
-"""What classifiers around another one store: the inner manifest, its arrays under "inner.", and what they add.
+"""Schemas of classifiers that contain another one: the inner manifest, its arrays under "inner.", and their own facts.
 
 The inner classifier is checked when it is restored. MappedClassifier stores z = (scale (x - center)) rotation';
 PipelinedClassifier stores the steps of a pipeline, the arrays of step i under "steps.i.". Step i reads "columns i" and
@@ -38,7 +38,7 @@ from kway.modelfile.schemas.index import index_arrays, index_facts, index_rules,
 
 _SHARE, _NUMBER = number(0.0, 1.0), number(finite=False)
 _WITHIN = number(0.0, 1.0, above=True)
-_NEEDS = {  # score of being known -> what the classifier inside must have
+_NEEDS = {  # score of being known -> methods of the inner classifier
     "max-probability": ("predict_proba",),
     "energy": ("decision_function",),
     "margin": ("decision_function", "predict_proba"),
@@ -48,7 +48,7 @@ _NEEDS = {  # score of being known -> what the classifier inside must have
 
 
 def inner_manifest(value: Any) -> str | None:
-    """The manifest of the classifier inside; its content is checked when that is restored."""
+    """Check the manifest of the inner classifier; its content is checked when it is restored."""
     fields = {"class": text(100), "params": _table, "facts": _table, "n_features": maybe(whole(1))}
     return record(fields)(value)
 
@@ -58,16 +58,16 @@ def _table(value: Any) -> str | None:
 
 
 def same_columns(stored: StoredObject) -> str | None:
-    """The classifier inside takes the columns of the one around it."""
+    """Check that the inner classifier takes the same columns."""
     inner, own = stored.facts["inner"]["n_features"], stored.sizes.get("d")
-    return None if inner == own else f"takes {own} columns, and the classifier inside it {inner}"
+    return None if inner == own else f"takes {own} columns, and its inner classifier {inner}"
 
 
 def same_labels(stored: StoredObject) -> str | None:
-    """The classifier inside has the labels of the one around it."""
+    """Check that the inner classifier has the same labels."""
     inner = stored.arrays.get("inner.classes_")
     fits = inner is not None and inner.shape == stored.classes.shape and bool(np.all(inner == stored.classes))
-    return None if fits else "has other labels than the classifier inside it"
+    return None if fits else "has other labels than its inner classifier"
 
 
 # ---- temperature
@@ -95,7 +95,7 @@ def _edges(stored: StoredObject) -> str | None:
 
 def _gives_source(model: Any) -> str | None:
     method = "decision_function" if model.source_ == "decision_function" else "predict_proba"
-    return None if hasattr(model.estimator_, method) else f"scales a {method} that the classifier inside has not"
+    return None if hasattr(model.estimator_, method) else f"scales a {method} that its inner classifier does not have"
 
 
 TEMPERATURE = Schema(
@@ -126,12 +126,12 @@ TEMPERATURE = Schema(
 
 
 def _no_nan(array: NDArray, _: Any) -> str | None:
-    return "holds NaN" if np.isnan(array).any() else None
+    return "contains NaN" if np.isnan(array).any() else None
 
 
 def _gives_probabilities(model: Any) -> str | None:
     has = hasattr(model.estimator_, "predict_proba")
-    return None if has else "makes sets of probabilities that the classifier inside has not"
+    return None if has else "needs probabilities that its inner classifier does not have"
 
 
 CONFORMAL = Schema(
@@ -148,7 +148,6 @@ CONFORMAL = Schema(
                 "n_full": whole(),
                 "n_zero": whole(),
             },
-            optional=("n_full", "n_zero"),  # which 0.1 did not count
         ),
     },
     arrays=lambda _: {"thresholds": Array(("float64",), ("K",), (_no_nan,))},
@@ -183,20 +182,20 @@ def _index_arrays(stored: StoredObject) -> dict[str, Array]:
 
 
 def _label_fits(stored: StoredObject) -> str | None:
-    """Text goes with text, numbers with numbers."""
+    """Check that the label for unknown rows is text if the labels are text."""
     words = isinstance(stored.classes[0], str)
     fits = isinstance(stored.facts["unknown"], str) == words
     return None if fits else "has an unknown label of another kind than its classes"
 
 
 def _measures(model: Any) -> str | None:
-    """The score that was chosen can be computed."""
+    """Check that the chosen score can be computed."""
     own, index = model.estimator_, model._scorer.index
     if model.score_ == "joint" and index is None:
-        return "measures distances, but keeps no rows"
+        return "measures distances, but has no rows"
     if model.score_ == "distance" and index is not None:
         return None
-    return None if any(hasattr(own, name) for name in _NEEDS[model.score_]) else "has a score it cannot compute"
+    return None if any(hasattr(own, name) for name in _NEEDS[model.score_]) else "has a score that it cannot compute"
 
 
 OPEN_SET = Schema(
@@ -221,7 +220,7 @@ OPEN_SET = Schema(
     rules=(_label_fits, same_labels, same_columns, *index_rules()),
     nested=("inner.",),
     after=(_measures,),
-    optional_facts=("spreads",),  # where there is no index
+    optional_facts=("spreads",),  # only with an index
 )
 
 
@@ -234,9 +233,9 @@ def _arrays(stored: StoredObject) -> dict[str, Array]:
 
 
 def _widths(stored: StoredObject) -> str | None:
-    """The classifier inside takes as many columns as the map makes."""
+    """Check that the inner classifier takes the columns of the map."""
     made, inner = stored.sizes.get("r", stored.sizes.get("d")), stored.facts["inner"]["n_features"]
-    return None if inner == made else f"makes {made} columns, and the classifier inside it takes {inner}"
+    return None if inner == made else f"makes {made} columns, and its inner classifier takes {inner}"
 
 
 MAPPED = Schema(
@@ -252,19 +251,19 @@ _STEP = record({"name": text(), "kind": one_of(*STEPS, PASSTHROUGH), "params": _
 
 
 def _step(value: Any) -> str | None:
-    said = _STEP(value)
-    if said or value["kind"] == PASSTHROUGH:
-        return said
+    expected = _STEP(value)
+    if expected or value["kind"] == PASSTHROUGH:
+        return expected
     known = STEPS[value["kind"]]
     for name, check in known.params.items():
-        said = check(value["params"].get(name))
-        if said:
-            return f"{name} is {said}"
+        expected = check(value["params"].get(name))
+        if expected:
+            return f"{name} is {expected}"
     return record(known.values, optional=tuple(known.arrays))(value["values"])
 
 
 def _read(steps: list[Mapping[str, Any]]) -> list[str]:
-    """The size that each step reads, and what the last one makes."""
+    """Return the name of the size that each step reads, and of the size that the last step makes."""
     found = ["columns 0"]
     for i, step in enumerate(steps):
         narrows = step["kind"] in STEPS and STEPS[step["kind"]].narrows
@@ -289,14 +288,16 @@ def _sizes(stored: StoredObject) -> dict[str, int]:
 
 
 def _pipeline_widths(stored: StoredObject) -> str | None:
-    """The classifier inside takes what the last step makes; Features in front take columns of their own."""
+    """Check that the inner classifier takes the columns of the last step."""
     inner, last = stored.facts["inner"], _read(stored.facts["steps"])[-1]
     made = stored.sizes.get(last)
-    return None if inner["n_features"] == made else f"makes {made} columns, and the classifier inside takes others"
+    return (
+        None if inner["n_features"] == made else f"makes {made} columns, and its inner classifier takes another number"
+    )
 
 
 def _featured(stored: StoredObject) -> str | None:
-    """Features come first, with nothing before them, and are stored by the FeaturedClassifier inside."""
+    """Check that Features are the first step, stored by the inner FeaturedClassifier."""
     fits = not stored.facts["featured"] or (
         not stored.facts["steps"] and stored.facts["inner"]["class"] == "FeaturedClassifier"
     )
