@@ -7,7 +7,7 @@
 
 The manifest contains two SHA-256 digests. That of the header is checked on every read. That of the payload is checked
 by `verify`, which reads every byte. The header has only one valid spelling (keys sorted, no spaces), so any altered
-byte is found. The safetensors library can read these files, too. kway reads them itself because the library copies every
+byte is found. The safetensors library can read these files. kway reads them itself because the library copies every
 tensor and accepts an altered header.
 
 Text is not a tensor type. It is stored as UTF-8 bytes (N,) uint8 and offsets (n + 1,) int64. `kinds` names the arrays
